@@ -1,0 +1,69 @@
+# The only list of commands. Everything they need goes into this folder: .venv, .jars, .ivy.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+.SILENT:
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test soak check docs bench lock jar-sums
+
+BIN := .venv/bin
+PYTHON ?=
+
+help: ## Show this list
+	awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Make .venv and .jars here; a second when all is there. PYTHON=… and JAVA_HOME=… choose which
+	say() { printf 'setup %3ds  %s\n' "$$SECONDS" "$$1"; }
+	for python in $(PYTHON) python3 python3.14 python3.13 python3.12 python3.11 ""; do
+	  [[ -n "$$python" ]] || { echo "setup: install Python 3.11 or newer with venv (Debian: apt-get install python3 python3-venv)"; exit 1; }
+	  "$$python" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break
+	done
+	"$$python" streaming/embedded/java.py || exit 1
+	if ! $(BIN)/python -c 'import sys, pip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+	  say "creating .venv ($$("$$python" --version))"
+	  "$$python" -m venv --clear .venv
+	fi
+	if ! cmp -s requirements.lock .venv/requirements.lock; then
+	  say "installing the packages of requirements.lock; PySpark alone is 430 MB"
+	  $(BIN)/python -m pip install --disable-pip-version-check --require-hashes --no-deps -r requirements.lock
+	  cp requirements.lock .venv/requirements.lock
+	fi
+	if ! cmp -s pyproject.toml .venv/pyproject.toml || [[ ! -x $(BIN)/group-monitor ]]; then
+	  say "installing the project itself (editable)"
+	  $(BIN)/python -m pip install --disable-pip-version-check --quiet --no-build-isolation --no-deps --editable .
+	  cp pyproject.toml .venv/pyproject.toml
+	fi
+	$(BIN)/python -m streaming.embedded.fetch
+	say "ready: $(BIN)/group-monitor"
+
+demo: setup ## Real consumers on a real broker: one killed, one stalled, one redeployed; the alerts
+	exec $(BIN)/group-monitor demo
+
+test: setup ## Every test; those that start brokers and Spark are marked e2e and spark
+	$(BIN)/python -m pytest -m "not soak"
+
+soak: setup ## The slow truths: the job killed again and again
+	$(BIN)/python -m pytest -m soak
+
+check: setup ## Lint, format, types, import contracts
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+docs: setup ## Write the generated pages anew: docs/metrics.md
+	$(BIN)/python -m tests.streaming.serve.metrics_table
+
+bench: setup ## The numbers of docs/performance.md, on this machine
+	exec $(BIN)/python -m tests.benchmarks
+
+rules: setup ## The facts in docs/rules from the code
+	$(BIN)/python -m tests.repository.rule_pages
+
+lock: setup ## Resolve requirements.lock anew from pyproject.toml
+	$(BIN)/python -m pip install --quiet --upgrade --target .cache/lock uv
+	.cache/lock/bin/uv pip compile pyproject.toml --all-extras --group dev --universal --python-version 3.11 --upgrade \
+	  --generate-hashes --no-emit-index-url --no-annotate --custom-compile-command "make lock" --quiet -o requirements.lock
+
+jar-sums: setup ## Fetch the jars of a changed ivy.xml and write their sums
+	$(BIN)/python -m streaming.embedded.fetch --accept

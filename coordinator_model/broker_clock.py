@@ -1,0 +1,220 @@
+"""The clocks of the brokers as their telemetry shows them, and which of them coordinates a shard.
+
+Theory. A broker's *progress* is its newest line (where its lines lie in several partitions, the least of their
+newest). The probe makes a line every half second, so a hole of 2.5 s means that the broker stood still or restarted,
+and a jump in the probe's numbers that lines were lost. The coordinator of a shard is the broker that last gave an
+answer other than 14, 15, 16 about one of its groups. A pause, a move or a loss makes a ``Restart``: session timers
+started anew at an instant that is known only within an interval, open until that coordinator gives its first accepted
+answer. A loading coordinator answers some heartbeats 0 blindly and others 14: a refusal opens the interval again.
+"""
+
+from dataclasses import dataclass, field
+
+from coordinator_model.liveness import Restart
+from coordinator_model.states import Cause
+from coordinator_model.thresholds import Thresholds
+
+COORDINATOR_LOAD_IN_PROGRESS = 14
+COORDINATOR_NOT_AVAILABLE = 15
+NOT_COORDINATOR = 16
+REFUSALS = frozenset({COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR})
+
+MAX_RESTARTS = 16
+"""Restarts remembered a shard; session timeouts are bounded, so older ones no longer matter."""
+RESTART_MEMORY_MS = 1_800_000
+"""``group.max.session.timeout.ms``: no timer outlives that."""
+MAX_PROBES = 8
+"""Probes told apart a broker: a connection that broke leaves its number behind."""
+MAX_BROKERS = 4_096
+"""Broker names come from record keys, which a stranger could write."""
+PROOF_STEP_MS = 100
+PROBES_IN_FLIGHT = 2
+"""Probe numbers that may go missing when a broker dies with a request in hand."""
+
+
+@dataclass(slots=True)
+class BrokerClock:
+    """One broker: lines read and applied, the last probe number, its last refusal about this shard."""
+
+    read_ms: dict[str, int] = field(default_factory=dict)
+    """Newest line read, by partition; it may still be held back."""
+    line_ms: int = 0
+    """Newest line applied."""
+    probes: dict[str, int] = field(default_factory=dict)
+    """The last number of each probe, by its connection."""
+    refused_ms: int | None = None
+    silent_from_ms: int = 0
+    """The last hole in its lines: a pause, a restart or a loss."""
+    silent_to_ms: int = 0
+    probed_since_ms: dict[str, int] = field(default_factory=dict)
+    """When each probe's connection was seen first."""
+
+    def progress_ms(self, hold_ms: int) -> int:
+        """Return the least newest line of the partitions that it still writes to."""
+        newest_ms = max(self.read_ms.values(), default=0)
+        return min((at_ms for at_ms in self.read_ms.values() if at_ms >= newest_ms - hold_ms), default=0)
+
+
+@dataclass(slots=True)
+class ShardClock:
+    """The brokers of one shard's telemetry, its coordinator, and the restarts of its session timers."""
+
+    brokers: dict[str, BrokerClock] = field(default_factory=dict)
+    coordinator: str | None = None
+    coordinator_since_ms: int = 0
+    last_answer_ms: int = 0
+    covered_since_ms: int = 0
+    restarts: list[Restart] = field(default_factory=list)
+    proofs: list[tuple[int, int]] = field(default_factory=list)
+    """(line instant, greatest arrival) of accepted heartbeats, thinned, oldest first."""
+
+    @property
+    def progress_ms(self) -> int:
+        """The coordinator's newest applied line; 0 while nobody is known to coordinate."""
+        clock = self.brokers.get(self.coordinator or "")
+        return clock.line_ms if clock else 0
+
+    def frontier_ms(self, hold_ms: int) -> int:
+        """Return up to where every live broker has spoken: what is newer waits."""
+        newest = [clock.progress_ms(hold_ms) for clock in self.brokers.values()]
+        floor_ms = max(newest, default=0) - hold_ms
+        return min((at_ms for at_ms in newest if at_ms >= floor_ms), default=0)
+
+    def read(self, broker: str, source: str, line_ms: int) -> None:
+        """Note that a line has been read, before anything is applied: the frontier needs to know."""
+        clock = self._clock(broker)
+        if line_ms > clock.read_ms.get(source, 0):
+            clock.read_ms[source] = line_ms
+
+    def _clock(self, broker: str) -> BrokerClock:
+        clock = self.brokers.get(broker)
+        if clock is None:
+            if len(self.brokers) >= MAX_BROKERS:
+                del self.brokers[min(self.brokers, key=lambda name: self.brokers[name].line_ms)]
+            clock = self.brokers[broker] = BrokerClock()
+        return clock
+
+    def advance(self, broker: str, line_ms: int, thresholds: Thresholds) -> int:
+        """Move a broker's clock to one of its lines and return where it was.
+
+        A hole in the coordinator's lines opens a restart.
+        """
+        clock = self._clock(broker)
+        before_ms, clock.line_ms = clock.line_ms, max(clock.line_ms, line_ms)
+        if before_ms and line_ms - before_ms > thresholds.progress_gap_ms:
+            clock.silent_from_ms, clock.silent_to_ms = before_ms, line_ms
+            if broker == self.coordinator:
+                self._open(Restart(before_ms, None, Cause.COORDINATOR_PAUSE, broker))
+        return before_ms
+
+    def is_deposed(self, broker: str, line_ms: int, thresholds: Thresholds) -> bool:
+        """Tell whether a broker that just woke answers as a coordinator that it no longer is.
+
+        Another took over while it was silent; it goes on until it learns that.
+        """
+        clock = self.brokers.get(broker)
+        if clock is None or broker == self.coordinator or self.coordinator is None:
+            return False
+        missed = clock.silent_from_ms <= self.coordinator_since_ms <= clock.silent_to_ms
+        return missed and line_ms - clock.silent_to_ms <= thresholds.hold_ms
+
+    def probed(
+        self,
+        broker: str,
+        probe: int | None,
+        line_ms: int,
+        before_ms: int,
+        thresholds: Thresholds,
+        connection: str = "",
+    ) -> None:
+        """Compare a probe's number with its last one: a jump means lost lines, coverage starts again here."""
+        if probe is None:
+            return
+        clock = self._clock(broker)
+        probes = clock.probes
+        last = probes.pop(connection, None)
+        probes[connection] = probe
+        if len(probes) > MAX_PROBES:
+            clock.probed_since_ms.pop(forgotten := next(iter(probes)), None)
+            del probes[forgotten]
+        self._note_survival(broker, clock.probed_since_ms.setdefault(connection, line_ms))
+        if last is None or broker != self.coordinator:
+            return
+        allowed = PROBES_IN_FLIGHT if line_ms - before_ms > thresholds.progress_gap_ms else 0
+        if probe - last - 1 > allowed:
+            self.lost_lines(broker, line_ms, before_ms)
+
+    def _note_survival(self, broker: str, connected_ms: int) -> None:
+        """A probe answered on a connection of before a hole: the broker stood still and its timers ran on."""
+        clock = self._clock(broker)
+        for restart in self.restarts:
+            paused = restart.cause is Cause.COORDINATOR_PAUSE and restart.broker == broker
+            if paused and connected_ms <= restart.low_ms == clock.silent_from_ms:
+                restart.woke_ms = clock.silent_to_ms
+
+    def lost_lines(self, broker: str, line_ms: int, before_ms: int) -> None:
+        """Lines between these two are missing: what they said is unknown, coverage starts again here."""
+        if broker == self.coordinator:
+            self.covered_since_ms = line_ms
+            self._open(Restart(before_ms, None, Cause.UNKNOWN, broker))
+
+    def answered(self, broker: str, error: int, remote_ms: int, line_ms: int, thresholds: Thresholds) -> bool:
+        """Take an answer about the shard; return whether the coordinator or its restarts changed."""
+        if error == COORDINATOR_NOT_AVAILABLE and remote_ms >= thresholds.stalled_write_ms:
+            return False  # a stalled write, neither a refusal nor accepted
+        if error in REFUSALS:
+            self._clock(broker).refused_ms = line_ms
+            if broker != self.coordinator:
+                return False
+            self._open(Restart(line_ms, None, Cause.COORDINATOR_MOVED, broker))
+            return True
+        changed = False
+        if broker != self.coordinator:
+            if self.coordinator is None:
+                self.covered_since_ms = line_ms
+            else:
+                low_ms = max(self._last_word_ms(line_ms, thresholds), self._clock(broker).refused_ms or 0)
+                self._open(Restart(low_ms, line_ms, Cause.COORDINATOR_MOVED, broker))
+            self.coordinator, self.coordinator_since_ms, changed = broker, line_ms, True
+        elif self.restarts and self.restarts[-1].high_ms is None:
+            self.restarts[-1].high_ms = max(line_ms, self.restarts[-1].low_ms)
+            changed = True
+        self.last_answer_ms = max(self.last_answer_ms, line_ms)
+        return changed
+
+    def _last_word_ms(self, line_ms: int, thresholds: Thresholds) -> int:
+        """Return when the coordinator last answered as such.
+
+        One that wakes from a pause goes on answering until it learns that another has taken over meanwhile.
+        """
+        for last in reversed(self.restarts):
+            if last.cause is Cause.COORDINATOR_PAUSE and last.broker == self.coordinator:
+                woke_ms = line_ms if last.high_ms is None else last.high_ms
+                return last.low_ms if line_ms - woke_ms <= thresholds.hold_ms else self.last_answer_ms
+        return self.last_answer_ms
+
+    def _open(self, new: Restart) -> None:
+        """Add a restart; one that is still open is the same one, known better now."""
+        if self.restarts and self.restarts[-1].high_ms is None:
+            was = self.restarts.pop()
+            if new.cause is Cause.UNKNOWN or (new.cause is Cause.COORDINATOR_PAUSE and was.cause is not Cause.UNKNOWN):
+                new = was
+            elif was.cause is Cause.UNKNOWN:
+                new.low_ms = was.low_ms
+            elif was.cause is Cause.COORDINATOR_PAUSE and new.broker == was.broker:
+                new.cause = Cause.COORDINATOR_PAUSE  # it restarted and loads what it coordinated before
+        horizon_ms = new.low_ms - RESTART_MEMORY_MS
+        self.restarts = [r for r in self.restarts if (r.high_ms or r.low_ms) >= horizon_ms][-(MAX_RESTARTS - 1) :]
+        self.restarts.append(new)
+
+    def prove(self, line_ms: int, arrival_ms: int) -> None:
+        """Remember that a heartbeat which arrived then was accepted, its line at ``line_ms``."""
+        if not self.proofs or line_ms >= self.proofs[-1][0] + PROOF_STEP_MS:
+            best_ms = max(arrival_ms, self.proofs[-1][1]) if self.proofs else arrival_ms
+            self.proofs.append((line_ms, best_ms))
+
+    def proof_arrival_ms(self, at_ms: int, grace_ms: int) -> int:
+        """Return the greatest arrival among heartbeats whose line is ``grace_ms`` old at ``at_ms``; drop the older."""
+        while len(self.proofs) > 1 and self.proofs[1][0] <= at_ms - grace_ms:
+            del self.proofs[0]
+        return self.proofs[0][1] if self.proofs and self.proofs[0][0] <= at_ms - grace_ms else 0

@@ -1,0 +1,95 @@
+"""What a shard notices about its coordinator: whom its pauses and moves have cost, whether it is silent, or missing.
+
+The findings about a broker, not about a group; every method that changes them returns the instants to report them at.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from coordinator_model.findings import Finding
+from coordinator_model.rules import coordinator, coordinator_unavailable
+from coordinator_model.states import Cause
+from coordinator_model.thresholds import Thresholds
+
+BLAMED = (Cause.COORDINATOR_PAUSE, Cause.COORDINATOR_MOVED)
+SAME_COST_MS = 600_000
+
+
+@dataclass(slots=True)
+class BrokerWatch:
+    """Costs are ``[cause, broker, at_ms, group, subject]``; ``stalled_ms`` is the last line before a silence."""
+
+    costs: list[list[Any]] = field(default_factory=list)
+    stalled_ms: int | None = None
+    refusals: list[Any] | None = None
+    """The spell of 14, 15 and 16 that nothing has ended yet, see ``coordinator_unavailable``."""
+
+    def findings(self, broker: str, thresholds: Thresholds) -> list[Finding]:
+        """Return what is true of the brokers now."""
+        found = coordinator.judge(self.costs, self.stalled_ms, broker, thresholds)
+        if self.refusals is not None and self.refusals[-1]:
+            found.append(coordinator_unavailable.judge(self.refusals, thresholds))
+        return found
+
+    def refused(self, broker: str, error: int, at_ms: int, answered_ms: int, thresholds: Thresholds) -> list[int]:
+        """Note that a broker refused for want of a coordinator; ``answered_ms``: the last other answer."""
+        before, instants = self.refusals, self.given_up(at_ms, thresholds)
+        spell = self.refusals = coordinator_unavailable.refused(self.refusals, broker, error, at_ms, answered_ms)
+        if before is not None and before[-1] and not spell[-1] and not instants:
+            instants.append(at_ms)
+        if not spell[-1] and coordinator_unavailable.lasts(spell, thresholds):
+            spell[-1] = True
+            instants.append(at_ms)
+        return instants
+
+    def given_up(self, at_ms: int, thresholds: Thresholds) -> list[int]:
+        """End a spell of refusals once nobody has asked for ``resolve_after_ms``."""
+        if self.refusals is None or at_ms < self.refusals[1] + thresholds.resolve_after_ms:
+            return []
+        end_ms, told = self.refusals[1] + thresholds.resolve_after_ms, self.refusals[-1]
+        self.refusals = None
+        return [end_ms] if told else []
+
+    def answered(self, at_ms: int, thresholds: Thresholds) -> list[int]:
+        """End a spell of refusals with another answer."""
+        instants = self.given_up(at_ms, thresholds)
+        if self.refusals is not None:
+            instants += [at_ms] if self.refusals[-1] else []
+            self.refusals = None
+        return instants
+
+    def charge(self, findings: list[Finding]) -> list[int]:
+        """Note whom a coordinator's pause or move has cost, for its one page."""
+        instants = []
+        for finding in findings:
+            if finding.cause not in BLAMED or finding.deadline_ms is None:
+                continue
+            cost = [finding.cause.value, finding.broker, finding.at_ms, finding.group, finding.subject]
+            if not any(known[3:] == cost[3:] and abs(known[2] - cost[2]) < SAME_COST_MS for known in self.costs):
+                self.costs.append(cost)
+                instants.append(finding.at_ms)
+        return instants
+
+    def expire(self, progress_ms: int, thresholds: Thresholds) -> list[int]:
+        """End a pause's page once it has cost nobody anything for ``resolve_after_ms``."""
+        if not self.costs:
+            return []
+        end_ms = max(int(cost[2]) for cost in self.costs) + thresholds.resolve_after_ms
+        if progress_ms < end_ms:
+            return []
+        self.costs.clear()
+        return [end_ms]
+
+    def silent(self, line_ms: int, silence_ms: int, thresholds: Thresholds) -> list[int]:
+        """Note a silence of the coordinator that still lasts."""
+        if self.stalled_ms is not None or silence_ms <= thresholds.telemetry_stalled_ms:
+            return []
+        self.stalled_ms = line_ms
+        return [line_ms + thresholds.telemetry_stalled_ms]
+
+    def back(self, line_ms: int) -> list[int]:
+        """Note that the coordinator speaks again."""
+        if self.stalled_ms is None or line_ms <= self.stalled_ms:
+            return []
+        self.stalled_ms = None
+        return [line_ms]

@@ -1,0 +1,47 @@
+"""What a member's client is doing by the protocol, as far as the coordinator's answers tell."""
+
+from enum import StrEnum
+
+from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.modern import is_reconciled
+from coordinator_model.states import GroupState, GroupType
+
+STATIC_LEAVE_EPOCH = -2
+
+
+class ClientPhase(StrEnum):
+    """The Java client's ``MemberState``, in plain words (kafka-facts 5)."""
+
+    UNJOINED = "unjoined"
+    JOINING = "joining"
+    AWAITING_ASSIGNMENT = "awaiting-assignment"
+    STABLE = "stable"
+
+
+def client_phase(replica: GroupReplica, member: Member, progress_ms: int) -> ClientPhase | None:
+    """Return the phase; None where nothing seen tells it.
+
+    A classic client that has sent its JoinGroup sends no heartbeats until that is answered (kafka-facts 8.12): once
+    told 27, it is joining when they stop, and still what it was while they go on.
+    """
+    if member.kip848:
+        return _kip848(replica, member)
+    if replica.type is not GroupType.CLASSIC:
+        return None
+    if member.awaiting_sync:
+        return ClientPhase.AWAITING_ASSIGNMENT
+    if replica.state is not GroupState.PREPARING_REBALANCE:
+        return ClientPhase.STABLE
+    last_ms, previous_ms = member.last_heartbeat_ms, member.previous_heartbeat_ms
+    if last_ms is None or previous_ms is None or last_ms < replica.state_since_ms:
+        return None
+    return ClientPhase.STABLE if progress_ms - last_ms <= 2 * (last_ms - previous_ms) else ClientPhase.JOINING
+
+
+def _kip848(replica: GroupReplica, member: Member) -> ClientPhase | None:
+    if member.generation == STATIC_LEAVE_EPOCH:
+        return ClientPhase.UNJOINED
+    if member.state is None:
+        return None
+    reached = is_reconciled(member, replica.assignment_epoch)
+    return ClientPhase.STABLE if reached else ClientPhase.AWAITING_ASSIGNMENT

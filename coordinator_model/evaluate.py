@@ -1,0 +1,124 @@
+"""``evaluate``: the findings that are true of a group now. It only reads.
+
+Order: departures first (consequence), then the living members' sessions (timer), then polls by their clients' word; a
+subject that one rule has found keeps it, so that a member is not accused twice for one silence. Last, what is true of
+the group as a whole.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from coordinator_model.findings import Finding, Verdict
+from coordinator_model.liveness import Scene
+from coordinator_model.replica.departures import POLL_EXCEEDED, REBALANCE_TIMEOUT, SESSION_EXPIRED
+from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.rules import (
+    departed,
+    partition_unowned,
+    polling,
+    rebalance_aborted,
+    rebalance_storm,
+    rebalance_stuck,
+    refused,
+    replica_diverged,
+    session,
+    setup,
+    telemetry_uncovered,
+)
+from coordinator_model.rules.session import SESSION_AT_RISK
+from coordinator_model.rules.settled import settled_ms
+from coordinator_model.rules.telemetry_uncovered import TELEMETRY_UNCOVERED
+from coordinator_model.states import Severity
+
+GROUP_RULES: tuple[Callable[[GroupReplica, Scene], Verdict], ...] = (
+    rebalance_stuck.judge,
+    rebalance_aborted.judge,
+    rebalance_storm.judge,
+    partition_unowned.judge,
+    telemetry_uncovered.judge,
+    replica_diverged.judge,
+)
+SETTLED_RULES: tuple[Callable[[GroupReplica, Scene, int], Finding | None], ...] = (
+    setup.timeouts_inconsistent,
+    setup.mixed_subscriptions,
+    setup.assignment_skewed,
+    setup.member_idle,
+)
+VIOLATIONS = frozenset({SESSION_EXPIRED, REBALANCE_TIMEOUT, POLL_EXCEEDED})
+"""Rules that say that a member has broken a timeout."""
+HEARTBEAT_RULES = VIOLATIONS | {SESSION_AT_RISK, TELEMETRY_UNCOVERED}
+"""Rules whose findings a heartbeat may end: it takes the careful road where one of them is true."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Findings, when to look at the group again, and when at each of its members (absent: when something happens)."""
+
+    findings: list[Finding]
+    due_ms: int | None
+    member_due_ms: dict[str, int]
+
+
+def evaluate(replica: GroupReplica, scene: Scene) -> Evaluation:
+    """Evaluate one group at ``scene.progress_ms``."""
+    found: dict[tuple[str, str | None], Finding] = {}
+    dues: list[int | None] = []
+    for departure in replica.departures:
+        verdict = departed.judge(replica, departure, scene)
+        dues.append(verdict.due_ms)
+        if verdict.finding is not None:
+            found[verdict.finding.rule, verdict.finding.member_id] = verdict.finding
+    member_due_ms: dict[str, int] = {}
+    for member in replica.members.values():
+        judged = session.judge(replica, member, scene)
+        if judged.due_ms is not None:
+            member_due_ms[member.member_id] = judged.due_ms
+        polled = _polled(replica, member, scene) if member.poll_age_ms is not None else ()
+        dues += [verdict.due_ms for verdict in polled]
+        for finding in (judged.finding, *(verdict.finding for verdict in polled)):
+            if finding is not None:
+                found.setdefault((finding.rule, finding.member_id), finding)
+    findings = list(found.values())
+    for verdict in _as_a_whole(replica, scene):
+        dues.append(verdict.due_ms)
+        if verdict.finding is not None:
+            findings.append(verdict.finding)
+    return Evaluation(findings, min((due_ms for due_ms in dues if due_ms is not None), default=None), member_due_ms)
+
+
+def _polled(replica: GroupReplica, member: Member, scene: Scene) -> tuple[Verdict, ...]:
+    """Judge a member by its client's own word."""
+    return (
+        Verdict(departed.judge_poll(replica, member, scene), None),
+        Verdict(polling.static_stuck(replica, member, scene), None),
+        polling.at_risk(replica, member, scene),
+    )
+
+
+def _as_a_whole(replica: GroupReplica, scene: Scene) -> Iterator[Verdict]:
+    """Judge what is true of the group rather than of a member."""
+    if replica.deleted:
+        return
+    for rule in GROUP_RULES:
+        yield rule(replica, scene)
+    yield from refused.judge(replica, scene)
+    at_ms = settled_ms(replica, scene)
+    if at_ms is None or scene.progress_ms < at_ms:
+        yield Verdict(None, at_ms)
+        return
+    for settled_rule in SETTLED_RULES:
+        yield Verdict(settled_rule(replica, scene, at_ms), None)
+
+
+def violated(findings: Iterable[Finding]) -> set[str]:
+    """Return the subjects that have broken a timeout and are not back (a Streams consumer's end is only info)."""
+    return {f.subject for f in findings if f.rule in VIOLATIONS and not f.closed_reason and _counts(f)}
+
+
+def _counts(finding: Finding) -> bool:
+    return finding.severity != Severity.INFO or finding.rule == SESSION_EXPIRED
+
+
+def need_heartbeats(findings: Iterable[Finding]) -> set[str]:
+    """Return the subjects whose next heartbeat may change what is true of them."""
+    return {f.subject for f in findings if f.rule in HEARTBEAT_RULES}

@@ -1,0 +1,221 @@
+"""Everything that can happen to a group, as the core sees it: one named tuple each.
+
+The first five fields of every event are its place in time and in its source, so that events sort as tuples:
+``(order_ms, rank, topic, partition, offset)``. *order_ms* is the instant by which events are applied, in the
+coordinator's clock: a record's timestamp, a telemetry line's Kafka timestamp (for a LeaveGroup the instant it was
+applied, because its answer may wait seconds behind a stalled write while its record does not). *rank* puts the record
+first on equal time. Named tuples, because a busy cluster makes tens of thousands a second.
+"""
+
+from typing import Any, NamedTuple
+
+RECORD_RANK = 0
+TELEMETRY_RANK = 1
+
+
+class RecordRead(NamedTuple):
+    """A decoded record of ``__consumer_offsets`` other than an offset commit."""
+
+    order_ms: int
+    rank: int
+    topic: str
+    partition: int
+    offset: int
+    group: str
+    record_type: int
+    key: dict[str, Any]
+    value: dict[str, Any] | None
+
+
+class OffsetCommitted(NamedTuple):
+    """An offset commit (record type 0 or 1) or its tombstone; it names no member."""
+
+    order_ms: int
+    rank: int
+    topic: str
+    partition: int
+    offset: int
+    group: str
+    committed_topic: str
+    committed_partition: int
+    tombstone: bool
+
+
+class Heartbeat(NamedTuple):
+    """An answered HEARTBEAT, or a CONSUMER_GROUP_HEARTBEAT that only said "still here".
+
+    ``generation`` is the generation, or for KIP-848 the member epoch answered; ``applied_ms`` the instant at which
+    the coordinator restarted the session timer if it accepted it (answer minus remote time: kafka-facts 3.4).
+    """
+
+    order_ms: int
+    rank: int
+    topic: str
+    partition: int
+    offset: int
+    group: str
+    member_id: str
+    generation: int
+    error: int
+    applied_ms: int
+    arrival_ms: int
+    broker: str
+    remote_ms: int
+    kip848: bool
+
+
+class JoinAnswered(NamedTuple):
+    """An answered JOIN_GROUP. ``members`` is the leader's list ``(member id, instance id, metadata base64)``."""
+
+    order_ms: int
+    rank: int
+    topic: str
+    partition: int
+    offset: int
+    group: str
+    broker: str
+    error: int
+    answer_ms: int
+    arrival_ms: int
+    member_id: str
+    request_member_id: str
+    instance_id: str | None
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    generation: int
+    protocol_type: str | None
+    protocol: str | None
+    leader: str
+    members: tuple[tuple[str, str | None, str], ...]
+    subscription: str
+    client_id: str
+    client_host: str
+    connection: str
+    software: str | None
+    api_version: int
+    reason: str | None = None
+    """Why the client joins, in its own words (KIP-800, version 8)."""
+    listener: str | None = None
+    principal: str | None = None
+
+
+class SyncAnswered(NamedTuple):
+    """An answered SYNC_GROUP; ``from_leader`` when the request carried assignments. ``assignment`` is base64."""
+
+    order_ms: int
+    rank: int
+    topic: str
+    partition: int
+    offset: int
+    group: str
+    broker: str
+    error: int
+    answer_ms: int
+    arrival_ms: int
+    member_id: str
+    instance_id: str | None
+    generation: int
+    from_leader: bool
+    assignment: str
+
+
+class LeaveAnswered(NamedTuple):
+    """One member of an answered LEAVE_GROUP that was let go; a batch makes one event a member."""
+
+    order_ms: int
+    rank: int
+    topic: str
+    partition: int
+    offset: int
+    group: str
+    broker: str
+    error: int
+    applied_ms: int
+    member_id: str
+    instance_id: str | None
+    reason: str | None
+    connection: str
+    client_id: str
+    client_host: str
+
+
+class ConsumerHeartbeat(NamedTuple):
+    """An answered CONSUMER_GROUP_HEARTBEAT that joins (epoch 0), leaves (-1, -2), changes epoch, or was refused."""
+
+    order_ms: int
+    rank: int
+    topic: str
+    partition: int
+    offset: int
+    group: str
+    broker: str
+    error: int
+    applied_ms: int
+    arrival_ms: int
+    remote_ms: int
+    member_id: str
+    instance_id: str | None
+    request_epoch: int
+    epoch: int
+    rebalance_timeout_ms: int
+    client_id: str
+    client_host: str
+    connection: str
+    software: str | None
+    listener: str | None = None
+    principal: str | None = None
+
+
+class ClientPoll(NamedTuple):
+    """A client's own word on how long ago it polled; ages need no clock, the instant is the topic's append time."""
+
+    order_ms: int
+    rank: int
+    topic: str
+    partition: int
+    offset: int
+    group: str
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    poll_age_ms: int
+    max_poll_interval_ms: int
+
+
+class Tick(NamedTuple):
+    """A probe's line: the broker's clock goes on though no group says anything. ``group`` is empty: for all shards.
+
+    ``probe`` is the number in the probe's states filter: a jump shows lines that were lost. None: another line.
+    ``lost``: offsets are missing before it, so lines are. ``connection`` tells two probes apart, as of `capture`
+    beside `run`.
+    """
+
+    order_ms: int
+    rank: int
+    topic: str
+    partition: int
+    offset: int
+    group: str
+    broker: str
+    probe: int | None
+    lost: bool = False
+    connection: str = ""
+
+
+Event = (
+    RecordRead
+    | OffsetCommitted
+    | Heartbeat
+    | JoinAnswered
+    | SyncAnswered
+    | LeaveAnswered
+    | ConsumerHeartbeat
+    | ClientPoll
+    | Tick
+)
+"""A consumed event. All but RecordRead, OffsetCommitted and ClientPoll come from a broker's request log."""
+
+
+def parked_ms(event: JoinAnswered | SyncAnswered | LeaveAnswered) -> int:
+    """Return how long an answer waited, where the line's own remote time is not kept."""
+    return 0 if isinstance(event, LeaveAnswered) else max(0, event.answer_ms - event.arrival_ms)

@@ -1,0 +1,207 @@
+"""A whole capture through the model at once: what ``group-monitor replay`` prints. No Kafka, no Spark.
+
+The same ``Shard`` as in the live run; only the feeding differs. Every line of a broker, not just the probe's, moves
+its clock for all shards; the number of partitions is inferred from where the records lie; it is live from the first
+telemetry line, and its end opens nothing.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+from coordinator_model.events import (
+    ClientPoll,
+    ConsumerHeartbeat,
+    Event,
+    Heartbeat,
+    JoinAnswered,
+    LeaveAnswered,
+    OffsetCommitted,
+    RecordRead,
+    SyncAnswered,
+    Tick,
+)
+from coordinator_model.hot import FAR_MS
+from coordinator_model.incidents import Incident, Kind, Transition, diff
+from coordinator_model.ingest import OFFSETS, TELEMETRY, Reader, Rejected, SourceRow
+from coordinator_model.shard import Shard, ShardSettings
+from coordinator_model.sharding import infer_partitions, shard_of
+
+BrokerLine = Heartbeat | JoinAnswered | SyncAnswered | LeaveAnswered | ConsumerHeartbeat | Tick
+"""An event that came from a broker's request log."""
+TICK_EVERY_MS = 100
+"""Lines closer than this move the clock of the other shards only once."""
+
+
+@dataclass(slots=True)
+class History:
+    """What a capture tells: transitions in coordinator time order, groups as they are at its end, and counts."""
+
+    transitions: list[Transition]
+    groups: list[dict[str, Any]]
+    rows: int
+    decoded: Counter[str]
+    undecodable: Counter[str]
+    coverage: dict[str, Any]
+
+
+@dataclass(slots=True)
+class _Reading:
+    rows: int = 0
+    events: list[Event] = field(default_factory=list)
+    placements: set[tuple[str, int]] = field(default_factory=set)
+    decoded: Counter[str] = field(default_factory=Counter)
+    undecodable: Counter[str] = field(default_factory=Counter)
+    offsets: dict[tuple[str, int], dict[int, str]] = field(default_factory=lambda: defaultdict(dict))
+
+
+def replay_rows(rows: Iterable[SourceRow], settings: ShardSettings) -> History:
+    """Replay the rows of a capture, in any order and with duplicates.
+
+    ``settings.partitions`` 0: inferred. ``settings.live_from_ms`` is set to the first telemetry line.
+    """
+    reading = _read(rows)
+    partitions = settings.partitions or infer_partitions(reading.placements)
+    lines = [event for event in reading.events if not isinstance(event, RecordRead | OffsetCommitted | ClientPoll)]
+    live_from_ms = min((event[0] for event in lines), default=FAR_MS)
+    settings = replace(settings, partitions=partitions, live_from_ms=live_from_ms)
+    by_shard = _route(reading.events, partitions)
+    ticks = _ticks(lines, _gaps(reading.offsets))
+    outputs: list[dict[str, Any]] = []
+    groups: list[dict[str, Any]] = []
+    for number, events in by_shard.items():
+        shard = Shard.restore(number, settings, None)
+        outputs += shard.apply([*events, *ticks], final=True)
+        groups += shard.views()
+    groups.sort(key=lambda group: str(group["group"]))
+    return History(
+        transitions=_transitions(outputs),
+        groups=groups,
+        rows=reading.rows,
+        decoded=reading.decoded,
+        undecodable=reading.undecodable,
+        coverage=_coverage(lines, partitions),
+    )
+
+
+def _read(rows: Iterable[SourceRow]) -> _Reading:
+    reading, reader = _Reading(), Reader()
+    for row in rows:
+        seen = reading.offsets[row.topic, row.partition]
+        if row.offset in seen:
+            continue
+        reading.rows += 1
+        events = reader.read(row)
+        if isinstance(events, Rejected):
+            seen[row.offset] = ""
+            reading.undecodable[f"{row.source}: {events.reason.partition(':')[0]}"] += 1
+            continue
+        seen[row.offset] = getattr(events[0], "broker", "") if events and row.source == TELEMETRY else ""
+        for event in events:
+            reading.decoded[_kind(event)] += 1
+            if row.source == OFFSETS:
+                reading.placements.add((event[5], row.partition))
+        if not events:
+            reading.decoded["other"] += 1
+        reading.events += events
+    return reading
+
+
+def _kind(event: Event) -> str:
+    return f"record-{event.record_type}" if isinstance(event, RecordRead) else _KINDS[type(event)]
+
+
+_KINDS: dict[type, str] = {
+    OffsetCommitted: "offset-commit",
+    Heartbeat: "heartbeat",
+    JoinAnswered: "join",
+    SyncAnswered: "sync",
+    LeaveAnswered: "leave",
+    ConsumerHeartbeat: "consumer-heartbeat",
+    ClientPoll: "client-poll",
+    Tick: "probe",
+}
+
+
+def _route(events: list[Event], partitions: int) -> dict[int, list[Event]]:
+    """Group the events by shard, records by where they lie; ticks go to all and are left out here."""
+    by_shard: dict[int, list[Event]] = defaultdict(list)
+    for event in events:
+        if isinstance(event, RecordRead | OffsetCommitted):
+            by_shard[event.partition].append(event)
+        elif not isinstance(event, Tick):
+            by_shard[shard_of(event[5], partitions)].append(event)
+    return dict(sorted(by_shard.items()))
+
+
+def _gaps(offsets: dict[tuple[str, int], dict[int, str]]) -> set[tuple[str, int, int]]:
+    """Return the places (topic, partition, offset) before which offsets of a telemetry partition are missing."""
+    gaps = set()
+    for (topic, partition), seen in offsets.items():
+        if not any(seen.values()):
+            continue
+        ordered = sorted(seen)
+        for before, offset in pairwise(ordered):
+            if offset != before + 1:
+                gaps.add((topic, partition, offset))
+    return gaps
+
+
+def _ticks(lines: list[BrokerLine], gaps: set[tuple[str, int, int]]) -> list[Tick]:
+    """Return every probe's line, and others' lines often enough, as ticks for all shards."""
+    ticks: list[Tick] = []
+    last: dict[str, int] = {}
+    for event in sorted(lines, key=lambda e: (e[0], e[2], e[3], e[4])):
+        broker = event.broker
+        lost = event[2:5] in gaps
+        if isinstance(event, Tick):
+            ticks.append(event._replace(lost=lost))
+        elif lost or event[0] >= last.get(broker, 0) + TICK_EVERY_MS:
+            ticks.append(Tick(*event[:5], "", broker, None, lost))
+        else:
+            continue
+        last[broker] = event[0]
+    return ticks
+
+
+def _transitions(outputs: list[dict[str, Any]]) -> list[Transition]:
+    """Put the reports of all shards in order and diff each against what is open; a shard's own order stands."""
+    newest_ms: dict[int, int] = {}
+    ordered: list[tuple[int, int, int]] = []
+    for index, output in enumerate(outputs):
+        shard = output["shard"]
+        newest_ms[shard] = max(output["at_ms"], newest_ms.get(shard, 0))
+        ordered.append((newest_ms[shard], shard, index))
+    reports = [outputs[index] for _, _, index in sorted(ordered) if outputs[index]["kind"] == "report"]
+    open_: dict[str, dict[str, Incident]] = defaultdict(dict)
+    transitions: list[Transition] = []
+    ended: set[str] = set()
+    for report in reports:
+        held = open_[report["group"]]
+        for transition in diff(list(held.values()), report):
+            incident = transition.incident
+            if incident.incident_id in ended:
+                continue  # as in the store: what has ended does not begin again
+            if transition.kind is Kind.CLOSED:
+                held.pop(incident.incident_id, None)
+                ended.add(incident.incident_id)
+            else:
+                held[incident.incident_id] = incident
+            if transition.kind is not Kind.UPDATED:
+                transitions.append(transition)
+    return sorted(transitions, key=lambda t: t.at_ms)
+
+
+def _coverage(lines: list[BrokerLine], partitions: int) -> dict[str, Any]:
+    brokers: dict[str, dict[str, int]] = {}
+    for event in lines:
+        broker = brokers.setdefault(
+            event.broker,
+            {"lines": 0, "first_ms": event[0], "last_ms": event[0]},
+        )
+        broker["lines"] += 1
+        broker["first_ms"] = min(broker["first_ms"], event[0])
+        broker["last_ms"] = max(broker["last_ms"], event[0])
+    return {"brokers": dict(sorted(brokers.items())), "partitions": partitions}

@@ -1,0 +1,117 @@
+"""Heartbeats in packed arrays: what nearly every event touches, and all that it touches.
+
+A member has a slot; a slot has its last heartbeat, the interval before it, the generation that the quick road accepts
+(-1: none, the careful road), and the *span* after the last heartbeat at which the member must be looked at.
+"""
+
+from array import array
+from operator import add
+
+from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.states import GroupState, GroupType
+
+FAR_MS = 2**62
+"""No instant: nothing is due."""
+NO_INSTANT = 2**61
+NEVER = 2**31 - 1
+"""A span that no session lasts: added to an instant it is never due."""
+CAREFUL = -1
+QUICK_TYPES = (GroupType.CLASSIC, GroupType.CONSUMER, GroupType.SHARE, GroupType.STREAMS)
+
+
+class Hot:
+    """The slots of one shard's members."""
+
+    __slots__ = ("free", "generation", "interval", "last", "slots", "span")
+
+    def __init__(self) -> None:
+        self.slots: dict[str, dict[str, int]] = {}
+        self.free: list[int] = []
+        self.last = array("q")
+        self.interval = array("i")
+        self.generation = array("i")
+        self.span = array("i")
+
+    def add(self, group: str, member_id: str) -> int:
+        """Return a member's slot, a new one if it has none."""
+        members = self.slots.setdefault(group, {})
+        slot = members.get(member_id)
+        if slot is None:
+            if self.free:
+                slot = self.free.pop()
+            else:
+                slot = len(self.last)
+                for column in (self.last, self.interval, self.generation, self.span):
+                    column.append(0)
+            members[member_id] = slot
+        return slot
+
+    def drop(self, group: str, member_id: str) -> None:
+        """Give a slot back; nothing is due in it any more."""
+        members = self.slots.get(group, {})
+        slot = members.pop(member_id, None)
+        if slot is not None:
+            self.last[slot], self.generation[slot], self.span[slot] = NO_INSTANT, CAREFUL, NEVER
+            self.free.append(slot)
+        if not members:
+            self.slots.pop(group, None)
+
+    def drop_group(self, group: str) -> bool:
+        """Give all slots of a group back; return whether there were any."""
+        member_ids = list(self.slots.get(group, {}))
+        for member_id in member_ids:
+            self.drop(group, member_id)
+        return bool(member_ids)
+
+    def copy_to(self, replica: GroupReplica) -> None:
+        """Bring a group's members up to date with the quick road."""
+        for member_id, slot in self.slots.get(replica.group, {}).items():
+            member = replica.members.get(member_id)
+            if member is not None:
+                last_ms, interval_ms = self.last[slot], self.interval[slot]
+                member.last_heartbeat_ms = last_ms
+                member.previous_heartbeat_ms = last_ms - interval_ms if interval_ms else None
+
+    def copy_from(self, replica: GroupReplica, dues: dict[str, int], troubled: set[str]) -> bool:
+        """Write a group's heartbeats back; only an untroubled member takes the quick road.
+
+        Returns whether any slot was given or taken.
+        """
+        group = replica.group
+        before = set(self.slots.get(group, {}))
+        for member_id in before:
+            member = replica.members.get(member_id)
+            if member is None or member.last_heartbeat_ms is None:
+                self.drop(group, member_id)
+        plain = replica.state is GroupState.STABLE and replica.type in QUICK_TYPES
+        for member in replica.members.values():
+            if member.last_heartbeat_ms is not None:
+                quick = plain and member.subject not in troubled
+                self.put(group, member, dues.get(member.member_id), quick=quick)
+        return before != self.slots.get(group, {}).keys()
+
+    def put(self, group: str, member: Member, due_ms: int | None, *, quick: bool) -> None:
+        """Write one member's heartbeats back, and when it must be looked at."""
+        slot, last_ms, previous_ms = (
+            self.add(group, member.member_id),
+            member.last_heartbeat_ms or 0,
+            member.previous_heartbeat_ms,
+        )
+        self.last[slot] = last_ms
+        self.interval[slot] = 0 if previous_ms is None else min(last_ms - previous_ms, NEVER)
+        settled = quick and previous_ms is not None and not member.awaiting_sync
+        self.generation[slot] = member.generation if settled and member.generation is not None else CAREFUL
+        self.span[slot] = NEVER if due_ms is None else min(max(0, due_ms - last_ms), NEVER)
+
+    def due_ms(self) -> int:
+        """Return the earliest instant at which some member must be looked at."""
+        return min(map(add, self.last, self.span), default=FAR_MS)
+
+    def groups_due(self, due_ms: int) -> set[str]:
+        """Return the groups with a member to be looked at by then."""
+        last, span = self.last, self.span
+        return {
+            group
+            for group, members in self.slots.items()
+            if any(last[slot] + span[slot] <= due_ms for slot in members.values())
+        }

@@ -1,0 +1,236 @@
+"""Findings to incidents: ``diff(open, report)`` makes openings, escalations and closings, and forgets nothing.
+
+An open incident is unique by (cluster, group, rule, subject, incarnation): the subject is the instance id, else the
+member id, and the incarnation tells two member ids under one instance id apart. Its id is a hash of those and of the
+instant that opened it, never of when it was decided, so that a monitor that starts afresh adopts what is open. Called
+inside the transaction that stores its result.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from enum import StrEnum
+from typing import Any
+
+from coordinator_model.replica.departures import POLL_EXCEEDED, REBALANCE_TIMEOUT, SESSION_EXPIRED
+from coordinator_model.rules.coordinator import TELEMETRY_STALLED
+from coordinator_model.rules.polling import POLL_AT_RISK
+from coordinator_model.rules.session import SESSION_AT_RISK
+from coordinator_model.states import Evidence, Severity
+
+LASTING_RULES = frozenset({SESSION_EXPIRED, REBALANCE_TIMEOUT, POLL_EXCEEDED})
+"""What happened stays true until somebody came back or the group is well without: silence does not close these."""
+AT_RISK_RULES = {SESSION_AT_RISK: SESSION_EXPIRED, POLL_AT_RISK: POLL_EXCEEDED}
+"""A risk, and the rule that supersedes it."""
+RESOLVE_AFTER_MS = 60_000
+
+
+class Kind(StrEnum):
+    """What a transition does; ``updated`` betters what is stored and is not told to people."""
+
+    OPENED = "opened"
+    ESCALATED = "escalated"
+    UPDATED = "updated"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """A finding with a beginning and an end. All fields are JSON-able."""
+
+    incident_id: str
+    cluster: str
+    group: str
+    rule: str
+    subject: str
+    incarnation: str
+    severity: str
+    member_id: str | None
+    instance_id: str | None
+    client_id: str | None
+    client_host: str | None
+    connection: str | None
+    generation: int
+    broker: str
+    evidence: str
+    cause: str
+    deadline_ms: int | None
+    opened_ms: int
+    at_ms: int
+    summary: str
+    partitions: list[list[Any]] = field(default_factory=list)
+    detail: dict[str, Any] = field(default_factory=dict)
+    holders: list[str] = field(default_factory=list)
+    """Operator keys that hold a broker's incident open."""
+    closed_ms: int | None = None
+    reason: str | None = None
+    client_software: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it flat and JSON-able."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Incident":
+        """Read what ``as_dict`` returned; unknown fields are left out."""
+        return cls(**{name: values[name] for name in _FIELDS if name in values})
+
+    @property
+    def key(self) -> tuple[str, str, str, str, str]:
+        """What makes an open incident unique."""
+        return (self.cluster, self.group, self.rule, self.subject, self.incarnation)
+
+
+_FIELDS = [f.name for f in fields(Incident)]
+_FROM_FINDING = [
+    name for name in _FIELDS if name not in ("incident_id", "holders", "closed_ms", "reason", "opened_ms", "at_ms")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One step of an incident: ``incident`` is as it stands after it."""
+
+    kind: Kind
+    incident: Incident
+    at_ms: int
+
+
+def incident_id(cluster: str, group: str, rule: str, subject: str, incarnation: str, opened_ms: int) -> str:
+    """Return the id; JSON keeps strangers' strings apart."""
+    identity = json.dumps([cluster, group, rule, subject, incarnation, opened_ms])
+    return hashlib.sha256(identity.encode()).hexdigest()[:32]
+
+
+def diff(open_incidents: Iterable[Incident], report: Mapping[str, Any]) -> list[Transition]:
+    """Compare the open incidents of a report's (cluster, group) with its findings."""
+    open_by_key = {incident.key: incident for incident in open_incidents}
+    transitions: list[Transition] = []
+    found: set[tuple[str, str, str, str, str]] = set()
+    for finding in report["findings"]:
+        key = (finding["cluster"], finding["group"], finding["rule"], finding["subject"], finding["incarnation"])
+        found.add(key)
+        transitions += _on_finding(open_by_key.get(key), finding, report)
+    rules_found = {(key[2], key[3]) for key in found}
+    for key, incident in open_by_key.items():
+        if key not in found:
+            transitions += _on_absence(incident, report, rules_found)
+    return transitions
+
+
+def _on_finding(known: Incident | None, finding: Mapping[str, Any], report: Mapping[str, Any]) -> list[Transition]:
+    values = {name: finding[name] for name in _FROM_FINDING}
+    at_ms = finding["at_ms"]
+    transitions = []
+    if known is None:
+        key = [finding[name] for name in ("cluster", "group", "rule", "subject", "incarnation", "opened_ms")]
+        known = Incident(incident_id(*key), **values, opened_ms=finding["opened_ms"], at_ms=at_ms)
+        known = replace(known, holders=_holders(known, report, hold=True))
+        transitions.append(Transition(Kind.OPENED, known, at_ms))
+    else:
+        worse = Severity(finding["severity"]).rank > Severity(known.severity).rank
+        if not worse:
+            values["severity"] = known.severity  # an incident only gets worse until it closes
+        after = replace(known, **values, holders=_holders(known, report, hold=True))
+        if worse:
+            transitions.append(Transition(Kind.ESCALATED, after, report["at_ms"]))
+        elif after != known:
+            transitions.append(Transition(Kind.UPDATED, after, report["at_ms"]))
+        known = after
+    if finding["closed_reason"]:
+        transitions.append(_closed(known, finding["closed_reason"], finding["closed_ms"]))
+    return transitions
+
+
+def _holders(incident: Incident, report: Mapping[str, Any], *, hold: bool) -> list[str]:
+    if report["group"]:
+        return []
+    holder = {report["holder"]}
+    return sorted(set(incident.holders) | holder if hold else set(incident.holders) - holder)
+
+
+def _on_absence(incident: Incident, report: Mapping[str, Any], rules_found: set[tuple[str, str]]) -> list[Transition]:
+    """Say why an open incident is no longer found, if that ends it."""
+    at_ms, view = report["at_ms"], report["view"]
+    if report["deleted"]:
+        return [_closed(incident, "group-deleted", at_ms)]
+    if not report["group"]:
+        left = _holders(incident, report, hold=False)
+        if left:
+            return (
+                [Transition(Kind.UPDATED, replace(incident, holders=left), at_ms)] if left != incident.holders else []
+            )
+        return [_closed(incident, "telemetry-back" if incident.rule == TELEMETRY_STALLED else "recovered", at_ms)]
+    if incident.rule in AT_RISK_RULES:
+        gone = view is not None and all(m["member_id"] != incident.member_id for m in view["members"])
+        superseded = gone or (AT_RISK_RULES[incident.rule], incident.subject) in rules_found
+        return [_closed(incident, "superseded" if superseded else "recovered", at_ms)]
+    if incident.rule in LASTING_RULES and view is not None:
+        return _adopted_end(incident, report, view)
+    return [] if incident.rule in LASTING_RULES else [_closed(incident, "recovered", at_ms)]
+
+
+def _adopted_end(incident: Incident, report: Mapping[str, Any], view: Mapping[str, Any]) -> list[Transition]:
+    """End an incident that this replica did not open, or no longer holds, by what the group looks like now."""
+    members, at_ms, stable_ms = view["members"], report["at_ms"], view["stable_since_ms"]
+    if at_ms < incident.at_ms:
+        return []  # a fresh replica that catches up: this was before
+    same = [m for m in members if m["member_id"] == incident.member_id]
+    if same and not _is_accepted(incident, same[0]):
+        return []  # a fresh replica has it from the log, which lists it until the next generation
+    if same and incident.evidence == Evidence.INFERRED and incident.rule == SESSION_EXPIRED:
+        return [_closed(incident, "refuted", at_ms)]
+    if stable_ms is None:
+        return []
+    if same or any(_is_return(incident, member) for member in members):
+        return [_closed(incident, "rejoined", at_ms)]
+    owned = {(a["topic"], p) for m in members for a in m["assignment"] for p in a["partitions"]}
+    unowned = {(topic, p) for topic, p in incident.partitions} - owned
+    if not unowned and at_ms >= max(stable_ms, incident.at_ms) + RESOLVE_AFTER_MS:
+        return [_closed(incident, "recovered", max(stable_ms, incident.at_ms) + RESOLVE_AFTER_MS)]
+    return []
+
+
+def _is_accepted(incident: Incident, member: Mapping[str, Any]) -> bool:
+    """Tell whether the coordinator has accepted a member since its incident began: heard it, or let it join."""
+    since_ms = max(member["last_heartbeat_ms"] or 0, member["joined_ms"] or 0)
+    return since_ms > incident.opened_ms or (member["generation"] or 0) > incident.generation
+
+
+def _is_return(incident: Incident, member: Mapping[str, Any]) -> bool:
+    if (member["joined_ms"] or 0) < incident.opened_ms:
+        return False
+    if incident.instance_id is not None:
+        return bool(member["instance_id"] == incident.instance_id)
+    if incident.connection is not None and member["connection"] == incident.connection:
+        return True
+    client = (incident.client_id, incident.client_host)
+    return bool(incident.client_id) and (member["client_id"], member["client_host"]) == client
+
+
+def _closed(incident: Incident, reason: str, at_ms: int) -> Transition:
+    closed_ms = max(at_ms, incident.at_ms)
+    return Transition(Kind.CLOSED, replace(incident, closed_ms=closed_ms, reason=reason), closed_ms)
+
+
+def to_contract(transition: Transition) -> dict[str, Any]:
+    """Return the object that ``replay`` prints and the API serves for a transition."""
+    incident = transition.incident
+    result: dict[str, Any] = {
+        "kind": "incident",
+        "transition": transition.kind.value,
+        **{name: getattr(incident, name) for name in _CONTRACT_FIELDS},
+        "at_ms": transition.at_ms,
+        "summary": incident.summary,
+    }
+    if transition.kind is Kind.CLOSED:
+        result["reason"] = incident.reason
+    return result
+
+
+_CONTRACT_FIELDS = [
+    "incident_id", "rule", "severity", "cluster", "group", "subject", "member_id", "instance_id", "client_id",
+    "client_host", "client_software", "generation", "broker", "evidence", "cause", "deadline_ms", "opened_ms",
+    "partitions", "detail",
+]  # fmt: skip

@@ -1,0 +1,195 @@
+"""When a member's session ends, and how far that can be known (kafka-facts 3.4 and 4.3).
+
+Theory. The coordinator keeps one timer a member and restarts it at instants which we see (accepted heartbeats, join
+completion, the leader's sync), nearly see (an accepted offset commit restarts it, but a transactional one looks alike
+and does not), or cannot see: a coordinator that was paused, restarted or moved starts all timers anew somewhere
+between two of its answers. So a deadline is a point, one of several points, or an interval. The timer's verdict takes
+the latest of them, so as never to accuse the living; a removal, which proves that some deadline has passed, takes the
+one nearest to it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from coordinator_model.replica.group import Departure, Member
+from coordinator_model.states import Cause
+from coordinator_model.thresholds import Thresholds
+
+Commits = Mapping[tuple[str, int], int]
+"""(topic, partition) to the instant of its last accepted offset commit."""
+
+
+@dataclass(slots=True)
+class Restart:
+    """All session timers of a shard started anew, once, in ``[low_ms, high_ms]``; an open end is still waited for.
+
+    ``cause`` is COORDINATOR_PAUSE, COORDINATOR_MOVED, or UNKNOWN where only telemetry was lost: then a heartbeat may
+    have been missed, which comes to the same.
+    """
+
+    low_ms: int
+    high_ms: int | None
+    cause: Cause
+    broker: str
+    woke_ms: int | None = None
+    """The broker's first line after a pause that it survived: its timers ran on, and what was due in between ended at
+    that line. None: it may have been restarted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What of the shard the judgement of one group needs, at ``progress_ms`` of its coordinator's clock."""
+
+    progress_ms: int
+    broker: str
+    restarts: Sequence[Restart]
+    commits: Commits
+    live_from_ms: int
+    covered_since_ms: int
+    proof_arrival_ms: int
+    """Arrival of the newest heartbeat of the shard whose line is at least a grace old."""
+    consumer_session_timeout_ms: int | None
+    thresholds: Thresholds
+    topic_partitions: Mapping[str, int] = field(default_factory=dict)
+    """Topic to its number of partitions, as far as the brokers were asked."""
+    stalled: bool = False
+    """Whether the coordinator's telemetry stands still: then nobody is known to live."""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a restart of the timers is still open: nothing was answered since."""
+        return bool(self.restarts) and self.restarts[-1].high_ms is None
+
+
+def session_timeout_ms(member: Member, scene: Scene) -> int | None:
+    """Return a classic member's own session timeout, a KIP-848 member's from configuration; None: unknown."""
+    if member.kip848 and member.session_timeout_ms is None:
+        return scene.consumer_session_timeout_ms
+    return member.session_timeout_ms
+
+
+def gone_by_ms(member: Member, scene: Scene) -> int | None:
+    """Return when the coordinator was found not to know a member any more, unless another has taken over since."""
+    if member.unknown_ms is None or any(
+        r.cause is Cause.COORDINATOR_MOVED and (r.high_ms is None or r.high_ms > member.unknown_ms)
+        for r in scene.restarts
+    ):
+        return None
+    return member.unknown_ms
+
+
+def is_covered(member: Member, scene: Scene) -> bool:
+    """Tell whether telemetry carries this member: heard twice at a usual interval since coverage began."""
+    last, previous = member.last_heartbeat_ms, member.previous_heartbeat_ms
+    if last is None or previous is None or previous < scene.covered_since_ms:
+        return False
+    timeout_ms = session_timeout_ms(member, scene)
+    return timeout_ms is not None and last - previous <= timeout_ms
+
+
+def touches_ms(member: Member, commits: Commits, since_ms: int) -> list[int]:
+    """Return the uncertain restarts of a session timer after ``since_ms``.
+
+    Offset commits (not for KIP-848) and heartbeats that were answered 15 behind a stalled write.
+    """
+    if not commits and member.parked_heartbeat_ms is None:
+        return []
+    found = [] if member.parked_heartbeat_ms is None else [member.parked_heartbeat_ms]
+    if not member.kip848:
+        keys = ((topic, p) for topic, ps in member.assignment.items() for p in ps)
+        found += [commits[key] for key in keys if key in commits]
+    return [at_ms for at_ms in found if at_ms > since_ms]
+
+
+def _unheard_since(member: Member, restarts: Sequence[Restart]) -> list[Restart]:
+    """Return the restarts after which the member has not been heard nor joined, newest first."""
+    clock_ms = member.clock_ms if member.clock_ms is not None else member.joined_ms
+    return [r for r in reversed(restarts) if clock_ms is None or clock_ms <= r.low_ms]
+
+
+def timer_base_ms(member: Member, scene: Scene) -> int | None:
+    """Return the latest instant at which the session timer can have started; None while that is open or unknown."""
+    base_ms = member.clock_ms
+    if base_ms is None:
+        return None
+    for restart in _unheard_since(member, scene.restarts):
+        if restart.high_ms is None:
+            return None
+        base_ms = max(base_ms, restart.high_ms)
+    return max([base_ms, *touches_ms(member, scene.commits, base_ms)])
+
+
+def removal_deadline_ms(departure: Departure, scene: Scene) -> tuple[int | None, Restart | None]:
+    """Return the possible deadline nearest to a removal, and the restart it comes from if one does.
+
+    One that has not passed at the removal counts only if none has.
+    """
+    removed_ms, spans = gone_by_ms(departure.member, scene) or departure.removed_ms, deadlines(departure, scene)
+    removed_ms = min(removed_ms, departure.removed_ms)
+    nearest = [(min(max(removed_ms, first_ms), last_ms), origin) for first_ms, last_ms, origin in spans]
+    latest_ms = removed_ms + scene.thresholds.grace_ms
+    possible = [pair for pair in nearest if pair[0] <= latest_ms] or nearest
+    return min(possible, key=lambda pair: abs(pair[0] - removed_ms), default=(None, None))
+
+
+def latest_deadline_ms(departure: Departure, scene: Scene) -> int | None:
+    """Return the latest instant at which a session that a removal has ended can have ended of itself."""
+    return max((last_ms for _, last_ms, _ in deadlines(departure, scene)), default=None)
+
+
+def deadlines(departure: Departure, scene: Scene) -> list[tuple[int, int, Restart | None]]:
+    """Return the spans ``(first, last, restart it comes from)`` in which a departed member's session can have ended.
+
+    A member never heard since we look may have been heard at any instant before: then every deadline up to
+    ``live_from_ms`` + timeout is possible.
+    """
+    member = departure.member
+    timeout_ms = session_timeout_ms(member, scene)
+    if timeout_ms is None:
+        return []
+    spans: list[tuple[int, int, Restart | None]] = []
+    unheard = _unheard_since(member, scene.restarts)
+    for restart in unheard:
+        if restart.woke_ms is not None:
+            continue
+        high_ms = departure.removed_ms if restart.high_ms is None else restart.high_ms
+        spans.append((restart.low_ms, max(restart.low_ms, high_ms), restart))
+        if restart.cause is Cause.COORDINATOR_MOVED:
+            break  # the new coordinator knows nothing of the timers before it
+    else:
+        clock_ms = member.clock_ms
+        if clock_ms is None and (member.joined_ms or 0) >= scene.live_from_ms:
+            clock_ms = member.joined_ms
+        spans.append((0, scene.live_from_ms, None) if clock_ms is None else (clock_ms, clock_ms, None))
+    since_ms = min(low_ms for low_ms, _, _ in spans)
+    spans += [(at_ms, at_ms, None) for at_ms in departure.touches_ms if at_ms > since_ms]
+    ends = [(low_ms + timeout_ms, high_ms + timeout_ms, origin) for low_ms, high_ms, origin in spans]
+    for pause in unheard:
+        if pause.woke_ms is not None:
+            ends = [_slept_over(span, pause, pause.woke_ms) for span in ends]
+    return ends
+
+
+def _slept_over(span: tuple[int, int, Restart | None], pause: Restart, woke_ms: int) -> tuple[int, int, Restart | None]:
+    """Move deadlines that passed while the coordinator stood still to the instant at which it woke."""
+    first_ms, last_ms, origin = span
+    moved_ms = [woke_ms if pause.low_ms < at_ms < woke_ms else at_ms for at_ms in (first_ms, last_ms)]
+    return span if moved_ms == [first_ms, last_ms] else (moved_ms[0], moved_ms[1], origin or pause)
+
+
+def lines_lost(member: Member, scene: Scene) -> bool:
+    """Tell whether lines were lost since the member was last heard: its goodbye may be among them."""
+    return any(restart.cause is Cause.UNKNOWN for restart in _unheard_since(member, scene.restarts))
+
+
+def blamed_restart(deadline_ms: int | None, timeout_ms: int | None, restarts: Iterable[Restart]) -> Restart | None:
+    """Return the coordinator's pause or move within one session timeout of which a session ended, if any."""
+    if deadline_ms is None or timeout_ms is None:
+        return None
+    for restart in restarts:
+        if restart.cause is Cause.UNKNOWN:
+            continue
+        end_ms = restart.high_ms if restart.high_ms is not None else deadline_ms
+        if restart.low_ms <= deadline_ms <= end_ms + timeout_ms:
+            return restart
+    return None

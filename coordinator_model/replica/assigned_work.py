@@ -1,0 +1,55 @@
+"""What a classic member is given to do where that is not just partitions: Kafka Streams' tasks, Connect's connectors.
+
+Both come from the bytes that its group's record keeps for it (kafka-facts 2). Role to names to numbers, as streams
+groups have it: ``{"active": {"0": [1, 2]}}``, ``{"connectors": {"jdbc": [-1, 0]}}``, where -1 is the connector itself.
+"""
+
+from collections.abc import Iterable
+
+from coordinator_model.member_protocol import Task, connect_assignment, connect_worker, streams_tasks
+from coordinator_model.replica.group import Assignment
+
+CONNECT_PROTOCOL_TYPE = "connect"
+STREAMS_PROTOCOL = "stream"
+MAX_TASKS_SHOWN = 4_096
+"""Tasks kept a member; a stranger's blob could name millions."""
+Work = dict[str, Assignment]
+
+
+def assigned_work(protocol_type: str | None, protocol: str | None, subscribed: bytes, assigned: bytes) -> Work:
+    """Read what a member is given beside partitions; empty where there is nothing, or nothing that can be read."""
+    if protocol_type == CONNECT_PROTOCOL_TYPE:
+        connectors = _connectors(subscribed, assigned)
+        return {"connectors": connectors} if connectors else {}
+    if protocol == STREAMS_PROTOCOL:
+        tasks = streams_tasks(assigned)
+        roles = {} if tasks is None else {"active": _named(tasks.active), "standby": _named(tasks.standby)}
+        return {role: held for role, held in roles.items() if held}
+    return {}
+
+
+def _named(tasks: Iterable[Task]) -> Assignment:
+    held: Assignment = {}
+    for subtopology, partition in [*tasks][:MAX_TASKS_SHOWN]:
+        held.setdefault(str(subtopology), []).append(partition)
+    return held
+
+
+def _connectors(subscribed: bytes, assigned: bytes) -> Assignment:
+    """Return what a Connect worker runs.
+
+    Eager assignments are whole; incremental ones ("compatible", "sessioned") only change what the worker said it ran
+    when it joined.
+    """
+    given = connect_assignment(assigned)
+    if given is None:
+        return {}
+    worker = connect_worker(subscribed) if given.version > 0 else None
+    runs = worker.allocation.assigned if worker is not None and worker.allocation is not None else ()
+    tasks = {(name, task) for name, numbers in runs for task in numbers}
+    tasks -= {(name, task) for name, numbers in given.revoked for task in numbers}
+    tasks |= {(name, task) for name, numbers in given.assigned for task in numbers}
+    held: Assignment = {}
+    for name, task in sorted(tasks)[:MAX_TASKS_SHOWN]:
+        held.setdefault(name, []).append(task)
+    return held

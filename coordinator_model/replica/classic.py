@@ -1,0 +1,353 @@
+"""The classic protocol: type-2 records and answered Heartbeat, JoinGroup, SyncGroup, LeaveGroup (kafka-facts 3).
+
+What only the coordinator knows is inferred as narrowly as the answers allow: one heartbeat answered 27 puts the whole
+group in PreparingRebalance until a JoinGroup answers a higher generation; the leader's member list tells who was
+dropped; the leader's sync, or its record, makes it Stable.
+"""
+
+import base64
+import binascii
+from typing import Any
+
+from coordinator_model.events import Heartbeat, LeaveAnswered, RecordRead, SyncAnswered
+from coordinator_model.liveness import Scene
+from coordinator_model.member_protocol import assignment, subscription
+from coordinator_model.replica import join_phase
+from coordinator_model.replica.assigned_work import STREAMS_PROTOCOL, assigned_work
+from coordinator_model.replica.conversion import become_classic
+from coordinator_model.replica.departures import (
+    POLL_EXCEEDED,
+    add_departure,
+    came_back,
+    depart,
+    explain,
+    is_known_leave,
+    leave_cause,
+    remember_leave,
+)
+from coordinator_model.replica.group import Assignment, Departure, GroupReplica, Leave, Member
+from coordinator_model.states import Cause, Evidence, GroupState, GroupType
+
+UNKNOWN_MEMBER_ID = 25
+REBALANCE_IN_PROGRESS = 27
+STALLED_WRITE = 15
+FENCED_INSTANCE_ID = 82
+NOT_WRITTEN = (-1, 15, 16)
+MAX_PARTITIONS_SHOWN = 4_096
+"""Partitions kept a member; a stranger's blob could name millions."""
+
+
+def read_record(replica: GroupReplica, event: RecordRead, scene: Scene) -> None:
+    """Apply a GroupMetadata record: the whole group as it was at the leader's sync, or empty."""
+    value, at_ms = event.value, event.order_ms
+    if value is None:
+        _delete(replica, at_ms)
+        return
+    generation = value["generation"]
+    replacement = replica.state is GroupState.STABLE and generation == replica.generation
+    if replica.generation_since_ms > at_ms and generation < replica.generation:
+        return  # a record of an earlier generation that trails what was answered since
+    if generation == replica.recorded_generation and generation < replica.generation:
+        replica.fall_back(at_ms)
+    become_classic(replica, {item["memberId"] for item in value["members"]})
+    if 0 <= generation < replica.generation and generation <= 1:
+        replica.incarnation += 1  # the group was deleted and made anew; its tombstone was compacted away
+    elif 0 <= generation < replica.generation:
+        replica.unexpected += 1  # generations only go up; the log is right
+    if generation != replica.generation:
+        if replica.state is not GroupState.PREPARING_REBALANCE:
+            join_phase.begin(replica, at_ms)  # nobody told of it: the one before is not this one
+        replica.generation, replica.generation_since_ms = generation, at_ms
+        replica.state_since_ms = at_ms  # stable before and after, yet a rebalance lies between that no answer told of
+    replica.protocol_type = value["protocolType"] or None
+    replica.protocol, replica.leader = value["protocol"], value["leader"]
+    listed = {item["memberId"]: item for item in value["members"]}
+    drop_unlisted(replica, set(listed), {i.get("groupInstanceId") for i in listed.values()}, at_ms, scene)
+    for member_id, item in listed.items():
+        member = member_of(replica, member_id, at_ms)
+        _fill_from_record(member, item, replica.protocol_type)
+        member.streams = replica.protocol == STREAMS_PROTOCOL
+        member.tasks = assigned_work(replica.protocol_type, replica.protocol, item["subscription"], item["assignment"])
+        if at_ms >= scene.live_from_ms and (member.clock_ms is None or not replacement):
+            # every timer started anew when the join phase completed, whoever answered it; a successor's when it came
+            completed_ms = -1 if replacement else value.get("currentStateTimestamp", -1)
+            member.restart_ms = max(member.restart_ms or 0, completed_ms if completed_ms > 0 else at_ms)
+        came_back_if_new(replica, member)
+    state = GroupState.STABLE if listed else GroupState.EMPTY
+    replica.settle()
+    replica.enter(state, at_ms, Evidence.OBSERVED)
+
+
+def _delete(replica: GroupReplica, at_ms: int) -> None:
+    if replica.type is not GroupType.CLASSIC and replica.type is not GroupType.SIMPLE:
+        return  # the classic past of a group that was upgraded
+    replica.end(at_ms)
+
+
+def drop_unlisted(
+    replica: GroupReplica,
+    listed: set[str],
+    instances: set[str | None],
+    at_ms: int,
+    scene: Scene,
+    told_by: str = "",
+) -> None:
+    """Let go of whom the coordinator no longer lists; a static member's successor explains its predecessor."""
+    for member in [m for m in replica.members.values() if m.member_id not in listed]:
+        if member.kip848:
+            del replica.members[member.member_id]
+        elif member.instance_id is not None and member.instance_id in instances:
+            del replica.members[member.member_id]
+            remember_leave(replica, Leave(member, at_ms, Cause.REPLACED, None))
+        else:
+            depart(replica, member, at_ms, scene, told_by)
+
+
+def member_of(replica: GroupReplica, member_id: str, at_ms: int) -> Member:
+    """Return a member, a new one where it is not known."""
+    member = replica.members.get(member_id)
+    if member is None:
+        member = replica.members[member_id] = Member(member_id, joined_ms=at_ms)
+    return member
+
+
+def came_back_if_new(replica: GroupReplica, member: Member) -> None:
+    """Let a member that joined with this generation end the departure of its former self."""
+    if member.joined_ms is not None and member.joined_ms >= replica.generation_since_ms:
+        came_back(replica, member, member.joined_ms)
+
+
+def _fill_from_record(member: Member, item: dict[str, Any], protocol_type: str | None) -> None:
+    member.instance_id = item.get("groupInstanceId")
+    member.client_id = item["clientId"]
+    member.client_host = item["clientHost"].removeprefix("/")
+    member.session_timeout_ms = item["sessionTimeout"]
+    rebalance_timeout_ms = item.get("rebalanceTimeout", -1)
+    member.rebalance_timeout_ms = rebalance_timeout_ms if rebalance_timeout_ms >= 0 else item["sessionTimeout"]
+    member.kip848 = False
+    _fill_blobs(member, item["subscription"], item["assignment"], protocol_type)
+
+
+def _fill_blobs(member: Member, subscribed: bytes, assigned: bytes, protocol_type: str | None) -> None:
+    """Read topics and partitions where the protocol is the consumers' own; other protocols' blobs stay opaque."""
+    if protocol_type != "consumer":
+        member.topics, member.assignment = [], {}
+        return
+    fill_topics(member, subscribed)
+    member.assignment = read_assignment(assigned)
+
+
+def fill_topics(member: Member, subscribed: bytes) -> None:
+    """Read what a consumer subscribes to; a blob that cannot be read changes nothing."""
+    wanted = subscription(subscribed)
+    if wanted is not None:
+        member.topics = sorted(wanted.topics)
+
+
+def read_assignment(blob: bytes) -> Assignment:
+    """Read a ConsumerProtocol assignment; empty where there is none or it is not one."""
+    result: Assignment = {}
+    room = MAX_PARTITIONS_SHOWN
+    for topic, partitions in assignment(blob) or ():
+        kept = list(partitions)[:room]
+        room -= len(kept)
+        result.setdefault(topic, []).extend(kept)
+    return result
+
+
+def from_base64(text: str) -> bytes:
+    """Read base64; what is none is no bytes."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def heartbeat(replica: GroupReplica, event: Heartbeat, scene: Scene) -> None:
+    """Apply an answered heartbeat of either protocol; only 0 and 27 restart the session timer."""
+    member = replica.members.get(event.member_id)
+    stalled = event.error == STALLED_WRITE and event.remote_ms >= scene.thresholds.stalled_write_ms
+    if stalled and member is not None:
+        member.parked_heartbeat_ms = max(member.parked_heartbeat_ms or 0, event.applied_ms)
+        return
+    if event.error not in (0, REBALANCE_IN_PROGRESS):
+        if not event.kip848:
+            _refused(replica, member, event)
+        return
+    if member is None:
+        if _is_gone(replica, event.member_id, event.applied_ms) or event.generation < replica.generation:
+            return
+        replica.move_on()
+        member = replica.members[event.member_id] = Member(event.member_id, joined_ms=None, kip848=event.kip848)
+    hear(member, event.applied_ms)
+    since = event.applied_ms > replica.generation_since_ms and not event.kip848
+    if since and event.generation == replica.recorded_generation and event.generation < replica.generation:
+        replica.fall_back(event.applied_ms)  # nobody else would accept a heartbeat of that generation
+    member.generation = event.generation
+    if event.kip848:
+        return
+    if replica.type is GroupType.SIMPLE:
+        replica.type = GroupType.CLASSIC
+    if replica.type is not GroupType.CLASSIC:
+        return
+    if event.generation > replica.generation:  # its join was before we looked, or was lost
+        replica.generation, replica.generation_since_ms = event.generation, event.applied_ms
+        replica.enter(GroupState.STABLE, event.applied_ms, Evidence.INFERRED)
+    _heartbeat_tells_state(replica, event)
+
+
+def _refused(replica: GroupReplica, member: Member | None, event: Heartbeat) -> None:
+    """Take a refused heartbeat: a 25 says that the member is gone, or how long ago at least it went."""
+    if event.error != UNKNOWN_MEMBER_ID:
+        return
+    if member is not None:
+        _unknown_member(replica, member, event)
+    for departure in replica.departures:
+        if departure.member.member_id == event.member_id and departure.member.unknown_ms is None:
+            departure.member.unknown_ms = event.applied_ms
+
+
+def _unknown_member(replica: GroupReplica, member: Member, event: Heartbeat) -> None:
+    """Take an answer 25 to a member of the generation that goes on: its removal, seen a heartbeat late."""
+    if event.generation != replica.generation or event.applied_ms < max(member.clock_ms or 0, member.joined_ms or 0):
+        return
+    if member.unknown_ms is None:
+        member.unknown_ms = event.applied_ms
+    if replica.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE) and len(replica.members) > 1:
+        prepare_rebalance(replica, event.applied_ms, Evidence.INFERRED)
+    else:
+        join_phase.sign(replica, replica.generation + 1, event.applied_ms)
+
+
+def hear(member: Member, applied_ms: int) -> bool:
+    """Note an accepted heartbeat; one that trails a later one changes nothing.
+
+    Return whether it told how often the member sends them: the second one does.
+    """
+    member.unknown_ms = None
+    last_ms = member.last_heartbeat_ms
+    if last_ms is not None and applied_ms <= last_ms:
+        return False
+    member.previous_heartbeat_ms, member.last_heartbeat_ms = last_ms, applied_ms
+    if last_ms is None or member.heartbeat_interval_ms is not None:
+        return False
+    member.heartbeat_interval_ms = applied_ms - last_ms
+    return True
+
+
+def _is_gone(replica: GroupReplica, member_id: str, applied_ms: int) -> bool:
+    """Tell whether a member had gone after this instant: its heartbeat's line only trails."""
+    return any(d.member.member_id == member_id and d.removed_ms >= applied_ms for d in replica.departures) or any(
+        leave.member.member_id == member_id and leave.applied_ms >= applied_ms for leave in replica.leaves
+    )
+
+
+def _heartbeat_tells_state(replica: GroupReplica, event: Heartbeat) -> None:
+    if event.generation != replica.generation:
+        return
+    if event.error == REBALANCE_IN_PROGRESS:
+        if event.applied_ms >= replica.state_since_ms:
+            prepare_rebalance(replica, event.applied_ms, Evidence.OBSERVED)
+        return
+    behind = replica.state in (GroupState.PREPARING_REBALANCE, GroupState.EMPTY, GroupState.UNKNOWN)
+    if behind and event.applied_ms > replica.state_since_ms:
+        # a heartbeat is answered 0 only in CompletingRebalance and Stable: a new coordinator fell back to its log
+        replica.enter(GroupState.STABLE, event.applied_ms, Evidence.INFERRED)
+    if replica.state is GroupState.STABLE:
+        replica.stable_seen_ms = event.applied_ms
+
+
+def prepare_rebalance(replica: GroupReplica, at_ms: int, evidence: Evidence, by: str = "") -> None:
+    """Enter the join phase, or learn that it is on; ``by`` is the member whose leave or join started it."""
+    if replica.state is not GroupState.PREPARING_REBALANCE:
+        join_phase.begin(replica, at_ms, by)
+    else:
+        join_phase.sign(replica, replica.generation + 1, at_ms, by)
+    replica.enter(GroupState.PREPARING_REBALANCE, at_ms, evidence)
+
+
+def poll_departure(leave: Leave, replica: GroupReplica, scene: Scene, evidence: Evidence, decided_ms: int) -> Departure:
+    """Make the departure of a member that left because it did not poll in time: its deadline is its leave."""
+    return Departure(
+        member=leave.member,
+        rule=POLL_EXCEEDED,
+        cause=Cause.POLL_INTERVAL,
+        evidence=evidence,
+        removed_ms=decided_ms,
+        deadline_ms=leave.member.poll_deadline_ms or leave.applied_ms,
+        generation=replica.generation,
+        broker=scene.broker,
+        judge_after_ms=decided_ms,
+    )
+
+
+def note_fenced(replica: GroupReplica, error: int, member_id: str, arrival_ms: int) -> None:
+    """Note an answer 82 to a static member's JoinGroup or SyncGroup: another has its instance id now."""
+    member = replica.members.get(member_id)
+    if error == FENCED_INSTANCE_ID and member is not None:
+        member.fenced_ms = arrival_ms
+
+
+def sync(replica: GroupReplica, event: SyncAnswered) -> None:
+    """Apply an accepted SyncGroup; answered from the leader's assignment it restarts the timer, from Stable not."""
+    member = replica.members.get(event.member_id)
+    if event.error != 0 or member is None:
+        note_fenced(replica, event.error, event.member_id, event.arrival_ms)
+        _not_stored(replica, event)
+        return
+    if replica.type is GroupType.CLASSIC and event.generation != replica.generation:
+        return
+    member.awaiting_sync = False
+    member.generation = event.generation
+    if replica.type is not GroupType.CLASSIC:
+        member.restart_ms = max(member.restart_ms or 0, event.answer_ms)
+        return
+    if replica.state is GroupState.COMPLETING_REBALANCE and event.answer_ms >= replica.state_since_ms:
+        replica.enter(GroupState.STABLE, event.answer_ms, Evidence.OBSERVED)
+    if event.from_leader or event.arrival_ms <= replica.state_since_ms:
+        member.restart_ms = max(member.restart_ms or 0, event.answer_ms)
+    if replica.protocol_type == "consumer" and not member.assignment:
+        member.assignment = read_assignment(from_base64(event.assignment))
+
+
+def _not_stored(replica: GroupReplica, event: SyncAnswered) -> None:
+    """The leader's assignment could not be written (15, 16, -1): the coordinator prepares another rebalance."""
+    its_own = event.from_leader and event.generation == replica.generation
+    if event.error in NOT_WRITTEN and its_own and replica.state is GroupState.COMPLETING_REBALANCE:
+        prepare_rebalance(replica, event.answer_ms, Evidence.INFERRED, event.member_id)
+
+
+def leave(replica: GroupReplica, event: LeaveAnswered, scene: Scene) -> None:
+    """Apply a LeaveGroup: the member is gone by its own word, its client's or an admin's."""
+    if event.error != 0 or is_known_leave(replica, event.member_id, event.applied_ms):
+        return
+    member = replica.members.get(event.member_id) or _by_instance(replica, event)
+    if member is not None and member.joined_ms is not None and member.joined_ms > event.applied_ms:
+        return  # trails: the same id has joined again since
+    if member is None:
+        member = explain(replica, event.member_id, event.applied_ms, scene.thresholds.grace_ms)
+    if member is None:
+        member = Member(event.member_id, event.instance_id, event.client_id, event.client_host)
+    replica.move_on()
+    replica.members.pop(member.member_id, None)
+    member.connection = event.connection
+    cause = leave_cause(event.reason)
+    if cause is Cause.LEFT and member.instance_id is not None:
+        cause = Cause.STATIC_LEFT
+    if member.poll_deadline_ms is not None:
+        cause = Cause.POLL_INTERVAL
+    goodbye = Leave(member, event.applied_ms, cause, event.reason)
+    remember_leave(replica, goodbye)
+    if cause is Cause.POLL_INTERVAL and event.applied_ms >= scene.live_from_ms:
+        add_departure(replica, poll_departure(goodbye, replica, scene, Evidence.OBSERVED, event.applied_ms))
+    if replica.type is GroupType.CLASSIC and replica.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+        if event.applied_ms >= replica.state_since_ms and replica.members:
+            prepare_rebalance(replica, event.applied_ms, Evidence.INFERRED, member.member_id)
+        elif event.applied_ms >= replica.state_since_ms:
+            replica.enter(GroupState.EMPTY, event.applied_ms, Evidence.INFERRED)
+
+
+def _by_instance(replica: GroupReplica, event: LeaveAnswered) -> Member | None:
+    if event.instance_id is None:
+        return None
+    return next((m for m in replica.members.values() if m.instance_id == event.instance_id), None)

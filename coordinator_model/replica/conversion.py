@@ -1,0 +1,51 @@
+"""A group id changes its kind: upgrade, downgrade, and the empty group of another kind (kafka-facts 4.5).
+
+The coordinator does it in one atomic write: the tombstones of the old kind, then the records of the new one, all with
+one timestamp. So a tombstone alone does not delete: ``GroupReplica.end`` waits for what the same write goes on with.
+Nobody leaves in it but the member that caused a downgrade, and no incident ends: the group lives on.
+"""
+
+from collections.abc import Collection
+
+from coordinator_model.replica.departures import withdraw
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.states import GroupState, GroupType
+
+PROTOCOL_TYPES = {GroupType.CONSUMER: "consumer", GroupType.SHARE: "share", GroupType.STREAMS: "streams"}
+
+
+def become(replica: GroupReplica, type_: GroupType, at_ms: int) -> None:
+    """Take the type of the newest record; members keep what is known of them once the new kind's records name them."""
+    if replica.type is type_ and not replica.deleted and replica.ending_ms is None:
+        return
+    former = list(replica.members.values())
+    replica.settle()
+    if replica.type is not type_:
+        replica.members, replica.recorded = {}, former
+        _forget_names(replica)
+        replica.generation = -1  # numbers of another kind: a smaller one is no new life of the group
+    replica.type, replica.deleted, replica.ending_ms = type_, False, None
+    replica.state, replica.state_since_ms = GroupState.UNKNOWN, at_ms
+    replica.protocol_type = PROTOCOL_TYPES[type_]
+    replica.protocol = replica.leader = None
+    replica.assignment_epoch, replica.regexes = -1, {}
+
+
+def become_classic(replica: GroupReplica, listed: Collection[str]) -> None:
+    """Take a classic record: the members it lists have not gone, though tombstones of the same write name them."""
+    if replica.ending_ms is not None:
+        for departure in list(replica.departures):
+            member = departure.member
+            if departure.removed_ms == replica.ending_ms and member.member_id in listed:
+                withdraw(replica, departure)
+                replica.members[member.member_id] = member
+    if replica.type in PROTOCOL_TYPES:
+        replica.generation = -1
+        _forget_names(replica)
+    replica.type, replica.deleted, replica.ending_ms = GroupType.CLASSIC, False, None
+
+
+def _forget_names(replica: GroupReplica) -> None:
+    """Forget what those who are gone had owned: one kind names topics, the other ids, so nobody can tell who has it."""
+    for departure in replica.departures:
+        departure.member.assignment = {}

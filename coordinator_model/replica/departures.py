@@ -1,0 +1,301 @@
+"""A member goes: what its removal proves (design, section 3: judged by consequence first)."""
+
+from dataclasses import replace
+
+from coordinator_model.events import JoinAnswered
+from coordinator_model.liveness import (
+    Restart,
+    Scene,
+    blamed_restart,
+    deadlines,
+    gone_by_ms,
+    latest_deadline_ms,
+    lines_lost,
+    removal_deadline_ms,
+    session_timeout_ms,
+    touches_ms,
+)
+from coordinator_model.replica import join_phase
+from coordinator_model.replica.group import (
+    LEAVE_MEMORY_MS,
+    MAX_DEPARTURES,
+    MAX_LEAVES,
+    Departure,
+    GroupReplica,
+    Leave,
+    Member,
+)
+from coordinator_model.states import Cause, Evidence
+
+SESSION_EXPIRED = "session-expired"
+REBALANCE_TIMEOUT = "rebalance-timeout"
+POLL_EXCEEDED = "poll-exceeded"
+
+POLL_REASONS = ("poll timeout has expired",)
+"""KIP-800 reason of Java consumers and Connect workers (kafka-facts 4.6)."""
+ADMIN_REASON = "member was removed by an admin"
+
+
+def leave_cause(reason: str | None) -> Cause:
+    """Read the cause from a LeaveGroup reason; none given, or another one: it left."""
+    if reason and any(text in reason for text in POLL_REASONS):
+        return Cause.POLL_INTERVAL
+    if reason and ADMIN_REASON in reason:
+        return Cause.ADMIN
+    return Cause.LEFT
+
+
+def is_known_leave(replica: GroupReplica, member_id: str, applied_ms: int) -> bool:
+    """Tell whether this goodbye has been applied: its row came twice."""
+    return any(leave.member.member_id == member_id and leave.applied_ms == applied_ms for leave in replica.leaves)
+
+
+def remember_leave(replica: GroupReplica, leave: Leave) -> None:
+    """Keep a goodbye, drop what is too old or too many."""
+    horizon_ms = leave.applied_ms - LEAVE_MEMORY_MS
+    replica.leaves = [old for old in replica.leaves if old.applied_ms >= horizon_ms][-(MAX_LEAVES - 1) :]
+    replica.leaves.append(leave)
+
+
+def depart(
+    replica: GroupReplica,
+    member: Member,
+    removed_ms: int,
+    scene: Scene,
+    told_by: str = "",
+    successor: JoinAnswered | None = None,
+) -> None:
+    """Take a member out of the replica because its absence has become a fact, told by a broker's answer or a record."""
+    replica.move_on()
+    limit_ms = join_phase.timeout_ms(replica, removed_ms)
+    replica.members.pop(member.member_id, None)
+    grace_ms = scene.thresholds.grace_ms
+    for leave in replica.leaves:
+        trails = leave.cause is not Cause.REPLACED and abs(leave.applied_ms - removed_ms) <= grace_ms
+        if trails and leave.member.member_id == member.member_id:
+            return
+    if member.replaced_ms is not None:
+        remember_leave(replica, Leave(member, member.replaced_ms, Cause.REPLACED, None))
+        return
+    if not _is_witnessed(replica, member, removed_ms, scene):
+        return
+    departure = Departure(
+        member=member,
+        rule=SESSION_EXPIRED,
+        cause=Cause.UNKNOWN,
+        evidence=Evidence.OBSERVED,
+        removed_ms=removed_ms,
+        deadline_ms=None,
+        generation=replica.generation,
+        broker=scene.broker,
+        judge_after_ms=(removed_ms if successor is None else successor.answer_ms) + grace_ms,
+        concluded=False,
+        told_by=told_by,
+        touches_ms=[at_ms for at_ms in touches_ms(member, scene.commits, 0) if at_ms <= removed_ms],
+        join_after_ms=replica.join_after_ms,
+        join_started_ms=replica.join_started_ms,
+        join_started_by=replica.join_started_by,
+        join_timeout_ms=limit_ms,
+        successor=successor.member_id if successor is not None else None,
+    )
+    add_departure(replica, departure)
+
+
+def conclude(replica: GroupReplica, scene: Scene) -> bool:
+    """Judge the removals whose grace has passed: by now a goodbye that trails, or a coordinator's pause, is known."""
+    due = [d for d in replica.departures if not d.concluded and d.judge_after_ms <= scene.progress_ms]
+    for departure in due:
+        if _told_by_a_deposed_coordinator(departure, scene):
+            replica.departures.remove(departure)
+            replica.fall_back(departure.removed_ms)
+            continue
+        together = [d for d in replica.departures if d.generation == departure.generation]
+        if _prove(departure, together, _before(departure, scene)):
+            departure.concluded = True
+            _count_violation(replica, departure)
+        else:
+            replica.departures.remove(departure)
+    return bool(due)
+
+
+def _told_by_a_deposed_coordinator(departure: Departure, scene: Scene) -> bool:
+    """Tell whether another broker had taken over before the removal was told: it knows nothing of it."""
+    moves = [r for r in scene.restarts if r.cause is Cause.COORDINATOR_MOVED and r.broker != departure.told_by]
+    return departure.told_by != "" and any(
+        r.low_ms <= departure.removed_ms and (r.high_ms is None or departure.removed_ms <= r.high_ms) for r in moves
+    )
+
+
+def _before(departure: Departure, scene: Scene) -> Scene:
+    """Return the scene with the restarts that can have come before a removal."""
+    return replace(scene, restarts=[r for r in scene.restarts if _may_precede(r, departure)])
+
+
+def _may_precede(restart: Restart, departure: Departure) -> bool:
+    """Tell whether a restart can have come before a removal: not a move away from the broker that told it."""
+    moved_away = restart.cause is Cause.COORDINATOR_MOVED and departure.told_by not in ("", restart.broker)
+    return restart.low_ms <= departure.removed_ms and not moved_away
+
+
+def _prove(departure: Departure, together: list[Departure], scene: Scene) -> bool:
+    """Write into a departure what its removal proves, beside those removed with it; False: nothing."""
+    member, removed_ms = departure.member, departure.removed_ms
+    timeout_ms = session_timeout_ms(member, scene)
+    deadline_ms, origin = removal_deadline_ms(departure, scene)
+    if member.kip848 and (deadline_ms is None or (deadline_ms > removed_ms and not member.unrevoked)):
+        deadline_ms = removed_ms  # only the session can have ended, so it ended here
+    if deadline_ms is None or (departure.successor is not None and not _went_before(departure, together, scene)):
+        return False
+    missed_ms = _missed_ms(departure, deadline_ms, together, scene)
+    if missed_ms is not None:
+        by_arithmetic = missed_ms == member.revoke_deadline_ms
+        early = missed_ms < deadline_ms - scene.thresholds.grace_ms
+        if early and not by_arithmetic and lines_lost(member, scene):
+            return False
+        departure.rule, departure.cause, departure.deadline_ms = REBALANCE_TIMEOUT, Cause.REBALANCE_TIMEOUT, missed_ms
+        return True
+    if removed_ms < deadline_ms - scene.thresholds.grace_ms:
+        return False  # neither: a goodbye that we have not seen
+    blamed = origin if origin and origin.cause is not Cause.UNKNOWN else None
+    blamed = blamed or blamed_restart(deadline_ms, timeout_ms, scene.restarts)
+    departure.cause = blamed.cause if blamed else own_cause(member)
+    departure.deadline_ms, departure.restart_ms = deadline_ms, blamed.low_ms if blamed else None
+    return True
+
+
+def _went_before(departure: Departure, together: list[Departure], scene: Scene) -> bool:
+    """Tell whether a static member's session had ended before its successor came: a replacement starts no rebalance.
+
+    So where one began that nobody is seen to have started, it was the one whose session must have ended first.
+    """
+    if departure.member.fenced_ms is not None and departure.member.fenced_ms < departure.removed_ms:
+        return False  # it was waiting for the others: nobody expires who waits
+    spans = {id(d): deadlines(d, _before(d, scene)) for d in together}
+    first_ms, last_ms = _ends(spans[id(departure)])
+    if last_ms <= departure.removed_ms or _was_unknown(departure, scene):
+        return True
+    others = [_ends(span) for d in together if d is not departure and (span := spans[id(d)])]
+    started_ms = departure.join_started_ms or 0
+    if any(departure.join_after_ms <= first <= started_ms and last <= last_ms for first, last in others):
+        return False
+    return join_phase.began_with(departure, first_ms)
+
+
+def _was_unknown(departure: Departure, scene: Scene) -> bool:
+    """Tell whether the coordinator answered that it knows no such member before the removal was told."""
+    gone_ms = gone_by_ms(departure.member, scene)
+    return gone_ms is not None and gone_ms < departure.removed_ms - join_phase.EARLY_MS
+
+
+def _ends(spans: list[tuple[int, int, Restart | None]]) -> tuple[int, int]:
+    return min(first_ms for first_ms, _, _ in spans), max(last_ms for _, last_ms, _ in spans)
+
+
+def own_cause(member: Member) -> Cause:
+    """Return why a session ended that no coordinator had a hand in.
+
+    A static member sends no leave when it oversleeps its poll, its heartbeats only stop: only its client tells.
+    """
+    if member.instance_id is not None and member.poll_deadline_ms is not None:
+        return Cause.POLL_INTERVAL
+    return Cause.SESSION_OR_POLL if member.beats_in_poll else Cause.SESSION_TIMEOUT
+
+
+def _missed_ms(departure: Departure, deadline_ms: int, together: list[Departure], scene: Scene) -> int | None:
+    """Return when a member missed a phase of a rebalance; None: its session had ended, or neither.
+
+    The phase's own arithmetic tells where it can: one that ended by its timeout waited for somebody to the end, for
+    those whose session may have lasted so long, or else for the last to expire of all whom it lost. Otherwise the
+    session's does: a removal before its end.
+    """
+    member, removed_ms, grace_ms = departure.member, departure.removed_ms, scene.thresholds.grace_ms
+    early = removed_ms if removed_ms < deadline_ms - grace_ms else None
+    if member.kip848:
+        revoke_ms = member.revoke_deadline_ms
+        exact = revoke_ms is not None and abs(revoke_ms - removed_ms) < min(grace_ms, abs(deadline_ms - removed_ms))
+        return revoke_ms if exact else early
+    sync_ms = join_phase.sync_deadline_ms(departure)
+    if sync_ms is not None:
+        return sync_ms if sync_ms < deadline_ms else None
+    if member.instance_id is not None or _was_unknown(departure, scene):
+        return None  # kept through the phase, or gone before its end
+    dropped = [d for d in together if d.removed_ms == removed_ms and d.successor is None]
+    latest_ms = {id(d): latest_deadline_ms(d, _before(d, scene)) or 0 for d in dropped}
+    if join_phase.timed_out(departure, latest_ms.values(), scene):
+        waited_for = latest_ms[id(departure)] >= min(removed_ms - grace_ms, max(latest_ms.values()))
+        return removed_ms if waited_for else None
+    return None if join_phase.too_young(departure, scene) else early
+
+
+def _is_witnessed(replica: GroupReplica, member: Member, removed_ms: int, scene: Scene) -> bool:
+    """Tell whether we would have seen a goodbye: telemetry live, and the member or its group seen alive before."""
+    if not scene.broker or removed_ms < scene.live_from_ms:
+        return False
+    if member.clock_ms is not None or not replica.members:
+        return True
+    return member.kip848 or (replica.stable_seen_ms is not None and replica.stable_seen_ms >= scene.live_from_ms)
+
+
+def add_departure(replica: GroupReplica, departure: Departure) -> None:
+    """Keep a departure; one of the same member and rule that is still open goes on as this one.
+
+    Beyond the cap the oldest gives way.
+    """
+    key = (departure.rule, departure.member.member_id)
+    others = [old for old in replica.departures if (old.rule, old.member.member_id) != key]
+    replica.departures = others[-(MAX_DEPARTURES - 1) :]
+    replica.departures.append(departure)
+    if departure.concluded and departure.rule is not None:
+        _count_violation(replica, departure)
+
+
+def _count_violation(replica: GroupReplica, departure: Departure) -> None:
+    replica.violations = replica.violations[-(MAX_DEPARTURES - 1) :]
+    replica.violations.append((who(departure.member), departure.removed_ms, departure.cause.value))
+
+
+def explain(replica: GroupReplica, member_id: str, applied_ms: int, grace_ms: int) -> Member | None:
+    """Take back a removal that a trailing goodbye explains; return the member as it was."""
+    for departure in replica.departures:
+        same = departure.member.member_id == member_id and departure.rule in (SESSION_EXPIRED, REBALANCE_TIMEOUT)
+        if same and applied_ms <= departure.removed_ms + grace_ms:
+            withdraw(replica, departure)
+            return departure.member
+    return None
+
+
+def withdraw(replica: GroupReplica, departure: Departure) -> None:
+    """Take back a departure, and its place among the violations."""
+    replica.departures.remove(departure)
+    mark = (who(departure.member), departure.removed_ms, departure.cause.value)
+    if mark in replica.violations:
+        replica.violations.remove(mark)
+
+
+def who(member: Member) -> str:
+    """Who a recurring trouble is counted for: the instance, else the client on its host."""
+    return member.instance_id or f"{member.client_id}\n{member.client_host}"
+
+
+def came_back(replica: GroupReplica, member: Member, at_ms: int) -> None:
+    """Mark the departure that this joining member ends: same id or instance, else connection, else client and host.
+
+    A member ends one departure only: two processes of one client on one host come back one by one.
+    """
+    if any(departure.returned_as == member.member_id for departure in replica.departures):
+        return
+    for departure in replica.departures:
+        if departure.returned_ms is None and departure.removed_ms <= at_ms and is_return(departure.member, member):
+            departure.returned_ms, departure.returned_as = at_ms, member.member_id
+            return
+
+
+def is_return(gone: Member, joining: Member) -> bool:
+    """Tell whether a joining member is one that went: same instance, else id, connection, or client id and host."""
+    if gone.instance_id is not None or joining.instance_id is not None:
+        return gone.instance_id == joining.instance_id
+    if gone.member_id == joining.member_id:
+        return True
+    if gone.connection is not None and gone.connection == joining.connection:
+        return True
+    return bool(gone.client_id) and (gone.client_id, gone.client_host) == (joining.client_id, joining.client_host)

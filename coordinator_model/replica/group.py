@@ -1,0 +1,293 @@
+"""What the replica knows of one group: plain values, written by ``replay`` only."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from coordinator_model.states import Cause, Evidence, GroupState, GroupType, MemberState
+
+MAX_LEAVES = 256
+"""Leaves remembered a group, to explain a removal that trails and to know who comes back."""
+MAX_UNNAMED = 256
+"""Instances remembered a group whose JoinGroup was applied and its answer lost, so that no id is known."""
+MAX_DEPARTURES = 1_024
+"""Members whose removal is not closed yet; more than that at once are counted, not kept."""
+LEAVE_MEMORY_MS = 3_600_000
+
+Assignment = dict[str, list[int]]
+"""Topic (or topic id) to its partitions."""
+
+
+@dataclass(slots=True)
+class Member:
+    """One member as the coordinator must see it. Instants are the coordinator's."""
+
+    member_id: str
+    instance_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    connection: str | None = None
+    software: str | None = None
+    listener: str | None = None
+    principal: str | None = None
+    rejoin_reason: str | None = None
+    """Why it last joined, in its client's own words."""
+    session_timeout_ms: int | None = None
+    rebalance_timeout_ms: int | None = None
+    topics: list[str] = field(default_factory=list)
+    assignment: Assignment = field(default_factory=dict)
+    generation: int | None = None
+    """Generation it last joined, or its KIP-848 member epoch."""
+    joined_ms: int | None = None
+    restart_ms: int | None = None
+    """Latest certain restart of the session timer by something other than a heartbeat."""
+    last_heartbeat_ms: int | None = None
+    previous_heartbeat_ms: int | None = None
+    parked_heartbeat_ms: int | None = None
+    """A heartbeat answered 15 behind a stalled write: it may have restarted the timer."""
+    unknown_ms: int | None = None
+    """When its coordinator first answered that it knows no such member (25); None while it does."""
+    replaced_ms: int | None = None
+    """When a JoinGroup replaced it whose answer was lost behind a stalled write: nobody knows its successor's id."""
+    fenced_ms: int | None = None
+    """When a JoinGroup or SyncGroup of its arrived that was answered 82: a wait that its successor ended."""
+    verdict_deadline_ms: int | None = None
+    """The timer has spoken: this deadline has passed, and the member has not been heard since."""
+    verdict_clock_ms: int | None = None
+    awaiting_sync: bool = False
+    state: str | None = None
+    """KIP-848, share and streams: a ``MemberState``."""
+    subscribed: list[str] = field(default_factory=list)
+    """The topics that a KIP-848 member names; ``topics`` has those of its regular expression too."""
+    topic_regex: str | None = None
+    target: Assignment = field(default_factory=dict)
+    """What the target assignment wants it to own (records 7, 13, 21)."""
+    revoking: Assignment = field(default_factory=dict)
+    """What of its assignment it has been told to give up (records 8, 22)."""
+    revoking_since_ms: int | None = None
+    tasks: dict[str, Assignment] = field(default_factory=dict)
+    """Role (active, standby, warmup; connectors) to names to numbers: what is assigned where it is not partitions."""
+    kip848: bool = False
+    beats_in_poll: bool = False
+    """A client from before 0.10.1 (JoinGroup v0): its heartbeats stop when its polls do."""
+    streams: bool = False
+    """Whether its classic group chose Kafka Streams' protocol."""
+    poll_deadline_ms: int | None = None
+    """From a client's own report: when its poll age passed max.poll.interval.ms; None while it has not."""
+    poll_age_ms: int | None = None
+    poll_reported_ms: int | None = None
+    max_poll_interval_ms: int | None = None
+    """From that report too."""
+    heartbeat_interval_ms: int | None = None
+    """Between the first two heartbeats that were seen of it."""
+
+    @property
+    def clock_ms(self) -> int | None:
+        """Latest certain restart of the session timer."""
+        if self.last_heartbeat_ms is None:
+            return self.restart_ms
+        return self.last_heartbeat_ms if self.restart_ms is None else max(self.restart_ms, self.last_heartbeat_ms)
+
+    @property
+    def verdict_ms(self) -> int | None:
+        """The deadline that the timer found broken, as long as nothing has restarted the clock since."""
+        return self.verdict_deadline_ms if self.verdict_clock_ms == self.clock_ms else None
+
+    @property
+    def subject(self) -> str:
+        """Who it is across restarts: the instance id, else the member id."""
+        return self.instance_id or self.member_id
+
+    @property
+    def unrevoked(self) -> bool:
+        """Whether it still holds partitions that it was told to give up (records 8, 22)."""
+        return self.state == MemberState.UNREVOKED
+
+    @property
+    def revoke_deadline_ms(self) -> int | None:
+        """When the coordinator removes it unless it has given up what it was told to; None: there is nothing."""
+        if self.revoking_since_ms is None or self.rebalance_timeout_ms is None:
+            return None
+        return self.revoking_since_ms + self.rebalance_timeout_ms
+
+
+@dataclass(slots=True)
+class Leave:
+    """A member that said goodbye, kept to explain its removal and to recognise it when it comes back."""
+
+    member: Member
+    applied_ms: int
+    cause: Cause
+    reason: str | None
+
+
+@dataclass(slots=True)
+class Departure:
+    """A member that is gone, and what the replica holds of why; ``rule`` None: explained, no incident."""
+
+    member: Member
+    rule: str | None
+    cause: Cause
+    evidence: Evidence
+    removed_ms: int
+    """The instant at which its absence became a fact."""
+    deadline_ms: int | None
+    generation: int
+    broker: str
+    judge_after_ms: int
+    """Not judged before progress has come here: the explanation may trail."""
+    restart_ms: int | None = None
+    """Where a coordinator's pause or move is the cause: when that began."""
+    concluded: bool = True
+    """False: what the removal proves is not known before ``judge_after_ms``."""
+    told_by: str = ""
+    """The broker whose answer told the absence: that it was the coordinator then. Empty: a record told it."""
+    touches_ms: list[int] = field(default_factory=list)
+    """Uncertain restarts of the session timer before the removal."""
+    join_after_ms: int = 0
+    join_started_ms: int | None = None
+    """Of the join phase that told its absence, as in the replica; None: none was seen."""
+    join_started_by: str = ""
+    join_timeout_ms: int | None = None
+    """How long that phase could last."""
+    successor: str | None = None
+    """The static member that came for its place: explains its absence unless it had gone before."""
+    returned_ms: int | None = None
+    returned_as: str | None = None
+    """The member id under which it came back."""
+
+
+@dataclass(slots=True)
+class GroupReplica:
+    """One group. ``generation`` is the group epoch for KIP-848 groups."""
+
+    group: str
+    type: GroupType = GroupType.SIMPLE
+    state: GroupState = GroupState.UNKNOWN
+    state_evidence: Evidence = Evidence.INFERRED
+    state_since_ms: int = 0
+    generation: int = -1
+    generation_since_ms: int = 0
+    recorded_generation: int | None = None
+    """The generation of the last record, while members or generation have moved on from it; None: they have not."""
+    recorded: list[Member] = field(default_factory=list)
+    """The members of that record: what a coordinator that loads the log falls back to."""
+    listed_generation: int = -1
+    """The generation whose leader's member list has been applied."""
+    join_after_ms: int = 0
+    """The last instant at which the join phase was known not to have begun."""
+    join_started_ms: int | None = None
+    """The first sign of the join phase that the group is in, or that led to its generation; None: none was seen."""
+    join_started_by: str = ""
+    """Whose leave or JoinGroup that sign is; empty: an answer 27 or 25 to others, so somebody's session ended."""
+    announced_by: str = ""
+    """The broker whose JoinGroup answers announced the generation."""
+    assignment_epoch: int = -1
+    regexes: dict[str, list[str]] = field(default_factory=dict)
+    """Regular expression to the topics that the coordinator resolved it to (record 16)."""
+    topology_epoch: int | None = None
+    validated_topology_epoch: int = -1
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str | None = None
+    incarnation: int = 0
+    deleted: bool = False
+    ending_ms: int | None = None
+    """When its tombstone was written; what follows in the same write may turn it into a group of another kind."""
+    stable_seen_ms: int | None = None
+    """When telemetry last showed the group stable: a removal after it cannot be of before we looked."""
+    members: dict[str, Member] = field(default_factory=dict)
+    pending: dict[str, list[int]] = field(default_factory=dict)
+    """Ids given out with an answer 79 that have not joined yet: ``[answered ms, forgotten ms]``."""
+    unnamed: dict[str, list[Any]] = field(default_factory=dict)
+    """By instance id: ``[session timeout ms, rebalance timeout ms, client id, client host]`` of a lost JoinGroup."""
+    leaves: list[Leave] = field(default_factory=list)
+    departures: list[Departure] = field(default_factory=list)
+    violations: list[tuple[str, int, str]] = field(default_factory=list)
+    """(who, when, cause) of recent violations, to count recurrences."""
+    rebalances: list[tuple[int, int]] = field(default_factory=list)
+    """(when, generation) of recent rebalances, oldest first."""
+    announced: int | None = None
+    """The generation that was answered to joining members and has not been synced."""
+    aborted: list[tuple[int, int]] = field(default_factory=list)
+    """(when, generation) of those that never were, since the group was last stable."""
+    refused: dict[str, list[Any]] = field(default_factory=dict)
+    """Clients that are refused, see ``refusals``; the one refused last stands last."""
+    diverged: list[Any] | None = None
+    """The last record that said otherwise than the replica, see ``divergence``."""
+    unexpected: int = 0
+    """Illegal transitions and contradictions adopted."""
+
+    @property
+    def stable_since_ms(self) -> int | None:
+        """Since when the group is stable, None while it is not."""
+        return self.state_since_ms if self.state is GroupState.STABLE else None
+
+    @property
+    def join_deadline_ms(self) -> int | None:
+        """When the join phase that the group is in ends at the latest, as far as its start is known."""
+        limits_ms = [m.rebalance_timeout_ms for m in self.members.values() if m.rebalance_timeout_ms]
+        joining = self.state is GroupState.PREPARING_REBALANCE and self.join_started_ms is not None
+        return (self.join_started_ms or 0) + max(limits_ms) if joining and limits_ms else None
+
+    def enter(self, state: GroupState, at_ms: int, evidence: Evidence) -> None:
+        """Change state; entering the state it is in keeps the instant and betters the evidence."""
+        if state is not self.state:
+            self.state, self.state_since_ms, self.state_evidence = state, at_ms, evidence
+        elif evidence is Evidence.OBSERVED:
+            self.state_evidence = evidence
+
+    def move_on(self) -> None:
+        """Keep what the last record says before members or generation move on from it; KIP-848 writes every step."""
+        classic = self.type in (GroupType.CLASSIC, GroupType.SIMPLE)
+        if classic and self.recorded_generation is None and self.state is not GroupState.UNKNOWN:
+            self.recorded_generation = self.generation
+            self.recorded = [replace(member) for member in self.members.values()]
+
+    def settle(self) -> None:
+        """Forget it: a record says the same as the replica again."""
+        self.recorded_generation, self.recorded = None, []
+
+    def fall_back(self, at_ms: int) -> None:
+        """Go back to the last record, as a coordinator does that loads its log; what was not written never was."""
+        if self.recorded_generation is None:
+            return
+        now = self.members
+        self.members = {}
+        for member in self.recorded:
+            self.members[member.member_id] = now.get(member.member_id, member)
+            self.members[member.member_id].awaiting_sync = False
+            self.members[member.member_id].generation = self.recorded_generation
+        self.generation, self.generation_since_ms = self.recorded_generation, at_ms
+        self.listed_generation = self.recorded_generation
+        self.settle()
+        self.enter(GroupState.STABLE if self.members else GroupState.EMPTY, at_ms, Evidence.INFERRED)
+
+    def end(self, at_ms: int) -> None:
+        """Take its tombstone: it is gone unless the same write goes on with a group of another kind."""
+        self.ending_ms = at_ms
+        self.settle()
+        self.enter(GroupState.DEAD, at_ms, Evidence.OBSERVED)
+
+    def finish(self) -> None:
+        """Let it be gone: what comes under this id later is another group."""
+        self.ending_ms, self.deleted = None, True
+        self.incarnation += 1
+        self.members.clear()
+        self.departures.clear()
+        self.settle()
+        self.generation = self.assignment_epoch = -1
+
+    def life_of(self, member: Member) -> str:
+        """Name this life of a member: the group id's incarnation and its member id."""
+        return f"{self.incarnation}/{member.member_id}"
+
+    def owned(self) -> set[tuple[str, int]]:
+        """Return every (topic, partition) that a member holds."""
+        return {(topic, p) for m in self.members.values() for topic, ps in m.assignment.items() for p in ps}
+
+    def unowned(self, assignment: Assignment) -> list[tuple[str, int]]:
+        """Return the partitions of an assignment that nobody reads now."""
+        lost = {(topic, p) for topic, ps in assignment.items() for p in ps}
+        if self.state in (GroupState.STABLE, GroupState.RECONCILING, GroupState.ASSIGNING):
+            lost -= self.owned()
+        return sorted(lost)

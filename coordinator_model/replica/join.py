@@ -1,0 +1,206 @@
+"""An answered JoinGroup: the richest line there is (kafka-facts 3.3 and 3.6).
+
+It ends a join phase, tells the leader every member, replaces a static member or finds that it had expired; refused, it
+may still have been applied, and only its answer been lost behind a stalled write.
+"""
+
+from coordinator_model.events import JoinAnswered
+from coordinator_model.liveness import Scene
+from coordinator_model.replica import join_phase
+from coordinator_model.replica.assigned_work import STREAMS_PROTOCOL
+from coordinator_model.replica.classic import (
+    STALLED_WRITE,
+    came_back_if_new,
+    drop_unlisted,
+    fill_topics,
+    from_base64,
+    member_of,
+    note_fenced,
+    poll_departure,
+    prepare_rebalance,
+)
+from coordinator_model.replica.departures import add_departure, depart, remember_leave
+from coordinator_model.replica.group import MAX_UNNAMED, GroupReplica, Leave, Member
+from coordinator_model.states import Cause, Evidence, GroupState, GroupType
+
+MEMBER_ID_REQUIRED = 79
+UUID_CHARS = 36
+
+
+def join(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
+    """Apply an accepted JoinGroup: the join phase is over, or a member rejoined a stable group."""
+    if event.error != 0:
+        _refused(replica, event, scene)
+        return
+    if event.generation < replica.generation and event.answer_ms <= replica.generation_since_ms:
+        return  # trails a later generation
+    if replica.type is GroupType.SIMPLE or replica.deleted:
+        replica.type, replica.deleted = GroupType.CLASSIC, False
+    if _is_announced_again(replica, event, scene):
+        replica.fall_back(event.answer_ms)
+    if replica.type is GroupType.CLASSIC and event.generation != replica.generation:
+        if replica.state is not GroupState.PREPARING_REBALANCE:
+            join_phase.begin(replica, event.arrival_ms, event.member_id)
+        replica.move_on()
+        replica.generation, replica.generation_since_ms = event.generation, event.answer_ms
+        replica.announced_by = event.broker
+        replica.enter(GroupState.COMPLETING_REBALANCE, event.answer_ms, Evidence.OBSERVED)
+    if event.generation == replica.generation:
+        join_phase.sign(replica, event.generation, event.arrival_ms, event.member_id)
+    replica.protocol_type = event.protocol_type or replica.protocol_type
+    replica.protocol = event.protocol or replica.protocol
+    replica.leader = _leader(replica, event) or replica.leader
+    _name_the_leader(replica, event)
+    _replace_static(replica, event, scene)
+    member = member_of(replica, event.member_id, event.answer_ms)
+    if member.generation != event.generation:
+        # into a group that is stable it came by replacement, whose answer may wait for the record long after
+        in_stable = replica.state is GroupState.STABLE and event.arrival_ms > replica.generation_since_ms
+        member.restart_ms = max(member.restart_ms or 0, event.arrival_ms if in_stable else event.answer_ms)
+    member.generation, member.awaiting_sync = event.generation, True
+    member.streams = replica.protocol == STREAMS_PROTOCOL
+    replica.pending.pop(event.member_id, None)
+    _fill_from_join(member, event)
+    _poll_leave_comes_back(replica, event, scene)
+    came_back_if_new(replica, member)
+    if event.members and replica.listed_generation != event.generation:
+        replica.listed_generation = event.generation
+        _apply_leaders_list(replica, event, scene)
+
+
+def _refused(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
+    """Take a join that was not let in; 79 makes no member but an id that the join phase waits for (KIP-394)."""
+    note_fenced(replica, event.error, event.request_member_id, event.arrival_ms)
+    _joins_behind_a_stalled_write(replica, event, scene)
+    if event.error == MEMBER_ID_REQUIRED and event.member_id:
+        expired = [name for name, (_, until_ms) in replica.pending.items() if until_ms < event.answer_ms]
+        for name in expired if len(replica.pending) < MAX_UNNAMED else list(replica.pending)[:1]:
+            del replica.pending[name]
+        replica.pending[event.member_id] = [event.answer_ms, event.answer_ms + event.session_timeout_ms]
+
+
+def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
+    """Take an answer 15 that waited: the join was applied, and only its answer was lost.
+
+    A dynamic member that comes with the id it was given is let in, and so is an instance unheard of: a join phase is
+    on. A known instance is replaced, but in a stable group only once that is written.
+    """
+    waited_ms = event.answer_ms - event.arrival_ms
+    if event.error != STALLED_WRITE or waited_ms < scene.thresholds.stalled_write_ms:
+        return
+    former = _former_selves(replica, event) if event.instance_id is not None else []
+    if event.instance_id is not None and not event.request_member_id and len(replica.unnamed) < MAX_UNNAMED:
+        timeouts_ms = [event.session_timeout_ms, event.rebalance_timeout_ms]
+        replica.unnamed[event.instance_id] = [*timeouts_ms, event.client_id, event.client_host]
+    if replica.state is GroupState.PREPARING_REBALANCE:
+        join_phase.sign(replica, replica.generation + 1, event.arrival_ms, event.request_member_id)
+        for old in former:
+            if event.arrival_ms >= (replica.join_started_ms or 0) and not event.request_member_id:
+                old.replaced_ms = old.replaced_ms or event.arrival_ms
+    elif not former and (event.instance_id or event.request_member_id) and event.arrival_ms >= replica.state_since_ms:
+        prepare_rebalance(replica, event.arrival_ms, Evidence.INFERRED, event.request_member_id)
+
+
+def _is_announced_again(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> bool:
+    """Tell whether a generation that was announced but never written is announced to others after a restart.
+
+    The coordinator has loaded its log and counts on from there (kafka-facts 8.4).
+    """
+    recorded = replica.recorded_generation
+    if recorded is None or not recorded < event.generation <= replica.generation:
+        return False
+    member = replica.members.get(event.member_id)
+    restarted = any(restart.low_ms >= replica.generation_since_ms for restart in scene.restarts)
+    restarted = restarted or replica.announced_by not in ("", event.broker)
+    return restarted and (member is None or event.answer_ms > replica.generation_since_ms)
+
+
+def _leader(replica: GroupReplica, event: JoinAnswered) -> str:
+    """Return who leads: before JoinGroup v9 a static leader that came back is told its former id (KIP-814)."""
+    if event.instance_id is None or event.leader == event.member_id:
+        return event.leader
+    gone = [leave.member for leave in replica.leaves if leave.cause is Cause.REPLACED]
+    former = [m.member_id for m in [*gone, *replica.members.values()] if m.instance_id == event.instance_id]
+    return event.member_id if event.leader in former else event.leader
+
+
+def _name_the_leader(replica: GroupReplica, event: JoinAnswered) -> None:
+    """Learn the id of a member whose own JoinGroup's answer was lost: the others are told when it leads.
+
+    A static member's id is its instance id with a uuid behind it (kafka-facts 3.3).
+    """
+    instance_id = event.leader[: -len("-") - UUID_CHARS]
+    if event.leader in replica.members or instance_id not in replica.unnamed:
+        return
+    member = member_of(replica, event.leader, event.answer_ms)
+    member.instance_id, member.generation, member.restart_ms = instance_id, event.generation, event.answer_ms
+    timeouts = replica.unnamed.pop(instance_id)
+    member.session_timeout_ms, member.rebalance_timeout_ms, member.client_id, member.client_host = timeouts
+
+
+def _replace_static(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
+    """A static member came back under a new id: it inherits what its former self held (KIP-345).
+
+    Unless that had expired before the new one asked to join, which is judged once the whole phase is known.
+    """
+    if event.instance_id is None:
+        return
+    for old in _former_selves(replica, event):
+        listed = replica.members.pop(old.member_id, None)
+        depart(replica, old, event.arrival_ms, scene, event.broker, successor=event)
+        if listed is not None:
+            successor = member_of(replica, event.member_id, event.answer_ms)
+            successor.assignment, successor.topics = old.assignment, old.topics
+            remember_leave(replica, Leave(old, event.answer_ms, Cause.REPLACED, None))
+
+
+def _former_selves(replica: GroupReplica, event: JoinAnswered) -> list[Member]:
+    """Return who held this instance id until this join: still listed, or dropped by the leader's list just before."""
+    listed = [m for m in replica.members.values() if m.instance_id == event.instance_id]
+    dropped = [
+        leave.member
+        for leave in replica.leaves
+        if leave.cause is Cause.REPLACED
+        and leave.member.instance_id == event.instance_id
+        and event.arrival_ms <= leave.applied_ms == replica.generation_since_ms
+    ]
+    return [member for member in listed + dropped if member.member_id != event.member_id]
+
+
+def _fill_from_join(member: Member, event: JoinAnswered) -> None:
+    member.instance_id = event.instance_id
+    member.client_id, member.client_host = event.client_id, event.client_host
+    member.connection, member.software = event.connection, event.software
+    member.listener, member.principal, member.rejoin_reason = event.listener, event.principal, event.reason
+    member.session_timeout_ms = event.session_timeout_ms
+    member.rebalance_timeout_ms = event.rebalance_timeout_ms
+    member.beats_in_poll = event.api_version == 0
+    if event.protocol_type == "consumer":
+        fill_topics(member, from_base64(event.subscription))
+
+
+def _poll_leave_comes_back(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
+    """A silent leave and then a join on the same connection: the client overslept its poll, and woke."""
+    for leave in replica.leaves:
+        silent = leave.cause is Cause.LEFT and not leave.reason and leave.member.instance_id is None
+        if silent and leave.member.connection == event.connection and leave.applied_ms < event.arrival_ms:
+            leave.cause = Cause.POLL_INTERVAL
+            add_departure(replica, poll_departure(leave, replica, scene, Evidence.INFERRED, event.answer_ms))
+            return
+
+
+def _apply_leaders_list(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
+    """The leader is told every member: who is not listed was dropped, and every listed one's timer starts anew."""
+    listed = {member_id for member_id, _, _ in event.members}
+    instances = {instance_id for _, instance_id, _ in event.members}
+    drop_unlisted(replica, listed, instances, replica.generation_since_ms, scene, event.broker)
+    for member_id, instance_id, metadata in event.members:
+        member = member_of(replica, member_id, event.answer_ms)
+        member.instance_id = instance_id
+        if member.generation != event.generation:
+            member.generation = event.generation
+            member.restart_ms = max(member.restart_ms or 0, event.answer_ms)
+            member.awaiting_sync = instance_id is None or member.awaiting_sync
+        if event.protocol_type == "consumer":
+            fill_topics(member, from_base64(metadata))
+        came_back_if_new(replica, member)

@@ -1,0 +1,79 @@
+"""Answered heartbeats of the protocols that have nothing else: CONSUMER_, SHARE_ and STREAMS_GROUP_HEARTBEAT (KIP-848).
+
+Epoch 0 joins, -1 leaves, -2 leaves a static member's place for its return; all else says "still here". What that did
+to the group the records tell; only here one sees that a member lives, and that it left of its own accord.
+"""
+
+from coordinator_model.events import ConsumerHeartbeat
+from coordinator_model.liveness import Scene
+from coordinator_model.replica.classic import STALLED_WRITE, hear, poll_departure
+from coordinator_model.replica.departures import (
+    add_departure,
+    came_back,
+    explain,
+    is_known_leave,
+    remember_leave,
+)
+from coordinator_model.replica.group import GroupReplica, Leave, Member
+from coordinator_model.replica.modern import derive_state, modern_member
+from coordinator_model.states import Cause, Evidence
+
+LEAVE_EPOCH = -1
+
+
+def heartbeat(replica: GroupReplica, event: ConsumerHeartbeat, scene: Scene) -> None:
+    """Apply a KIP-848 heartbeat that joins, leaves, or moves to another epoch (the others are plain heartbeats)."""
+    member = replica.members.get(event.member_id)
+    if event.error == STALLED_WRITE:
+        stalled = event.remote_ms >= scene.thresholds.stalled_write_ms and event.request_epoch >= 0
+        if member is not None and stalled:
+            member.parked_heartbeat_ms = max(member.parked_heartbeat_ms or 0, event.applied_ms)
+        return
+    if event.error != 0:
+        return
+    if event.request_epoch == LEAVE_EPOCH:
+        _leave(replica, event, scene)
+    elif event.request_epoch >= 0:
+        if event.request_epoch == 0:  # its record came first, so the member is there already
+            _come_back_after_poll(replica, event, scene)
+        member = member or modern_member(replica, event.member_id, event.applied_ms)
+        hear(member, event.applied_ms)
+        member.client_id, member.client_host = event.client_id, event.client_host
+        member.connection, member.software = event.connection, event.software or member.software
+        member.listener, member.principal = event.listener, event.principal
+        member.instance_id = event.instance_id or member.instance_id
+        member.generation = event.epoch
+        if event.rebalance_timeout_ms >= 0:
+            member.rebalance_timeout_ms = event.rebalance_timeout_ms
+        if event.request_epoch == 0:
+            came_back(replica, member, event.applied_ms)
+
+
+def _leave(replica: GroupReplica, event: ConsumerHeartbeat, scene: Scene) -> None:
+    if is_known_leave(replica, event.member_id, event.applied_ms):
+        return
+    member = replica.members.get(event.member_id)
+    if member is not None and member.joined_ms is not None and member.joined_ms > event.applied_ms:
+        return  # trails: the same id has joined again since
+    if member is None:
+        member = explain(replica, event.member_id, event.applied_ms, scene.thresholds.grace_ms)
+    if member is None:
+        member = Member(event.member_id, event.instance_id, event.client_id, event.client_host, kip848=True)
+    replica.members.pop(event.member_id, None)
+    member.connection = event.connection
+    cause = Cause.LEFT if member.poll_deadline_ms is None else Cause.POLL_INTERVAL
+    goodbye = Leave(member, event.applied_ms, cause, None)
+    remember_leave(replica, goodbye)
+    if cause is Cause.POLL_INTERVAL and event.applied_ms >= scene.live_from_ms:
+        add_departure(replica, poll_departure(goodbye, replica, scene, Evidence.OBSERVED, event.applied_ms))
+    derive_state(replica, event.applied_ms)
+
+
+def _come_back_after_poll(replica: GroupReplica, event: ConsumerHeartbeat, scene: Scene) -> None:
+    """A leave (-1) and then epoch 0 under the same id: the client overslept its poll, and woke (kafka-facts 4.6)."""
+    for leave in replica.leaves:
+        same = leave.member.member_id == event.member_id and leave.cause is Cause.LEFT
+        if same and leave.applied_ms < event.arrival_ms:
+            leave.cause = Cause.POLL_INTERVAL
+            add_departure(replica, poll_departure(leave, replica, scene, Evidence.INFERRED, event.applied_ms))
+            return

@@ -1,0 +1,246 @@
+"""Groups whose every step is in the log: KIP-848 consumer groups, and share and streams groups (kafka-facts 4).
+
+Group state is derived, never stored: no members is Empty, a group epoch ahead of the assignment epoch is Assigning, a
+member that is not yet stable at the assignment epoch makes it Reconciling, else Stable. A removal writes tombstones at
+the instant it happens; whether the member left (-1) only the heartbeat's answer tells.
+
+The three kinds write the same records under numbers of their own, with few differences: share groups revoke nothing
+and so are only Empty or Stable, streams groups are given tasks and are NotReady while their topology is not validated.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from coordinator_model.events import RecordRead
+from coordinator_model.liveness import Scene
+from coordinator_model.records import RecordType
+from coordinator_model.replica.conversion import become
+from coordinator_model.replica.departures import came_back, depart, remember_leave, withdraw
+from coordinator_model.replica.group import Assignment, GroupReplica, Leave, Member
+from coordinator_model.states import Cause, Evidence, GroupState, GroupType, MemberState
+
+MEMBER_STATES = {
+    GroupType.CONSUMER: (MemberState.STABLE, MemberState.UNREVOKED, MemberState.UNRELEASED),
+    GroupType.SHARE: (MemberState.STABLE, MemberState.UNREVOKED, MemberState.UNRELEASED),
+    GroupType.STREAMS: (MemberState.UNKNOWN, MemberState.STABLE, MemberState.UNREVOKED, MemberState.UNRELEASED),
+}
+"""What the numbers in records 8, 14 and 22 mean; in streams groups they begin at 1."""
+UNVALIDATED = -1
+"""No topology validated, or a broker before 4.2, which does not say."""
+TASKS = ("active", "standby", "warmup")
+
+
+def read_record(replica: GroupReplica, event: RecordRead, scene: Scene) -> None:
+    """Apply a record of types 3 to 23."""
+    type_ = RecordType(event.record_type)
+    if type_ in _MEMBERS:
+        _read_member(replica, _MEMBERS[type_], event, scene)
+    elif type_ in _READERS:
+        kind, read = _READERS[type_]
+        read(replica, kind, event)
+    derive_state(replica, event.order_ms)
+
+
+def _read_epoch(replica: GroupReplica, type_: GroupType, event: RecordRead) -> None:
+    value, at_ms = event.value, event.order_ms
+    if value is not None:
+        become(replica, type_, at_ms)
+        if value["epoch"] < replica.generation and value["epoch"] <= 2:
+            replica.incarnation += 1  # deleted and made anew; its tombstone was compacted away
+        replica.generation, replica.generation_since_ms = value["epoch"], at_ms
+        replica.validated_topology_epoch = value.get("validatedTopologyEpoch", UNVALIDATED)
+    elif replica.type is type_:
+        replica.end(at_ms)
+
+
+def _read_assignment_epoch(replica: GroupReplica, type_: GroupType, event: RecordRead) -> None:
+    if event.value is not None:
+        become(replica, type_, event.order_ms)
+    if replica.type is type_:
+        replica.assignment_epoch = -1 if event.value is None else event.value["assignmentEpoch"]
+
+
+def _read_member(replica: GroupReplica, type_: GroupType, event: RecordRead, scene: Scene) -> None:
+    value, at_ms, member_id = event.value, event.order_ms, event.key["memberId"]
+    if value is None:
+        member = replica.members.get(member_id)
+        if member is not None and replica.type is type_:
+            depart(replica, member, at_ms, scene)
+        return
+    become(replica, type_, at_ms)
+    member = modern_member(replica, member_id, at_ms)
+    member.instance_id = value.get("instanceId")
+    member.client_id = value["clientId"]
+    member.client_host = value["clientHost"].removeprefix("/")
+    member.subscribed = sorted(value.get("subscribedTopicNames", []))
+    member.topic_regex = value.get("subscribedTopicRegex") or None
+    member.topics = _topics(replica, member)
+    if value.get("rebalanceTimeoutMs", -1) >= 0:
+        member.rebalance_timeout_ms = value["rebalanceTimeoutMs"]
+    classic = value.get("classicMemberMetadata")
+    is_classic = isinstance(classic, dict) and bool(classic.get("supportedProtocols"))
+    member.kip848 = not is_classic
+    member.session_timeout_ms = classic["sessionTimeoutMs"] if isinstance(classic, dict) and is_classic else None
+    _end_predecessor(replica, member, at_ms)
+    if member.joined_ms == at_ms:
+        came_back(replica, member, at_ms)
+
+
+def _topics(replica: GroupReplica, member: Member) -> list[str]:
+    """Return what a member reads: the topics it names, and those that its regular expression was resolved to."""
+    resolved = replica.regexes.get(member.topic_regex, []) if member.topic_regex else []
+    return sorted({*member.subscribed, *resolved})
+
+
+def _read_regex(replica: GroupReplica, type_: GroupType, event: RecordRead) -> None:
+    """Record 16: the coordinator resolves a regular expression after the join, and again when topics change."""
+    regex = event.key["regularExpression"]
+    if event.value is None:
+        replica.regexes.pop(regex, None)
+        return
+    become(replica, type_, event.order_ms)
+    replica.regexes[regex] = sorted(event.value["topics"])
+    for member in replica.members.values():
+        if member.topic_regex == regex:
+            member.topics = _topics(replica, member)
+
+
+def _end_predecessor(replica: GroupReplica, member: Member, at_ms: int) -> None:
+    """A static member that returns writes tombstones and its new self in one batch: no removal.
+
+    Its id is the same where only its poll had expired (-2, then 0).
+    """
+    if member.instance_id is None:
+        return
+    for departure in list(replica.departures):
+        if departure.member.instance_id == member.instance_id and departure.removed_ms == at_ms:
+            withdraw(replica, departure)
+            remember_leave(replica, Leave(departure.member, at_ms, Cause.REPLACED, None))
+
+
+def modern_member(replica: GroupReplica, member_id: str, at_ms: int) -> Member:
+    """Return a member; the first of its records, in whatever order compaction left them, makes it.
+
+    A group that has just changed its kind keeps what was known of its members (see ``conversion``).
+    """
+    member = replica.members.get(member_id)
+    if member is None:
+        former = next((m for m in replica.recorded if m.member_id == member_id), None)
+        if former is not None:
+            replica.recorded.remove(former)
+        member = replica.members[member_id] = former or Member(member_id, joined_ms=at_ms, kip848=True)
+    return member
+
+
+def _read_target(replica: GroupReplica, type_: GroupType, event: RecordRead) -> None:
+    if event.value is None:
+        return  # the tombstone of its member record, in the same write, removes it
+    become(replica, type_, event.order_ms)
+    member = modern_member(replica, event.key["memberId"], event.order_ms)
+    if type_ is GroupType.STREAMS:
+        member.target = _by_subtopology(event.value["activeTasks"])
+    else:
+        member.target = _by_topic(event.value["topicPartitions"])
+
+
+def _read_current(replica: GroupReplica, type_: GroupType, event: RecordRead) -> None:
+    value = event.value
+    if value is None:
+        return  # as above
+    become(replica, type_, event.order_ms)
+    member = modern_member(replica, event.key["memberId"], event.order_ms)
+    before = (member.generation, member.state)
+    member.generation, member.state = value["memberEpoch"], _member_state(type_, value["state"])
+    if type_ is GroupType.STREAMS:
+        member.revoking = _by_subtopology(value["activeTasksPendingRevocation"])
+        member.assignment = _together(_by_subtopology(value["activeTasks"]), member.revoking)
+        member.tasks = {name: held for name in TASKS if (held := _by_subtopology(value[f"{name}Tasks"]))}
+    else:
+        member.revoking = _by_topic(value.get("partitionsPendingRevocation", []))
+        member.assignment = _together(_by_topic(value["assignedPartitions"]), member.revoking)
+    if not member.unrevoked:
+        member.revoking_since_ms = None
+    elif before != (member.generation, member.state):
+        member.revoking_since_ms = event.order_ms
+
+
+def _member_state(type_: GroupType, number: int) -> MemberState:
+    known = MEMBER_STATES[type_]
+    return known[number] if 0 <= number < len(known) else MemberState.UNKNOWN
+
+
+def _by_topic(rows: list[dict[str, Any]]) -> Assignment:
+    return {row["topicId"]: list(row["partitions"]) for row in rows}
+
+
+def _together(kept: Assignment, revoking: Assignment) -> Assignment:
+    """Return what a member owns: until it has given something up nobody else gets it (and so the broker describes)."""
+    return {name: sorted({*kept.get(name, ()), *revoking.get(name, ())}) for name in kept.keys() | revoking.keys()}
+
+
+def _by_subtopology(rows: list[dict[str, Any]]) -> Assignment:
+    return {row["subtopologyId"]: list(row["partitions"]) for row in rows}
+
+
+def _read_topology(replica: GroupReplica, type_: GroupType, event: RecordRead) -> None:
+    if event.value is None:
+        replica.topology_epoch = None
+        return
+    become(replica, type_, event.order_ms)
+    replica.topology_epoch = event.value["epoch"]
+
+
+_MEMBERS = {
+    RecordType.CONSUMER_GROUP_MEMBER_METADATA: GroupType.CONSUMER,
+    RecordType.SHARE_GROUP_MEMBER_METADATA: GroupType.SHARE,
+    RecordType.STREAMS_GROUP_MEMBER_METADATA: GroupType.STREAMS,
+}
+Reader = Callable[[GroupReplica, GroupType, RecordRead], None]
+_READERS: dict[RecordType, tuple[GroupType, Reader]] = {
+    RecordType.CONSUMER_GROUP_METADATA: (GroupType.CONSUMER, _read_epoch),
+    RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA: (GroupType.CONSUMER, _read_assignment_epoch),
+    RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER: (GroupType.CONSUMER, _read_target),
+    RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT: (GroupType.CONSUMER, _read_current),
+    RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION: (GroupType.CONSUMER, _read_regex),
+    RecordType.SHARE_GROUP_METADATA: (GroupType.SHARE, _read_epoch),
+    RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA: (GroupType.SHARE, _read_assignment_epoch),
+    RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER: (GroupType.SHARE, _read_target),
+    RecordType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT: (GroupType.SHARE, _read_current),
+    RecordType.STREAMS_GROUP_METADATA: (GroupType.STREAMS, _read_epoch),
+    RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA: (GroupType.STREAMS, _read_assignment_epoch),
+    RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER: (GroupType.STREAMS, _read_target),
+    RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT: (GroupType.STREAMS, _read_current),
+    RecordType.STREAMS_GROUP_TOPOLOGY: (GroupType.STREAMS, _read_topology),
+}
+"""Types 4 and 15 (topics of the group, share-partition initialisation) say nothing of members or states."""
+
+
+def derive_state(replica: GroupReplica, at_ms: int) -> None:
+    """Derive the state from epochs and members, exactly as the coordinator does (kafka-facts 4.1)."""
+    if replica.type not in MEMBER_STATES or replica.deleted or replica.ending_ms is not None:
+        return
+    if not replica.members:
+        state = GroupState.EMPTY
+    elif replica.type is GroupType.SHARE:
+        state = GroupState.STABLE
+    elif replica.type is GroupType.STREAMS and not _is_ready(replica):
+        state = GroupState.NOT_READY
+    elif replica.generation > replica.assignment_epoch:
+        state = GroupState.ASSIGNING
+    elif all(is_reconciled(member, replica.assignment_epoch) for member in replica.members.values()):
+        state = GroupState.STABLE
+    else:
+        state = GroupState.RECONCILING
+    replica.enter(state, at_ms, Evidence.OBSERVED)
+
+
+def is_reconciled(member: Member, assignment_epoch: int) -> bool:
+    """Tell whether a member has reached its target; a static one that is away for a while (-2) has not."""
+    return member.state == MemberState.STABLE and member.generation == assignment_epoch
+
+
+def _is_ready(replica: GroupReplica) -> bool:
+    """Tell whether a streams group's topology is validated; where tasks are out though nobody says so, it is (4.1)."""
+    if replica.validated_topology_epoch == UNVALIDATED:
+        return any(member.target or member.assignment for member in replica.members.values())
+    return replica.topology_epoch == replica.validated_topology_epoch

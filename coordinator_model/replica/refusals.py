@@ -1,0 +1,74 @@
+"""Who goes on being refused: joins that can never succeed, and members that the coordinator no longer knows.
+
+One refusal is nothing: a client that was thrown out is told so once, and joins again. Counted by error and by client.
+"""
+
+from typing import Any
+
+from coordinator_model.events import ConsumerHeartbeat, Heartbeat, JoinAnswered, SyncAnswered
+from coordinator_model.replica.group import GroupReplica
+
+JOIN_REFUSALS = {
+    23: "INCONSISTENT_GROUP_PROTOCOL",
+    24: "INVALID_GROUP_ID",
+    26: "INVALID_SESSION_TIMEOUT",
+    30: "GROUP_AUTHORIZATION_FAILED",
+    81: "GROUP_MAX_SIZE_REACHED",
+    111: "UNRELEASED_INSTANCE_ID",
+    112: "UNSUPPORTED_ASSIGNOR",
+    128: "INVALID_REGULAR_EXPRESSION",
+}
+FENCINGS = {22: "ILLEGAL_GENERATION", 25: "UNKNOWN_MEMBER_ID", 82: "FENCED_INSTANCE_ID", 110: "FENCED_MEMBER_EPOCH"}
+REPEATED = 3
+"""So many of one kind for one client are no accident."""
+MAX_REFUSED = 64
+MAX_NAME = 256
+REFUSAL_MEMORY_MS = 600_000
+"""After so long without another the count begins anew."""
+
+Refusal = list[Any]
+"""``[error, count, first_ms, repeated_ms, last_ms, client id, client host, member id, instance id]``."""
+
+
+def note(replica: GroupReplica, event: object) -> None:
+    """Note an answer; a join that succeeds clears its client."""
+    if not isinstance(event, Heartbeat | JoinAnswered | SyncAnswered | ConsumerHeartbeat):
+        return
+    if event.error in JOIN_REFUSALS and isinstance(event, JoinAnswered | ConsumerHeartbeat):
+        key = f"{event.error}\n{event.client_id[:MAX_NAME]}\n{event.client_host}"
+        _count(replica, key, event, [event.client_id[:MAX_NAME], event.client_host, None, event.instance_id])
+    elif event.error in FENCINGS and event.member_id:
+        instance_id = _instance_of(replica, event)
+        who = instance_id or event.member_id
+        _count(replica, f"{event.error}\n{who[:MAX_NAME]}", event, [None, None, event.member_id, instance_id])
+    elif replica.refused and event.error == 0 and isinstance(event, JoinAnswered | ConsumerHeartbeat):
+        came = [event.client_id[:MAX_NAME], event.client_host]
+        replica.refused = {key: row for key, row in replica.refused.items() if row[5:7] != came}
+
+
+def _count(
+    replica: GroupReplica, key: str, event: Heartbeat | JoinAnswered | SyncAnswered | ConsumerHeartbeat, who: list[Any]
+) -> None:
+    at_ms, row = event.order_ms, replica.refused.pop(key, None)
+    if row is None or at_ms - row[4] > REFUSAL_MEMORY_MS:
+        row = [event.error, 0, at_ms, None, at_ms]
+    error, count, first_ms, repeated_ms, last_ms, *_ = row
+    count += 1
+    if count == REPEATED:
+        repeated_ms = at_ms
+    while len(replica.refused) >= MAX_REFUSED:
+        del replica.refused[next(iter(replica.refused))]  # the one that was refused longest ago
+    replica.refused[key] = [error, count, first_ms, repeated_ms, max(last_ms, at_ms), *who]
+
+
+def _instance_of(
+    replica: GroupReplica, event: Heartbeat | JoinAnswered | SyncAnswered | ConsumerHeartbeat
+) -> str | None:
+    """Return the static member behind a member id; a heartbeat's line is read without it."""
+    if not isinstance(event, Heartbeat):
+        return event.instance_id
+    member = replica.members.get(event.member_id)
+    if member is not None:
+        return member.instance_id
+    gone = (leave.member.instance_id for leave in replica.leaves if leave.member.member_id == event.member_id)
+    return next(gone, None)

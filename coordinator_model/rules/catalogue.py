@@ -1,0 +1,198 @@
+"""Every rule in a table: the facts of its runbook under ``docs/rules`` are made from this (`make rules`)."""
+
+from typing import NamedTuple
+
+
+class Rule(NamedTuple):
+    """The facts of a rule; ``thresholds`` are fields of ``Thresholds``."""
+
+    id: str
+    severities: tuple[str, ...]
+    evidence: str
+    true_when: str
+    clears: str
+    thresholds: tuple[str, ...] = ()
+
+
+PAGES = ("warn", "page")
+MEMBER_CLEARS = (
+    "`rejoined` (the same instance, else connection, else client id and host, is back), `recovered` (stable without it,"
+    " every partition owned), `refuted`, `group-deleted`"
+)
+ESCALATION = ("page_after_ms", "recurrences_to_page", "recurrence_window_ms", "resolve_after_ms")
+
+RULES = (
+    Rule(
+        "session-expired",
+        PAGES,
+        "observed when the coordinator's own lists no longer have the member; inferred by the timer before that",
+        "no heartbeat was accepted for the member's session timeout",
+        MEMBER_CLEARS,
+        ("grace_ms", *ESCALATION),
+    ),
+    Rule(
+        "session-at-risk",
+        ("info",),
+        "observed",
+        "a member of a stable group has used two thirds of its session timeout without a heartbeat",
+        "`recovered` (heard again), `superseded` (its session expired, or it is gone)",
+        ("at_risk_ratio",),
+    ),
+    Rule(
+        "poll-exceeded",
+        PAGES,
+        "observed where the client says so; inferred where it left without a word and came back on the same connection",
+        "a client did not poll within `max.poll.interval.ms`",
+        MEMBER_CLEARS,
+        ESCALATION,
+    ),
+    Rule(
+        "poll-at-risk",
+        ("info",),
+        "observed: the client's own report",
+        "a client reports a poll age of at least four fifths of `max.poll.interval.ms`",
+        "`recovered` (a report of a younger poll, or none for 10 s after the deadline), `superseded` (it was exceeded)",
+        ("poll_at_risk_ratio", "hold_ms"),
+    ),
+    Rule(
+        "static-member-stuck",
+        ("page",),
+        "observed: the client's own report",
+        "a static member's poll is overdue and it still holds partitions, which nobody reads until its session ends",
+        "`recovered` (it polls again, or its session has ended)",
+    ),
+    Rule(
+        "rebalance-timeout",
+        PAGES,
+        "observed",
+        "a member was dropped because it did not rejoin, sync or revoke within the rebalance timeout",
+        MEMBER_CLEARS,
+        ("grace_ms", *ESCALATION),
+    ),
+    Rule(
+        "rebalance-stuck",
+        ("page",),
+        "inferred: who still sends heartbeats has not rejoined",
+        "a join, sync or reconciliation phase has lasted longer than `rebalance_slow_ms`, or than 80 % of the group's"
+        " rebalance timeout where that is less",
+        "`recovered` (the phase is over)",
+        ("rebalance_slow_ms",),
+    ),
+    Rule(
+        "rebalance-storm",
+        ("info", "page"),
+        "observed",
+        "a group rebalanced `storm_rebalances` times within `storm_window_ms`, counted from the first member that went;"
+        " info where it is a rolling deploy",
+        "`recovered` (the window holds fewer)",
+        ("storm_rebalances", "storm_window_ms"),
+    ),
+    Rule(
+        "rebalance-aborted",
+        ("warn",),
+        "observed, live only",
+        "a generation was announced and given up before its leader's sync, and the group is not stable"
+        " `unstable_after_ms` later, or three were given up in a row",
+        "`recovered` (a generation is synced, or nobody is left)",
+        ("unstable_after_ms",),
+    ),
+    Rule(
+        "join-refused",
+        ("warn",),
+        "observed",
+        "a client was answered 23, 24, 26, 30, 81, 111, 112 or 128 three times, less than ten minutes apart",
+        "`recovered` (it joined, or did not ask for ten minutes)",
+    ),
+    Rule(
+        "member-fenced",
+        ("warn",),
+        "observed",
+        "a member that the coordinator no longer knows goes on: answered 22, 25, 82 or 110 three times",
+        "`recovered` (silent for `resolve_after_ms`)",
+        ("resolve_after_ms",),
+    ),
+    Rule(
+        "timeouts-inconsistent",
+        ("info",),
+        "observed",
+        "in a settled group session or rebalance timeouts differ, a session timeout lies at the broker's default bounds"
+        " (6,000 and 1,800,000 ms), or fewer than three heartbeats fit into it",
+        "`recovered` (no longer so, or the group is not stable)",
+        ("settled_after_ms",),
+    ),
+    Rule(
+        "mixed-subscriptions",
+        ("info",),
+        "observed",
+        "members of a settled group share no topic with the others, directly or through a third",
+        "`recovered` (no longer so, or the group is not stable)",
+        ("settled_after_ms",),
+    ),
+    Rule(
+        "assignment-skewed",
+        ("info",),
+        "observed",
+        "in a settled group a member holds at least twice the mean of those with its topics, and at least two"
+        " partitions more than the idlest; Kafka Streams excepted",
+        "`recovered` (no longer so, or the group is not stable)",
+        ("settled_after_ms",),
+    ),
+    Rule(
+        "member-idle",
+        ("info",),
+        "observed",
+        "members of a settled group subscribe and hold no partition while others do; Kafka Streams excepted",
+        "`recovered` (no longer so, or the group is not stable)",
+        ("settled_after_ms",),
+    ),
+    Rule(
+        "partition-unowned",
+        PAGES,
+        "observed; partition counts as of the start of the run",
+        "a stable group subscribes to a topic and nobody holds one of its partitions, `unstable_after_ms` long; a page"
+        " after `page_after_ms`",
+        "`recovered` (every partition has an owner, or the group is not stable)",
+        ("unstable_after_ms", "page_after_ms"),
+    ),
+    Rule(
+        "coordinator-unavailable",
+        ("warn",),
+        "observed",
+        "clients are answered 14, 15 or 16, and nothing else, for longer than `failover_ms`",
+        "`recovered` (another answer, or nobody asked for `resolve_after_ms`)",
+        ("failover_ms", "resolve_after_ms"),
+    ),
+    Rule(
+        "coordinator-paused",
+        ("page",),
+        "observed",
+        "a coordinator stood still, restarted or moved, and members lost their sessions within a session timeout of it",
+        "`recovered` (it has cost nobody a session for `resolve_after_ms`)",
+        ("progress_gap_ms", "resolve_after_ms"),
+    ),
+    Rule(
+        "replica-diverged",
+        ("warn",),
+        "observed",
+        "a record lists other members than the leader was told of the same generation; the record is adopted",
+        "`recovered` (not again for `resolve_after_ms`)",
+        ("resolve_after_ms",),
+    ),
+    Rule(
+        "telemetry-stalled",
+        ("page",),
+        "observed",
+        "no line has come from a coordinator for `telemetry_stalled_ms`: its members cannot be judged",
+        "`telemetry-back`",
+        ("telemetry_stalled_ms",),
+    ),
+    Rule(
+        "telemetry-uncovered",
+        ("info",),
+        "observed",
+        "members of a stable group have not been heard for longer than their session timeout and `settled_after_ms`,"
+        " while their coordinator's telemetry flows",
+        "`recovered` (they are heard, or the group is not stable)",
+        ("settled_after_ms",),
+    ),
+)

@@ -1,0 +1,45 @@
+"""``coordinator-unavailable``: clients are answered 14, 15 or 16 for longer than a failover takes, and nothing else."""
+
+from typing import Any
+
+from coordinator_model.findings import Finding
+from coordinator_model.states import Cause, Evidence, Severity
+from coordinator_model.thresholds import Thresholds
+
+COORDINATOR_UNAVAILABLE = "coordinator-unavailable"
+REFUSALS = {14: "COORDINATOR_LOAD_IN_PROGRESS", 15: "COORDINATOR_NOT_AVAILABLE", 16: "NOT_COORDINATOR"}
+
+Spell = list[Any]
+"""``[first_ms, last_ms, broker, last error, told]`` of refusals without another answer between them."""
+
+
+def refused(spell: Spell | None, broker: str, error: int, at_ms: int, answered_ms: int) -> Spell:
+    """Go on with a spell of refusals, or begin one: another answer has ended the one before."""
+    if spell is None or answered_ms > spell[0]:
+        return [at_ms, at_ms, broker, error, False]
+    first_ms, last_ms, first_broker, _, told = spell
+    return [first_ms, max(last_ms, at_ms), first_broker, error, told]
+
+
+def lasts(spell: Spell, thresholds: Thresholds) -> bool:
+    """Tell whether a spell is longer than a failover."""
+    return bool(spell[1] - spell[0] >= thresholds.failover_ms)
+
+
+def judge(spell: Spell, thresholds: Thresholds) -> Finding:
+    """Return the finding of a spell that lasts."""
+    first_ms, _, broker, error, _ = spell
+    return Finding(
+        rule=COORDINATOR_UNAVAILABLE,
+        severity=Severity.WARN,
+        group="",
+        subject=broker,
+        opened_ms=first_ms,
+        at_ms=first_ms + thresholds.failover_ms,
+        evidence=Evidence.OBSERVED,
+        cause=Cause.UNKNOWN,
+        summary=f"groups find no coordinator for longer than {thresholds.failover_ms} ms:"
+        f" {broker} answers {REFUSALS.get(error, error)} ({error})",
+        broker=broker,
+        detail={"error": error},
+    )

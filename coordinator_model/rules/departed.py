@@ -1,0 +1,118 @@
+"""``session-expired`` by consequence, ``rebalance-timeout``, ``poll-exceeded``: a member is gone, unexplained.
+
+warn -> page: one dead pod is a warning; it becomes a page when its partitions stay unowned for ``page_after_ms``, the
+group is empty, or it recurs ``recurrences_to_page`` times. What a coordinator's pause or move has cost makes one page
+of its own (``coordinator-paused``), not one a member.
+"""
+
+from coordinator_model.findings import Finding, Verdict, about_member, name_of
+from coordinator_model.liveness import Scene
+from coordinator_model.replica.departures import POLL_EXCEEDED, REBALANCE_TIMEOUT, SESSION_EXPIRED, who
+from coordinator_model.replica.group import Departure, GroupReplica, Member
+from coordinator_model.replica.reconciliation import KINDS
+from coordinator_model.rules.streams import is_streams
+from coordinator_model.states import Cause, Evidence, GroupState, Severity
+
+SUMMARIES = {
+    SESSION_EXPIRED: "{who} was removed: no heartbeat for its session timeout of {session} ms",
+    REBALANCE_TIMEOUT: "{who} was dropped: it did not rejoin, sync or revoke within the rebalance timeout of {poll} ms",
+    POLL_EXCEEDED: "{who} left: it did not poll within max.poll.interval.ms of {poll} ms",
+}
+
+
+def judge(replica: GroupReplica, departure: Departure, scene: Scene) -> Verdict:
+    """Judge one departure at ``scene.progress_ms``; a finding with ``closed_reason`` is its last."""
+    if departure.rule is None:
+        return Verdict(None, None)
+    if scene.progress_ms < departure.judge_after_ms or not departure.concluded:
+        return Verdict(None, departure.judge_after_ms)
+    severity, page_ms = _severity(replica, departure, scene)
+    finding = _finding(replica, departure, severity, scene)
+    end = closing(replica, departure, scene)
+    if end is None:
+        return Verdict(finding, page_ms)
+    reason, end_ms = end
+    if scene.progress_ms < end_ms:
+        return Verdict(finding, end_ms if page_ms is None else min(end_ms, page_ms))
+    finding.closed_reason, finding.closed_ms = reason, end_ms
+    return Verdict(finding, None)
+
+
+def closing(replica: GroupReplica, departure: Departure, scene: Scene) -> tuple[str, int] | None:
+    """Return why and when the departure's incident ends, as far as things stand now; None: not in sight."""
+    if departure.returned_ms is not None and replica.type in KINDS:
+        return "rejoined", max(departure.returned_ms, departure.removed_ms)  # no barrier: it is in when it is accepted
+    if replica.stable_since_ms is None:
+        return None
+    if departure.returned_ms is not None:
+        return "rejoined", max(departure.returned_ms, replica.stable_since_ms, departure.removed_ms)
+    if departure.member.member_id in replica.members or replica.unowned(departure.member.assignment):
+        return None
+    since_ms = max(replica.stable_since_ms, departure.removed_ms)
+    return "recovered", since_ms + scene.thresholds.resolve_after_ms
+
+
+def _severity(replica: GroupReplica, departure: Departure, scene: Scene) -> tuple[Severity, int | None]:
+    """Return how bad it is now, and when it may become worse; a Kafka Streams application stops just so."""
+    if departure.rule == SESSION_EXPIRED and is_streams(departure.member):
+        return Severity.INFO, None
+    thresholds = scene.thresholds
+    page_ms = departure.removed_ms + thresholds.page_after_ms
+    unowned = bool(replica.unowned(departure.member.assignment)) and departure.returned_ms is None
+    if unowned and scene.progress_ms >= page_ms:
+        return Severity.PAGE, None
+    if departure.restart_ms is None:
+        empty = replica.state is GroupState.EMPTY and not replica.members
+        if empty or _recurrences(replica, departure, scene) >= thresholds.recurrences_to_page:
+            return Severity.PAGE, None
+    return Severity.WARN, page_ms if unowned else None
+
+
+def _recurrences(replica: GroupReplica, departure: Departure, scene: Scene) -> int:
+    name, since_ms = who(departure.member), departure.removed_ms - scene.thresholds.recurrence_window_ms
+    mine = [at_ms for other, at_ms, _ in replica.violations if other == name]
+    return sum(1 for at_ms in mine if since_ms < at_ms <= departure.removed_ms)
+
+
+def _finding(replica: GroupReplica, departure: Departure, severity: Severity, scene: Scene) -> Finding:
+    member, rule = departure.member, departure.rule or ""
+    return Finding(
+        rule=rule,
+        severity=severity,
+        opened_ms=departure.deadline_ms if departure.deadline_ms is not None else departure.removed_ms,
+        at_ms=departure.removed_ms,
+        evidence=departure.evidence,
+        cause=departure.cause,
+        summary=SUMMARIES[rule].format(
+            who=name_of(member),
+            session=member.session_timeout_ms or scene.consumer_session_timeout_ms or "unknown",
+            poll=member.rebalance_timeout_ms,
+        ),
+        deadline_ms=departure.deadline_ms,
+        detail={
+            "session_timeout_ms": member.session_timeout_ms,
+            "max_poll_interval_ms": member.rebalance_timeout_ms,
+            "last_heartbeat_ms": member.last_heartbeat_ms,
+            "removed_ms": departure.removed_ms,
+            "unowned": len(replica.unowned(member.assignment)),
+        },
+        **(about_member(replica, member, scene) | {"broker": departure.broker, "generation": departure.generation}),
+    )
+
+
+def judge_poll(replica: GroupReplica, member: Member, scene: Scene) -> Finding | None:
+    """Judge a member that is still in, by its client's own word: its poll age has passed max.poll.interval.ms."""
+    if member.poll_deadline_ms is None or member.poll_deadline_ms < scene.live_from_ms:
+        return None
+    return Finding(
+        rule=POLL_EXCEEDED,
+        severity=Severity.WARN,
+        opened_ms=member.poll_deadline_ms,
+        at_ms=member.poll_deadline_ms,
+        evidence=Evidence.OBSERVED,
+        cause=Cause.POLL_INTERVAL,
+        summary=f"{name_of(member)} has not polled within max.poll.interval.ms of {member.rebalance_timeout_ms} ms",
+        deadline_ms=member.poll_deadline_ms,
+        detail={"max_poll_interval_ms": member.rebalance_timeout_ms},
+        **about_member(replica, member, scene),
+    )

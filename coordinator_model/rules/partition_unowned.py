@@ -1,0 +1,56 @@
+"""``partition-unowned``: a partition of a subscribed topic that no member of a stable group holds.
+
+How many partitions a topic has is not in the coordinator's log: the live run asks the brokers and hands it in. Topics
+whose partitions are not known, or that nobody holds a partition of by name, are not judged.
+"""
+
+from coordinator_model.findings import MAX_PARTITIONS_NAMED, NOTHING, Finding, Verdict, about_group
+from coordinator_model.liveness import Scene
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.rules.settled import quiet_since_ms
+from coordinator_model.states import Cause, Evidence, Severity
+
+PARTITION_UNOWNED = "partition-unowned"
+
+
+def judge(replica: GroupReplica, scene: Scene) -> Verdict:
+    """Judge a group's subscribed topics: a warning once it is stable, a page when that lasts."""
+    since_ms = quiet_since_ms(replica, scene)
+    if since_ms is None or not scene.topic_partitions or scene.waiting or scene.stalled:
+        return NOTHING
+    unowned = unowned_partitions(replica, scene)
+    if not unowned:
+        return NOTHING
+    warn_ms = since_ms + scene.thresholds.unstable_after_ms
+    page_ms = since_ms + max(scene.thresholds.page_after_ms, scene.thresholds.unstable_after_ms)
+    if scene.progress_ms < warn_ms:
+        return Verdict(None, warn_ms)
+    paging = scene.progress_ms >= page_ms
+    listed = ", ".join(f"{topic}-{partition}" for topic, partition in unowned[:8])
+    finding = Finding(
+        rule=PARTITION_UNOWNED,
+        severity=Severity.PAGE if paging else Severity.WARN,
+        opened_ms=since_ms,
+        at_ms=warn_ms,
+        evidence=Evidence.OBSERVED,
+        cause=Cause.UNKNOWN,
+        summary=f"{replica.group} is stable, and {len(unowned)} partitions of its topics have no owner: {listed}",
+        partitions=unowned[:MAX_PARTITIONS_NAMED],
+        detail={"unowned": len(unowned)},
+        **about_group(replica, scene),
+    )
+    return Verdict(finding, None if paging else page_ms)
+
+
+def unowned_partitions(replica: GroupReplica, scene: Scene) -> list[tuple[str, int]]:
+    """Return the partitions of subscribed topics that nobody holds, sorted."""
+    wanted = {topic for member in replica.members.values() for topic in member.topics}
+    owned = replica.owned()
+    if not wanted & {topic for topic, _ in owned}:
+        return []  # nothing assigned, or topics known by id only
+    return sorted(
+        (topic, partition)
+        for topic in wanted
+        for partition in range(scene.topic_partitions.get(topic, 0))
+        if (topic, partition) not in owned
+    )

@@ -1,0 +1,40 @@
+"""``rebalance-aborted``: generations that were announced to the members and given up before their leader's sync.
+
+One is given up whenever somebody comes between the answers and the sync, as when several members start at once; the
+next one follows at once. So it is told only where the group does not become stable soon, or goes on like that.
+"""
+
+from coordinator_model.findings import NOTHING, Finding, Verdict, about_group
+from coordinator_model.liveness import Scene
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.states import Cause, Evidence, Severity
+
+REBALANCE_ABORTED = "rebalance-aborted"
+IN_A_ROW = 3
+"""So many generations given up one after the other need no further waiting."""
+
+
+def judge(replica: GroupReplica, scene: Scene) -> Verdict:
+    """Judge the generations given up since the group was last stable."""
+    if not replica.aborted:
+        return NOTHING
+    first_ms = replica.aborted[0][0]
+    due_ms = first_ms + scene.thresholds.unstable_after_ms
+    if len(replica.aborted) >= IN_A_ROW:
+        due_ms = min(due_ms, replica.aborted[IN_A_ROW - 1][0])
+    if scene.progress_ms < due_ms:
+        return Verdict(None, due_ms)
+    generations = [generation for _, generation in replica.aborted]
+    finding = Finding(
+        rule=REBALANCE_ABORTED,
+        severity=Severity.WARN,
+        opened_ms=first_ms,
+        at_ms=due_ms,
+        evidence=Evidence.OBSERVED,
+        cause=Cause.UNKNOWN,
+        summary=f"{replica.group} does not become stable: {len(generations)} generations were given up before"
+        f" their leader sent an assignment, the last is {generations[-1]}",
+        detail={"generations": generations, "leader": replica.leader},
+        **about_group(replica, scene),
+    )
+    return Verdict(finding, None)

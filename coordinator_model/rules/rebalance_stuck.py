@@ -1,0 +1,97 @@
+"""``rebalance-stuck``: a rebalance that goes on for too long, and whom it waits for.
+
+While members join, nobody of a classic group reads; the coordinator waits for the slowest up to the greatest rebalance
+timeout. Who has rejoined stops its heartbeats until it is answered (kafka-facts 8.12), so who still sends them has
+not: it is busy between two polls. While they sync, all wait for the leader's assignment. In a KIP-848 group those are
+waited for who have not given up what they were told to.
+"""
+
+from typing import NamedTuple
+
+from coordinator_model.findings import NOTHING, Finding, Verdict, about_group, name_of
+from coordinator_model.liveness import Scene
+from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.modern import is_reconciled
+from coordinator_model.states import Cause, Evidence, GroupState, Severity
+
+REBALANCE_STUCK = "rebalance-stuck"
+SHARE_OF_TIMEOUT = 0.8
+MAX_NAMED = 8
+HEARTBEATS_MISSED = 2
+"""Silent for longer than so many of its intervals, a member has stopped its heartbeats."""
+
+
+class Phase(NamedTuple):
+    """The part of a rebalance that a group is in."""
+
+    name: str
+    since_ms: int
+    waited_for: list[Member]
+
+
+def judge(replica: GroupReplica, scene: Scene) -> Verdict:
+    """Judge the rebalance in progress at ``scene.progress_ms``."""
+    phase = phase_of(replica, scene)
+    if phase is None or not scene.broker or scene.waiting or scene.stalled:
+        return NOTHING
+    slow_ms = slow_after_ms(replica, scene)
+    due_ms = max(phase.since_ms, scene.live_from_ms, *(r.high_ms or 0 for r in scene.restarts)) + slow_ms
+    if scene.progress_ms < due_ms:
+        return Verdict(None, due_ms)
+    names = [name_of(member) for member in phase.waited_for]
+    whom = ", ".join(names[:MAX_NAMED]) or "members unknown"
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    finding = Finding(
+        rule=REBALANCE_STUCK,
+        severity=Severity.PAGE,
+        opened_ms=phase.since_ms,
+        at_ms=due_ms,
+        evidence=Evidence.INFERRED,
+        cause=Cause.UNKNOWN,
+        summary=f"the {phase.name} phase of {replica.group} has lasted longer than {slow_ms} ms:"
+        f" it waits for {whom}{more}",
+        detail={
+            "phase": phase.name,
+            "since_ms": phase.since_ms,
+            "waiting_for": [member.member_id for member in phase.waited_for[:MAX_NAMED]],
+            "waiting_for_total": len(names),
+        },
+        **about_group(replica, scene),
+    )
+    return Verdict(finding, None)
+
+
+def slow_after_ms(replica: GroupReplica, scene: Scene) -> int:
+    """Return how long a phase may last: ``rebalance_slow_ms``, less where the rebalance timeout is short."""
+    timeouts_ms = [m.rebalance_timeout_ms for m in replica.members.values() if m.rebalance_timeout_ms]
+    slow_ms = scene.thresholds.rebalance_slow_ms
+    return min(slow_ms, int(SHARE_OF_TIMEOUT * max(timeouts_ms))) if timeouts_ms else slow_ms
+
+
+def phase_of(replica: GroupReplica, scene: Scene) -> Phase | None:
+    """Return the phase of the rebalance in progress, None without one."""
+    members = list(replica.members.values())
+    match replica.state:
+        case GroupState.PREPARING_REBALANCE:
+            return Phase("join", replica.state_since_ms, not_rejoined(replica, scene))
+        case GroupState.COMPLETING_REBALANCE:
+            leader = replica.members.get(replica.leader or "")
+            syncing = [leader] if leader is not None else [m for m in members if m.awaiting_sync]
+            return Phase("sync", replica.state_since_ms, syncing)
+        case GroupState.RECONCILING:
+            behind = [m for m in members if m.unrevoked]
+            behind = behind or [m for m in members if not is_reconciled(m, replica.assignment_epoch)]
+            return Phase("reconciliation", max(replica.state_since_ms, replica.generation_since_ms), behind)
+    return None
+
+
+def not_rejoined(replica: GroupReplica, scene: Scene) -> list[Member]:
+    """Return who has not rejoined by all that can be seen: who still sends heartbeats, else who sent none at all."""
+    beating, silent = [], []
+    for member in replica.members.values():
+        last_ms, previous_ms = member.last_heartbeat_ms, member.previous_heartbeat_ms
+        if last_ms is None or last_ms < replica.state_since_ms:
+            silent.append(member)
+        elif previous_ms is not None and scene.progress_ms - last_ms <= HEARTBEATS_MISSED * (last_ms - previous_ms):
+            beating.append(member)
+    return beating or silent

@@ -1,0 +1,48 @@
+"""``join-refused`` and ``member-fenced``: a client that goes on being refused, and for what."""
+
+from collections.abc import Iterator
+
+from coordinator_model.findings import Finding, Verdict, about_group
+from coordinator_model.liveness import Scene
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.refusals import FENCINGS, JOIN_REFUSALS, REFUSAL_MEMORY_MS, Refusal
+from coordinator_model.states import Cause, Evidence, Severity
+
+JOIN_REFUSED = "join-refused"
+MEMBER_FENCED = "member-fenced"
+
+
+def judge(replica: GroupReplica, scene: Scene) -> Iterator[Verdict]:
+    """Judge who was refused repeatedly: true until it joins, or stops asking for long enough."""
+    for row in replica.refused.values():
+        error, _, _, repeated_ms, last_ms, *_ = row
+        if repeated_ms is None:
+            continue
+        over_ms = last_ms + (REFUSAL_MEMORY_MS if error in JOIN_REFUSALS else scene.thresholds.resolve_after_ms)
+        if scene.progress_ms < over_ms:
+            yield Verdict(_finding(replica, scene, row), over_ms)
+
+
+def _finding(replica: GroupReplica, scene: Scene, row: Refusal) -> Finding:
+    error, count, first_ms, repeated_ms, last_ms, client_id, client_host, member_id, instance_id = row
+    joining = error in JOIN_REFUSALS
+    name = JOIN_REFUSALS.get(error) or FENCINGS[error]
+    who = f"{client_id or 'unknown client'} on {client_host}" if joining else instance_id or member_id
+    what = "asks to join" if joining else "goes on as a member"
+    about = about_group(replica, scene)
+    about |= {"subject": who, "incarnation": f"{about['incarnation']}/{error}"}
+    return Finding(
+        rule=JOIN_REFUSED if joining else MEMBER_FENCED,
+        severity=Severity.WARN,
+        opened_ms=first_ms,
+        at_ms=repeated_ms,
+        evidence=Evidence.OBSERVED,
+        cause=Cause.UNKNOWN,
+        summary=f"{who} {what} of {replica.group} and was answered {name} ({error}) {count} times",
+        member_id=member_id,
+        instance_id=instance_id,
+        client_id=client_id,
+        client_host=client_host,
+        detail={"error": error, "error_name": name, "count": count, "last_ms": last_ms},
+        **about,
+    )

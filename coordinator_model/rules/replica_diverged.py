@@ -1,0 +1,34 @@
+"""``replica-diverged``: a record of the coordinator lists other members than the replica holds.
+
+The record is adopted; that it had to be means that lines were lost, or that this monitor is wrong.
+"""
+
+from coordinator_model.findings import NOTHING, Finding, Verdict, about_group
+from coordinator_model.liveness import Scene
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.states import Cause, Evidence, Severity
+
+REPLICA_DIVERGED = "replica-diverged"
+
+
+def judge(replica: GroupReplica, scene: Scene) -> Verdict:
+    """Judge the last disagreement: told for ``resolve_after_ms``."""
+    if replica.diverged is None:
+        return NOTHING
+    at_ms, generation, ours, theirs = replica.diverged
+    over_ms = at_ms + scene.thresholds.resolve_after_ms
+    if scene.progress_ms >= over_ms:
+        return NOTHING
+    finding = Finding(
+        rule=REPLICA_DIVERGED,
+        severity=Severity.WARN,
+        opened_ms=at_ms,
+        at_ms=at_ms,
+        evidence=Evidence.OBSERVED,
+        cause=Cause.UNKNOWN,
+        summary=f"the record of {replica.group}'s generation {generation} lists other members than were expected:"
+        f" {len(ours)} are missing, {len(theirs)} are more",
+        detail={"missing": ours, "more": theirs, "unexpected": replica.unexpected},
+        **about_group(replica, scene),
+    )
+    return Verdict(finding, over_ms)

@@ -1,0 +1,76 @@
+"""``session-expired`` by timer and ``session-at-risk``: a member that is silent while its broker is not.
+
+The broker acts at the deadline and its record arrives before any grace has passed, so the timer is the second witness.
+It speaks only where every simpler explanation of the silence is gone: the group stable, the member covered, no restart
+of its timers open, and another heartbeat of the shard, arrived at least half a session timeout after the member's
+last, answered a grace ago. (Probes, errors and JoinGroup answers prove nothing: a partition whose replicas stall still
+sends those while heartbeats are applied and their answers park.) Once spoken, the verdict stands until the member is
+heard or its removal is known.
+"""
+
+from coordinator_model.findings import Finding, Verdict, about_member, name_of
+from coordinator_model.liveness import Scene, blamed_restart, is_covered, session_timeout_ms, timer_base_ms
+from coordinator_model.replica.departures import SESSION_EXPIRED, own_cause
+from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.rules.streams import is_streams
+from coordinator_model.states import Cause, Evidence, GroupState, GroupType, Severity
+
+SESSION_AT_RISK = "session-at-risk"
+RECHECK_MS = 100
+"""How soon to look again while the verdict waits for its proof."""
+JUDGED_TYPES = (GroupType.CLASSIC, GroupType.CONSUMER, GroupType.SHARE, GroupType.STREAMS)
+
+
+def judge(replica: GroupReplica, member: Member, scene: Scene) -> Verdict:
+    """Judge one member's session at ``scene.progress_ms``."""
+    timeout_ms = session_timeout_ms(member, scene)
+    if member.verdict_ms is not None and timeout_ms is not None:
+        return Verdict(_expired(replica, member, scene, member.verdict_ms, timeout_ms), None)
+    watched = replica.type in JUDGED_TYPES and replica.state is GroupState.STABLE and not member.awaiting_sync
+    if not watched or timeout_ms is None or not is_covered(member, scene):
+        return Verdict(None, None)
+    base_ms = timer_base_ms(member, scene)
+    if base_ms is None:
+        return Verdict(None, None)  # the answer that closes the restart has every group looked at again
+    deadline_ms = base_ms + timeout_ms
+    verdict_ms = deadline_ms + scene.thresholds.grace_ms
+    if scene.progress_ms >= verdict_ms:
+        if scene.proof_arrival_ms >= base_ms + timeout_ms // 2:
+            return Verdict(_expired(replica, member, scene, deadline_ms, timeout_ms), None)
+        return Verdict(_at_risk(replica, member, scene, base_ms, timeout_ms), scene.progress_ms + RECHECK_MS)
+    risk_ms = base_ms + int(timeout_ms * scene.thresholds.at_risk_ratio)
+    if scene.progress_ms >= risk_ms:
+        return Verdict(_at_risk(replica, member, scene, base_ms, timeout_ms), verdict_ms)
+    return Verdict(None, risk_ms)
+
+
+def _expired(replica: GroupReplica, member: Member, scene: Scene, deadline_ms: int, timeout_ms: int) -> Finding:
+    blamed = blamed_restart(deadline_ms, timeout_ms, scene.restarts)
+    return Finding(
+        rule=SESSION_EXPIRED,
+        severity=Severity.INFO if is_streams(member) else Severity.WARN,
+        opened_ms=deadline_ms,
+        at_ms=deadline_ms + scene.thresholds.grace_ms,
+        evidence=Evidence.INFERRED,
+        cause=blamed.cause if blamed else own_cause(member),
+        summary=f"{name_of(member)} sent no heartbeat for its session timeout of {timeout_ms} ms",
+        deadline_ms=deadline_ms,
+        detail={"session_timeout_ms": timeout_ms, "last_heartbeat_ms": member.last_heartbeat_ms},
+        **about_member(replica, member, scene),
+    )
+
+
+def _at_risk(replica: GroupReplica, member: Member, scene: Scene, base_ms: int, timeout_ms: int) -> Finding:
+    risk_ms = base_ms + int(timeout_ms * scene.thresholds.at_risk_ratio)
+    return Finding(
+        rule=SESSION_AT_RISK,
+        severity=Severity.INFO,
+        opened_ms=risk_ms,
+        at_ms=risk_ms,
+        evidence=Evidence.OBSERVED,
+        cause=Cause.UNKNOWN,
+        summary=f"{name_of(member)} has used two thirds of its session timeout of {timeout_ms} ms without a heartbeat",
+        deadline_ms=base_ms + timeout_ms,
+        detail={"session_timeout_ms": timeout_ms, "last_heartbeat_ms": member.last_heartbeat_ms},
+        **about_member(replica, member, scene),
+    )

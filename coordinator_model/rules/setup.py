@@ -1,0 +1,141 @@
+"""How a group is set up: ``timeouts-inconsistent``, ``mixed-subscriptions``, ``assignment-skewed``, ``member-idle``.
+
+Nothing is broken yet, so these are told once the group has settled, one finding a group: a standby consumer, say, is
+idle on purpose. Each function takes a settled group and returns what is true of it, or None.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from coordinator_model.findings import Finding, about_group
+from coordinator_model.liveness import Scene
+from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.states import Cause, Evidence, Severity
+
+TIMEOUTS_INCONSISTENT = "timeouts-inconsistent"
+MIXED_SUBSCRIPTIONS = "mixed-subscriptions"
+ASSIGNMENT_SKEWED = "assignment-skewed"
+MEMBER_IDLE = "member-idle"
+MIN_SESSION_TIMEOUT_MS = 6_000
+"""``group.min.session.timeout.ms`` and its fellow: the broker's defaults (kafka-facts 3.3)."""
+MAX_SESSION_TIMEOUT_MS = 1_800_000
+HEARTBEATS_A_SESSION = 3
+"""``heartbeat.interval.ms`` should be at most a third of the session timeout: two may be lost."""
+SKEW = 2
+"""The busiest member holds at least so many times the mean, and at least so many partitions more than the idlest."""
+STREAMS_PROTOCOL = "stream"
+MAX_NAMED = 64
+
+
+def timeouts_inconsistent(replica: GroupReplica, scene: Scene, at_ms: int) -> Finding | None:
+    """Find timeouts that differ between members, lie at the broker's bounds, or leave no room for a lost heartbeat."""
+    members = [member for member in replica.members.values() if not member.kip848]
+    sessions_ms = sorted({m.session_timeout_ms for m in members if m.session_timeout_ms})
+    polls_ms = sorted({m.rebalance_timeout_ms for m in replica.members.values() if m.rebalance_timeout_ms})
+    slow = [m for m in members if _beats_too_slowly(m, scene)]
+    problems = []
+    if len(sessions_ms) > 1:
+        problems.append(f"session timeouts differ: {_listed(sessions_ms)} ms")
+    if len(polls_ms) > 1:
+        problems.append(f"rebalance timeouts differ: {_listed(polls_ms)} ms")
+    if sessions_ms and sessions_ms[0] <= MIN_SESSION_TIMEOUT_MS:
+        problems.append(f"a session timeout of {sessions_ms[0]} ms is the broker's least")
+    if sessions_ms and sessions_ms[-1] >= MAX_SESSION_TIMEOUT_MS:
+        problems.append(f"a session timeout of {sessions_ms[-1]} ms is the broker's greatest")
+    if slow:
+        problems.append(f"{len(slow)} members send fewer than {HEARTBEATS_A_SESSION} heartbeats in a session timeout")
+    if not problems:
+        return None
+    detail = {
+        "session_timeouts_ms": sessions_ms[:MAX_NAMED],
+        "rebalance_timeouts_ms": polls_ms[:MAX_NAMED],
+        "slow_heartbeats": [m.member_id for m in slow[:MAX_NAMED]],
+    }
+    return _about(replica, scene, at_ms, TIMEOUTS_INCONSISTENT, "; ".join(problems), detail)
+
+
+def _beats_too_slowly(member: Member, scene: Scene) -> bool:
+    interval_ms, timeout_ms = member.heartbeat_interval_ms, member.session_timeout_ms
+    if not interval_ms or not timeout_ms:
+        return False
+    return interval_ms - scene.thresholds.grace_ms > timeout_ms / HEARTBEATS_A_SESSION
+
+
+def mixed_subscriptions(replica: GroupReplica, scene: Scene, at_ms: int) -> Finding | None:
+    """Find members that share no topic with the others: unrelated applications under one group id."""
+    parts = _related({tuple(m.topics) for m in replica.members.values() if m.topics})
+    if len(parts) < 2:  # one is not mixed
+        return None
+    named = [sorted(part)[:MAX_NAMED] for part in parts]
+    told = " and ".join(_listed(topics) for topics in named[:3])
+    summary = f"{len(parts)} sets of members share no topic: {told}"
+    return _about(replica, scene, at_ms, MIXED_SUBSCRIPTIONS, summary, {"topics": named[:MAX_NAMED]})
+
+
+def _related(subscriptions: Iterable[tuple[str, ...]]) -> list[set[str]]:
+    """Join subscriptions that have a topic in common, directly or through others."""
+    parts: list[set[str]] = []
+    for topics in sorted(subscriptions):
+        joined = set(topics)
+        apart = []
+        for part in parts:
+            if part & joined:
+                joined |= part
+            else:
+                apart.append(part)
+        parts = [*apart, joined]
+    return parts
+
+
+def assignment_skewed(replica: GroupReplica, scene: Scene, at_ms: int) -> Finding | None:
+    """Find members that hold far more than others that subscribe to the same topics."""
+    if replica.protocol == STREAMS_PROTOCOL:
+        return None  # its tasks weigh differently, standbys are not seen
+    alike: dict[tuple[str, ...], list[Member]] = defaultdict(list)
+    for member in replica.members.values():
+        if member.topics:
+            alike[tuple(member.topics)].append(member)
+    for members in alike.values():
+        busiest = max(members, key=held)
+        most, least = held(busiest), min(map(held, members))
+        mean = sum(map(held, members)) / len(members)
+        if most - least >= SKEW and most >= SKEW * mean:
+            summary = f"{busiest.member_id} holds {most} partitions, others {least}, {mean:.1f} on average"
+            detail = {"most": most, "least": least, "mean": round(mean, 2), "busiest": busiest.member_id}
+            return _about(replica, scene, at_ms, ASSIGNMENT_SKEWED, summary, detail)
+    return None
+
+
+def member_idle(replica: GroupReplica, scene: Scene, at_ms: int) -> Finding | None:
+    """Find members that subscribe and hold nothing while others do."""
+    if replica.protocol == STREAMS_PROTOCOL or not any(map(held, replica.members.values())):
+        return None
+    idle = sorted(m.member_id for m in replica.members.values() if m.topics and not held(m))
+    if not idle:
+        return None
+    summary = f"{len(idle)} of {len(replica.members)} members hold no partition"
+    return _about(replica, scene, at_ms, MEMBER_IDLE, summary, {"members": idle[:MAX_NAMED], "total": len(idle)})
+
+
+def held(member: Member) -> int:
+    """Count a member's partitions."""
+    return sum(len(partitions) for partitions in member.assignment.values())
+
+
+def _listed(values: Iterable[Any]) -> str:
+    return ", ".join(map(str, list(values)[:8]))
+
+
+def _about(replica: GroupReplica, scene: Scene, at_ms: int, rule: str, summary: str, detail: dict[str, Any]) -> Finding:
+    return Finding(
+        rule=rule,
+        severity=Severity.INFO,
+        opened_ms=at_ms,
+        at_ms=at_ms,
+        evidence=Evidence.OBSERVED,
+        cause=Cause.UNKNOWN,
+        summary=f"{replica.group}: {summary}",
+        detail=detail,
+        **about_group(replica, scene),
+    )

@@ -1,0 +1,559 @@
+"""Everything one partition of ``__consumer_offsets`` coordinates, event by event.
+
+Theory of operation. A batch is sorted by the coordinator's time; what is newer than the slowest live source is held
+back, at most ``hold_ms``. Then, event by event: the broker's clock moves to it; every verdict that became due before
+it is made, at its own instant; the event is applied; the group it touched is evaluated. So the same events give the
+same reports in whatever batches they come.
+
+Two roads. A heartbeat of a known member of a stable group, answered 0, only moves two numbers in packed arrays (the
+quick road; nearly all events). Anything else takes the group's replica out of its slice, replays, evaluates and puts
+the hot numbers back. Each slot's *span* says how long after its last heartbeat the member must be looked at again, so
+that "is anything due?" is one pass over arrays.
+"""
+
+import zlib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from coordinator_model import snapshot
+from coordinator_model.broker_clock import PROOF_STEP_MS, REFUSALS, BrokerClock, ShardClock
+from coordinator_model.evaluate import HEARTBEAT_RULES, evaluate, need_heartbeats, violated
+from coordinator_model.events import (
+    ClientPoll,
+    ConsumerHeartbeat,
+    Event,
+    Heartbeat,
+    OffsetCommitted,
+    RecordRead,
+    Tick,
+    parked_ms,
+)
+from coordinator_model.findings import Finding
+from coordinator_model.hot import FAR_MS, NEVER, QUICK_TYPES, Hot
+from coordinator_model.intake import take
+from coordinator_model.liveness import Scene
+from coordinator_model.records import RecordType
+from coordinator_model.refresh import Timeouts, refreshed, timeouts_if_plain
+from coordinator_model.replica.classic import hear
+from coordinator_model.replica.departures import SESSION_EXPIRED, conclude
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.replay import GroupEvent, replay
+from coordinator_model.rules.session import judge
+from coordinator_model.shard_memory import ShardMemory
+from coordinator_model.shard_settings import ShardSettings
+from coordinator_model.states import Evidence, GroupState, GroupType
+from coordinator_model.view import view
+
+if TYPE_CHECKING:
+    from coordinator_model.thresholds import Thresholds
+
+__all__ = ["Shard", "ShardSettings", "State"]
+
+State = tuple[int, bytes, bytes]
+Output = dict[str, Any]
+SETTLE_MS = 1_000
+"""How long after a coordinator's first answer its groups are looked at: no session ends sooner."""
+_NO_SLOTS: dict[str, int] = {}
+
+
+class Shard:
+    """One operator key's world. Made by ``restore``, fed by ``apply``, kept by ``dump``."""
+
+    def __init__(self, shard: int, settings: ShardSettings, key: str | None = None) -> None:
+        self.shard = shard
+        self.key = key or str(shard)
+        self.settings = settings
+        self.memory = ShardMemory()
+        self.hot = Hot()
+        self._index: bytes | None = None
+        self._slices: dict[str, bytes] = {}
+        self._open: dict[str, GroupReplica] = {}
+        self._touched: set[str] = set()
+        self._thresholds: dict[str, Thresholds] = {}
+        self._due_ms = FAR_MS
+        self._changed: set[str] = set()
+        self._plain_shown: dict[str, Timeouts] = {}
+        self._outputs: list[Output] = []
+        self._counts: dict[str, int] = {}
+
+    @property
+    def clock(self) -> ShardClock:
+        """The brokers' clocks."""
+        return self.memory.clock
+
+    @classmethod
+    def restore(cls, shard: int, settings: ShardSettings, state: State | None, key: str | None = None) -> "Shard":
+        """Make a shard from what ``dump`` returned, or a new one. Raises ValueError on a state it cannot read.
+
+        ``key`` names the operator key where a shard is split over several.
+        """
+        made = cls(shard, settings, key)
+        if state is None:
+            return made
+        version, hot, cold = state
+        if version != snapshot.VERSION:
+            raise ValueError(f"state version {version}, this monitor reads {snapshot.VERSION}")
+        made.hot, made._index = snapshot.load_hot(hot)
+        memory, made._slices = snapshot.load_slices(cold)
+        made.memory = ShardMemory.from_dict(memory)
+        made._due_ms = 0
+        return made
+
+    def dump(self) -> State:
+        """Return the state: version, hot and cold bytes."""
+        for group in self._touched:
+            replica = self._open.get(group)
+            if replica is None:
+                self._slices.pop(group, None)
+            else:
+                self._slices[group] = snapshot.dump_group(replica)
+        self._touched.clear()
+        self._open.clear()  # thousands of objects that nothing needs now, and the garbage collector would walk them
+        hot, self._index = snapshot.dump_hot(self.hot, self._index)
+        return snapshot.VERSION, hot, snapshot.dump_slices(self._slices, self.memory.as_dict())
+
+    def groups(self) -> list[str]:
+        """Return the ids of the groups known here."""
+        return sorted(self._slices.keys() | self._open.keys())
+
+    # ------------------------------------------------------------------ a batch
+
+    def apply(
+        self,
+        events: Iterable[Event],
+        *,
+        wall_ms: int | None = None,
+        records_read_ms: int = FAR_MS,
+        final: bool = False,
+    ) -> list[Output]:
+        """Apply a batch and return its outputs in order.
+
+        ``wall_ms`` only tells how long nothing came (``telemetry-stalled``). ``records_read_ms``: up to which instant
+        the records have been read; a batch that reads to their end, as Spark's do, says nothing. ``final`` ends a
+        capture: nothing waits.
+        """
+        self._outputs, self._counts = [], {}
+        batch, duplicates = take(
+            self.memory,
+            events,
+            self.settings.thresholds.hold_ms,
+            wall_ms=wall_ms,
+            records_read_ms=FAR_MS if final else records_read_ms,
+            final=final,
+        )
+        if duplicates:
+            self._counts["duplicates"] = duplicates
+        at = 0
+        while at < len(batch):
+            at = self._quick_road(batch, at)
+            if at < len(batch):
+                self._step(batch[at])
+                at += 1
+        self._watch_silence(wall_ms)
+        self._refresh_views()
+        self._report_progress(wall_ms)
+        return self._outputs
+
+    def _step(self, event: Event) -> None:
+        """Apply one event in its place."""
+        at_ms = event[0]
+        if isinstance(event, RecordRead | OffsetCommitted | ClientPoll):
+            self._cold(event)
+            return
+        thresholds = self.settings.thresholds
+        before_ms = self.clock.advance(event.broker, at_ms, thresholds)
+        if event.broker == self.clock.coordinator:
+            self._watch_gap(before_ms, at_ms)
+        if isinstance(event, Tick):
+            self._count("ticks")
+            self.clock.probed(event.broker, event.probe, at_ms, before_ms, thresholds, event.connection)
+            if event.lost:
+                self.clock.lost_lines(event.broker, at_ms, before_ms)
+            self._fire(self.clock.progress_ms)
+            return
+        if event.error not in REFUSALS and self.clock.is_deposed(event.broker, at_ms, thresholds):
+            self._count("deposed")
+            return
+        remote_ms = event.remote_ms if isinstance(event, Heartbeat | ConsumerHeartbeat) else parked_ms(event)
+        self._watch_refusals(event.broker, event.error, remote_ms, at_ms)
+        if self.clock.answered(event.broker, event.error, remote_ms, at_ms, thresholds):
+            self._due_ms = min(self._due_ms, at_ms)
+            if self.clock.restarts and self.clock.restarts[-1].high_ms is not None:
+                self._look_again(at_ms + SETTLE_MS)
+        self._fire(self.clock.progress_ms)
+        if isinstance(event, Heartbeat) and event.error in (0, 27):
+            self.clock.prove(at_ms, event.arrival_ms)
+        self._cold(event)
+
+    def _quick_road(self, batch: list[Event], start: int) -> int:
+        """Apply the plainest of heartbeats from here on; returns where something else stands.
+
+        Nearly all events are these, so the loop touches arrays and locals only. They are known members' of the current
+        generation, answered 0 by the coordinator, whose clock runs, and nothing is due before them.
+        """
+        hot, clock = self.hot, self.clock
+        coordinator, due_ms = clock.coordinator, self._due_ms
+        broker = clock.brokers.get(coordinator or "")
+        if broker is None or (clock.restarts and clock.restarts[-1].high_ms is None):
+            return start
+        slots, last, interval, generations = hot.slots, hot.last, hot.interval, hot.generation
+        proof_due_ms = clock.proofs[-1][0] + PROOF_STEP_MS if clock.proofs else 0
+        line_ms, gap_ms, at = broker.line_ms, self.settings.thresholds.progress_gap_ms, start
+        for at in range(start, len(batch)):
+            event = batch[at]
+            if type(event) is not Heartbeat:
+                break
+            order_ms, _, _, _, _, group, member_id, generation, error, applied_ms, arrival_ms, name, _, _ = event
+            if error != 0 or name != coordinator or order_ms >= due_ms or order_ms - line_ms > gap_ms:
+                break
+            slot = slots.get(group, _NO_SLOTS).get(member_id)
+            if slot is None or generations[slot] != generation:
+                break
+            line_ms = max(line_ms, order_ms)
+            interval_ms = applied_ms - last[slot]
+            if interval_ms > 0:  # one that trails a later one changes nothing
+                interval[slot] = min(interval_ms, NEVER)
+                last[slot] = applied_ms
+            if order_ms >= proof_due_ms:
+                clock.prove(order_ms, arrival_ms)
+                proof_due_ms = order_ms + PROOF_STEP_MS
+        else:
+            at = len(batch)
+        if at > start:
+            broker.line_ms = line_ms
+            clock.last_answer_ms = max(clock.last_answer_ms, line_ms)
+            self._counts["heartbeats"] = self._counts.get("heartbeats", 0) + at - start
+        return at
+
+    def _cold(self, event: GroupEvent) -> None:
+        """Replay one event on its group's replica, and evaluate the group."""
+        self._count(_kind(event))
+        group = event.group
+        if isinstance(event, OffsetCommitted):
+            self._note_commit(event)
+            if group in self._slices or group in self._open:
+                return
+        replica = self._replica(group)
+        scene = self._scene(group, self.clock.progress_ms)
+        if isinstance(event, Heartbeat) and self._plain(replica, event, scene):
+            return
+        self._plain_shown.pop(group, None)
+        before = (replica.state, replica.generation, len(replica.members), replica.deleted)
+        replay(replica, event, scene)
+        self._touched.add(group)
+        if not isinstance(event, Heartbeat) or before != (
+            replica.state,
+            replica.generation,
+            len(replica.members),
+            replica.deleted,
+        ):
+            self._changed.add(group)
+        if isinstance(event, RecordRead) and event.record_type != RecordType.GROUP_METADATA and self.clock.coordinator:
+            self._await_write(replica, max(event[0], self.clock.progress_ms))
+        else:
+            self._evaluate(replica, self.clock.progress_ms, event[0])
+
+    def _await_write(self, replica: GroupReplica, due_ms: int) -> None:
+        """Look at a group once a write's records have all come: in their midst it may seem empty, or without leader.
+
+        They have one timestamp, so the next line of the coordinator comes after the last of them.
+        """
+        if self.hot.copy_from(replica, {}, set()):
+            self._index = None
+        group_due = self.memory.group_due
+        group_due[replica.group] = min(due_ms, group_due.get(replica.group, FAR_MS))
+        self._due_ms = min(self._due_ms, due_ms)
+
+    def _plain(self, replica: GroupReplica, event: Heartbeat, scene: Scene) -> bool:
+        """Take the middle road: a heartbeat of a quiet group changes nothing but its member's clock.
+
+        So only the member is judged, not the group: this is how all members of a cluster enter the quick road.
+        """
+        member, memory = replica.members.get(event.member_id), self.memory
+        quiet = not any(row[0] in HEARTBEAT_RULES for row in memory.reported.get(replica.group, ()))
+        plain = event.error == 0 and quiet and replica.state is GroupState.STABLE and replica.type in QUICK_TYPES
+        if not plain or member is None or scene.waiting or replica.stable_seen_ms is None:
+            return False
+        if member.generation is None and event.generation == replica.generation:
+            member.generation = event.generation
+            self._touched.add(replica.group)
+        if member.generation != event.generation:
+            return False
+        if hear(member, event.applied_ms):
+            self._touched.add(replica.group)
+        verdict = judge(replica, member, scene)
+        if verdict.finding is not None:
+            return False
+        if event.member_id not in self.hot.slots.get(event.group, {}):
+            self._index = None
+        self.hot.put(event.group, member, verdict.due_ms, quick=True)
+        self._due_ms = min(self._due_ms, FAR_MS if verdict.due_ms is None else verdict.due_ms)
+        return True
+
+    # ------------------------------------------------------------------ one group
+
+    def _replica(self, group: str) -> GroupReplica:
+        """Return a group's replica, out of its slice if need be, with the heartbeats of the quick road."""
+        replica = self._open.get(group)
+        if replica is None:
+            piece = self._slices.get(group)
+            replica = snapshot.load_group(group, piece) if piece is not None else GroupReplica(group)
+            self._open[group] = replica
+        self.hot.copy_to(replica)
+        return replica
+
+    def _scene(self, group: str, progress_ms: int) -> Scene:
+        thresholds = self._thresholds.get(group)
+        if thresholds is None:
+            thresholds = self._thresholds[group] = self.settings.thresholds_of(group)
+        return Scene(
+            progress_ms=progress_ms,
+            broker=self.clock.coordinator or "",
+            restarts=self.clock.restarts,
+            commits=self.memory.commits.get(group, {}),
+            live_from_ms=self.settings.live_from_ms,
+            covered_since_ms=self.clock.covered_since_ms,
+            proof_arrival_ms=self.clock.proof_arrival_ms(progress_ms, thresholds.grace_ms),
+            consumer_session_timeout_ms=self.settings.session_timeout_ms(group, self._type_of(group), thresholds),
+            thresholds=thresholds,
+            topic_partitions=self.settings.topic_partitions,
+            stalled=self.memory.watch.stalled_ms is not None,
+        )
+
+    def _type_of(self, group: str) -> GroupType | None:
+        replica = self._open.get(group)
+        return None if replica is None else replica.type
+
+    def _evaluate(self, replica: GroupReplica, progress_ms: int, at_ms: int) -> None:
+        """Evaluate a group, report its findings if they changed, and note when to look again."""
+        group = replica.group
+        scene = self._scene(group, progress_ms)
+        if conclude(replica, scene):
+            self._touched.add(group)
+        evaluation = evaluate(replica, scene)
+        findings = [f for f in evaluation.findings if f.at_ms >= self.settings.live_from_ms]
+        self._report_broker(self.memory.watch.charge(findings))
+        self._remember_verdicts(replica, evaluation.findings)
+        ended = {(f.rule, f.member_id) for f in evaluation.findings if f.closed_reason}
+        brief = [[f.rule, f.member_id or f.subject, f.severity, f.evidence, f.cause, f.deadline_ms] for f in findings]
+        if brief != self.memory.reported.get(group, []) or ended or (replica.deleted and group in self._changed):
+            self._report(replica, scene, findings, max(at_ms, progress_ms))
+        kept = [row for row in brief if (row[0], row[1]) not in ended]
+        if kept:
+            self.memory.reported[group] = kept
+        else:
+            self.memory.reported.pop(group, None)
+        if ended:
+            self._touched.add(group)
+            replica.departures = [d for d in replica.departures if (d.rule, d.member.member_id) not in ended]
+        if self.hot.copy_from(replica, evaluation.member_due_ms, need_heartbeats(findings)):
+            self._index = None
+        due_ms = FAR_MS if evaluation.due_ms is None else evaluation.due_ms
+        if replica.ending_ms is not None:  # its tombstone's write has ended when time goes on
+            due_ms = min(due_ms, replica.ending_ms)
+        if due_ms < FAR_MS:
+            self.memory.group_due[group] = due_ms
+        else:
+            self.memory.group_due.pop(group, None)
+        for member_due_ms in evaluation.member_due_ms.values():
+            due_ms = min(due_ms, member_due_ms)
+        self._due_ms = min(self._due_ms, due_ms)
+        if replica.deleted:
+            self._forget(group)
+
+    def _remember_verdicts(self, replica: GroupReplica, findings: list[Finding]) -> None:
+        """Keep the timer's verdicts with their members: a rebalance that follows must not unsay them."""
+        for finding in findings:
+            member = replica.members.get(finding.member_id or "")
+            spoken = finding.rule == SESSION_EXPIRED and finding.evidence is Evidence.INFERRED
+            if spoken and member is not None and member.verdict_ms is None:
+                member.verdict_deadline_ms, member.verdict_clock_ms = finding.deadline_ms, member.clock_ms
+                self._touched.add(replica.group)
+
+    def _end(self, replica: GroupReplica) -> None:
+        """Let a group be gone whose tombstone's write did not go on with a group of another kind."""
+        if replica.ending_ms is not None:
+            replica.finish()
+            self._changed.add(replica.group)
+            self._touched.add(replica.group)
+
+    def _forget(self, group: str) -> None:
+        """Forget a deleted group: only its count of incarnations stays, for what comes under its name later."""
+        replica = self._open[group]
+        if self.hot.drop_group(group):
+            self._index = None
+        self.memory.commits.pop(group, None)
+        self._touched.add(group)
+        replica.leaves.clear()
+        replica.violations.clear()
+
+    def _note_commit(self, event: OffsetCommitted) -> None:
+        key = (event.committed_topic, event.committed_partition)
+        commits = self.memory.commits.setdefault(event.group, {})
+        if event.tombstone:
+            commits.pop(key, None)
+        elif event[0] > commits.get(key, 0):
+            commits[key] = event[0]
+
+    def views(self) -> list[Output]:
+        """Return the group object of every group that is not deleted, sorted by id."""
+        shown = []
+        for group in self.groups():
+            replica = self._replica(group)
+            if not replica.deleted and replica.ending_ms is None:
+                scene = self._scene(group, self.clock.progress_ms)
+                troubled = violated(evaluate(replica, scene).findings)
+                shown.append(view(replica, scene, self.settings.cluster, self.shard, troubled))
+        return shown
+
+    # ------------------------------------------------------------------ time
+
+    def _fire(self, until_ms: int) -> None:
+        """Make every verdict that is due up to here, each at its own instant, earliest first."""
+        while self._due_ms <= until_ms:
+            due_ms, groups = self._next_due()
+            if due_ms > until_ms:
+                self._due_ms = due_ms
+                return
+            self._due_ms = FAR_MS
+            for group in groups:
+                self.memory.group_due.pop(group, None)
+                replica = self._replica(group)
+                self._end(replica)
+                self._evaluate(replica, due_ms, due_ms)
+            self._due_ms, _ = self._next_due()
+
+    def _look_again(self, at_ms: int) -> None:
+        """Look at every group once timers that were open are known again; once, however often they open meanwhile."""
+        group_due = self.memory.group_due
+        for group in self.hot.slots:
+            group_due[group] = min(at_ms, group_due.get(group, FAR_MS))
+        self._due_ms = min(self._due_ms, at_ms)
+
+    def _next_due(self) -> tuple[int, list[str]]:
+        """Return the earliest instant at which something is due, and the groups it is due for."""
+        group_due = self.memory.group_due
+        due_ms = min(self.hot.due_ms(), *group_due.values()) if group_due else self.hot.due_ms()
+        if due_ms >= FAR_MS:
+            return FAR_MS, []
+        groups = self.hot.groups_due(due_ms) | {group for group, at_ms in group_due.items() if at_ms <= due_ms}
+        return due_ms, sorted(groups)
+
+    def _watch_gap(self, before_ms: int, at_ms: int) -> None:
+        """Tell of a hole in the coordinator's lines: a stall of telemetry, though it is over when we learn of it."""
+        watch, thresholds = self.memory.watch, self.settings.thresholds
+        if before_ms >= self.settings.live_from_ms:
+            self._report_silence(watch.silent(before_ms, at_ms - before_ms, thresholds))
+        self._report_silence(watch.back(at_ms))
+
+    def _watch_refusals(self, broker: str, error: int, remote_ms: int, at_ms: int) -> None:
+        """Tell of clients that find no coordinator for longer than a failover takes."""
+        watch, thresholds = self.memory.watch, self.settings.thresholds
+        if at_ms < self.settings.live_from_ms:
+            return
+        if error not in REFUSALS:
+            self._report_broker(watch.answered(at_ms, thresholds))
+        elif remote_ms < thresholds.stalled_write_ms:
+            self._report_broker(watch.refused(broker, error, at_ms, self.clock.last_answer_ms, thresholds))
+
+    def _watch_silence(self, wall_ms: int | None) -> None:
+        """While nothing comes from the coordinator only other clocks tell for how long: a peer's, or the wall's."""
+        clock = self.clock.brokers.get(self.clock.coordinator or "")
+        if clock is None or not self.hot.slots or clock.line_ms < self.settings.live_from_ms:
+            return
+        present_ms = 0 if wall_ms is None else wall_ms - self.memory.lag_ms
+        now_ms = max(*(broker.line_ms for broker in self.clock.brokers.values()), present_ms)
+        self._report_silence(self.memory.watch.silent(clock.line_ms, now_ms - clock.line_ms, self.settings.thresholds))
+
+    # ------------------------------------------------------------------ outputs
+
+    def _report(self, replica: GroupReplica, scene: Scene, findings: list[Finding], at_ms: int) -> None:
+        self._changed.discard(replica.group)
+        shown = view(replica, scene, self.settings.cluster, self.shard, violated(findings))
+        timeouts = None if findings or replica.deleted else timeouts_if_plain(shown, self.hot)
+        if timeouts is None:
+            self._plain_shown.pop(replica.group, None)
+        else:
+            self._plain_shown[replica.group] = timeouts
+        self._emit(
+            "report", at_ms, group=replica.group, view=shown, findings=self._told(findings), deleted=replica.deleted
+        )
+
+    def _report_broker(self, instants: list[int]) -> None:
+        for at_ms in instants:
+            findings = self.memory.watch.findings(self.clock.coordinator or "", self.settings.thresholds)
+            self._emit(
+                "report", at_ms, group="", holder=self.key, view=None, findings=self._told(findings), deleted=False
+            )
+
+    def _report_silence(self, instants: list[int]) -> None:
+        """Report that a silence began or ended, and with it that all members are unknown, or known again."""
+        self._report_broker(instants)
+        if instants:
+            self._changed |= self.hot.slots.keys()
+
+    def _told(self, findings: list[Finding]) -> list[dict[str, Any]]:
+        return [{"cluster": self.settings.cluster, **finding.as_dict()} for finding in findings]
+
+    def _refresh_views(self) -> None:
+        """Report the groups that changed without a finding, and every group once in ``view_refresh_ms``, staggered."""
+        progress_ms, period_ms = self.clock.progress_ms, self.settings.view_refresh_ms
+        self._report_broker(self.memory.watch.expire(progress_ms, self.settings.thresholds))
+        self._report_broker(self.memory.watch.given_up(progress_ms, self.settings.thresholds))
+        stale = set(self._changed)
+        for group in stale:
+            self._plain_shown.pop(group, None)
+        waiting = bool(self.clock.restarts) and self.clock.restarts[-1].high_ms is None
+        if progress_ms > self.memory.viewed_ms and period_ms:
+            for group in self.hot.slots:
+                shift_ms = zlib.crc32(group.encode()) % period_ms
+                if (progress_ms - shift_ms) // period_ms > (self.memory.viewed_ms - shift_ms) // period_ms:
+                    stale.add(group)
+            self.memory.viewed_ms = progress_ms
+        refreshed_groups = []
+        for group in sorted(stale):
+            timeouts = self._plain_shown.get(group)
+            if timeouts is not None and not waiting:
+                refreshed_groups.append(refreshed(group, timeouts, self.hot, progress_ms))
+                continue
+            replica, scene = self._replica(group), self._scene(group, progress_ms)
+            if self.clock.coordinator is None:  # records only: nothing else tells that time goes on
+                self._end(replica)
+            found = evaluate(replica, scene).findings if group in self.memory.reported else []
+            findings = [f for f in found if f.at_ms >= self.settings.live_from_ms]
+            self._report(
+                replica, scene, [f for f in findings if not f.closed_reason], max(progress_ms, replica.state_since_ms)
+            )
+        self._changed.clear()
+        if refreshed_groups:
+            self._emit("heartbeats", progress_ms, groups=refreshed_groups)
+
+    def _report_progress(self, wall_ms: int | None) -> None:
+        brokers = {name: self._broker_progress(name, clock, wall_ms) for name, clock in self.clock.brokers.items()}
+        self._emit(
+            "progress",
+            self.clock.progress_ms,
+            coordinator=self.clock.coordinator,
+            groups=len(self._slices.keys() | self._open.keys()),
+            members=sum(map(len, self.hot.slots.values())),
+            held=len(self.memory.held),
+            brokers=brokers,
+            counts=self._counts,
+        )
+
+    def _broker_progress(self, name: str, clock: BrokerClock, wall_ms: int | None) -> dict[str, Any]:
+        """Tell a broker's progress; its delay is how far its newest line lies behind this machine's clock."""
+        waiting = name == self.clock.coordinator and any(r.high_ms is None for r in self.clock.restarts[-1:])
+        delay_ms = None if wall_ms is None or not clock.line_ms else max(0, wall_ms - clock.line_ms)
+        return {"progress_ms": clock.line_ms, "covered": not waiting, "delay_ms": delay_ms}
+
+    def _emit(self, kind: str, at_ms: int, **rest: Any) -> None:
+        head = {"kind": kind, "cluster": self.settings.cluster, "shard": self.shard, "at_ms": at_ms}
+        self._outputs.append({**head, "seq": len(self._outputs), **rest})
+
+    def _count(self, name: str) -> None:
+        self._counts[name] = self._counts.get(name, 0) + 1
+
+
+def _kind(event: GroupEvent) -> str:
+    return f"record_{event.record_type}" if isinstance(event, RecordRead) else type(event).__name__

@@ -1,0 +1,96 @@
+"""The small things a shard remembers from batch to batch beside its groups, and their way into the state and back."""
+
+from dataclasses import astuple, dataclass, field
+from typing import Any, get_args
+
+from coordinator_model.broker_clock import BrokerClock, ShardClock
+from coordinator_model.broker_watch import BrokerWatch
+from coordinator_model.events import Event
+from coordinator_model.liveness import Restart
+from coordinator_model.states import Cause
+
+COMMIT_MEMORY_MS = 600_000
+"""An offset commit older than this restarts no session timer that matters."""
+_EVENTS: dict[str, Any] = {kind.__name__: kind for kind in get_args(Event)}
+
+
+@dataclass(slots=True)
+class ShardMemory:
+    """Clocks, what is held back, what is due, what has been reported, commits by partition, offsets read."""
+
+    clock: ShardClock = field(default_factory=ShardClock)
+    watch: BrokerWatch = field(default_factory=BrokerWatch)
+    held: list[Event] = field(default_factory=list)
+    group_due: dict[str, int] = field(default_factory=dict)
+    reported: dict[str, list[list[Any]]] = field(default_factory=dict)
+    """Group to its findings of the last report, in brief; groups without findings are left out."""
+    commits: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
+    offsets: dict[tuple[str, int], int] = field(default_factory=dict)
+    """(topic, partition) to the greatest offset read: what comes again is a duplicate."""
+    viewed_ms: int = 0
+    lag_ms: int = 0
+    """How far the wall clock was ahead of the newest line when one last came: more than a moment while catching up."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it JSON-able (blobs in held records excepted)."""
+        clock = self.clock
+        self._forget_commits(clock.progress_ms - COMMIT_MEMORY_MS)
+        return {
+            "brokers": {name: list(astuple(broker)) for name, broker in clock.brokers.items()},
+            "clock": [
+                clock.coordinator,
+                clock.coordinator_since_ms,
+                clock.last_answer_ms,
+                clock.covered_since_ms,
+                clock.proofs,
+            ],
+            "restarts": [[r.low_ms, r.high_ms, r.cause, r.broker, r.woke_ms] for r in clock.restarts],
+            "watch": [self.watch.costs, self.watch.stalled_ms, self.watch.refusals],
+            "held": [[type(event).__name__, list(event)] for event in self.held],
+            "group_due": self.group_due,
+            "reported": self.reported,
+            "commits": {
+                group: [[*key, at_ms] for key, at_ms in commits.items()] for group, commits in self.commits.items()
+            },
+            "offsets": [[*source, offset] for source, offset in self.offsets.items()],
+            "viewed_ms": self.viewed_ms,
+            "lag_ms": self.lag_ms,
+        }
+
+    def _forget_commits(self, horizon_ms: int) -> None:
+        for group, commits in list(self.commits.items()):
+            kept = {key: at_ms for key, at_ms in commits.items() if at_ms > horizon_ms}
+            if kept:
+                self.commits[group] = kept
+            else:
+                del self.commits[group]
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "ShardMemory":
+        """Read what ``as_dict`` returned."""
+        coordinator, since_ms, last_answer_ms, covered_since_ms, proofs = values["clock"]
+        clock = ShardClock(
+            brokers={name: BrokerClock(*fields) for name, fields in values["brokers"].items()},
+            coordinator=coordinator,
+            coordinator_since_ms=since_ms,
+            last_answer_ms=last_answer_ms,
+            covered_since_ms=covered_since_ms,
+            restarts=[Restart(low, high, Cause(cause), *rest) for low, high, cause, *rest in values["restarts"]],
+            proofs=[(line_ms, arrival_ms) for line_ms, arrival_ms in proofs],
+        )
+        return cls(
+            clock=clock,
+            watch=BrokerWatch(*values["watch"]),
+            held=[_EVENTS[name](*_tuples(fields)) for name, fields in values["held"]],
+            group_due=values["group_due"],
+            reported=values["reported"],
+            commits={g: {(topic, p): at_ms for topic, p, at_ms in rows} for g, rows in values["commits"].items()},
+            offsets={(topic, partition): offset for topic, partition, offset in values["offsets"]},
+            viewed_ms=values["viewed_ms"],
+            lag_ms=values.get("lag_ms", 0),
+        )
+
+
+def _tuples(values: list[Any]) -> list[Any]:
+    """JSON makes lists of the tuples in a held JoinAnswered; make them tuples again."""
+    return [tuple(map(tuple, v)) if isinstance(v, list) and v and isinstance(v[0], list) else v for v in values]

@@ -1,0 +1,37 @@
+"""Which partition of ``__consumer_offsets`` a group lives in (Kafka's ``GroupCoordinatorService.partitionFor``)."""
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+DEFAULT_PARTITIONS = 50
+"""``offsets.topic.num.partitions`` as Kafka ships it."""
+
+
+def java_string_hash(text: str) -> int:
+    """Return ``String.hashCode()``: 32 bit signed, over UTF-16 code units (a surrogate pair counts as two)."""
+    value: int = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        value = (31 * value + (high << 8 | low)) & 0xFFFF_FFFF
+    return value - 0x1_0000_0000 if value & 0x8000_0000 else value
+
+
+@lru_cache(maxsize=2**17)  # asked for every event, and dearer than the rest of routing it
+def shard_of(group: str, partitions: int) -> int:
+    """Return the partition of a group; ``Utils.abs`` maps Integer.MIN_VALUE to 0."""
+    value = java_string_hash(group)
+    return 0 if value == -0x8000_0000 else int(abs(value) % partitions)
+
+
+def infer_partitions(placements: Iterable[tuple[str, int]]) -> int:
+    """Return how many partitions the offsets topic must have, seen ``(group, partition)`` pairs of its records.
+
+    The default of 50 where it explains every pair, else the smallest number that does, else the default.
+    """
+    pairs = set(placements)
+    lowest: int = max((partition for _, partition in pairs), default=0) + 1
+    candidates: list[int] = [DEFAULT_PARTITIONS, *range(lowest, max(lowest, 1_000) + 1)]
+    for candidate in candidates:
+        if candidate >= lowest and all(shard_of(group, candidate) == partition for group, partition in pairs):
+            return candidate
+    return DEFAULT_PARTITIONS

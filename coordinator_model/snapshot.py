@@ -1,0 +1,182 @@
+"""A shard to versioned bytes and back: ``(version, hot, cold)``.
+
+Hot changes with every heartbeat: four packed arrays over the members' slots, and which member has which slot. Cold is
+one compressed slice a group, encoded again only when something other than a heartbeat has touched the group, decoded
+only when something other than a heartbeat needs it.
+
+Format 2 (in 1 less was known of groups and members). hot = uint32 length of the index, index, last, interval,
+generation, span (``array`` bytes, little-endian, slots in index order). index = zlib(JSON
+``[[group, [member id, ...]], ...]``). cold = zlib'd slices, each with its uint32 length and its group's name before it;
+the first, without a name, is the shard's own.
+
+Migration guide: read the version written before and this one, always write this one; what cannot be read starts the
+shard anew, which the run's layout file turns into a fresh checkpoint (see ``streaming/run/layout.py``).
+"""
+
+import base64
+import json
+import sys
+import zlib
+from array import array
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
+
+from coordinator_model.hot import Hot
+from coordinator_model.replica.group import Departure, GroupReplica, Leave, Member
+from coordinator_model.states import Cause, Evidence, GroupState, GroupType
+
+VERSION = 2
+_LEVEL = 1
+_BYTES = "bytes in base64"
+_MEMBER_FIELDS = [f.name for f in fields(Member)]
+_GROUP_FIELDS = [
+    f.name
+    for f in fields(GroupReplica)
+    if f.name not in ("group", "members", "recorded", "leaves", "departures", "type", "state")
+]
+
+
+def dump_hot(hot: Hot, index: bytes | None) -> tuple[bytes, bytes]:
+    """Return the hot bytes and the index in them, which may be given back next time if no slot has changed."""
+    if index is None:
+        listing = [[group, list(members)] for group, members in hot.slots.items()]
+        index = zlib.compress(json.dumps(listing, separators=(",", ":")).encode(), _LEVEL)
+        order = [slot for members in hot.slots.values() for slot in members.values()]
+        if order != list(range(len(hot.last))):
+            _reorder(hot, order)
+    columns = (hot.last, hot.interval, hot.generation, hot.span)
+    return b"".join([len(index).to_bytes(4, "little"), index, *(_bytes(column) for column in columns)]), index
+
+
+def _reorder(hot: Hot, order: list[int]) -> None:
+    for name in ("last", "interval", "generation", "span"):
+        column = getattr(hot, name)
+        setattr(hot, name, array(column.typecode, [column[slot] for slot in order]))
+    slot = 0
+    for members in hot.slots.values():
+        for member_id in members:
+            members[member_id] = slot
+            slot += 1
+    hot.free.clear()
+
+
+def _bytes(column: "array[int]") -> bytes:
+    if sys.byteorder == "big":
+        column = array(column.typecode, column)
+        column.byteswap()
+    return column.tobytes()
+
+
+def load_hot(data: bytes) -> tuple[Hot, bytes]:
+    """Read what ``dump_hot`` wrote. Raises ValueError, KeyError or zlib.error on anything else."""
+    hot = Hot()
+    length = int.from_bytes(data[:4], "little")
+    index = data[4 : 4 + length]
+    slot = 0
+    for group, member_ids in json.loads(zlib.decompress(index)):
+        hot.slots[group] = {member_id: slot + n for n, member_id in enumerate(member_ids)}
+        slot += len(member_ids)
+    start = 4 + length
+    for column in (hot.last, hot.interval, hot.generation, hot.span):
+        end = start + slot * column.itemsize
+        column.frombytes(data[start:end])
+        if sys.byteorder == "big":
+            column.byteswap()
+        start = end
+    if start != len(data) or len(hot.span) != slot:
+        raise ValueError("hot state: lengths do not agree")
+    return hot, index
+
+
+def dump_slices(slices: dict[str, bytes], header: dict[str, Any]) -> bytes:
+    """Join the groups' slices behind the shard's own."""
+    own = zlib.compress(json.dumps(header, separators=(",", ":"), default=_from_bytes).encode(), _LEVEL)
+    parts = []
+    for name, piece in [("", own), *slices.items()]:
+        encoded = name.encode()
+        parts += [len(encoded).to_bytes(4, "little"), encoded, len(piece).to_bytes(4, "little"), piece]
+    return b"".join(parts)
+
+
+def load_slices(data: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Read what ``dump_slices`` wrote."""
+    pieces = _pieces(data)
+    _, own = next(pieces)
+    return json.loads(zlib.decompress(own), object_hook=_to_bytes), dict(pieces)
+
+
+def _from_bytes(value: bytes) -> dict[str, str]:
+    """Write the blobs in a record that is held back."""
+    return {_BYTES: base64.b64encode(value).decode()}
+
+
+def _to_bytes(value: dict[str, Any]) -> Any:
+    """Read those blobs; a group may have that name too, but nothing keyed by names is a text."""
+    blob = value.get(_BYTES)
+    return base64.b64decode(blob) if isinstance(blob, str) and len(value) == 1 else value
+
+
+def _pieces(data: bytes) -> Iterator[tuple[str, bytes]]:
+    at = 0
+    while at < len(data):
+        both = []
+        for _ in range(2):
+            length = int.from_bytes(data[at : at + 4], "little")
+            both.append(data[at + 4 : at + 4 + length])
+            at += 4 + length
+        yield both[0].decode(), both[1]
+
+
+def dump_group(replica: GroupReplica) -> bytes:
+    """Encode one group."""
+    body = [
+        replica.type.value,
+        replica.state.value,
+        [getattr(replica, name) for name in _GROUP_FIELDS],
+        [_from_member(m) for m in replica.members.values()],
+        [[_from_member(leave.member), leave.applied_ms, leave.cause, leave.reason] for leave in replica.leaves],
+        [_from_departure(d) for d in replica.departures],
+        [_from_member(m) for m in replica.recorded],
+    ]
+    return zlib.compress(json.dumps(body, separators=(",", ":")).encode(), _LEVEL)
+
+
+def load_group(group: str, data: bytes) -> GroupReplica:
+    """Decode one group."""
+    type_, state, values, members, leaves, departures, recorded = json.loads(zlib.decompress(data))
+    replica = GroupReplica(group, type=GroupType(type_), state=GroupState(state))
+    for name, value in zip(_GROUP_FIELDS, values, strict=True):
+        setattr(replica, name, value)
+    replica.state_evidence = Evidence(replica.state_evidence)
+    replica.violations = [(who, at_ms, cause) for who, at_ms, cause in replica.violations]
+    replica.rebalances = [(at_ms, generation) for at_ms, generation in replica.rebalances]
+    replica.aborted = [(at_ms, generation) for at_ms, generation in replica.aborted]
+    for member in map(_to_member, members):
+        replica.members[member.member_id] = member
+    replica.leaves = [Leave(_to_member(m), at_ms, Cause(cause), reason) for m, at_ms, cause, reason in leaves]
+    replica.recorded = [_to_member(m) for m in recorded]
+    replica.departures = [_to_departure(d) for d in departures]
+    return replica
+
+
+def _from_member(member: Member) -> list[Any]:
+    return [getattr(member, name) for name in _MEMBER_FIELDS]
+
+
+def _to_member(values: list[Any]) -> Member:
+    return Member(**dict(zip(_MEMBER_FIELDS, values, strict=True)))
+
+
+def _from_departure(departure: Departure) -> list[Any]:
+    return [
+        _from_member(departure.member),
+        *(getattr(departure, f.name) for f in fields(Departure) if f.name != "member"),
+    ]
+
+
+def _to_departure(values: list[Any]) -> Departure:
+    names = [f.name for f in fields(Departure) if f.name != "member"]
+    departure = Departure(_to_member(values[0]), **dict(zip(names, values[1:], strict=True)))
+    departure.cause, departure.evidence = Cause(departure.cause), Evidence(departure.evidence)
+    return departure

@@ -1,0 +1,76 @@
+"""The states of groups in Kafka's own spelling (kafka-facts 3.1 and 4.1), causes, evidence and severities."""
+
+from enum import StrEnum
+
+
+class GroupType(StrEnum):
+    """What kind of group it is; ``simple`` has committed offsets and no members' record."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+    SHARE = "share"
+    STREAMS = "streams"
+    SIMPLE = "simple"
+
+
+class GroupState(StrEnum):
+    """``UNKNOWN`` is ours: nothing about the group has been seen yet."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    NOT_READY = "NotReady"
+    UNKNOWN = "Unknown"
+
+
+class MemberState(StrEnum):
+    """How far a member of a KIP-848, share or streams group has come to its target assignment (kafka-facts 4.1)."""
+
+    STABLE = "stable"
+    UNREVOKED = "unrevoked"
+    """It owns something that it has been told to give up; it stays in its epoch until it has."""
+    UNRELEASED = "unreleased"
+    """It is in its new epoch and waits for what others have not given up yet."""
+    UNKNOWN = "unknown"
+
+
+class Evidence(StrEnum):
+    """How something is known: a record or an answer said it, or it follows from what they said."""
+
+    OBSERVED = "observed"
+    INFERRED = "inferred"
+
+
+class Cause(StrEnum):
+    """Why a member went, or what broke; the contract's words."""
+
+    SESSION_TIMEOUT = "session-timeout"
+    POLL_INTERVAL = "poll-interval"
+    SESSION_OR_POLL = "session-or-poll"
+    REBALANCE_TIMEOUT = "rebalance-timeout"
+    LEFT = "left"
+    STATIC_LEFT = "static-left"
+    ADMIN = "admin"
+    REPLACED = "replaced"
+    COORDINATOR_PAUSE = "coordinator-pause"
+    COORDINATOR_MOVED = "coordinator-moved"
+    SUBSCRIPTION_CHANGED = "subscription-changed"
+    PARTITIONS_CHANGED = "partitions-changed"
+    UNKNOWN = "unknown"
+
+
+class Severity(StrEnum):
+    """From least to most bad."""
+
+    INFO = "info"
+    WARN = "warn"
+    PAGE = "page"
+
+    @property
+    def rank(self) -> int:
+        """Order of badness, 0 is least."""
+        return list(Severity).index(self)

@@ -1,0 +1,93 @@
+"""Typed access to untrusted JSON: every getter either returns the type it promises or raises ``BadField``."""
+
+import json
+from typing import Any
+
+INT32 = 2**31
+INT64 = 2**63
+LATEST_MS = 2**53
+"""An instant beyond this (the year 287396) is no instant."""
+MAX_LINE_BYTES = 16 * 1024 * 1024
+"""A longer line is refused unread: a leader's answer in a group of 5,000 members stays well below."""
+
+
+class BadField(ValueError):
+    """A line that is not what it should be; its text is the reason shown in the quarantine."""
+
+
+def _refuse_constant(name: str) -> float:
+    raise BadField(f"not JSON: {name}")
+
+
+def parse_object(text: str) -> dict[str, Any]:
+    """Parse one JSON object; anything else, however broken or deep, raises ``BadField``."""
+    try:
+        parsed = json.loads(text, parse_constant=_refuse_constant)
+    except BadField:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise BadField(f"not JSON: {type(error).__name__}") from error
+    if not isinstance(parsed, dict):
+        raise BadField("not a JSON object")
+    return parsed
+
+
+def a_dict(parent: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return a nested object."""
+    value = parent.get(name)
+    if not isinstance(value, dict):
+        raise BadField(f"{name}: not an object")
+    return value
+
+
+def a_list(parent: dict[str, Any], name: str) -> list[Any]:
+    """Return an array; absent or null is empty, as Kafka leaves out what a version does not have."""
+    value = parent.get(name)
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise BadField(f"{name}: not an array")
+    return value
+
+
+def a_str(parent: dict[str, Any], name: str) -> str:
+    """Return a string that must be there."""
+    value = parent.get(name)
+    if not isinstance(value, str):
+        raise BadField(f"{name}: not a string")
+    return clean(value)
+
+
+def str_or_none(parent: dict[str, Any], name: str) -> str | None:
+    """Return a string, or None where it is null or absent."""
+    value = parent.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise BadField(f"{name}: not a string")
+    return clean(value)
+
+
+def an_int(parent: dict[str, Any], name: str, default: int | None = None, *, limit: int = INT32) -> int:
+    """Return an integer of Kafka's int32 (or ``limit``) range."""
+    value = parent.get(name, default)
+    if not isinstance(value, int) or isinstance(value, bool) or not -limit <= value < limit:
+        raise BadField(f"{name}: not an integer in range")
+    return value
+
+
+def a_duration_ms(parent: dict[str, Any], name: str) -> float:
+    """Return a duration of the request log: a double of milliseconds, never negative, at most some weeks."""
+    value = parent.get(name)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < INT32:
+        raise BadField(f"{name}: not a duration")
+    return float(value)
+
+
+def clean(text: str) -> str:
+    """Replace lone surrogates, which JSON can smuggle in and no encoder takes out again."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text

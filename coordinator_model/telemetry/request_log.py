@@ -1,0 +1,308 @@
+"""A line of ``kafka.request.logger`` (DEBUG) to an event.
+
+``Completed request:{json}`` since Kafka 2.8 (KIP-673), bare or inside the broker's default file layout
+``[date] DEBUG Completed request:{json} (kafka.request.logger)``. The line is written when the answer has been sent,
+so with T its Kafka timestamp: answer = T - responseQueueTimeMs - sendTimeMs, arrival = T - totalTimeMs, and the
+coordinator applied a heartbeat or a leave at answer - remoteTimeMs, before a stalled write let the answer go.
+
+This is the careful road, through ``json`` and typed fields; heartbeats known but for their times take a shorter one
+(``heartbeats``).
+"""
+
+import re
+from typing import Any, NamedTuple
+
+from coordinator_model.events import (
+    TELEMETRY_RANK,
+    ConsumerHeartbeat,
+    Event,
+    Heartbeat,
+    JoinAnswered,
+    LeaveAnswered,
+    SyncAnswered,
+    Tick,
+)
+from coordinator_model.source_row import SourceRow
+from coordinator_model.telemetry.fields import (
+    INT64,
+    MAX_LINE_BYTES,
+    BadField,
+    a_dict,
+    a_duration_ms,
+    a_list,
+    a_str,
+    an_int,
+    parse_object,
+    str_or_none,
+)
+
+PREFIX = "Completed request:"
+PROBE_CLIENT_ID = "group-monitor-probe"
+PROBE_STATE_PREFIX = "probe-"
+
+MAX_CONNECTION = 512
+"""Longer is no connection; the pattern takes quadratic time on one made for it."""
+_CONNECTION = re.compile(r"(.*:\d+)-(.*):\d+-\d+(?:-\d+)?")
+
+
+class _Line(NamedTuple):
+    """What all APIs' lines share, in the broker's clock."""
+
+    place: SourceRow
+    api: str
+    api_version: int
+    client_id: str
+    request: dict[str, Any]
+    response: dict[str, Any]
+    broker: str
+    connection: str
+    client_host: str
+    software: str | None
+    listener: str | None
+    principal: str | None
+    answer_ms: int
+    arrival_ms: int
+    remote_ms: int
+
+    @property
+    def applied_ms(self) -> int:
+        return self.answer_ms - self.remote_ms
+
+    def head(self, group: str, order_ms: int | None = None) -> tuple[int, int, str, int, int, str]:
+        at_ms = self.place.timestamp_ms if order_ms is None else order_ms
+        return (at_ms, TELEMETRY_RANK, self.place.topic, self.place.partition, self.place.offset, group)
+
+
+def parse_line(place: SourceRow, value: bytes) -> list[Event]:
+    """Read one line. Raises ``BadField``, nothing else.
+
+    No events for an API that says nothing about groups, nor for the empty group id, which can have no members.
+    """
+    if len(value) > MAX_LINE_BYTES:
+        raise BadField("line too long")
+    text = value.decode("utf-8", "replace")
+    start = text.find(PREFIX)
+    if start < 0:
+        raise BadField("not a line of the request log")
+    body = text[start + len(PREFIX) :]
+    if start > 0:
+        body = body.rstrip().removesuffix(" (kafka.request.logger)")
+    if body.startswith("RequestHeader("):
+        raise BadField("text format of a broker before Kafka 2.8")
+    return _events(_read_envelope(place, parse_object(body)))
+
+
+def _read_envelope(place: SourceRow, line: dict[str, Any]) -> _Line:
+    header = a_dict(line, "requestHeader")
+    connection = a_str(line, "connection")
+    ends = _CONNECTION.fullmatch(connection) if len(connection) <= MAX_CONNECTION else None
+    if ends is None:
+        raise BadField("connection: not local:port-remote:port-index")
+    information = line.get("clientInformation")
+    software = None
+    if isinstance(information, dict):
+        name, version = str_or_none(information, "softwareName"), str_or_none(information, "softwareVersion")
+        software = f"{name or 'unknown'} {version or 'unknown'}"
+    answer_ms = place.timestamp_ms - round(
+        a_duration_ms(line, "responseQueueTimeMs") + a_duration_ms(line, "sendTimeMs")
+    )
+    return _Line(
+        place=place,
+        api=a_str(header, "requestApiKeyName"),
+        api_version=an_int(header, "requestApiVersion"),
+        client_id=str_or_none(header, "clientId") or "",
+        request=_body(line, "request"),
+        response=_body(line, "response"),
+        broker=place.key_text or ends[1],
+        connection=connection,
+        client_host=ends[2],
+        software=software,
+        listener=str_or_none(line, "listener"),
+        principal=str_or_none(line, "principal"),
+        answer_ms=answer_ms,
+        arrival_ms=place.timestamp_ms - round(a_duration_ms(line, "totalTimeMs")),
+        remote_ms=round(a_duration_ms(line, "remoteTimeMs")),
+    )
+
+
+def _body(line: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return request or response; Kafka writes "" (null in later versions) where there is none."""
+    return {} if line.get(name) in ("", None) else a_dict(line, name)
+
+
+def _events(line: _Line) -> list[Event]:
+    if not line.response and line.api in _READERS:
+        return []  # a request whose channel closed before it was answered says nothing that happened
+    reader = _READERS.get(line.api)
+    events = reader(line) if reader else []
+    return [event for event in events if event.group or isinstance(event, Tick)]
+
+
+def _heartbeat(line: _Line) -> list[Event]:
+    request = line.request
+    return [
+        Heartbeat(
+            *line.head(a_str(request, "groupId")),
+            a_str(request, "memberId"),
+            an_int(request, "generationId"),
+            an_int(line.response, "errorCode"),
+            line.applied_ms,
+            line.arrival_ms,
+            line.broker,
+            line.remote_ms,
+            False,
+        )
+    ]
+
+
+def _join(line: _Line) -> list[Event]:
+    request, response = line.request, line.response
+    protocol = str_or_none(response, "protocolName")
+    offered = {a_str(p, "name"): a_str(p, "metadata") for p in a_list(request, "protocols") if isinstance(p, dict)}
+    session_timeout_ms = an_int(request, "sessionTimeoutMs")
+    members = tuple(
+        (a_str(member, "memberId"), str_or_none(member, "groupInstanceId"), a_str(member, "metadata"))
+        for member in a_list(response, "members")
+        if isinstance(member, dict)
+    )
+    return [
+        JoinAnswered(
+            *line.head(a_str(request, "groupId")),
+            line.broker,
+            an_int(response, "errorCode"),
+            line.answer_ms,
+            line.arrival_ms,
+            a_str(response, "memberId"),
+            a_str(request, "memberId"),
+            str_or_none(request, "groupInstanceId"),
+            session_timeout_ms,
+            # JoinGroup v0 has no rebalance timeout: the session timeout stands for both (kafka-facts 9)
+            an_int(request, "rebalanceTimeoutMs", session_timeout_ms),
+            an_int(response, "generationId", -1),
+            str_or_none(response, "protocolType") or str_or_none(request, "protocolType"),
+            protocol,
+            str_or_none(response, "leader") or "",
+            members,
+            offered.get(protocol or "", ""),
+            line.client_id,
+            line.client_host,
+            line.connection,
+            line.software,
+            line.api_version,
+            str_or_none(request, "reason") or None,
+            line.listener,
+            line.principal,
+        )
+    ]
+
+
+def _sync(line: _Line) -> list[Event]:
+    request = line.request
+    return [
+        SyncAnswered(
+            *line.head(a_str(request, "groupId")),
+            line.broker,
+            an_int(line.response, "errorCode"),
+            line.answer_ms,
+            line.arrival_ms,
+            a_str(request, "memberId"),
+            str_or_none(request, "groupInstanceId"),
+            an_int(request, "generationId"),
+            bool(a_list(request, "assignments")),
+            str_or_none(line.response, "assignment") or "",
+        )
+    ]
+
+
+def _leave(line: _Line) -> list[Event]:
+    """LeaveGroup v0-2 names one member at the top, v3+ a batch with an error each, v5+ a reason each."""
+    request, response = line.request, line.response
+    group, error = a_str(request, "groupId"), an_int(response, "errorCode")
+    asked = [m for m in a_list(request, "members") if isinstance(m, dict)] or [request]
+    answered = [m for m in a_list(response, "members") if isinstance(m, dict)]
+    events: list[Event] = []
+    for index, member in enumerate(asked):
+        own = answered[index] if index < len(answered) else {}
+        events.append(
+            LeaveAnswered(
+                *line.head(group, min(line.place.timestamp_ms, line.applied_ms)),
+                line.broker,
+                error or an_int(own, "errorCode", 0),
+                line.applied_ms,
+                a_str(member, "memberId"),
+                str_or_none(member, "groupInstanceId"),
+                str_or_none(member, "reason"),
+                line.connection,
+                line.client_id,
+                line.client_host,
+            )
+        )
+    return events
+
+
+def _consumer_heartbeat(line: _Line) -> list[Event]:
+    request, response = line.request, line.response
+    group, member_id = a_str(request, "groupId"), str_or_none(request, "memberId") or ""
+    asked, error = an_int(request, "memberEpoch"), an_int(response, "errorCode")
+    answered = an_int(response, "memberEpoch", 0)
+    member_id = str_or_none(response, "memberId") or member_id
+    if error == 0 and asked == answered > 0:
+        return [
+            Heartbeat(
+                *line.head(group),
+                member_id,
+                answered,
+                0,
+                line.applied_ms,
+                line.arrival_ms,
+                line.broker,
+                line.remote_ms,
+                True,
+            )
+        ]
+    order_ms = min(line.place.timestamp_ms, line.applied_ms) if asked < 0 else None
+    return [
+        ConsumerHeartbeat(
+            *line.head(group, order_ms),
+            line.broker,
+            error,
+            line.applied_ms,
+            line.arrival_ms,
+            line.remote_ms,
+            member_id,
+            str_or_none(request, "instanceId"),
+            asked,
+            answered,
+            an_int(request, "rebalanceTimeoutMs", -1),
+            line.client_id,
+            line.client_host,
+            line.connection,
+            line.software,
+            line.listener,
+            line.principal,
+        )
+    ]
+
+
+def _list_groups(line: _Line) -> list[Event]:
+    """Only the monitor's own probe counts: its states filter carries the number that makes lost lines visible."""
+    if line.client_id != PROBE_CLIENT_ID:
+        return []
+    probe: int | None = None
+    for state in a_list(line.request, "statesFilter"):
+        number = state.removeprefix(PROBE_STATE_PREFIX) if isinstance(state, str) else ""
+        if number.isascii() and number.isdigit() and int(number) < INT64:
+            probe = int(number)
+    return [Tick(*line.head(""), line.broker, probe, lost=False, connection=line.connection)]
+
+
+_READERS = {
+    "HEARTBEAT": _heartbeat,
+    "JOIN_GROUP": _join,
+    "SYNC_GROUP": _sync,
+    "LEAVE_GROUP": _leave,
+    "CONSUMER_GROUP_HEARTBEAT": _consumer_heartbeat,
+    "SHARE_GROUP_HEARTBEAT": _consumer_heartbeat,  # the same fields where they matter here; no instances
+    "STREAMS_GROUP_HEARTBEAT": _consumer_heartbeat,
+    "LIST_GROUPS": _list_groups,
+}

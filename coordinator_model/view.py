@@ -1,0 +1,77 @@
+"""A group as people and programs are shown it: the contract's group object and a few more fields."""
+
+from typing import Any
+
+from coordinator_model.client_phase import client_phase
+from coordinator_model.liveness import Scene, is_covered, session_timeout_ms, timer_base_ms
+from coordinator_model.refresh import headroom
+from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.reconciliation import group_fields, member_fields, shown_assignment, waits
+
+MAX_MEMBERS_SHOWN = 5_000
+
+
+def view(replica: GroupReplica, scene: Scene, cluster: str, partition: int, violated: set[str]) -> dict[str, Any]:
+    """Return the group object; ``violated`` names the subjects that an open finding holds to be violated."""
+    members = sorted(replica.members.values(), key=lambda m: m.member_id)
+    more = member_fields(replica, waits(replica))
+    return {
+        "kind": "group",
+        "cluster": cluster,
+        "group": replica.group,
+        "type": replica.type.value,
+        "state": replica.state.value,
+        "state_evidence": replica.state_evidence.value,
+        "generation": replica.generation,
+        "protocol_type": replica.protocol_type,
+        "protocol": replica.protocol,
+        "leader": replica.leader,
+        "partition": partition,
+        "members": [
+            _member(replica, m, scene, violated) | more.get(m.member_id, {}) for m in members[:MAX_MEMBERS_SHOWN]
+        ],
+        "members_total": len(members),
+        "state_since_ms": replica.state_since_ms,
+        "stable_since_ms": replica.stable_since_ms,
+        "incarnation": replica.incarnation,
+        "coordinator": scene.broker,
+        "join_deadline_ms": replica.join_deadline_ms,
+        "pending_members": sorted(replica.pending),
+        "unexpected": replica.unexpected,
+        **group_fields(replica),
+    }
+
+
+def _member(replica: GroupReplica, member: Member, scene: Scene, violated: set[str]) -> dict[str, Any]:
+    timeout_ms = session_timeout_ms(member, scene)
+    base_ms = timer_base_ms(member, scene)
+    left = None
+    if timeout_ms and base_ms is not None and scene.progress_ms:
+        left = headroom(scene.progress_ms, base_ms, timeout_ms)
+    covered = is_covered(member, scene) and not (scene.waiting or scene.stalled)
+    liveness = "violated" if member.subject in violated else "alive" if covered else "unknown"
+    return {
+        "member_id": member.member_id,
+        "instance_id": member.instance_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "liveness": liveness,
+        "session_timeout_ms": timeout_ms,
+        "rebalance_timeout_ms": member.rebalance_timeout_ms,
+        "last_heartbeat_ms": member.last_heartbeat_ms,
+        "assignment": shown_assignment(member.assignment),
+        "tasks": {role: dict(sorted(held.items())) for role, held in member.tasks.items()},
+        "topics": member.topics,
+        "generation": member.generation,
+        "joined_ms": member.joined_ms,
+        "connection": member.connection,
+        "client_software": member.software,
+        "client_phase": client_phase(replica, member, scene.progress_ms),
+        "rejoin_reason": member.rejoin_reason,
+        "max_poll_interval_ms": member.max_poll_interval_ms or member.rebalance_timeout_ms,
+        "heartbeat_interval_ms": member.heartbeat_interval_ms,
+        "listener": member.listener,
+        "principal": member.principal,
+        "heartbeat_headroom": left,
+        "poll_age_ms": member.poll_age_ms,
+    }

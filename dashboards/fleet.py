@@ -1,0 +1,171 @@
+"""*Fleet*: which groups are unwell, why, since when; how much rebalances; who is at risk."""
+
+from grafana_foundation_sdk.builders.dashboard import Dashboard
+
+from coordinator_model.states import Severity
+from dashboards import queries
+from dashboards.links import GROUP_LINKS
+from dashboards.panels import (
+    ANY_IS_BAD,
+    GREEN,
+    HEADROOM,
+    ORANGE,
+    RATIO,
+    RED,
+    WIDTH,
+    Look,
+    Query,
+    board,
+    cluster_variable,
+    listing,
+    number,
+    page_variable,
+    series,
+)
+from streaming.serve import metrics
+
+ROWS_SHOWN = 100
+NAME = "fleet"
+
+
+def build() -> Dashboard:
+    """Build the dashboard."""
+    return board(
+        NAME,
+        "Consumer groups: fleet",
+        "Which consumer groups are unwell, why and since when. A row leads to its group.",
+        variables=(cluster_variable(), page_variable()),
+        incidents=f'{queries.IN_CLUSTER}, severity="page"',
+        rows={"Now": _now(), "Unwell": _unwell(), "Over time": _over_time()},
+    )
+
+
+def _now() -> list[object]:
+    page, warn = (f'{queries.IN_CLUSTER}, severity="{severity}"' for severity in (Severity.PAGE, Severity.WARN))
+    violated = f'{queries.IN_CLUSTER}, liveness="violated"'
+    covered = Look(RATIO, ((None, RED), (0.9, ORANGE), (0.99, GREEN)), 0, 1)
+    known = f'sum({metrics.MEMBERS}{{{queries.IN_CLUSTER}, liveness!="unknown"}})'
+    return [
+        number(
+            "Pages open",
+            "Open incidents of severity page: somebody should be up.",
+            _all(metrics.INCIDENTS_OPEN, page),
+            Look(steps=ANY_IS_BAD),
+        ),
+        number(
+            "Warnings open",
+            "Open incidents of severity warn.",
+            _all(metrics.INCIDENTS_OPEN, warn),
+            Look(steps=((None, GREEN), (1, ORANGE))),
+        ),
+        number(
+            "Groups rebalancing",
+            "Groups whose members wait for each other right now.",
+            f"sum({queries.rebalancing()}) or vector(0)",
+            Look(steps=((None, GREEN), (1, ORANGE))),
+        ),
+        number(
+            "Members in violation",
+            "Members past a timeout that nobody has closed yet.",
+            _all(metrics.MEMBERS, violated),
+            Look(steps=ANY_IS_BAD),
+        ),
+        number(
+            "Members covered",
+            "Share of the members that telemetry tells alive or not; the rest is unknown until a consequence shows.",
+            f"{known} / sum({metrics.MEMBERS}{{{queries.IN_CLUSTER}}})",
+            covered,
+        ),
+        number(
+            "Groups", "All consumer groups of the clusters chosen.", f"sum({metrics.GROUPS}{{{queries.IN_CLUSTER}}})"
+        ),
+    ]
+
+
+def _unwell() -> list[object]:
+    least = f"bottomk(20, min by (cluster, group) ({metrics.GROUP_HEADROOM}{{{queries.IN_CLUSTER}}}))"
+    by_client = "cluster, group, client_id, client_host"
+    worst = f"bottomk(20, min by ({by_client}) ({metrics.MEMBER_HEADROOM}{{{queries.IN_CLUSTER}}}))"
+    return [
+        listing(
+            "Open incidents, oldest first",
+            "Every group with an open incident: the rule that is broken and for how long. The group's page tells which "
+            "member, host and partitions, and with what evidence.",
+            f"topk({ROWS_SHOWN}, {queries.incident_ages()})",
+            "open for",
+            Look("s"),
+            links=GROUP_LINKS,
+        ),
+        listing(
+            "Least heartbeat headroom",
+            "The share of its session timeout that the worst member has left; at risk below a third.",
+            least,
+            "headroom",
+            Look(RATIO, HEADROOM, 0, 1),
+            links=GROUP_LINKS,
+            span=6,
+        ),
+        listing(
+            "Most rebalances in 10 minutes",
+            "Generations begun in the last 10 minutes; five are a storm.",
+            f"topk(20, {queries.new_generations('10m')} > 0)",
+            "rebalances",
+            Look(steps=((None, GREEN), (2, ORANGE), (5, RED))),
+            links=GROUP_LINKS,
+            span=6,
+        ),
+        listing(
+            "Members worst off",
+            "The members with the least share of their session timeout left, by client and host; ids are on the pages.",
+            worst,
+            "headroom",
+            Look(RATIO, HEADROOM, 0, 1),
+            links=GROUP_LINKS,
+            span=WIDTH,
+        ),
+    ]
+
+
+def _over_time() -> list[object]:
+    return [
+        series(
+            "Groups by state",
+            "Groups by the state that the coordinator keeps them in.",
+            Query(queries.total(metrics.GROUPS, "state"), "{{state}}"),
+            stacked=True,
+        ),
+        series(
+            "Members by liveness",
+            "Alive, violated, or unknown for want of telemetry.",
+            Query(queries.total(metrics.MEMBERS, "liveness"), "{{liveness}}"),
+            stacked=True,
+        ),
+        series(
+            "Incidents open, by rule",
+            "How many incidents of each rule are open.",
+            Query(queries.total(metrics.INCIDENTS_OPEN, "rule"), "{{rule}}"),
+            stacked=True,
+        ),
+        series(
+            "Incidents opened, by rule",
+            "New incidents a second.",
+            Query(queries.rate(metrics.INCIDENTS_OPENED, "rule"), "{{rule}}"),
+            look=Look("cps"),
+        ),
+        series(
+            "Rebalances by cause",
+            "Generations begun a second, by what began them.",
+            Query(queries.rate(metrics.GENERATIONS, "cause"), "{{cause}}"),
+            look=Look("cps"),
+            stacked=True,
+        ),
+        series(
+            "Members in a rebalance",
+            "Members of groups that are rebalancing: the part of the fleet that waits.",
+            Query(queries.members_rebalancing(), "members"),
+        ),
+    ]
+
+
+def _all(metric: str, where: str) -> str:
+    return f"sum({metric}{{{where}}}) or vector(0)"

@@ -1,0 +1,254 @@
+"""Our few panel shapes, and the frame that all dashboards share. Classic dashboard model, Grafana 10 to 13.
+
+Every panel has a title, a description, a unit and words for "no data"; `queries` make the rest.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
+
+from grafana_foundation_sdk.builders import (
+    common,
+    dashboard,
+    heatmap,
+    prometheus,
+    stat,
+    statetimeline,
+    table,
+    timeseries,
+)
+from grafana_foundation_sdk.models import common as common_models
+from grafana_foundation_sdk.models import dashboard as models
+from grafana_foundation_sdk.models.heatmap import HeatmapColorMode
+from grafana_foundation_sdk.models.prometheus import PromQueryFormat
+
+from dashboards.files import TAG
+from streaming.serve import metrics
+
+DATASOURCE: Final = common_models.DataSourceRef(type_val="prometheus", uid="${datasource}")
+UID: Final = "group-monitor-"
+WIDTH: Final = 24
+NO_DATA: Final = "no data"
+RATIO: Final = "percentunit"
+
+GREEN: Final = "green"
+YELLOW: Final = "yellow"
+ORANGE: Final = "orange"
+RED: Final = "red"
+GREY: Final = "text"
+
+P = TypeVar("P")
+Steps = Sequence[tuple[float | None, str]]
+NEUTRAL: Final[Steps] = ((None, GREY),)
+ANY_IS_BAD: Final[Steps] = ((None, GREEN), (1, RED))
+HEADROOM: Final[Steps] = ((None, RED), (1 / 3, ORANGE), (0.5, GREEN))
+"""A third left is where `session-at-risk` begins."""
+
+
+class Query(NamedTuple):
+    """One expression and what its series are called."""
+
+    expr: str
+    legend: str = ""
+
+
+class Look(NamedTuple):
+    """What a number means to the eye."""
+
+    unit: str = "short"
+    steps: Steps = NEUTRAL
+    low: float | None = None
+    high: float | None = None
+    words: Mapping[str, tuple[str, str]] = {}
+    """Value -> (text, colour)."""
+
+
+PLAIN: Final = Look()
+
+
+def number(title: str, description: str, expr: str, look: Look = PLAIN, *, span: int = 4) -> stat.Panel:
+    """Show one number, now."""
+    options = common.ReduceDataOptions().calcs(["lastNotNull"]).fields("").values(False)
+    panel = stat.Panel().with_target(_target("A", Query(expr), instant=True)).reduce_options(options)
+    panel.graph_mode(common_models.BigValueGraphMode.NONE).color_mode(common_models.BigValueColorMode.VALUE)
+    return _framed(panel, title, description, look, span, 4)
+
+
+def series(
+    title: str, description: str, *queries: Query, look: Look = PLAIN, span: int = 12, stacked: bool = False
+) -> timeseries.Panel:
+    """Show numbers over time, the largest on top of the legend."""
+    legend = common.VizLegendOptions().display_mode(common_models.LegendDisplayMode.TABLE).show_legend(True)
+    legend.placement(common_models.LegendPlacement.RIGHT if span > 12 else common_models.LegendPlacement.BOTTOM)
+    legend.calcs(["max", "lastNotNull"]).sort_by("Max").sort_desc(True)
+    tooltip = (
+        common.VizTooltipOptions().mode(common_models.TooltipDisplayMode.MULTI).sort(common_models.SortOrder.DESCENDING)
+    )
+    panel = timeseries.Panel().legend(legend).tooltip(tooltip).line_width(1).fill_opacity(20 if stacked else 0)
+    panel.color_scheme(dashboard.FieldColor().mode(models.FieldColorModeId.PALETTE_CLASSIC_BY_NAME))
+    if stacked:
+        panel.stacking(common.StackingConfig().mode(common_models.StackingMode.NORMAL).group("A"))
+    if len(look.steps) > 1:
+        panel.thresholds_style(common.GraphThresholdsStyleConfig().mode(common_models.GraphThresholdsStyleMode.DASHED))
+    for place, query in enumerate(queries):
+        panel.with_target(_target(chr(ord("A") + place), query))
+    return _framed(panel, title, description, look, span, 9)
+
+
+def timeline(
+    title: str, description: str, query: Query, look: Look, *, span: int = WIDTH, height: int = 5
+) -> statetimeline.Panel:
+    """Show states over time."""
+    panel = statetimeline.Panel().with_target(_target("A", query)).merge_values(True).row_height(0.8).line_width(0)
+    panel.show_value(common_models.VisibilityMode.AUTO).fill_opacity(80)
+    return _framed(panel, title, description, look, span, height)
+
+
+def listing(
+    title: str,
+    description: str,
+    expr: str,
+    value: str,
+    look: Look = PLAIN,
+    *,
+    links: Mapping[str, str] = {},
+    span: int = 12,
+) -> table.Panel:
+    """Show a row a series: its labels and, under the name `value`, its value, largest first. `links`: column -> URL."""
+    panel = table.Panel().with_target(_target("A", Query(expr), instant=True, form=PromQueryFormat.TABLE))
+    renamed = {"excludeByName": {"Time": True}, "renameByName": {"Value": value}}
+    panel.with_transformation(models.DataTransformerConfig(id_val="organize", options=renamed))
+    panel.sort_by([common.TableSortByFieldState().display_name(value).desc(True)])
+    for column, url in links.items():
+        link = {"title": f"{column.capitalize()} ${{__value.text}}", "url": url}
+        panel.override_by_name(column, [models.DynamicConfigValue(id_val="links", value=[link])])
+    panel.override_by_name("severity", [models.DynamicConfigValue(id_val="mappings", value=_SEVERITIES), _COLOURED])
+    return _framed(panel, title, description, look, span, 9)
+
+
+def buckets(title: str, description: str, histogram: str, where: str, *, span: int = 12) -> heatmap.Panel:
+    """Show how a histogram's observations are spread, over time."""
+    expr = f"sum by (le) (increase({histogram}_bucket{{{where}}}[$__rate_interval]))"
+    panel = heatmap.Panel().with_target(_target("A", Query(expr, "{{le}}"), form=PromQueryFormat.HEATMAP))
+    panel.calculate(False).y_axis(heatmap.YAxisConfig().unit("s")).show_legend()
+    panel.color(heatmap.HeatmapColorOptions().mode(HeatmapColorMode.SCHEME).scheme("Blues").steps(64))
+    return _framed(panel, title, description, Look(), span, 9)
+
+
+def board(
+    name: str,
+    title: str,
+    description: str,
+    *,
+    variables: Sequence[Any],
+    incidents: str,
+    rows: Mapping[str, Sequence[Any]],
+) -> dashboard.Dashboard:
+    """Put a dashboard together: panel ids in order, a link to its sisters, the incidents chosen as annotations."""
+    built = dashboard.Dashboard(title).uid(UID + name).description(description).tags([TAG]).editable()
+    built.time("now-1h", "now").refresh("30s").tooltip(models.DashboardCursorSync.CROSSHAIR).timezone("browser")
+    sisters = dashboard.DashboardLink("Group monitor").type(models.DashboardLinkType.DASHBOARDS).tags([TAG])
+    built.link(sisters.include_vars(True).keep_time(True).as_dropdown(False))
+    built.annotation(_incidents(incidents))
+    for variable in (datasource_variable(), *variables):
+        built.with_variable(variable)
+    panel_id = 0
+    for heading, panels in rows.items():
+        panel_id += 1
+        built.with_row(dashboard.Row(heading).id(panel_id))
+        for panel in panels:
+            panel_id += 1
+            built.with_panel(panel.id(panel_id))
+    return built
+
+
+def datasource_variable() -> dashboard.DatasourceVariable:
+    """Let people choose which Prometheus."""
+    return dashboard.DatasourceVariable("datasource").label("Prometheus").type("prometheus")
+
+
+def cluster_variable(*, all_of_them: bool = True) -> dashboard.QueryVariable:
+    """Let people choose the Kafka cluster, all of them at first."""
+    variable = _query_variable("cluster", f"label_values({metrics.RUN_ALIVE_AGE}, cluster)").label("Cluster")
+    if not all_of_them:
+        return variable
+    everything = models.VariableOption(selected=True, text=["All"], value=["$__all"])
+    return variable.multi(True).include_all(True).all_value(".*").current(everything)
+
+
+def group_variable() -> dashboard.QueryVariable:
+    """Let people choose a group of the cluster."""
+    query = f'label_values({metrics.GROUP_INFO}{{cluster=~"$cluster"}}, group)'
+    return _query_variable("group", query).label("Group")
+
+
+def page_variable() -> dashboard.TextBoxVariable:
+    """Say where `serve` is, as a browser sees it."""
+    usual = "http://127.0.0.1:8844"
+    return (
+        dashboard.TextBoxVariable("monitor")
+        .label("Monitor's pages")
+        .default_value(usual)
+        .current(models.VariableOption(selected=True, text=usual, value=usual))
+    )
+
+
+def _incidents(where: str) -> dashboard.AnnotationQuery:
+    """Mark each incident at the instant it began, which is the series' value, not the scrape that saw it."""
+    began = f"max by (cluster, group, rule, severity) ({metrics.GROUP_INCIDENT_OPENED}{{{where}}}) * 1000"
+    marks = dashboard.AnnotationQuery().name("Incidents").datasource(DATASOURCE).enable(True).icon_color(RED)
+    marks.expr(began).use_value_for_time(True).step("30s")
+    return marks.title_format("{{rule}}").text_format("{{cluster}} {{group}}").tag_keys("rule,severity")
+
+
+def _query_variable(name: str, query: str) -> dashboard.QueryVariable:
+    asked: dict[str, object] = {"query": query, "refId": name}
+    return (
+        dashboard.QueryVariable(name)
+        .datasource(DATASOURCE)
+        .query(asked)
+        .definition(query)
+        .refresh(models.VariableRefresh.ON_TIME_RANGE_CHANGED)
+        .sort(models.VariableSort.ALPHABETICAL_ASC)
+    )
+
+
+def _target(
+    ref: str, query: Query, *, instant: bool = False, form: PromQueryFormat = PromQueryFormat.TIME_SERIES
+) -> prometheus.Dataquery:
+    target = (
+        prometheus.Dataquery()
+        .ref_id(ref)
+        .datasource(DATASOURCE)
+        .expr(query.expr)
+        .legend_format(query.legend)
+        .format(form)
+    )
+    return target.instant() if instant else target.range()
+
+
+def _framed(panel: P, title: str, description: str, look: Look, span: int, height: int) -> P:
+    """Give any panel what all of them have."""
+    any_panel: Any = panel  # the SDK's builders share these methods, but no base class
+    any_panel.title(title).description(description).datasource(DATASOURCE).span(span).height(height)
+    steps = [models.Threshold(value=value, color=colour) for value, colour in look.steps]
+    any_panel.unit(look.unit).no_value(NO_DATA)
+    any_panel.thresholds(dashboard.ThresholdsConfig().mode(models.ThresholdsMode.ABSOLUTE).steps(steps))
+    if look.low is not None:
+        any_panel.min(look.low)
+    if look.high is not None:
+        any_panel.max(look.high)
+    if look.words:
+        any_panel.mappings([_words(look.words)])
+    return panel
+
+
+def _words(words: Mapping[str, tuple[str, str]]) -> models.ValueMap:
+    options = {
+        value: models.ValueMappingResult(text=text, color=colour, index=place)
+        for place, (value, (text, colour)) in enumerate(words.items())
+    }
+    return models.ValueMap(options=options)
+
+
+_SEVERITIES: Final = [_words({"page": ("page", RED), "warn": ("warn", ORANGE), "info": ("info", "blue")})]
+_COLOURED: Final = models.DynamicConfigValue(id_val="custom.cellOptions", value={"type": "color-text"})

@@ -1,0 +1,84 @@
+"""PromQL over our own metrics. `$cluster` and `$group` are the dashboards' variables.
+
+Every expression drops Prometheus' own labels (`instance`, `job`) by aggregating over ours, so that two `serve`s on one
+store show as one.
+"""
+
+from typing import Final
+
+from coordinator_model.states import GroupState
+from streaming.serve import metrics
+
+REBALANCING: Final = (
+    GroupState.PREPARING_REBALANCE,
+    GroupState.COMPLETING_REBALANCE,
+    GroupState.ASSIGNING,
+    GroupState.RECONCILING,
+)
+"""States in which members wait for each other instead of working. A KIP-848 group works on while it reconciles."""
+STATE_NUMBERS: Final = {state: number for number, state in enumerate(GroupState)}
+"""A state timeline wants numbers; the mapping back to words is the panel's."""
+
+IN_CLUSTER: Final = 'cluster=~"$cluster"'
+OF_GROUP: Final = 'cluster=~"$cluster", group="$group"'
+_BY_GROUP: Final = "by (cluster, group)"
+WHILE_REBALANCING: Final = f'state=~"{"|".join(REBALANCING)}"'
+
+
+def total(metric: str, *by: str, where: str = IN_CLUSTER, function: str = "sum") -> str:
+    """Aggregate a metric over all labels but `by`."""
+    return f"{function} by ({', '.join(by)}) ({metric}{{{where}}})"
+
+
+def rate(metric: str, *by: str, where: str = IN_CLUSTER) -> str:
+    """Give a counter's rate a second."""
+    return f"sum by ({', '.join(by)}) (rate({metric}{{{where}}}[$__rate_interval]))"
+
+
+def increase(metric: str, *by: str, where: str = IN_CLUSTER) -> str:
+    """Give how much a counter grew within the time shown."""
+    return f"sum by ({', '.join(by)}) (increase({metric}{{{where}}}[$__range]))"
+
+
+def quantile(histogram: str, share: float) -> str:
+    """Give a quantile of a histogram in seconds, by cluster."""
+    buckets = f"rate({histogram}_bucket{{{IN_CLUSTER}}}[$__rate_interval])"
+    return f"histogram_quantile({share}, sum by (cluster, le) ({buckets}))"
+
+
+def new_generations(window: str, where: str = IN_CLUSTER) -> str:
+    """Count generations begun within a window: exact between scrapes, where `changes` sees one step for many."""
+    series = f"{metrics.GROUP_GENERATION}{{{where}}}[{window}]"
+    return f"max {_BY_GROUP} (max_over_time({series}) - min_over_time({series}))"
+
+
+def rebalancing(where: str = IN_CLUSTER) -> str:
+    """Give 1 for every group that is rebalancing."""
+    return f"max {_BY_GROUP} ({metrics.GROUP_INFO}{{{where}, {WHILE_REBALANCING}}})"
+
+
+def members_rebalancing(where: str = IN_CLUSTER) -> str:
+    """Count the members of groups that are rebalancing; 0 where there are none."""
+    members = f"max {_BY_GROUP} ({metrics.GROUP_MEMBERS}{{{where}}})"
+    return f"(sum({members} and on (cluster, group) {rebalancing(where)}) or vector(0))"
+
+
+def rebalancing_share(window: str, where: str = IN_CLUSTER) -> str:
+    """Give the share of the scrapes of a window that saw a group rebalance."""
+    busy = f"sum {_BY_GROUP} (count_over_time({metrics.GROUP_INFO}{{{where}, {WHILE_REBALANCING}}}[{window}]))"
+    return f"{busy} / sum {_BY_GROUP} (count_over_time({metrics.GROUP_INFO}{{{where}}}[{window}]))"
+
+
+def state_number(where: str = OF_GROUP) -> str:
+    """Give a group's state as its number in `STATE_NUMBERS`."""
+    info = (
+        f'(0 * max {_BY_GROUP} ({metrics.GROUP_INFO}{{{where}, state="{state}"}}) + {number})'
+        for state, number in STATE_NUMBERS.items()
+    )
+    return " or ".join(info)
+
+
+def incident_ages(where: str = IN_CLUSTER) -> str:
+    """Give how long the oldest open incident of a group, rule and severity has been open, in seconds."""
+    opened = f"{metrics.GROUP_INCIDENT_OPENED}{{{where}}}"
+    return f"max by (cluster, group, rule, severity) (time() - {opened})"

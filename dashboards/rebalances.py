@@ -1,0 +1,123 @@
+"""*Rebalances*: storms, flappers, and what they cost."""
+
+from grafana_foundation_sdk.builders.dashboard import Dashboard
+
+from coordinator_model.thresholds import Thresholds
+from dashboards import queries
+from dashboards.links import GROUP_LINKS
+from dashboards.panels import (
+    GREEN,
+    ORANGE,
+    RATIO,
+    RED,
+    Look,
+    Query,
+    board,
+    cluster_variable,
+    listing,
+    number,
+    page_variable,
+    series,
+)
+from streaming.serve import metrics
+
+NAME = "rebalances"
+STORM_REBALANCES = Thresholds().storm_rebalances
+COST_STEP_S = 60  # of the sub-query below: a minute keeps 24 h of a large fleet cheap
+
+
+def build() -> Dashboard:
+    """Build the dashboard."""
+    return board(
+        NAME,
+        "Consumer groups: rebalances",
+        "Which groups rebalance too often, which never come to rest, and how much work stands still meanwhile.",
+        variables=(cluster_variable(), page_variable()),
+        incidents=f'{queries.IN_CLUSTER}, severity="page"',
+        rows={"In the time shown": _totals(), "Who": _who(), "Over time": _over_time()},
+    )
+
+
+def _totals() -> list[object]:
+    storms = f"count({queries.new_generations('10m')} >= {STORM_REBALANCES}) or vector(0)"
+    waited_s = f"sum_over_time({queries.members_rebalancing()}[$__range:{COST_STEP_S}s]) * {COST_STEP_S}"
+    return [
+        number(
+            "Storms now",
+            f"Groups with {STORM_REBALANCES} rebalances or more in the last 10 minutes.",
+            storms,
+            Look(steps=((None, GREEN), (1, RED))),
+            span=8,
+        ),
+        number(
+            "Rebalances",
+            "Generations begun by all groups in the time shown.",
+            f"sum({queries.new_generations('$__range')})",
+            span=8,
+        ),
+        number(
+            "Members' time spent waiting",
+            f"Members of rebalancing groups, added up over the time shown in steps of {COST_STEP_S} s. "
+            "Those of a KIP-848 group go on working meanwhile.",
+            waited_s,
+            Look("s"),
+            span=8,
+        ),
+    ]
+
+
+def _who() -> list[object]:
+    flappers = f"topk(50, {queries.new_generations('$__range')} > 0)"
+    share = f"topk(50, {queries.rebalancing_share('$__range')})"
+    steps = ((None, GREEN), (STORM_REBALANCES, ORANGE), (4 * STORM_REBALANCES, RED))
+    return [
+        listing(
+            "Flappers",
+            "Groups by generations begun in the time shown.",
+            flappers,
+            "rebalances",
+            Look(steps=steps),
+            links=GROUP_LINKS,
+        ),
+        listing(
+            "Share of time rebalancing",
+            "The part of the time shown in which a group's members waited for each other.",
+            share,
+            "share",
+            Look(RATIO, ((None, GREEN), (0.01, ORANGE), (0.1, RED)), 0, 1),
+            links=GROUP_LINKS,
+        ),
+    ]
+
+
+def _over_time() -> list[object]:
+    worst = f"topk(10, {queries.new_generations('10m')} > 0)"
+    fleet = f"sum({queries.new_generations('10m')})"
+    return [
+        series(
+            "Rebalances in 10 minutes, worst groups",
+            "A line above five is a storm.",
+            Query(worst, "{{cluster}} {{group}}"),
+            look=Look(steps=((None, GREEN), (STORM_REBALANCES, RED)), low=0),
+        ),
+        series(
+            "Rebalances in 10 minutes, all groups",
+            "A step of the whole fleet is a broker or a deploy, not a group.",
+            Query(fleet, "all groups"),
+            look=Look(low=0),
+        ),
+        series(
+            "Rebalances by cause",
+            "Generations begun a second, by what began them.",
+            Query(queries.rate(metrics.GENERATIONS, "cause"), "{{cause}}"),
+            look=Look("cps"),
+            stacked=True,
+        ),
+        series(
+            "Groups and members in a rebalance",
+            "How much of the fleet waits.",
+            Query(f"sum({queries.rebalancing()}) or vector(0)", "groups"),
+            Query(queries.members_rebalancing(), "members"),
+            look=Look(low=0),
+        ),
+    ]

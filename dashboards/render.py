@@ -1,0 +1,65 @@
+"""Everything as text: what `rendered/` holds, committed, so that Grafana and a review need no Python.
+
+Needs the development packages (grafana-foundation-sdk, ruamel.yaml); `publish` needs only the rendered files.
+"""
+
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from grafana_foundation_sdk.builders.dashboard import Dashboard
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from ruamel.yaml import YAML
+
+from dashboards import fleet, group, health, rebalances, rules
+from dashboards.files import RENDERED
+
+SCHEMA_VERSION: Final = 38
+"""Grafana 10.0's; a newer Grafana migrates it on load, an older one would not know a newer number."""
+MADE_BY: Final = "# Made by `group-monitor dashboards render` from dashboards/rules.py: change that, not this.\n"
+
+
+def rendered() -> dict[str, str]:
+    """File name in `rendered/` -> its text."""
+    boards = {"fleet": fleet, "group": group, "rebalances": rebalances, "health": health}
+    return {
+        **{f"{name}.json": dashboard_json(module.build()) for name, module in boards.items()},
+        "prometheus-rules.yml": yaml_text(rules.prometheus_rules()),
+        "grafana-rules.yml": yaml_text(rules.grafana_rules()),
+    }
+
+
+def write(folder: Path = RENDERED) -> list[Path]:
+    """Write every file that is not there yet or differs, remove what is no longer made; returns the paths touched."""
+    folder.mkdir(parents=True, exist_ok=True)
+    wanted = rendered()
+    touched = [path for path in sorted(folder.iterdir()) if path.name not in wanted]
+    for path in touched:
+        path.unlink()
+    for name, text in wanted.items():
+        path = folder / name
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+            touched.append(path)
+    return touched
+
+
+def dashboard_json(builder: Dashboard) -> str:
+    """Encode a dashboard with sorted keys, so that a difference shows what changed."""
+    model: dict[str, Any] = json.loads(JSONEncoder().encode(builder.build()))
+    model["schemaVersion"] = SCHEMA_VERSION
+    for shown_on_top in (*model["annotations"]["list"], *model["links"]):
+        del shown_on_top["placement"]  # the SDK's default hides them in a menu that only the newest Grafana has
+    return json.dumps(model, indent=2, sort_keys=True) + "\n"
+
+
+def yaml_text(value: Mapping[str, Any]) -> str:
+    """Encode a mapping as YAML, in its own order."""
+    yaml = YAML()
+    yaml.width = 1_000  # a folded line would end in a space
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    out = io.StringIO()
+    yaml.dump(value, out)
+    return MADE_BY + out.getvalue()

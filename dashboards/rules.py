@@ -1,0 +1,207 @@
+"""Alert rules for those who alert from metrics, once; Prometheus' and Grafana's files are both made from them.
+
+Templates say `{{ .Labels.group }}`, never `$labels`: both systems know the former, and Grafana may take a `$` in a
+provisioning file for a variable of its environment.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from dashboards import queries
+from dashboards.files import FOLDER
+from dashboards.rebalances import STORM_REBALANCES
+from streaming.serve import metrics
+
+GRAFANA_DATASOURCE: Final = "group-monitor-prometheus"
+"""The uid that `deploy/grafana/provisioning` gives the data source."""
+LOOK_BACK_S: Final = 600
+_EVERYWHERE: Final = 'cluster!=""'
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Fires where `expr` has been beyond `limit` for `for_s`."""
+
+    name: str
+    severity: Literal["info", "warn", "page"]
+    expr: str
+    limit: float
+    for_s: int
+    summary: str
+    description: str
+    beyond: Literal[">", "<"] = ">"
+
+
+RULES: Final = (
+    Rule(
+        "GroupMonitorMissing",
+        "page",
+        f"(count({metrics.RUN_ALIVE_AGE}) or vector(0))",
+        1,
+        120,
+        "No run has written to the store, or serve is not scraped",
+        "Nothing is watched. Look at the scrape of serve first, then at run.",
+        beyond="<",
+    ),
+    Rule(
+        "GroupMonitorStalled",
+        "page",
+        f"max by (cluster) ({metrics.STALLED})",
+        0,
+        30,
+        "run of {{ .Labels.cluster }} gives no sign of life",
+        "No incident of this cluster is found until it is back; what it missed is then raised, marked late.",
+    ),
+    Rule(
+        "GroupMonitorBehind",
+        "warn",
+        f"max by (cluster) ({metrics.SHARD_PROGRESS_AGE})",
+        30,
+        120,
+        "The monitor of {{ .Labels.cluster }} is behind",
+        "Verdicts come late. Either a broker's telemetry stands still or the job does not keep up: see monitor health.",
+    ),
+    Rule(
+        "GroupTelemetryStalled",
+        "warn",
+        f"max by (cluster, broker) ({metrics.BROKER_PROGRESS_AGE})",
+        30,
+        60,
+        "No telemetry line of {{ .Labels.broker }}",
+        "Members of the groups it coordinates turn unknown. A dead broker, its appender, or the telemetry topic.",
+    ),
+    Rule(
+        "GroupTelemetryUncovered",
+        "info",
+        f"min by (cluster, broker) ({metrics.BROKER_COVERED})",
+        1,
+        600,
+        "Telemetry of {{ .Labels.broker }} has a gap",
+        "Timer verdicts about its groups wait until a line proves that the broker is heard again.",
+        beyond="<",
+    ),
+    Rule(
+        "GroupMonitorAlertsStuck",
+        "page",
+        f"max by (receiver) ({metrics.OUTBOX_AGE})",
+        300,
+        0,
+        "Alerts to {{ .Labels.receiver }} are not delivered",
+        "The oldest has waited for five minutes and more. The receiver does not answer, or refuses.",
+    ),
+    Rule(
+        "GroupMonitorAlertsLost",
+        "warn",
+        f"max by (receiver) ({metrics.OUTBOX_DEAD})",
+        0,
+        0,
+        "Alerts to {{ .Labels.receiver }} were given up",
+        "The receiver refused them for good; the log of serve has its words.",
+    ),
+    Rule(
+        "GroupMonitorDetectionSlow",
+        "warn",
+        f"histogram_quantile(0.99, sum by (cluster, le) (rate({metrics.DETECTION_DELAY}_bucket[10m])))",
+        10,
+        300,
+        "Incidents of {{ .Labels.cluster }} are found late",
+        "One in a hundred takes more than 10 s from its deadline to the outbox.",
+    ),
+    Rule(
+        "GroupMonitorRefuted",
+        "warn",
+        f"sum by (cluster) (increase({metrics.INCIDENTS_REFUTED}[1h]))",
+        0,
+        0,
+        "The monitor of {{ .Labels.cluster }} was wrong",
+        "A broker accepted a member after its session was judged to have ended. Worth a report to us, with a capture.",
+    ),
+    Rule(
+        "GroupMonitorRowsRejected",
+        "info",
+        f"sum by (cluster) (increase({metrics.QUARANTINED}[10m]))",
+        100,
+        0,
+        "Rows of {{ .Labels.cluster }} cannot be understood",
+        "The table quarantine holds the newest. Usually somebody else writes to a telemetry topic.",
+    ),
+    Rule(
+        "ConsumerGroupIncidentPage",
+        "page",
+        f'sum by (cluster, group, rule) ({metrics.GROUP_INCIDENTS}{{severity="page"}})',
+        0,
+        0,
+        "{{ .Labels.rule }}: group {{ .Labels.group }}",
+        "Member, host and evidence are on the group's page. Not needed where serve notifies by itself.",
+    ),
+    Rule(
+        "ConsumerGroupIncidentWarning",
+        "warn",
+        f'sum by (cluster, group, rule) ({metrics.GROUP_INCIDENTS}{{severity="warn"}})',
+        0,
+        60,
+        "{{ .Labels.rule }}: group {{ .Labels.group }}",
+        "Member, host and evidence are on the group's page. Not needed where serve notifies by itself.",
+    ),
+    Rule(
+        "ConsumerGroupRebalanceStorm",
+        "page",
+        queries.new_generations("10m", _EVERYWHERE),
+        STORM_REBALANCES - 1,
+        0,
+        "Group {{ .Labels.group }} does not come to rest",
+        f"{STORM_REBALANCES} generations or more within 10 minutes: little work gets done between them.",
+    ),
+    Rule(
+        "ConsumerGroupRebalancing",
+        "warn",
+        f"sum by (cluster, group) ({metrics.GROUP_INFO}{{{queries.WHILE_REBALANCING}}})",
+        0,
+        300,
+        "Group {{ .Labels.group }} has been rebalancing for five minutes",
+        "Its members wait for each other, or one of them does not come.",
+    ),
+)
+
+
+def prometheus_rules() -> dict[str, Any]:
+    """Return Prometheus' rule file."""
+    rules = [
+        {
+            "alert": rule.name,
+            "expr": f"{rule.expr} {rule.beyond} {rule.limit:g}",
+            **({"for": f"{rule.for_s}s"} if rule.for_s else {}),
+            "labels": {"severity": rule.severity},
+            "annotations": {"summary": rule.summary, "description": rule.description},
+        }
+        for rule in RULES
+    ]
+    return {"groups": [{"name": "group-monitor", "rules": rules}]}
+
+
+def grafana_rules() -> dict[str, Any]:
+    """Return Grafana's provisioning file of alert rules, 10 to 13: query A, threshold C."""
+    rules = [_grafana_rule(rule) for rule in RULES]
+    group = {"orgId": 1, "name": "group-monitor", "folder": FOLDER, "interval": "1m", "rules": rules}
+    return {"apiVersion": 1, "groups": [group]}
+
+
+def _grafana_rule(rule: Rule) -> dict[str, Any]:
+    span = {"from": LOOK_BACK_S, "to": 0}
+    query = {"refId": "A", "expr": rule.expr, "instant": True, "range": False}
+    evaluator = {"type": "gt" if rule.beyond == ">" else "lt", "params": [rule.limit]}
+    threshold = {"refId": "C", "type": "threshold", "expression": "A", "conditions": [{"evaluator": evaluator}]}
+    return {
+        "uid": rule.name.lower(),
+        "title": rule.name,
+        "condition": "C",
+        "for": f"{rule.for_s}s",
+        "noDataState": "OK",
+        "execErrState": "Error",
+        "labels": {"severity": rule.severity},
+        "annotations": {"summary": rule.summary, "description": rule.description},
+        "data": [
+            {"refId": "A", "datasourceUid": GRAFANA_DATASOURCE, "relativeTimeRange": span, "model": query},
+            {"refId": "C", "datasourceUid": "__expr__", "relativeTimeRange": span, "model": threshold},
+        ],
+    }

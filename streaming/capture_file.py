@@ -1,0 +1,81 @@
+"""The capture format: JSON Lines of raw Kafka rows, plain or gzip, in any order (docs: the contract in README)."""
+
+import base64
+import binascii
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from coordinator_model.ingest import OFFSETS, TELEMETRY, SourceRow
+
+INT64 = 2**63
+
+
+class BadRow(ValueError):
+    """A line of a capture that is no row."""
+
+
+def open_text(path: Path) -> IO[str]:
+    """Open a capture for reading; gzip is told by its first bytes, not by its name."""
+    with path.open("rb") as raw:
+        zipped = raw.read(2) == b"\x1f\x8b"
+    if zipped:
+        return gzip.open(path, "rt", encoding="utf-8", errors="replace")
+    return path.open(encoding="utf-8", errors="replace")
+
+
+def read_rows(lines: Iterator[str] | IO[str]) -> Iterator[SourceRow | BadRow]:
+    """Read a capture; a line that is no row comes back as ``BadRow``, an empty one not at all."""
+    for line in lines:
+        if line.strip():
+            try:
+                yield _row(line)
+            except BadRow as bad:
+                yield bad
+
+
+def _row(line: str) -> SourceRow:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise BadRow("not JSON") from error
+    if not isinstance(row, dict) or row.get("source") not in (OFFSETS, TELEMETRY):
+        raise BadRow("no source")
+    if not isinstance(row.get("topic"), str):
+        raise BadRow("topic: not a string")
+    decode = _from_base64 if row["source"] == OFFSETS else _from_text
+    return SourceRow(
+        source=row["source"],
+        topic=row["topic"],
+        partition=_an_int(row, "partition"),
+        offset=_an_int(row, "offset"),
+        timestamp_ms=_an_int(row, "timestamp_ms"),
+        key=decode(row.get("key")),
+        value=decode(row.get("value")),
+    )
+
+
+def _an_int(row: dict[str, Any], name: str) -> int:
+    value = row.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= INT64:
+        raise BadRow(f"{name}: not an integer")
+    return value
+
+
+def _from_base64(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    try:
+        return base64.b64decode(value, validate=True)
+    except (binascii.Error, TypeError, ValueError) as error:
+        raise BadRow("key or value: not base64") from error
+
+
+def _from_text(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise BadRow("key or value: not a string")
+    return value.encode("utf-8", "replace")

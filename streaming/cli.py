@@ -1,0 +1,73 @@
+"""The command `group-monitor`: one module a command, imported when it is named."""
+
+import importlib
+from importlib.metadata import PackageNotFoundError, version
+
+import click
+
+COMMANDS = {
+    "broker": "Run the embedded broker in the foreground.",
+    "capture": "Record a cluster's records and telemetry into a file.",
+    "dashboards": "Grafana dashboards and alert rules: make the files, publish them.",
+    "decode": "Decode raw records of __consumer_offsets, as Kafka itself would print them.",
+    "demo": "See it work: a real broker, real consumers, real faults, alerts.",
+    "describe": "Show a group of a running monitor, or all groups.",
+    "doctor": "Check what is missing before `run` can work, and say what to do.",
+    "incidents": "List the incidents of a running monitor.",
+    "quality": "Check the data in the store as a whole; Data Docs.",
+    "quarantine": "List the rows that a running monitor could not understand.",
+    "replay": "Run a capture through the model, without Kafka and Spark.",
+    "run": "The monitor's job: from Kafka through the model into the store.",
+    "serve": "API, page, metrics and notifications, from the store.",
+    "watch": "Follow a running monitor in a full-screen table.",
+}
+"""Command -> one line of help; `streaming.commands.<name>` exports `<name>_command`."""
+
+
+def _version() -> str:
+    try:
+        return version("kafka-group-monitor")
+    except PackageNotFoundError:
+        return "from source"
+
+
+class _Commands(click.Group):
+    """Loads a command's module only when it is called: `decode` needs neither Spark nor Kafka."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        try:
+            module = importlib.import_module(f"streaming.commands.{cmd_name}")
+        except ModuleNotFoundError as error:
+            if error.name and error.name.startswith(("streaming", "coordinator_model")):
+                raise
+            raise click.ClickException(f"{cmd_name} needs the package {error.name}: {_extra(cmd_name)}") from error
+        command: click.Command = getattr(module, f"{cmd_name}_command")
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+def _extra(command: str) -> str:
+    extras = {"run": "spark", "serve": "serve", "demo": "demo", "dashboards": "grafana", "quality": "quality"}
+    extra = extras.get(command, "kafka")
+    return f"install kafka-group-monitor[{extra}]"
+
+
+@click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(_version(), prog_name="group-monitor")
+def main() -> None:
+    """Which member of a Kafka consumer group broke which timeout, when, and what that did to the group.
+
+    Start with `group-monitor demo`; `group-monitor doctor --config monitor.toml` tells what your cluster lacks.
+    """
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""`group-monitor dashboards`: Grafana dashboards and alert rules, from code into files and into a Grafana."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+if TYPE_CHECKING:
+    from dashboards.publish import Change
+
+TOKEN_VARIABLE: Final = "GROUP_MONITOR_GRAFANA_TOKEN"  # noqa: S105 - its name
+PASSWORD_VARIABLE: Final = "GROUP_MONITOR_GRAFANA_PASSWORD"  # noqa: S105 - its name
+_FILE: Final = click.Path(path_type=Path, dir_okay=False, exists=True)
+
+
+@click.group("dashboards")
+def dashboards_command() -> None:
+    """Grafana dashboards and alert rules: make the files, publish them."""
+
+
+@dashboards_command.command("render")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Another folder than dashboards/rendered in this source tree.",
+)
+def render_command(out: Path | None) -> None:
+    """Make dashboards (JSON) and alert rules (YAML) from the code."""
+    try:
+        from dashboards import files, render
+    except ImportError as error:
+        click.echo(
+            f"dashboards render: {error}: needs the development packages of a source tree (make setup)", err=True
+        )
+        sys.exit(1)
+    folder = out or files.RENDERED
+    touched = render.write(folder)
+    for path in touched:
+        click.echo(f"{'wrote' if path.exists() else 'removed'} {path}")
+    if not touched:
+        click.echo(f"{folder}: nothing to do")
+
+
+@dashboards_command.command("publish")
+@click.option("--url", required=True, metavar="URL", help="Grafana's address, https unless it is on this machine.")
+@click.option("--token-file", type=_FILE, help=f"Holds a service account's token. Or set {TOKEN_VARIABLE}.")
+@click.option("--user", help=f"Instead of a token; the password is in {PASSWORD_VARIABLE} or --password-file.")
+@click.option("--password-file", type=_FILE, help="Holds the password of --user.")
+@click.option("--ca-file", type=_FILE, help="Certificates to trust, PEM.")
+@click.option("--plain-http", is_flag=True, help="Send the credentials over http to another machine all the same.")
+@click.option("--folder", default="Group monitor", show_default=True, help="Where in Grafana.")
+@click.option("--datasource", metavar="NAME", help="The Prometheus data source; else the default one.")
+@click.option(
+    "--incidents", "monitor", metavar="URL", help="Annotate with the incidents of the `serve` at this address."
+)
+@click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
+def publish_command(  # noqa: PLR0913, PLR0917 - one parameter an option
+    url: str,
+    token_file: Path | None,
+    user: str | None,
+    password_file: Path | None,
+    ca_file: Path | None,
+    plain_http: bool,
+    folder: str,
+    datasource: str | None,
+    monitor: str | None,
+    dry_run: bool,
+) -> None:
+    """Put the dashboards into a running Grafana, 10 to 13. Again and again: what is there already is left alone."""
+    try:
+        from dashboards import files, publish
+    except ImportError as error:
+        click.echo(f"dashboards publish: {error}: install kafka-group-monitor[grafana]", err=True)
+        sys.exit(1)
+    token = None if user else _secret(TOKEN_VARIABLE, token_file)
+    password = _secret(PASSWORD_VARIABLE, password_file) if user else None
+    if not token and not (user and password):
+        raise click.UsageError(
+            f"no credentials: give --token-file or set {TOKEN_VARIABLE}, or --user with --password-file or "
+            f"{PASSWORD_VARIABLE}"
+        )
+    try:
+        login = publish.Login(token, user, password)
+        grafana = publish.connect(url, login, ca_file=str(ca_file) if ca_file else None, plain_http=plain_http)
+        boards = files.dashboards()
+        for change in publish.publish(grafana, boards, folder=folder, datasource=datasource, dry_run=dry_run):
+            _tell(change, dry_run=dry_run)
+        if monitor:
+            for change in publish.publish_incidents(grafana, publish.incidents_of(monitor), dry_run=dry_run):
+                _tell(change, dry_run=dry_run)
+    except publish.PublishError as error:
+        click.echo(f"dashboards publish: {error}", err=True)
+        sys.exit(1)
+
+
+def _secret(variable: str, path: Path | None) -> str | None:
+    """Read a secret from its file, else from the environment."""
+    if path is None:
+        return os.environ.get(variable)
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"{path}: {error}") from None
+
+
+def _tell(change: Change, *, dry_run: bool) -> None:
+    """Print one line, and one for each difference."""
+    would = "would be " if dry_run and change.action != "unchanged" else ""
+    click.echo(f"{change.what}: {would}{change.action}")
+    for difference in change.differences:
+        click.echo(f"  {difference}")

@@ -1,0 +1,44 @@
+"""`demo`: the whole monitor on this machine, against real consumers and real faults."""
+
+import contextlib
+import signal
+import sys
+
+import click
+
+
+@click.command("demo")
+@click.option("--keep", is_flag=True, help="Stay up at the end, until Ctrl-C.")
+def demo_command(keep: bool) -> None:
+    """Watch three groups on a real Kafka for about three minutes: members killed, stalled, redeployed.
+
+    Ends with what the broker's own log says beside what was alerted; exit code 1 on anything missing, extra or off by
+    more than a second. Needs Java and `make setup`, no Docker; nothing is left behind.
+    """
+    from streaming.demo.child import DemoError
+    from streaming.demo.scenario import Scenario, all_well
+    from streaming.demo.screen import Screen
+    from streaming.demo.setting import Setting
+    from streaming.embedded import EmbeddedBrokerError
+    from streaming.embedded.java import JavaMissingError
+
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        with Screen() as screen, Setting() as setting:
+            scenario = Scenario(setting, screen)
+            rows = scenario.play()
+            screen.verdict(rows)
+            if keep:
+                screen.say(f"staying up: {setting.url}, Kafka at {setting.cluster.bootstrap_servers}; Ctrl-C ends it")
+                with contextlib.suppress(KeyboardInterrupt):
+                    scenario.stay()
+            screen.rest()
+            screen.say("ending all processes")
+    except (DemoError, EmbeddedBrokerError, JavaMissingError) as error:
+        raise click.ClickException(str(error)) from None
+    except KeyboardInterrupt:
+        click.echo("stopped", err=True)
+        sys.exit(130)
+    good = all_well(rows)
+    click.echo("the broker's log agrees with every alert" if good else "the broker's log and the alerts differ")
+    sys.exit(not good)

@@ -1,0 +1,37 @@
+"""`describe`: a group as it is now, or all groups."""
+
+import click
+
+from streaming.commands import remote
+from streaming.commands.remote import Monitor, echo_json, instant, shown
+
+
+@click.command("describe")
+@click.argument("group", required=False)
+@click.option("--cluster", default=None, help="Which cluster's, where several have the group.")
+@click.option(
+    "--limit", default=1_000, show_default=True, type=click.IntRange(1, 10_000), help="At most so many groups."
+)
+@remote.options
+def describe_command(group: str | None, cluster: str | None, limit: int, url: str, *, as_json: bool) -> None:
+    """Show a group: members, headroom, assignment, incidents, what happened last. Without GROUP: all groups."""
+    from streaming.commands import tables
+
+    monitor, out = Monitor(url), tables.console()
+    if group is None:
+        groups = monitor.get("/api/v1/groups", cluster=cluster, limit=limit)
+        echo_json(groups) if as_json else out.print(tables.groups_table(f"groups ({len(groups)})", groups))
+        return
+    found = monitor.group(group, cluster)
+    if as_json:
+        echo_json(found)
+        return
+    out.print(
+        f"{shown(found['group'])} in {shown(found['cluster'])}: {shown(found['type'])}, {shown(found['state'])} "
+        f"({found['state_evidence']}), generation {found['generation']}, seen {instant(found['at_ms'])} UTC"
+    )
+    out.print(tables.members_table(found))
+    if found["incidents"]:
+        out.print(tables.incidents_table("open incidents", found["incidents"]))
+    for event in found["events"]:
+        out.print(f"{instant(event['at_ms'])}  {shown(event['text'])}")

@@ -1,0 +1,41 @@
+"""`quality`: check the data now, and write great-expectations' Data Docs."""
+
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from streaming.config import ConfigError, load
+
+
+@click.command("quality")
+@click.option("--config", "config", required=True, type=click.Path(dir_okay=False, path_type=Path), help="monitor.toml")
+@click.option("--docs", type=click.Path(file_okay=False, path_type=Path), help="A folder for Data Docs (HTML).")
+def quality_command(config: Path, docs: Path | None) -> None:
+    """Check what the store holds: one line an expectation; exit 1 if any fails. Needs the extra `quality`."""
+    from streaming.quality.checker import Checker
+    from streaming.quality.sample import take
+    from streaming.quality.watch import of
+    from streaming.store import Store, StoreError
+
+    try:
+        settings = load(config)
+        store = Store.open(settings.store.connection_url())
+    except (ConfigError, StoreError) as error:
+        click.echo(str(error), err=True)
+        sys.exit(2)
+    if docs is not None:
+        docs.mkdir(parents=True, exist_ok=True)
+    checker = Checker(docs)
+    frames = take(store, settings.quality.sample_rows, time.time_ns() // 1_000_000, {})
+    verdicts = checker.check(of(settings.cluster, frames.rows), settings.cluster)
+    for verdict in verdicts:
+        state = "ok  " if verdict.success else "FAIL"
+        click.echo(
+            f"{state} {verdict.suite}: {verdict.expectation}" + ("" if verdict.success else f" {verdict.sample}")
+        )
+    for place in checker.docs() if docs is not None else ():
+        click.echo(f"docs {place}")
+    store.close()
+    sys.exit(not all(verdict.success for verdict in verdicts))

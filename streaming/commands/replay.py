@@ -1,0 +1,121 @@
+"""`replay`: a capture through the same model as the live job; no Kafka, no Spark, JSON Lines out."""
+
+import json
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import click
+
+from coordinator_model.history import History, replay_rows
+from coordinator_model.incidents import Kind, to_contract
+from coordinator_model.ingest import SourceRow
+from coordinator_model.shard import ShardSettings
+from streaming.capture_file import BadRow, open_text, read_rows
+
+SAMPLE = "sample.jsonl.gz"
+
+
+@click.command("replay")
+@click.argument("capture", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--config",
+    "config_path",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="monitor.toml: thresholds and session timeouts of groups.",
+)
+@click.option(
+    "--cluster",
+    default=None,
+    help="Name of the cluster in what is printed.  [default: from the config, else 'default']",
+)
+@click.option("--sample", is_flag=True, help="Replay the capture that ships with the monitor, told for people.")
+def replay_command(capture: Path | None, config_path: Path | None, cluster: str | None, sample: bool) -> None:
+    """Replay CAPTURE (.jsonl or .jsonl.gz, made by `capture`) and print what was true, as JSON Lines.
+
+    Incidents in the coordinator's time order, then every group as it was at the end, then a summary.
+    """
+    if (capture is None) == (not sample):
+        raise click.UsageError("name a CAPTURE, or give --sample")
+    settings = _settings(config_path, cluster)
+    bad: list[BadRow] = []
+    if capture is None:
+        with resources.as_file(resources.files("streaming.demo") / SAMPLE) as shipped:
+            _tell(_replay(shipped, settings, bad))
+        return
+    history = _replay(capture, settings, bad)
+    for line in contract_lines(history, settings.cluster, len(bad)):
+        click.echo(json.dumps(line, ensure_ascii=True))
+
+
+def _settings(config_path: Path | None, cluster: str | None) -> ShardSettings:
+    if config_path is None:
+        return ShardSettings(cluster=cluster or "default", partitions=0, live_from_ms=0)
+    from streaming.config import ConfigError, load
+
+    try:
+        settings = load(config_path)
+    except ConfigError as error:
+        raise click.ClickException(str(error)) from error
+    return ShardSettings(
+        cluster=cluster or settings.cluster,
+        partitions=0,
+        live_from_ms=0,
+        thresholds=settings.default_thresholds(),
+        group_thresholds=settings.group_thresholds(),
+    )
+
+
+def _replay(path: Path, settings: ShardSettings, bad: list[BadRow]) -> History:
+    def rows() -> Any:
+        with open_text(path) as lines:
+            for row in read_rows(lines):
+                if isinstance(row, SourceRow):
+                    yield row
+                else:
+                    bad.append(row)
+
+    try:
+        return replay_rows(rows(), settings)
+    except (OSError, EOFError) as error:
+        raise click.ClickException(f"{path}: cannot be read to its end: {error}") from error
+
+
+def contract_lines(history: History, cluster: str, bad_rows: int) -> list[dict[str, Any]]:
+    """Return what `replay` prints, line by line: the contract's incident, group and summary objects."""
+    undecodable = dict(sorted(history.undecodable.items()))
+    if bad_rows:
+        undecodable["capture: not a row"] = bad_rows
+    summary = {
+        "kind": "summary",
+        "cluster": cluster,
+        "rows": history.rows + bad_rows,
+        "decoded": dict(sorted(history.decoded.items())),
+        "undecodable": undecodable,
+        "coverage": history.coverage,
+    }
+    return [*map(to_contract, history.transitions), *history.groups, summary]
+
+
+def _tell(history: History) -> None:
+    """Tell a replay for people: one line a transition, then the groups."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False, emoji=False)
+    start_ms = min((t.at_ms for t in history.transitions), default=0)
+    for transition in history.transitions:
+        incident = transition.incident
+        end = f" ({incident.reason})" if incident.reason else ""
+        head = f"{(transition.at_ms - start_ms) / 1000:7.1f} s  {transition.kind.value}{end}  {incident.severity}  "
+        console.print(Text(head) + Text(f"{incident.rule}  {incident.group}", "bold"))
+        if transition.kind is not Kind.CLOSED:
+            console.print(Text(f"           {incident.summary}; {incident.cause}, {incident.evidence}"), soft_wrap=True)
+    groups = Table(title="Groups at the end")
+    for heading in ("group", "type", "state", "generation", "members"):
+        groups.add_column(heading)
+    for group in history.groups:
+        values = (group["group"], group["type"], group["state"], group["generation"], len(group["members"]))
+        groups.add_row(*(Text(str(value)) for value in values))
+    console.print(groups)

@@ -1,0 +1,39 @@
+"""`group-monitor serve`: API, page, metrics and notifications."""
+
+import sys
+from pathlib import Path
+
+import click
+
+
+@click.command("serve")
+@click.option(
+    "--config",
+    "config_path",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="monitor.toml; all defaults without it.",
+)
+def serve_command(config_path: Path | None) -> None:
+    """Serve API, page, metrics and notifications from the store that `run` writes."""
+    from streaming import logs
+    from streaming.config import ConfigError, Settings, load
+    from streaming.serve.notify.receivers import receivers_of
+    from streaming.serve.server import AddressError, bind, serve
+    from streaming.store import Store, StoreError
+
+    try:
+        settings = Settings() if config_path is None else load(config_path)
+        settings.serve.heartbeat_address()
+        receivers_of(settings)  # secrets in files: say now what is missing
+        listener = bind(settings.serve.host, settings.serve.port)
+        store = Store.open(settings.store.connection_url())
+    except (ConfigError, AddressError, StoreError) as error:
+        click.echo(str(error), err=True)
+        sys.exit(1)
+    click.echo(settings.effective(), err=True)
+    logs.configure()
+    try:
+        serve(settings, store, listener, config_path)
+    finally:
+        store.close()

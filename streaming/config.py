@@ -1,0 +1,376 @@
+"""`monitor.toml` -> `Settings`: strict, frozen, and silent about secrets.
+
+Unknown keys and wrong types are errors that name file, line and what was probably meant. Secrets never stand in
+the file: they come from the environment (`Secrets`) or from a file named by a `*_file` key, are held as
+`SecretStr`, and `Settings.effective` masks them.
+"""
+
+import dataclasses
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, Self, get_type_hints
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    Field,
+    SecretStr,
+    ValidationError,
+    create_model,
+    model_validator,
+)
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from coordinator_model.thresholds import Thresholds
+from streaming.config_text import as_toml
+from streaming.kafka_config import ENVIRONMENT_PREFIX, Kafka, Table, read_text, revealed
+from streaming.toml_errors import ConfigError, TomlPath, did_you_mean, key_lines, line_of, parse_toml
+
+__all__ = ["ConfigError", "Kafka", "Policy", "Settings", "load"]
+
+_LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_OWN_LABELS = frozenset({"alertname", "severity", "cluster", "group", "incident", "type", "state"})
+
+
+class Secrets(BaseSettings):
+    """What only the environment may say, e.g. `GROUP_MONITOR_KAFKA_SASL_PASSWORD`."""
+
+    model_config = SettingsConfigDict(env_prefix=ENVIRONMENT_PREFIX, extra="ignore", hide_input_in_errors=True)
+    kafka_sasl_password: SecretStr | None = None
+    kafka_ssl_key_password: SecretStr | None = None
+    store_password: SecretStr | None = None
+    serve_token: SecretStr | None = None
+
+
+def _regex(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"not a regular expression: {error}") from None
+    return pattern
+
+
+def _label_name(name: str) -> str:
+    if not _LABEL_NAME.fullmatch(name):
+        raise ValueError(f'label "{name}" is not a Prometheus label name ([a-zA-Z_][a-zA-Z0-9_]*)')
+    if name in _OWN_LABELS:
+        raise ValueError(f'label "{name}" is set by the monitor itself')
+    return name
+
+
+def _http_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("an http:// or https:// URL is needed")
+    return url
+
+
+Pattern = Annotated[str, AfterValidator(_regex)]
+LabelName = Annotated[str, AfterValidator(_label_name)]
+HttpUrl = Annotated[str, AfterValidator(_http_url)]
+Positive = Annotated[int, Field(gt=0)]
+Mode = Literal["off", "record", "notify"]
+Severity = Literal["info", "warn", "page"]
+
+
+class Run(Table):
+    """The Spark job."""
+
+    data_folder: Path = Path("monitor-data")
+    trigger_ms: Positive = 1_000
+    view_refresh_ms: Positive = 10_000
+    """How often a group that does not change is written anyway: how old a member's headroom may be."""
+    operator_key: Literal["shard", "group"] = "shard"
+    shard_split: Positive = 1
+    shuffle_partitions: Positive | None = None
+    master: str = "local[*]"
+
+
+class StoreSettings(Table):
+    """The SQL database that `run` writes and `serve` reads."""
+
+    url: str = "sqlite:///monitor-data/monitor.db"
+    password: SecretStr | None = None
+    password_file: Path | None = None
+    retention_days: Positive = 30
+
+    def connection_url(self) -> str:
+        """Return the URL with its password filled in: never to be printed."""
+        parts = urlsplit(self.url)
+        if self.password is None or not parts.username:
+            return self.url
+        host = parts.netloc.rpartition("@")[2]
+        user = f"{parts.username}:{quote(self.password.get_secret_value(), safe='')}"
+        return urlunsplit(parts._replace(netloc=f"{user}@{host}"))
+
+
+class Serve(Table):
+    """The HTTP side."""
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65_535)] = 8_844
+    monitor_stalled_ms: Positive = 15_000
+    external_url: HttpUrl | None = None
+    """How people reach this page: alerts link to it."""
+    rules_url: str = "docs/rules"
+    """Where the pages of the rules are: the runbook of an alert whose group has none of its own."""
+    token: SecretStr | None = None
+    token_file: Path | None = None
+    """Who has the token may read: as `Authorization: Bearer`, or as a password with any user name."""
+    tls_certfile: Path | None = None
+    tls_keyfile: Path | None = None
+    heartbeat_url: HttpUrl | None = None
+    heartbeat_url_file: Path | None = None
+    """A dead man's switch: gets a POST every `heartbeat_ms` while the monitor is well."""
+    heartbeat_ms: Positive = 60_000
+
+    @model_validator(mode="after")
+    def _pairs(self) -> Self:
+        if (self.tls_certfile is None) != (self.tls_keyfile is None):
+            raise ValueError("tls_certfile and tls_keyfile belong together")
+        if self.heartbeat_url and self.heartbeat_url_file:
+            raise ValueError("either heartbeat_url or heartbeat_url_file")
+        return self
+
+    def heartbeat_address(self) -> str | None:
+        """Return the switch's URL, which may be a secret; None without one. Raises `ConfigError`."""
+        if self.heartbeat_url_file is None:
+            return self.heartbeat_url
+        try:
+            return _http_url(read_text(self.heartbeat_url_file).strip())
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"[serve] heartbeat_url_file: {error}") from None
+
+
+class Quality(Table):
+    """Checks of the data as a whole, in `serve`; they need the extra `quality`."""
+
+    enabled: bool = True
+    every_ms: Positive = 30_000
+    sample_rows: Annotated[int, Field(gt=0, le=10_000)] = 1_000
+
+
+# A model over exactly the fields of `Thresholds`, all optional, so that a knob is named in one place only.
+_OVERRIDES: dict[str, Any] = {
+    name: (Annotated[kind | None, Field(gt=0)], None) for name, kind in get_type_hints(Thresholds).items()
+}
+ThresholdOverrides = create_model("ThresholdOverrides", __base__=Table, **_OVERRIDES)
+
+
+def _overridden(base: Thresholds, overrides: BaseModel) -> Thresholds:
+    return dataclasses.replace(base, **overrides.model_dump(exclude_unset=True, exclude_none=True))
+
+
+class GroupBlock(Table):
+    """One `[[groups]]` block; the first whose `pattern` matches the whole group id counts, alone."""
+
+    pattern: Pattern
+    mode: Mode = "notify"
+    labels: dict[LabelName, str] = Field(default_factory=dict)
+    runbook_url: HttpUrl | None = None
+    thresholds: ThresholdOverrides = Field(default_factory=ThresholdOverrides)  # type: ignore[valid-type]
+
+
+class _Receiver(Table):
+    min_severity: Severity = "warn"
+    """The least severity that is delivered."""
+
+
+class AlertmanagerReceiver(_Receiver):
+    """`[[notify]]` for Alertmanager's v2 API; every member of its cluster gets every alert."""
+
+    kind: Literal["alertmanager"]
+    urls: Annotated[tuple[HttpUrl, ...], Field(min_length=1)]
+
+
+class WebhookReceiver(_Receiver):
+    """`[[notify]]` for anything that takes the contract's incident object as a JSON POST."""
+
+    kind: Literal["webhook"]
+    url: HttpUrl | None = None
+    url_file: Path | None = None  # for receivers whose URL is itself the secret
+
+    @model_validator(mode="after")
+    def _one_address(self) -> Self:
+        if (self.url is None) == (self.url_file is None):
+            raise ValueError("a webhook needs either url or url_file")
+        return self
+
+    def address(self) -> str:
+        """Return the URL to POST to: never to be printed."""
+        return self.url or _http_url(read_text(self.url_file).strip() if self.url_file else "")
+
+
+class PagerDutyReceiver(_Receiver):
+    """`[[notify]]` for PagerDuty's Events API v2; the routing key stands in a file or in an environment variable."""
+
+    kind: Literal["pagerduty"]
+    routing_key_file: Path | None = None
+    routing_key_env: str | None = None
+    url: HttpUrl = "https://events.pagerduty.com"
+
+    @model_validator(mode="after")
+    def _one_key(self) -> Self:
+        if (self.routing_key_file is None) == (self.routing_key_env is None):
+            raise ValueError("pagerduty needs either routing_key_file or routing_key_env")
+        return self
+
+    def routing_key(self) -> str:
+        """Return the key: never to be printed. Raises `ConfigError` where there is none."""
+        try:
+            key = read_text(self.routing_key_file) if self.routing_key_file else os.environ[self.routing_key_env or ""]
+        except (OSError, UnicodeDecodeError, KeyError) as error:
+            raise ConfigError(f"[[notify]] pagerduty: no routing key: {error}") from None
+        return key.strip()
+
+
+class LogReceiver(_Receiver):
+    """`[[notify]]` into the log of `serve`."""
+
+    kind: Literal["log"]
+
+
+Receiver = Annotated[
+    AlertmanagerReceiver | PagerDutyReceiver | WebhookReceiver | LogReceiver, Field(discriminator="kind")
+]
+
+
+class Policy(NamedTuple):
+    """What the configuration says about one group."""
+
+    mode: Mode
+    labels: Mapping[str, str]
+    runbook_url: str | None
+    thresholds: Thresholds
+
+
+class Settings(Table):
+    """The whole configuration; `Settings()` is all defaults."""
+
+    cluster: Annotated[str, Field(min_length=1, max_length=255)] = "default"
+    kafka: Kafka = Kafka()
+    run: Run = Run()
+    store: StoreSettings = StoreSettings()
+    serve: Serve = Serve()
+    quality: Quality = Quality()
+    thresholds: ThresholdOverrides = Field(default_factory=ThresholdOverrides)  # type: ignore[valid-type]
+    groups: tuple[GroupBlock, ...] = ()
+    notify: tuple[Receiver, ...] = ()
+
+    def default_thresholds(self) -> Thresholds:
+        """Return the thresholds of a group that no `[[groups]]` block matches."""
+        return _overridden(Thresholds(), self.thresholds)
+
+    def group_thresholds(self) -> tuple[tuple[str, Thresholds], ...]:
+        """(pattern, thresholds) of every block in order: the first pattern that matches a whole group id counts."""
+        base = self.default_thresholds()
+        return tuple((block.pattern, _overridden(base, block.thresholds)) for block in self.groups)
+
+    def policy_for(self, group: str) -> Policy:
+        """Find the policy of a group id; the empty id (broker-level findings) always notifies."""
+        base = self.default_thresholds()
+        for block in self.groups if group else ():
+            if re.fullmatch(block.pattern, group):
+                return Policy(block.mode, block.labels, block.runbook_url, _overridden(base, block.thresholds))
+        return Policy("notify", {}, None, base)
+
+    def effective(self) -> str:
+        """Show what is in force, in TOML's look, with secrets and URL credentials masked: for the start-up log."""
+        return "\n".join(as_toml(self.model_dump(mode="json", exclude_none=True)))
+
+
+def load(path: Path) -> Settings:
+    """Read, complete with secrets, and validate; raises `ConfigError`."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from None
+    raw = parse_toml(path, text)
+    lines = key_lines(text)
+    _add_secrets(path, raw, lines)
+    try:
+        # JSON mode is strict about scalars and still takes an array for a tuple and a string for a path.
+        return Settings.model_validate_json(json.dumps(raw, default=str))
+    except ValidationError as error:
+        problems = (_problem(path, dict(detail), raw, lines) for detail in error.errors(include_url=False))
+        raise ConfigError("\n".join(problems)) from None
+
+
+_SECRET_KEYS = {
+    ("kafka", "sasl_password"): "kafka_sasl_password",
+    ("kafka", "ssl_key_password"): "kafka_ssl_key_password",
+    ("store", "password"): "store_password",
+    ("serve", "token"): "serve_token",
+}
+
+
+def _add_secrets(path: Path, raw: dict[str, Any], lines: Mapping[TomlPath, int]) -> None:
+    """Put secrets from files and environment (which wins) where the models expect them; refuse them in the file."""
+    secrets = Secrets()
+    for (table, key), variable in _SECRET_KEYS.items():
+        section = raw.get(table, {})
+        if not isinstance(section, dict):
+            continue
+        line = line_of((table, key), lines)
+        if key in section:
+            raise ConfigError(
+                f"{path}:{line}: [{table}] {key}: secrets do not belong into this file; "
+                f"set {ENVIRONMENT_PREFIX}{variable.upper()} or {key}_file"
+            )
+        value = revealed(getattr(secrets, variable))
+        if value is None and isinstance(file := section.get(f"{key}_file"), str):
+            try:
+                value = read_text(Path(file)).rstrip("\r\n")
+            except (OSError, UnicodeDecodeError) as error:
+                place = line_of((table, f"{key}_file"), lines)
+                raise ConfigError(f"{path}:{place}: [{table}] {key}_file: {error}") from None
+        if value is not None:
+            raw.setdefault(table, section)[key] = value
+
+
+_TABLES: dict[str, type[BaseModel]] = {
+    "": Settings,
+    "kafka": Kafka,
+    "run": Run,
+    "store": StoreSettings,
+    "serve": Serve,
+    "quality": Quality,
+    "thresholds": ThresholdOverrides,
+    "groups": GroupBlock,
+    "alertmanager": AlertmanagerReceiver,
+    "pagerduty": PagerDutyReceiver,
+    "webhook": WebhookReceiver,
+    "log": LogReceiver,
+}
+
+
+def _problem(path: Path, detail: dict[str, Any], raw: Mapping[str, Any], lines: Mapping[TomlPath, int]) -> str:
+    """One line of text for one pydantic error."""
+    where: TomlPath = detail["loc"]
+    names = [part for part in where if isinstance(part, str)]
+    table = next((name for name in reversed(names[:-1]) if name in _TABLES), "")
+    if where[:1] == ("notify",):  # pydantic adds the receiver's kind to the place
+        where = (*where[:2], *where[3:])
+    line = line_of(where, lines)
+    shown = ".".join(str(part) for part in where)
+    if detail["type"] == "extra_forbidden":
+        known = {name: set(model.model_fields) for name, model in _TABLES.items()}
+        hint = did_you_mean(str(where[-1]), known[table], {name: keys for name, keys in known.items() if name})
+        return f'{path}:{line}: unknown key "{where[-1]}" in {f"[{table}]" if table else "the top level"}{hint}'
+    message = detail["msg"].removeprefix("Value error, ")
+    return f"{path}:{line}: {shown}: {message}{_found(where, raw)}"
+
+
+def _found(where: TomlPath, raw: Any) -> str:
+    """Tell what stood there, if it is a plain value and no secret."""
+    for part in where:
+        try:
+            raw = raw[part]
+        except (KeyError, IndexError, TypeError):
+            return ""
+    plain = isinstance(raw, str | int | float) and "password" not in str(where[-1]) and "url" not in str(where[-1])
+    return f", not {json.dumps(raw)[:80]}" if plain else ""

@@ -1,0 +1,125 @@
+"""What people see: a live table on a terminal, plain lines elsewhere. Strings of strangers are shown as text only."""
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Final, Self
+
+from rich import box
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from streaming.demo.verdict import OK, Row
+
+BAR_CELLS: Final = 12
+PLAIN_STATUS_S: Final = 10.0
+PLAIN_WIDTH: Final = 170
+LOW_HEADROOM: Final = 1 / 3  # where `session-at-risk` begins
+_STYLES: Final = {"info": "cyan", "warn": "yellow", "page": "bold red", "closed": "green"}
+
+
+class Screen:
+    """A context manager; every line begins with the seconds since it was made."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(highlight=False, emoji=False)
+        if not self._console.is_terminal:
+            self._console.width = PLAIN_WIDTH
+        self._box = box.ROUNDED if self._console.is_terminal else box.SIMPLE
+        self._started_s = time.monotonic()
+        self._status_s = self._started_s
+        self._live: Live | None = None
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, auto_refresh=False, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.rest()
+
+    def rest(self) -> None:
+        """Take the live table away."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def say(self, text: str, style: str = "") -> None:
+        """Print a line."""
+        elapsed = f"{time.monotonic() - self._started_s:5.0f} s  "
+        self._console.print(Text(elapsed, "dim") + Text(text, style), soft_wrap=True)
+
+    def alert(self, alert: Mapping[str, Any]) -> None:
+        """Print an alert as it was delivered."""
+        transition, severity = alert["transition"], alert["severity"]
+        if transition == "closed":
+            text = f"  closed  {alert['rule']} {alert['group']}: {alert['client_id']} ({alert['reason']})"
+        else:
+            began_ms = alert["deadline_ms"] or alert["at_ms"]
+            after_s = (alert["delivered_ms"] - began_ms) / 1000
+            kind = "ALERT" if transition == "opened" else "ESCALATED"
+            text = (
+                f"  {kind}  {severity} {alert['rule']} {alert['group']}: {alert['summary']}\n"
+                f"           member {alert['member_id']}, host {alert['client_host']}, cause {alert['cause']},"
+                f" {alert['evidence']}; delivered {after_s:.1f} s after {_clock(began_ms)}"
+            )
+        self.say(text, _STYLES["closed" if transition == "closed" else severity])
+
+    def update(self, groups: Sequence[Mapping[str, Any]], incidents: Sequence[Mapping[str, Any]]) -> None:
+        """Show how things stand: at once in the table, as a plain line now and then."""
+        if self._live is not None:
+            self._live.update(_overview(groups, incidents), refresh=True)
+        elif time.monotonic() - self._status_s >= PLAIN_STATUS_S:
+            self._status_s = time.monotonic()
+            stand = "; ".join(
+                f"{g['group']} {g['state']} generation {g['generation']}, {len(g['members'])} members" for g in groups
+            )
+            self.say(f"{stand or 'no groups yet'}; {len(incidents)} open incidents", "dim")
+
+    def verdict(self, rows: Sequence[Row]) -> None:
+        """Print the last table."""
+        table = Table(title="What the broker's own log says, and what we said", title_justify="left", box=self._box)
+        for heading in ("group", "member", "what", "broker log's time", "our time", "difference", ""):
+            table.add_column(heading, overflow="fold", justify="right" if heading == "difference" else "left")
+        for row in rows:
+            difference = "" if row.difference_ms is None else f"{row.difference_ms / 1000:+.3f} s"
+            member = row.member_id if row.member_id.startswith(row.client_id) else f"{row.client_id} {row.member_id}"
+            cells = (row.group, member, row.what, _clock(row.log_ms), _clock(row.our_ms), difference, row.verdict)
+            table.add_row(*map(Text, cells), style="" if row.verdict == OK else "bold red")
+        self._console.print(table)
+
+
+def _overview(groups: Sequence[Mapping[str, Any]], incidents: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table(title="groups, as the monitor sees them", title_justify="left")
+    for heading in ("group", "type", "state", "generation", "members", "heartbeat headroom", "open incidents"):
+        table.add_column(heading)
+    for group in groups:
+        mine = Counter(incident["rule"] for incident in incidents if incident["group"] == group["group"])
+        cells = (group["group"], group["type"], group["state"], group["generation"], len(group["members"]))
+        bars = Text("\n").join(_bar(member) for member in group["members"])
+        found = ", ".join(f"{number} {rule}" for rule, number in mine.items())
+        table.add_row(*(Text(str(cell)) for cell in cells), bars, Text(found, "red"))
+    return table
+
+
+def _bar(member: Mapping[str, Any]) -> Text:
+    """How much of its session timeout a member has left, and who it is."""
+    headroom, name = member["heartbeat_headroom"], str(member["client_id"])
+    if headroom is None:
+        return Text(f"{'·' * BAR_CELLS}    ?  {name}", "dim")
+    full = round(headroom * BAR_CELLS)
+    style = "green" if headroom > LOW_HEADROOM else "red"
+    return Text("█" * full + "░" * (BAR_CELLS - full), style) + Text(f" {headroom:4.0%}  {name}")
+
+
+def _clock(instant_ms: int | None) -> str:
+    if instant_ms is None:
+        return "-"
+    return datetime.fromtimestamp(instant_ms / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]

@@ -1,0 +1,7 @@
+"""What is missing before `run` can work, and what to do about it: checks of this machine and of a cluster.
+
+* ``check``    what a check says
+* ``machine``  Python, Java, packages, jars, the store, the port of `serve`
+* ``cluster``  brokers, topics, rights, telemetry, the tier
+* ``rights``   the `kafka-acls` commands
+"""

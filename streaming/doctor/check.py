@@ -1,0 +1,41 @@
+"""What a check says: one line, and what to do about it."""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Status(StrEnum):
+    """`warn`: `run` works, and sees less."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+class Check(NamedTuple):
+    """`advice` is empty where all is well."""
+
+    status: Status
+    name: str
+    found: str
+    advice: str = ""
+
+    def line(self) -> str:
+        """Return it as one line; found things may hold strangers' text, so nothing in them ends the line."""
+        text = f"{self.found} -> {self.advice}" if self.advice else self.found
+        return f"{self.status:5} {self.name:18} {' '.join(text.split())}"
+
+
+def ok(name: str, found: str) -> Check:
+    """All is well."""
+    return Check(Status.OK, name, found)
+
+
+def warn(name: str, found: str, advice: str) -> Check:
+    """It works, with less to be seen."""
+    return Check(Status.WARN, name, found, advice)
+
+
+def fail(name: str, found: str, advice: str) -> Check:
+    """It cannot work."""
+    return Check(Status.FAIL, name, found, advice)

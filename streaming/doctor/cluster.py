@@ -1,0 +1,195 @@
+"""A cluster: whether it can be reached and read, whether telemetry arrives, and how much can be known from it.
+
+Asks under a client id of its own, so that a monitor that is already at work counts none of it as its probe.
+"""
+
+import json
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.errors import KafkaError
+
+from streaming.doctor.check import Check, Status, fail, ok, warn
+from streaming.kafka_config import Kafka
+
+TIMEOUT_MS: Final = 10_000
+LINE_TIMEOUT_S: Final = 10.0
+UNKNOWN_TOPIC, NOT_AUTHORIZED = 3, 29
+ACL_ADVICE: Final = "grant the rights: `group-monitor doctor --acls` prints the commands"
+SNIPPET_ADVICE: Final = "merge streaming/embedded/broker-log4j2.yaml into each broker's log4j2.yaml (README)"
+
+
+def check_cluster(kafka: Kafka) -> Iterator[Check]:
+    """Check a cluster; ends early where nothing answers."""
+    client = {
+        **kafka.python_client(),
+        "client_id": f"group-monitor-doctor-{secrets.token_hex(4)}",
+        "bootstrap_timeout_ms": TIMEOUT_MS,
+        "request_timeout_ms": TIMEOUT_MS,
+    }
+    try:
+        admin = KafkaAdminClient(**client)
+    except (KafkaError, OSError, ValueError) as error:
+        advice = "see [kafka] bootstrap_servers and the security settings"
+        yield fail("broker", f"{kafka.bootstrap_servers}: {_said(error)}", advice)
+        return
+    try:
+        with KafkaConsumer(**client, group_id=None, allow_auto_create_topics=False) as consumer:
+            yield from Cluster(kafka, admin, consumer, client["client_id"]).checks()
+    except (KafkaError, OSError) as error:
+        yield fail("broker", _said(error), "see the broker's log")
+    finally:
+        admin.close()
+
+
+class Cluster:
+    """The checks of a cluster that answers, in the order in which their results build on each other."""
+
+    def __init__(self, kafka: Kafka, admin: KafkaAdminClient, consumer: KafkaConsumer, client_id: str) -> None:
+        self._kafka = kafka
+        self._admin = admin
+        self._consumer = consumer
+        self._client_id = client_id
+        self._brokers: list[int] = []
+        self._topics: dict[str, Mapping[str, Any]] = {}
+
+    def checks(self) -> Iterator[Check]:
+        """Yield them as they are done."""
+        yield self._check_brokers()
+        self._topics = {topic["name"]: topic for topic in self._admin.describe_topics(list(self._kafka.topics))}
+        yield self._check_offsets()
+        telemetry = self._there(self._kafka.telemetry_topics)
+        for name in self._kafka.telemetry_topics:
+            yield self._check_exists("telemetry topic", name, SNIPPET_ADVICE)
+        lines = list(self._check_lines(telemetry)) if telemetry else []
+        yield from lines
+        for name in self._kafka.client_telemetry_topics:
+            yield self._check_reports(name)
+        yield self._tier(heard=bool(lines) and all(line.status is Status.OK for line in lines))
+
+    def _check_brokers(self) -> Check:
+        described = self._admin.describe_cluster()
+        self._brokers = sorted(broker["broker_id"] for broker in described["brokers"])
+        return ok("broker", f"cluster {described['cluster_id']}, brokers {', '.join(map(str, self._brokers))}")
+
+    def _error_of(self, topic: str) -> int:
+        return int(self._topics.get(topic, {"error_code": UNKNOWN_TOPIC})["error_code"])
+
+    def _there(self, names: Iterable[str]) -> list[str]:
+        return [name for name in names if self._error_of(name) == 0]
+
+    def _check_offsets(self) -> Check:
+        name, topic = "records", self._kafka.offsets_topic
+        if self._error_of(topic) == NOT_AUTHORIZED:
+            return fail(name, f"{topic} may not be described", ACL_ADVICE)
+        if self._error_of(topic):
+            return warn(name, f"{topic} does not exist: no group was ever used", "nothing to do, `run` waits for it")
+        try:
+            partitions = self._partitions([topic])
+            ends, begins = self._consumer.end_offsets(partitions), self._consumer.beginning_offsets(partitions)
+            filled = [partition for partition in partitions if ends[partition] > begins[partition]]
+            if filled:
+                self._consumer.assign(filled)
+                self._consumer.seek_to_beginning(*filled)
+                if not self._consumer.poll(timeout_ms=TIMEOUT_MS, max_records=1):
+                    return fail(name, f"{topic} yields nothing in {TIMEOUT_MS // 1000} s", "see the broker's log")
+        except KafkaError as error:
+            return fail(name, f"{topic} cannot be read: {_said(error)}", ACL_ADVICE)
+        return ok(name, f"{topic} is readable: {len(partitions)} partitions, {len(filled)} with records")
+
+    def _check_exists(self, name: str, topic: str, advice: str) -> Check:
+        if self._error_of(topic) == NOT_AUTHORIZED:
+            return fail(name, f"{topic} may not be described", ACL_ADVICE)
+        if self._error_of(topic):
+            return warn(name, f"{topic} does not exist", f"{self._creation(topic)}; then {advice}")
+        return ok(name, f"{topic}: {len(self._topics[topic]['partitions'])} partitions")
+
+    def _creation(self, topic: str, *configs: str) -> str:
+        command = f"kafka-topics --bootstrap-server {self._kafka.bootstrap_servers} --create --topic {topic}"
+        return " ".join([f"{command} --partitions {max(3, len(self._brokers))}", *(f"--config {c}" for c in configs)])
+
+    def _check_lines(self, topics: list[str]) -> Iterator[Check]:
+        """Ask each broker something tiny, one after the other, and wait for its line about it."""
+        partitions = self._partitions(topics)
+        self._consumer.assign(partitions)
+        self._consumer.seek_to_end(*partitions)
+        for partition in partitions:
+            self._consumer.position(partition)  # the end as of now, not as of the first poll
+        keys: dict[bytes | None, int] = {}
+        for broker in self._brokers:
+            name = f"telemetry of {broker}"
+            try:
+                asked_s = time.monotonic()
+                self._admin.list_groups(broker_ids=[broker], states_filter=["Dead"])
+                answered_ms = (time.monotonic() - asked_s) * 1000
+            except KafkaError as error:
+                yield fail(name, f"the broker does not answer: {_said(error)}", "is its advertised address reachable?")
+                continue
+            record = self._await_record(lambda line: _client_id(line.value) == self._client_id)
+            if record is None:
+                yield warn(name, f"answered in {answered_ms:.0f} ms, no line in {LINE_TIMEOUT_S:.0f} s", SNIPPET_ADVICE)
+                continue
+            taken = keys.setdefault(record.key, broker)
+            if taken != broker:
+                yield warn(name, f"its lines have the key of broker {taken}", "give each broker a `key` of its own")
+                continue
+            line_ms = (time.monotonic() - asked_s) * 1000
+            shown = (record.key or b"none").decode("utf-8", "replace")
+            yield ok(name, f"answered in {answered_ms:.0f} ms, its line came {line_ms:.0f} ms after, key {shown!r}")
+
+    def _check_reports(self, topic: str) -> Check:
+        name = "client telemetry"
+        advice = "only if applications report: streaming.reporter, one line each"
+        creation = f"{self._creation(topic, 'message.timestamp.type=LogAppendTime')} ({advice})"
+        if self._error_of(topic) in (NOT_AUTHORIZED, 0):
+            exists = self._check_exists(name, topic, creation)
+            if exists.status is not Status.OK or self._stamps_at_append(topic):
+                return exists
+            change = f"kafka-configs --bootstrap-server {self._kafka.bootstrap_servers} --alter --topic {topic}"
+            change += " --add-config message.timestamp.type=LogAppendTime"
+            return warn(name, f"{topic} has the clients' clocks in its timestamps", change)
+        return warn(name, f"{topic} does not exist: poll ages stay unknown", creation)
+
+    def _stamps_at_append(self, topic: str) -> bool:
+        """Tell whether timestamps are the broker's; also where that may not be asked, for it is the usual advice."""
+        try:
+            resource = ConfigResource(ConfigResourceType.TOPIC, topic, {"message.timestamp.type": None})
+            found = self._admin.describe_configs([resource], config_filter="all")
+            return bool(next(iter(found.values()))[topic]["message.timestamp.type"]["value"] == "LogAppendTime")
+        except (KafkaError, KeyError, StopIteration):
+            return True
+
+    def _tier(self, *, heard: bool) -> Check:
+        clients = "with client telemetry" if self._there(self._kafka.client_telemetry_topics) else "no client telemetry"
+        if heard:
+            return ok("tier", f"2: records and request telemetry, {clients}: violations as they happen")
+        return warn("tier", f"0: records only, {clients}: causes and heartbeats stay unknown", SNIPPET_ADVICE)
+
+    def _partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
+        return [TopicPartition(t, p["partition_index"]) for t in topics for p in self._topics[t]["partitions"]]
+
+    def _await_record(self, fits: Callable[[Any], bool]) -> Any | None:
+        end_s = time.monotonic() + LINE_TIMEOUT_S
+        while time.monotonic() < end_s:
+            for records in self._consumer.poll(timeout_ms=100).values():
+                for record in records:
+                    if fits(record):
+                        return record
+        return None
+
+
+def _client_id(value: bytes | None) -> str | None:
+    """Return whose request a telemetry line is about; None where it is no such line."""
+    _, _, text = (value or b"").partition(b"Completed request:")
+    try:
+        return str(json.JSONDecoder().raw_decode(text.decode("utf-8", "replace"))[0]["requestHeader"]["clientId"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:300]

@@ -1,0 +1,155 @@
+"""This machine: whether `run` and `serve` can start here."""
+
+import os
+import re
+import socket
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from streaming.config import Serve, StoreSettings
+from streaming.doctor.check import Check, fail, ok, warn
+
+DISTRIBUTION: Final = "kafka-group-monitor"
+OUR_PACKAGES: Final = ("streaming", "coordinator_model", "dashboards")
+OLDEST_PYTHON: Final = (3, 11)
+PYSPARK_VERSION: Final = "4.2.0"  # older ones fail with today's pyarrow
+FIRST_BAD_PANDAS: Final = 3
+SPARK_EXTRA: Final = f"pip install '{DISTRIBUTION}[spark]'"
+KAFKA_EXTRA: Final = f"pip install '{DISTRIBUTION}[kafka]'"
+HEALTH_TIMEOUT_S: Final = 2.0
+
+
+def check_machine() -> Iterator[Check]:
+    """Check what needs no configuration."""
+    yield check_python()
+    yield check_clashes()
+    yield check_kafka_python()
+    if find_spec("kafka") is not None:
+        yield check_java()
+    yield check_spark()
+    if find_spec("pyspark") is not None and find_spec("kafka") is not None:
+        yield check_jars()
+
+
+def check_python(version: tuple[int, ...] = sys.version_info[:3]) -> Check:
+    """Check the interpreter, which is also that of Spark's workers."""
+    shown = ".".join(map(str, version))
+    if version[:2] < OLDEST_PYTHON:
+        return fail("python", shown, "install Python 3.11 or newer")
+    return ok("python", f"{shown} ({sys.executable})")
+
+
+def check_clashes() -> Check:
+    """Check that no other distribution brings a package of one of our names: files of both would mix."""
+    owners = metadata.packages_distributions()
+    clashes = {
+        f"{package} of {other}"
+        for package in OUR_PACKAGES
+        for other in owners.get(package, ())
+        if other != DISTRIBUTION
+    }
+    if clashes:
+        advice = f"install {DISTRIBUTION} into a virtual environment of its own"
+        return fail("packages", f"same names: {', '.join(sorted(clashes))}", advice)
+    return ok("packages", "no other distribution uses our names")
+
+
+def check_kafka_python() -> Check:
+    """Check for the client that everything but Spark's own reader uses."""
+    if find_spec("kafka") is None:
+        return fail("kafka-python", "not installed", KAFKA_EXTRA)
+    return ok("kafka-python", _version("kafka-python"))
+
+
+def check_java() -> Check:
+    """Check for a Java that Spark can run on."""
+    from streaming.embedded.java import JavaMissingError, java_command  # noqa: PLC0415 # needs kafka-python
+
+    try:
+        return ok("java", java_command())
+    except JavaMissingError as error:
+        found, _, advice = str(error).partition(": ")
+        return fail("java", found, advice)
+
+
+def check_spark() -> Check:
+    """Check PySpark and what it needs of pandas and pyarrow."""
+    missing = [name for name in ("pyspark", "pandas", "pyarrow") if find_spec(name) is None]
+    if missing:
+        return fail("spark", f"not installed: {', '.join(missing)}", SPARK_EXTRA)
+    versions = f"pyspark {_version('pyspark')}, pandas {_version('pandas')}, pyarrow {_version('pyarrow')}"
+    if _version("pyspark") != PYSPARK_VERSION:
+        return warn("spark", versions, f"only {PYSPARK_VERSION} is tested: {SPARK_EXTRA}")
+    if int(_version("pandas").partition(".")[0]) >= FIRST_BAD_PANDAS:
+        return fail("spark", versions, f"PySpark {PYSPARK_VERSION} needs pandas before 3: {SPARK_EXTRA}")
+    return ok("spark", versions)
+
+
+def check_jars() -> Check:
+    """Check where Spark finds its Kafka source."""
+    from streaming.run.errors import RunError  # noqa: PLC0415 # needs PySpark
+    from streaming.run.session import connector  # noqa: PLC0415
+
+    try:
+        found = connector()
+    except RunError as error:
+        return fail("jars", str(error), "run `make setup`, or unset it to let Spark fetch its Kafka source")
+    if "spark.jars" in found:
+        return ok("jars", f"{found['spark.jars'].count(',') + 1} in {Path(found['spark.jars'].split(',')[0]).parent}")
+    return warn("jars", "not here", f"Spark fetches {found['spark.jars.packages']} when it starts; or run `make setup`")
+
+
+def check_store(settings: StoreSettings) -> Check:
+    """Check that the database opens; a SQLite file that is not there yet is not made."""
+    if find_spec("sqlalchemy") is None:
+        return fail("store", "SQLAlchemy is not installed", SPARK_EXTRA)
+    if file := re.match(r"sqlite(?:\+\w+)?:///([^?]+)", settings.url):
+        path = Path(file[1]).absolute()
+        if not path.exists():
+            folder = next(parent for parent in path.parents if parent.exists())
+            if not os.access(folder, os.W_OK | os.X_OK):
+                return fail("store", f"{folder} is not writable", "choose another [store] url")
+            return ok("store", f"{path} will be made")
+    from streaming.store import Store, StoreError  # noqa: PLC0415 # needs SQLAlchemy
+
+    try:
+        Store.open(settings.connection_url()).close()
+    except StoreError as error:
+        return fail("store", str(error), "see [store] in monitor.toml")
+    return ok("store", "opens")
+
+
+def check_port(serve: Serve) -> Check:
+    """Check that `serve` can listen, or that it is what listens there."""
+    address = f"{serve.host}:{serve.port}"
+    try:
+        family, kind, protocol, _, where = socket.getaddrinfo(serve.host, serve.port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(where)
+    except OSError as error:
+        if _serves(address):
+            return ok("port", f"{address}: `serve` is running")
+        return fail("port", f"{address}: {error.strerror or error}", "set [serve] port, or end what listens there")
+    return ok("port", f"{address} is free")
+
+
+def _serves(address: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://{address}/healthz", timeout=HEALTH_TIMEOUT_S) as answer:
+            return b'"healthy"' in answer.read(1000)
+    except (OSError, ValueError, urllib.error.URLError):
+        return False
+
+
+def _version(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return "of unknown version"

@@ -1,0 +1,28 @@
+"""The `kafka-acls` commands for the monitor's principal, and for what writes telemetry."""
+
+import shlex
+
+from streaming.kafka_config import Kafka
+
+
+def principal_of(kafka: Kafka) -> str:
+    """Guess the principal that brokers see: certain for SASL only, a certificate's name is mapped by the broker."""
+    return f"User:{kafka.sasl_username or 'MONITOR'}"
+
+
+def acl_commands(kafka: Kafka) -> list[str]:
+    """Return the commands that let the monitor read and, with APP in place of a user, applications report.
+
+    The monitor joins no group and writes nothing. Its probe (ListGroups) needs no right: who has none is told of no
+    groups, and asks for none.
+    """
+    base = ["kafka-acls", "--bootstrap-server", kafka.bootstrap_servers, "--add", "--allow-principal"]
+    read = [*base, principal_of(kafka), "--operation", "Read", "--operation", "Describe"]
+    topics = [option for topic in kafka.topics for option in ("--topic", topic)]
+    # Optional: session timeouts of KIP-848, share and streams groups (`[thresholds] consumer_session_timeout_ms` tells
+    # the first too), and the names of topics that those groups know by id only.
+    settings = [*base, principal_of(kafka), "--operation", "DescribeConfigs", "--cluster", "--group", "*"]
+    names = [*base, principal_of(kafka), "--operation", "Describe", "--topic", "*"]
+    reports = [topic for name in kafka.client_telemetry_topics for topic in ("--topic", name)]
+    write = [*base, "User:APP", "--operation", "Write", "--operation", "Describe", *reports]
+    return [shlex.join(command) for command in ([*read, *topics], settings, names, write)]

@@ -1,0 +1,8 @@
+"""A real Kafka broker on this machine, for the demo, the tests and for trying things; needs `make setup`, no Docker."""
+
+from streaming.embedded.cluster import EmbeddedCluster
+from streaming.embedded.errors import EmbeddedBrokerError
+from streaming.embedded.node import Node
+from streaming.embedded.settings import TELEMETRY_TOPIC
+
+__all__ = ["TELEMETRY_TOPIC", "EmbeddedBrokerError", "EmbeddedCluster", "Node"]

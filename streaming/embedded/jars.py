@@ -1,0 +1,39 @@
+"""The jars in the project folder: where they are, and whether they are the right ones."""
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Final
+
+from streaming.embedded.errors import EmbeddedBrokerError
+
+JARS_FOLDER: Final = Path(__file__).resolve().parents[2] / ".jars"
+SUMS_FILE: Final = Path(__file__).with_name("jars.sha256")
+
+
+def spark_jars() -> list[Path]:
+    """Return the jars to add to PySpark's own (`spark.jars`): the Kafka source and what only it needs."""
+    return _jars_of("spark")
+
+
+def broker_class_path() -> str:
+    """Return the whole class path of the embedded broker."""
+    return os.pathsep.join(map(str, _jars_of("broker")))
+
+
+def sums_of(folder: Path) -> str:
+    """Return the SHA-256 sums of the jars in `folder`, sorted, in the form that `sha256sum --check` reads."""
+    jars = sorted(folder.glob("*/*.jar"))
+    return "".join(f"{hashlib.sha256(jar.read_bytes()).hexdigest()}  {jar.relative_to(folder)}\n" for jar in jars)
+
+
+def difference(folder: Path) -> list[str]:
+    """Return the lines in which `folder` and the committed sums differ; empty: exactly the right jars are there."""
+    return sorted(set(sums_of(folder).splitlines()) ^ set(SUMS_FILE.read_text(encoding="ascii").splitlines()))
+
+
+def _jars_of(configuration: str) -> list[Path]:
+    jars = sorted((JARS_FOLDER / configuration).glob("*.jar"))
+    if not jars:
+        raise EmbeddedBrokerError(f"no jars in {JARS_FOLDER / configuration}: run `make setup`")
+    return jars

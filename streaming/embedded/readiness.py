@@ -1,0 +1,56 @@
+"""Waiting for what a cluster can only do some time after its brokers answer."""
+
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from kafka import KafkaConsumer, TopicPartition
+
+from streaming.embedded import ask
+from streaming.embedded.errors import EmbeddedBrokerError
+from streaming.embedded.settings import TELEMETRY_TOPIC
+
+TIMEOUT_S: Final = 120.0
+
+
+def await_coordinator(port: int) -> None:
+    """Wait until `__consumer_offsets` exists and a group's coordinator can be found."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while not ask.has_coordinator(port):
+        if time.monotonic() > deadline:
+            raise EmbeddedBrokerError(f"no group coordinator after {TIMEOUT_S:.0f} s")
+        time.sleep(0.05)
+
+
+def await_telemetry(bootstrap_servers: str, ports: Mapping[str, int]) -> None:
+    """Ask each broker something until its line has been read back from the topic; `ports` is by the lines' key.
+
+    The appender drops lines until its producer is connected, so only a line that arrived proves anything.
+    """
+    missing = dict(ports)
+    deadline = time.monotonic() + TIMEOUT_S
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap_servers, client_id="embedded-broker")
+    try:
+        _read_from_now_on(consumer, deadline)
+        while missing:
+            if time.monotonic() > deadline:
+                raise EmbeddedBrokerError(f"no telemetry line of {sorted(missing)} after {TIMEOUT_S:.0f} s")
+            for port in missing.values():
+                ask.list_groups(port)
+            for records in consumer.poll(timeout_ms=200).values():
+                for record in records:
+                    missing.pop(record.key.decode(), None)
+    finally:
+        consumer.close()
+
+
+def _read_from_now_on(consumer: KafkaConsumer, deadline: float) -> None:
+    while not (numbers := consumer.partitions_for_topic(TELEMETRY_TOPIC)):  # a broker that has not heard of it yet
+        if time.monotonic() > deadline:
+            raise EmbeddedBrokerError(f"no topic {TELEMETRY_TOPIC} after {TIMEOUT_S:.0f} s")
+        time.sleep(0.05)
+    partitions = [TopicPartition(TELEMETRY_TOPIC, number) for number in numbers]
+    consumer.assign(partitions)
+    consumer.seek_to_end(*partitions)
+    for partition in partitions:
+        consumer.position(partition)  # seek_to_end is lazy: resolve it before the first question

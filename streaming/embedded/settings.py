@@ -1,0 +1,68 @@
+"""The two files a node is started with: Kafka's server.properties and the log4j2 file with the telemetry snippet."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+TELEMETRY_TOPIC: Final = "group-telemetry"
+SNIPPET: Final = Path(__file__).with_name("broker-log4j2.yaml")
+
+
+def server_properties(
+    *,
+    node_id: int,
+    ports: Mapping[int, int],
+    controller_ports: Mapping[int, int],
+    data_folder: Path,
+    overrides: Mapping[str, str],
+) -> str:
+    """server.properties of a node that is broker and controller; `ports` and `controller_ports` are by node id.
+
+    Kafka's own defaults but for: replication that fits the number of nodes, no automatic topics (a metadata request of
+    the telemetry's producer would create its topic with the wrong partitions), and lower bounds that let tests use
+    short session timeouts. `overrides` win.
+    """
+    replicas = min(3, len(ports))
+    in_sync = max(1, replicas - 1)
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": node_id,
+        "controller.quorum.voters": ",".join(f"{id_}@127.0.0.1:{port}" for id_, port in controller_ports.items()),
+        "listeners": f"PLAINTEXT://127.0.0.1:{ports[node_id]},CONTROLLER://127.0.0.1:{controller_ports[node_id]}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{ports[node_id]}",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "log.dirs": data_folder,
+        "auto.create.topics.enable": "false",
+        "default.replication.factor": replicas,
+        "min.insync.replicas": in_sync,
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": in_sync,
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "share.coordinator.state.topic.min.isr": in_sync,
+        "group.min.session.timeout.ms": 1000,
+        "group.consumer.min.session.timeout.ms": 1000,
+        "group.consumer.min.heartbeat.interval.ms": 100,
+        **overrides,
+    }
+    return "".join(f"{name}={value}\n" for name, value in settings.items())
+
+
+def log4j2_yaml(*, node_id: int, telemetry: bool, telemetry_bootstrap_servers: str) -> str:
+    """Return the snippet that users get, with this node's key and addresses put in.
+
+    Raises ValueError where a text to replace is not there exactly once.
+    """
+    text = SNIPPET.read_text(encoding="utf-8")
+    level = "debug" if telemetry else "warn"
+    replacements = {
+        'key: "broker-1"': f'key: "broker-{node_id}"',
+        'value: "127.0.0.1:9092"': f'value: "{telemetry_bootstrap_servers}"',
+        "name: kafka.request.logger, level: debug": f"name: kafka.request.logger, level: {level}",
+    }
+    for placeholder, value in replacements.items():
+        if text.count(placeholder) != 1:
+            raise ValueError(f"{SNIPPET.name} has {placeholder!r} {text.count(placeholder)} times, not once")
+        text = text.replace(placeholder, value)
+    return text

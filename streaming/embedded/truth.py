@@ -1,0 +1,248 @@
+"""What the broker itself says happened: its INFO log read as events, the judge of everything the monitor claims.
+
+The wordings are Kafka 4.3.1's own (`GroupMetadataManager`, `CoordinatorRuntime`). They are not a contract of Kafka: a
+line that fits none is no event. Instants are when the broker logged, to the millisecond, on its own clock.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final, NamedTuple
+
+SESSION_EXPIRED: Final = "session-expired"
+REBALANCE_TIMEOUT: Final = "rebalance-timeout"
+PENDING_EXPIRED: Final = "pending-expired"  # an id handed out with error 79 and never used: no member, no incident
+LEFT: Final = "left"
+TAKE_OVER_MS: Final = 3_000  # what a broker logs so shortly before another one loads its groups may not have lasted
+POLL_TIMEOUT_REASON: Final = "poll timeout has expired"  # part of the leave reason of Java clients and Connect workers
+
+
+class TruthEvent(NamedTuple):
+    """One thing that a broker logged; `member_id` is "" where it concerns a whole group or partition.
+
+    `partition` is that of `__consumer_offsets`, -1 where no partition is concerned. `detail` is what else the line
+    says: why a client left or a rebalance began, the id that replaced a static member.
+    """
+
+    kind: str
+    group: str
+    member_id: str
+    at_ms: int
+    broker: str
+    partition: int
+    detail: str
+    line: str
+
+
+# kind, and the format string in Kafka's source with its {} named; `_` is of no interest. The first that fits counts.
+_WORDINGS: Final = (
+    (SESSION_EXPIRED, "Member {member} in group {group} has failed, removing it from the group."),
+    (SESSION_EXPIRED, "[GroupId {group}] Member {member} fenced from the group because the member session expired{_}"),
+    (
+        SESSION_EXPIRED,
+        "[GroupId {group}] Streams member {member} fenced from the group because the member session expired{_}",
+    ),
+    (
+        REBALANCE_TIMEOUT,
+        "[GroupId {group}] Member {member} fenced from the group because it {detail} from epoch {_} within {_}ms.",
+    ),
+    (REBALANCE_TIMEOUT, "Group {group} removed dynamic members who haven't {detail}: {members}"),
+    (
+        REBALANCE_TIMEOUT,  # the line that says so itself ("removed members who haven't sent ...") is DEBUG
+        (
+            "Preparing to rebalance group {group} in state {_} with old generation {_}"
+            " (reason: Removing {members} on {detail} expiration)."
+        ),
+    ),
+    (PENDING_EXPIRED, "Pending member {member} in group {group} has been removed after session timeout expiration."),
+    (
+        "pending-left",
+        (
+            "[Group {group}] Pending member {member} has left group through explicit `LeaveGroup` request;"
+            " client reason: {detail}"
+        ),
+    ),
+    (
+        LEFT,
+        "[Group {group}] Member {member} has left group through explicit `LeaveGroup` request; client reason: {detail}",
+    ),
+    (
+        LEFT,
+        (
+            "[GroupId {group}] Dynamic member {member} has left group through explicit `LeaveGroup` request;"
+            " client reason: {detail}"
+        ),
+    ),
+    (
+        LEFT,
+        (
+            "[GroupId {group}] Static member {member} with instance id {_} has left group through explicit `LeaveGroup`"
+            " request; client reason: {detail}"
+        ),
+    ),
+    (
+        "left-temporarily",
+        "[GroupId {group}] Static member {member} with instance id {_} temporarily left the consumer group.",
+    ),
+    (LEFT, "[GroupId {group}] Static member {member} with instance id {_} left the consumer group."),
+    (LEFT, "[GroupId {group}] Member {member} left the consumer group."),
+    (
+        "replaced",
+        (
+            "Static member with groupInstanceId={_} and unknown member id joins group {group} in {_} state."
+            " Replacing previously mapped member {member} with this groupInstanceId."
+        ),
+    ),
+    (
+        "replaced",
+        (
+            "[GroupId {group}] Static member with instance id {_} re-joins the consumer group using the {_} protocol."
+            " Created a new member {detail} to replace the existing member {member}."
+        ),
+    ),
+    (
+        "joined",
+        (
+            "Static member with groupInstanceId={_} and unknown member id joins group {group} in {_} state."
+            " Created a new member id {member} for this member and added to the group."
+        ),
+    ),
+    ("joined", "Pending dynamic member with id {member} joins group {group} in {_} state. Adding to the group now."),
+    ("joined", "[GroupId {group}] Member {member} joins the consumer group using the {detail} protocol."),
+    (
+        "joined",
+        (
+            "[GroupId {group}] Static member {member} with instance id {_} joins the consumer group"
+            " using the {detail} protocol."
+        ),
+    ),
+    ("rebalance", "Preparing to rebalance group {group} in state {_} with old generation {_} (reason: {detail})."),
+    ("generation", "Stabilized group {group} generation {detail} members."),
+    ("empty", "Group {group} with generation {detail} is now empty."),
+    ("coordinator-loaded", "Finished loading of metadata from __consumer_offsets-{partition} with epoch {_} in {_}"),
+    ("coordinator-unloaded", "Finished unloading metadata for __consumer_offsets-{partition} with epoch {_}"),
+    ("broker-started", "Kafka Server started"),
+    ("broker-stopping", "Terminating process due to signal {detail}"),
+)
+_OF_A_MEMBER: Final = {LEFT, "left-temporarily", "replaced", REBALANCE_TIMEOUT}
+_PLACE: Final = re.compile(r"\\\{(\w+)\\\}")
+
+
+def _compile(wording: str) -> re.Pattern[str]:
+    return re.compile(_PLACE.sub(lambda place: ".*" if place[1] == "_" else f"(?P<{place[1]}>.*)", re.escape(wording)))
+
+
+_COMPILED: Final = tuple((kind, _compile(wording)) for kind, wording in _WORDINGS)
+
+# `[time] LEVEL [part of the broker, with its id] message (logger)`; without a zone it is UTC: `Node` runs its JVM so.
+_LINE: Final = re.compile(
+    r"\[(?P<time>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)[,.](?P<millis>\d{3})(?P<zone>Z|[+-]\d\d:?\d\d)?\] [A-Z]+ +"
+    r"(?:\[\w+ \w*[iI]d=\d+(?: topic=\S+ partition=(?P<partition>\d+))?\] )?(?P<message>.*) \([\w.$]+\)\s*"
+)
+# A member id ends with a uuid; the client id that it begins with may hold commas.
+_BETWEEN_MEMBERS: Final = re.compile(r"(?<=-[0-9a-f]{12}), ")
+
+
+def parse_line(line: str, broker: str) -> tuple[TruthEvent, ...]:
+    """Read one line of `broker`'s log: mostly no event, several where one line names several members."""
+    found = _LINE.fullmatch(line)
+    if found is None:
+        return ()
+    for kind, wording in _COMPILED:
+        match = wording.fullmatch(found["message"])
+        if match is not None:
+            return tuple(_events(kind, match.groupdict(), found, broker))
+    return ()
+
+
+def _events(kind: str, names: Mapping[str, str], found: re.Match[str], broker: str) -> Iterator[TruthEvent]:
+    members = [names.get("member", "")]
+    if "members" in names:
+        members = _BETWEEN_MEMBERS.split(names["members"].strip("[]"))
+    at_ms, partition = _epoch_ms(found), int(names.get("partition", found["partition"] or -1))
+    for member in members:
+        yield TruthEvent(
+            kind, names.get("group", ""), member, at_ms, broker, partition, names.get("detail", ""), found["message"]
+        )
+
+
+def _epoch_ms(found: re.Match[str]) -> int:
+    zone = (found["zone"] or "Z").replace("Z", "+00:00")
+    return round(datetime.fromisoformat(found["time"] + zone).timestamp()) * 1000 + int(found["millis"])
+
+
+def read_truth(logs: Mapping[str, Iterable[Path]]) -> list[TruthEvent]:
+    """Merge several brokers' log files into one list by instant; `logs` is by broker ("broker-1")."""
+    events = [event for broker, paths in logs.items() for path in paths for event in _events_of(path, broker)]
+    return sorted(events, key=lambda event: event.at_ms)
+
+
+def _events_of(path: Path, broker: str) -> Iterator[TruthEvent]:
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            yield from parse_line(line, broker)
+
+
+def authoritative(events: Iterable[TruthEvent]) -> Iterator[TruthEvent]:
+    """Leave out what a broker logged about groups that another broker had already taken over.
+
+    A broker that was paused does not know it yet when it wakes: it runs the timers of a coordinator that it no longer
+    is, logs their verdicts, and then fails to write them.
+    """
+    coordinators: dict[int, str] = {}
+    for event in events:
+        if event.kind == "coordinator-loaded":
+            coordinators[event.partition] = event.broker
+        elif event.partition >= 0 and coordinators.get(event.partition, event.broker) != event.broker:
+            continue
+        yield event
+
+
+@dataclass(slots=True)
+class Expiry:
+    """The end of one life of a member by its session timeout, with every line that says so; mostly one.
+
+    Several lines: the removal did not last, because its write failed and was tried again, or because a new coordinator
+    loaded the member once more from records that did not know of its removal.
+    """
+
+    lines: list[TruthEvent]
+    certain: bool = False
+    """False where nobody else need have seen it: logged by a broker that another was replacing or had replaced, so its
+    write may have failed; undone by a load of older records; of a member that had left and came back by such a load."""
+
+
+def session_expiries(events: Iterable[TruthEvent]) -> list[Expiry]:
+    """Find the expired sessions in merged logs, in the order of their first lines."""
+    events = list(events)
+    trusted = set(authoritative(events))
+    loads = [event for event in trusted if event.kind == "coordinator-loaded"]
+    expiries: list[Expiry] = []
+    current: dict[tuple[str, str], Expiry] = {}
+    left: set[tuple[str, str]] = set()
+    for event in events:
+        member = (event.group, event.member_id)
+        if event.kind == SESSION_EXPIRED:
+            if member not in current:
+                current[member] = Expiry([])
+                expiries.append(current[member])
+            lasted = event in trusted and member not in left and not any(_takes_over(load, event) for load in loads)
+            current[member].lines.append(event)
+            current[member].certain |= lasted
+        elif event not in trusted:
+            continue
+        elif event.kind == "joined":
+            current.pop(member, None)
+            left.discard(member)
+        elif event.kind in _OF_A_MEMBER:
+            left.add(member)
+            if member in current:  # it was a member after all: a new coordinator had loaded it once more
+                current[member].certain = False
+    return expiries
+
+
+def _takes_over(load: TruthEvent, event: TruthEvent) -> bool:
+    soon = 0 <= load.at_ms - event.at_ms <= TAKE_OVER_MS
+    return soon and load.partition == event.partition and load.broker != event.broker

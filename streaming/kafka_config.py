@@ -1,0 +1,112 @@
+"""The `[kafka]` table: one set of settings, two clients that share no vocabulary, two explicit mappings."""
+
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, SecretStr, model_validator
+
+ENVIRONMENT_PREFIX = "GROUP_MONITOR_"
+SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+
+
+class Table(BaseModel):
+    """A table of `monitor.toml`: nothing unknown, nothing converted, nothing changed later, no value in an error."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
+
+
+class Kafka(Table):
+    """How to reach the brokers, and which topics to read."""
+
+    bootstrap_servers: str = "127.0.0.1:9092"
+    offsets_topic: str = "__consumer_offsets"
+    telemetry_topics: tuple[str, ...] = ("group-telemetry",)
+    client_telemetry_topics: tuple[str, ...] = ("group-client-telemetry",)
+    security_protocol: SecurityProtocol = "PLAINTEXT"
+    sasl_mechanism: SaslMechanism | None = None
+    sasl_username: str | None = None
+    sasl_password: SecretStr | None = None
+    sasl_password_file: Path | None = None
+    ssl_cafile: Path | None = None
+    ssl_certfile: Path | None = None
+    ssl_keyfile: Path | None = None
+    ssl_key_password: SecretStr | None = None
+    ssl_key_password_file: Path | None = None
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        sasl = (self.sasl_mechanism, self.sasl_username, self.sasl_password)
+        if self.security_protocol.startswith("SASL") and None in sasl:
+            raise ValueError(
+                f"{self.security_protocol} needs sasl_mechanism, sasl_username and a password "
+                f"(sasl_password_file or {ENVIRONMENT_PREFIX}KAFKA_SASL_PASSWORD)"
+            )
+        if (self.ssl_certfile is None) != (self.ssl_keyfile is None):
+            raise ValueError("ssl_certfile and ssl_keyfile come together")
+        return self
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """All topics to read, the offsets topic first."""
+        return (self.offsets_topic, *self.telemetry_topics, *self.client_telemetry_topics)
+
+    def spark_options(self) -> dict[str, str]:
+        """Java client properties under Spark's `kafka.` prefix.
+
+        PEM files are what both clients can read. Java wants certificate and key in one property each, the key as
+        PKCS #8 (kafka.apache.org, `ssl.keystore.key`), so the two files are read here.
+        """
+        options = {"bootstrap.servers": self.bootstrap_servers, "security.protocol": self.security_protocol}
+        if self.security_protocol.startswith("SASL"):
+            options |= {"sasl.mechanism": str(self.sasl_mechanism), "sasl.jaas.config": self._jaas()}
+        if self.security_protocol.endswith("SSL"):
+            if self.ssl_cafile:
+                options |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.ssl_cafile)}
+            if self.ssl_certfile and self.ssl_keyfile:
+                options |= {
+                    "ssl.keystore.type": "PEM",
+                    "ssl.keystore.certificate.chain": read_text(self.ssl_certfile),
+                    "ssl.keystore.key": read_text(self.ssl_keyfile),
+                }
+            if self.ssl_key_password:
+                options["ssl.key.password"] = self.ssl_key_password.get_secret_value()
+        return {f"kafka.{name}": value for name, value in options.items()}
+
+    def python_client(self) -> dict[str, Any]:
+        """Keyword arguments for kafka-python's clients."""
+        arguments: dict[str, Any] = {
+            "bootstrap_servers": [server.strip() for server in self.bootstrap_servers.split(",")],
+            "security_protocol": self.security_protocol,
+        }
+        if self.security_protocol.startswith("SASL"):
+            arguments |= {
+                "sasl_mechanism": self.sasl_mechanism,
+                "sasl_plain_username": self.sasl_username,
+                "sasl_plain_password": revealed(self.sasl_password),
+            }
+        if self.security_protocol.endswith("SSL"):
+            files = {"ssl_cafile": self.ssl_cafile, "ssl_certfile": self.ssl_certfile, "ssl_keyfile": self.ssl_keyfile}
+            arguments |= {name: str(path) for name, path in files.items() if path}
+            if self.ssl_key_password:
+                arguments["ssl_password"] = revealed(self.ssl_key_password)
+        return arguments
+
+    def _jaas(self) -> str:
+        module = "plain.PlainLoginModule" if self.sasl_mechanism == "PLAIN" else "scram.ScramLoginModule"
+        username, password = (
+            text.replace("\\", "\\\\").replace('"', '\\"')
+            for text in (str(self.sasl_username), str(revealed(self.sasl_password)))
+        )
+        name = f"org.apache.kafka.common.security.{module}"
+        return f'{name} required username="{username}" password="{password}";'
+
+
+def revealed(secret: SecretStr | None) -> str | None:
+    """Give a secret's text."""
+    return None if secret is None else secret.get_secret_value()
+
+
+def read_text(path: Path) -> str:
+    """Read a small text file."""
+    return path.read_text(encoding="utf-8")

@@ -1,0 +1,23 @@
+"""Logs of the long-running commands: JSON, one line an event, on stderr.
+
+JSON because it escapes: strings of strangers cannot break lines or paint a terminal.
+"""
+
+import sys
+
+import structlog
+
+
+def configure() -> None:
+    """Set structlog up for this process."""
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.dict_tracebacks,
+            structlog.processors.JSONRenderer(),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )

@@ -1,0 +1,134 @@
+"""What is looked at: rows of the newest groups, members, generations and incidents, and one row a source.
+
+Everything is bounded by `rows`, and columns are always there, also when there is nothing to look at.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import select
+
+from streaming.store import Store, tables
+from streaming.store.generations import compare
+
+Row = dict[str, Any]
+
+COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
+    "groups": ("cluster", "group", "type", "state", "generation", "worst_headroom", "age_ms", "leader_is_member"),
+    "members": (
+        "cluster", "group", "member_id", "liveness", "session_timeout_ms", "heartbeat_ahead_ms", "heartbeat_headroom",
+    ),
+    "generations": ("cluster", "group_key", "generation", "step", "time_step_ms"),
+    "incidents": ("cluster", "group", "rule", "severity", "evidence", "opened_ahead_ms", "closed_after_ms"),
+    "sources": ("cluster", "covered_ratio", "rejected_ratio", "delay_ms", "progress_ahead_ms"),
+}  # fmt: skip
+
+
+class Frames(NamedTuple):
+    """The rows of each frame, and the counters they were made from: the next sample begins there."""
+
+    rows: Mapping[str, list[Row]]
+    counters: Mapping[str, Mapping[str, int]]
+
+
+def take(store: Store, rows: int, now_ms: int, before: Mapping[str, Mapping[str, int]]) -> Frames:
+    """Take a sample of at most `rows` rows a frame; `before`: the counters of the sample before."""
+    views = store.read.newest_groups(rows)
+    counters = store.read.counters()
+    frames = {
+        "groups": [_group(view, now_ms) for view in views],
+        "members": [_member(view, member) for view in views for member in view["members"]][:rows],
+        "generations": list(_steps(store, rows)),
+        "incidents": [_incident(incident, now_ms) for incident in store.read.incidents(limit=rows).objects],
+        "sources": list(_sources(store, counters, before, now_ms)),
+    }
+    return Frames(frames, counters)
+
+
+def _group(view: Mapping[str, Any], now_ms: int) -> Row:
+    members = {member["member_id"] for member in view["members"]}
+    headrooms = [h for member in view["members"] if (h := member.get("heartbeat_headroom")) is not None]
+    settled = view["type"] == "classic" and view["state"] == "Stable" and view.get("leader")
+    return {
+        "cluster": view["cluster"],
+        "group": view["group"],
+        "type": view["type"],
+        "state": view["state"],
+        "generation": view.get("generation"),
+        "worst_headroom": min(headrooms, default=None),
+        "age_ms": now_ms - view["at_ms"],
+        "leader_is_member": not settled or view["leader"] in members or len(members) < view.get("members_total", 0),
+    }
+
+
+def _member(view: Mapping[str, Any], member: Mapping[str, Any]) -> Row:
+    heard_ms = member.get("last_heartbeat_ms")
+    return {
+        "cluster": view["cluster"],
+        "group": view["group"],
+        "member_id": member["member_id"],
+        "liveness": member["liveness"],
+        "session_timeout_ms": member.get("session_timeout_ms"),
+        "heartbeat_ahead_ms": None if heard_ms is None else heard_ms - view["at_ms"],
+        "heartbeat_headroom": member.get("heartbeat_headroom"),
+    }
+
+
+def _steps(store: Store, rows: int) -> Iterable[Row]:
+    """Compare each generation of the newest with the one before it in the same group; a group made anew begins anew."""
+    known, groups = tables.generations.c, tables.groups.c
+    chosen = (
+        select(groups.cluster, known.group_key, known.generation, known.at_ms, known.body)
+        .join(tables.groups, groups.group_key == known.group_key)
+        .order_by(known.at_ms.desc())
+        .limit(rows)
+    )
+    with store.engine.connect() as connection:
+        found = sorted(connection.execute(chosen).all(), key=lambda row: (row.group_key, row.at_ms, row.generation))
+    for before, after in pairwise(found):
+        begins = json.loads(after.body)["cause"] == compare(None, {})["cause"]
+        if before.group_key == after.group_key and not begins:
+            yield {
+                "cluster": after.cluster,
+                "group_key": after.group_key,
+                "generation": after.generation,
+                "step": after.generation - before.generation,
+                "time_step_ms": after.at_ms - before.at_ms,
+            }
+
+
+def _incident(incident: Mapping[str, Any], now_ms: int) -> Row:
+    closed_ms = incident["closed_ms"]
+    return {
+        "cluster": incident["cluster"],
+        "group": incident["group"],
+        "rule": incident["rule"],
+        "severity": incident["severity"],
+        "evidence": incident["evidence"],
+        "opened_ahead_ms": incident["opened_ms"] - now_ms,
+        "closed_after_ms": None if closed_ms is None else closed_ms - incident["opened_ms"],
+    }
+
+
+def _sources(
+    store: Store, counters: Mapping[str, Mapping[str, int]], before: Mapping[str, Mapping[str, int]], now_ms: int
+) -> Iterable[Row]:
+    """One row a cluster: how much of it is covered, how much of what was read since the last sample was rejected."""
+    brokers = store.read.brokers()
+    for run in store.read.runs():
+        own = [broker for broker in brokers if broker.cluster == run.cluster]
+        since = {
+            name: value - before.get(run.cluster, {}).get(name, 0)
+            for name, value in counters.get(run.cluster, {}).items()
+        }
+        read = sum(value for name, value in since.items() if name.startswith("ingest:"))
+        rejected = sum(value for name, value in since.items() if name.startswith("quarantined:"))
+        yield {
+            "cluster": run.cluster,
+            "covered_ratio": sum(broker.covered for broker in own) / len(own) if own else None,
+            "rejected_ratio": rejected / (read + rejected) if read + rejected else None,
+            "delay_ms": max((broker.delay_ms for broker in own if broker.delay_ms is not None), default=None),
+            "progress_ahead_ms": max((broker.progress_ms - now_ms for broker in own), default=None),
+        }

@@ -1,0 +1,124 @@
+"""The checks in `serve`: results into the store, and a `data-quality` incident for each expectation that fails."""
+
+import json
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
+
+from streaming.config import Settings
+from streaming.quality.sample import Row, take
+from streaming.store import Store
+from streaming.store.batch import DATA_QUALITY
+from streaming.store.database import clean
+from streaming.store.reports import own_finding, own_report
+from streaming.store.store import wall_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streaming.quality.checker import Checker, Verdict
+
+FAILURES_TO_TELL = 2  # in a row: a sample may be taken in the middle of something
+
+
+class QualityWatch(threading.Thread):
+    """Checks every `every_ms` while this `serve` leads, until `stop` is set. A check that breaks is logged, no more."""
+
+    def __init__(self, store: Store, settings: Settings, leads: "Callable[[], bool]", stop: threading.Event) -> None:
+        super().__init__(name="quality", daemon=True)
+        self._store = store
+        self._settings = settings
+        self._leads = leads
+        self._stop_event = stop
+        self._checker: Checker | None = None
+        self._counters: Mapping[str, Mapping[str, int]] = {}
+        self._failures: dict[tuple[str, str], int] = {}
+        self._log = structlog.get_logger("quality")
+
+    def run(self) -> None:
+        """Pause, check, repeat: what has just started has nothing to look at."""
+        while not self._stop_event.wait(self._settings.quality.every_ms / 1_000):
+            try:
+                if self._leads():
+                    self.check(wall_ms())
+            except ImportError as error:
+                self._log.info("no checks of data quality: install kafka-group-monitor[quality]", missing=error.name)
+                return
+            except SQLAlchemyError as error:
+                self._log.warning("the store cannot be reached", error=type(error).__name__)
+            except Exception:  # noqa: BLE001 - checks are beside the point of `serve`
+                self._log.exception("a check of data quality failed")
+
+    def check(self, now_ms: int) -> "list[Verdict]":
+        """Check every cluster once; store the results, open and close incidents."""
+        from streaming.quality.checker import Checker  # noqa: PLC0415 - imports great-expectations, when first needed
+
+        self._checker = self._checker or Checker()
+        frames = take(self._store, self._settings.quality.sample_rows, now_ms, self._counters)
+        self._counters = frames.counters
+        verdicts = []
+        for run in self._store.read.runs():
+            of_cluster = self._checker.check(of(run.cluster, frames.rows), run.cluster)
+            self._store.write_quality([as_row(verdict, now_ms) for verdict in of_cluster])
+            self._tell(run.cluster, of_cluster, now_ms)
+            verdicts += of_cluster
+        return verdicts
+
+    def _tell(self, cluster: str, verdicts: "Sequence[Verdict]", now_ms: int) -> None:
+        """Open what fails again and again, keep open what goes on, close the rest."""
+        held = self._store.read.incidents(state="open", cluster=cluster, rule=DATA_QUALITY).objects
+        since_ms = {incident["subject"]: incident["opened_ms"] for incident in held}
+        failing = []
+        for verdict in verdicts:
+            subject = subject_of(verdict)
+            times = self._failures[cluster, subject] = (
+                0 if verdict.success else self._failures.get((cluster, subject), 0) + 1
+            )
+            if times >= FAILURES_TO_TELL or (times and subject in since_ms):
+                failing.append(verdict)
+        if failing or held:
+            report = own_report(cluster, findings(failing, now_ms, since_ms), now_ms)
+            self._store.apply_own(report, DATA_QUALITY, self._settings)
+
+
+def of(cluster: str, frames: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
+    """Choose a cluster's rows."""
+    return {name: [row for row in rows if row["cluster"] == cluster] for name, rows in frames.items()}
+
+
+def findings(failing: "Iterable[Verdict]", now_ms: int, since_ms: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Say which expectation fails, of what, with some of the rows."""
+    return [
+        own_finding(
+            DATA_QUALITY,
+            verdict.cluster,
+            subject_of(verdict),
+            severity="warn",
+            opened_ms=since_ms.get(subject_of(verdict), now_ms),
+            at_ms=now_ms,
+            summary=f"{verdict.suite}: {verdict.expectation} fails for {verdict.unexpected} values of the sample",
+            detail={"unexpected": verdict.unexpected, "sample": verdict.sample},
+        )
+        for verdict in failing
+    ]
+
+
+def subject_of(verdict: "Verdict") -> str:
+    """Name what fails."""
+    return f"{verdict.suite}/{verdict.expectation}"
+
+
+def as_row(verdict: "Verdict", checked_ms: int) -> dict[str, Any]:
+    """Make a row of the store."""
+    return {
+        "cluster": clean(verdict.cluster, 255),
+        "suite": verdict.suite,
+        "expectation": clean(verdict.expectation, 200),
+        "success": verdict.success,
+        "checked_ms": checked_ms,
+        "unexpected": verdict.unexpected,
+        "sample": json.dumps(verdict.sample),
+    }

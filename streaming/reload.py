@@ -1,0 +1,28 @@
+"""A configuration read again while the process lives: whole and valid, or the old one stays."""
+
+from collections.abc import Iterable
+from functools import reduce
+from pathlib import Path
+from typing import Final
+
+from streaming.config import ConfigError, Settings, load
+
+RUN_FIXED: Final = (
+    "cluster", "kafka", "store.url", "run.data_folder", "run.master", "run.operator_key", "run.shard_split",
+    "run.shuffle_partitions",
+)  # fmt: skip
+"""What the job's session, readers and checkpoint were made with."""
+SERVE_FIXED: Final = ("store.url", "serve.host", "serve.port", "serve.tls_certfile", "serve.tls_keyfile")
+"""What the listening process was made with."""
+
+
+def reread(path: Path, current: Settings, fixed: Iterable[str]) -> Settings:
+    """Return the settings that now stand in the file; raises `ConfigError` if they are wrong or need a restart."""
+    fresh = load(path)
+    if changed := [name for name in fixed if _value(fresh, name) != _value(current, name)]:
+        raise ConfigError(f"{path}: {', '.join(changed)} changed: that needs a restart")
+    return fresh
+
+
+def _value(settings: Settings, name: str) -> object:
+    return reduce(getattr, name.split("."), settings)

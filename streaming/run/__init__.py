@@ -1,0 +1,1 @@
+"""The Spark job: Kafka rows in, incidents out."""

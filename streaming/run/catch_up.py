@@ -1,0 +1,41 @@
+"""How far the job still is from the ends that the topics had when it started."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from streaming.run.topics import Offsets
+
+
+@dataclass
+class CatchUp:
+    """Fed with Spark's progress of each batch; `done` once every partition has been read up to its start-time end."""
+
+    ends: Offsets
+    done: bool = False
+    remaining: int | None = None
+    rows_per_s: float = 0.0
+
+    def update(self, progress: dict[str, Any]) -> str | None:
+        """Take in a batch's progress; return a line for people while it lasts."""
+        if self.done:
+            return None
+        self.rows_per_s = float(progress["sources"][0].get("processedRowsPerSecond") or 0.0)
+        self.remaining = self._remaining(_offsets(progress["sources"][0]["endOffset"]))
+        if self.remaining == 0:
+            self.done = True
+            return "caught up: everything that lay in the topics at the start has been read"
+        return f"catching up: {self.remaining:,} records to go, {self.rows_per_s:,.0f} a second"
+
+    def _remaining(self, at: Offsets) -> int:
+        return sum(
+            max(0, end - at.get(topic, {}).get(partition, 0))
+            for topic, partitions in self.ends.items()
+            for partition, end in partitions.items()
+        )
+
+
+def _offsets(text: Any) -> Offsets:
+    """Spark's `endOffset`, which comes as JSON text or as what it means."""
+    found = json.loads(text) if isinstance(text, str) else text
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,129 @@
+"""What the log does not hold of a cluster: session timeouts of the newer kinds of groups, and the names of topic ids.
+
+Asked with the admin client. It needs the right DescribeConfigs on the cluster and on the groups, and Describe on the
+topics; what cannot be had is left out, and the monitor goes on without.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import structlog
+from kafka import KafkaAdminClient
+from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.errors import ClusterAuthorizationFailedError, KafkaError, UnsupportedVersionError
+
+from coordinator_model.topic_ids import id_of, text_of
+
+log = structlog.get_logger(__name__)
+
+KINDS = ("consumer", "share", "streams")
+ASK_AGAIN_S = 60.0
+"""How long an id without a name, of a deleted topic or one that may not be described, is not asked for again."""
+MAX_IDS = 100_000
+TIMEOUT_MS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class SessionTimeouts:
+    """Session timeouts in milliseconds by kind and group id; "" is the broker's default of the kind."""
+
+    consumer: Mapping[str, int] = field(default_factory=dict)
+    share: Mapping[str, int] = field(default_factory=dict)
+    streams: Mapping[str, int] = field(default_factory=dict)
+
+
+def read_session_timeouts(client: Mapping[str, Any]) -> SessionTimeouts:
+    """Ask one broker for its defaults, and for the groups that have a value of their own (brokers from 4.1 list them).
+
+    What may not be read is left out. Raises `KafkaError` where no broker answers.
+    """
+    found: dict[str, dict[str, int]] = {kind: {} for kind in KINDS}
+    with closing(KafkaAdminClient(**client)) as admin:
+        brokers = [node for node in admin.describe_cluster()["brokers"] if not node.get("is_fenced")]
+        broker = str(brokers[0]["broker_id"])
+        _add(found, admin, [ConfigResource(ConfigResourceType.BROKER, broker, _keys("group.{}.session.timeout.ms"))])
+        try:
+            groups = [name for names in admin.list_config_resources(["GROUP"]).values() for name in names]
+        except (ClusterAuthorizationFailedError, UnsupportedVersionError) as error:
+            log.info("groups with session timeouts of their own cannot be listed", error=str(error))
+            groups = []
+        own = _keys("{}.session.timeout.ms")
+        _add(found, admin, [ConfigResource(ConfigResourceType.GROUP, group, own) for group in groups])
+    return SessionTimeouts(**found)
+
+
+def _keys(pattern: str) -> dict[str, None]:
+    return {pattern.format(kind): None for kind in KINDS}
+
+
+def _add(found: dict[str, dict[str, int]], admin: KafkaAdminClient, resources: list[ConfigResource]) -> None:
+    """Add what these resources are configured to; a group counts only if the value is its own."""
+    if not resources:
+        return
+    is_broker = resources[0].resource_type is ConfigResourceType.BROKER
+    for by_name in admin.describe_configs(resources, config_filter="all" if is_broker else "modified").values():
+        for name, values in by_name.items():
+            for key, setting in values.items():
+                kind = key.removeprefix("group.").partition(".")[0]
+                found[kind]["" if is_broker else name] = int(setting["value"])
+
+
+class TopicNames:
+    """Topic ids to names, asked for as they are met; an id that nobody names stays an id."""
+
+    def __init__(
+        self, ask: Callable[[Iterable[UUID]], Mapping[str, str]], now_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._ask, self._now_s = ask, now_s
+        self._names: dict[str, str] = {}
+        self._asked_s: dict[str, float] = {}
+
+    def resolve(self, outputs: Iterable[Mapping[str, Any]]) -> None:
+        """Put names in the place of ids in the reports among a batch's outputs."""
+        holders = [pair for output in outputs if output["kind"] == "report" for pair in _places(output)]
+        self._learn({str(holder[place]) for holder, place in holders})
+        for holder, place in holders:
+            holder[place] = self._names.get(holder[place], holder[place])
+
+    def _learn(self, topics: set[str]) -> None:
+        now_s = self._now_s()
+        wanted = {
+            topic: topic_id
+            for topic in topics - self._names.keys()
+            if (topic_id := id_of(topic)) is not None and now_s - self._asked_s.get(topic, -ASK_AGAIN_S) >= ASK_AGAIN_S
+        }
+        if not wanted:
+            return
+        if len(self._names) + len(self._asked_s) > MAX_IDS:
+            self._names.clear()
+            self._asked_s.clear()
+        self._asked_s |= dict.fromkeys(wanted, now_s)
+        try:
+            self._names |= self._ask(wanted.values())
+        except KafkaError as error:
+            log.warning("topic ids cannot be resolved to names", ids=len(wanted), error=str(error))
+
+
+def _places(report: Mapping[str, Any]) -> Iterable[tuple[Any, Any]]:
+    """Return where a report names topics: (what holds it, key or index)."""
+    view = report["view"]
+    if view is not None and view["type"] not in ("consumer", "share"):
+        return  # classic groups name topics, streams groups subtopologies
+    for member in view["members"] if view is not None else ():
+        for name in ("assignment", "target", "revoking"):
+            yield from ((held, "topic") for held in member.get(name, ()))
+        for blocker in member.get("waits_for", ()):
+            yield from ((partition, 0) for partition in blocker["partitions"])
+    for finding in report["findings"]:
+        yield from ((partition, 0) for partition in finding.get("partitions", ()))
+
+
+def ask_topic_names(client: Mapping[str, Any], ids: Iterable[UUID]) -> dict[str, str]:
+    """Ask the cluster for the names of topic ids; those that it does not know, or does not tell, are left out."""
+    with closing(KafkaAdminClient(**{**client, "request_timeout_ms": TIMEOUT_MS})) as admin:
+        topics = admin.describe_topics(list(ids))
+    return {text_of(UUID(str(topic["topic_id"]))): topic["name"] for topic in topics if topic["name"]}

@@ -1,0 +1,103 @@
+"""Heartbeats by columns, for there are tens of thousands a second.
+
+The core finds the lines that it knows but for their times (`coordinator_model.telemetry.heartbeats`); their times are
+made numbers as columns, and what they say travels as a block of columns an operator key. All other lines are left to
+the core's parser, one by one.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from coordinator_model.events import TELEMETRY_RANK, Event, Heartbeat
+from coordinator_model.source_row import SourceRow
+from coordinator_model.telemetry.heartbeats import MAX_MEMBERS, HeartbeatLines
+from streaming.run.packing import HeartbeatBlock, Routing
+from streaming.run.runs import Flags, Indexes, Run
+
+
+class Found(NamedTuple):
+    """The known heartbeats in a run of lines: blocks by operator key, which lines they are, and their brokers."""
+
+    blocks: list[tuple[str, HeartbeatBlock]]
+    indexes: Indexes
+    brokers: list[str]
+
+    def by_broker(self) -> Iterator[tuple[str, Indexes]]:
+        """Yield each broker and its lines; nearly always there is one."""
+        for broker in set(self.brokers):
+            yield broker, self.indexes[[name == broker for name in self.brokers]]
+
+    def lost(self, lost: Flags) -> Iterator[tuple[int, str]]:
+        """Yield those before which lines are missing, each with its broker."""
+        places = np.flatnonzero(lost[self.indexes])
+        return ((int(self.indexes[place]), self.brokers[place]) for place in places)
+
+
+class HeartbeatColumns:
+    """One a worker and routing: remembers the heartbeats that were read with care."""
+
+    def __init__(self, routing: Routing) -> None:
+        self._routing = routing
+        self._lines = HeartbeatLines()
+        self._keys: dict[str, str] = {}  # of groups
+
+    def learn(self, row: SourceRow, events: list[Event]) -> None:
+        """Remember a line that was read with care, if it is a heartbeat and looks as Kafka writes them."""
+        self._lines.learn(row, events)
+
+    def take(self, run: Run) -> Found:
+        """Find the known heartbeats among the lines of a run."""
+        text, stops = run.text()
+        indexes: list[int] = []
+        said: list[Heartbeat] = []
+        times: list[bytes] = []  # four a line
+        for index, known, measured in self._lines.find(text, stops, run.keys.tolist(), run.instants_ms.tolist()):
+            indexes.append(index)
+            said.append(known.said)
+            times += measured.groups()
+        chosen = np.array(indexes, np.int64)
+        return Found(self._blocks(run, chosen, said, times), chosen, [first.broker for first in said])
+
+    def _blocks(
+        self, run: Run, indexes: Indexes, said: list[Heartbeat], times: list[bytes]
+    ) -> list[tuple[str, HeartbeatBlock]]:
+        """Make a block an operator key; instants are reckoned as `request_log` does."""
+        if not said:
+            return []
+        total, parked, queued, sending = (_numbers(times[first::4]) for first in range(4))
+        order_ms = run.instants_ms[indexes]
+        remote_ms = np.rint(parked).astype(np.int64)
+        applied_ms = order_ms - np.rint(queued + sending).astype(np.int64) - remote_ms
+        arrival_ms = order_ms - np.rint(total).astype(np.int64)
+        offsets = run.offsets[indexes]
+        by_key: dict[str, list[int]] = defaultdict(list)
+        for place, first in enumerate(said):
+            by_key[self._keys.get(first.group) or self._key_of(first.group)].append(place)
+        blocks = []
+        for key, places in by_key.items():
+            firsts = [said[place] for place in places]
+            groups, member_ids, generations, errors, brokers, kip848s = zip(*map(_WHAT, firsts), strict=True)
+            block = HeartbeatBlock.of(
+                order_ms[places], TELEMETRY_RANK, run.topic, run.partition, offsets[places], groups, member_ids,
+                generations, errors, applied_ms[places], arrival_ms[places], brokers, remote_ms[places], kip848s,
+            )  # fmt: skip
+            blocks.append((key, block))
+        return blocks
+
+    def _key_of(self, group: str) -> str:
+        if len(self._keys) >= MAX_MEMBERS:
+            self._keys.clear()
+        key = self._keys[group] = self._routing.key_of(group)
+        return key
+
+
+def _numbers(texts: list[bytes]) -> Any:
+    return np.asarray(pa.array(texts, pa.binary()).cast(pa.string()).cast(pa.float64()))
+
+
+_WHAT = itemgetter(*map(Heartbeat._fields.index, ("group", "member_id", "generation", "error", "broker", "kip848")))

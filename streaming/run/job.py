@@ -1,0 +1,302 @@
+"""Source -> operator -> sink, started, watched, and started again where that helps.
+
+A query is restarted inside the living session when topics or partitions appear (the reader is given its partitions
+explicitly) and when it failed without this process being at fault: brokers or database away for a while. It gives up
+when it fails again and again without finishing one batch; whoever supervises the process decides then.
+"""
+
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from kafka.errors import KafkaError
+from pyspark.errors import PySparkException
+from pyspark.sql.streaming.state import GroupStateTimeout
+
+from coordinator_model import snapshot
+from coordinator_model.shard import ShardSettings
+from streaming.config import Settings
+from streaming.run.catch_up import CatchUp
+from streaming.run.cluster_facts import SessionTimeouts, TopicNames, ask_topic_names, read_session_timeouts
+from streaming.run.errors import RunError
+from streaming.run.layout import (
+    LIVE_KEYS_FILE,
+    Checkpoint,
+    Layout,
+    locked,
+    open_checkpoint,
+    remembered_shuffle_partitions,
+)
+from streaming.run.operator import OUTPUT_SCHEMA, STATE_SCHEMA, Operator
+from streaming.run.packing import Routing
+from streaming.run.probe import Probe
+from streaming.run.session import start_session
+from streaming.run.sink import LiveKeys, Sink
+from streaming.run.source import PACKED_SCHEMA, PackRows, kafka_rows
+from streaming.run.topics import Assigned, Topics
+from streaming.store import Store, StoreError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+log = structlog.get_logger(__name__)
+
+TELEMETRY_BEFORE_MS = 120_000  # how much telemetry a fresh checkpoint reads back: two probes of every usual interval
+LOOK_FOR_TOPICS_S = 5.0
+READ_TIMEOUTS_S = 60.0  # how soon a changed session timeout of a group is known
+STATUS_BATCHES = 100
+GIVE_UP_AFTER = 6  # failures in a row without one batch between them
+BACKOFF_MAX_S = 30.0
+
+
+def run_job(
+    settings: Settings,
+    stop: threading.Event,
+    on_batch: Callable[[Mapping[str, Any]], None] = lambda _: None,
+    reload: Callable[[Settings], Settings | None] = lambda _: None,
+) -> None:
+    """Run until `stop` is set; raises `RunError` with a reason where it cannot start or go on.
+
+    `on_batch` gets Spark's progress of each batch that ends. `reload` is asked often, with the settings in force; it
+    returns others to go on with, on the same checkpoint, or None.
+    """
+    run = settings.run
+    shuffle_partitions = run.shuffle_partitions or remembered_shuffle_partitions(run.data_folder) or _cores(run.master)
+    with ExitStack() as stack:
+        stack.enter_context(locked(run.data_folder))
+        topics = stack.enter_context(_reach(settings, stop))
+        try:
+            store = Store.open(settings.store.connection_url())
+        except StoreError as error:
+            raise RunError(str(error)) from error
+        stack.callback(store.close)
+        spark = start_session(run.master, shuffle_partitions)
+        stack.callback(spark.stop)
+        stack.enter_context(Probe(settings.kafka.python_client()))
+        Job(settings, stop, topics, store, spark, shuffle_partitions, on_batch, reload).run()
+
+
+@dataclass
+class Job:
+    """One cluster's query over its lifetime in this process."""
+
+    settings: Settings
+    stop: threading.Event
+    topics: Topics
+    store: Store
+    spark: "SparkSession"
+    shuffle_partitions: int
+    on_batch: Callable[[Mapping[str, Any]], None]
+    reload: Callable[[Settings], Settings | None]
+    failures: int = 0
+
+    def __post_init__(self) -> None:
+        self._started_ms = time.time_ns() // 1_000_000
+        self._session_timeouts = SessionTimeouts()
+        self._topic_names = TopicNames(partial(ask_topic_names, self.settings.kafka.python_client()))
+
+    def run(self) -> None:
+        """Start the query again and again, until told to stop or nothing helps."""
+        while not self.stop.is_set():
+            try:
+                assigned = self._await_topics()
+                if not assigned:
+                    return
+                self._run_query(assigned)
+            except (KafkaError, PySparkException) as error:
+                self._failed(reason_of(error))
+
+    def _await_topics(self) -> Assigned:
+        """Return the topics that exist, once the offsets topic is among them; nothing when told to stop."""
+        kafka, told = self.settings.kafka, False
+        while not self.stop.is_set():
+            assigned = self.topics.existing(kafka.topics)
+            if kafka.offsets_topic in assigned:
+                for missing in set(kafka.topics) - assigned.keys():
+                    log.warning("topic does not exist yet, going on without it", topic=missing)
+                return assigned
+            if not told:
+                log.warning("offsets topic does not exist yet: no group was ever used", topic=kafka.offsets_topic)
+                told = True
+            self.stop.wait(LOOK_FOR_TOPICS_S)
+        return {}
+
+    def _run_query(self, assigned: Assigned) -> None:
+        checkpoint = open_checkpoint(self.settings.run.data_folder, self._layout(assigned), self._live_from_ms)
+        _tell(checkpoint)
+        catch_up = CatchUp(self.topics.ends(assigned))
+        sink = Sink(
+            self.store,
+            self.settings,
+            checkpoint.checkpoint_id,
+            late_before_ms=self._started_ms if checkpoint.resumed else -1,
+            live_keys=LiveKeys(checkpoint.folder / LIVE_KEYS_FILE),
+            topic_names=self._topic_names,
+        )
+        query = self._start(assigned, checkpoint, sink)
+        try:
+            self._watch(query, sink, catch_up, assigned)
+        finally:
+            sink.close()
+            query.stop()
+
+    def _start(self, assigned: Assigned, checkpoint: Checkpoint, sink: Sink) -> "StreamingQuery":
+        settings, run = self.settings, self.settings.run
+        starts = self.topics.starts(
+            settings.kafka.offsets_topic, assigned, checkpoint.live_from_ms - TELEMETRY_BEFORE_MS
+        )
+        partitions = len(assigned[settings.kafka.offsets_topic])
+        routing = Routing(partitions, run.operator_key, run.shard_split)
+        pack = PackRows(routing, settings.kafka.offsets_topic, checkpoint.folder.absolute() / LIVE_KEYS_FILE)
+        operator = Operator(checkpoint.checkpoint_id, self._shard_settings(partitions, checkpoint.live_from_ms))
+        return (
+            kafka_rows(self.spark, settings.kafka, assigned, starts, checkpoint.live_from_ms)
+            .mapInArrow(pack, PACKED_SCHEMA)
+            .groupBy("key")
+            .applyInPandasWithState(
+                operator, OUTPUT_SCHEMA, STATE_SCHEMA, "append", GroupStateTimeout.ProcessingTimeTimeout
+            )
+            .writeStream.foreachBatch(sink)
+            .option("checkpointLocation", str(checkpoint.folder.absolute()))
+            .trigger(processingTime=f"{run.trigger_ms} milliseconds")
+            .start()
+        )
+
+    def _watch(self, query: "StreamingQuery", sink: Sink, catch_up: CatchUp, assigned: Assigned) -> None:
+        """Return when told to stop, when there are new partitions to read or new settings; raises what ended it."""
+        look_s, seen = time.monotonic(), -1
+        read_s = look_s
+        while not self.stop.wait(0.1):
+            if (failure := query.exception()) is not None:
+                raise failure
+            if (settings := self.reload(self.settings)) is not None:
+                self.settings = settings
+                return
+            progress, now_s = query.lastProgress, time.monotonic()
+            if progress is not None and progress["batchId"] > seen:
+                seen = progress["batchId"]
+                self._batch_ended(progress, sink, catch_up)
+            if now_s - look_s >= LOOK_FOR_TOPICS_S:
+                look_s = now_s
+                if self._more_to_read(assigned):
+                    return
+            if now_s - read_s >= READ_TIMEOUTS_S:
+                read_s = now_s
+                if self._read_session_timeouts():
+                    log.info("session timeouts of groups have changed, starting the query again")
+                    return
+
+    def _batch_ended(self, progress: Any, sink: Sink, catch_up: CatchUp) -> None:
+        self.failures = 0
+        sink.batch_ms = progress["durationMs"].get("triggerExecution")
+        if (line := catch_up.update(progress)) is not None:
+            log.info(line)
+        sink.caught_up = catch_up.done
+        if progress["batchId"] % STATUS_BATCHES == 0:
+            log.info("at work", batch=progress["batchId"], rows=progress["numInputRows"], batch_ms=sink.batch_ms)
+        self.on_batch(progress)
+
+    def _more_to_read(self, assigned: Assigned) -> bool:
+        try:
+            existing = self.topics.existing(self.settings.kafka.topics)
+        except KafkaError as error:
+            log.warning("brokers do not answer", error=str(error))
+            return False
+        new = {name: numbers for name, numbers in existing.items() if len(numbers) > len(assigned.get(name, ()))}
+        if new:
+            log.info("there is more to read, starting the query again", partitions={k: len(v) for k, v in new.items()})
+        return bool(new)
+
+    def _read_session_timeouts(self) -> bool:
+        """Read what brokers and groups are configured to; return whether it differs from what was known."""
+        before = self._session_timeouts
+        try:
+            self._session_timeouts = read_session_timeouts(self.settings.kafka.python_client())
+        except KafkaError as error:
+            log.warning("session timeouts cannot be read", error=str(error))
+        return self._session_timeouts != before
+
+    def _failed(self, reason: str) -> None:
+        self.failures += 1
+        if self.failures >= GIVE_UP_AFTER:
+            raise RunError(f"the query failed {self.failures} times without finishing a batch, at last: {reason}")
+        wait_s = min(BACKOFF_MAX_S, 2.0 ** (self.failures - 1))
+        log.error("the query failed, trying again", reason=reason, wait_s=wait_s)
+        self.stop.wait(wait_s)
+
+    def _layout(self, assigned: Assigned) -> Layout:
+        run = self.settings.run
+        return Layout(
+            cluster=self.settings.cluster,
+            offsets_topic=self.settings.kafka.offsets_topic,
+            offsets_partitions=len(assigned[self.settings.kafka.offsets_topic]),
+            operator_key=run.operator_key,
+            shard_split=run.shard_split,
+            shuffle_partitions=self.shuffle_partitions,
+            state_version=snapshot.VERSION,
+        )
+
+    def _live_from_ms(self) -> int:
+        """Say where watching begins: at the newest telemetry line, else by this machine's clock."""
+        newest_ms = self.topics.newest_ms(self.settings.kafka.telemetry_topics)
+        return newest_ms if newest_ms is not None else time.time_ns() // 1_000_000
+
+    def _shard_settings(self, partitions: int, live_from_ms: int) -> ShardSettings:
+        self._read_session_timeouts()
+        timeouts = self._session_timeouts
+        return ShardSettings(
+            cluster=self.settings.cluster,
+            partitions=partitions,
+            live_from_ms=live_from_ms,
+            thresholds=self.settings.default_thresholds(),
+            group_thresholds=self.settings.group_thresholds(),
+            consumer_session_timeouts_ms=timeouts.consumer,
+            share_session_timeouts_ms=timeouts.share,
+            streams_session_timeouts_ms=timeouts.streams,
+            topic_partitions=self.topics.partition_counts(),
+            view_refresh_ms=self.settings.run.view_refresh_ms,
+        )
+
+
+def reason_of(error: BaseException) -> str:
+    """Boil a query's failure, pages of Java and Python, down to the line that names the cause."""
+    text = str(error)
+    named = re.findall(r"^(?:Caused by: )?([\w.$]*(?:Error|Exception)\b.*)$", text, re.MULTILINE)
+    lines = named or text.strip().splitlines() or [type(error).__name__]
+    return str(lines[-1]).strip()[:500]
+
+
+def _reach(settings: Settings, stop: threading.Event) -> Topics:
+    """Connect, waiting for brokers that are not there yet."""
+    for attempt in range(GIVE_UP_AFTER):
+        if attempt and stop.wait(LOOK_FOR_TOPICS_S):
+            break
+        try:
+            return Topics(settings.kafka.python_client())
+        except KafkaError as error:
+            log.warning("no broker answers", bootstrap_servers=settings.kafka.bootstrap_servers, error=str(error))
+    raise RunError(f"no broker answers at {settings.kafka.bootstrap_servers}")
+
+
+def _tell(checkpoint: Checkpoint) -> None:
+    name, begins_ms = checkpoint.checkpoint_id, checkpoint.live_from_ms
+    if checkpoint.changes:
+        log.warning("the old checkpoint does not fit and is kept aside; a fresh one begins", because=checkpoint.changes)
+    log.info("going on" if checkpoint.resumed else "fresh checkpoint", checkpoint=name, live_from_ms=begins_ms)
+
+
+def _cores(master: str) -> int:
+    """How many tasks the master runs at once: Spark's own reading of `local[…]`."""
+    if found := re.fullmatch(r"local-cluster\[(\d+),\s*(\d+),.*\]", master):
+        return int(found[1]) * int(found[2])
+    if found := re.fullmatch(r"local\[(\d+).*\]", master):
+        return int(found[1])
+    return os.cpu_count() or 2

@@ -1,0 +1,117 @@
+"""What a checkpoint was made with, in a file beside it.
+
+Spark refuses, or worse misreads, a checkpoint whose key, number of shuffle partitions or state format is another. So
+the job compares before it starts: what no longer fits is kept aside, a fresh checkpoint is begun, and the open
+incidents of the store are adopted, because an incident's identity does not depend on the checkpoint.
+Topics may come and go: one reader over all of them survives that.
+"""
+
+import fcntl
+import json
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from streaming.run.errors import RunError
+
+LAYOUT_FILE = "layout.json"
+LIVE_KEYS_FILE = "live-keys.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """All that must be equal for a checkpoint to be gone on with."""
+
+    cluster: str
+    offsets_topic: str
+    offsets_partitions: int
+    operator_key: str
+    shard_split: int
+    shuffle_partitions: int
+    state_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint and what is remembered about it."""
+
+    checkpoint_id: str
+    folder: Path
+    live_from_ms: int
+    """Coordinator time from which on this checkpoint raises incidents; older ones were history when it began."""
+    resumed: bool
+    changes: tuple[str, ...] = ()
+    """Why an older checkpoint could not be gone on with."""
+
+
+def open_checkpoint(data_folder: Path, layout: Layout, live_from_ms: Callable[[], int]) -> Checkpoint:
+    """Return the checkpoint to go on with, or a fresh one, noting in the layout file what it is made with.
+
+    `live_from_ms` is asked for a fresh checkpoint only. Raises `RunError` where the file cannot be read.
+    """
+    data_folder.mkdir(parents=True, exist_ok=True)
+    file = data_folder / LAYOUT_FILE
+    known = _read(file)
+    changes = _changes(known, layout) if known else ()
+    if known and not changes:
+        folder = data_folder / known["checkpoint_id"]
+        return Checkpoint(known["checkpoint_id"], folder, known["live_from_ms"], resumed=True)
+    checkpoint_id, from_ms = f"checkpoint-{uuid.uuid4().hex[:12]}", live_from_ms()
+    content = {"checkpoint_id": checkpoint_id, "live_from_ms": from_ms, "layout": asdict(layout)}
+    write_atomically(file, json.dumps(content, indent=2) + "\n")
+    return Checkpoint(checkpoint_id, data_folder / checkpoint_id, from_ms, resumed=False, changes=changes)
+
+
+def remembered_shuffle_partitions(data_folder: Path) -> int | None:
+    """Return what the checkpoint was made with, so that a machine with more cores goes on with it."""
+    known = _read(data_folder / LAYOUT_FILE)
+    return known["layout"].get("shuffle_partitions") if known else None
+
+
+@contextmanager
+def locked(data_folder: Path) -> Iterator[None]:
+    """Keep a second `run` out of the same data folder; the lock goes with the process, however it ends."""
+    data_folder.mkdir(parents=True, exist_ok=True)
+    with (data_folder / "lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise RunError(f"another run works in {data_folder}: give each its own [run] data_folder") from None
+        yield
+
+
+def write_atomically(file: Path, text: str) -> None:
+    """Replace a file: after a crash the old or the new text is there, never a part."""
+    temporary = file.with_suffix(".tmp")
+    with temporary.open("w", encoding="utf-8") as out:
+        out.write(text)
+        out.flush()
+        os.fsync(out.fileno())
+    temporary.replace(file)
+
+
+def _read(file: Path) -> dict[str, Any] | None:
+    try:
+        known = json.loads(file.read_text(encoding="utf-8"))
+        return {
+            "checkpoint_id": str(known["checkpoint_id"]),
+            "live_from_ms": int(known["live_from_ms"]),
+            "layout": dict(known["layout"]),
+        }
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{file} cannot be read ({error}): move the folder away to start anew") from None
+
+
+def _changes(known: dict[str, Any], layout: Layout) -> tuple[str, ...]:
+    before = known["layout"]
+    return tuple(
+        f"{field.name}: {before.get(field.name)} -> {getattr(layout, field.name)}"
+        for field in fields(layout)
+        if before.get(field.name) != getattr(layout, field.name)
+    )

@@ -1,0 +1,69 @@
+"""The stateful stage: rows -> events -> `Shard.apply` -> outputs. Decides nothing.
+
+A worker process keeps the shards it decoded; the nonce in the state tells whether its copy is the one that the last
+committed batch left. After a move, a restart or a failed batch it is not, and the shard is decoded from the state.
+"""
+
+import base64
+import json
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from coordinator_model.shard import Shard, ShardSettings
+from streaming.run.packing import QUARANTINE_KEY, shard_of_key, unpack, unpack_rejected
+from streaming.run.state_cell import StateCell
+from streaming.run.worker import settle
+
+STATE_SCHEMA = "version int, nonce long, hot binary, cold binary"
+OUTPUT_SCHEMA = "key string, outputs string"
+WAKE_MS = 1_000  # an idle shard is woken so often: only then can it see that telemetry stands still
+
+_shards: dict[tuple[str, str], tuple[int, Shard]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """What `applyInPandasWithState` calls for each key of each batch."""
+
+    run_id: str
+    settings: ShardSettings
+
+    def __call__(self, key: tuple[str], rows: Iterable[pd.DataFrame], state: StateCell) -> Iterator[pd.DataFrame]:
+        """Advance one key by the rows of a batch; yields at most one row, of all its outputs."""
+        settle("operate")
+        payloads = (payload for frame in rows for payload in frame["payload"])
+        if key[0] == QUARANTINE_KEY:
+            outputs = [quarantine_output(self.settings.cluster, row) for row in unpack_rejected(payloads)]
+        else:
+            outputs = self._advance(key[0], [] if state.hasTimedOut else list(payloads), state)
+        if outputs:
+            yield pd.DataFrame({"key": [key[0]], "outputs": [json.dumps(outputs)]})
+
+    def _advance(self, key: str, payloads: list[bytes], state: StateCell) -> list[dict[str, Any]]:
+        shard = self._shard(key, state)
+        outputs = shard.apply(unpack(payloads), wall_ms=state.getCurrentProcessingTimeMs())
+        nonce = random.getrandbits(63)  # an identity, not a secret
+        version, hot, cold = shard.dump()
+        state.update((version, nonce, hot, cold))
+        if shard.groups():
+            state.setTimeoutDuration(WAKE_MS)
+        _shards[self.run_id, key] = (nonce, shard)
+        return outputs
+
+    def _shard(self, key: str, state: StateCell) -> Shard:
+        version, nonce, hot, cold = state.get if state.exists else (0, None, b"", b"")
+        held_nonce, held = _shards.pop((self.run_id, key), (None, None))
+        if held is not None and held_nonce == nonce:
+            return held
+        stored = (version, bytes(hot), bytes(cold)) if state.exists else None
+        return Shard.restore(shard_of_key(key), self.settings, stored, key)
+
+
+def quarantine_output(cluster: str, row: Any) -> dict[str, Any]:
+    """Turn an unreadable row into the output that the store keeps."""
+    head = base64.b64encode(row.head).decode("ascii")
+    return {"kind": "quarantine", "cluster": cluster, **row._asdict(), "head": head}

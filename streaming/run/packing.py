@@ -1,0 +1,186 @@
+"""How events travel through Spark's shuffle: all of one operator key from one Arrow batch as one row.
+
+A busy cluster makes tens of thousands of events a second for some fifty keys. As rows of their own each would cost a
+conversion in the JVM, in the shuffle and in pandas; packed, the shuffle sees a hundred rows a batch. Heartbeats, nearly
+all events, travel as columns: instants as packed arrays, and what is the same in all of them once.
+`marshal` because both ends are the same interpreter of the same job, it is four times as fast as `pickle`, and
+nothing in it can run code.
+"""
+
+import marshal
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import repeat
+from typing import Any, Literal, NamedTuple, get_args
+
+from coordinator_model.events import (
+    TELEMETRY_RANK,
+    ClientPoll,
+    Event,
+    Heartbeat,
+    OffsetCommitted,
+    RecordRead,
+    Tick,
+)
+from coordinator_model.history import TICK_EVERY_MS
+from coordinator_model.ingest import Rejected
+from coordinator_model.sharding import shard_of
+
+QUARANTINE_KEY = "quarantine"
+_TYPES: tuple[type[Event], ...] = get_args(Event)
+_CODES = {kind: code for code, kind in enumerate(_TYPES)}
+HEARTBEAT_BLOCKS = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """Which operator key an event belongs to; part of the checkpoint's layout.
+
+    A key is text: `17` (a shard), `17.2` (a slice of its groups, where `split` > 1) or `17/group` (one group).
+    """
+
+    partitions: int
+    operator_key: Literal["shard", "group"] = "shard"
+    split: int = 1
+
+    def key_of(self, group: str, partition: int | None = None) -> str:
+        """Return the operator key of a group; `partition` is where its record lies, if it is known from one."""
+        shard = shard_of(group, self.partitions) if partition is None else partition
+        if self.operator_key == "group":
+            return f"{shard}/{group}"
+        if self.split == 1:
+            return str(shard)
+        return f"{shard}.{shard_of(group, self.partitions * self.split) // self.partitions}"
+
+    def all_keys(self) -> tuple[str, ...]:
+        """Return every key there can be; none are known beforehand where the key is the group."""
+        if self.operator_key == "group":
+            return ()
+        shards = range(self.partitions)
+        if self.split == 1:
+            return tuple(map(str, shards))
+        return tuple(f"{shard}.{part}" for shard in shards for part in range(self.split))
+
+
+def shard_of_key(key: str) -> int:
+    """Return the shard that an operator key belongs to."""
+    return int(key.partition("/")[0].partition(".")[0])
+
+
+@dataclass(slots=True)
+class Packer:
+    """Collects the events of one task by operator key; `rows` empties it."""
+
+    routing: Routing
+    known_keys: tuple[str, ...]
+    size: int = 0
+    _packed: dict[str, dict[int, list[Any]]] = field(default_factory=dict)
+    _ticks: list[tuple[object, ...]] = field(default_factory=list)
+    _tick_due_ms: dict[str, int] = field(default_factory=dict)
+
+    def add(self, event: Event, *, lost: bool = False) -> None:
+        """Put an event to its key; a tick belongs to all. `lost`: lines before it are missing.
+
+        Every line of a broker moves its clock, so that ticks are also made of other lines, a few a second, exactly
+        as `replay` does.
+        """
+        self.size += 1
+        kind = type(event)
+        if isinstance(event, Tick):
+            self._tick(event._replace(lost=lost))
+            return
+        if kind is RecordRead or kind is OffsetCommitted:
+            key = self.routing.key_of(event.group, event.partition)
+        else:
+            key = self.routing.key_of(event.group)
+            if kind is not ClientPoll:
+                self.hear(event.broker, event[0], event[2:5], lost=lost)  # type: ignore[union-attr]
+        self._rows(key, _CODES[kind]).append(tuple(event))
+
+    def add_heartbeats(self, key: str, block: "HeartbeatBlock") -> None:
+        """Put heartbeats to their key."""
+        self.size += block.length
+        self._rows(key, HEARTBEAT_BLOCKS).append(tuple(block))
+
+    def tick_due_ms(self, broker: str) -> int:
+        """Return from which instant on a line of a broker makes the next tick."""
+        return self._tick_due_ms.get(broker, 0)
+
+    def hear(self, broker: str, order_ms: int, place: tuple[str, int, int], *, lost: bool = False) -> None:
+        """Let a line of a broker move its clock; `place` is its topic, partition and offset."""
+        if lost or order_ms >= self.tick_due_ms(broker):
+            self._tick(Tick(order_ms, TELEMETRY_RANK, *place, "", broker, None, lost))
+
+    def _rows(self, key: str, code: int) -> list[Any]:
+        return self._packed.setdefault(key, {}).setdefault(code, [])
+
+    def _tick(self, tick: Tick) -> None:
+        self._tick_due_ms[tick.broker] = tick.order_ms + TICK_EVERY_MS
+        self._ticks.append(tuple(tick))
+
+    def reject(self, row: Rejected) -> None:
+        """Let an unreadable row travel with the others, so that a batch stays one action."""
+        self.size += 1
+        self._rows(QUARANTINE_KEY, 0).append(tuple(row))
+
+    def rows(self) -> Iterator[tuple[str, bytes]]:
+        """Yield (operator key, payload); afterwards nothing is held."""
+        if self._ticks:
+            code = _CODES[Tick]
+            for key in {*self.known_keys, *self._packed} - {QUARANTINE_KEY}:
+                self._packed.setdefault(key, {})[code] = self._ticks
+        for key, events in self._packed.items():
+            yield key, marshal.dumps(events, 2)  # without back references: half the time
+        self._packed, self._ticks, self.size = {}, [], 0
+
+
+class HeartbeatBlock(NamedTuple):
+    """Heartbeats of one key as columns, in the order of `Heartbeat`'s fields.
+
+    A column is bytes (int64), a tuple, or a list of the one value that all share.
+    """
+
+    length: int
+    columns: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, *columns: Any) -> "HeartbeatBlock":
+        """Make a block of int64 arrays, tuples, and values that all share; the first is an array."""
+        return cls(len(columns[0]), tuple(map(_column, columns)))
+
+    def rows(self) -> Iterator[Heartbeat]:
+        """Yield the heartbeats."""
+        values = (_values(column, self.length) for column in self.columns)
+        # Made in C, without the named tuple's constructor: there are tens of thousands a second.
+        return map(tuple.__new__, repeat(Heartbeat), zip(*values, strict=True))
+
+
+def _column(values: Any) -> Any:
+    if isinstance(values, tuple):
+        return [values[0]] if values.count(values[0]) == len(values) else values
+    return values.tobytes() if hasattr(values, "tobytes") else [values]
+
+
+def _values(column: Any, count: int) -> Iterable[Any]:
+    if isinstance(column, bytes):
+        return array("q", column)
+    return repeat(column[0], count) if isinstance(column, list) else column
+
+
+def unpack(payloads: Iterable[bytes]) -> list[Event]:
+    """Return the events of one key's payloads."""
+    events: list[Event] = []
+    for payload in payloads:
+        for code, rows in marshal.loads(payload).items():  # noqa: S302 # written by `Packer` in this very job
+            if code == HEARTBEAT_BLOCKS:
+                for block in rows:
+                    events += HeartbeatBlock._make(block).rows()
+            else:
+                events += map(_TYPES[code]._make, rows)
+    return events
+
+
+def unpack_rejected(payloads: Iterable[bytes]) -> list[Rejected]:
+    """Return the unreadable rows of the quarantine key's payloads."""
+    return [Rejected._make(row) for payload in payloads for row in marshal.loads(payload)[0]]  # noqa: S302

@@ -1,0 +1,88 @@
+"""The Spark session and the handful of settings the job relies on, each with why."""
+
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from streaming.run.errors import RunError
+
+JARS_VARIABLE = "GROUP_MONITOR_JARS"
+OLDEST_JAVA = 17  # what Spark 4 runs on
+KAFKA_PACKAGE = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
+
+
+def start_session(master: str, shuffle_partitions: int, more: Mapping[str, str] | None = None) -> SparkSession:
+    """Start Spark; raises `RunError` where Java or the Kafka connector is missing."""
+    require_java()
+    # Without it workers run whatever `python3` PATH has.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    builder = SparkSession.builder.appName("group-monitor").master(master)
+    for name, value in (settings(shuffle_partitions) | connector() | dict(more or {})).items():
+        builder = builder.config(name, value)
+    try:
+        session = builder.getOrCreate()
+    except Exception as error:
+        raise RunError(f"Spark does not start: {_first_line(error)}") from error
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def settings(shuffle_partitions: int) -> dict[str, str]:
+    """Return Spark's settings that the job is built on."""
+    return {
+        # State larger than memory, and a batch that writes its changes only, not the whole store.
+        "spark.sql.streaming.stateStore.providerClass": (
+            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+        ),
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        # State is partitioned by it for ever: it is part of the layout.
+        "spark.sql.shuffle.partitions": str(shuffle_partitions),
+        # The AdminClient way of asking for offsets yields nothing for an internal topic, silently and for ever.
+        "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
+        # One Arrow batch a task in steady state: each costs a round of packing.
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+        # Old batches are needed for going back by hand only; listing a hundred costs more than it is worth.
+        "spark.sql.streaming.minBatchesToRetain": "10",
+        "spark.driver.memory": "2g",
+        # Small batches, once a second: neither a page nor a bar is of use, and both cost.
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+    }
+
+
+def connector() -> dict[str, str]:
+    """Say where Spark finds its Kafka source: the folder of `make setup`, or the usual package coordinates."""
+    folder = Path(os.environ.get(JARS_VARIABLE) or Path(__file__).resolve().parents[2] / ".jars" / "spark")
+    jars = sorted(folder.glob("*.jar"))
+    if jars:
+        return {"spark.jars": ",".join(map(str, jars))}
+    if os.environ.get(JARS_VARIABLE):
+        raise RunError(f"{JARS_VARIABLE}={folder} holds no jars")
+    return {"spark.jars.packages": KAFKA_PACKAGE}
+
+
+def require_java() -> None:
+    """Raise `RunError` unless a Java is there that Spark can run on."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    hint = f"Java {OLDEST_JAVA} or newer is needed: install a JRE (Debian: openjdk-17-jre-headless) or set JAVA_HOME"
+    try:
+        said = subprocess.run([java or "java", "-version"], capture_output=True, text=True, check=True, timeout=30)
+    except (OSError, subprocess.SubprocessError):
+        raise RunError(f"no Java found. {hint}") from None
+    version = re.search(r'version "(?:1\.)?(\d+)', said.stderr)
+    if version and int(version[1]) < OLDEST_JAVA:
+        raise RunError(f"{java} is Java {version[1]}. {hint}")
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0] or type(error).__name__

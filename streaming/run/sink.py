@@ -1,0 +1,89 @@
+"""The end of the job: one batch, one Spark action, one SQL transaction."""
+
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streaming.config import Settings
+from streaming.run.cluster_facts import TopicNames
+from streaming.run.layout import write_atomically
+from streaming.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+LAST_BATCH_S = 10.0
+
+
+@dataclass
+class Sink:
+    """What `foreachBatch` calls. `caught_up` and `batch_ms` are kept current by the job."""
+
+    store: Store
+    settings: Settings
+    checkpoint_id: str
+    late_before_ms: int
+    live_keys: "LiveKeys"
+    topic_names: TopicNames
+    caught_up: bool = False
+    batch_ms: int | None = None
+    _at_work: threading.Lock = field(default_factory=threading.Lock)
+    _closed: bool = False
+
+    def close(self) -> None:
+        """Let the batch at work end, for a while, and take no other; the query is to be stopped after this."""
+        finished = self._at_work.acquire(timeout=LAST_BATCH_S)
+        self._closed = True
+        if finished:
+            self._at_work.release()
+
+    def __call__(self, frame: "DataFrame", batch_id: int) -> None:
+        """Apply a batch: the rows' one action, then the store's one transaction."""
+        with self._at_work:
+            if self._closed:
+                raise RuntimeError("the query is being stopped")
+            said = [(row.key, output) for row in frame.collect() for output in json.loads(row.outputs)]
+            self.topic_names.resolve(output for _, output in said)
+            self.store.apply_batch(
+                checkpoint_id=self.checkpoint_id,
+                batch_id=batch_id,
+                outputs=[output for _, output in said],
+                settings=self.settings,
+                caught_up=self.caught_up,
+                late_before_ms=self.late_before_ms,
+                batch_ms=self.batch_ms,
+            )
+            self.live_keys.update({key: output["groups"] for key, output in said if output["kind"] == "progress"})
+
+
+class LiveKeys:
+    """The operator keys that hold groups, in a file: the source stage sends the ticks to these only.
+
+    A small cluster's groups live in few of the fifty shards, and where the key is the group nobody else knows them.
+    A key gets its first ticks with its own first events (see `Packer.rows`), and from the next batch on through this
+    file, which outlives the process: nothing that was watched goes without ticks after a restart.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._keys = frozenset(read_live_keys(file) or ())
+        self._written = file.exists()
+
+    def update(self, groups_by_key: Mapping[str, int]) -> None:
+        """Take in how many groups each key of a batch holds; write only what changed."""
+        empty = {key for key, groups in groups_by_key.items() if not groups}
+        keys = (self._keys | groups_by_key.keys()) - empty
+        if keys != self._keys or not self._written:
+            write_atomically(self._file, json.dumps(sorted(keys)))
+            self._keys, self._written = keys, True
+
+
+def read_live_keys(file: Path) -> list[str] | None:
+    """Return the keys in the file; None where there is none yet."""
+    try:
+        return list(json.loads(file.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,137 @@
+"""One Kafka reader over all topics, and the stage that turns its raw rows into packed events.
+
+One reader, because a source added later would break the checkpoint; `assign`, because subscribing would join a
+consumer group and so write into the very topic that is read. The parser is the core's own, the same that `replay`
+runs, in an Arrow stage: cheaper than Spark's JSON in the JVM, and there is one parser, not two (decision 0002).
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from coordinator_model.events import Event
+from coordinator_model.ingest import OFFSETS, TELEMETRY, Rejected, ingest
+from streaming.run.heartbeat_columns import HeartbeatColumns
+from streaming.run.packing import Packer, Routing
+from streaming.run.runs import Run, runs_of
+from streaming.run.sink import read_live_keys
+from streaming.run.topics import Assigned, Offsets
+from streaming.run.worker import settle
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from streaming.config import Kafka
+
+PACKED_SCHEMA = "key string, payload binary"
+_PACKED = pa.schema([("key", pa.string()), ("payload", pa.binary())])
+_known: dict[Routing, HeartbeatColumns] = {}  # a worker's, of all its batches
+FLUSH_EVENTS = 100_000  # bounds a worker's memory while it catches up
+ROWS_PER_BATCH = 2_000_000  # bounds a batch while it catches up
+_READER = {
+    "failOnDataLoss": "false",  # retention and compaction make gaps; the core sees them as lost coverage
+    "maxOffsetsPerTrigger": str(ROWS_PER_BATCH),
+    "kafka.fetch.max.wait.ms": "1",  # else each fetch that meets the end of a partition waits half a second
+    "kafka.max.partition.fetch.bytes": str(8 * 1024 * 1024),
+}
+
+
+def kafka_rows(
+    spark: "SparkSession", kafka: "Kafka", assigned: Assigned, starts: Offsets, commits_from_ms: int
+) -> "DataFrame":
+    """Read all topics as one stream of raw rows.
+
+    Offset commits older than `commits_from_ms` are dropped before they cost anything: they say something only about
+    sessions that were alive then, and are nearly all that a large `__consumer_offsets` holds.
+    """
+    rows = (
+        spark.readStream.format("kafka")
+        .options(**kafka.spark_options(), **_READER)
+        .option("assign", json.dumps(assigned))
+        .option("startingOffsets", json.dumps(starts))
+        .load()
+    )
+    old_commit = " AND ".join(  # topic names hold no quotes: letters, digits, `.`, `_` and `-`
+        (
+            f"topic = '{kafka.offsets_topic}'",
+            "substring(key, 1, 2) IN (X'0000', X'0001')",
+            f"timestamp < timestamp_millis({commits_from_ms})",
+        )
+    )
+    columns = ("topic", "partition", "offset", "unix_millis(timestamp) AS timestamp_ms", "key", "value")
+    # A task a Kafka partition would mean fifty tasks for fifty records; one a core would leave a core idle whenever
+    # the busy partitions fall to the other. A null key must not vanish in the filter.
+    tasks = 2 * spark.sparkContext.defaultParallelism
+    return rows.where(f"NOT coalesce({old_commit}, false)").selectExpr(*columns).coalesce(tasks)
+
+
+@dataclass(frozen=True)
+class PackRows:
+    """What `mapInArrow` calls with a task's raw rows: makes (operator key, packed events) of them."""
+
+    routing: Routing
+    offsets_topic: str
+    live_keys_file: Path
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield packed rows at the end of the task, or sooner where there are very many."""
+        settle("pack")
+        live_keys = read_live_keys(self.live_keys_file)
+        packer = Packer(self.routing, self.routing.all_keys() if live_keys is None else tuple(live_keys))
+        heartbeats = _known.setdefault(self.routing, HeartbeatColumns(self.routing))
+        next_offsets: dict[tuple[str, int], int] = {}
+        for batch in batches:
+            for run in runs_of(batch):
+                if run.topic == self.offsets_topic:
+                    _pack_records(run, packer)
+                else:
+                    _pack_lines(run, packer, heartbeats, run.after_gaps(next_offsets))
+            if packer.size >= FLUSH_EVENTS:
+                yield _packed(packer)
+        if packer.size:
+            yield _packed(packer)
+
+
+def _pack_records(run: Run, packer: Packer) -> None:
+    for row in run.rows(OFFSETS):
+        _add(packer, ingest(row), lost=False)
+
+
+def _pack_lines(run: Run, packer: Packer, heartbeats: HeartbeatColumns, lost: Any) -> None:
+    """Pack the lines of one partition; `lost` marks those before which lines are missing: the next event says so."""
+    found = heartbeats.take(run)
+    for key, block in found.blocks:
+        packer.add_heartbeats(key, block)
+    others = np.delete(np.arange(len(lost)), found.indexes)
+    for index, row in zip(others.tolist(), run.rows(TELEMETRY, others), strict=True):
+        events = ingest(row)
+        if not _add(packer, events, lost=bool(lost[index])):
+            lost[index + 1 : index + 2] |= lost[index]
+        elif not isinstance(events, Rejected):
+            heartbeats.learn(row, events)
+    for broker, indexes in found.by_broker():
+        newest_ms = np.maximum.accumulate(run.instants_ms[indexes])
+        while (at := int(np.searchsorted(newest_ms, packer.tick_due_ms(broker)))) < len(indexes):
+            packer.hear(broker, *run.place(indexes[at]))
+    for index, broker in found.lost(lost):
+        packer.hear(broker, *run.place(index), lost=True)
+
+
+def _add(packer: Packer, events: list[Event] | Rejected, *, lost: bool) -> bool:
+    """Pack what a row says; false where it says nothing."""
+    if isinstance(events, Rejected):
+        packer.reject(events)
+        return False
+    for number, event in enumerate(events):
+        packer.add(event, lost=lost and number == 0)
+    return bool(events)
+
+
+def _packed(packer: Packer) -> pa.RecordBatch:
+    keys, payloads = zip(*packer.rows(), strict=True)
+    return pa.RecordBatch.from_arrays([pa.array(keys, pa.string()), pa.array(payloads, pa.binary())], schema=_PACKED)

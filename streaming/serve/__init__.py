@@ -1,0 +1,9 @@
+"""What people and Prometheus talk to: HTTP API, page, `/metrics`, and the notifier. Reads SQL only; no Spark.
+
+* ``health``    is every `run` caught up and at work?
+* ``metrics``   every metric, declared once, computed from the store at scrape
+* ``api``       JSON; ``page``: HTML for people; ``app``: routes and security headers
+* ``notify``    outbox -> Alertmanager, webhook, log; one module a receiver
+* ``clerk``     the housekeeping beside it: fan-out, `monitor-stalled`, retention
+* ``server``    all of it as one process that stops cleanly
+"""

@@ -1,0 +1,200 @@
+"""The JSON API: the contract's objects in arrays, with more fields; errors as `{"error": ...}`.
+
+Lists come in pages (`limit`, `offset`; `X-Total-Count` and `Link` tell the rest). A group id is the rest of the path,
+so it may hold slashes. JSON is written in ASCII: a stranger's string can hold what UTF-8 cannot.
+"""
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.convertors import PathConvertor, register_url_convertor
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from streaming.config import Settings
+from streaming.serve.events import Happening, happened
+from streaming.serve.health import Health
+from streaming.serve.metrics import exposition
+from streaming.serve.notify.base import SEVERITIES
+from streaming.serve.openapi import OPENAPI
+from streaming.store import Store
+from streaming.store.reader import Page
+from streaming.store.store import DAY_MS, wall_ms
+
+DEFAULT_LIMIT = 1_000
+MAX_LIMIT = 10_000
+MAX_OFFSET = 10_000_000
+GENERATIONS_SHOWN = 20
+EVENTS_SHOWN = 20
+
+
+class AsciiJson(JSONResponse):
+    """JSON that any string survives."""
+
+    def render(self, content: Any) -> bytes:
+        """Encode with escapes."""
+        return json.dumps(content).encode("ascii")
+
+
+class Ambiguous(HTTPException):
+    """Several clusters have a group of this id."""
+
+    def __init__(self, clusters: list[str]) -> None:
+        super().__init__(400, "several clusters have this group; add ?cluster=")
+        self.clusters = clusters
+
+
+class GroupIdConvertor(PathConvertor):
+    """The rest of the path, whatever it is: Starlette's own `path` ends at a line break, a group id need not."""
+
+    regex = "(?s:.*)"
+
+
+register_url_convertor("group_id", GroupIdConvertor())
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """The endpoints for programs; all synchronous, since they wait for the database."""
+
+    store: Store
+    settings: Settings
+    health: Health
+
+    def routes(self) -> list[Route]:
+        """List the routes."""
+        return [
+            Route("/metrics", self.metrics),
+            Route("/healthz", self.healthz),
+            Route("/readyz", self.readyz),
+            Route("/api/v1/groups", self.groups),
+            Route("/api/v1/groups/{group:group_id}", self.group),
+            Route("/api/v1/incidents", self.incidents),
+            Route("/api/v1/quarantine", self.quarantine),
+            Route("/api/v1/dead-letters", self.dead_letters),
+            Route("/api/v1/openapi.json", self.openapi),
+        ]
+
+    def metrics(self, _request: Request) -> Response:
+        """Answer a scrape."""
+        body = exposition(self.store, self.settings, self.health)
+        return Response(body, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    def healthz(self, _request: Request) -> Response:
+        """Tell that this process answers and its database does."""
+        self.store.read.runs()
+        return AsciiJson({"healthy": True})
+
+    def readyz(self, _request: Request) -> Response:
+        """Tell whether answers can be trusted."""
+        ready, body = self.health.readiness(self.store.read.runs(), wall_ms())
+        return AsciiJson(body, 200 if ready else 503)
+
+    def groups(self, request: Request) -> Response:
+        """List groups."""
+        limit, offset = bounds(request)
+        page = self.store.read.groups(
+            cluster=request.query_params.get("cluster"),
+            state=request.query_params.get("state"),
+            limit=limit,
+            offset=offset,
+        )
+        return listing(request, Page([self.labelled(group) for group in page.objects], page.total), limit, offset)
+
+    def group(self, request: Request) -> Response:
+        """Give one group, its open incidents and its newest generations."""
+        return AsciiJson(self.detail(request.path_params["group"], request.query_params.get("cluster")))
+
+    def incidents(self, request: Request) -> Response:
+        """List incidents."""
+        limit, offset = bounds(request)
+        state = one_of(request, "state", ("open", "closed", "all")) or "all"
+        page = self.store.read.incidents(
+            state=state,
+            cluster=request.query_params.get("cluster"),
+            group=request.query_params.get("group"),
+            rule=request.query_params.get("rule"),
+            severity=one_of(request, "severity", SEVERITIES),
+            told={"true": True, "false": False}.get(one_of(request, "told", ("true", "false")) or ""),
+            limit=limit,
+            offset=offset,
+        )
+        return listing(request, page, limit, offset)
+
+    def quarantine(self, request: Request) -> Response:
+        """List the newest rows that could not be understood; `head` is base64."""
+        limit, _ = bounds(request)
+        rows = self.store.read.quarantine(limit)
+        return AsciiJson([{**row, "head": base64.b64encode(row["head"]).decode()} for row in rows])
+
+    def dead_letters(self, request: Request) -> Response:
+        """List the newest messages that were given up."""
+        limit, _ = bounds(request)
+        return AsciiJson(self.store.outbox.dead_letters(limit))
+
+    def openapi(self, _request: Request) -> Response:
+        """Describe this API."""
+        return AsciiJson(OPENAPI)
+
+    def detail(self, group: str, cluster: str | None) -> dict[str, Any]:
+        """Find a group; 404 if nobody has it, 400 if several clusters do and none is named."""
+        if cluster is None:
+            clusters = self.store.read.clusters_of(group)
+            if len(clusters) > 1:
+                raise Ambiguous(clusters)
+            cluster = clusters[0] if clusters else self.settings.cluster
+        found = self.store.read.group(cluster, group)
+        if found is None:
+            raise HTTPException(404, "no such group")
+        read = self.store.read
+        return {
+            **self.labelled(found),
+            "incidents": read.incidents(state="open", cluster=cluster, group=group).objects,
+            "generations": read.generations(cluster, group, GENERATIONS_SHOWN),
+            "events": [event._asdict() for event in self._events(cluster, group)],
+        }
+
+    def _events(self, cluster: str, group: str) -> list[Happening]:
+        history = self.store.read.history(cluster, group, wall_ms() + DAY_MS, EVENTS_SHOWN)
+        return happened(*history, EVENTS_SHOWN)
+
+    def labelled(self, group: Mapping[str, Any]) -> dict[str, Any]:
+        """Add what the configuration says about a group."""
+        policy = self.settings.policy_for(group["group"])
+        return {**group, "labels": dict(policy.labels), "runbook_url": policy.runbook_url, "mode": policy.mode}
+
+
+def bounds(request: Request) -> tuple[int, int]:
+    """Read `limit` and `offset`; 400 if they are no numbers in range."""
+    return number(request, "limit", DEFAULT_LIMIT, 1, MAX_LIMIT), number(request, "offset", 0, 0, MAX_OFFSET)
+
+
+def one_of(request: Request, name: str, choices: Sequence[str]) -> str | None:
+    """Read a parameter with few values; 400 if it has another."""
+    value = request.query_params.get(name)
+    if value is not None and value not in choices:
+        raise HTTPException(400, f"{name} is {', '.join(choices[:-1])} or {choices[-1]}")
+    return value
+
+
+def number(request: Request, name: str, default: int, least: int, most: int) -> int:
+    """Read a number within bounds; 400 if it is none."""
+    text = request.query_params.get(name, str(default))
+    if not (text.isascii() and text.isdigit() and least <= int(text[:20]) <= most):
+        raise HTTPException(400, f"{name} is a number from {least} to {most}")
+    return int(text)
+
+
+def listing(request: Request, page: Page, limit: int, offset: int) -> Response:
+    """Answer an array, with the way to its next page."""
+    headers = {"X-Total-Count": str(page.total)}
+    if offset + len(page.objects) < page.total:
+        query = dict(request.query_params) | {"limit": str(limit), "offset": str(offset + limit)}
+        headers["Link"] = f'<{request.url.path}?{urlencode(query)}>; rel="next"'
+    return AsciiJson(page.objects, headers=headers)

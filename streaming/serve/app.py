@@ -1,0 +1,94 @@
+"""Routes, errors and security headers, put together as one ASGI application."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from streaming.config import ConfigError, Settings
+from streaming.serve.api import Ambiguous, Api, AsciiJson
+from streaming.serve.guard import Guard
+from streaming.serve.health import Health
+from streaming.serve.page import SCRIPT, STYLE, Pages, csp_hash, error_page
+from streaming.store import Store
+
+SECURITY_HEADERS: Final[Mapping[str, str]] = {
+    "Content-Security-Policy": f"default-src 'none'; style-src {csp_hash(STYLE)}; script-src {csp_hash(SCRIPT)}; "
+    "connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+def create_app(store: Store, settings: Settings, health: Health, reload: Callable[[], None] | None = None) -> Starlette:
+    """Build the application; `reload` reads the configuration again, raising `ConfigError`."""
+
+    def reloaded(_request: Request) -> Response:
+        try:
+            (reload or _cannot_reload)()
+        except ConfigError as error:
+            return AsciiJson({"error": str(error)}, 400)
+        return AsciiJson({"reloaded": True})
+
+    api = Api(store, settings, health)
+    token = settings.serve.token
+    guard = [] if token is None else [Middleware(Guard, token=token.get_secret_value())]
+    return Starlette(
+        routes=[
+            *api.routes(),
+            *Pages(store, api, health).routes(),
+            Route("/-/reload", reloaded, methods=["POST"]),
+        ],
+        middleware=[Middleware(SecurityHeaders), *guard],
+        exception_handlers={HTTPException: on_error, Exception: on_crash},
+    )
+
+
+def _cannot_reload() -> None:
+    raise ConfigError("nothing to read again")
+
+
+def on_error(request: Request, error: Exception) -> Response:
+    """Answer JSON to programs, a page to people."""
+    assert isinstance(error, HTTPException)  # noqa: S101 - Starlette calls this for nothing else
+    clusters = error.clusters if isinstance(error, Ambiguous) else []
+    if request.url.path.startswith("/groups/"):
+        return error_page(error.status_code, error.detail, clusters, request.path_params.get("group", ""))
+    body: dict[str, Any] = {"error": error.detail}
+    if clusters:
+        body["clusters"] = clusters
+    return AsciiJson(body, error.status_code, headers=error.headers)
+
+
+def on_crash(_request: Request, error: Exception) -> Response:
+    """Tell the kind of a failure and nothing else; Starlette logs the rest."""
+    return AsciiJson({"error": f"internal error: {type(error).__name__}"}, 500)
+
+
+class SecurityHeaders:
+    """Adds the headers to every answer."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on, with headers added to the first message of the answer."""
+
+        async def _send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in SECURITY_HEADERS.items():
+                    headers[name] = value
+            await send(message)
+
+        await self._app(scope, receive, _send)

@@ -1,0 +1,66 @@
+"""What happened to a group, in words: for alerts, the API, the page and `describe`. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+NAMES_SHOWN = 3
+
+
+class Happening(NamedTuple):
+    """One thing that happened, in a line."""
+
+    at_ms: int
+    text: str
+
+
+def happened(
+    generations: Iterable[Mapping[str, Any]], transitions: Iterable[Mapping[str, Any]], limit: int
+) -> list[Happening]:
+    """Put the newest `limit` generations and transitions into order, oldest first."""
+    told = [Happening(row["at_ms"], of_generation(row)) for row in generations]
+    told += [Happening(row["at_ms"], of_transition(row)) for row in transitions]
+    return sorted(told)[-limit:]
+
+
+def of_generation(row: Mapping[str, Any]) -> str:
+    """Tell a generation in a line: what it changed."""
+    parts = [f"generation {row['generation']}: {counted(row['members_total'], 'member')}"]
+    parts += [f"{how} {listed(row[how], row[f'{how}_total'])}" for how in ("joined", "left", "returned") if row[how]]
+    if moved := row.get("partitions_moved"):
+        parts.append(f"{counted(moved, 'partition')} moved")
+    return ", ".join(parts)
+
+
+def of_transition(row: Mapping[str, Any]) -> str:
+    """Tell a step of an incident in a line."""
+    how = f"{row['transition']} ({row['reason']})" if row.get("reason") else row["transition"]
+    return f"{row['rule']} {how}, {row['severity']}: {row['summary']}"
+
+
+def listed(names: Sequence[str], total: int) -> str:
+    """Name the first few and count the rest."""
+    shown = ", ".join(names[:NAMES_SHOWN])
+    return f"{shown} and {total - NAMES_SHOWN} more" if total > NAMES_SHOWN else shown
+
+
+def counted(number: int, noun: str) -> str:
+    """Write `1 member`, `2 members`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def ranges(partitions: Iterable[Sequence[Any]]) -> str:
+    """Write partitions shortly: `orders 0-3, 7; payments 1`."""
+    by_topic: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        by_topic.setdefault(str(topic), []).append(number)
+    return "; ".join(f"{topic} {_runs(sorted(numbers))}" for topic, numbers in sorted(by_topic.items()))
+
+
+def _runs(numbers: Sequence[int]) -> str:
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number <= runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)

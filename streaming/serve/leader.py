@@ -1,0 +1,108 @@
+"""Which of several `serve`s on one database sends: one row, renewed by the leader.
+
+No clock of another machine is trusted: a follower takes over when it has seen the row unchanged for `LEASE_S` of its
+own time, and a leader that could not renew it for a good part of that stops sending by itself. Taking over and
+renewing compare the row with what was seen of it, in the statement that changes it, so only one succeeds. Nobody waits
+for a leader that was killed on this very machine: its process is seen to be gone.
+"""
+
+import hashlib
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from sqlalchemy import Engine, delete, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from streaming.store import tables
+from streaming.store.database import writer_of
+
+LEASE_S = 15.0
+RENEW_S = 2.0
+TRUSTED_S = 6.0  # less than LEASE_S by more than a delivery takes: no two send at once
+
+_LEASE = tables.leases
+
+
+class Leader:
+    """The claim of one process; `refresh` is called often, `leads` from any thread."""
+
+    def __init__(self, engine: Engine, clock: Callable[[], float] = time.monotonic) -> None:
+        self.name = f"{machine()}/{os.getpid()}/{secrets.token_hex(8)}"
+        self._engine = engine
+        self._writer = writer_of(engine)
+        self._clock = clock
+        self._seen: tuple[str, int] | None = None
+        self._seen_s = 0.0
+        self._renewed_s: float | None = None
+        self._lock = threading.Lock()
+
+    def leads(self) -> bool:
+        """Tell whether this process may send now."""
+        return self._renewed_s is not None and self._clock() - self._renewed_s < TRUSTED_S
+
+    def refresh(self) -> bool:
+        """Renew or take what is free; tells whether this process leads."""
+        with self._lock:
+            now_s = self._clock()
+            if self._renewed_s is not None and now_s - self._renewed_s < RENEW_S:
+                return True
+            row = self._read()
+            if row != self._seen:
+                self._seen, self._seen_s = row, now_s
+            free = row is None or row[0] == self.name or is_gone(row[0]) or now_s - self._seen_s >= LEASE_S
+            self._renewed_s = now_s if free and self._take(row) else None
+            return self.leads()
+
+    def resign(self) -> None:
+        """Let another take over at once."""
+        with self._lock:
+            self._renewed_s = None
+            with self._writer.begin() as connection:
+                connection.execute(delete(_LEASE).where(_LEASE.c.holder == self.name))
+
+    def _read(self) -> tuple[str, int] | None:
+        with self._engine.connect() as connection:
+            row = connection.execute(select(_LEASE.c.holder, _LEASE.c.renewals)).first()
+        return None if row is None else (row.holder, row.renewals)
+
+    def _take(self, row: tuple[str, int] | None) -> bool:
+        """Change the row if it is still the one that was read."""
+        if row is None:
+            try:
+                with self._writer.begin() as connection:
+                    connection.execute(insert(_LEASE), {"name": "notifier", "holder": self.name, "renewals": 0})
+            except IntegrityError:
+                return False
+            return True
+        unchanged = (_LEASE.c.holder == row[0]) & (_LEASE.c.renewals == row[1])
+        values = {"holder": self.name, "renewals": row[1] + 1}
+        with self._writer.begin() as connection:
+            return connection.execute(update(_LEASE).where(unchanged).values(values)).rowcount == 1
+
+
+def machine() -> str:
+    """Name this boot of this machine, and the namespace its process numbers hold in; at random where nothing tells."""
+    try:
+        told = Path("/proc/sys/kernel/random/boot_id").read_text() + str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        return secrets.token_hex(8)
+    return hashlib.sha256(told.encode()).hexdigest()[:16]
+
+
+def is_gone(holder: str) -> bool:
+    """Tell whether a holder was a process of this machine that has ended."""
+    where, _, rest = holder.partition("/")
+    pid = rest.partition("/")[0]
+    if where != machine() or not pid.isdigit():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False

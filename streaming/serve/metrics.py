@@ -1,0 +1,263 @@
+"""Every metric of `/metrics`, declared once; dashboards import the names. Values come from the store at scrape.
+
+Series are bounded: totals by cluster, type, state, rule; a series of its own only for `GROUP_SERIES` groups (those
+in trouble first, then the largest), never one a member: member ids are unbounded and belong into incidents.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from streaming.config import Settings
+from streaming.serve.health import Health
+from streaming.store import Store
+from streaming.store.database import clean
+from streaming.store.histogram import buckets
+from streaming.store.reader import GroupState
+from streaming.store.store import wall_ms
+
+GROUP_SERIES = 2_000
+MEMBER_SERIES = 20
+NAMES_A_COUNTER = 200  # of one kind and cluster: reasons and causes are few unless somebody plays with us
+
+GROUPS: Final = "group_monitor_groups"
+MEMBERS: Final = "group_monitor_members"
+GROUP_INFO: Final = "group_monitor_group_info"
+GROUP_GENERATION: Final = "group_monitor_group_generation"
+GROUP_MEMBERS: Final = "group_monitor_group_members"
+GROUP_HEADROOM: Final = "group_monitor_group_worst_heartbeat_headroom_ratio"
+MEMBER_HEADROOM: Final = "group_monitor_worst_member_heartbeat_headroom_ratio"
+GROUPS_WITHOUT_SERIES: Final = "group_monitor_groups_without_series"
+GENERATIONS: Final = "group_monitor_generations_total"
+INCIDENTS_OPEN: Final = "group_monitor_incidents_open"
+INCIDENTS_OPENED: Final = "group_monitor_incidents_opened_total"
+INCIDENTS_CLOSED: Final = "group_monitor_incidents_closed_total"
+INCIDENTS_REFUTED: Final = "group_monitor_incidents_refuted_total"
+GROUP_INCIDENTS: Final = "group_monitor_group_incidents_open"
+GROUP_INCIDENT_OPENED: Final = "group_monitor_group_incident_opened_timestamp_seconds"
+TELEMETRY_DELAY: Final = "group_monitor_telemetry_delay_seconds"
+BROKER_PROGRESS_AGE: Final = "group_monitor_broker_progress_age_seconds"
+BROKER_COVERED: Final = "group_monitor_broker_covered"
+SHARD_PROGRESS_AGE: Final = "group_monitor_slowest_shard_age_seconds"
+HELD_ROWS: Final = "group_monitor_held_rows"
+INGESTED: Final = "group_monitor_ingested_total"
+QUARANTINED: Final = "group_monitor_quarantined_rows_total"
+BATCH_DURATION: Final = "group_monitor_batch_duration_seconds"
+DETECTION_DELAY: Final = "group_monitor_detection_delay_seconds"
+OUTBOX_PENDING: Final = "group_monitor_outbox_pending"
+OUTBOX_AGE: Final = "group_monitor_outbox_oldest_age_seconds"
+OUTBOX_DEAD: Final = "group_monitor_outbox_dead"
+RUN_ALIVE_AGE: Final = "group_monitor_run_alive_age_seconds"
+RUN_CAUGHT_UP: Final = "group_monitor_run_caught_up"
+STALLED: Final = "group_monitor_stalled"
+QUALITY: Final = "group_monitor_data_quality_success"
+LEADER: Final = "group_monitor_notifier_leader"
+STORE_ERRORS: Final = "group_monitor_store_errors_total"
+
+HELP: Final[Mapping[str, str]] = {
+    GROUPS: "Consumer groups by type and state.",
+    MEMBERS: "Members by liveness: alive, violated, or unknown for want of telemetry.",
+    GROUP_INFO: "1 for each group with a series of its own; its labels are the facts and those of [[groups]].",
+    GROUP_GENERATION: "Generation (epoch of a KIP-848 group); each rebalance adds at least one.",
+    GROUP_MEMBERS: "Members of a group.",
+    GROUP_HEADROOM: "The least share of its session timeout that any member of a group has left.",
+    MEMBER_HEADROOM: "The least share of a session timeout left, of the members worst off; ids are in the API.",
+    GROUPS_WITHOUT_SERIES: "Groups beyond the bound on series.",
+    GENERATIONS: "Generations seen to begin, by cause.",
+    INCIDENTS_OPEN: "Open incidents.",
+    INCIDENTS_OPENED: "Incidents opened.",
+    INCIDENTS_CLOSED: "Incidents closed, by reason.",
+    INCIDENTS_REFUTED: "Incidents that the broker later proved wrong; the goal is zero.",
+    GROUP_INCIDENTS: "Open incidents of a group, for the groups whose incidents are the worst and the oldest.",
+    GROUP_INCIDENT_OPENED: "When the oldest open incident of a group, rule and severity began, in Unix seconds.",
+    TELEMETRY_DELAY: "Round trip of the newest probe: answered by the broker, read by the monitor.",
+    BROKER_PROGRESS_AGE: "Age of the newest telemetry line of a broker.",
+    BROKER_COVERED: "1 while no line of a broker is known to be missing.",
+    SHARD_PROGRESS_AGE: "Age of the newest instant that the slowest shard of a cluster has been judged at.",
+    HELD_ROWS: "Rows that wait for a slower source.",
+    INGESTED: "Rows and records read, by outcome.",
+    QUARANTINED: "Rows that could not be understood.",
+    BATCH_DURATION: "Duration of a batch of run, from end to end.",
+    DETECTION_DELAY: "From a deadline to the incident in the outbox.",
+    OUTBOX_PENDING: 'Messages not delivered yet; receiver "" are those not taken yet.',
+    OUTBOX_AGE: "Age of the oldest message not delivered yet.",
+    OUTBOX_DEAD: "Messages given up.",
+    RUN_ALIVE_AGE: "Age of the newest sign of life of run.",
+    RUN_CAUGHT_UP: "1 once run has read what was there when it started.",
+    STALLED: "1 while run gives no sign of life for longer than monitor_stalled_ms.",
+    QUALITY: "1 for each expectation of data quality that was met at the last check.",
+    LEADER: "1 while this serve is the one that sends, of those that share the database.",
+    STORE_ERRORS: "Times that this serve could not read or write its database.",
+}
+
+
+class Series(NamedTuple):
+    """One sample: label values in the order of the family's label names."""
+
+    labels: Sequence[str]
+    value: float
+
+
+class StoreCollector(Collector):
+    """Asks the store at every scrape and keeps nothing."""
+
+    def __init__(self, store: Store, settings: Settings, health: Health, clock: Callable[[], int] = wall_ms) -> None:
+        self._clock = clock
+        self._store = store
+        self._settings = settings
+        self._health = health
+        self._label_names = sorted({name for block in settings.groups for name in block.labels})
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all families; each is there even without samples, so that a dashboard can tell zero from absent."""
+        now_ms = self._clock()
+        counters = self._store.read.counters()
+        yield from self._of_groups()
+        yield from self._of_incidents(counters)
+        yield from self._of_sources(counters, now_ms)
+        yield from self._of_outbox(now_ms)
+        yield from self._of_runs(counters, now_ms)
+        met = (Series(result[:3], result.success) for result in self._store.read.quality())
+        yield gauge(QUALITY, ("cluster", "suite", "expectation"), met)
+        yield gauge(LEADER, (), [Series((), self._health.leads())])
+        yield counter(STORE_ERRORS, (), [Series((), self._store.errors)])
+
+    def _of_groups(self) -> Iterator[Metric]:
+        totals = self._store.read.group_totals()
+        yield gauge(GROUPS, ("cluster", "type", "state"), (Series(row[:3], row.groups) for row in totals))
+        liveness = (
+            Series((row.cluster, row.type, row.state, name), value)
+            for row in totals
+            for name, value in (
+                ("alive", row.members - row.violated - row.unknown),
+                ("violated", row.violated),
+                ("unknown", row.unknown),
+            )
+        )
+        yield gauge(MEMBERS, ("cluster", "type", "state", "liveness"), liveness)
+        shown = self._store.read.group_states(GROUP_SERIES)
+        beyond = sum(row.groups for row in totals) - len(shown)
+        yield gauge(GROUPS_WITHOUT_SERIES, (), [Series((), max(0, beyond))])
+        info = (Series(self._info(state), 1) for state in shown)
+        yield gauge(GROUP_INFO, ("cluster", "group", "type", "state", *self._label_names), info)
+        by = ("cluster", "group")
+        generations = (Series(state[:2], state.generation) for state in shown if state.generation is not None)
+        yield gauge(GROUP_GENERATION, by, generations)
+        yield gauge(GROUP_MEMBERS, by, (Series(state[:2], state.members) for state in shown))
+        headrooms = (Series(state[:2], state.worst_headroom) for state in shown if state.worst_headroom is not None)
+        yield gauge(GROUP_HEADROOM, by, headrooms)
+        yield from self._of_members()
+
+    def _of_members(self) -> Iterator[Metric]:
+        """Yield the members worst off; two of one client and host are one series, with the lesser value."""
+        worst: dict[tuple[str, ...], float] = {}
+        for group in self._store.read.groups_worst_off(MEMBER_SERIES):
+            for member in group["members"]:
+                if (headroom := member.get("heartbeat_headroom")) is None:
+                    continue
+                names = (group["cluster"], group["group"], member["client_id"] or "", member["client_host"] or "")
+                key = (*map(clean, names),)
+                worst[key] = min(headroom, worst.get(key, 1.0))
+        chosen = sorted(worst.items(), key=lambda item: (item[1], item[0]))[:MEMBER_SERIES]
+        labels = ("cluster", "group", "client_id", "client_host")
+        yield gauge(MEMBER_HEADROOM, labels, (Series(key, value) for key, value in chosen))
+
+    def _info(self, state: GroupState) -> tuple[str, ...]:
+        labels = self._settings.policy_for(state.group).labels if self._label_names else {}
+        return (*state[:4], *(labels.get(name, "") for name in self._label_names))
+
+    def _of_incidents(self, counters: Mapping[str, Mapping[str, int]]) -> Iterator[Metric]:
+        by = ("cluster", "rule", "severity")
+        yield gauge(INCIDENTS_OPEN, by, (Series(row[:3], row.incidents) for row in self._store.read.open_totals()))
+        yield counter(INCIDENTS_OPENED, ("cluster", "rule"), named(counters, "opened", 1))
+        yield counter(INCIDENTS_CLOSED, ("cluster", "rule", "reason"), named(counters, "closed", 2))
+        by_group = self._store.read.open_by_group(GROUP_SERIES)
+        of_group = ("cluster", "group", "rule", "severity")
+        yield gauge(GROUP_INCIDENTS, of_group, (Series(row[:4], row.incidents) for row in by_group))
+        yield gauge(GROUP_INCIDENT_OPENED, of_group, (Series(row[:4], row.opened_ms / 1_000) for row in by_group))
+        refuted = (
+            Series((cluster,), sum(value for name, value in counts.items() if _is_refuted(name)))
+            for cluster, counts in counters.items()
+        )
+        yield counter(INCIDENTS_REFUTED, ("cluster",), refuted)
+        yield histogram(DETECTION_DELAY, counters, "detection")
+
+    def _of_sources(self, counters: Mapping[str, Mapping[str, int]], now_ms: int) -> Iterator[Metric]:
+        brokers = self._store.read.brokers()
+        by = ("cluster", "broker")
+        delays = (Series(row[:2], row.delay_ms / 1_000) for row in brokers if row.delay_ms is not None)
+        yield gauge(TELEMETRY_DELAY, by, delays)
+        ages = (Series(row[:2], max(0, now_ms - row.progress_ms) / 1_000) for row in brokers)
+        yield gauge(BROKER_PROGRESS_AGE, by, ages)
+        yield gauge(BROKER_COVERED, by, (Series(row[:2], row.covered) for row in brokers))
+        shards = self._store.read.shards()
+        slowest = [Series(row[:1], max(0, now_ms - row.slowest_ms) / 1_000) for row in shards if row.slowest_ms]
+        yield gauge(SHARD_PROGRESS_AGE, ("cluster",), slowest)
+        yield gauge(HELD_ROWS, ("cluster",), (Series(row[:1], row.held) for row in shards))
+        yield counter(INGESTED, ("cluster", "outcome"), named(counters, "ingest", 1))
+        yield counter(QUARANTINED, ("cluster", "source", "reason"), named(counters, "quarantined", 2))
+        yield counter(GENERATIONS, ("cluster", "cause"), named(counters, "generations", 1))
+
+    def _of_outbox(self, now_ms: int) -> Iterator[Metric]:
+        totals = self._store.outbox.totals()
+        by = ("receiver",)
+        yield gauge(OUTBOX_PENDING, by, (Series((row.receiver,), row.pending) for row in totals))
+        yield gauge(OUTBOX_DEAD, by, (Series((row.receiver,), row.dead) for row in totals))
+        ages = (Series((row.receiver,), max(0, now_ms - (row.oldest_ms or now_ms)) / 1_000) for row in totals)
+        yield gauge(OUTBOX_AGE, by, ages)
+
+    def _of_runs(self, counters: Mapping[str, Mapping[str, int]], now_ms: int) -> Iterator[Metric]:
+        runs = self._store.read.runs()
+        by = ("cluster",)
+        yield gauge(RUN_ALIVE_AGE, by, (Series(run[:1], max(0, now_ms - run.alive_ms) / 1_000) for run in runs))
+        yield gauge(RUN_CAUGHT_UP, by, (Series(run[:1], run.caught_up) for run in runs))
+        yield gauge(STALLED, by, (Series(run[:1], self._health.stalled(run, now_ms)) for run in runs))
+        yield histogram(BATCH_DURATION, counters, "batch")
+
+
+def exposition(store: Store, settings: Settings, health: Health, clock: Callable[[], int] = wall_ms) -> bytes:
+    """Give all metrics in Prometheus' text format."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(StoreCollector(store, settings, health, clock))
+    return generate_latest(registry)
+
+
+def gauge(name: str, labels: Sequence[str], samples: Iterable[Series]) -> Metric:
+    """Make a gauge family."""
+    family = GaugeMetricFamily(name, HELP[name], labels=labels)
+    for sample in samples:
+        family.add_metric(sample.labels, float(sample.value))
+    return family
+
+
+def counter(name: str, labels: Sequence[str], samples: Iterable[Series]) -> Metric:
+    """Make a counter family."""
+    family = CounterMetricFamily(name, HELP[name], labels=labels)
+    for sample in samples:
+        family.add_metric(sample.labels, float(sample.value))
+    return family
+
+
+def histogram(name: str, counters: Mapping[str, Mapping[str, int]], stored: str) -> Metric:
+    """Make a histogram family, one histogram a cluster, from stored counters."""
+    family = HistogramMetricFamily(name, HELP[name], labels=("cluster",))
+    for cluster, counts in counters.items():
+        limits, total_s = buckets(stored, counts)
+        family.add_metric((cluster,), limits, total_s)
+    return family
+
+
+def named(counters: Mapping[str, Mapping[str, int]], kind: str, parts: int) -> Iterator[Series]:
+    """Give the stored counters `<kind>:<part>[:<part>]`, the largest ones where there are too many."""
+    for cluster, counts in counters.items():
+        chosen = [(name.split(":", parts), value) for name, value in counts.items() if name.startswith(f"{kind}:")]
+        chosen.sort(key=lambda item: item[1], reverse=True)
+        for (_, *labels), value in chosen[:NAMES_A_COUNTER]:
+            yield Series((cluster, *labels), value)
+
+
+def _is_refuted(name: str) -> bool:
+    return name.startswith("closed:") and name.endswith(":refuted")

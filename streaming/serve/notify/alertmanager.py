@@ -1,0 +1,100 @@
+"""Alertmanager, API v2 (`POST /api/v2/alerts`), one receiver an address.
+
+An alert is its label set: rule, severity, cluster and group, what `[[groups]]` adds, and the incident's id, without
+which two members of one group would be one alert and the first to recover would resolve the other. Whom it concerns
+stands in the annotations. Alertmanager forgets an alert at its `endsAt`, so what is open is repeated with an
+`endsAt` in the future, as Prometheus does, and a closing sets it to the closing's instant.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import requests
+
+from streaming.config_text import mask_url
+from streaming.serve.events import ranges
+from streaming.serve.notify.base import SEVERITIES, Answer, Payload, post
+from streaming.serve.notify.message import instant, seconds, shown
+from streaming.store.database import clean
+from streaming.store.store import wall_ms
+
+EXPIRE_MS = 240_000  # four reminders, Prometheus' own factor: three lost ones do not resolve an alert
+LABEL_CHARACTERS = 1_000  # a group id may have 32,000
+TEXT_CHARACTERS = 4_000  # of an annotation
+_ANNOTATIONS = (
+    "summary", "cause", "evidence", "reason", "member_id", "instance_id", "client_id", "client_host",
+    "client_software", "generation", "broker",
+)  # fmt: skip
+
+
+class Alertmanager:
+    """One Alertmanager."""
+
+    forgets = True
+    messages_at_once = 200
+
+    def __init__(self, url: str, severities: Sequence[str]) -> None:
+        self.name = clean(f"alertmanager {mask_url(url)}", 255)
+        self.severities = severities
+        self._url = f"{url.rstrip('/')}/api/v2/alerts"
+        self._session = requests.Session()
+
+    def send(self, payloads: Sequence[Payload]) -> Answer:
+        """Fire, repeat or resolve, all in one POST."""
+        now_ms = wall_ms()
+        alerts = [made for payload in payloads for made in self._alerts(payload, now_ms)]
+        return post(self._session, self._url, json.dumps(alerts))
+
+    def _alerts(self, payload: Payload, now_ms: int) -> list[dict[str, Any]]:
+        """Make one alert; an escalation also resolves those of the lesser severities, as the label differs."""
+        incident, alerts = payload["incident"], [alert(payload, now_ms)]
+        if incident["transition"] == "escalated":
+            ended = {**payload, "closed_ms": incident["at_ms"]}
+            lesser = SEVERITIES[: SEVERITIES.index(incident["severity"])]
+            alerts += [
+                alert({**ended, "incident": {**incident, "severity": severity}}, now_ms)
+                for severity in lesser
+                if severity in self.severities
+            ]
+        return alerts
+
+
+def alert(payload: Payload, now_ms: int) -> dict[str, Any]:
+    """Make Alertmanager's object of an incident."""
+    incident = payload["incident"]
+    started_ms = payload["opened_ms"]
+    if payload["closed_ms"] is None:
+        ends_ms = now_ms + EXPIRE_MS
+    else:  # an end before the beginning is refused; one in the future (clocks differ) would go on firing
+        ends_ms = max(started_ms + 1, min(payload["closed_ms"], now_ms))
+    labels = {
+        **payload["labels"],
+        "alertname": incident["rule"],
+        "severity": incident["severity"],
+        "cluster": incident["cluster"],
+        "group": incident["group"],
+        "incident": incident["incident_id"],
+    }
+    made = {
+        "labels": {name: clean(value, LABEL_CHARACTERS) for name, value in labels.items() if value not in (None, "")},
+        "annotations": annotations(payload),
+        "startsAt": instant(started_ms),
+        "endsAt": instant(ends_ms),
+    }
+    return made | {"generatorURL": payload["group_url"]} if payload["group_url"] else made
+
+
+def annotations(payload: Payload) -> dict[str, str]:
+    """Say whom it concerns, what happened and what to do; empty ones are left out."""
+    incident = payload["incident"]
+    said = {name: incident.get(name) for name in _ANNOTATIONS}
+    said |= {name: payload[name] for name in ("runbook_url", "group_url")}
+    said |= {
+        "deadline": instant(incident["deadline_ms"]) if incident.get("deadline_ms") is not None else None,
+        "missed_by": None if payload["missed_by_ms"] is None else seconds(payload["missed_by_ms"]),
+        "unread_partitions": ranges(payload["unread_partitions"]),
+        "late": "true" if payload["late"] else None,
+    }
+    made = {name: shown(value, TEXT_CHARACTERS) for name, value in said.items() if value not in (None, "")}
+    return made | {"description": payload["description"]}  # of lines that are fit to show

@@ -1,0 +1,134 @@
+"""What an alert says beside the incident itself: who reads its partitions now, what happened just before, what to do.
+
+Put together at delivery, from the store, so that "now" is now. Strangers' names stand in it: `shown` makes what could
+steer a terminal, a chat or the direction of writing visible, and bounds it.
+"""
+
+import unicodedata
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote
+
+from streaming.config import Serve
+from streaming.serve.events import Happening, happened, ranges
+from streaming.serve.notify.base import Payload
+from streaming.store.database import clean
+from streaming.store.reader import Reader
+
+EVENTS_TOLD: Final = 5
+LINE_CHARACTERS: Final = 400
+_STEERING: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})  # control, format (bidi), surrogate, private, breaks
+_LAST_INSTANT_MS: Final = 253_402_300_000_000  # the year 9999
+
+
+class Teller(NamedTuple):
+    """Completes messages, from the store and the configuration of `serve`."""
+
+    read: Reader
+    serve: Serve
+
+    def complete(self, payload: Payload) -> Payload:
+        """Add what a message says beside its incident."""
+        incident = payload["incident"]
+        cluster, group = incident["cluster"], incident["group"]
+        view = self.read.group(cluster, group) if group else None
+        before = self.read.history(cluster, group, incident["at_ms"], EVENTS_TOLD, but=incident["incident_id"])
+        return complete(payload, view, happened(*before, EVENTS_TOLD), self.serve)
+
+
+def complete(
+    payload: Payload, view: Mapping[str, Any] | None, recent: Sequence[Happening], serve: Serve
+) -> dict[str, Any]:
+    """Return the payload with what its readers need next; `view` is the group as it is now, if it is."""
+    incident = payload["incident"]
+    deadline_ms = incident.get("deadline_ms")
+    unread = unread_partitions(incident.get("partitions") or [], view)
+    said = {
+        **payload,
+        "missed_by_ms": None if deadline_ms is None else max(0, incident["at_ms"] - deadline_ms),
+        "unread_partitions": unread,
+        "recent_events": [event._asdict() for event in recent],
+        "runbook_url": payload["runbook_url"] or runbook(serve, incident["rule"]),
+        "group_url": group_url(serve, incident["cluster"], incident["group"]),
+    }
+    return {**said, "description": description(said)}
+
+
+def unread_partitions(partitions: Sequence[Sequence[Any]], view: Mapping[str, Any] | None) -> list[list[Any]]:
+    """Name those that no member reads which is not itself violated."""
+    members = view["members"] if view else ()
+    read = {
+        (assigned["topic"], number)
+        for member in members
+        if member.get("liveness") != "violated"
+        for assigned in member.get("assignment") or ()
+        for number in assigned["partitions"]
+    }
+    return [[topic, number] for topic, number in partitions if (topic, number) not in read]
+
+
+def runbook(serve: Serve, rule: str) -> str:
+    """Link to the rule's own page."""
+    return f"{serve.rules_url.rstrip('/')}/{rule}.md"
+
+
+def group_url(serve: Serve, cluster: str, group: str) -> str | None:
+    """Link to the group's page; None where nobody has said at which address people reach it."""
+    if serve.external_url is None:
+        return None
+    return serve.external_url.rstrip("/") + (group_path(cluster, group) if group else "/")
+
+
+def group_path(cluster: str, group: str) -> str:
+    """Path of a group's page; whatever its id holds becomes part of one path."""
+    safe = group.encode("utf-8", "replace")
+    return f"/groups/{quote(safe, safe='')}?cluster={quote(cluster.encode('utf-8', 'replace'), safe='')}"
+
+
+def description(said: Payload) -> str:
+    """Tell all of it to people, a line a thing."""
+    incident = said["incident"]
+    lines = [incident["summary"], _group(incident)]
+    if incident.get("member_id"):
+        lines.append(_member(incident))
+    if incident.get("deadline_ms") is not None:
+        lines.append(f"deadline {instant(incident['deadline_ms'])}, missed by {seconds(said['missed_by_ms'])}")
+    lines.append(f"cause {incident['cause']}, {incident['evidence']}" + (", raised late" if said["late"] else ""))
+    if incident["transition"] == "closed":
+        lines.append(f"over: {incident.get('reason')}")
+    elif said["unread_partitions"]:
+        lines.append(f"nobody reads now: {ranges(said['unread_partitions'])}")
+    lines += [f"before: {instant(event['at_ms'])} {event['text']}" for event in said["recent_events"]]
+    lines += [f"{name}: {said[key]}" for name, key in (("runbook", "runbook_url"), ("group", "group_url")) if said[key]]
+    return "\n".join(shown(line, LINE_CHARACTERS) for line in lines)
+
+
+def _group(incident: Mapping[str, Any]) -> str:
+    where = f"cluster {incident['cluster']}, broker {incident.get('broker') or 'unknown'}"
+    return f"group {incident['group']}, generation {incident['generation']}, {where}" if incident["group"] else where
+
+
+def _member(incident: Mapping[str, Any]) -> str:
+    instance = f", instance {incident['instance_id']}" if incident.get("instance_id") else ""
+    return (
+        f"member {incident['member_id']}{instance}, host {incident.get('client_host') or 'unknown'}, "
+        f"client {incident.get('client_id') or 'unknown'} ({incident.get('client_software') or 'library unknown'})"
+    )
+
+
+def shown(value: object, limit: int) -> str:
+    r"""Make a stranger's text fit to show: what steers is spelled out (`\u202e`), and it has an end."""
+    text = clean(value, limit)
+    return "".join(f"\\u{ord(c):04x}" if unicodedata.category(c) in _STEERING else c for c in text)
+
+
+def seconds(duration_ms: int) -> str:
+    """Write a duration for people."""
+    return f"{duration_ms} ms" if duration_ms < 1_000 else f"{duration_ms / 1_000:.1f} s"
+
+
+def instant(instant_ms: int) -> str:
+    """Write an instant as RFC 3339 has it; a record's timestamp may be anything, so it is bounded."""
+    bounded_ms = min(max(0, instant_ms), _LAST_INSTANT_MS)
+    return datetime.fromtimestamp(bounded_ms / 1_000, UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,28 @@
+"""The configured receivers, one an address."""
+
+from collections.abc import Iterator
+
+from streaming.config import AlertmanagerReceiver, LogReceiver, PagerDutyReceiver, Settings, WebhookReceiver
+from streaming.serve.notify.alertmanager import Alertmanager
+from streaming.serve.notify.base import Receiver, at_least
+from streaming.serve.notify.log import Log
+from streaming.serve.notify.pagerduty import PagerDuty
+from streaming.serve.notify.webhook import Webhook
+
+
+def receivers_of(settings: Settings) -> list[Receiver]:
+    """Make them; an address given twice is one."""
+    return list({receiver.name: receiver for receiver in _receivers(settings)}.values())
+
+
+def _receivers(settings: Settings) -> Iterator[Receiver]:
+    for block in settings.notify:
+        match block:
+            case AlertmanagerReceiver():
+                yield from (Alertmanager(url, at_least(block.min_severity)) for url in block.urls)
+            case PagerDutyReceiver():
+                yield PagerDuty(block.routing_key(), block.url, at_least(block.min_severity))
+            case WebhookReceiver():
+                yield Webhook(block.address(), at_least(block.min_severity))
+            case LogReceiver():
+                yield Log(at_least(block.min_severity))

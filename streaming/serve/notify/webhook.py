@@ -1,0 +1,34 @@
+"""Anything that takes a JSON POST: the contract's incident object, with what `message` adds beside its fields."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+import requests
+
+from streaming.serve.notify.base import Answer, Payload, post
+from streaming.store.database import clean
+
+
+class Webhook:
+    """One address. A message may come twice (the answer was lost): `Idempotency-Key` tells."""
+
+    forgets = False
+    messages_at_once = 1
+
+    def __init__(self, url: str, severities: Sequence[str]) -> None:
+        parts = urlsplit(url)  # the path may be the secret, its hash tells two of one host apart
+        digest = hashlib.sha256(url.encode()).hexdigest()[:8]
+        self.name = clean(f"webhook {parts.scheme}://{parts.hostname} #{digest}", 255)
+        self.severities = severities
+        self._url = url
+        self._session = requests.Session()
+
+    def send(self, payloads: Sequence[Payload]) -> Answer:
+        """POST one transition."""
+        (payload,) = payloads
+        incident = payload["incident"]
+        body = {**{name: value for name, value in payload.items() if name != "incident"}, **incident}
+        key = f"{incident['incident_id']}-{incident['transition']}-{incident['severity']}"
+        return post(self._session, self._url, json.dumps(body), {"Idempotency-Key": key})

@@ -1,0 +1,99 @@
+"""The API described for programs (OpenAPI 3.1), served at `/api/v1/openapi.json`. A test holds it to the routes."""
+
+from typing import Any, Final
+
+
+def _query(name: str, words: str, **schema: Any) -> dict[str, Any]:
+    return {"name": name, "in": "query", "description": words, "schema": schema or {"type": "string"}}
+
+
+def _get(words: str, parameters: list[dict[str, Any]], schema: dict[str, Any]) -> dict[str, Any]:
+    content = {"application/json": {"schema": schema}}
+    wrong = {"description": "what is wrong", "content": {"application/json": {"schema": _ref("Error")}}}
+    answers = {"200": {"description": words, "content": content}, "400": wrong, "401": wrong, "404": wrong}
+    return {"get": {"summary": words, "parameters": parameters, "responses": answers}}
+
+
+def _ref(name: str) -> dict[str, Any]:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _list(name: str) -> dict[str, Any]:
+    return {"type": "array", "items": _ref(name)}
+
+
+def _object(words: str, **properties: Any) -> dict[str, Any]:
+    return {"type": "object", "description": words, "additionalProperties": True, "properties": properties}
+
+
+_TEXT: Final = {"type": "string"}
+_TEXT_OR_NULL: Final = {"type": ["string", "null"]}
+_MS: Final = {"type": "integer", "description": "epoch milliseconds"}
+_MS_OR_NULL: Final = {"type": ["integer", "null"], "description": "epoch milliseconds"}
+_NUMBER: Final = {"type": "integer"}
+_CLUSTER: Final = _query("cluster", "only this cluster; needed where several have the group")
+_PAGE: Final = [
+    _query("limit", "how many; X-Total-Count tells of how many, Link the next page", type="integer", maximum=10_000),
+    _query("offset", "from which on", type="integer", minimum=0),
+]
+_SEVERITY: Final = {"type": "string", "enum": ["info", "warn", "page"]}
+
+OPENAPI: Final[dict[str, Any]] = {
+    "openapi": "3.1.0",
+    "info": {"title": "group-monitor", "version": "v1"},
+    "paths": {
+        "/api/v1/groups": _get("Groups", [_CLUSTER, _query("state", "Kafka's name"), *_PAGE], _list("Group")),
+        "/api/v1/groups/{group}": _get(
+            "One group, with open incidents, newest generations and last events",
+            [{"name": "group", "in": "path", "required": True, "schema": _TEXT}, _CLUSTER],
+            _ref("Group"),
+        ),
+        "/api/v1/incidents": _get(
+            "Incidents, newest first",
+            [
+                _query("state", "open, closed or all", type="string", enum=["open", "closed", "all"]),
+                _CLUSTER,
+                _query("group", "only this group"),
+                _query("rule", "only this rule"),
+                _query("severity", "only this severity", **_SEVERITY),
+                _query("told", "only those somebody was told of, or those only recorded", type="boolean"),
+                *_PAGE,
+            ],
+            _list("Incident"),
+        ),
+        "/api/v1/quarantine": _get("Rows that could not be understood, newest first", _PAGE[:1], _list("Rejected")),
+        "/api/v1/dead-letters": _get("Messages that were given up, newest first", _PAGE[:1], _list("DeadLetter")),
+        "/api/v1/openapi.json": _get("This", [], {"type": "object"}),
+    },
+    "components": {
+        "schemas": {
+            "Error": _object("What is wrong", error=_TEXT),
+            "Group": _object(
+                "A group as it is now",
+                cluster=_TEXT, group=_TEXT, type=_TEXT, state=_TEXT, state_evidence=_TEXT, generation=_NUMBER,
+                protocol_type=_TEXT_OR_NULL, protocol=_TEXT_OR_NULL, leader=_TEXT_OR_NULL, partition=_NUMBER,
+                members=_list("Member"), at_ms=_MS,
+            ),
+            "Member": _object(
+                "A member of a group",
+                member_id=_TEXT, instance_id=_TEXT_OR_NULL, client_id=_TEXT_OR_NULL, client_host=_TEXT_OR_NULL,
+                liveness={"type": "string", "enum": ["alive", "violated", "unknown"]}, last_heartbeat_ms=_MS_OR_NULL,
+            ),
+            "Incident": _object(
+                "An incident as its newest transition left it",
+                incident_id=_TEXT, transition=_TEXT, rule=_TEXT, severity=_SEVERITY, cluster=_TEXT, group=_TEXT,
+                member_id=_TEXT_OR_NULL, evidence=_TEXT, cause=_TEXT, deadline_ms=_MS_OR_NULL, opened_ms=_MS,
+                closed_ms=_MS_OR_NULL, at_ms=_MS, summary=_TEXT, told={"type": "boolean"},
+            ),
+            "Rejected": _object(
+                "A row that could not be understood",
+                cluster=_TEXT, source=_TEXT, topic=_TEXT, partition=_NUMBER, offset=_NUMBER, timestamp_ms=_MS,
+                reason=_TEXT, head={"type": "string", "contentEncoding": "base64"},
+            ),
+            "DeadLetter": _object(
+                "A message that was given up, with its incident's fields",
+                receiver=_TEXT, created_ms=_MS, attempts=_NUMBER, last_error=_TEXT_OR_NULL, incident_id=_TEXT,
+            ),
+        }
+    },
+}  # fmt: skip

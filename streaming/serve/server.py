@@ -1,0 +1,153 @@
+"""`serve` as one process: bind first, then start, then stop cleanly on SIGTERM or SIGINT; read again on SIGHUP."""
+
+import signal
+import socket
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import structlog
+import uvicorn
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from streaming.config import ConfigError, Settings
+from streaming.quality.watch import QualityWatch
+from streaming.reload import SERVE_FIXED, reread
+from streaming.serve.app import create_app
+from streaming.serve.clerk import Clerk
+from streaming.serve.health import Health
+from streaming.serve.leader import Leader
+from streaming.serve.notify.courier import Courier
+from streaming.serve.notify.message import Teller
+from streaming.serve.notify.pulse import Pulse
+from streaming.serve.notify.receivers import receivers_of
+from streaming.store import Store
+from streaming.store.store import wall_ms
+
+STOP_S = 10  # a receiver may take as long as its timeouts
+BACKLOG = 512
+
+
+class AddressError(Exception):
+    """The address cannot be bound; the text says which and why."""
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Take the address before anything else starts; raises `AddressError`."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+    except OSError as error:
+        raise AddressError(f"cannot listen on {host}:{port}: {error.strerror or error}; see [serve] port") from None
+    return listener
+
+
+class Service:
+    """What stands behind the listening socket: an application and its threads, replaced as a whole by `reload`."""
+
+    def __init__(self, settings: Settings, store: Store, config: Path | None) -> None:
+        self._settings = settings
+        self._store = store
+        self._config = config
+        self._leader = Leader(store.engine)
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._app: ASGIApp | None = None
+        self._log = structlog.get_logger("serve")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on to the application in force."""
+        assert self._app is not None, "started before it is asked"  # noqa: S101 - ours
+        await self._app(scope, receive, send)
+
+    def start(self) -> None:
+        """Make application and threads from the settings; raises `ConfigError` before it starts any."""
+        settings, store, leader, stop = self._settings, self._store, self._leader, threading.Event()
+        health = Health(wall_ms(), settings.serve.monitor_stalled_ms, leader.leads)
+        receivers, teller = receivers_of(settings), Teller(store.read, settings.serve)
+        heartbeat_url = settings.serve.heartbeat_address()
+        threads: list[threading.Thread] = [Clerk(store, settings, health, receivers, leader, stop)]
+        threads += [Courier(store, receiver, teller, leader, stop) for receiver in receivers]
+        if heartbeat_url:
+            threads.append(Pulse(store, heartbeat_url, settings.serve.heartbeat_ms, health, leader, stop))
+        if settings.quality.enabled:
+            threads.append(QualityWatch(store, settings, leader.leads, stop))
+        self._app, self._threads, self._stop = create_app(store, settings, health, self.reload), threads, stop
+        for thread in threads:
+            thread.start()
+
+    def reload(self) -> None:
+        """Read the configuration again and go on with it; raises `ConfigError`, and nothing has changed."""
+        with self._lock:
+            if self._config is None:
+                raise ConfigError("started without a configuration file: there is nothing to read again")
+            old = self._settings
+            self._settings = reread(self._config, old, SERVE_FIXED)
+            try:
+                receivers_of(self._settings)
+                self._settings.serve.heartbeat_address()
+            except ConfigError:
+                self._settings = old
+                raise
+            self._halt()
+            self.start()
+            self._log.info("configuration read again", receivers=[block.kind for block in self._settings.notify])
+
+    def stop(self) -> None:
+        """End all threads and let another `serve` send."""
+        with self._lock:
+            self._halt()
+        with suppress(SQLAlchemyError):  # then it lapses by itself
+            self._leader.resign()
+
+    def _halt(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(STOP_S)
+
+
+def serve(settings: Settings, store: Store, listener: socket.socket, config: Path | None = None) -> None:
+    """Answer, watch and notify until a signal asks to stop; `config`: the file that SIGHUP reads again."""
+    service = Service(settings, store, config)
+    server = uvicorn.Server(server_config(service, settings))
+    host, port = listener.getsockname()[:2]
+    scheme = "https" if settings.serve.tls_certfile else "http"
+    log = structlog.get_logger("serve")
+    if settings.serve.token is None and host not in ("127.0.0.1", "::1"):
+        log.warning("anybody who reaches this address may read: set [serve] token_file")
+    log.info("listening", url=f"{scheme}://{host}:{port}", receivers=[block.kind for block in settings.notify])
+    # uvicorn raises the signal again once it has shut down; it shall not end us before the couriers have stopped.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: setattr(server, "should_exit", True))
+    signal.signal(signal.SIGHUP, lambda *_: threading.Thread(target=_reload, args=(service,), daemon=True).start())
+    service.start()
+    try:
+        server.run(sockets=[listener])  # returns after SIGTERM or SIGINT, with all answers given
+    finally:
+        service.stop()
+
+
+def _reload(service: Service) -> None:
+    try:
+        service.reload()
+    except ConfigError as error:
+        structlog.get_logger("serve").error("the configuration stays as it was", because=str(error))
+
+
+def server_config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
+    """Say how HTTP is spoken."""
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        lifespan="off",
+        timeout_graceful_shutdown=STOP_S,
+        ssl_certfile=settings.serve.tls_certfile,
+        ssl_keyfile=settings.serve.tls_keyfile,
+    )

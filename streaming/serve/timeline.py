@@ -1,0 +1,132 @@
+"""The two pictures of a group's page as plain geometry: what happened, and how long each member has left. Pure.
+
+A template draws them as SVG (and escapes what strangers wrote); nothing here knows of pixels on a screen, only of a
+plane `WIDTH` wide.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+WIDTH: Final = 1_000
+ROW: Final = 22
+LABEL: Final = 220
+INCIDENT_ROWS: Final = 12
+MEMBER_ROWS: Final = 40
+_SETTLED: Final = frozenset({"Stable", "Empty", "Dead"})
+_NO_TIMEOUT_MS: Final = 60_000
+
+
+class Mark(NamedTuple):
+    """An instant, with what stands beside it."""
+
+    x: float
+    text: str
+    title: str
+
+
+class Bar(NamedTuple):
+    """A span in a row of its own; `kind` is a class of the style sheet."""
+
+    x: float
+    width: float
+    y: int
+    kind: str
+    label: str
+    title: str
+
+
+class Timeline(NamedTuple):
+    """Generations as marks, a rebalance that goes on and incidents as bars, and the ends of the axis."""
+
+    from_ms: int
+    to_ms: int
+    height: int
+    generations: list[Mark]
+    bars: list[Bar]
+
+
+class Heartbeats(NamedTuple):
+    """A bar a member, from its last heartbeat to its deadline; `now_x` is the instant the group was seen at."""
+
+    from_ms: int
+    to_ms: int
+    height: int
+    now_x: float
+    bars: list[Bar]
+    hidden: int
+
+
+def timeline(
+    group: Mapping[str, Any],
+    generations: Iterable[Mapping[str, Any]],
+    incidents: Iterable[Mapping[str, Any]],
+    window_ms: int,
+) -> Timeline:
+    """Draw the last `window_ms` before the group was seen."""
+    to_ms = group["at_ms"]
+    from_ms = to_ms - window_ms
+    axis = _Axis(from_ms, to_ms)
+    marks = [
+        Mark(axis.x(row["at_ms"]), str(row["generation"]), f"generation {row['generation']}: {row['cause']}")
+        for row in generations
+        if row["at_ms"] >= from_ms
+    ]
+    bars = []
+    since_ms = group.get("state_since_ms")
+    if group["state"] not in _SETTLED and since_ms is not None:
+        bars.append(_span(axis, since_ms, to_ms, 1, "rebalance", group["state"], f"{group['state']} since then"))
+    seen = [i for i in incidents if (i["closed_ms"] or to_ms) >= from_ms and i["opened_ms"] <= to_ms]
+    for number, incident in enumerate(seen[:INCIDENT_ROWS]):
+        title = f"{incident['rule']}: {incident['summary']}"
+        end_ms = incident["closed_ms"] or to_ms
+        bars.append(
+            _span(axis, incident["opened_ms"], end_ms, number + 2, incident["severity"], incident["rule"], title)
+        )
+    rows = max((bar.y for bar in bars), default=ROW) + 2 * ROW
+    return Timeline(from_ms, to_ms, rows, marks, bars)
+
+
+def heartbeats(group: Mapping[str, Any]) -> Heartbeats:
+    """Draw the members with the least headroom first."""
+    now_ms = group["at_ms"]
+    heard = [member for member in group["members"] if member.get("last_heartbeat_ms") is not None]
+    heard.sort(key=_headroom)
+    shown = heard[:MEMBER_ROWS]
+    spans = [(m["last_heartbeat_ms"], m["last_heartbeat_ms"] + (m["session_timeout_ms"] or 0)) for m in shown]
+    from_ms = max(now_ms - 10 * _NO_TIMEOUT_MS, min((begin for begin, _ in spans), default=now_ms - _NO_TIMEOUT_MS))
+    to_ms = min(now_ms + 10 * _NO_TIMEOUT_MS, max((end for _, end in spans), default=now_ms))
+    axis = _Axis(from_ms, max(to_ms, now_ms, from_ms + 1))
+    bars = [
+        _span(axis, begin, end, number, str(member["liveness"]), _name(member), f"until {end - now_ms} ms from now")
+        for number, (member, (begin, end)) in enumerate(zip(shown, spans, strict=True))
+    ]
+    return Heartbeats(axis.from_ms, axis.to_ms, ROW * (len(bars) + 1), axis.x(now_ms), bars, len(heard) - len(shown))
+
+
+def waited_for(incidents: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Name the members that a rebalance waits for, as far as an open incident knows."""
+    return [name for i in incidents for name in (i.get("detail") or {}).get("waiting_for") or ()]
+
+
+class _Axis(NamedTuple):
+    from_ms: int
+    to_ms: int
+
+    def x(self, at_ms: int) -> float:
+        """Place an instant, within the axis."""
+        share = (at_ms - self.from_ms) / (self.to_ms - self.from_ms)
+        return round(LABEL + (WIDTH - LABEL) * max(0.0, min(1.0, share)), 1)
+
+
+def _span(axis: _Axis, begin_ms: int, end_ms: int, row: int, kind: str, label: str, title: str) -> Bar:
+    x = axis.x(begin_ms)
+    return Bar(x, max(2.0, round(axis.x(end_ms) - x, 1)), row * ROW, kind, label, title)
+
+
+def _headroom(member: Mapping[str, Any]) -> tuple[float, str]:
+    headroom = member.get("heartbeat_headroom")
+    return (1.0 if headroom is None else headroom, member["member_id"])
+
+
+def _name(member: Mapping[str, Any]) -> str:
+    return str(member["instance_id"] or member["member_id"])

@@ -1,0 +1,17 @@
+"""The SQL database between `run` (writes) and `serve` (reads): the only thing the two share.
+
+* ``tables``         every table, and why each exists
+* ``database``       engines, schema creation, dialect-neutral upserts, what a text column may hold
+* ``batch``          the job's outputs -> rows; `judge` runs the core's `diff` over the reports
+* ``incident_rows``  transitions -> rows of incidents, transitions and outbox
+* ``histogram``      durations as bounded counters
+* ``reader``         questions of the API and of `/metrics`
+* ``outbox``         what still has to be said to somebody
+* ``store``          `Store`: one batch, one transaction
+"""
+
+from streaming.store.batch import BatchResult
+from streaming.store.database import StoreError
+from streaming.store.store import Store
+
+__all__ = ["BatchResult", "Store", "StoreError"]

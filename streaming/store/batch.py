@@ -1,0 +1,241 @@
+"""One batch of the job's outputs -> rows. Pure gathering first, then few statements, each over many rows.
+
+A batch of 10,000 groups carries some 1,000 reports, nearly all of them a refreshed view: so rows are gathered by
+table, only the newest of a key is kept, and every table is written once.
+"""
+
+import base64
+import binascii
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, bindparam, delete, func, select, update
+
+from coordinator_model.incidents import Incident, Kind, Transition, diff
+from streaming.config import Policy, Settings
+from streaming.store import tables
+from streaming.store.database import add_up, clean, group_key, remove, upsert
+
+QUARANTINE_ROWS = 10_000
+MONITOR_STALLED = "monitor-stalled"
+DATA_QUALITY = "data-quality"
+OWN_RULES = (MONITOR_STALLED, DATA_QUALITY)  # whose incidents `serve` opens and closes, never a report of `run`
+
+OpenIncidents = dict[tuple[str, str], dict[str, Incident]]
+
+
+class BatchResult(NamedTuple):
+    """What a batch did. `applied` is false when this batch had been applied before; then nothing else is set."""
+
+    applied: bool
+    transitions: tuple[Transition, ...] = ()
+    detection_delays_ms: tuple[int, ...] = ()
+    """For every incident opened and not late: from its deadline (or the deciding instant) to the commit."""
+
+
+class PolicyTransition(NamedTuple):
+    """A transition and what the configuration says about its group."""
+
+    transition: Transition
+    policy: Policy
+
+
+@dataclass(slots=True)
+class Rows:
+    """Everything a batch writes except incidents."""
+
+    checkpoint_id: str
+    groups: dict[str, dict[str, Any] | None] = field(default_factory=dict)  # None: the group was deleted
+    heartbeats: dict[str, dict[str, Any]] = field(default_factory=dict)  # of groups that changed in nothing else
+    shards: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
+    brokers: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    quarantine: list[dict[str, Any]] = field(default_factory=list)
+    counters: dict[str, Counter[str]] = field(default_factory=dict)
+
+    def count(self, cluster: str, counts: Mapping[str, int]) -> None:
+        """Add counter increments of one cluster."""
+        self.counters.setdefault(cluster, Counter()).update(counts)
+
+
+def in_order(outputs: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Sort outputs as the coordinator's time has them, and those of one shard as it made them.
+
+    A shard may look back (a verdict of the past after a newer view): what it says later still comes later.
+    """
+    newest_ms: dict[int, int] = {}
+    keyed: list[tuple[int, Mapping[str, Any]]] = []
+    for output in sorted(outputs, key=lambda output: (output.get("shard", -1), output.get("seq", 0))):
+        shard = output.get("shard", -1)
+        newest_ms[shard] = max(newest_ms.get(shard, 0), output.get("at_ms") or 0)
+        keyed.append((newest_ms[shard], output))
+    return [output for _, output in sorted(keyed, key=lambda pair: pair[0])]
+
+
+def gather(outputs: Iterable[Mapping[str, Any]], checkpoint_id: str) -> Rows:
+    """Collect the rows of all tables; the last output of a key counts."""
+    rows = Rows(checkpoint_id)
+    for output in outputs:
+        _GATHER[output["kind"]](rows, output)
+    return rows
+
+
+def judge(
+    reports: Iterable[Mapping[str, Any]], opened: OpenIncidents, settings: Settings
+) -> tuple[list[PolicyTransition], OpenIncidents]:
+    """Run `diff` over the reports in order; returns the transitions and the changed entries of `opened`."""
+    changed: OpenIncidents = {}
+    transitions: list[PolicyTransition] = []
+    for report in reports:
+        key = (report["cluster"], report["group"])
+        before = changed[key] if key in changed else opened.get(key, {})
+        if not before and not report["findings"]:
+            continue
+        policy = settings.policy_for(report["group"])
+        after = dict(before)
+        for transition in _steps(before.values(), report, policy):
+            transitions.append(PolicyTransition(transition, policy))
+            incident = transition.incident
+            if transition.kind == "closed":
+                after.pop(incident.incident_id, None)
+            else:
+                after[incident.incident_id] = incident
+        changed[key] = after
+    return transitions, changed
+
+
+def _steps(before: Iterable[Incident], report: Mapping[str, Any], policy: Policy) -> list[Transition]:
+    """Run `diff`; a group that the configuration has switched off only ends what was open."""
+    if policy.mode != "off":
+        return diff(before, report)
+    at_ms = report["at_ms"]
+    ended = (replace(incident, closed_ms=at_ms, reason="superseded") for incident in before)
+    return [Transition(Kind.CLOSED, incident, at_ms) for incident in ended]
+
+
+def write(connection: Connection, rows: Rows) -> None:
+    """Write everything gathered."""
+    remove(connection, tables.groups.c.group_key, (key for key, row in rows.groups.items() if row is None))
+    kept = [row for row in rows.groups.values() if row is not None]
+    upsert(connection, tables.groups, kept, changing=_GROUP_COLUMNS)
+    if rows.heartbeats:
+        connection.execute(_REFRESH, list(rows.heartbeats.values()))
+    upsert(connection, tables.shards, list(rows.shards.values()), changing=("at_ms", "held"))
+    brokers = list(rows.brokers.values())
+    upsert(connection, tables.brokers, brokers, changing=("progress_ms", "covered"), if_given=("delay_ms",))
+    write_counters(connection, rows.counters)
+    if rows.quarantine:
+        upsert(connection, tables.quarantine, rows.quarantine[-QUARANTINE_ROWS:])
+        newest = select(func.max(tables.quarantine.c.id)).scalar_subquery()
+        connection.execute(delete(tables.quarantine).where(tables.quarantine.c.id <= newest - QUARANTINE_ROWS))
+
+
+def write_counters(connection: Connection, counters: Mapping[str, Mapping[str, int]]) -> None:
+    """Add increments, by cluster and name, to the stored counters."""
+    increments = [
+        {"cluster": cluster, "name": clean(name, 255), "value": value}
+        for cluster, counter in counters.items()
+        for name, value in counter.items()
+    ]
+    add_up(connection, tables.counters, increments, tables.counters.c.value)
+
+
+def _gather_report(rows: Rows, output: Mapping[str, Any]) -> None:
+    key = group_key(output["cluster"], output["group"])
+    rows.heartbeats.pop(key, None)
+    if output.get("deleted"):
+        rows.groups[key] = None
+    elif view := output.get("view"):
+        rows.groups[key] = {**_group_row(key, output, view), "checkpoint_id": rows.checkpoint_id}
+
+
+def _group_row(key: str, output: Mapping[str, Any], view: Mapping[str, Any]) -> dict[str, Any]:
+    members = view.get("members") or []
+    liveness = Counter(member.get("liveness") for member in members)
+    headrooms = [value for member in members if (value := member.get("heartbeat_headroom")) is not None]
+    return {
+        "group_key": key,
+        "cluster": clean(output["cluster"], 255),
+        "group_id": clean(output["group"]),
+        "type": clean(view.get("type"), 32),
+        "state": clean(view.get("state"), 32),
+        "generation": view.get("generation"),
+        "members": len(members),
+        "members_violated": liveness["violated"],
+        "members_unknown": liveness["unknown"],
+        "worst_headroom": min(headrooms, default=None),
+        "at_ms": output["at_ms"],
+        "view": json.dumps(view),
+        "heartbeats": None,
+    }
+
+
+def _gather_heartbeats(rows: Rows, output: Mapping[str, Any]) -> None:
+    for group, worst, heard_ms in output["groups"]:
+        key = group_key(output["cluster"], group)
+        refreshed = {"worst_headroom": worst, "at_ms": output["at_ms"], "heartbeats": json.dumps(heard_ms)}
+        row = rows.groups.get(key)
+        if row is not None:
+            row.update(refreshed)
+        else:
+            rows.heartbeats[key] = {"key": key, **refreshed}
+
+
+_REFRESH = (
+    update(tables.groups)
+    .where(tables.groups.c.group_key == bindparam("key"))
+    .values({name: bindparam(name) for name in ("worst_headroom", "at_ms", "heartbeats")})
+)
+_GROUP_COLUMNS = tuple(column.name for column in tables.groups.c if not column.primary_key)
+
+
+def _gather_progress(rows: Rows, output: Mapping[str, Any]) -> None:
+    cluster = clean(output["cluster"], 255)
+    shard = output["shard"]
+    at_ms, held = output.get("at_ms") or 0, output.get("held") or 0
+    rows.shards[cluster, shard] = {"cluster": cluster, "shard": shard, "at_ms": at_ms, "held": held}
+    for name, seen in output.get("brokers", {}).items():
+        broker = clean(name, 255)
+        row = {
+            "cluster": cluster,
+            "broker": broker,
+            "progress_ms": seen["progress_ms"],
+            "covered": bool(seen.get("covered")),
+            "delay_ms": seen.get("delay_ms"),
+        }
+        known = rows.brokers.get((cluster, broker), row)
+        newest = row if row["progress_ms"] >= known["progress_ms"] else known
+        given = (delay for delay in (row["delay_ms"], known["delay_ms"]) if delay is not None)
+        rows.brokers[cluster, broker] = {**newest, "delay_ms": next(given, None)}
+    rows.count(cluster, {f"ingest:{name}": value for name, value in output.get("counts", {}).items()})
+
+
+def _gather_quarantine(rows: Rows, output: Mapping[str, Any]) -> None:
+    cluster, source, reason = clean(output["cluster"], 255), clean(output["source"], 32), clean(output["reason"], 200)
+    try:
+        head = base64.b64decode(output.get("head") or "")
+    except (binascii.Error, ValueError):
+        head = b""
+    rows.quarantine.append(
+        {
+            "cluster": cluster,
+            "source": source,
+            "topic": clean(output["topic"], 255),
+            "partition": output["partition"],
+            "offset": output["offset"],
+            "timestamp_ms": output["timestamp_ms"],
+            "reason": reason,
+            "head": head,
+        }
+    )
+    rows.count(cluster, {f"quarantined:{source}:{reason}": 1})
+
+
+_GATHER: dict[str, Callable[[Rows, Mapping[str, Any]], None]] = {
+    "report": _gather_report,
+    "heartbeats": _gather_heartbeats,
+    "progress": _gather_progress,
+    "quarantine": _gather_quarantine,
+}

@@ -1,0 +1,161 @@
+"""Engines for SQLite and PostgreSQL, the schema, and the few statements whose spelling differs between them."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import (
+    Column,
+    Connection,
+    Engine,
+    Table,
+    bindparam,
+    create_engine,
+    delete,
+    event,
+    func,
+    select,
+    text,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+
+from streaming.store import migrations
+
+BUSY_TIMEOUT_S = 30
+PARAMETERS = 5_000  # of one statement; the smallest limit is 32,766
+_SCHEMA_LOCK = 8_844_001  # any number, the same in every process: PostgreSQL's advisory lock around the schema
+
+
+class StoreError(Exception):
+    """The database cannot be opened or was made by another version; the text says what to do."""
+
+
+def open_engine(url: str) -> Engine:
+    """Connect and create what is missing; raises `StoreError` without repeating the URL's password."""
+    try:
+        parsed = make_url(url)
+        if parsed.get_backend_name() == "sqlite":
+            engine = _sqlite(url, parsed.database)
+        else:
+            engine = create_engine(url, pool_pre_ping=True)
+        _migrate(engine)
+    except (ArgumentError, NoSuchModuleError):
+        raise StoreError("[store] url: not a database URL that SQLAlchemy knows") from None
+    except ImportError as error:
+        raise StoreError(f"[store] url: its driver is not installed: {error}") from None
+    except migrations.UnknownSchemaError as error:
+        raise StoreError(f"the database was made by a newer version of this program ({error})") from None
+    except (SQLAlchemyError, OSError) as error:
+        shown = parsed.render_as_string(hide_password=True)
+        raise StoreError(f"cannot open {shown}: {getattr(error, 'orig', None) or error}") from None
+    return engine
+
+
+def writer_of(engine: Engine) -> Engine:
+    """Make a view on the same pool whose transactions take SQLite's write lock at their beginning.
+
+    A transaction that reads first and writes later fails at once when another process wrote in between (no busy
+    timeout helps there), so writers queue up front.
+    """
+    return engine.execution_options(write_lock=True)
+
+
+def upsert(
+    connection: Connection,
+    table: Table,
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    changing: Sequence[str] = (),
+    if_given: Sequence[str] = (),
+) -> None:
+    """Insert rows; where the primary key (or, with nothing `changing`, any unique key) exists, update or skip.
+
+    A column of `if_given` keeps its old value where the new one is NULL.
+    """
+    if not rows:
+        return
+    build = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    statement = build(table)
+    if changing:
+        new: dict[str, Any] = {name: statement.excluded[name] for name in changing}
+        new |= {name: func.coalesce(statement.excluded[name], table.c[name]) for name in if_given}
+        statement = statement.on_conflict_do_update(index_elements=list(table.primary_key.columns), set_=new)
+    else:
+        statement = statement.on_conflict_do_nothing()
+    connection.execute(statement, list(rows))
+
+
+def add_up(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]], column: Column[int]) -> None:
+    """Insert rows, or add their `column` to what is stored."""
+    if not rows:
+        return
+    build = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    statement = build(table)
+    total = {column.name: column + statement.excluded[column.name]}
+    keys = list(table.primary_key.columns)
+    connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=total), list(rows))
+
+
+def existing(connection: Connection, column: Column[str], values: Iterable[str]) -> set[str]:
+    """Tell which of many values a column holds; in portions, for a statement takes only so many parameters."""
+    found: set[str] = set()
+    for portion in in_portions(values):
+        found.update(connection.execute(select(column).where(column.in_(portion))).scalars())
+    return found
+
+
+def in_portions(values: Iterable[str]) -> Iterator[list[str]]:
+    """Cut many values into as many as a statement takes."""
+    wanted = iter(values)
+    while portion := list(islice(wanted, PARAMETERS)):
+        yield portion
+
+
+def remove(connection: Connection, column: Column[str], values: Iterable[str]) -> None:
+    """Delete the rows whose column holds one of many values."""
+    if rows := [{"value": value} for value in values]:
+        connection.execute(delete(column.table).where(column == bindparam("value")), rows)
+
+
+def group_key(cluster: str, group: str) -> str:
+    """Hash what identifies a group; lengths keep ("a", "bc") apart from ("ab", "c")."""
+    text_bytes = f"{len(cluster)}:{cluster}{group}".encode("utf-8", "surrogatepass")
+    return hashlib.sha256(text_bytes).hexdigest()
+
+
+def clean(value: object, limit: int | None = None) -> str:
+    """Make a stranger's text storable: no NUL, no lone surrogate, at most `limit` characters."""
+    storable = str(value).replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")
+    return storable[:limit]
+
+
+def _sqlite(url: str, database: str | None) -> Engine:
+    if database and database != ":memory:":
+        Path(database).parent.mkdir(parents=True, exist_ok=True)
+    engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_S, "check_same_thread": False})
+
+    @event.listens_for(engine, "connect")
+    def _prepare(connection: Any, _record: Any) -> None:
+        connection.isolation_level = None  # the driver would begin transactions by itself, too late
+        # Readers never wait for the writer (WAL). FULL: after a power cut Spark's checkpoint must not be ahead of us.
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+            connection.execute(f"PRAGMA {pragma}")
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        immediate = connection.get_execution_options().get("write_lock", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
+
+    return engine
+
+
+def _migrate(engine: Engine) -> None:
+    """Bring the schema up to date, once, whoever of `run` and `serve` comes first."""
+    with writer_of(engine).begin() as connection:
+        if connection.dialect.name == "postgresql":
+            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _SCHEMA_LOCK})
+        migrations.upgrade(connection)

@@ -1,0 +1,201 @@
+"""The history of a group: one row a generation that settled, with what it changed.
+
+A view is settled when the group is Stable or Empty; in between, members hold what they are about to lose. The newest
+settled membership of a group is kept beside the history (`settled`), so that the next one can be compared with it
+whatever happened to the process or the checkpoint in between. Reading the log of a whole cluster for the first time
+writes none of it: what a group's row shows then is kept when the group leaves it.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, select
+
+from streaming.store import tables
+from streaming.store.database import clean, group_key, in_portions, remove, upsert
+
+NAMES_KEPT = 100
+"""Members named in each list of a row; the counts beside them are of all."""
+_SETTLED_STATES = frozenset({"Stable", "Empty"})
+
+Membership = dict[str, dict[str, Any]]
+"""Member id -> `client_id`, `client_host`, `instance_id`, `partitions` (pairs of topic and number)."""
+
+
+class Settled(NamedTuple):
+    """A group as it was when it last was Stable or Empty."""
+
+    generation: int
+    members: Membership
+
+
+class Changes(NamedTuple):
+    """What a batch adds to the history; `known` holds the newest settled generation of each group it concerns."""
+
+    rows: list[dict[str, Any]]
+    settled: dict[str, dict[str, Any] | None]
+    known: dict[str, int | None]
+    counts: Counter[str]
+
+
+def membership(view: Mapping[str, Any]) -> Membership:
+    """Reduce a view to who is in the group and who reads what."""
+    return {
+        member["member_id"]: {
+            "client_id": member.get("client_id"),
+            "client_host": member.get("client_host"),
+            "instance_id": member.get("instance_id"),
+            "partitions": [[a["topic"], number] for a in member.get("assignment") or () for number in a["partitions"]],
+        }
+        for member in view.get("members") or ()
+    }
+
+
+def compare(before: Membership | None, after: Membership) -> dict[str, Any]:
+    """Tell who joined, left and returned, and which partitions moved; `before` None: the first that is known.
+
+    A member *returned* when the one that left had its instance id or, without one, its client id and host.
+    """
+    if before is None:
+        return {"cause": "first-seen", "joined": [], "left": [], "returned": [], "partitions_moved": 0}
+    joined, left = sorted(after.keys() - before.keys()), sorted(before.keys() - after.keys())
+    gone = Counter(_identity(before[name]) for name in left)
+    returned = []
+    for name in joined:
+        if gone[identity := _identity(after[name])] > 0:
+            gone[identity] -= 1
+            returned.append(name)
+    owners = {(topic, number): name for name, member in before.items() for topic, number in member["partitions"]}
+    moved = sum(
+        owners.get((topic, number), name) != name
+        for name, member in after.items()
+        for topic, number in member["partitions"]
+    )
+    return {
+        "cause": _cause(joined, left, returned, moved),
+        "joined": joined[:NAMES_KEPT],
+        "joined_total": len(joined),
+        "left": left[:NAMES_KEPT],
+        "left_total": len(left),
+        "returned": returned[:NAMES_KEPT],
+        "returned_total": len(returned),
+        "partitions_moved": moved,
+    }
+
+
+def _identity(member: Mapping[str, Any]) -> tuple[Any, ...]:
+    if member["instance_id"] is not None:
+        return ("instance", member["instance_id"])
+    return ("client", member["client_id"], member["client_host"])
+
+
+def _cause(joined: list[str], left: list[str], returned: list[str], moved: int) -> str:
+    if joined and left:
+        return "returned" if len(returned) == len(joined) == len(left) else "joined-and-left"
+    if joined or left:
+        return "joined" if joined else "left"
+    return "partitions-moved" if moved else "same-members"
+
+
+def changes(
+    reports: Iterable[Mapping[str, Any]], known: Mapping[str, int], load: Callable[[Iterable[str]], dict[str, Settled]]
+) -> Changes:
+    """Find the generations that settled in a batch, in the order of its reports.
+
+    `known`: newest settled generation by group key; `load` fetches what the few groups that changed were before.
+    """
+    result = Changes([], {}, {}, Counter())
+    fresh: list[tuple[str, Mapping[str, Any], bool]] = []
+    newest = result.known
+    for report in reports:
+        view = None if report.get("deleted") else report.get("view")
+        if view is None and not report.get("deleted"):
+            continue
+        key = group_key(report["cluster"], report["group"])
+        current = newest[key] if key in newest else known.get(key)
+        is_settled = view is None or view.get("state") in _SETTLED_STATES
+        if is_settled:
+            generation = None if view is None else view.get("generation") or 0
+            if generation != current:
+                newest[key] = generation
+                fresh.append((key, report, True))
+        elif current is None and key not in newest:
+            fresh.append((key, report, False))
+    before = load({key for key, *_ in fresh}) if fresh else {}
+    for key, report, is_settled in fresh:
+        was = before.get(key)
+        if report.get("deleted"):
+            before.pop(key, None)
+            result.settled[key] = None
+        elif is_settled:
+            before[key] = _add(result, key, report, was)
+        elif was is not None and key not in newest:  # it leaves what nobody has kept yet
+            newest[key] = was.generation
+            _keep(result, key, report["cluster"], was)
+    return result
+
+
+def _add(result: Changes, key: str, report: Mapping[str, Any], before: Settled | None) -> Settled:
+    view = report["view"]
+    after = Settled(view.get("generation") or 0, membership(view))
+    at_ms = view.get("stable_since_ms") or view.get("state_since_ms") or report["at_ms"]
+    is_same = before is None or before.generation == after.generation
+    body = {
+        "generation": view.get("generation"),
+        "at_ms": at_ms,
+        "state": view.get("state"),
+        "leader": view.get("leader"),
+        "members_total": len(after.members),
+        **compare(None if before is None or is_same else before.members, after.members),
+    }
+    row = {"group_key": key, "generation": after.generation, "at_ms": at_ms, "body": json.dumps(body)}
+    result.rows.append(row)
+    result.counts[f"generations:{body['cause']}"] += 1
+    _keep(result, key, report["cluster"], after)
+    return after
+
+
+def _keep(result: Changes, key: str, cluster: str, settled: Settled) -> None:
+    result.settled[key] = {
+        "group_key": key,
+        "cluster": clean(cluster, 255),
+        "generation": settled.generation,
+        "members": json.dumps(settled.members),
+    }
+
+
+def known_generations(connection: Connection, cluster: str) -> dict[str, int]:
+    """Load the newest settled generation of every group of a cluster."""
+    settled = tables.settled.c
+    rows = connection.execute(
+        select(settled.group_key, settled.generation).where(settled.cluster == clean(cluster, 255))
+    )
+    return {row.group_key: row.generation for row in rows}
+
+
+def load_settled(connection: Connection, keys: Iterable[str]) -> dict[str, Settled]:
+    """Load how groups were when they last were settled: as kept here, else as their row shows them."""
+    settled, groups = tables.settled.c, tables.groups.c
+    found: dict[str, Settled] = {}
+    for portion in in_portions(keys):
+        shown = connection.execute(
+            select(groups.group_key, groups.generation, groups.view).where(
+                groups.group_key.in_(portion), groups.state.in_(_SETTLED_STATES)
+            )
+        )
+        found.update({row.group_key: Settled(row.generation or 0, membership(json.loads(row.view))) for row in shown})
+        kept = connection.execute(
+            select(settled.group_key, settled.generation, settled.members).where(settled.group_key.in_(portion))
+        )
+        found.update({row.group_key: Settled(row.generation, json.loads(row.members)) for row in kept})
+    return found
+
+
+def write_changes(connection: Connection, found: Changes) -> None:
+    """Write what `changes` found."""
+    upsert(connection, tables.generations, found.rows)
+    kept = [row for row in found.settled.values() if row is not None]
+    upsert(connection, tables.settled, kept, changing=("cluster", "generation", "members"))
+    remove(connection, tables.settled.c.group_key, [key for key, row in found.settled.items() if row is None])

@@ -1,0 +1,159 @@
+"""Transitions -> rows of incidents, transitions and outbox, and the counters they move."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, insert, select
+
+from coordinator_model.incidents import Incident, Kind, Transition, to_contract
+from streaming.config import Policy
+from streaming.store import tables
+from streaming.store.batch import OpenIncidents, PolicyTransition
+from streaming.store.database import clean, existing, group_key, in_portions, upsert
+from streaming.store.notify_reason import why_notify
+
+_FIRST_WRITE_ONLY = frozenset({"incident_id", "detected_ms", "late"})
+
+
+def delay_ms(transition: Transition, now_ms: int) -> int:
+    """How long after it was decidable an incident is written: from its deadline, or from the deciding instant."""
+    deadline_ms = transition.incident.deadline_ms
+    since_ms = transition.at_ms if deadline_ms is None else min(deadline_ms, transition.at_ms)
+    return now_ms - since_ms
+
+
+def drop_reopened(
+    connection: Connection, transitions: Sequence[PolicyTransition], changed: OpenIncidents
+) -> list[PolicyTransition]:
+    """Leave out an incident that opens a second time, from the transitions and from what is open.
+
+    Its id is a hash of what opened it, so it is the same violation, read again by a fresh checkpoint, and over.
+    """
+    opened = {step.transition.incident.incident_id for step in transitions if step.transition.kind is Kind.OPENED}
+    again = existing(connection, tables.incidents.c.incident_id, opened)
+    for incidents in changed.values() if again else ():
+        for incident_id in again & incidents.keys():
+            del incidents[incident_id]
+    return [step for step in transitions if step.transition.incident.incident_id not in again]
+
+
+def write_transitions(
+    connection: Connection, transitions: Sequence[PolicyTransition], *, now_ms: int, late_before_ms: int
+) -> None:
+    """Write them in order: the newest state of each incident, every transition, and what is to be delivered."""
+    told = _told(connection, {step.transition.incident.incident_id for step in transitions})
+    incidents: dict[str, dict[str, Any]] = {}
+    steps: list[dict[str, Any]] = []
+    messages: list[dict[str, Any]] = []
+    for transition, policy in transitions:
+        row = _incident_row(transition, policy, now_ms=now_ms, late=transition.at_ms < late_before_ms)
+        is_step = transition.kind is not Kind.UPDATED
+        known = incidents.get(row["incident_id"])
+        if known is not None:
+            row |= {name: known[name] for name in ("detected_ms", "late")}
+            row["transition"] = row["transition"] if is_step else known["transition"]
+        incident_id = row["incident_id"]
+        reason = why_notify(transition.kind, told=incident_id in told, mode=policy.mode)
+        if reason.tells:
+            told.add(incident_id)
+            messages.append(_message(row, transition, now_ms))
+        row["notify"] = incident_id in told
+        incidents[incident_id] = row
+        if is_step:
+            steps.append(_transition_row(transition, now_ms))
+    for stepped in (True, False):
+        rows = [row for row in incidents.values() if (row["transition"] != Kind.UPDATED) is stepped]
+        keep = _FIRST_WRITE_ONLY if stepped else _FIRST_WRITE_ONLY | {"transition"}
+        upsert(connection, tables.incidents, rows, changing=[c for c in _COLUMNS if c not in keep])
+    if steps:
+        connection.execute(insert(tables.transitions), steps)
+    if messages:
+        connection.execute(insert(tables.outbox), messages)
+
+
+def _told(connection: Connection, incident_ids: Iterable[str]) -> set[str]:
+    """Tell of which incidents somebody has been told."""
+    known = tables.incidents.c
+    found: set[str] = set()
+    for portion in in_portions(incident_ids):
+        chosen = select(known.incident_id).where(known.incident_id.in_(portion), known.notify.is_(True))
+        found.update(connection.execute(chosen).scalars())
+    return found
+
+
+def incident_counts(transitions: Iterable[PolicyTransition]) -> Counter[str]:
+    """Count openings and closings, the latter with their reason: `closed:<rule>:refuted` should stay at zero."""
+    counts: Counter[str] = Counter()
+    for transition, _ in transitions:
+        incident = transition.incident
+        if transition.kind == "opened":
+            counts[f"opened:{incident.rule}"] += 1
+        elif transition.kind == "closed":
+            counts[f"closed:{incident.rule}:{incident.reason}"] += 1
+    return counts
+
+
+def message_payload(row: Mapping[str, Any], contract: Mapping[str, Any]) -> dict[str, Any]:
+    """Put together what a receiver gets to see of an incident row."""
+    return {
+        "incident": contract,
+        "opened_ms": row["opened_ms"],
+        "closed_ms": row["closed_ms"],
+        "late": row["late"],
+        "labels": json.loads(row["labels"]),
+        "runbook_url": row["runbook_url"],
+    }
+
+
+def _incident_row(transition: Transition, policy: Policy, *, now_ms: int, late: bool) -> dict[str, Any]:
+    incident: Incident = transition.incident
+    return {
+        "incident_id": incident.incident_id,
+        "group_key": group_key(incident.cluster, incident.group),
+        "cluster": clean(incident.cluster, 255),
+        "group_id": clean(incident.group),
+        "rule": incident.rule,
+        "severity": incident.severity,
+        "opened_ms": incident.opened_ms,
+        "closed_ms": incident.closed_ms,
+        "reason": incident.reason,
+        "detected_ms": now_ms,
+        "late": late,
+        "notify": False,
+        "labels": json.dumps(dict(policy.labels)),
+        "runbook_url": policy.runbook_url,
+        "body": json.dumps(incident.as_dict()),
+        "contract": json.dumps(to_contract(transition)),
+        "transition": transition.kind.value,
+    }
+
+
+_COLUMNS = tuple(column.name for column in tables.incidents.c)
+
+
+def _transition_row(transition: Transition, now_ms: int) -> dict[str, Any]:
+    return {
+        "incident_id": transition.incident.incident_id,
+        "transition": transition.kind.value,
+        "at_ms": transition.at_ms,
+        "written_ms": now_ms,
+        "body": json.dumps(to_contract(transition)),
+    }
+
+
+def _message(row: Mapping[str, Any], transition: Transition, now_ms: int) -> dict[str, Any]:
+    return {
+        "incident_id": row["incident_id"],
+        "transition": transition.kind.value,
+        "severity": row["severity"],
+        "created_ms": now_ms,
+        "receiver": "",
+        "payload": json.dumps(message_payload(row, to_contract(transition))),
+        "attempts": 0,
+        "next_attempt_ms": 0,
+        "delivered_ms": None,
+        "dead": False,
+        "last_error": None,
+    }

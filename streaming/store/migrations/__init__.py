@@ -1,0 +1,52 @@
+"""The schema, step by step (Alembic): one file a change in `versions/`, each brings a database to the next state.
+
+A change to `tables` needs a new file here, made by hand or by Alembic's autogenerate; a test compares the two. A
+released file is never edited.
+"""
+
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from alembic.script.revision import ResolutionError
+from alembic.util.exc import CommandError
+from sqlalchemy import Connection, inspect, text
+
+_FOLDER = Path(__file__).parent
+
+
+class UnknownSchemaError(Exception):
+    """The database was made by a version of the program that this one does not know."""
+
+
+def upgrade(connection: Connection) -> None:
+    """Bring a database, empty or older, to the newest schema; in the caller's transaction.
+
+    Raises `UnknownSchemaError` if it is newer than this program.
+    """
+    if inspect(connection).has_table("alembic_version") and _revision(connection) == head():
+        return
+    config = _config()
+    config.attributes["connection"] = connection
+    try:
+        command.upgrade(config, "head")
+    except (CommandError, ResolutionError) as error:
+        raise UnknownSchemaError(f"schema {_revision(connection)}: {error}") from None
+
+
+def head() -> str | None:
+    """Name the newest schema."""
+    return ScriptDirectory.from_config(_config()).get_current_head()
+
+
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    return config
+
+
+def _revision(connection: Connection) -> str | None:
+    found = connection.execute(text("SELECT version_num FROM alembic_version")).first()
+    return None if found is None else str(found[0])

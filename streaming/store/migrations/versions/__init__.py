@@ -1,0 +1,1 @@
+"""One change of the schema a file; each names the one it follows."""

@@ -1,0 +1,42 @@
+"""Why somebody is told about a step of an incident, or why not. Pure; its truth table is a test.
+
+One rule holds it together: who was told of the trouble is told of its end, and nobody else is, whatever the
+configuration became in between.
+"""
+
+from enum import StrEnum
+
+from coordinator_model.incidents import Kind
+from streaming.config import Mode
+
+
+class Reason(StrEnum):
+    """What `why_notify` answers."""
+
+    OPENED = "opened"
+    FIRST_TOLD = "first-told"  # it was only recorded until now
+    ESCALATED = "escalated"
+    CLOSED = "closed"
+    NO_NEWS = "no-news"  # better evidence for what is known
+    RECORD_ONLY = "record-only"
+    NEVER_TOLD = "never-told"  # the end of what nobody was told of
+
+    @property
+    def tells(self) -> bool:
+        """Whether a message is written."""
+        return self in (Reason.OPENED, Reason.FIRST_TOLD, Reason.ESCALATED, Reason.CLOSED)
+
+
+def why_notify(kind: Kind, *, told: bool, mode: Mode) -> Reason:
+    """Judge a step of an incident of which somebody was `told` before, in a group whose mode is `mode` now."""
+    match kind:
+        case Kind.UPDATED:
+            return Reason.NO_NEWS
+        case Kind.CLOSED:
+            return Reason.CLOSED if told else Reason.NEVER_TOLD
+        case _ if mode != "notify":
+            return Reason.RECORD_ONLY
+        case Kind.OPENED:
+            return Reason.OPENED
+        case _:
+            return Reason.ESCALATED if told else Reason.FIRST_TOLD

@@ -1,0 +1,134 @@
+"""What still has to be said to somebody: written with the incident itself, delivered at least once, in order.
+
+A message is pending until it is delivered or dead. Only the oldest pending message of an incident is handed to a
+receiver, so that a closing can never overtake its opening.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import Engine, delete, func, insert, select, update
+
+from streaming.store import tables
+from streaming.store.database import clean, writer_of
+
+_OUTBOX = tables.outbox
+_PENDING = _OUTBOX.c.delivered_ms.is_(None) & _OUTBOX.c.dead.is_(False)
+_ERROR_CHARACTERS = 500
+
+
+class Delivery(NamedTuple):
+    """One message for one receiver; `attempts` were made before."""
+
+    id: int
+    incident_id: str
+    transition: str
+    created_ms: int
+    payload: str
+    attempts: int
+
+
+class OutboxTotals(NamedTuple):
+    """What `/metrics` says about one receiver; `oldest_ms`: when its oldest pending message was written."""
+
+    receiver: str
+    pending: int
+    dead: int
+    delivered: int
+    oldest_ms: int | None
+
+
+class Outbox:
+    """The outbox table, for `serve`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._writer = writer_of(engine)
+
+    def fan_out(self, receivers: Mapping[str, Sequence[str]]) -> int:
+        """Turn each new message into one for each receiver that wants its severity; returns how many there were."""
+        with self._engine.connect() as connection:  # look first: the write lock belongs to `run`
+            if connection.execute(select(_OUTBOX.c.id).where(_OUTBOX.c.receiver == "").limit(1)).first() is None:
+                return 0
+        with self._writer.begin() as connection:
+            new = connection.execute(
+                select(_OUTBOX).where(_OUTBOX.c.receiver == "").order_by(_OUTBOX.c.id).with_for_update()
+            ).all()
+            copies = [
+                {**row._mapping, "receiver": receiver}  # noqa: SLF001 - SQLAlchemy's public name for it
+                for row in new
+                for receiver, severities in receivers.items()
+                if row.severity in severities
+            ]
+            for copy in copies:
+                del copy["id"]
+            if new:
+                connection.execute(delete(_OUTBOX).where(_OUTBOX.c.receiver == "", _OUTBOX.c.id <= new[-1].id))
+            if copies:
+                connection.execute(insert(_OUTBOX), copies)
+        return len(new)
+
+    def due(self, receiver: str, now_ms: int, limit: int = 100) -> list[Delivery]:
+        """Give what a receiver shall get now: the oldest pending message of each incident, oldest first."""
+        first = (
+            select(func.min(_OUTBOX.c.id))
+            .where(_PENDING, _OUTBOX.c.receiver == receiver)
+            .group_by(_OUTBOX.c.incident_id)
+        )
+        columns = [_OUTBOX.c[name] for name in Delivery._fields]
+        chosen = select(*columns).where(_OUTBOX.c.id.in_(first), _OUTBOX.c.next_attempt_ms <= now_ms)
+        with self._engine.connect() as connection:
+            return [Delivery._make(row) for row in connection.execute(chosen.order_by(_OUTBOX.c.id).limit(limit))]
+
+    def done(self, ids: Sequence[int], now_ms: int) -> None:
+        """Mark messages delivered."""
+        with self._writer.begin() as connection:
+            connection.execute(update(_OUTBOX).where(_OUTBOX.c.id.in_(ids)).values(delivered_ms=now_ms))
+
+    def failed(self, ids: Sequence[int], error: str, next_attempt_ms: int | None) -> None:
+        """Count an attempt; try again at `next_attempt_ms`, never if that is None."""
+        values = {
+            "attempts": _OUTBOX.c.attempts + 1,
+            "last_error": clean(error, _ERROR_CHARACTERS),
+            "dead": next_attempt_ms is None,
+            "next_attempt_ms": next_attempt_ms or 0,
+        }
+        with self._writer.begin() as connection:
+            connection.execute(update(_OUTBOX).where(_OUTBOX.c.id.in_(ids)).values(values))
+
+    def bury_strangers(self, receivers: Sequence[str]) -> int:
+        """Declare dead what was meant for receivers that are configured no more; returns how many."""
+        strangers = _PENDING & _OUTBOX.c.receiver.not_in([*receivers, ""])
+        values = {"dead": True, "last_error": "this receiver is not configured any more"}
+        with self._writer.begin() as connection:
+            return connection.execute(update(_OUTBOX).where(strangers).values(values)).rowcount
+
+    def dead_letters(self, limit: int = 100) -> list[dict[str, Any]]:
+        """Give the newest messages that were given up, newest first, each with what it would have said."""
+        statement = select(_OUTBOX).where(_OUTBOX.c.dead.is_(True)).order_by(_OUTBOX.c.id.desc()).limit(limit)
+        with self._engine.connect() as connection:
+            rows = connection.execute(statement).all()
+        return [
+            {
+                "receiver": row.receiver,
+                "created_ms": row.created_ms,
+                "attempts": row.attempts,
+                "last_error": row.last_error,
+                **json.loads(row.payload)["incident"],
+            }
+            for row in rows
+        ]
+
+    def totals(self) -> list[OutboxTotals]:
+        """Sum up by receiver; the receiver "" holds what `serve` has not taken yet."""
+        by = _OUTBOX.c.receiver
+        statement = select(
+            by,
+            func.count().filter(_PENDING),
+            func.count().filter(_OUTBOX.c.dead.is_(True)),
+            func.count().filter(_OUTBOX.c.delivered_ms.is_not(None)),
+            func.min(_OUTBOX.c.created_ms).filter(_PENDING),
+        ).group_by(by)
+        with self._engine.connect() as connection:
+            return [OutboxTotals._make(row) for row in connection.execute(statement)]

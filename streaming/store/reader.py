@@ -1,0 +1,351 @@
+"""Questions to the database: for the API, for `/metrics`, and what is open when a writer begins."""
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, Engine, Row, Table, and_, case, func, literal, select
+
+from coordinator_model.incidents import Incident
+from coordinator_model.refresh import with_heartbeats
+from streaming.store import tables
+from streaming.store.batch import OWN_RULES, OpenIncidents
+from streaming.store.database import clean, group_key
+
+COUNTED = 100_000
+
+
+class RunProgress(NamedTuple):
+    """How far the `run` of a cluster is. `alive_ms`: wall clock of its newest sign of life."""
+
+    cluster: str
+    checkpoint_id: str
+    batch_id: int
+    alive_ms: int
+    caught_up: bool
+
+
+class GroupState(NamedTuple):
+    """A group as one row of `/metrics`."""
+
+    cluster: str
+    group: str
+    type: str
+    state: str
+    generation: int | None
+    members: int
+    worst_headroom: float | None
+
+
+class GroupTotals(NamedTuple):
+    """The groups of one cluster, type and state, and their members."""
+
+    cluster: str
+    type: str
+    state: str
+    groups: int
+    members: int
+    violated: int
+    unknown: int
+
+
+class OpenTotals(NamedTuple):
+    """How many incidents of a rule and severity are open in a cluster."""
+
+    cluster: str
+    rule: str
+    severity: str
+    incidents: int
+
+
+class GroupIncidents(NamedTuple):
+    """The open incidents of one group, rule and severity; `opened_ms`: when the oldest began."""
+
+    cluster: str
+    group: str
+    rule: str
+    severity: str
+    incidents: int
+    opened_ms: int
+
+
+class BrokerProgress(NamedTuple):
+    """How far a broker's telemetry is. `delay_ms`: the newest probe's round trip."""
+
+    cluster: str
+    broker: str
+    progress_ms: int
+    covered: bool
+    delay_ms: int | None
+
+
+class ShardTotals(NamedTuple):
+    """The slowest shard of a cluster, and how many rows wait in all of them for a slower source."""
+
+    cluster: str
+    slowest_ms: int | None
+    held: int
+
+
+class QualityResult(NamedTuple):
+    """What one expectation came to."""
+
+    cluster: str
+    suite: str
+    expectation: str
+    success: bool
+    checked_ms: int
+    unexpected: int
+
+
+class Page(NamedTuple):
+    """Some of the objects asked for, and how many there are in all, up to `COUNTED`."""
+
+    objects: list[dict[str, Any]]
+    total: int
+
+
+def open_incidents(connection: Connection, cluster: str, own_rule: str | None = None) -> OpenIncidents:
+    """Load what is open in a cluster: `run`'s incidents, or those of the one rule that `serve` judges itself."""
+    known = tables.incidents.c
+    owned = known.rule.not_in(OWN_RULES) if own_rule is None else known.rule == own_rule
+    rows = connection.execute(
+        select(known.body).where(known.cluster == clean(cluster, 255), known.closed_ms.is_(None), owned)
+    )
+    opened: OpenIncidents = {}
+    for (body,) in rows:
+        incident = Incident.from_dict(json.loads(body))
+        opened.setdefault((incident.cluster, incident.group), {})[incident.incident_id] = incident
+    return opened
+
+
+def _group_object(view: str, heartbeats: str | None, at_ms: int) -> dict[str, Any]:
+    group = {**json.loads(view), "at_ms": at_ms}
+    return group if heartbeats is None else with_heartbeats(group, json.loads(heartbeats), at_ms)
+
+
+class Reader:
+    """Read-only; every method is one short transaction."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def runs(self) -> list[RunProgress]:
+        """Tell the progress of every cluster's `run`, sorted by cluster."""
+        return [RunProgress._make(row) for row in self._rows(select(tables.runs).order_by(tables.runs.c.cluster))]
+
+    def clusters_of(self, group: str) -> list[str]:
+        """Name the clusters that know a group id."""
+        keys = self._keys(group)
+        found = self._rows(select(tables.groups.c.group_key).where(tables.groups.c.group_key.in_(keys)))
+        return sorted(keys[row.group_key] for row in found)
+
+    def group(self, cluster: str, group: str) -> dict[str, Any] | None:
+        """Give the newest view of a group, as the contract has it, or None."""
+        known = tables.groups.c
+        chosen = known.group_key == group_key(cluster, group)
+        rows = self._rows(select(known.view, known.heartbeats, known.at_ms).where(chosen))
+        return _group_object(rows[0].view, rows[0].heartbeats, rows[0].at_ms) if rows else None
+
+    def groups(
+        self, *, cluster: str | None = None, state: str | None = None, limit: int = 1_000, offset: int = 0
+    ) -> Page:
+        """List views, sorted by cluster and group id."""
+        known = tables.groups.c
+        chosen = _all_of(cluster and known.cluster == cluster, state and known.state == state)
+        rows = self._rows(
+            select(known.view, known.heartbeats, known.at_ms)
+            .where(chosen)
+            .order_by(known.cluster, known.group_id, known.group_key)
+            .limit(limit)
+            .offset(offset)
+        )
+        total = self._count(tables.groups, chosen)
+        return Page([_group_object(row.view, row.heartbeats, row.at_ms) for row in rows], total)
+
+    def generations(self, cluster: str, group: str, limit: int = 20) -> list[dict[str, Any]]:
+        """Give the newest generations of a group, newest first."""
+        known = tables.generations.c
+        chosen = known.group_key == group_key(cluster, group)
+        rows = self._rows(select(known.body).where(chosen).order_by(known.at_ms.desc(), known.id.desc()).limit(limit))
+        return [json.loads(row.body) for row in rows]
+
+    def history(
+        self, cluster: str, group: str, until_ms: int, limit: int, *, but: str = ""
+    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Give the newest generations and transitions up to an instant, newest first; none of the incident `but`."""
+        known, steps, key = tables.generations.c, tables.transitions.c, group_key(cluster, group)
+        settled = self._rows(
+            select(known.body)
+            .where(known.group_key == key, known.at_ms <= until_ms)
+            .order_by(known.at_ms.desc(), known.id.desc())
+            .limit(limit)
+        )
+        told = self._rows(
+            select(steps.body)
+            .join(tables.incidents)
+            .where(tables.incidents.c.group_key == key, steps.at_ms <= until_ms, steps.incident_id != but)
+            .order_by(steps.at_ms.desc(), steps.id.desc())
+            .limit(limit)
+        )
+        return [json.loads(row.body) for row in settled], [json.loads(row.body) for row in told]
+
+    def incidents(  # noqa: PLR0913 - each is a filter
+        self,
+        *,
+        state: str = "all",
+        cluster: str | None = None,
+        group: str | None = None,
+        rule: str | None = None,
+        severity: str | None = None,
+        told: bool | None = None,
+        limit: int = 1_000,
+        offset: int = 0,
+    ) -> Page:
+        """List incidents, newest opening first: the contract's object with the newest transition, and more fields.
+
+        `told`: only those that somebody was told of, or that were only recorded.
+        """
+        known = tables.incidents.c
+        is_open = {"open": known.closed_ms.is_(None), "closed": known.closed_ms.is_not(None)}.get(state)
+        chosen = _all_of(
+            is_open,
+            cluster and known.cluster == cluster,
+            group is not None and known.group_key.in_(self._keys(group)),
+            rule and known.rule == rule,
+            severity and known.severity == severity,
+            None if told is None else known.notify.is_(told),
+        )
+        rows = self._rows(
+            select(tables.incidents)
+            .where(chosen)
+            .order_by(known.opened_ms.desc(), known.incident_id)
+            .limit(limit)
+            .offset(offset)
+        )
+        total = self._count(tables.incidents, chosen)
+        return Page([_incident(row) for row in rows], total)
+
+    def firing(self, severities: Sequence[str]) -> list[dict[str, Any]]:
+        """Give what receivers that forget must be told again: payloads of open incidents to be notified."""
+        known = tables.incidents.c
+        wanted = and_(known.closed_ms.is_(None), known.notify.is_(True), known.severity.in_(severities))
+        return [_payload(row) for row in self._rows(select(tables.incidents).where(wanted))]
+
+    def group_states(self, limit: int) -> list[GroupState]:
+        """Give the groups that deserve a series of their own: those in trouble first, then the largest."""
+        known = tables.groups.c
+        trouble = case((known.members_violated > 0, 0), (known.state.in_(("Stable", "Empty", "Dead")), 2), else_=1)
+        columns = (known.cluster, known.group_id, known.type, known.state, known.generation, known.members)
+        ordered = select(*columns, known.worst_headroom).order_by(trouble, known.members.desc(), known.group_key)
+        return [GroupState._make(row) for row in self._rows(ordered.limit(limit))]
+
+    def newest_groups(self, limit: int) -> list[dict[str, Any]]:
+        """Give the views of some groups: those seen last."""
+        known = tables.groups.c
+        rows = self._rows(select(known.view, known.heartbeats, known.at_ms).order_by(known.at_ms.desc()).limit(limit))
+        return [_group_object(row.view, row.heartbeats, row.at_ms) for row in rows]
+
+    def quality(self) -> list[QualityResult]:
+        """Tell what the newest check of data quality came to."""
+        known = tables.quality.c
+        columns = [known[name] for name in QualityResult._fields]
+        return [QualityResult._make(row) for row in self._rows(select(*columns).order_by(*columns[:3]))]
+
+    def groups_worst_off(self, limit: int) -> list[dict[str, Any]]:
+        """Give the views of the groups whose members have the least headroom."""
+        known = tables.groups.c
+        chosen = select(known.view, known.heartbeats, known.at_ms).where(known.worst_headroom.is_not(None))
+        rows = self._rows(chosen.order_by(known.worst_headroom, known.group_key).limit(limit))
+        return [_group_object(row.view, row.heartbeats, row.at_ms) for row in rows]
+
+    def group_totals(self) -> list[GroupTotals]:
+        """Sum up the groups of every cluster, type and state."""
+        known = tables.groups.c
+        sums = (
+            func.count(),
+            func.sum(known.members),
+            func.sum(known.members_violated),
+            func.sum(known.members_unknown),
+        )
+        by = (known.cluster, known.type, known.state)
+        return [GroupTotals._make(row) for row in self._rows(select(*by, *sums).group_by(*by))]
+
+    def open_totals(self) -> list[OpenTotals]:
+        """Count open incidents by cluster, rule and severity."""
+        known = tables.incidents.c
+        by = (known.cluster, known.rule, known.severity)
+        rows = self._rows(select(*by, func.count()).where(known.closed_ms.is_(None)).group_by(*by))
+        return [OpenTotals._make(row) for row in rows]
+
+    def open_by_group(self, limit: int) -> list[GroupIncidents]:
+        """Count open incidents by group, rule and severity: the worst first, then the oldest."""
+        known = tables.incidents.c
+        by = (known.cluster, known.group_id, known.rule, known.severity)
+        worst = case((known.severity == "page", 0), (known.severity == "warn", 1), else_=2)
+        oldest = func.min(known.opened_ms)
+        chosen = select(*by, func.count(), oldest).where(known.closed_ms.is_(None)).group_by(*by)
+        return [GroupIncidents._make(row) for row in self._rows(chosen.order_by(worst, oldest).limit(limit))]
+
+    def brokers(self) -> list[BrokerProgress]:
+        """Tell the progress of every broker's telemetry."""
+        return [BrokerProgress._make(row) for row in self._rows(select(tables.brokers))]
+
+    def shards(self) -> list[ShardTotals]:
+        """Sum up the shards of every cluster; one that has heard no broker yet has no progress."""
+        known = tables.shards.c
+        slowest = func.min(known.at_ms).filter(known.at_ms > 0)
+        rows = self._rows(select(known.cluster, slowest, func.sum(known.held)).group_by(known.cluster))
+        return [ShardTotals._make(row) for row in rows]
+
+    def counters(self) -> dict[str, dict[str, int]]:
+        """Give all counters, by cluster and name."""
+        result: dict[str, dict[str, int]] = {}
+        for row in self._rows(select(tables.counters)):
+            result.setdefault(row.cluster, {})[row.name] = row.value
+        return result
+
+    def quarantine(self, limit: int = 100) -> list[dict[str, Any]]:
+        """Give the newest rejected rows, newest first; `head` as bytes, the first of the row."""
+        rows = self._rows(select(tables.quarantine).order_by(tables.quarantine.c.id.desc()).limit(limit))
+        return [dict(row._mapping) for row in rows]  # noqa: SLF001 - SQLAlchemy's public name for it
+
+    def _count(self, table: Table, chosen: ColumnElement[bool]) -> int:
+        """Count rows, up to `COUNTED`: nobody pages through more, and a database counts by looking at each."""
+        some = select(literal(1)).select_from(table).where(chosen).limit(COUNTED).subquery()
+        return int(self._rows(select(func.count()).select_from(some))[0][0])
+
+    def _keys(self, group: str) -> dict[str, str]:
+        """Give a group id's key in every cluster there is."""
+        return {group_key(run.cluster, group): run.cluster for run in self.runs()}
+
+    def _rows(self, statement: Any) -> Sequence[Row[Any]]:
+        with self._engine.connect() as connection:
+            return connection.execute(statement).all()
+
+
+def _all_of(*conditions: Any) -> ColumnElement[bool]:
+    """Join the conditions that were asked for."""
+    return and_(True, *(condition for condition in conditions if isinstance(condition, ColumnElement)))
+
+
+def _payload(row: Row[Any]) -> dict[str, Any]:
+    return {
+        "incident": {**json.loads(row.contract), "transition": row.transition},
+        "opened_ms": row.opened_ms,
+        "closed_ms": row.closed_ms,
+        "late": row.late,
+        "labels": json.loads(row.labels),
+        "runbook_url": row.runbook_url,
+    }
+
+
+def _incident(row: Row[Any]) -> dict[str, Any]:
+    payload = _payload(row)
+    return {
+        **json.loads(row.body),
+        **payload.pop("incident"),
+        **payload,
+        "detected_ms": row.detected_ms,
+        "told": row.notify,
+    }

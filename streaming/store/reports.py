@@ -1,0 +1,42 @@
+"""Reports and findings of `serve` itself, in the shape a shard's have: they are judged and told like any other."""
+
+from collections.abc import Sequence
+from typing import Any
+
+OWN_HOLDER = "serve"
+
+
+def own_report(cluster: str, findings: Sequence[dict[str, Any]], now_ms: int) -> dict[str, Any]:
+    """Report about a cluster as a whole."""
+    return {
+        "kind": "report",
+        "cluster": cluster,
+        "shard": -1,
+        "holder": OWN_HOLDER,
+        "group": "",
+        "at_ms": now_ms,
+        "view": None,
+        "findings": list(findings),
+        "deleted": False,
+    }
+
+
+def own_finding(rule: str, cluster: str, subject: str, **facts: Any) -> dict[str, Any]:
+    """Make a finding about no group and no member; `facts`: severity, opened_ms, at_ms, summary, detail."""
+    nobody = ("member_id", "instance_id", "client_id", "client_host", "client_software", "connection", "deadline_ms")
+    return {
+        "rule": rule,
+        "cluster": cluster,
+        "group": "",
+        "subject": subject,
+        "incarnation": "",
+        **dict.fromkeys(nobody),
+        "generation": -1,
+        "broker": "",
+        "evidence": "observed",
+        "cause": "unknown",
+        "partitions": [],
+        "closed_reason": None,
+        "closed_ms": None,
+        **facts,
+    }

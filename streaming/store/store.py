@@ -1,0 +1,229 @@
+"""`Store`: the database as `run` uses it; `Store.read` and `Store.outbox` are what `serve` uses."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
+
+from sqlalchemy import Column, ColumnElement, Connection, Engine, ExceptionContext, delete, event, select, update
+from sqlalchemy.exc import IntegrityError
+
+from streaming.config import Settings
+from streaming.store import batch, generations, incident_rows, tables
+from streaming.store.batch import BatchResult, OpenIncidents, PolicyTransition
+from streaming.store.database import clean, existing, group_key, open_engine, upsert, writer_of
+from streaming.store.histogram import observe
+from streaming.store.outbox import Outbox
+from streaming.store.reader import Reader, open_incidents
+
+DAY_MS = 86_400_000
+NEVER_LATE_MS = -1
+PRUNED_AT_ONCE = 5_000
+
+
+def wall_ms() -> int:
+    """Read the wall clock, for what concerns this process only: no verdict about a group uses it."""
+    return time.time_ns() // 1_000_000
+
+
+class Store:
+    """One open database. One thread applies batches; reading and the outbox are safe from any thread."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.read = Reader(engine)
+        self.outbox = Outbox(engine)
+        self.engine = engine
+        self.errors = 0
+        """How often the database could not do what it was asked."""
+        event.listen(engine, "handle_error", self._count_error)
+        self._writer = writer_of(engine)
+        self._open: dict[str, OpenIncidents] = {}  # what is open, by cluster; changed only after a commit
+        self._settled: dict[str, dict[str, int]] = {}  # newest settled generation of each group, by cluster; likewise
+
+    def _count_error(self, context: ExceptionContext) -> None:
+        if not isinstance(context.sqlalchemy_exception, IntegrityError):  # that one is an answer
+            self.errors += 1
+
+    @classmethod
+    def open(cls, url: str) -> Self:
+        """Connect and create what is missing; raises `StoreError`."""
+        return cls(open_engine(url))
+
+    def close(self) -> None:
+        """Give all connections back."""
+        self.engine.dispose()
+
+    def apply_batch(  # noqa: PLR0913 - each is a fact about the batch that only the job knows
+        self,
+        *,
+        checkpoint_id: str,
+        batch_id: int,
+        outputs: Iterable[Mapping[str, Any]],
+        settings: Settings,
+        caught_up: bool = True,
+        late_before_ms: int = NEVER_LATE_MS,
+        batch_ms: int | None = None,
+        now_ms: int | None = None,
+    ) -> BatchResult:
+        """Apply a batch in one transaction; one that was applied before changes nothing.
+
+        `late_before_ms`: incidents decided before this instant are marked late, for nobody watched then.
+        `batch_ms`: how long the previous batch took from end to end, for `/metrics`. `now_ms`: the wall clock, if
+        not this machine's. Any error leaves the database as it was.
+        """
+        applied_ms = wall_ms() if now_ms is None else now_ms
+        outputs = batch.in_order(outputs)
+        rows = batch.gather(outputs, checkpoint_id)
+        reports = [output for output in outputs if output["kind"] == "report"]
+        try:
+            with self._writer.begin() as connection:
+                if not _claim(connection, checkpoint_id, batch_id, applied_ms):
+                    return BatchResult(applied=False)
+                opened = self._opened(connection, settings.cluster)
+                settled = self._settled_in(connection, settings.cluster)
+                was_behind = _alive(connection, settings.cluster, checkpoint_id, batch_id, applied_ms, caught_up)
+                is_first_reading = not caught_up and not settled
+                history = generations.changes(
+                    [] if is_first_reading else reports,
+                    settled,
+                    lambda keys: generations.load_settled(connection, keys),
+                )
+                generations.write_changes(connection, history)
+                batch.write(connection, rows)
+                if was_behind:
+                    reports += _vanished(connection, settings.cluster, checkpoint_id, opened, outputs)
+                judged, changed = batch.judge(reports, opened, settings)
+                transitions = incident_rows.drop_reopened(connection, judged, changed)
+                incident_rows.write_transitions(
+                    connection, transitions, now_ms=applied_ms, late_before_ms=late_before_ms
+                )
+                delays_ms = _delays_ms(transitions, applied_ms, late_before_ms)
+                counts = incident_rows.incident_counts(transitions) + observe("detection", delays_ms)
+                counts += observe("batch", [] if batch_ms is None else [batch_ms]) + history.counts
+                batch.write_counters(connection, {clean(settings.cluster, 255): counts})
+        except BaseException:
+            self._open.pop(settings.cluster, None)  # whether the commit happened is not known: read it again
+            self._settled.pop(settings.cluster, None)
+            raise
+        opened.update(changed)
+        for key, generation in history.known.items():
+            settled.pop(key, None) if generation is None else settled.__setitem__(key, generation)
+        self._open[settings.cluster] = {key: incidents for key, incidents in opened.items() if incidents}
+        return BatchResult(True, tuple(step.transition for step in transitions), tuple(delays_ms))
+
+    def alive(self, cluster: str, now_ms: int | None = None) -> None:
+        """Say that `run` is at work although there was nothing to apply (no effect before its first batch)."""
+        alive_ms = wall_ms() if now_ms is None else now_ms
+        runs = tables.runs.c
+        with self._writer.begin() as connection:
+            connection.execute(update(tables.runs).where(runs.cluster == cluster).values(alive_ms=alive_ms))
+
+    def apply_own(self, report: Mapping[str, Any], rule: str, settings: Settings) -> tuple[PolicyTransition, ...]:
+        """Judge a report of `serve` itself (`monitor-stalled`) against its own open incidents, like any other."""
+        key = (report["cluster"], report["group"])
+        with self._writer.begin() as connection:
+            opened = open_incidents(connection, report["cluster"], own_rule=rule)
+            judged, changed = batch.judge([report], {key: opened.get(key, {})}, settings)
+            transitions = incident_rows.drop_reopened(connection, judged, changed)
+            incident_rows.write_transitions(
+                connection, transitions, now_ms=report["at_ms"], late_before_ms=NEVER_LATE_MS
+            )
+            counts = incident_rows.incident_counts(transitions)
+            batch.write_counters(connection, {clean(report["cluster"], 255): counts})
+        return tuple(transitions)
+
+    def write_quality(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Replace the results of a check of data quality."""
+        with self._writer.begin() as connection:
+            upsert(connection, tables.quality, rows, changing=("success", "checked_ms", "unexpected", "sample"))
+
+    def prune(self, before_ms: int) -> None:
+        """Forget what was over before an instant: a few thousand rows a transaction, for `run` writes meanwhile."""
+        incidents, generations, outbox = tables.incidents.c, tables.generations.c, tables.outbox.c
+        settled = outbox.delivered_ms.is_not(None) | outbox.dead.is_(True)
+        for key, over in (
+            (incidents.incident_id, incidents.closed_ms < before_ms),
+            (generations.id, generations.at_ms < before_ms),
+            (outbox.id, settled & (outbox.created_ms < before_ms)),
+            (tables.brokers.c.broker, tables.brokers.c.progress_ms < before_ms),
+            (tables.settled.c.group_key, tables.settled.c.group_key.not_in(select(tables.groups.c.group_key))),
+        ):
+            self._delete_in_portions(key, over)
+
+    def _delete_in_portions(self, key: Column[Any], over: ColumnElement[bool]) -> None:
+        portion = select(key).where(over).limit(PRUNED_AT_ONCE)
+        deleted = PRUNED_AT_ONCE
+        while deleted >= PRUNED_AT_ONCE:
+            with self._writer.begin() as connection:
+                deleted = connection.execute(delete(key.table).where(key.in_(portion), over)).rowcount
+
+    def _opened(self, connection: Connection, cluster: str) -> OpenIncidents:
+        if cluster not in self._open:
+            self._open[cluster] = open_incidents(connection, cluster)
+        return self._open[cluster]
+
+    def _settled_in(self, connection: Connection, cluster: str) -> dict[str, int]:
+        if cluster not in self._settled:
+            self._settled[cluster] = generations.known_generations(connection, cluster)
+        return self._settled[cluster]
+
+
+def _claim(connection: Connection, checkpoint_id: str, batch_id: int, applied_ms: int) -> bool:
+    """Take a batch of a checkpoint; false if it, or a later one, was taken before."""
+    known = tables.applied_batches.c
+    newest = connection.execute(
+        select(known.batch_id).where(known.checkpoint_id == checkpoint_id).with_for_update()
+    ).scalar()
+    if newest is not None and newest >= batch_id:
+        return False
+    row = {"checkpoint_id": checkpoint_id, "batch_id": batch_id, "applied_ms": applied_ms}
+    upsert(connection, tables.applied_batches, [row], changing=("batch_id", "applied_ms"))
+    return True
+
+
+def _alive(
+    connection: Connection, cluster: str, checkpoint_id: str, batch_id: int, alive_ms: int, caught_up: bool
+) -> bool:
+    """Write a cluster's progress; true if this batch is the one that caught up."""
+    known = tables.runs.c
+    before = connection.execute(select(known.caught_up, known.checkpoint_id).where(known.cluster == cluster)).first()
+    row = {
+        "cluster": cluster,
+        "checkpoint_id": checkpoint_id,
+        "batch_id": batch_id,
+        "alive_ms": alive_ms,
+        "caught_up": caught_up,
+    }
+    upsert(connection, tables.runs, [row], changing=[name for name in row if name != "cluster"])
+    return caught_up and before is not None and (not before.caught_up or before.checkpoint_id != checkpoint_id)
+
+
+def _vanished(
+    connection: Connection,
+    cluster: str,
+    checkpoint_id: str,
+    opened: OpenIncidents,
+    outputs: list[Mapping[str, Any]],
+) -> list[Mapping[str, Any]]:
+    """Drop groups that a fresh checkpoint, now caught up, has not seen; report them deleted, so incidents close.
+
+    Their tombstones may have been compacted away while nobody read them.
+    """
+    known = tables.groups.c
+    foreign = (known.cluster == clean(cluster, 255)) & (known.checkpoint_id != checkpoint_id)
+    connection.execute(delete(tables.groups).where(foreign))
+    at_ms = max((output.get("at_ms", 0) for output in outputs), default=0)
+    keys = {group_key(cluster, group): group for _, group in opened if group}
+    present = existing(connection, known.group_key, keys)
+    return [
+        {"kind": "report", "cluster": cluster, "group": keys[key], "at_ms": at_ms, "view": None}
+        | {"findings": [], "deleted": True}
+        for key in sorted(keys.keys() - present)
+    ]
+
+
+def _delays_ms(transitions: list[PolicyTransition], now_ms: int, late_before_ms: int) -> list[int]:
+    return [
+        incident_rows.delay_ms(transition, now_ms)
+        for transition, _ in transitions
+        if transition.kind == "opened" and transition.at_ms >= late_before_ms
+    ]

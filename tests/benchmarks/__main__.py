@@ -1,0 +1,221 @@
+"""The numbers of docs/performance.md: `python -m tests.benchmarks [steady|backlog|cold|line] …`.
+
+Real Kafka, the real job with real replicas and SQLite, synthetic groups (`load`). Nothing here passes or fails:
+it prints what it measured, as Markdown rows.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from streaming.embedded import EmbeddedCluster
+from tests.benchmarks import cold, line
+from tests.benchmarks.processes import Usage, usage_of
+
+START_S = 120  # Spark, the first batches, the telemetry read back: at most
+WARM_UP_S = 60  # the JVM compiles
+BROKERS = 4
+CONFIG = """
+cluster = "bench"
+[kafka]
+bootstrap_servers = "{servers}"
+offsets_topic = "bench-offsets"
+telemetry_topics = ["bench-telemetry"]
+client_telemetry_topics = []
+[run]
+data_folder = "{folder}/data"
+master = "local[{cores}]"
+trigger_ms = {trigger_ms}
+[store]
+url = "sqlite:///{folder}/monitor.db"
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser.add_argument("part", choices=("steady", "backlog", "cold", "line"), nargs="?", default="steady")
+    parser.add_argument("--seconds", type=int, default=300, help="of the measured part")
+    parser.add_argument("--groups", type=int, default=10_000)
+    parser.add_argument("--members", type=int, default=10)
+    parser.add_argument("--cores", type=int, default=2, help="Spark's local[n]")
+    parser.add_argument("--trigger-ms", type=int, default=1_000)
+    parser.add_argument("--deaths-per-s", type=float, default=1.0)
+    parser.add_argument("--records", type=int, default=2_000_000, help="of the cold start")
+    options = parser.parse_args()
+    if options.part == "line":
+        line.main(options.groups, options.members)
+        return
+    with tempfile.TemporaryDirectory(prefix="group-monitor-bench-") as temporary:
+        folder = Path(temporary)
+        with EmbeddedCluster(telemetry=False, create_telemetry_topic=False) as cluster:
+            cluster.create_topic("bench-offsets", partitions=50)
+            cluster.create_topic("bench-telemetry", partitions=BROKERS)
+            text = CONFIG.format(
+                servers=cluster.bootstrap_servers, folder=folder, cores=options.cores, trigger_ms=options.trigger_ms
+            )
+            (folder / "monitor.toml").write_text(text)
+            {"steady": steady, "backlog": backlog, "cold": cold_start}[options.part](cluster, folder, options)
+
+
+def steady(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespace) -> None:
+    """Measure at the pace of the heartbeats: batches, detection, memory, processor time."""
+    seconds = START_S + WARM_UP_S + options.seconds
+    with loaded(cluster, folder, options, seconds + 30), running(folder) as job:
+        await_log(folder, "caught up")
+        time.sleep(WARM_UP_S)
+        before, since = usage_of(job.pid), time.time()
+        time.sleep(options.seconds)
+        after, until = usage_of(job.pid), time.time()
+        report_batches(folder, since, until, options.trigger_ms)
+        report_usage(before, after, until - since)
+        time.sleep(25)  # the last deadlines are judged
+    report_detection(folder, since, until)
+    report_state(folder, options.groups * options.members)
+
+
+def backlog(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespace) -> None:
+    """Measure the highest rate: the job finds a minute or two of heartbeats waiting."""
+    with loaded(cluster, folder, options, options.seconds):
+        time.sleep(options.seconds)
+    with running(folder):
+        time.sleep(60)
+    rows = [batch for batch in batches(folder) if batch["rows"] > 100_000]
+    for batch in rows:
+        print(f"batch {batch['batch']}: {batch['rows']:,} lines, {batch['rows_per_s']:,.0f} a second")
+
+
+def cold_start(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespace) -> None:
+    """Measure from the first record of the offsets topic to a view of all groups."""
+    cold.fill(cluster.bootstrap_servers, options.records, options.groups)
+    begin = time.time()
+    with running(folder):
+        cold.await_groups(folder / "monitor.db", options.groups)
+        total_s = time.time() - begin
+    first = [batch for batch in batches(folder) if batch["rows"] > options.records // 10]
+    busy_s = sum(batch["durations_ms"]["triggerExecution"] for batch in first) / 1000
+    print(f"| cold start | {options.records:,} records: {options.records / busy_s:,.0f} records/s, {busy_s:.1f} s in")
+    print(f"batches, {total_s:.1f} s with the start of Spark |")
+
+
+@contextlib.contextmanager
+def loaded(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespace, seconds: float) -> Iterator[None]:
+    """Keep the synthetic groups' heartbeats coming."""
+    numbers = {"groups": options.groups, "members": options.members, "brokers": BROKERS, "seconds": seconds}
+    flags = [f"--{name}={value}" for name, value in numbers.items()]
+    flags += [f"--bootstrap-servers={cluster.bootstrap_servers}", f"--truth={folder}/truth.jsonl"]
+    flags += [f"--deaths-per-s={options.deaths_per_s}", f"--die-after={START_S // 2}"]
+    command = [sys.executable, "-m", "tests.benchmarks.load", *flags]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as load:
+        try:
+            assert load.stdout is not None
+            assert load.stdout.readline().strip() == "ready"
+            yield
+        finally:
+            load.terminate()
+
+
+@contextlib.contextmanager
+def running(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    command = [
+        sys.executable,
+        "-m",
+        "tests.benchmarks.watched_run",
+        f"{folder}/monitor.toml",
+        f"{folder}/batches.jsonl",
+    ]
+    with (folder / "run.log").open("w") as log, subprocess.Popen(command, stderr=log, stdout=log, text=True) as job:
+        try:
+            yield job
+            if job.poll() is not None:
+                print((folder / "run.log").read_text()[-3000:], file=sys.stderr)
+        finally:
+            job.terminate()
+
+
+def await_log(folder: Path, text: str) -> None:
+    """Return once the job has said something, or after `START_S`."""
+    give_up = time.monotonic() + START_S
+    while text not in (folder / "run.log").read_text() and time.monotonic() < give_up:
+        time.sleep(0.2)
+
+
+def batches(folder: Path) -> list[dict[str, object]]:
+    file = folder / "batches.jsonl"
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def report_batches(folder: Path, since: float, until: float, trigger_ms: int) -> None:
+    stamps = [time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(moment)) for moment in (since, until)]
+    chosen = [batch for batch in batches(folder) if stamps[0] <= batch["at"] < stamps[1]]
+    if not chosen:
+        print("no batch ended in the measured part")
+        return
+    spans = [batch["durations_ms"]["triggerExecution"] for batch in chosen]
+    lines = sum(batch["rows"] for batch in chosen)
+    print(f"| lines | {lines:,} in {len(chosen)} batches, {lines / (until - since):,.0f} a second |")
+    shares = ", ".join(f"{name} {value / trigger_ms:.0%}" for name, value in quantiles(spans).items())
+    print(f"| batch duration, share of a {trigger_ms} ms trigger | {shares} |")
+    for part in ("latestOffset", "queryPlanning", "walCommit", "addBatch", "commitOffsets"):
+        print(f"| … {part} | {statistics.mean(batch['durations_ms'].get(part, 0) for batch in chosen):.0f} ms |")
+    print(f"| load of the machine | {os.getloadavg()[1]:.1f} on {os.cpu_count()} cores |")
+
+
+def report_usage(before: dict[str, Usage], after: dict[str, Usage], seconds: float) -> None:
+    for name, usage in sorted(after.items()):
+        cores = (usage.cpu_s - before.get(name, usage).cpu_s) / seconds
+        print(f"| {name} | {cores:.2f} cores, {usage.rss_bytes / 2**20:,.0f} MiB |")
+
+
+def report_detection(folder: Path, since: float, until: float) -> None:
+    truth = [json.loads(line) for line in (folder / "truth.jsonl").read_text().splitlines()]
+    expected = {
+        (row["group"], row["member_id"]): row["deadline_ms"]
+        for row in truth
+        if since * 1000 <= row["deadline_ms"] < until * 1000
+    }
+    with contextlib.closing(sqlite3.connect(folder / "monitor.db")) as database:
+        rows = database.execute(
+            "SELECT group_id, body, opened_ms, detected_ms FROM incidents WHERE rule = 'session-expired'"
+        ).fetchall()
+    found = {
+        (group, json.loads(body)["member_id"]): (json.loads(body), opened, detected)
+        for group, body, opened, detected in rows
+    }
+    extra = len(found.keys() - {(row["group"], row["member_id"]) for row in truth})
+    hits = {key: found[key] for key in expected.keys() & found.keys()}
+    print(f"| session-expired | {len(expected)} died, {len(expected) - len(hits)} missing, {extra} extra |")
+    if not hits:
+        return
+    late = [detected - expected[key] for key, (_, _, detected) in hits.items()]
+    decided = [detected - body["at_ms"] for body, _, detected in hits.values()]
+    wrong = [abs(body["deadline_ms"] - expected[key]) for key, (body, _, _) in hits.items()]
+    print(f"| deadline to outbox, ms | {quantiles(late)} |")
+    print(f"| deciding instant to outbox, ms | {quantiles(decided)} |")
+    print(f"| deadline off by, ms | {quantiles(wrong)} |")
+
+
+def report_state(folder: Path, members: int) -> None:
+    newest = (batches(folder) or [{"state": None}])[-1]["state"]
+    on_disk = sum(
+        file.stat().st_size for file in (folder / "data").rglob("*") if file.is_file() and "state" in file.parts
+    )
+    print(f"| state | {newest} ; {on_disk / 2**20:,.0f} MiB of checkpoint files for {members:,} members |")
+
+
+def quantiles(values: list[float]) -> dict[str, float]:
+    ordered = sorted(values)
+    at = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
+    return {name: ordered[min(len(ordered) - 1, int(len(ordered) * share))] for name, share in at.items()}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""A broker's clock as its lines show it: gaps, moves, refusals, lost lines, and how far everybody has spoken."""
+
+import pytest
+
+from coordinator_model.broker_clock import MAX_BROKERS, MAX_RESTARTS, ShardClock
+from coordinator_model.states import Cause
+from coordinator_model.thresholds import Thresholds
+
+LIMITS = Thresholds()
+
+
+def clock(*steps):
+    """A clock after steps ``(broker, at_ms, error or None for a mere line, how long parked)``."""
+    made = ShardClock()
+    for broker, at_ms, error, *parked_ms in steps:
+        made.advance(broker, at_ms, LIMITS)
+        if error is not None:
+            made.answered(broker, error, parked_ms[0] if parked_ms else 0, at_ms, LIMITS)
+    return made
+
+
+# steps -> coordinator, restarts as (low, high, cause)
+STEPS = {
+    "the first answer names the coordinator": ([("a", 1_000, 0)], "a", []),
+    "a refusal names nobody": ([("a", 1_000, 16)], None, []),
+    "an error of the group's own is an answer": ([("a", 1_000, 25)], "a", []),
+    "lines close together are no gap": ([("a", 1_000, 0), ("a", 3_400, None)], "a", []),
+    "a gap opens, and waits for an answer": (
+        [("a", 1_000, 0), ("a", 4_000, None)],
+        "a",
+        [(1_000, None, Cause.COORDINATOR_PAUSE)],
+    ),
+    "the answer after a gap closes it": (
+        [("a", 1_000, 0), ("a", 4_000, None), ("a", 4_100, 0)],
+        "a",
+        [(1_000, 4_100, Cause.COORDINATOR_PAUSE)],
+    ),
+    "another broker's gap is nothing": ([("a", 1_000, 0), ("b", 1_000, None), ("b", 9_000, None)], "a", []),
+    "another broker answers: a move since the last answer": (
+        [("a", 1_000, 0), ("b", 3_000, 0)],
+        "b",
+        [(1_000, 3_000, Cause.COORDINATOR_MOVED)],
+    ),
+    "which had refused meanwhile: since then": (
+        [("a", 1_000, 0), ("b", 2_000, 14), ("b", 3_000, 0)],
+        "b",
+        [(2_000, 3_000, Cause.COORDINATOR_MOVED)],
+    ),
+    "the coordinator refuses: open until the next answer": (
+        [("a", 1_000, 0), ("a", 2_000, 16)],
+        "a",
+        [(2_000, None, Cause.COORDINATOR_MOVED)],
+    ),
+    "a loading coordinator says 0 blindly and 14 again: open again": (
+        [("a", 1_000, 0), ("a", 2_000, 14), ("a", 2_100, 0), ("a", 2_200, 14), ("a", 2_300, 0)],
+        "a",
+        [(2_000, 2_100, Cause.COORDINATOR_MOVED), (2_200, 2_300, Cause.COORDINATOR_MOVED)],
+    ),
+    "15 behind a stalled write is no refusal": ([("a", 1_000, 0), ("a", 6_000, 15, 5_000)], "a", None),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_after(name):
+    steps, coordinator, restarts = STEPS[name]
+    made = clock(*steps)
+    assert made.coordinator == coordinator
+    if restarts is None:
+        assert [r.cause for r in made.restarts if r.cause is Cause.COORDINATOR_MOVED] == []
+    else:
+        assert [(r.low_ms, r.high_ms, r.cause) for r in made.restarts] == restarts
+
+
+# number of the last probe, of this one, ms between -> whether lines are taken for lost
+PROBES = {
+    "the next": (5, 6, 500, False),
+    "a jump": (5, 7, 500, True),
+    "after a pause, with two in flight": (5, 8, 5_000, False),
+    "after a pause, with more than those": (5, 9, 5_000, True),
+    "a restarted probe counts from one again": (5, 1, 500, False),
+    "the first that is seen": (None, 9, 500, False),
+    "a line that is no probe": (5, None, 500, False),
+}
+
+
+@pytest.mark.parametrize("name", PROBES)
+def test_a_jump_of_the_probes_numbers_is_lost_lines(name):
+    last, number, apart_ms, lost = PROBES[name]
+    made = clock(("a", 1_000, 0))
+    made.probed("a", last, 1_000, 1_000, LIMITS)
+    before_ms = made.advance("a", 1_000 + apart_ms, LIMITS)
+    made.probed("a", number, 1_000 + apart_ms, before_ms, LIMITS)
+    assert made.covered_since_ms == (1_000 + apart_ms if lost else 1_000)
+
+
+def test_lines_lost_by_another_broker_are_nothing_here():
+    made = clock(("a", 1_000, 0), ("b", 1_000, None))
+    made.lost_lines("b", 2_000, 1_000)
+    assert (made.covered_since_ms, made.restarts) == (1_000, [])
+
+
+# newest line read, by (broker, partition) -> up to where events are applied
+FRONTIERS = {
+    "one broker": ({("a", 0): 5_000}, 5_000),
+    "the slower of two brokers": ({("a", 0): 5_000, ("b", 1): 3_000}, 3_000),
+    "the slower of a broker's two partitions": ({("a", 0): 5_000, ("a", 1): 2_000}, 2_000),
+    "a broker that has been silent for longer than rows are held": ({("a", 0): 50_000, ("b", 1): 3_000}, 50_000),
+    "a partition it no longer writes to": ({("a", 0): 50_000, ("a", 1): 2_000}, 50_000),
+    "nobody": ({}, 0),
+}
+
+
+@pytest.mark.parametrize("name", FRONTIERS)
+def test_the_frontier_is(name):
+    lines, frontier_ms = FRONTIERS[name]
+    made = ShardClock()
+    for (broker, partition), at_ms in lines.items():
+        made.read(broker, f"t/{partition}", at_ms)
+    assert made.frontier_ms(10_000) == frontier_ms
+
+
+def test_a_proof_counts_once_its_line_is_a_grace_old():
+    made = ShardClock()
+    made.prove(1_000, 990)
+    made.prove(2_000, 1_980)
+    assert [made.proof_arrival_ms(at_ms, 500) for at_ms in (1_499, 1_500, 2_499, 2_500)] == [0, 990, 990, 1_980]
+
+
+def test_a_proof_that_arrived_earlier_than_one_before_it_proves_no_less():
+    made = ShardClock()
+    made.prove(1_000, 990)
+    made.prove(2_000, 100)
+    assert made.proof_arrival_ms(9_000, 500) == 990
+
+
+def test_names_of_strangers_do_not_fill_the_memory():
+    made = clock(*((f"broker-{n}", n, None) for n in range(MAX_BROKERS + 50)))
+    assert len(made.brokers) == MAX_BROKERS
+    assert f"broker-{MAX_BROKERS + 49}" in made.brokers
+
+
+def test_refusals_without_end_do_not_either():
+    made = clock(("a", 1, 0), *(("a", at_ms, 16 if at_ms % 2 else 0) for at_ms in range(2, 500)))
+    assert len(made.restarts) <= MAX_RESTARTS

@@ -1,0 +1,327 @@
+"""The classic protocol, answer by answer: what each tells of the group's state, members and session clocks."""
+
+import pytest
+
+from tests.builders import T0, Story, Who, rebalance, stable
+
+
+def state(story, at_ms):
+    return story.play(at_ms).group["state"]
+
+
+# ------------------------------------------------------------------------------------------------ heartbeats
+
+# error, how long the answer was parked -> (counts as heard, state afterwards)
+ANSWERS = {
+    "0 is a heartbeat": (0, 0, True, "Stable"),
+    "27 is one too, and starts a rebalance": (27, 0, True, "PreparingRebalance"),
+    "14: a coordinator that loads": (14, 0, False, "Stable"),
+    "15: a coordinator that is not there": (15, 0, False, "Stable"),
+    "15 behind a stalled write: perhaps": (15, 4_000, False, "Stable"),
+    "16: not the coordinator": (16, 0, False, "Stable"),
+    "22: of another generation": (22, 0, False, "Stable"),
+    "25: a member no more, so a rebalance is on": (25, 0, False, "PreparingRebalance"),
+    "82: fenced": (82, 0, False, "Stable"),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_an_answered_heartbeat(name):
+    error, parked_ms, heard, after = ANSWERS[name]
+    story = stable("m1", "m2").beats("m1", 1_000, 9_000).beats("m2", 1_000, 3_000)
+    told = story.beat(9_000, "m2", error=error, parked_ms=parked_ms).play(9_400)
+    assert told.members["m2"]["last_heartbeat_ms"] == T0 + (9_000 if heard else 3_000)
+    assert told.group["state"] == after
+
+
+# an answer 15 to m2 at 9,000, applied so much earlier -> the deadline that the timer names
+STALLED = {
+    "one that waited may have been applied": (4_000, 4_500 + 6_000),
+    "one that did not is a refusal: every clock is open until the next answer": (0, 9_000 + 6_000),
+}
+
+
+@pytest.mark.parametrize("name", STALLED)
+def test_a_heartbeat_answered_15_delays_the_verdict(name):
+    parked_ms, deadline_ms = STALLED[name]
+    story = stable("m1", "m2").beats("m1", 1_000, 30_000).beats("m2", 1_000, 3_000)
+    story.beat(8_500, "m2", error=15, parked_ms=parked_ms)
+    assert story.play(20_000).facts("session-expired", "subject", "deadline_ms") == [("m2", deadline_ms)]
+
+
+def test_only_who_is_in_the_group_is_heard():
+    """A late heartbeat of a member that left brings nobody back."""
+    story = stable("m1", "m2").beats("m1", 1_000, 9_000).beats("m2", 1_000, 3_000).leave(3_500, "m2")
+    story.beat(3_600, "m2", parked_ms=400)
+    assert set(story.play(4_000).members) == {"m1"}
+
+
+def test_one_27_puts_the_group_in_a_rebalance_until_a_join_names_a_higher_generation():
+    story = stable("m1", "m2").beats("m1", 1_000, 3_000).beats("m2", 1_000, 3_000)
+    story.beat(4_000, "m1", error=27).join(5_000, "m2", 1)  # a rejoin of the same generation ends nothing
+    rebalance(story, 6_000, 2, "m1", "m2")
+    story.beats("m1", 7_000, 9_000, generation=2).beats("m2", 7_000, 9_000, generation=2)
+    steps = [(3_900, "Stable"), (4_100, "PreparingRebalance"), (5_500, "PreparingRebalance"),
+             (6_010, "CompletingRebalance"), (6_045, "Stable"), (9_000, "Stable")]  # fmt: skip
+    assert [(at_ms, state(story, at_ms)) for at_ms, _ in steps] == steps
+
+
+def test_a_27_that_trails_the_end_of_its_rebalance_starts_no_other():
+    story = stable("m1", "m2").beat(4_000, "m1", error=27)
+    rebalance(story, 6_000, 2, "m1", "m2").beat(6_100, "m1", error=27, parked_ms=1_000)
+    assert state(story, 6_500) == "Stable"
+
+
+# ------------------------------------------------------------------------------------------------ joins and syncs
+
+
+def test_79_makes_no_member_and_its_silence_is_no_incident():
+    story = stable("m1").beats("m1", 1_000, 20_000).join(2_000, "pending", -1, error=79, asked="")
+    told = story.play(20_000)
+    assert set(told.members) == {"m1"}
+    assert told.accusations == []
+
+
+REFUSED = [14, 15, 16, 22, 23, 24, 25, 26, 27, 30, 81, 82]
+
+
+@pytest.mark.parametrize("error", REFUSED)
+def test_a_refused_join_makes_no_member(error):
+    told = stable("m1").beats("m1", 1_000, 3_000).join(2_000, "m2", -1, error=error).play(3_000)
+    assert set(told.members) == {"m1"}
+
+
+def test_a_member_waits_from_its_join_to_its_sync():
+    """Whoever joined and was not answered a sync is not judged by the timer, however long that takes."""
+    story = stable("m1", "m2").beats("m1", 1_000, 3_000).beats("m2", 1_000, 3_000).beat(4_000, "m1", error=27)
+    everybody = ["m1", "m2"]
+    story.join(5_000, "m1", 2, listed=everybody).join(5_000, "m2", 2).record(5_040, 2, *everybody)
+    story.sync(5_050, "m1", 2, leader=True).beats("m1", 6_000, 30_000, generation=2)
+    story.beats("m2", 6_000, 8_000, generation=2)
+    assert story.play(30_000).accusations == []
+    assert story.sync(8_100, "m2", 2).play(30_000).opened("session-expired") == ["m2"]
+
+
+def silent_after(story, last_beat_ms, generation):
+    """Everybody but m2 goes on; return the deadline that m2 is given."""
+    story.beats("m1", last_beat_ms, 40_000, generation=generation)
+    [(member, deadline_ms)] = story.play(40_000).facts("session-expired", "subject", "deadline_ms")
+    assert member == "m2"
+    return deadline_ms
+
+
+def joined_twice(poll_ms=60_000):
+    """m1 and m2 have been heard twice in generation 1, and generation 2 completes its join phase at 5,000."""
+    story = stable("m1", "m2", poll_ms=poll_ms).beats("m1", 1_000, 3_000).beats("m2", 1_000, 3_000)
+    return story.beat(4_000, "m1", error=27)
+
+
+def test_the_end_of_a_join_phase_restarts_every_clock():
+    story = rebalance(joined_twice(), 5_000, 2, "m1", "m2")
+    story.rows = [r for r in story.rows if not (r[0] == 5_050 and b'"memberId":"m2"' in r[2].value)]
+    story.sync(5_300, "m2", 2)  # from Stable: restarts nothing
+    assert silent_after(story, 6_000, 2) == 5_000 + 6_000
+
+
+def test_a_rejoin_of_a_stable_group_restarts_nothing():
+    story = (
+        stable("m1", "m2").beats("m1", 1_000, 3_000).beats("m2", 1_000, 3_000).join(5_000, "m2", 1).sync(5_100, "m2", 1)
+    )
+    assert silent_after(story, 4_000, 1) == 3_000 + 6_000
+
+
+SYNCS = {
+    "parked until the leader's came: restarts": (100, 5_050 + 6_000),
+    "answered from Stable: does not": (1, 5_000 + 6_000),
+}
+
+
+@pytest.mark.parametrize("name", SYNCS)
+def test_a_sync(name):
+    parked_ms, deadline_ms = SYNCS[name]
+    story = joined_twice().join(5_000, "m1", 2, listed=["m1", "m2"]).join(5_000, "m2", 2)
+    story.sync(5_010, "m1", 2, leader=True).record(5_010, 2, "m1", "m2").sync(5_050, "m2", 2, parked_ms=parked_ms)
+    assert silent_after(story, 6_000, 2) == deadline_ms
+
+
+def test_a_sync_answered_27_restarts_nothing_and_ends_no_wait():
+    story = joined_twice().join(5_000, "m1", 2, listed=["m1", "m2"]).join(5_000, "m2", 2)
+    story.record(5_040, 2, "m1", "m2").sync(5_050, "m1", 2, leader=True).sync(5_060, "m2", 2, error=27)
+    assert story.beats("m1", 6_000, 30_000, generation=2).play(30_000).accusations == []
+
+
+def test_who_is_not_on_the_leaders_list_was_dropped():
+    """m2 had a heartbeat at 3,000 and was left out at 5,000, four seconds before its deadline: it had not rejoined."""
+    story = joined_twice(poll_ms=1_000).join(5_000, "m1", 2, listed=["m1"]).record(5_040, 2, "m1")
+    story.sync(5_050, "m1", 2, leader=True)
+    told = story.beats("m1", 6_000, 8_000, generation=2).play(8_000)
+    assert set(told.members) == {"m1"}
+    assert told.facts("rebalance-timeout", "subject", "at_ms", "evidence") == [("m2", 5_000, "observed")]
+
+
+# ------------------------------------------------------------------------------------------------ static members
+
+OLD, NEW = Who("old", instance_id="pod-1", port=5_001), Who("new", instance_id="pod-1", port=5_002)
+
+
+def test_a_static_member_that_returns_is_replaced_not_dropped():
+    story = stable("m1", OLD).beats("m1", 1_000, 20_000).beats("old", 1_000, 3_000)
+    story.join(5_000, NEW, 1, asked="").record(5_010, 1, "m1", NEW).sync(5_020, "new", 1).beats("new", 6_000, 20_000)
+    told = story.play(20_000)
+    assert set(told.members) == {"m1", "new"}
+    assert told.accusations == []
+
+
+def test_a_static_member_inherits_what_its_former_self_held():
+    story = stable("m1", OLD, partitions=2).beats("m1", 1_000, 6_000).join(5_000, NEW, 1, asked="")
+    assert story.play(5_005).members["new"]["assignment"] == [{"topic": "t", "partitions": [2, 3]}]
+
+
+def test_a_static_member_starts_its_clock_anew_when_replaced():
+    """Its former self was heard last at 3,000; replaced as its join came, at 4,990, then silent: gone at 10,990."""
+    story = stable("m1", OLD).beats("m1", 1_000, 10_500).beats("old", 1_000, 3_000)
+    story.join(5_000, NEW, 1, asked="").record(5_010, 1, "m1", NEW).sync(5_020, "new", 1).beat(10_999, "m1", error=27)
+    story.join(11_200, "m1", 2, listed=["m1"])
+    facts = story.play(13_000).facts("session-expired", "subject", "member_id", "deadline_ms")
+    assert facts == [("pod-1", "new", 10_990)]
+
+
+def test_the_fenced_former_self_is_heard_no_more():
+    story = stable("m1", OLD).beats("m1", 1_000, 9_000).beats("old", 1_000, 3_000)
+    story.join(5_000, NEW, 1, asked="").record(5_010, 1, "m1", NEW).sync(5_020, "new", 1)
+    told = story.beat(6_000, "old", error=82).beat(7_000, "old", error=25).play(8_000)
+    assert set(told.members) == {"m1", "new"}
+
+
+# ------------------------------------------------------------------------------------------------ leaving
+
+LEAVES = {
+    "close": ("the consumer is being closed", "left", []),
+    "no reason given": (None, "left", []),
+    "an admin": ("member was removed by an admin: maintenance", "admin", []),
+    "Java's poll timeout": ("consumer poll timeout has expired.", "poll-interval", ["m2"]),
+    "a Connect worker's poll timeout": ("worker poll timeout has expired.", "poll-interval", ["m2"]),
+}
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_a_leave(name):
+    reason, _, accused = LEAVES[name]
+    story = stable("m1", "m2").beats("m1", 1_000, 9_000).beats("m2", 1_000, 3_000).leave(3_500, "m2", reason=reason)
+    rebalance(story.beat(4_500, "m1", error=27), 5_000, 2, "m1").beats("m1", 6_000, 30_000, generation=2)
+    told = story.play(30_000)
+    assert told.opened("poll-exceeded") == accused
+    assert told.opened("session-expired") == told.opened("rebalance-timeout") == []
+    assert set(told.members) == {"m1"}
+
+
+def test_of_a_batch_of_leaves_only_those_without_an_error_are_gone():
+    story = stable("m1", "m2", "m3").beats("m1", 1_000, 2_000)
+    told = story.leave(2_500, "m2", "m3", errors={"m3": 25}).play(3_000)
+    assert set(told.members) == {"m1", "m3"}
+
+
+def test_a_leave_refused_as_a_whole_moves_nobody():
+    assert set(stable("m1", "m2").leave(2_500, "m2", error=25).play(3_000).members) == {"m1", "m2"}
+
+
+def test_a_leave_by_instance_id_names_no_member():
+    told = stable("m1", OLD).beats("m1", 1_000, 2_000)
+    told.who[""] = Who("", instance_id="pod-1")
+    assert set(told.leave(2_500, "").play(3_000).members) == {"m1"}
+
+
+@pytest.mark.parametrize("trails_ms", [-400, -1, 0, 1, 400])
+def test_a_leave_explains_a_removal_within_the_grace_before_and_after(trails_ms):
+    """The removal becomes known at 5,000 by the leader's list."""
+    story = joined_twice().leave(5_000 + trails_ms, "m2")
+    story.join(5_000, "m1", 2, listed=["m1"]).record(5_040, 2, "m1").sync(5_050, "m1", 2, leader=True)
+    assert story.beats("m1", 6_000, 20_000, generation=2).play(20_000).accusations == []
+
+
+def test_a_leave_whose_answer_waited_behind_a_stalled_write_explains_it_too():
+    """Applied at 4,990, its line comes seconds later; its record came in time."""
+    story = joined_twice().leave(9_990, "m2", parked_ms=5_000)
+    story.join(5_000, "m1", 2, listed=["m1"]).record(5_040, 2, "m1").sync(5_050, "m1", 2, leader=True)
+    assert story.beats("m1", 6_000, 20_000, generation=2).play(20_000).accusations == []
+
+
+def test_a_silent_leave_and_a_join_on_the_same_connection_is_a_slept_over_poll():
+    back = Who("m2-again", client_id="client-m2", port=5_001)
+    story = stable("m1", "m2").beats("m1", 1_000, 9_000).beats("m2", 1_000, 3_000).leave(3_500, "m2")
+    rebalance(story.beat(4_500, "m1", error=27), 5_000, 2, "m1", back)
+    told = story.beats("m1", 6_000, 9_000, generation=2).play(9_000)
+    assert told.facts("poll-exceeded", "subject", "evidence", "deadline_ms") == [("m2", "inferred", 3_500)]
+
+
+@pytest.mark.parametrize(
+    "changed", [{"port": 5_009}, {"port": 5_009, "client_id": "other"}], ids=["new connection", "stranger"]
+)
+def test_a_silent_leave_and_a_join_on_another_connection_is_a_close(changed):
+    back = Who("m2-again", **{"client_id": "client-m2", **changed})
+    story = stable("m1", "m2").beats("m1", 1_000, 9_000).beats("m2", 1_000, 3_000).leave(3_500, "m2")
+    rebalance(story.beat(4_500, "m1", error=27), 5_000, 2, "m1", back)
+    assert story.beats("m1", 6_000, 9_000, generation=2).play(9_000).accusations == []
+
+
+# ------------------------------------------------------------------------------------------------ records
+
+
+def test_the_record_of_an_empty_group_ends_its_members():
+    """The last member dies: no line tells, the record does, at the deadline."""
+    story = stable("m1").beats("m1", 1_000, 3_000).record(9_010, 2)
+    told = story.play(12_000)
+    assert told.group["state"] == "Empty"
+    assert told.facts("session-expired", "subject", "evidence", "deadline_ms") == [("m1", "observed", 9_000)]
+
+
+def test_a_deleted_group_is_gone_and_its_name_begins_a_new_life():
+    story = stable("m1").beats("m1", 1_000, 3_000).record(9_010, 2).deleted(11_000)
+    assert story.play(12_000).history.groups == []
+    assert story.play(12_000).closed("session-expired") == [("group-deleted", 11_000)]
+    story.record(13_000, 0)
+    assert rebalance(story, 13_100, 1, "n1").play(14_000).group["incarnation"] == 1
+
+
+def test_a_generation_that_starts_over_is_a_new_life_though_the_tombstone_was_compacted_away():
+    story = rebalance(stable("m1"), 3_000, 7, "m1").record(5_000, 8).record(9_000, 0)
+    assert story.play(9_500).group["incarnation"] == 1
+    assert story.play(8_500).group["incarnation"] == 0
+
+
+def test_a_record_of_an_earlier_generation_that_trails_changes_nothing():
+    """Its write stalled: generation 2's record is read after generation 3's answers."""
+    story = rebalance(stable("m1", "m2"), 3_000, 2, "m1", "m2")
+    story.join(5_000, "m1", 3, listed=["m1", "m2", "m3"]).join(5_000, "m3", 3)
+    late = story.record(4_990, 2, "m1", "m2").play(5_500)
+    assert late.group["generation"] == 3
+    assert set(late.members) == {"m1", "m2", "m3"}
+
+
+def test_a_coordinator_that_loads_its_log_falls_back_to_the_last_record():
+    """Generation 2 was announced to m1 and m3 and never written; after a restart generation 1 is heard again."""
+    story = stable("m1", "m2").beats("m1", 1_000, 3_000).beats("m2", 1_000, 3_000).beat(3_500, "m1", error=27)
+    story.join(4_000, "m1", 2, listed=["m1", "m3"]).join(4_000, "m3", 2).silent(4_100, 9_000)
+    story.beat(9_500, "m1", 1).beat(9_600, "m2", 1)
+    told = story.play(9_700)
+    assert (told.group["generation"], set(told.members)) == (1, {"m1", "m2"})
+    assert told.group["state"] == "Stable"
+
+
+def test_a_generation_announced_a_second_time_to_others_is_another_one():
+    """Generation 2 never reached the log; after the restart generation 2 is announced again, to m1 and m4."""
+    story = stable("m1", "m2").beats("m1", 1_000, 3_000).beats("m2", 1_000, 3_000).beat(3_500, "m1", error=27)
+    story.join(4_000, "m1", 2, listed=["m1", "m3"]).join(4_000, "m3", 2).silent(4_100, 9_000)
+    rebalance(story, 9_500, 2, "m1", "m4")
+    assert set(story.play(9_700).members) == {"m1", "m4"}
+
+
+def test_other_protocols_blobs_stay_opaque_and_their_members_are_members():
+    story = Story()
+    story.record(100, 1, Who("w1", partitions=(1, 2)))
+    row = story.rows[0]
+    value = row[2].value.replace(b"\0\x08consumer", b"\0\x07connect")
+    story.rows = [(row[0], row[1], row[2]._replace(value=value))]
+    told = story.play(1_000)
+    assert told.members["w1"]["assignment"] == []
+    assert told.group["protocol_type"] == "connect"

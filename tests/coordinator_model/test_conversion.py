@@ -1,0 +1,171 @@
+"""A group id changes its kind in one write: nobody is accused for it, no incident ends by it, all stay who they are."""
+
+from itertools import pairwise
+
+import pytest
+
+from coordinator_model.history import _read, _transitions
+from coordinator_model.shard import Shard, ShardSettings
+from tests.builders import T0, Story, Who, consumers, key, stable
+
+SESSION = {"consumer_session_timeouts_ms": {"": 6_000}}
+NEW = Who("new", client_id="client-new", port=5_050)
+
+
+def play(story, until):
+    return story.play(until, **SESSION)
+
+
+def upgrade(story, at_ms, epoch, *members, joiner=NEW):
+    """Write what the coordinator writes when `joiner` sends the first KIP-848 heartbeat to a classic group."""
+    story.deleted(at_ms)
+    for who in members:
+        story.member(at_ms, who, classic_session_ms=9_000)
+    story.epoch(at_ms, epoch).target(at_ms, epoch)
+    for who in members:
+        story.current(at_ms, who, epoch, partitions=story.know(who)[0].partitions)
+    story.member(at_ms, joiner).epoch(at_ms, epoch + 1).target(at_ms, epoch + 1)
+    for who in (*members, joiner):
+        known = story.know(who)[0]
+        story.current(at_ms + 100, known.member_id, epoch + 1, partitions=known.partitions)
+    return story
+
+
+def downgrade(story, at_ms, epoch, *members, last="new"):
+    """Write what the coordinator writes when `last`, the last KIP-848 member, goes."""
+    for type_ in (8, 7):
+        for who in (*members, last):
+            story.write(at_ms, key(type_, story.group, who), None)
+    story.target(at_ms, None)
+    for who in (*members, last):
+        story.write(at_ms, key(5, story.group, who), None)
+    return story.epoch(at_ms, None).record(at_ms, epoch, *members)
+
+
+def two_classic_members():
+    return stable("m1", "m2").beats("m1", 1_000, 20_000).beats("m2", 1_000, 20_000)
+
+
+def test_an_upgrade_accuses_nobody_and_keeps_the_classic_members_own_timeouts():
+    told = play(upgrade(two_classic_members(), 5_500, 1, "m1", "m2"), 20_000)
+    assert told.accusations == []
+    assert (told.group["type"], set(told.members)) == ("consumer", {"m1", "m2", "new"})
+    assert [told.members[m]["session_timeout_ms"] for m in ("m1", "m2", "new")] == [9_000, 9_000, 6_000]
+
+
+def test_a_member_goes_through_an_upgrade_as_who_it_was():
+    before = play(two_classic_members(), 5_400).members["m1"]
+    after = play(upgrade(two_classic_members(), 5_500, 1, "m1", "m2"), 5_600).members["m1"]
+    for known in ("joined_ms", "connection", "client_software", "last_heartbeat_ms", "liveness"):
+        assert after[known] == before[known], known
+
+
+def test_whom_an_upgrade_does_not_name_was_no_member():
+    """The coordinator writes every member it has; a ghost that only we still had goes without a word."""
+    assert set(play(upgrade(two_classic_members(), 5_500, 1, "m1"), 6_000).members) == {"m1", "new"}
+
+
+def expired(then):
+    """m3 of a classic group of three expires at 9,000 and the incident is open when the group changes its kind."""
+    story = stable("m1", "m2", "m3", partitions=2)
+    story.beats("m1", 1_000, 8_000).beats("m2", 1_000, 8_000).beats("m3", 1_000, 3_000)
+    story.beat(9_100, "m1", 1, 27).beat(9_100, "m2", 1, 27).join(9_300, "m1", 2, listed=("m1", "m2")).join(
+        9_300, "m2", 2
+    )
+    took_over = Who("m1", client_id="client-m1", port=5_000, partitions=(0, 1, 4, 5))
+    story.record(9_340, 2, took_over, "m2").sync(9_350, "m1", 2, leader=True).sync(9_350, "m2", 2)
+    return then(story.beats("m1", 10_000, 90_000, 2).beats("m2", 10_000, 90_000, 2))
+
+
+def test_an_upgrade_ends_no_incident():
+    told = play(expired(lambda story: upgrade(story, 15_000, 2, "m1", "m2")), 90_000)
+    assert told.accusations == [("session-expired", "m3")]
+    assert [reason for reason, _ in told.closed("session-expired")] == ["recovered"]
+    assert {t["severity"] for t in told.transitions if t["rule"] == "session-expired"} == {"warn"}
+
+
+def test_a_downgrade_ends_no_incident():
+    def happens(story):
+        upgrade(story, 15_000, 2, "m1", "m2").hellos("new", 16_000, 20_000, 3)
+        story.hello(20_400, "new", -1, -1)
+        return downgrade(story, 20_405, 4, "m1", "m2")
+
+    told = play(expired(happens), 90_000)
+    assert told.accusations == [("session-expired", "m3")]
+    assert [reason for reason, _ in told.closed("session-expired")] == ["recovered"]
+    assert {t["severity"] for t in told.transitions if t["rule"] == "session-expired"} == {"warn"}
+    assert (told.group["type"], told.group["generation"], set(told.members)) == ("classic", 4, {"m1", "m2"})
+
+
+def downgraded(**how):
+    story = consumers("new").member(200, "m1", classic_session_ms=9_000).current(210, "m1", 2)
+    story.beats("m1", 1_000, 9_000, 2).hellos("new", 1_000, 3_000, 2)
+    return downgrade(story, how["at_ms"], 3, "m1").beats("m1", how["at_ms"] + 500, 20_000, 3)
+
+
+def test_a_member_whose_leave_downgrades_the_group_is_nobodys_incident():
+    story = downgraded(at_ms=3_505).hello(3_500, "new", -1, -1)
+    assert play(story, 20_000).accusations == []
+
+
+def test_a_member_whose_expiry_downgrades_the_group_is_told():
+    told = play(downgraded(at_ms=9_004), 20_000)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("new", 9_000)]
+    assert set(told.members) == {"m1"}
+
+
+def test_a_member_goes_through_a_downgrade_as_who_it_was():
+    after = play(downgraded(at_ms=3_505).hello(3_500, "new", -1, -1), 3_600).members["m1"]
+    assert (after["last_heartbeat_ms"], after["joined_ms"]) == (T0 + 3_000, T0 + 200)
+
+
+def test_an_empty_classic_group_that_becomes_a_consumer_group_is_the_same_group():
+    """Generation 40 is followed by epoch 2: the id has only changed its kind, so who was lost before can come back."""
+    story = Story().record(100, 40, "m1").beats("m1", 1_000, 3_000, 40).record(9_002, 41)
+    story.deleted(12_000).member(12_000, "m1").epoch(12_000, 2).target(12_000, 2).current(12_000, "m1", 2)
+    story.hello(12_001, "m1", 0, 2).hellos("m1", 13_000, 20_000, 2)
+    told = play(story, 20_000)
+    assert [reason for reason, _ in told.closed("session-expired")] == ["rejoined"]
+    assert (told.group["type"], told.group["incarnation"]) == ("consumer", 0)
+
+
+def told_in_batches(events, settings, *cuts):
+    """What a shard tells of events that come in batches cut at these places, with a restart at each."""
+    outputs, state = [], None
+    for start, end in pairwise((0, *cuts, len(events))):
+        shard = Shard.restore(0, settings, state)
+        outputs += shard.apply(events[start:end], final=end == len(events))
+        state = shard.dump()
+    transitions = _transitions([{**output, "seq": n} for n, output in enumerate(outputs)])
+    return [(t.kind, t.incident.rule, t.incident.subject, t.incident.reason, t.at_ms) for t in transitions]
+
+
+@pytest.mark.parametrize("cut", range(1, 14))
+def test_a_batch_that_ends_within_the_write_changes_nothing(cut):
+    """The rows of a write may come in two batches: the first then ends with tombstones, and waits."""
+    rows = expired(lambda story: upgrade(story, 15_000, 2, "m1", "m2")).source_rows(90_000)
+    events = sorted(_read(rows).events)
+    start = next(n for n, event in enumerate(events) if event.order_ms == T0 + 15_000)
+    settings = ShardSettings(cluster="c", partitions=1, live_from_ms=T0, view_refresh_ms=0, **SESSION)
+    assert told_in_batches(events, settings, start + cut) == told_in_batches(events, settings)
+
+
+def test_an_empty_consumer_group_that_becomes_a_classic_group_is_the_same_group():
+    story = consumers("m1").hellos("m1", 1_000, 3_000, 2).gone(9_004, "m1").epoch(9_004, 3)
+    story.target(12_000, None).epoch(12_000, None).record(12_000, 0).join(12_300, "m1", 1, listed=("m1",))
+    story.record(12_340, 1, "m1").sync(12_350, "m1", 1, leader=True).beats("m1", 13_000, 20_000)
+    told = play(story, 20_000)
+    assert [reason for reason, _ in told.closed("session-expired")] == ["rejoined"]
+    assert (told.group["type"], told.group["incarnation"]) == ("classic", 0)
+
+
+def test_a_tombstone_that_nothing_follows_deletes_the_group_and_ends_its_incidents():
+    story = stable("m1").beats("m1", 1_000, 3_000).record(9_010, 2).deleted(11_000)
+    told = play(story, 12_000)
+    assert told.history.groups == []
+    assert [reason for reason, _ in told.closed("session-expired")] == ["group-deleted"]
+
+
+def test_a_group_deleted_and_made_anew_is_another_one():
+    story = stable("m1").record(9_010, 2).deleted(11_000).record(12_000, 1, "m1")
+    assert play(story, 12_500).group["incarnation"] == 1

@@ -1,0 +1,228 @@
+"""Findings to incidents: what opens, escalates, closes, and what a monitor that starts afresh makes of what is open."""
+
+import json
+
+import pytest
+
+from coordinator_model.incidents import Incident, Kind, diff, incident_id, to_contract
+
+OPENED_MS, AT_MS = 1_000_000, 1_000_500
+MINUTE_MS = 60_000
+
+
+def finding(**changes):
+    return {
+        "rule": "session-expired",
+        "severity": "warn",
+        "cluster": "c",
+        "group": "g",
+        "subject": "m2",
+        "incarnation": "0/m2",
+        "opened_ms": OPENED_MS,
+        "at_ms": AT_MS,
+        "member_id": "m2",
+        "instance_id": None,
+        "client_id": "worker",
+        "client_host": "10.0.0.8",
+        "client_software": None,
+        "connection": "k:1",
+        "generation": 3,
+        "broker": "broker-1",
+        "evidence": "observed",
+        "cause": "session-timeout",
+        "deadline_ms": OPENED_MS,
+        "summary": "m2 is gone",
+        "partitions": [["t", 1]],
+        "detail": {},
+        "closed_reason": None,
+        "closed_ms": None,
+        **changes,
+    }
+
+
+def member(name="m1", partitions=(0, 1), **changes):
+    return {
+        "member_id": name,
+        "instance_id": None,
+        "client_id": "app",
+        "client_host": "10.0.0.7",
+        "connection": "k:0",
+        "joined_ms": 0,
+        "generation": 3,
+        "last_heartbeat_ms": AT_MS,
+        "assignment": [{"topic": "t", "partitions": list(partitions)}],
+        **changes,
+    }
+
+
+def report(*findings, at_ms=AT_MS + 1_000, members=(), stable_ms=0, **changes):
+    view = {"members": list(members), "stable_since_ms": stable_ms}
+    return {
+        "group": "g",
+        "at_ms": at_ms,
+        "findings": list(findings),
+        "view": view,
+        "deleted": False,
+        "holder": "0",
+        **changes,
+    }
+
+
+def opened(**changes):
+    [transition] = diff([], report(finding(**changes), at_ms=AT_MS))
+    assert transition.kind is Kind.OPENED
+    return transition.incident
+
+
+def steps(open_incidents, told):
+    return [(t.kind.value, t.incident.severity, t.incident.reason, t.at_ms) for t in diff(open_incidents, told)]
+
+
+# ------------------------------------------------------------------------------------------------ while it is found
+
+
+def test_a_finding_opens_once_at_the_instant_that_decided_it():
+    incident = opened()
+    assert (incident.opened_ms, incident.at_ms, incident.reason) == (OPENED_MS, AT_MS, None)
+    assert steps([incident], report(finding())) == []
+
+
+def test_worse_escalates_and_better_does_not_calm_it():
+    incident = opened()
+    assert steps([incident], report(finding(severity="page"))) == [("escalated", "page", None, AT_MS + 1_000)]
+    assert steps([opened(severity="page")], report(finding())) == []
+
+
+def test_better_evidence_updates_and_tells_nobody():
+    [told] = diff([opened(evidence="inferred")], report(finding(deadline_ms=OPENED_MS + 7)))
+    assert (told.kind, told.incident.evidence, told.incident.deadline_ms) == (Kind.UPDATED, "observed", OPENED_MS + 7)
+    assert told.incident.opened_ms == OPENED_MS
+
+
+def test_a_finding_that_is_over_opens_and_closes():
+    over = finding(closed_reason="rejoined", closed_ms=AT_MS + 5)
+    assert steps([], report(over)) == [("opened", "warn", None, AT_MS), ("closed", "warn", "rejoined", AT_MS + 5)]
+
+
+def test_it_never_closes_before_it_opened():
+    [_, closed] = diff([], report(finding(closed_reason="rejoined", closed_ms=OPENED_MS)))
+    assert closed.at_ms == AT_MS
+
+
+@pytest.mark.parametrize("field", ["cluster", "group", "rule", "subject", "incarnation"])
+def test_another_one_is_another_incident(field):
+    others = finding(**{field: "another"})
+    assert [t.kind for t in diff([opened()], report(finding(), others))] == [Kind.OPENED]
+
+
+def test_the_id_is_of_who_and_when_never_of_the_decision():
+    assert opened().incident_id == opened(at_ms=AT_MS + 9_999, severity="page", evidence="inferred").incident_id
+    assert opened().incident_id != opened(opened_ms=OPENED_MS + 1).incident_id
+    assert incident_id("a", "b,c", "r", "s", "0", 1) != incident_id("a,b", "c", "r", "s", "0", 1)
+
+
+def test_an_incident_goes_through_json_unharmed():
+    incident = opened(group='g"\\\0', summary="\U0001f600")
+    assert Incident.from_dict(json.loads(json.dumps(incident.as_dict())) | {"of a later version": 1}) == incident
+
+
+def test_the_contracts_object_has_a_reason_only_when_it_closes():
+    [transition] = diff([], report(finding()))
+    assert to_contract(transition)["kind"] == "incident"
+    assert "reason" not in to_contract(transition)
+
+
+# ---------------------------------------------------------------------------------------- adopted: open, not found
+
+M2_BACK = member("m2", joined_ms=AT_MS + 100)
+LONG_AFTER = AT_MS + MINUTE_MS + 10
+# what the incident says, the report -> how it ends
+ADOPTED = {
+    "silence alone ends nothing": ({}, report(), None),
+    "the same member is accepted again": ({}, report(members=[M2_BACK]), "rejoined"),
+    "the same member is heard again": ({}, report(members=[member("m2", last_heartbeat_ms=OPENED_MS + 1)]), "rejoined"),
+    "the verdict was wrong: the broker accepts it": (
+        {"evidence": "inferred"},
+        report(members=[member("m2", last_heartbeat_ms=OPENED_MS + 1)]),
+        "refuted",
+    ),
+    "the verdict was wrong: it joins the next generation": (
+        {"evidence": "inferred"},
+        report(members=[member("m2", last_heartbeat_ms=None, generation=4)]),
+        "refuted",
+    ),
+    "the log still lists it, nobody has heard it": (
+        {"evidence": "inferred"},
+        report(members=[member("m2", last_heartbeat_ms=None)], at_ms=LONG_AFTER),
+        None,
+    ),
+    "the view is of before it happened, a replica catches up": (
+        {},
+        report(members=[member("m2", joined_ms=0, generation=99)], at_ms=AT_MS - 1),
+        None,
+    ),
+    "the same client on the same host": (
+        {},
+        report(members=[member("x", client_id="worker", client_host="10.0.0.8", joined_ms=AT_MS)]),
+        "rejoined",
+    ),
+    "the same connection": ({}, report(members=[member("x", connection="k:1", joined_ms=AT_MS)]), "rejoined"),
+    "the same client, but it was there before": (
+        {},
+        report(members=[member("x", client_id="worker", client_host="10.0.0.8", joined_ms=0)]),
+        None,
+    ),
+    "the same instance": (
+        {"instance_id": "i"},
+        report(members=[member("x", instance_id="i", joined_ms=AT_MS)]),
+        "rejoined",
+    ),
+    "another instance of that client": (
+        {"instance_id": "i"},
+        report(members=[member("x", instance_id="j", client_id="worker", client_host="10.0.0.8", joined_ms=AT_MS)]),
+        None,
+    ),
+    "back, but the group is not stable yet": ({}, report(members=[M2_BACK], stable_ms=None), None),
+    "a minute stable, all partitions owned": ({}, report(members=[member()], at_ms=LONG_AFTER), "recovered"),
+    "a minute stable, one partition unowned": ({}, report(members=[member(partitions=(0,))], at_ms=LONG_AFTER), None),
+    "not a minute yet": ({}, report(members=[member()], at_ms=LONG_AFTER, stable_ms=AT_MS + 100), None),
+    "the group is deleted": ({}, report(deleted=True), "group-deleted"),
+    "a warning: heard again": (
+        {"rule": "session-at-risk", "severity": "info"},
+        report(members=[member("m2")]),
+        "recovered",
+    ),
+    "a warning: its member is gone": ({"rule": "session-at-risk", "severity": "info"}, report(), "superseded"),
+    "a warning: found to be worse": ({"rule": "session-at-risk", "severity": "info"}, report(finding()), "superseded"),
+}
+
+
+@pytest.mark.parametrize("name", ADOPTED)
+def test_an_open_incident_that_is_not_found(name):
+    changes, told, reason = ADOPTED[name]
+    closings = [t for t in diff([opened(**changes)], told) if t.kind is Kind.CLOSED]
+    assert [t.incident.reason for t in closings] == ([] if reason is None else [reason])
+
+
+# ------------------------------------------------------------------------------------------------ a broker's incident
+
+STALLED = {"rule": "telemetry-stalled", "group": "", "subject": "broker-1", "member_id": None, "severity": "page"}
+
+
+def brokers(*findings, holder, at_ms=AT_MS):
+    return {"group": "", "at_ms": at_ms, "findings": list(findings), "view": None, "deleted": False, "holder": holder}
+
+
+def test_a_brokers_incident_is_held_by_every_shard_that_sees_it_and_ends_with_the_last():
+    [first] = diff([], brokers(finding(**STALLED), holder="0"))
+    [second] = diff([first.incident], brokers(finding(**STALLED), holder="7"))
+    assert (first.kind, second.kind, second.incident.holders) == (Kind.OPENED, Kind.UPDATED, ["0", "7"])
+    assert diff([second.incident], brokers(holder="3")) == []
+    [third] = diff([second.incident], brokers(holder="0", at_ms=AT_MS + 5))
+    [last] = diff([third.incident], brokers(holder="7", at_ms=AT_MS + 9))
+    assert (third.kind, last.kind, last.incident.reason, last.at_ms) == (
+        Kind.UPDATED,
+        Kind.CLOSED,
+        "telemetry-back",
+        AT_MS + 9,
+    )

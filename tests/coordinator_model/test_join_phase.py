@@ -1,0 +1,268 @@
+"""The join phase's arithmetic: who missed it, whose session had ended before, and who was only replaced.
+
+Every case is a verdict of a real broker's log that simpler rules got wrong (captures of random chaos).
+"""
+
+from tests.builders import T0, Who, rebalance, stable
+
+POLL_MS = 10_000
+OLD, NEW = Who("old", instance_id="pod-1", port=5_001), Who("new", instance_id="pod-1", port=5_002)
+
+
+def group(*members, m2_until_ms=8_000, m1_until_ms=8_000):
+    """A stable group whose members may take 10 s to rejoin, and whose sessions last 6 s."""
+    story = stable(*(members or ("m1", "m2")), poll_ms=POLL_MS).beats("m1", 1_000, m1_until_ms)
+    return story.beats("m2", 1_000, m2_until_ms) if not members or "m2" in members else story
+
+
+def ends(story, at_ms, *others, generation=2):
+    """The join phase ends at an instant with these members; m1 is told."""
+    rebalance(story, at_ms, generation, *(others or ("m1",)))
+    return story.beats("m1", at_ms + 1_000, at_ms + 3_000, generation=generation).play(at_ms + 3_000)
+
+
+def joins(story, at_ms, member="m3"):
+    """A new member joins and waits: its JoinGroup is answered when the phase ends."""
+    return story.join(at_ms, member, -1, error=79, asked="")
+
+
+# ------------------------------------------------------------------------------------------------ missed or expired
+
+
+def test_a_phase_that_ended_by_its_timeout_was_missed_though_the_session_would_end_a_moment_later():
+    """m1's leave-taking peer m3 starts it at 9,000; m2 beats 27 until 13,050 and is dropped at 19,000: 50 ms early."""
+    story = group("m1", "m2", "m3").beats("m3", 1_000, 8_000).leave(9_000, "m3")
+    story.beats("m2", 9_050, 13_050, error=27).beat(9_500, "m1", error=27)
+    told = ends(story, 19_003)
+    assert told.accusations == [("rebalance-timeout", "m2")]
+
+
+def test_a_join_phase_shows_by_when_it_ends():
+    """From its first sign, the leave, by the longest rebalance timeout; no longer once it is over."""
+    story = group("m1", "m2", "m3").leave(9_000, "m3").beat(9_500, "m1", error=27)
+    assert story.play(9_800).group["join_deadline_ms"] == T0 + 9_000 + POLL_MS
+    assert ends(story, 11_000, "m1", "m2").group["join_deadline_ms"] is None
+
+
+def test_who_alone_was_waited_for_until_the_timeout_missed_it_whatever_its_clock_says():
+    """Its last heartbeat was parked and never answered: had its session ended, the phase would have ended then."""
+    story = group("m1", "m2", "m3").beats("m3", 1_000, 8_000).leave(9_000, "m3").beat(9_500, "m1", error=27)
+    told = ends(story, 19_003)
+    assert told.accusations == [("rebalance-timeout", "m2")]
+
+
+def test_of_those_dropped_at_the_timeout_only_the_last_to_expire_was_waited_for():
+    """m2's session had ended at 12,000, m3's lasted till 15,000: m3 was waited for, m2 had expired."""
+    story = group("m1", "m2", "m3", "m4", m2_until_ms=6_000).beats("m3", 1_000, 9_000).beats("m4", 1_000, 8_000)
+    story.leave(9_000, "m4").beat(9_500, "m1", error=27)
+    told = ends(story, 19_003)
+    assert sorted(told.accusations) == [("rebalance-timeout", "m3"), ("session-expired", "m2")]
+
+
+def test_a_phase_younger_than_its_timeout_cannot_have_been_missed():
+    """m2's goodbye was never seen: neither its session had ended nor the phase."""
+    story = group().beat(9_000, "m1", error=27)
+    assert ends(story, 12_000).accusations == []
+
+
+def test_the_deadline_of_one_whom_the_phase_lost_is_its_start():
+    """m3 expires at 9,000, nobody tells before m1's 27 at 10,400: 19,000 is the timeout to the millisecond."""
+    story = group("m1", "m2", "m3", m2_until_ms=9_400).beats("m3", 1_000, 3_000)
+    story.beat(10_400, "m1", error=27).beats("m2", 10_400, 13_400, error=27)
+    told = ends(story, 19_002)
+    assert sorted(told.accusations) == [("rebalance-timeout", "m2"), ("session-expired", "m3")]
+
+
+def test_a_leave_shortly_before_the_timeout_ends_the_phase_and_proves_no_timeout():
+    """The newcomer's join of 9,000 makes 19,000 the timeout; m3 leaves at 18,900, and m2 had expired at 14,000."""
+    story = group("m1", "m2", "m3").beats("m3", 1_000, 8_000)
+    joins(story, 9_000, "m4").beat(9_500, "m1", error=27).beats("m3", 9_500, 18_500, error=27).leave(18_900, "m3")
+    story.join(18_901, "m4", 2, parked_ms=9_900)
+    told = ends(story, 18_901, "m1", "m4")
+    assert told.accusations == [("session-expired", "m2")]
+
+
+def test_a_join_whose_answer_was_lost_behind_a_stalled_write_starts_the_phase():
+    """m3's JoinGroup arrived at 9,000, was applied, and answered 15 at 14,000; m2 beats until 13,100."""
+    story = group().join(14_000, "m3", -1, error=15, parked_ms=5_000).beats("m2", 9_100, 13_100, error=27)
+    told = ends(story, 19_010)
+    assert told.accusations == [("rebalance-timeout", "m2")]
+
+
+def test_who_joined_and_never_synced_is_due_one_rebalance_timeout_after_the_join():
+    story = group(m2_until_ms=8_000).beat(9_000, "m1", error=27)
+    story.join(9_500, "m1", 2, listed=["m1", "m2"]).join(9_500, "m2", 2).record(9_540, 2, "m1", "m2")
+    story.sync(9_550, "m1", 2, leader=True).beats("m1", 10_000, 19_000, generation=2)
+    story.beats("m2", 10_000, 19_000, generation=2).beat(20_000, "m1", 2, error=27)
+    told = ends(story, 20_300, generation=3)
+    assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m2", 19_500)]
+
+
+# ------------------------------------------------------------------------------------------------ 25: not known
+
+
+def test_a_heartbeat_answered_25_proves_that_the_session_had_ended_by_then():
+    """Removed for good only when the phase times out at 19,000, but gone by 14,100."""
+    story = group().beats("m1", 9_000, 13_000).beat(14_100, "m2", error=25).beat(14_200, "m1", error=27)
+    told = ends(story, 24_100)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m2", 14_000)]
+
+
+def test_a_25_of_a_generation_that_is_over_proves_nothing():
+    story = group().beat(9_000, "m1", error=27)
+    rebalance(story, 9_500, 2, "m1", "m2").beat(9_600, "m2", 1, error=25).beats("m2", 10_000, 12_000, generation=2)
+    told = story.beats("m1", 10_000, 12_000, generation=2).play(12_000)
+    assert told.group["state"] == "Stable"
+    assert told.accusations == []
+
+
+# ------------------------------------------------------------------------------------------------ replaced or expired
+
+
+def returns(story, at_ms, end_ms, *, generation=2):
+    """pod-1 comes back under a new id at an instant; its JoinGroup is answered when the phase ends."""
+    story.join(end_ms, "m1", generation, listed=["m1", NEW]).join(
+        end_ms, NEW, generation, asked="", parked_ms=end_ms - at_ms
+    )
+    story.record(end_ms + 40, generation, "m1", NEW).sync(end_ms + 50, "m1", generation, leader=True)
+    return story.beats("m1", end_ms + 1_000, end_ms + 3_000, generation=generation).play(end_ms + 3_000)
+
+
+def restarted():
+    """The broker restarts between 9,000 and 14,000: pod-1's session ends somewhere from 15,000 to 20,000."""
+    story = stable("m1", OLD, poll_ms=POLL_MS).beats("m1", 1_000, 9_000).beats("old", 1_000, 9_000)
+    return story.silent(9_000, 14_000, restart=True).beats("m1", 14_000, 16_000)
+
+
+def test_a_static_join_that_starts_a_rebalance_finds_nobody_to_replace():
+    """A replacement in a stable group starts none: the former self had expired a moment before."""
+    told = returns(restarted().beat(17_500, "m1", error=27), 17_000, 18_000)
+    assert told.facts("session-expired", "member_id", "deadline_ms") == [("old", 17_000)]
+
+
+def test_a_static_join_into_a_rebalance_that_another_started_replaces():
+    story = restarted()
+    joins(story, 16_500).beat(16_600, "m1", error=27).join(18_000, "m3", 2, parked_ms=1_480)
+    told = returns(story, 17_000, 18_000)
+    assert told.accusations == []
+
+
+def test_a_static_join_before_its_former_selfs_deadline_replaces():
+    story = stable("m1", OLD, poll_ms=POLL_MS).beats("m1", 1_000, 9_000).beats("old", 1_000, 9_000)
+    told = returns(story.beat(11_500, "m1", error=27), 11_000, 12_000)
+    assert told.accusations == []
+
+
+def test_a_rebalance_that_nobody_started_was_started_by_the_one_whose_session_must_have_ended():
+    """pod-1 is back 1.5 s after others were answered 27, and nobody left or joined before."""
+    told = returns(restarted().beat(16_500, "m1", error=27), 18_000, 18_500)
+    assert told.facts("session-expired", "member_id") == [("old",)]
+
+
+def test_who_was_replaced_in_a_join_phase_is_not_replaced_again_by_the_next_to_come():
+    third = Who("third", instance_id="pod-1", port=5_003)
+    story = stable("m1", OLD, poll_ms=POLL_MS).beats("m1", 1_000, 8_000).beats("old", 1_000, 8_000)
+    joins(story, 9_000).beat(9_100, "m1", error=27)
+    returns(story, 9_500, 10_000)
+    story.sync(10_060, "new", 2).beats("new", 11_000, 14_000, generation=2).beats("m1", 14_000, 18_000, generation=2)
+    story.join(15_500, third, 2, asked="").record(15_510, 2, "m1", third)
+    assert story.play(18_000).accusations == []
+
+
+def test_a_former_self_is_found_also_where_a_follower_was_answered_before_the_leader():
+    story = restarted().beat(17_500, "m1", error=27)
+    story.join(18_000, NEW, 2, asked="", parked_ms=1_000).join(18_003, "m1", 2, listed=["m1", NEW])
+    story.record(18_040, 2, "m1", NEW).sync(18_050, "m1", 2, leader=True)
+    told = story.beats("m1", 19_000, 21_000, generation=2).play(21_000)
+    assert told.facts("session-expired", "member_id", "deadline_ms") == [("old", 17_000)]
+
+
+def test_a_replacement_starts_the_clock_when_it_came_not_when_its_record_was_written():
+    """Asked at 5,000, answered at 9,500 behind a stalled write, silent since: it expires at 11,000."""
+    story = stable("m1", OLD, poll_ms=POLL_MS).beats("m1", 1_000, 10_500).beats("old", 1_000, 3_000)
+    story.record(5_000, 1, "m1", NEW).join(9_500, NEW, 1, asked="", parked_ms=4_500).sync(9_520, "new", 1)
+    told = ends(story.beat(11_100, "m1", error=27), 12_000)
+    assert told.facts("session-expired", "member_id", "deadline_ms") == [("new", 11_000)]
+
+
+def test_a_former_self_that_waited_in_its_join_did_not_expire_however_long_that_took():
+    """Its JoinGroup of 9,200 is answered 82 when its successor comes at 18,000, three seconds after its deadline."""
+    story = stable("m1", OLD, poll_ms=POLL_MS).beats("m1", 1_000, 8_000).beats("old", 1_000, 8_000)
+    story.beat(9_000, "m1", error=27).beat(9_050, "old", error=27)
+    story.join(18_001, "old", -1, error=82, parked_ms=8_800)
+    assert returns(story, 18_000, 18_900).accusations == []
+
+
+def test_a_former_self_that_is_answered_82_at_once_may_have_expired_long_before():
+    story = stable("m1", OLD, poll_ms=POLL_MS).beats("m1", 1_000, 8_000).beats("old", 1_000, 8_000)
+    story.beat(9_000, "m1", error=27).join(18_400, "old", -1, error=82, parked_ms=1)
+    assert returns(story, 18_000, 18_900).facts("session-expired", "member_id", "deadline_ms") == [("old", 14_000)]
+
+
+def test_a_former_self_that_was_answered_25_had_expired():
+    story = stable("m1", OLD, poll_ms=POLL_MS).beats("m1", 1_000, 16_000).beats("old", 1_000, 9_000)
+    story.commit(12_000, "t", 0).beat(15_100, "old", error=25).beat(17_000, "m1", error=27)
+    told = returns(story, 15_200, 18_000)
+    assert told.facts("session-expired", "member_id", "deadline_ms") == [("old", 15_000)]
+
+
+def test_a_static_join_answered_15_behind_a_stalled_write_has_replaced_its_former_self():
+    """Its successor's id is in no answer; the next one replaces that."""
+    story = stable("m1", OLD, poll_ms=POLL_MS).beats("m1", 1_000, 8_000).beats("old", 1_000, 8_000)
+    story.beat(9_000, "m1", error=27).join(14_900, NEW, -1, error=15, asked="", parked_ms=5_000)
+    told = returns(story, 18_000, 19_000)
+    assert told.accusations == []
+
+
+def test_a_static_join_answered_15_in_a_stable_group_was_taken_back():
+    """The replacement could not be written: the former self is in again, and expires."""
+    story = stable("m1", OLD, poll_ms=POLL_MS).beats("m1", 1_000, 20_000).beats("old", 1_000, 8_000)
+    story.join(14_900, NEW, -1, error=15, asked="", parked_ms=5_000)
+    assert story.play(20_000).opened("session-expired") == ["pod-1"]
+
+
+def test_a_leader_whose_own_answer_was_lost_is_known_by_what_the_others_are_told():
+    """pod-2's JoinGroup was applied and answered 15; m1 is told that it leads, and it expires at 20,000."""
+    pod = "pod-2-" + "0" * 36
+    story = stable("m1", poll_ms=POLL_MS).beats("m1", 1_000, 8_000)
+    story.join(13_900, Who("", instance_id="pod-2"), -1, error=15, asked="", parked_ms=5_000)
+    story.know(Who(pod, instance_id="pod-2"))
+    story.join(14_000, "m1", 2, leader=pod).beats("m1", 15_000, 19_000, generation=2, error=27)
+    told = ends(story, 20_010, generation=3)
+    assert told.facts("session-expired", "member_id", "instance_id", "deadline_ms") == [(pod, "pod-2", 20_000)]
+
+
+def test_a_27_that_was_parked_before_a_generation_was_announced_takes_nothing_back():
+    story = group().beat(9_000, "m1", error=27).join(10_000, "m1", 2, listed=["m1", "m2"]).join(10_000, "m2", 2)
+    told = story.beat(10_500, "m2", error=27, parked_ms=1_000).play(10_600)
+    assert (told.group["generation"], told.group["state"]) == (2, "CompletingRebalance")
+
+
+# ------------------------------------------------------------------------------------------------ a deposed coordinator
+
+
+def deposed():
+    """broker-1 is paused from 9,000 to 21,000; broker-2 has taken over, and is heard first at 21,500.
+
+    At 21,050 broker-1, which does not know that yet, lets m2 expire and announces generation 2 to m1 and m3.
+    """
+    story = group("m1", "m2").silent(9_000, 21_000)
+    story.brokers["broker-2"] = 0
+    story.join(21_050, "m1", 2, listed=["m1", "m3"], parked_ms=10).join(21_050, "m3", 2, parked_ms=12_300)
+    story.broker = "broker-2"
+    return story.beats("m1", 21_500, 24_500).join(22_000, "m3", -1, error=25)
+
+
+def test_what_a_deposed_coordinator_announced_never_was():
+    told = deposed().play(24_500)
+    assert (told.group["generation"], set(told.members)) == (1, {"m1", "m2"})
+    assert told.accusations == []
+
+
+def test_whom_a_deposed_coordinator_let_expire_expires_at_its_successors():
+    """broker-2 loaded the group between 9,000 and 21,500; it lets m2 expire, and a 27 tells at 25,500."""
+    story = deposed().beat(25_500, "m1", error=27)
+    told = ends(story, 26_000)
+    assert told.accusations == [("session-expired", "m2")]
+    [(deadline_ms,)] = told.facts("session-expired", "deadline_ms")
+    assert 21_500 <= deadline_ms <= 26_000

@@ -1,0 +1,102 @@
+"""When a session can have ended: every candidate, at the instants where the answer changes."""
+
+import pytest
+
+from coordinator_model.liveness import Restart, Scene, blamed_restart, is_covered, session_timeout_ms, timer_base_ms
+from coordinator_model.replica.group import Member
+from coordinator_model.states import Cause
+from coordinator_model.thresholds import Thresholds
+
+PAUSE = Restart(20_000, 24_000, Cause.COORDINATOR_PAUSE, "broker-1")
+MOVE = Restart(20_000, 24_000, Cause.COORDINATOR_MOVED, "broker-2")
+OPEN = Restart(20_000, None, Cause.COORDINATOR_PAUSE, "broker-1")
+
+
+def member(**changes):
+    fields = {"session_timeout_ms": 6_000, "last_heartbeat_ms": 10_000, "previous_heartbeat_ms": 9_000, **changes}
+    return Member("m", assignment={"t": [0]}, **fields)
+
+
+def scene(*restarts, commits=None, covered_since_ms=0, timeout_ms=None):
+    return Scene(
+        progress_ms=0,
+        broker="broker-1",
+        restarts=restarts,
+        commits=commits or {},
+        live_from_ms=0,
+        covered_since_ms=covered_since_ms,
+        proof_arrival_ms=0,
+        consumer_session_timeout_ms=timeout_ms,
+        thresholds=Thresholds(),
+    )
+
+
+# member, scene -> the latest instant at which its timer can have started
+BASES = {
+    "its last heartbeat": (member(), scene(), 10_000),
+    "the end of its join phase, if that was later": (member(restart_ms=11_000), scene(), 11_000),
+    "the end of a pause, if it was not heard since": (member(), scene(PAUSE), 24_000),
+    "not of a pause before it was heard": (member(last_heartbeat_ms=20_001), scene(PAUSE), 20_001),
+    "unknown while a restart is open": (member(), scene(OPEN), None),
+    "an open restart does not matter to who was heard in it": (member(last_heartbeat_ms=21_000), scene(OPEN), 21_000),
+    "a commit of its own": (member(), scene(commits={("t", 0): 12_000}), 12_000),
+    "not a commit before its heartbeat": (member(), scene(commits={("t", 0): 9_000}), 10_000),
+    "not another's commit": (member(), scene(commits={("t", 1): 12_000}), 10_000),
+    "no commit for KIP-848": (member(kip848=True), scene(commits={("t", 0): 12_000}), 10_000),
+    "a heartbeat behind a stalled write": (member(parked_heartbeat_ms=13_000), scene(), 13_000),
+    "and for KIP-848 too": (member(parked_heartbeat_ms=13_000, kip848=True), scene(), 13_000),
+    "unknown if it was never heard": (member(last_heartbeat_ms=None), scene(), None),
+}
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_the_timers_base_is(name):
+    who, where, base_ms = BASES[name]
+    assert timer_base_ms(who, where) == base_ms
+
+
+COVERED = {
+    "heard twice at a usual interval": (member(), scene(), True),
+    "heard once": (member(previous_heartbeat_ms=None), scene(), False),
+    "heard twice too far apart": (member(previous_heartbeat_ms=3_999), scene(), False),
+    "at the session timeout apart": (member(previous_heartbeat_ms=4_000), scene(), True),
+    "once of it before coverage began": (member(), scene(covered_since_ms=9_001), False),
+    "with no known timeout": (member(session_timeout_ms=None), scene(), False),
+}
+
+
+@pytest.mark.parametrize("name", COVERED)
+def test_a_member_is_covered_when(name):
+    who, where, covered = COVERED[name]
+    assert is_covered(who, where) is covered
+
+
+def test_a_classic_members_timeout_is_its_own_and_a_kip_848_members_the_configured():
+    assert session_timeout_ms(member(), scene(timeout_ms=45_000)) == 6_000
+    assert session_timeout_ms(member(session_timeout_ms=None, kip848=True), scene(timeout_ms=45_000)) == 45_000
+    assert session_timeout_ms(member(session_timeout_ms=None), scene(timeout_ms=45_000)) is None
+
+
+# deadline -> the restart that is to blame
+BLAMED = {
+    "before it began": (19_999, None),
+    "as it begins": (20_000, PAUSE),
+    "within a session timeout of its end": (30_000, PAUSE),
+    "later": (30_001, None),
+    "no deadline": (None, None),
+}
+
+
+@pytest.mark.parametrize("name", BLAMED)
+def test_a_pause_is_to_blame_for_a_deadline(name):
+    deadline_ms, blamed = BLAMED[name]
+    assert blamed_restart(deadline_ms, 6_000, [PAUSE]) is blamed
+
+
+def test_lost_lines_are_nobodys_fault():
+    assert blamed_restart(22_000, 6_000, [Restart(20_000, 24_000, Cause.UNKNOWN, "b")]) is None
+
+
+def test_a_restart_still_open_is_to_blame_for_what_follows():
+    assert blamed_restart(99_000, 6_000, [OPEN]) is OPEN
+    assert blamed_restart(22_000, 6_000, [MOVE]) is MOVE

@@ -1,0 +1,200 @@
+"""KIP-848 groups: what records 3 to 8 and the heartbeats of api 68 tell, and whom a removal accuses."""
+
+import pytest
+
+from tests.builders import T0, Story, Who, consumers
+
+SESSION = {"consumer_session_timeouts_ms": {"": 6_000}}
+
+
+def play(story, until):
+    return story.play(until, **SESSION)
+
+
+def test_a_join_makes_a_member_with_its_epoch_and_timeouts():
+    [member] = play(consumers("m1").hellos("m1", 1_000, 3_000, 2), 3_000).group["members"]
+    assert (member["member_id"], member["client_host"], member["generation"]) == ("m1", "10.0.0.7", 2)
+    assert (member["session_timeout_ms"], member["rebalance_timeout_ms"]) == (6_000, 60_000)
+    assert (member["last_heartbeat_ms"], member["topics"]) == (T0 + 3_000, ["t"])
+
+
+def test_partitions_are_shown_under_the_topics_id():
+    story = consumers("m1").current(200, "m1", 2, partitions=(0, 3))
+    assert play(story, 300).members["m1"]["assignment"] == [{"topic": "AQIDBAUGBwgJCgsMDQ4PEA", "partitions": [0, 3]}]
+
+
+# ------------------------------------------------------------------------------------------------ state
+
+# what follows a group stable at epoch 2 -> state
+STATES = {
+    "nothing": (lambda s: s, "Stable"),
+    "4.3: the group epoch runs ahead of the assignment": (lambda s: s.epoch(500, 3), "Assigning"),
+    "the assignment is made, the member is not there yet": (lambda s: s.epoch(500, 3).target(501, 3), "Reconciling"),
+    "the member has to give up partitions": (
+        lambda s: s.epoch(500, 3).target(501, 3).current(502, "m1", 2, state=1),
+        "Reconciling",
+    ),
+    "the member waits for others' partitions": (
+        lambda s: s.epoch(500, 3).target(501, 3).current(502, "m1", 3, state=2),
+        "Reconciling",
+    ),
+    "the member is there": (lambda s: s.epoch(500, 3).target(501, 3).current(502, "m1", 3), "Stable"),
+    "a static member that is away for a while is not at its target": (
+        lambda s: s.current(500, "m1", -2),
+        "Reconciling",
+    ),
+    "the last member is gone": (lambda s: s.gone(500, "m1").epoch(500, 3), "Empty"),
+    "4.3: and the target assignment with it": (lambda s: s.gone(500, "m1").epoch(500, 3).target(500, None), "Empty"),
+}
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_the_state_follows_from_epochs_and_members(name):
+    happens, state = STATES[name]
+    group = play(happens(consumers("m1")), 600).group
+    assert (group["state"], group["state_evidence"], group["type"]) == (state, "observed", "consumer")
+
+
+def test_a_tombstone_of_the_epoch_deletes_the_group():
+    story = consumers("m1").gone(500, "m1").epoch(500, 3).target(900, None).epoch(900, None)
+    assert play(story, 1_000).history.groups == []
+
+
+# ------------------------------------------------------------------------------------------------ removal
+
+
+def removed(at_ms, *, last_ms=10_000, before=lambda s: s, after=lambda s: s):
+    """m1 goes on; m2 is heard until `last_ms` and removed by tombstones at `at_ms`."""
+    story = consumers("m1", "m2").hellos("m1", 1_000, 30_000, 2).hellos("m2", 1_000, last_ms, 2)
+    return after(before(story).gone(at_ms, "m2").epoch(at_ms, 3).target(at_ms, 3).current(at_ms + 100, "m1", 3))
+
+
+# story, who is accused of what, the deadline
+REMOVALS = {
+    "when its session has ended": (removed(16_003), [("session-expired", "m2")], 16_000),
+    "before its session has ended: only the session's timer removes": (
+        removed(13_000),
+        [("session-expired", "m2")],
+        13_000,
+    ),
+    "after a leave (-1) just before": (removed(11_000, before=lambda s: s.hello(10_995, "m2", -1, -1)), [], None),
+    "after a leave (-1) just after": (removed(11_000, after=lambda s: s.hello(11_300, "m2", -1, -1)), [], None),
+    "after a leave (-1) whose answer stalled": (
+        removed(11_000, after=lambda s: s.hello(15_000, "m2", -1, -1, parked_ms=4_001)),
+        [],
+        None,
+    ),
+    "while it had partitions to give up, long before its session ended": (
+        removed(12_000, before=lambda s: s.current(11_000, "m2", 2, state=1)),
+        [("rebalance-timeout", "m2")],
+        12_000,
+    ),
+    "while it had partitions to give up, and its session ended": (
+        removed(16_002, before=lambda s: s.current(11_000, "m2", 2, state=1)),
+        [("session-expired", "m2")],
+        16_000,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REMOVALS)
+def test_a_removal_by_tombstones(name):
+    story, accused, deadline_ms = REMOVALS[name]
+    told = play(story, 25_000)
+    assert [a for a in told.accusations if a[1] == "m2"] == accused
+    if accused:
+        [(rule, _)] = accused
+        assert told.facts(rule, "deadline_ms", "evidence")[-1] in [(deadline_ms, "observed"), (deadline_ms, "inferred")]
+
+
+def test_without_a_configured_timeout_the_removal_itself_is_the_deadline():
+    told = removed(14_000).play(20_000)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m2", 14_000)]
+
+
+def test_a_slept_over_poll_shows_as_a_leave_and_a_join_under_the_same_id():
+    story = removed(11_000, before=lambda s: s.hello(10_995, "m2", -1, -1))
+    story.hello(13_000, "m2", 0, 4).member(13_000, "m2").epoch(13_000, 4).target(13_000, 4)
+    told = play(story.current(13_000, "m2", 4).hellos("m2", 14_000, 18_000, 4), 18_000)
+    assert told.facts("poll-exceeded", "subject", "evidence", "deadline_ms") == [("m2", "inferred", 10_995)]
+
+
+def test_a_member_that_rejoins_at_once_after_its_expiry_is_accused_once_and_its_living_self_never():
+    """Kafka retries an expiry; the removal stays apart from the living member of the same id."""
+    story = removed(16_003).hello(16_200, "m2", 0, 4).member(16_200, "m2").epoch(16_200, 4).target(16_200, 4)
+    story.current(16_200, "m2", 4).current(16_300, "m1", 4)
+    told = play(story.hellos("m2", 18_000, 30_000, 4), 30_000)
+    assert told.accusations == [("session-expired", "m2")]
+    assert [reason for reason, _ in told.closed("session-expired")] == ["rejoined"]
+
+
+# ------------------------------------------------------------------------------------------------ static members
+
+POD = Who("pod", instance_id="pod-1", port=5_001)
+
+
+@pytest.mark.parametrize("again", ["pod", "pod-2"], ids=["under its old id", "under a new id"])
+def test_a_static_member_that_is_away_for_a_while_and_returns_is_nobodys_incident(again):
+    story = consumers("m1", POD).hellos("m1", 1_000, 30_000, 2).hellos("pod", 1_000, 5_000, 2)
+    story.hello(5_500, "pod", -2, -2).current(5_500, "pod", -2)
+    back = Who(again, instance_id="pod-1", port=5_009)
+    story.hello(8_001, again if again == "pod" else back.member_id, 0, 2)
+    story.gone(8_000, "pod").member(8_000, back).current(8_000, again, 2).hellos(again, 9_000, 30_000, 2)
+    told = play(story, 30_000)
+    assert told.accusations == []
+    assert set(told.members) == {"m1", again}
+
+
+def test_a_static_member_that_stays_away_has_its_session_end():
+    story = consumers("m1", POD).hellos("m1", 1_000, 30_000, 2).hellos("pod", 1_000, 5_000, 2)
+    story.hello(5_500, "pod", -2, -2).current(5_500, "pod", -2).gone(11_004, "pod").epoch(11_004, 3).target(11_004, 3)
+    assert play(story.current(11_100, "m1", 3), 20_000).facts("session-expired", "subject", "deadline_ms") == [
+        ("pod-1", 11_000)
+    ]
+
+
+def test_replacements_are_no_recurrences():
+    """Three replacements in a row, then one true expiry: that is one violation, not four."""
+    story = consumers("m1", POD).hellos("m1", 1_000, 30_000, 2).hellos("pod", 1_000, 2_000, 2)
+    for n, at_ms in enumerate((3_000, 4_000, 5_000)):
+        story.current(at_ms - 500, "pod", -2).gone(at_ms, "pod").member(at_ms, POD).current(at_ms, "pod", 2)
+        story.hello(at_ms + 1 + n, "pod", 0, 2)
+    story.hellos("pod", 6_000, 8_000, 2).gone(14_003, "pod").epoch(14_003, 3).target(14_003, 3).current(14_100, "m1", 3)
+    told = play(story, 20_000)
+    assert told.accusations == [("session-expired", "pod-1")]
+    assert [t["severity"] for t in told.transitions if t["rule"] == "session-expired"] == ["warn"]
+
+
+# ------------------------------------------------------------------------------------------------ other kinds
+
+
+def mixed():
+    """A consumer group at epoch 2 with two KIP-848 members and one that still speaks the classic protocol."""
+    story = consumers("m1", "m2").member(200, "old", classic_session_ms=9_000).current(210, "old", 2)
+    return story.hellos("m1", 1_000, 10_000, 2).hellos("m2", 1_000, 3_000, 2).beats("old", 1_000, 10_000, 2)
+
+
+def test_a_classic_members_heartbeat_in_a_consumer_group_brings_back_nobody_who_is_gone():
+    """m2 expires, the epoch moves on; the classic member is still told 27 in its old epoch."""
+    story = mixed().gone(9_003, "m2").epoch(9_003, 3).target(9_003, 3).beat(9_500, "old", 2, error=27)
+    group = play(story, 9_900).group
+    assert {m["member_id"] for m in group["members"]} == {"m1", "old"}
+    assert (group["state"], group["generation"]) == ("Reconciling", 3)
+
+
+def test_a_classic_members_join_does_not_move_the_epoch_of_a_consumer_group():
+    story = mixed().epoch(9_003, 4).beat(9_500, "old", 2, error=27).join(9_800, "old", 3)
+    group = play(story, 9_900).group
+    assert (group["state"], group["generation"]) == ("Assigning", 4)
+    assert {m["member_id"] for m in group["members"]} == {"m1", "m2", "old"}
+
+
+def test_stale_tombstones_of_another_kind_do_not_touch_a_living_classic_group():
+    story = Story().record(100, 1, "m1").sync(150, "m1", 1, leader=True).gone(200, "m1").epoch(200, None)
+    assert set(story.play(300).members) == {"m1"}
+
+
+@pytest.mark.parametrize("error", [22, 25, 82, 110, 111, 113, 14, 16])
+def test_a_refused_heartbeat_is_not_heard(error):
+    story = consumers("m1", "m2").hellos("m2", 1_000, 3_000, 2).hello(4_000, "m2", 2, 0, error=error)
+    assert play(story, 4_500).members["m2"]["last_heartbeat_ms"] == T0 + 3_000

@@ -1,0 +1,118 @@
+"""Who waits for whom in a KIP-848 group, what regular expressions resolve to, and the timeout of a revocation."""
+
+import struct
+
+import pytest
+
+from tests.builders import T0, TOPIC_ID_TEXT, compact, consumers, key, owned
+
+SESSION = {"consumer_session_timeouts_ms": {"": 6_000}}
+STATES = {"stable": 0, "unrevoked": 1, "unreleased": 2}
+
+
+def play(story, until):
+    return story.play(until, **SESSION)
+
+
+def owns(story, at_ms, member, epoch, *partitions, state="stable", revoking=()):
+    """Write record 8 with what the member keeps and what it has to give up."""
+    head = struct.pack(">hiib", 0, epoch, epoch - 1, STATES[state])
+    return story.write(at_ms, key(8, story.group, member), head + owned(partitions) + owned(revoking) + b"\0")
+
+
+def wants(story, at_ms, member, *partitions):
+    """Write record 7."""
+    return story.write(at_ms, key(7, story.group, member), b"\0\0" + owned(partitions) + b"\0")
+
+
+def handover():
+    """m1 owns all four partitions at epoch 2; m2 joins at 500 and is to get 2 and 3."""
+    story = wants(owns(consumers("m1"), 120, "m1", 2, 0, 1, 2, 3), 120, "m1", 0, 1, 2, 3)
+    story.member(500, "m2").epoch(500, 3)
+    wants(wants(story, 600, "m1", 0, 1), 600, "m2", 2, 3).target(600, 3)
+    owns(story, 600, "m2", 3, state="unreleased")
+    return owns(story, 700, "m1", 2, 0, 1, state="unrevoked", revoking=(2, 3))
+
+
+def test_a_member_that_has_to_give_up_blocks_who_is_to_get_it():
+    told = play(handover(), 800)
+    m1, m2 = told.members["m1"], told.members["m2"]
+    assert (told.group["state"], told.group["generation"], told.group["assignment_epoch"]) == ("Reconciling", 3, 3)
+    assert (m1["state"], m1["generation"], m1["waits_for"]) == ("unrevoked", 2, [])
+    assert m1["assignment"] == [{"topic": TOPIC_ID_TEXT, "partitions": [0, 1, 2, 3]}]
+    assert m1["revoking"] == [{"topic": TOPIC_ID_TEXT, "partitions": [2, 3]}]
+    assert (m2["state"], m2["generation"]) == ("unreleased", 3)
+    assert m2["target"] == [{"topic": TOPIC_ID_TEXT, "partitions": [2, 3]}]
+    assert m2["waits_for"] == [{"member_id": "m1", "partitions": [[TOPIC_ID_TEXT, 2], [TOPIC_ID_TEXT, 3]]}]
+
+
+def test_nobody_waits_once_what_was_revoked_has_been_taken():
+    story = owns(owns(handover(), 900, "m1", 3, 0, 1), 1_000, "m2", 3, 2, 3)
+    told = play(story, 1_100)
+    assert (told.group["state"], told.members["m2"]["waits_for"]) == ("Stable", [])
+    assert (told.members["m1"]["revoking"], told.members["m1"]["revoke_deadline_ms"]) == ([], None)
+
+
+def test_of_two_records_that_claim_a_partition_the_larger_epoch_owns_it():
+    """Compaction has dropped the record in which m1 gave up partition 2; m2's came later, in a later epoch."""
+    story = owns(consumers("m1", "m2"), 200, "m1", 2, 0, 2)
+    story.member(300, "m3").epoch(300, 4).target(300, 4)
+    owns(wants(story, 300, "m3", 2), 300, "m3", 4, state="unreleased")
+    assert play(owns(story, 400, "m2", 3, 2), 500).members["m3"]["waits_for"] == [
+        {"member_id": "m2", "partitions": [[TOPIC_ID_TEXT, 2]]}
+    ]
+
+
+def test_a_revocation_has_the_members_rebalance_timeout():
+    assert play(handover(), 800).members["m1"]["revoke_deadline_ms"] == T0 + 700 + 60_000
+
+
+def test_the_same_state_written_again_does_not_start_the_revocation_anew():
+    story = owns(handover(), 5_000, "m1", 2, 0, 1, state="unrevoked", revoking=(2, 3))
+    assert play(story, 5_100).members["m1"]["revoke_deadline_ms"] == T0 + 700 + 60_000
+
+
+def test_a_member_that_never_gives_up_is_removed_at_its_rebalance_timeout():
+    story = handover().hellos("m1", 1_000, 60_000, 2).hellos("m2", 1_000, 70_000, 3)
+    told = play(owns(story.gone(60_703, "m1").epoch(60_703, 4).target(60_703, 4), 60_800, "m2", 4, 2, 3), 70_000)
+    assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m1", 60_700)]
+
+
+# ------------------------------------------------------------------------------------------------ subscriptions
+
+
+def subscribes(story, at_ms, member, *topics, regex=None):
+    """Write record 5 with topics and a regular expression."""
+    names = bytes([len(topics) + 1]) + b"".join(map(compact, topics))
+    head = struct.pack(">h", 0) + b"\0\0" + compact("c") + compact("/10.0.0.7")
+    body = head + names + compact(regex) + struct.pack(">i", 60_000) + b"\0" + b"\x01\x00\x01\x00"
+    return story.write(at_ms, key(5, story.group, member), body)
+
+
+def resolves(story, at_ms, regex, *topics):
+    """Write record 16; without topics its tombstone."""
+    value = struct.pack(">h", 0) + bytes([len(topics) + 1]) + b"".join(map(compact, topics)) + bytes(16) + b"\0"
+    return story.write(at_ms, key(16, story.group, regex), value if topics else None)
+
+
+@pytest.mark.parametrize("first", ["the member", "the resolution"], ids=lambda first: f"{first} first")
+def test_a_regular_expression_counts_as_the_topics_it_was_resolved_to(first):
+    """The coordinator resolves it after the join; compaction may leave the records in either order."""
+    story = consumers("m1")
+    if first == "the member":
+        resolves(subscribes(story, 500, "m1", "also", regex="a.*"), 600, "a.*", "alpha", "aleph")
+    else:
+        subscribes(resolves(story, 500, "a.*", "alpha", "aleph"), 600, "m1", "also", regex="a.*")
+    member = play(story, 700).members["m1"]
+    assert (member["topics"], member["topic_regex"]) == (["aleph", "alpha", "also"], "a.*")
+
+
+def test_topics_that_come_and_go_resolve_anew():
+    story = resolves(subscribes(consumers("m1"), 500, "m1", regex="a.*"), 600, "a.*", "alpha", "aleph")
+    assert play(resolves(story, 700, "a.*", "alpha"), 800).members["m1"]["topics"] == ["alpha"]
+
+
+def test_the_last_subscriber_takes_its_regular_expression_along():
+    story = resolves(subscribes(consumers("m1"), 500, "m1", regex="a.*"), 600, "a.*", "alpha")
+    resolves(subscribes(story, 700, "m1", "t"), 700, "a.*")
+    assert play(story, 800).members["m1"]["topics"] == ["t"]

@@ -1,0 +1,158 @@
+"""Clients that go on being refused, groups without a coordinator, and records that contradict the replica."""
+
+import pytest
+
+from coordinator_model.replica.refusals import MAX_REFUSED
+from tests.builders import T0, Story, Who, rebalance, stable
+
+JOINER = Who("", client_id="worker", host="10.0.0.7")
+
+
+def refusals(error, *instants, story=None):
+    """A client asks to join and is refused."""
+    story = story or stable("m1", session_ms=300_000)
+    for at_ms in instants:
+        story.join(at_ms, JOINER, -1, error=error)
+    return story
+
+
+# ------------------------------------------------------------------------------------------------ join-refused
+
+
+@pytest.mark.parametrize("error", [23, 26, 30, 81, 111, 112, 128])
+def test_a_client_refused_three_times_is_told_with_the_errors_name(error):
+    told = refusals(error, 1_000, 2_000, 3_000).play(5_000)
+    assert told.facts("join-refused", "severity", "subject", "at_ms", "opened_ms") == [
+        ("warn", "worker on 10.0.0.7", 3_000, 1_000)
+    ]
+    assert told.of("join-refused")[0]["detail"]["error"] == error
+
+
+@pytest.mark.parametrize(
+    ("error", "instants"),
+    [(81, (1_000, 2_000)), (79, (1_000, 2_000, 3_000)), (27, (1_000, 2_000, 3_000)), (81, (1_000, 2_000, 700_000))],
+    ids=["twice", "asked to come back with an id", "a rebalance", "the third ten minutes later"],
+)
+def test_what_is_no_lasting_refusal(error, instants):
+    assert refusals(error, *instants).play(710_000).of("join-refused") == []
+
+
+def test_two_clients_are_two_incidents():
+    story = refusals(81, 1_000, 2_000, 3_000)
+    for at_ms in (4_000, 5_000, 6_000):
+        story.join(at_ms, Who("", client_id="other"), -1, error=81)
+    assert story.play(9_000).opened("join-refused") == ["worker on 10.0.0.7", "other on 10.0.0.7"]
+
+
+def test_a_join_that_succeeds_ends_it():
+    story = refusals(81, 1_000, 2_000, 3_000)
+    rebalance(story, 6_000, 2, "m1", Who("m2", client_id="worker"))
+    assert story.play(9_000).closed("join-refused") == [("recovered", 6_000)]
+
+
+def test_it_ends_when_the_client_has_long_given_up():
+    assert refusals(81, 1_000, 2_000, 3_000).play(700_000).closed("join-refused") == [("recovered", 603_000)]
+
+
+def test_a_crowd_of_refused_clients_costs_bounded_memory():
+    story = stable("m1", session_ms=300_000)
+    for n in range(MAX_REFUSED + 6):
+        for at_ms in (1_000, 2_000, 3_000):
+            story.join(at_ms + 10 * n, Who("", client_id=f"c{n}"), -1, error=81)
+    assert len(story.play(9_000).of("join-refused")) <= MAX_REFUSED
+
+
+# ------------------------------------------------------------------------------------------------ member-fenced
+
+
+@pytest.mark.parametrize("error", [22, 25, 82])
+def test_a_member_that_goes_on_after_its_eviction_is_told(error):
+    story = stable("m1", session_ms=300_000)
+    for at_ms in (5_000, 8_000, 11_000):
+        story.beat(at_ms, "zombie", error=error)
+    told = story.play(20_000)
+    assert told.facts("member-fenced", "severity", "member_id", "at_ms", "opened_ms") == [
+        ("warn", "zombie", 11_000, 5_000)
+    ]
+
+
+def test_a_kip848_member_that_goes_on_with_a_fenced_epoch_is_told():
+    story = stable("m1", session_ms=300_000)
+    for at_ms in (5_000, 8_000, 11_000):
+        story.hello(at_ms, "zombie", 4, 0, error=110)
+    assert story.play(20_000).opened("member-fenced") == ["zombie"]
+
+
+def test_to_be_told_once_that_one_is_out_is_how_clients_learn_it():
+    story = stable("m1", session_ms=300_000).beat(5_000, "m2", error=25).beat(8_000, "m3", error=25)
+    assert story.beat(9_000, "m4", error=25).play(20_000).of("member-fenced") == []
+
+
+def test_it_ends_when_it_falls_silent():
+    story = stable("m1", session_ms=300_000)
+    for at_ms in (5_000, 8_000, 11_000):
+        story.beat(at_ms, "zombie", error=25)
+    assert story.play(80_000).closed("member-fenced") == [("recovered", 71_000)]
+
+
+# ------------------------------------------------------------------------------------------------ coordinator
+
+
+def refused_until(end_ms, *, error=16):
+    story = stable("m1").beats("m1", 1_000, 9_000)
+    return story.beats("m1", 10_000, end_ms, error=error)
+
+
+def unavailable(told):
+    return [
+        (t.kind.value, t.at_ms - T0, t.incident.severity, t.incident.subject)
+        for t in told.history.transitions
+        if t.incident.rule == "coordinator-unavailable"
+    ]
+
+
+@pytest.mark.parametrize("error", [14, 15, 16])
+def test_a_group_without_a_coordinator_for_longer_than_a_failover_is_told(error):
+    told = refused_until(50_000, error=error).play(50_000)
+    assert unavailable(told) == [("opened", 40_000, "warn", "broker-1")]
+
+
+def test_a_failover_is_no_trouble():
+    assert unavailable(refused_until(38_000).beats("m1", 39_000, 60_000).play(60_000)) == []
+
+
+def test_another_answer_ends_it():
+    told = refused_until(50_000).beats("m1", 51_000, 60_000).play(60_000)
+    assert unavailable(told)[1:] == [("closed", 51_000, "warn", "broker-1")]
+
+
+def test_it_ends_when_nobody_asks_any_more():
+    told = refused_until(50_000).play(120_000)
+    assert unavailable(told)[1:] == [("closed", 110_000, "warn", "broker-1")]
+
+
+def test_a_client_that_asks_the_wrong_broker_proves_nothing():
+    story = stable("m1").beats("m1", 1_000, 60_000)
+    story.brokers["broker-2"] = 0
+    for at_ms in range(10_300, 60_000, 1_000):
+        story.beat(at_ms, "lost", error=16, broker="broker-2")
+    assert unavailable(story.play(60_000)) == []
+
+
+# ------------------------------------------------------------------------------------------------ diverged
+
+
+def test_a_record_that_lists_others_than_the_leader_was_told_is_a_divergence():
+    story = stable("m1", "m2").join(5_000, "m1", 2, listed=("m1", "m2")).record(5_050, 2, "m1", "m3")
+    told = story.play(10_000)
+    assert told.facts("replica-diverged", "severity", "at_ms") == [("warn", 5_050)]
+    assert told.of("replica-diverged")[0]["detail"] == {"missing": ["m2"], "more": ["m3"], "unexpected": 1}
+    assert told.group["unexpected"] == 1
+
+
+@pytest.mark.parametrize("story", [
+    Story().record(100, 1, "m1").record(5_000, 2, "m2").beat(6_000, "m2", 2),
+    rebalance(stable("m1", "m2"), 5_000, 2, "m1"),
+], ids=["nothing was expected", "as expected"])  # fmt: skip
+def test_what_was_not_known_or_came_as_known_is_none(story):
+    assert story.play(10_000).of("replica-diverged") == []

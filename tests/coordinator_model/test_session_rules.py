@@ -1,0 +1,200 @@
+"""The timer's verdict: each condition it waits for, how it ends, and the warning before it."""
+
+import pytest
+
+from coordinator_model.thresholds import Thresholds
+from tests.builders import T0, Story, Who, rebalance, stable
+
+DEADLINE_MS = 16_000
+"""m2 is heard every second up to 10,000 and has a session timeout of 6,000."""
+
+
+def silence(proof_from_ms=11_000, until_ms=30_000):
+    """m2 falls silent after 10,000, m1 does not."""
+    story = stable("m1", "m2").beats("m1", 1_000, 10_000).beats("m2", 1_000, 10_000)
+    return story.beats("m1", proof_from_ms, until_ms)
+
+
+def verdicts(story, until=20_000):
+    return story.play(until).facts("session-expired", "subject", "deadline_ms", "at_ms", "evidence")
+
+
+def test_silence_past_the_deadline_and_a_grace_is_a_verdict():
+    assert verdicts(silence()) == [("m2", DEADLINE_MS, DEADLINE_MS + 500, "inferred")]
+
+
+def joining(story):
+    """m2 is answered a join of this generation and never a sync."""
+    return story.join(9_500, "m2", 1)
+
+
+def coordinator_refuses(story):
+    """The coordinator answers 16 at 12,000, and nothing about the shard after that."""
+    story.rows = [row for row in story.rows if row[0] <= 11_000]
+    return story.beat(12_000, "m1", error=16)
+
+
+def _heard_once():
+    return stable("m1", "m2").beats("m1", 1_000, 30_000).beat(10_000, "m2")
+
+
+def _heard_rarely():
+    return stable("m1", "m2").beats("m1", 1_000, 30_000).beat(1_000, "m2").beat(10_000, "m2")
+
+
+def _joins_and_syncs():
+    story = silence(40_000)
+    for at_ms in range(11_000, 20_000, 1_000):
+        story.join(at_ms, "m1", 1).sync(at_ms + 100, "m1", 1)
+    return story
+
+
+def _commits(*instants_ms):
+    mine = Who("m2", partitions=(3,))
+    story = stable("m1", mine).beats("m1", 1_000, 30_000).beats("m2", 1_000, 10_000)
+    for at_ms in instants_ms:
+        story.commit(at_ms, "t", 3)
+    return story
+
+
+# the one thing that is missing -> a story in which no verdict falls by 20,000
+MISSING = {
+    "the group is not stable": lambda: silence(until_ms=11_900).beats("m1", 12_000, 20_000, error=27),
+    "the member was heard only once: not covered": _heard_once,
+    "the member was not heard twice at a usual interval": _heard_rarely,
+    "lines were lost after it was heard": lambda: silence().lose(13_000),
+    "it waits for its sync": lambda: joining(silence()),
+    "a restart of the timers is open": lambda: coordinator_refuses(silence()),
+    "nobody of the shard was heard since": lambda: silence(proof_from_ms=40_000),
+    "the newest proof arrived within half its session timeout": lambda: silence(until_ms=12_900),
+    "the newest proof's line is not a grace old": lambda: silence(19_600, 19_600),
+    "only refused heartbeats were answered since": lambda: silence(40_000).beats("m1", 11_000, 20_000, error=25),
+    "only joins and syncs were answered since": _joins_and_syncs,
+    "it committed an offset of its own since": lambda: _commits(15_000),
+}
+
+
+@pytest.mark.parametrize("name", MISSING)
+def test_no_verdict_while(name):
+    assert verdicts(MISSING[name]()) == []
+
+
+def test_no_verdict_before_the_broker_itself_has_come_so_far():
+    assert verdicts(silence(), until=16_499) == []
+
+
+@pytest.mark.parametrize("name", ["half its session timeout later", "a grace old"])
+def test_a_proof_at_its_limit_is_enough(name):
+    proof_ms = {"half its session timeout later": 13_000, "a grace old": 19_500}[name]
+    assert [who for who, *_ in verdicts(silence(proof_ms, proof_ms))] == ["m2"]
+
+
+def test_anothers_commit_or_a_strangers_partition_is_no_sign_of_life():
+    story = _commits().commit(15_000, "t", 4).commit(15_000, "other", 3)
+    assert verdicts(story) == [("m2", DEADLINE_MS, DEADLINE_MS + 500, "inferred")]
+
+
+def test_a_commit_delays_the_verdict_to_its_own_deadline():
+    assert verdicts(_commits(12_000)) == [("m2", 18_000, 18_500, "inferred")]
+
+
+def test_a_grace_of_the_configuration_is_kept():
+    story = silence()
+    told = story.play(20_000, thresholds=Thresholds(grace_ms=2_000))
+    assert told.facts("session-expired", "at_ms") == [(DEADLINE_MS + 2_000,)]
+
+
+# ------------------------------------------------------------------------------------------------ what follows
+
+
+def test_a_verdict_persists_into_the_rebalance_that_follows():
+    """The coordinator has stalled writes and removes it late; a 27 at 17,000 must not unsay what was found."""
+    told = silence(until_ms=16_900).beats("m1", 17_000, 25_000, error=27).play(25_000)
+    assert told.opened("session-expired") == ["m2"]
+    assert told.closed("session-expired") == []
+
+
+def test_a_verdict_that_the_removal_confirms_stays_one_incident_now_observed():
+    story = silence(until_ms=16_900).beat(17_000, "m1", error=27).join(17_500, "m1", 2, listed=["m1"])
+    story.record(17_540, 2, "m1").sync(17_550, "m1", 2, leader=True).beats("m1", 18_000, 20_000, generation=2)
+    told = story.play(20_000)
+    assert told.opened("session-expired") == ["m2"]
+    assert told.closed("session-expired") == []
+    assert told.members.keys() == {"m1"}
+
+
+def test_a_member_that_the_broker_accepts_after_the_verdict_refutes_it():
+    told = silence().beat(18_000, "m2").play(20_000)
+    assert told.closed("session-expired") == [("refuted", 18_000)]
+
+
+def test_a_verdict_falls_at_its_own_instant_wherever_the_lines_lie():
+    """m1 is heard once in 5 s: the verdict is of 16,500 though it is made later."""
+    story = stable("m1", "m2").beats("m1", 1_000, 30_000, every_ms=2_500).beats("m2", 1_000, 10_000)
+    assert verdicts(story) == [("m2", DEADLINE_MS, DEADLINE_MS + 500, "inferred")]
+
+
+# ------------------------------------------------------------------------------------------------ the warning before
+
+
+def test_two_thirds_of_the_session_in_silence_is_at_risk_until_it_is_heard():
+    story = silence().beats("m2", 15_000, 20_000)
+    told = story.play(20_000)
+    assert told.facts("session-at-risk", "subject", "opened_ms", "severity", "deadline_ms") == [
+        ("m2", 14_000, "info", DEADLINE_MS)
+    ]
+    assert told.closed("session-at-risk") == [("recovered", 15_000)]
+    assert told.opened("session-expired") == []
+
+
+def test_the_warning_is_superseded_by_the_verdict():
+    assert silence().play(20_000).closed("session-at-risk") == [("superseded", DEADLINE_MS + 500)]
+
+
+def test_who_leaves_while_at_risk_is_at_risk_no_more():
+    told = silence().leave(15_000, "m2").play(20_000)
+    assert told.closed("session-at-risk") == [("superseded", 15_000)]
+    assert told.accusations == []
+
+
+def test_a_rebalance_is_no_risk():
+    story = stable("m1", "m2").beats("m1", 1_000, 3_000).beats("m2", 1_000, 3_000).beats("m1", 4_000, 20_000, error=27)
+    assert story.play(20_000).transitions == []
+
+
+# ------------------------------------------------------------------------------------------------ liveness as shown
+
+
+@pytest.mark.parametrize(
+    ("story", "shown"),
+    [
+        (silence, "violated"),
+        (lambda: silence().beats("m2", 11_000, 20_000), "alive"),
+        (_heard_once, "unknown"),
+        (lambda: silence().lose(13_000), "unknown"),
+    ],
+    ids=["past its deadline", "heard", "heard once", "not covered since lines were lost"],
+)
+def test_liveness_has_three_values(story, shown):
+    assert story().play(20_000).members["m2"]["liveness"] == shown
+
+
+def test_headroom_is_what_is_left_of_the_session():
+    told = silence().play(13_000)
+    assert told.members["m2"]["heartbeat_headroom"] == 0.5
+    assert told.members["m1"]["heartbeat_headroom"] == 1.0
+
+
+def test_a_group_known_by_heartbeats_alone_has_no_timeouts_and_no_verdicts():
+    told = Story().beats("m1", 1_000, 3_000).beats("m2", 1_000, 20_000).play(20_000)
+    assert told.transitions == []
+    assert told.members["m1"]["session_timeout_ms"] is None
+    assert told.members["m1"]["last_heartbeat_ms"] == T0 + 3_000
+
+
+def test_a_restart_of_the_group_by_another_generation_judges_by_the_new_one():
+    story = stable("m1", "m2").beats("m1", 1_000, 4_000).beats("m2", 1_000, 4_000).beat(5_000, "m1", error=27)
+    rebalance(story, 6_000, 2, "m1", "m2").beats("m1", 7_000, 20_000, generation=2).beats(
+        "m2", 7_000, 9_000, generation=2
+    )
+    assert verdicts(story, 20_000) == [("m2", 15_000, 15_500, "inferred")]

@@ -1,0 +1,139 @@
+"""A shard to bytes and back: nothing is lost, whatever strangers call their groups and members."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coordinator_model import snapshot
+from coordinator_model.ingest import ingest
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.shard import Shard, ShardSettings
+from tests.builders import T0, Story, Who, consumers, rebalance, stable
+
+SETTINGS = ShardSettings(cluster="c", partitions=1, live_from_ms=T0)
+HOSTILE = [
+    "bytes in base64",
+    'a"b',
+    "a\\b",
+    "a\nb",
+    "a\0b",
+    "\U0001f600",
+    "\ufffd",
+    " ",
+    "x" * 60,
+    "null",
+    "[]",
+    "{}",
+]
+
+
+def shard_of_story(story, until_ms, **how):
+    events = [event for row in story.source_rows(until_ms) for event in ingest(row)]
+    shard = Shard.restore(0, SETTINGS, None)
+    shard.apply(events, **how)
+    return shard
+
+
+def told(story, cut_ms, until_ms):
+    """What a shard says that was dumped and restored in the middle, or not at all where `cut_ms` is None."""
+    rows = story.source_rows(until_ms)
+    cut = until_ms if cut_ms is None else cut_ms
+    halves = [[e for r in rows if r.timestamp_ms - T0 <= cut for e in ingest(r)],
+              [e for r in rows if r.timestamp_ms - T0 > cut for e in ingest(r)]]  # fmt: skip
+    shard = Shard.restore(0, SETTINGS, None)
+    outputs = shard.apply(halves[0])
+    if cut_ms is not None:
+        shard = Shard.restore(0, SETTINGS, shard.dump())
+    outputs += shard.apply(halves[1])
+    return [
+        (f["rule"], f["subject"], f["opened_ms"], f["cause"]) for o in outputs for f in o.get("findings", [])
+    ], shard.views()
+
+
+def hostile_story(name):
+    """A group, its members, their client and their broker all under one hostile name, through all kinds of trouble."""
+    story = Story(group=name, broker=name)
+    story.brokers = {name: 0}
+    one, two = Who(name, client_id=name), Who(name + "2", instance_id=name + "i", client_id=name)
+    rebalance(story, 100, 1, one, two).beats(name, 1_000, 30_000).beats(name + "2", 1_000, 8_000)
+    story.commit(9_000, name, 3).leave(9_500, "left", reason=name)
+    return story
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=ascii)
+def test_a_restored_shard_goes_on_as_the_one_that_was_dumped(name):
+    story = hostile_story(name)
+    whole = told(story, None, 20_000)
+    for cut_ms in (150, 5_000, 12_500, 14_700):
+        findings, views = told(story, cut_ms, 20_000)
+        assert findings[-1] == whole[0][-1]
+        assert views == whole[1]
+    assert ("session-expired", name + "i") in {f[:2] for f in whole[0]}
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=ascii)
+def test_what_is_held_back_survives(name):
+    """broker-2 is silent, so what broker-1 said last waits for it, a leader's list and a record among it."""
+    story = hostile_story(name)
+    story.brokers["broker-2"] = 0
+    story.silent(6_000, 99_000, "broker-2")
+    rebalance(story, 6_500, 2, Who(name, client_id=name))
+    shard = shard_of_story(story, 8_000)
+    back = Shard.restore(0, SETTINGS, shard.dump())
+    assert len(back.memory.held) > 5
+    assert [type(e) for e in back.memory.held] == [type(e) for e in shard.memory.held]
+    assert back.dump() == shard.dump()
+    assert back.apply([], final=True)[-1]["held"] == 0
+
+
+@pytest.mark.parametrize("story", [stable("m1", "m2", partitions=3), consumers("m1", "m2")], ids=["classic", "KIP-848"])
+def test_dump_restore_dump_is_the_same_bytes(story):
+    shard = shard_of_story(story.beats("m1", 1_000, 3_000), 5_000)
+    state = shard.dump()
+    assert Shard.restore(0, SETTINGS, state).dump() == state
+
+
+def test_another_version_is_refused_in_words():
+    version, hot, cold = Shard.restore(0, SETTINGS, None).dump()
+    with pytest.raises(ValueError, match=f"version {version + 1}"):
+        Shard.restore(0, SETTINGS, (version + 1, hot, cold))
+
+
+@pytest.mark.parametrize("cut", [1, 7, 20])
+def test_a_hot_state_cut_short_is_refused(cut):
+    version, hot, cold = shard_of_story(stable("m1").beats("m1", 1_000, 3_000), 3_000).dump()
+    with pytest.raises(Exception, match=r"."):
+        Shard.restore(0, SETTINGS, (version, hot[:-cut], cold))
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
+MS = st.none() | st.integers(0, 2**53)
+
+
+@st.composite
+def replicas(draw):
+    group = GroupReplica(draw(TEXT))
+    for member_id in draw(st.lists(TEXT, max_size=3, unique=True)):
+        member = snapshot.Member(member_id, draw(st.none() | TEXT), draw(TEXT), draw(TEXT), draw(st.none() | TEXT))
+        member.assignment = draw(st.dictionaries(TEXT, st.lists(st.integers(0, 2**31 - 1), max_size=3), max_size=2))
+        member.last_heartbeat_ms, member.restart_ms, member.poll_deadline_ms = draw(MS), draw(MS), draw(MS)
+        group.members[member_id] = member
+        group.recorded.append(member)
+    group.violations = [(draw(TEXT), draw(st.integers(0, 2**53)), draw(TEXT))]
+    group.protocol, group.leader, group.recorded_generation = draw(st.none() | TEXT), draw(st.none() | TEXT), draw(MS)
+    return group
+
+
+@settings(max_examples=100, deadline=None)
+@given(replicas())
+def test_any_group_comes_back_as_it_was(replica):
+    assert snapshot.load_group(replica.group, snapshot.dump_group(replica)) == replica
+
+
+def test_a_member_costs_few_bytes():
+    """The goal is 200 bytes a member; what it costs at scale the benchmark tells."""
+    story = stable(*(f"consumer-{n}-0b5c1a4e-6f0c-4a8e-9d57-3f1be2c1a{n:03d}" for n in range(100)), partitions=2)
+    for who in list(story.who):
+        story.beats(who, 1_000, 2_000)
+    _, hot, cold = shard_of_story(story, 2_500).dump()
+    assert (len(hot) + len(cold)) / 100 < 200

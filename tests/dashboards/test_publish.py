@@ -1,0 +1,217 @@
+"""`dashboards publish`: brings a Grafana to what the code says, once, and says in one line why it cannot."""
+
+import shutil
+import subprocess
+
+import pytest
+from click.testing import CliRunner
+
+pytest.importorskip("grafana_api")
+
+from dashboards import files, publish
+from streaming.commands.dashboards import PASSWORD_VARIABLE, TOKEN_VARIABLE, dashboards_command
+from tests.dashboards.grafana_peer import PASSWORD, TOKEN, grafana
+
+BOARDS = files.dashboards()
+FLEET = "group-monitor-fleet"
+INCIDENT = {
+    "incident_id": "abc",
+    "cluster": "prod",
+    "group": "orders",
+    "rule": "session-expired",
+    "summary": "<b>m-1</b> missed its session timeout",
+    "opened_ms": 1_790_000_000_000,
+    "closed_ms": None,
+}
+
+
+@pytest.fixture
+def peer():
+    with grafana() as running:
+        yield running
+
+
+def run(peer, *arguments, status=0, **environment):
+    """The command's output; secrets are never in it."""
+    environment = {TOKEN_VARIABLE: TOKEN, PASSWORD_VARIABLE: None} | environment
+    result = CliRunner().invoke(dashboards_command, ["publish", "--url", peer.url, *arguments], env=environment)
+    assert result.exit_code == status, result.output
+    assert TOKEN not in result.output
+    assert PASSWORD not in result.output
+    return result.output
+
+
+def refused(peer, *arguments, **environment):
+    """The one line that says why, below what was done before it."""
+    *done, why = run(peer, *arguments, status=1, **environment).splitlines()
+    assert all(line.startswith(("folder ", "dashboard ")) for line in done)
+    assert why.startswith("dashboards publish: ")
+    return why
+
+
+def test_a_fresh_grafana_gets_a_folder_and_every_dashboard(peer):
+    output = run(peer)
+    assert peer.folders == {"group-monitor": "Group monitor"}
+    assert peer.dashboards.keys() == BOARDS.keys()
+    assert set(peer.folder_of.values()) == {"group-monitor"}
+    assert output.count(": created") == 1 + len(BOARDS)
+    assert peer.dashboards[FLEET]["panels"][1]["title"] == BOARDS[FLEET]["panels"][1]["title"]
+
+
+def test_a_second_time_nothing_is_written(peer):
+    run(peer)
+    peer.writes.clear()
+    output = run(peer)
+    assert peer.writes == []
+    assert output.count(": unchanged") == 1 + len(BOARDS)
+
+
+def test_a_dry_run_says_what_would_change_and_changes_nothing(peer):
+    assert "would be created" in run(peer, "--dry-run")
+    run(peer)
+    peer.dashboards[FLEET]["title"] = "mine"
+    peer.writes.clear()
+    output = run(peer, "--dry-run")
+    assert "dashboard Consumer groups: fleet: would be updated\n  title: 'mine' -> 'Consumer groups: fleet'\n" in output
+    assert peer.writes == []
+    assert peer.dashboards[FLEET]["title"] == "mine"
+
+
+def test_what_somebody_changed_is_put_right_as_the_next_version(peer):
+    run(peer)
+    peer.dashboards[FLEET]["panels"].pop()
+    version = peer.dashboards[FLEET]["version"]
+    assert "dashboard Consumer groups: fleet: updated\n  panels:" in run(peer)
+    assert peer.dashboards[FLEET]["version"] == version + 1
+    assert len(peer.dashboards[FLEET]["panels"]) == len(BOARDS[FLEET]["panels"])
+
+
+def test_a_dashboard_in_another_folder_is_moved(peer):
+    run(peer)
+    assert "folder: 'group-monitor' -> 'kafka'" in run(peer, "--folder", "Kafka")
+    assert set(peer.folder_of.values()) == {"kafka"}
+
+
+def test_the_data_source_is_chosen_by_name_or_the_first_prometheus(peer):
+    def chosen():
+        variables = {v["name"]: v for v in peer.dashboards[FLEET]["templating"]["list"]}
+        return variables["datasource"]["current"]["value"]
+
+    run(peer)
+    assert chosen() == "p-old"
+    run(peer, "--datasource", "Main")
+    assert chosen() == "p-main"
+    assert "no Prometheus data source called Loki" in refused(peer, "--datasource", "Loki")
+
+
+def test_user_and_password_do_as_well_as_a_token(peer, tmp_path):
+    secret = tmp_path / "password"
+    secret.write_text(f"{PASSWORD}\n")
+    run(peer, "--user", "admin", "--password-file", str(secret), **{TOKEN_VARIABLE: None})
+    run(peer, "--user", "admin", **{TOKEN_VARIABLE: None, PASSWORD_VARIABLE: PASSWORD})
+    assert "--token-file" in run(peer, status=2, **{TOKEN_VARIABLE: None})
+
+
+def test_a_grafana_below_a_path_is_found():
+    with grafana(prefix="/grafana") as peer:
+        run(peer)
+        assert peer.dashboards.keys() == BOARDS.keys()
+
+
+def test_https_is_verified_and_a_private_authority_can_be_named(tmp_path):
+    if not shutil.which("openssl"):
+        pytest.skip("openssl is not on PATH")
+    pem = tmp_path / "both.pem"
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=grafana -addext subjectAltName=IP:127.0.0.1"
+    subprocess.run([*command.split(), "-keyout", pem, "-out", tmp_path / "ca.pem"], check=True, capture_output=True)
+    pem.write_text(pem.read_text() + (tmp_path / "ca.pem").read_text())
+    with grafana(certificate=pem) as peer:
+        assert "SSLError" in refused(peer)
+        run(peer, "--ca-file", str(tmp_path / "ca.pem"))
+        assert peer.dashboards.keys() == BOARDS.keys()
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "body", "words"),
+    [
+        ("/folders/group-monitor", 403, {"message": "Permission denied"}, "403: the account may not do this"),
+        (
+            "/dashboards/db",
+            412,
+            {"status": "name-exists", "message": "A dashboard with the same name already exists"},
+            "412: somebody has changed it meanwhile, or another one has its title",
+        ),
+        ("/dashboards/db", 500, {"message": "Internal server error", "traceID": ""}, "500: try again later"),
+        ("/datasources", 502, "<html>Bad gateway</html>", "502: try again later"),
+        ("/datasources", 503, "the message is that it is starting", "not what it should be"),
+        ("/health", 200, "<html>Welcome</html>", "not Grafana's API"),
+        ("/datasources", 200, {"message": "hello"}, "not what it should be"),
+    ],
+)
+def test_an_error_of_grafana_is_one_line_that_says_what_to_do(peer, path, status, body, words):
+    peer.answers[path] = (status, body)
+    assert words in refused(peer)
+
+
+def test_wrong_credentials_are_refused_without_showing_them(peer):
+    assert "401: it refuses the token" in refused(peer, **{TOKEN_VARIABLE: "glsa_wrong"})
+    assert "glsa_wrong" not in repr(publish.Login(token="glsa_wrong"))
+
+
+def test_whoever_saves_in_between_loses_nothing(peer, monkeypatch):
+    run(peer)
+    peer.dashboards[FLEET]["title"] = "mine"
+    read = peer.answer
+
+    def saved_in_between(method, path, query, body):
+        if path == "/dashboards/db":
+            peer.dashboards[FLEET]["version"] += 1
+        return read(method, path, query, body)
+
+    monkeypatch.setattr(peer, "answer", saved_in_between)
+    assert "412" in refused(peer)
+    assert peer.dashboards[FLEET]["title"] == "mine"
+
+
+@pytest.mark.parametrize(("version", "known"), [("9.5.21", False), ("10.0.0", True), ("13.3.0-pre", True), ("", True)])
+def test_a_grafana_too_old_for_the_dashboards_is_named(version, known):
+    with grafana(version=version) as peer:
+        if known:
+            run(peer)
+        else:
+            assert "this is Grafana 9.5.21" in refused(peer)
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("http://grafana.example:3000", "use https, or --plain-http"),
+        ("https://admin:hunter3@grafana.example", "without user and password in it"),
+        ("grafana.example", "https://host"),
+        ("http://127.0.0.1:9", "cannot be reached"),
+    ],
+)
+def test_an_address_that_will_not_do_is_said_so(url, words):
+    result = CliRunner().invoke(dashboards_command, ["publish", "--url", url], env={TOKEN_VARIABLE: TOKEN})
+    assert result.exit_code == 1
+    assert words in result.output
+    assert "hunter3" not in result.output
+
+
+def test_an_incident_becomes_one_annotation_that_gets_its_end(peer):
+    def published(*incidents, dry_run=False):
+        connected = publish.connect(peer.url, publish.Login(token=TOKEN))
+        return [change.action for change in publish.publish_incidents(connected, incidents, dry_run=dry_run)]
+
+    other = {**INCIDENT, "incident_id": "def", "opened_ms": INCIDENT["opened_ms"] + 5_000}
+    assert published(INCIDENT, dry_run=True) == ["created"]
+    assert peer.annotations == []
+    assert published(INCIDENT) == ["created"]
+    assert published(INCIDENT, other) == ["unchanged", "created"]
+    closed = {**INCIDENT, "closed_ms": INCIDENT["opened_ms"] + 60_000}
+    assert published(closed, other) == ["updated", "unchanged"]
+    assert published(closed, other) == ["unchanged", "unchanged"]
+    first, _ = peer.annotations
+    assert (first["time"], first["timeEnd"]) == (closed["opened_ms"], closed["closed_ms"])
+    assert {"group-monitor", "cluster:prod", "group:orders", "incident:abc"} <= set(first["tags"])
+    assert "<b>" not in first["text"]

@@ -1,0 +1,98 @@
+"""The rendered files: equal to the code, about metrics that exist, complete for the reader."""
+
+import itertools
+import re
+
+import pytest
+
+from dashboards import files
+from dashboards.panels import UID
+from dashboards.render import rendered, write
+from streaming.serve import metrics
+
+BOARDS = files.dashboards()
+METRIC = re.compile(rf"group_monitor_\w+(?<!{UID})")
+HISTOGRAMS = (metrics.BATCH_DURATION, metrics.DETECTION_DELAY)
+SHOWN_NOWHERE: dict[str, str] = {}
+"""Metric -> why no panel and no rule shows it."""
+
+
+def panels():
+    for uid, board in BOARDS.items():
+        for panel in board["panels"]:
+            if panel["type"] != "row":
+                yield pytest.param(panel, id=f"{uid.removeprefix(UID)}: {panel['title']}")
+
+
+PANELS = list(panels())
+
+
+def queried(text: str) -> set[str]:
+    """Names of our metrics in some PromQL; a histogram's parts count as the histogram."""
+    names = set(METRIC.findall(text))
+    return {next((h for h in HISTOGRAMS if name == f"{h}_bucket"), name) for name in names}
+
+
+def test_what_is_committed_is_what_the_code_makes():
+    committed = {path.name: path.read_text(encoding="utf-8") for path in files.RENDERED.iterdir()}
+    assert committed == rendered(), "run `group-monitor dashboards render`"
+
+
+def test_render_touches_only_what_differs_and_removes_what_nobody_makes_any_more(tmp_path):
+    assert len(write(tmp_path)) == len(rendered())
+    assert write(tmp_path) == []
+    (tmp_path / "old.json").write_text("{}")
+    (tmp_path / "fleet.json").write_text("{}")
+    assert {path.name for path in write(tmp_path)} == {"old.json", "fleet.json"}
+    assert {path.name for path in tmp_path.iterdir()} == rendered().keys()
+
+
+def test_every_metric_queried_is_exported():
+    for name, text in rendered().items():
+        assert queried(text) <= metrics.HELP.keys(), name
+
+
+def test_every_metric_exported_is_shown_or_said_why_not():
+    shown = set().union(*map(queried, rendered().values()))
+    assert metrics.HELP.keys() - shown == SHOWN_NOWHERE.keys()
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_a_panel_says_what_it_shows(panel):
+    defaults = panel["fieldConfig"]["defaults"]
+    assert panel["description"].endswith(".")
+    assert defaults["unit"]
+    assert defaults["noValue"]
+    assert defaults["thresholds"]["steps"]
+    assert panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+    assert all(target["datasource"] == panel["datasource"] for target in panel["targets"])
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_a_panel_stays_readable_with_ten_thousand_groups(panel):
+    """A series a group only of one group, or of the worst few."""
+    for target in panel["targets"]:
+        expr = target["expr"]
+        by_group = re.match(r"\(?(max|min|sum) by \(cluster, group", expr)
+        assert not by_group or 'group="$group"' in expr, expr
+
+
+@pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
+def test_a_dashboard_fits_its_grid(board):
+    places = [panel["gridPos"] for panel in board["panels"]]
+    assert all(place["x"] + place["w"] <= 24 for place in places)
+    for one, other in itertools.combinations(places, 2):
+        apart_x = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
+        apart_y = one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
+        assert apart_x or apart_y
+    ids = [panel["id"] for panel in board["panels"]]
+    assert len(set(ids)) == len(ids)
+
+
+@pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
+def test_links_lead_to_dashboards_and_variables_that_are_there(board):
+    text = rendered()[board["uid"].removeprefix(UID) + ".json"]
+    assert set(re.findall(r"/d/([\w-]+)", text)) <= BOARDS.keys()
+    variables = {variable["name"] for variable in board["templating"]["list"]}
+    used = set(re.findall(r"\$\{?(\w+)", text)) - {"datasource"}
+    assert {name for name in used if not name.startswith("__")} <= variables

@@ -1,0 +1,122 @@
+"""The alert rules, by Prometheus' own judge: each fires when it should, and is quiet when it should be."""
+
+import json
+import shutil
+import subprocess
+
+import pytest
+
+from dashboards import files
+from dashboards.rules import RULES, prometheus_rules
+from streaming.serve import metrics
+
+PROMTOOL = shutil.which("promtool")
+RULE_FILE = files.RENDERED / "prometheus-rules.yml"
+CLUSTER = {"cluster": "prod"}
+BROKER = {**CLUSTER, "broker": "broker-1"}
+GROUP = {**CLUSTER, "group": "orders"}
+RECEIVER = {"receiver": "webhook"}
+REBALANCING = {"state": "PreparingRebalance", "type": "classic"}
+LATE = {"cluster": "prod", "le": "+Inf"}
+
+pytestmark = pytest.mark.skipif(PROMTOOL is None, reason="promtool is not on PATH (Debian: prometheus)")
+
+CASES = {
+    # rule: (metric, labels of its series, values that fire, values that do not, minute to ask at, labels of the alert)
+    "GroupMonitorMissing": (metrics.RUN_ALIVE_AGE, CLUSTER, "_x20", "1x20", 10, {}),
+    "GroupMonitorStalled": (metrics.STALLED, CLUSTER, "1x20", "0x20", 10, CLUSTER),
+    "GroupMonitorBehind": (metrics.SHARD_PROGRESS_AGE, CLUSTER, "31x20", "2x20", 10, CLUSTER),
+    "GroupTelemetryStalled": (metrics.BROKER_PROGRESS_AGE, BROKER, "0+60x20", "1x20", 10, BROKER),
+    "GroupTelemetryUncovered": (metrics.BROKER_COVERED, BROKER, "0x30", "1x30", 20, BROKER),
+    "GroupMonitorAlertsStuck": (metrics.OUTBOX_AGE, RECEIVER, "0+60x20", "0x20", 10, RECEIVER),
+    "GroupMonitorAlertsLost": (metrics.OUTBOX_DEAD, RECEIVER, "1x20", "0x20", 10, RECEIVER),
+    "GroupMonitorDetectionSlow": (f"{metrics.DETECTION_DELAY}_bucket", LATE, "0+1x30", "0x30", 20, CLUSTER),
+    "GroupMonitorRefuted": (metrics.INCIDENTS_REFUTED, CLUSTER, "0 1x20", "3x20", 10, CLUSTER),
+    "GroupMonitorRowsRejected": (metrics.QUARANTINED, CLUSTER, "0+60x20", "0+1x20", 10, CLUSTER),
+    "ConsumerGroupIncidentPage": (
+        metrics.GROUP_INCIDENTS,
+        {**GROUP, "rule": "session-expired", "severity": "page"},
+        "1x20",
+        "_x20",
+        10,
+        {**GROUP, "rule": "session-expired"},
+    ),
+    "ConsumerGroupIncidentWarning": (
+        metrics.GROUP_INCIDENTS,
+        {**GROUP, "rule": "poll-exceeded", "severity": "warn"},
+        "1x20",
+        "_x20",
+        10,
+        {**GROUP, "rule": "poll-exceeded"},
+    ),
+    "ConsumerGroupRebalanceStorm": (metrics.GROUP_GENERATION, GROUP, "7 8 9 10 11 12x20", "7 8 9 10 11x20", 6, GROUP),
+    "ConsumerGroupRebalancing": (metrics.GROUP_INFO, {**GROUP, **REBALANCING}, "1x20", "1x3 _x20", 10, GROUP),
+}
+
+
+def series(metric: str, labels: dict[str, str]) -> str:
+    return metric + "{" + ",".join(f"{name}={json.dumps(value)}" for name, value in labels.items()) + "}"
+
+
+def judged(tmp_path, rule: str, values: str, expected: list[dict]) -> subprocess.CompletedProcess[str]:
+    metric, labels, _, _, minute, _ = CASES[rule]
+    inputs = [{"series": series(metric, labels), "values": values}]
+    if metric.endswith("_bucket"):  # every observation took longer than the last bucket but one
+        inputs.append({"series": series(metric, {**labels, "le": "30"}), "values": "0x30"})
+    test = {
+        "rule_files": [str(RULE_FILE)],
+        "evaluation_interval": "15s",
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": inputs,
+                "alert_rule_test": [{"eval_time": f"{minute}m", "alertname": rule, "exp_alerts": expected}],
+            }
+        ],
+    }
+    path = tmp_path / "test.yml"
+    path.write_text(json.dumps(test))
+    return subprocess.run([PROMTOOL, "test", "rules", str(path)], capture_output=True, text=True, check=False)
+
+
+def shown(text: str, labels: dict[str, str]) -> str:
+    for name, value in labels.items():
+        text = text.replace(f"{{{{ .Labels.{name} }}}}", value)
+    return text
+
+
+def test_promtool_finds_nothing_wrong():
+    done = subprocess.run(
+        [PROMTOOL, "check", "rules", "--lint=all", "--lint-fatal", str(RULE_FILE)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_rule_has_a_case():
+    assert [rule.name for rule in RULES] == list(CASES)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_a_rule_fires_with_the_labels_that_its_words_name(tmp_path, rule):
+    _, _, firing, _, _, labels = CASES[rule.name]
+    annotations = {"summary": shown(rule.summary, labels), "description": rule.description}
+    assert "{{" not in annotations["summary"]
+    expected = [{"exp_labels": {"severity": rule.severity, **labels}, "exp_annotations": annotations}]
+    done = judged(tmp_path, rule.name, firing, expected)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("rule", CASES)
+def test_a_rule_is_quiet_while_all_is_well(tmp_path, rule):
+    done = judged(tmp_path, rule, CASES[rule][3], [])
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_grafana_asks_what_prometheus_asks():
+    text = (files.RENDERED / "grafana-rules.yml").read_text(encoding="utf-8")
+    for rule in prometheus_rules()["groups"][0]["rules"]:
+        assert f"title: {rule['alert']}\n" in text
+    assert "$" not in text, "Grafana would take it for a variable of its environment"

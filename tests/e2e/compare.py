@@ -1,0 +1,235 @@
+"""What the monitor says against what the brokers' logs say, member for member.
+
+python -m tests.e2e.compare CAPTURE.jsonl.gz …      replays each and prints the table; exit 1 on a difference
+"""
+
+import functools
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from streaming.capture_file import open_text, read_rows
+from streaming.embedded.truth import (
+    REBALANCE_TIMEOUT,
+    SESSION_EXPIRED,
+    Expiry,
+    TruthEvent,
+    authoritative,
+    session_expiries,
+)
+from tests.e2e.world import Played
+
+TOLERANCE_MS = 1_000
+TRAILING_MS = 1_000
+AFTER_A_MOVE_MS = 3_000  # only an interval is known of when a coordinator that loads restarts its clocks
+MOVE_IS_RECENT_MS = 20_000
+SAME_EXPIRY_MS = 15_000  # further apart it is another expiry of the same member
+
+
+@dataclass(frozen=True)
+class Row:
+    """One expiry or timeout, seen by the log, by us, or by both."""
+
+    rule: str
+    group: str
+    member_id: str
+    log_ms: int | None
+    deadline_ms: int | None
+    tolerance_ms: int
+    evidence: str = ""
+    cause: str = ""
+
+    @property
+    def difference_ms(self) -> int | None:
+        return None if self.log_ms is None or self.deadline_ms is None else self.deadline_ms - self.log_ms
+
+    @property
+    def verdict(self) -> str:
+        if self.log_ms is None:
+            return "EXTRA"
+        if self.deadline_ms is None:
+            return "MISSING"
+        return "ok" if abs(self.deadline_ms - self.log_ms) <= self.tolerance_ms else "OFF"
+
+
+def replay(played: Played) -> list[dict]:
+    """What the `replay` command prints for the capture, as a user would call it."""
+    code = "from streaming.cli import main; main()"
+    command = [sys.executable, "-c", code, "replay", str(played.capture), "--config", str(played.config)]
+    printed = subprocess.run(command, capture_output=True, text=True, check=False)
+    if printed.returncode != 0:
+        raise RuntimeError(f"replay failed: {printed.stderr[-2000:]}")
+    return [json.loads(line) for line in printed.stdout.splitlines()]
+
+
+def opened(printed: Iterable[dict], rule: str) -> list[dict]:
+    return [
+        line
+        for line in printed
+        if line["kind"] == "incident" and line["transition"] == "opened" and line["rule"] == rule
+    ]
+
+
+def captured(truth: list[TruthEvent], printed: list[dict]) -> list[TruthEvent]:
+    """What happened while every broker's telemetry was recorded, but for the last second, which may leave no trace."""
+    (summary,) = (line for line in printed if line["kind"] == "summary")
+    last_ms = min((seen["last_ms"] for seen in summary["coverage"]["brokers"].values()), default=0) - TRAILING_MS
+    return [event for event in truth if event.at_ms <= last_ms]
+
+
+def named(played: Played, event: TruthEvent) -> bool:
+    """Whether the capture holds a member's id at all.
+
+    A static member whose JoinGroup was answered 15 behind a stalled write is a member to the coordinator, but no answer
+    and no record ever tells its id: nobody outside can name it.
+    """
+    return event.member_id.encode() in _bytes_of(played.capture)
+
+
+@functools.cache
+def _bytes_of(capture: Path) -> bytes:
+    """Every key and value of a capture, one after the other."""
+    with open_text(capture) as lines:
+        return b"\n".join(part for row in read_rows(lines) for part in (row.key, row.value) if part)
+
+
+def refuted(printed: Iterable[dict]) -> list[dict]:
+    return [line for line in printed if line["kind"] == "incident" and line.get("reason") == "refuted"]
+
+
+def session_rows(truth: list[TruthEvent], printed: list[dict]) -> list[Row]:
+    """Pair the session expiries of the log with ours, each once, nearest first."""
+    loads = [event for event in truth if event.kind == "coordinator-loaded"]
+
+    def tolerance(event: TruthEvent) -> int:
+        moved = any(
+            load.partition == event.partition and 0 <= event.at_ms - load.at_ms <= MOVE_IS_RECENT_MS for load in loads
+        )
+        return AFTER_A_MOVE_MS if moved else TOLERANCE_MS
+
+    inside = captured(truth, printed)
+    return _paired(SESSION_EXPIRED, session_expiries(inside), opened(printed, SESSION_EXPIRED), tolerance)
+
+
+def rebalance_rows(truth: list[TruthEvent], printed: list[dict]) -> list[Row]:
+    """Pair the members that missed a join, sync or revocation; their instants are compared loosely.
+
+    A static member's timer for its sync outlives its replacement: what it then removes is nobody.
+    """
+    events, replaced = [], set()
+    for event in authoritative(captured(truth, printed)):
+        member = (event.group, event.member_id)
+        if event.kind == "replaced":
+            replaced.add(member)
+        elif event.kind == "joined":
+            replaced.discard(member)
+        elif event.kind == REBALANCE_TIMEOUT and member not in replaced:
+            events.append(Expiry([event], certain=True))
+    return _paired(REBALANCE_TIMEOUT, events, opened(printed, REBALANCE_TIMEOUT), lambda _: AFTER_A_MOVE_MS)
+
+
+def _paired(
+    rule: str, expiries: list[Expiry], incidents: list[dict], tolerance: Callable[[TruthEvent], int]
+) -> list[Row]:
+    """Pair lines of the log with incidents of the same member, nearest first, each once.
+
+    Of an expiry with several lines one has to be paired; the others may be, where the incident closed in between.
+    """
+    pairs = [
+        (abs(_instant(incident) - line.at_ms), number, line, incident)
+        for expiry in expiries
+        for line in expiry.lines
+        for number, incident in enumerate(incidents)
+        if (incident["group"], incident["member_id"]) == (line.group, line.member_id)
+    ]
+    said: dict[TruthEvent, dict] = {}
+    used: set[int] = set()
+    for off_ms, number, line, incident in sorted(pairs, key=lambda pair: pair[:2]):
+        if line not in said and number not in used and off_ms <= SAME_EXPIRY_MS:
+            said[line] = incident
+            used.add(number)
+    rows = [_row(rule, incident, line.at_ms, tolerance(line)) for line, incident in said.items()]
+    rows += [
+        Row(rule, line.group, line.member_id, line.at_ms, None, tolerance(line))
+        for expiry in expiries
+        for line in expiry.lines[:1]
+        if expiry.certain and not any(line in said for line in expiry.lines)
+    ]
+    rows += [
+        _row(rule, incident, None, TOLERANCE_MS) for number, incident in enumerate(incidents) if number not in used
+    ]
+    return sorted(rows, key=lambda row: row.log_ms or row.deadline_ms or 0)
+
+
+def _row(rule: str, incident: dict, log_ms: int | None, tolerance_ms: int) -> Row:
+    return Row(
+        rule,
+        incident["group"],
+        incident["member_id"],
+        log_ms,
+        _instant(incident),
+        tolerance_ms,
+        incident["evidence"],
+        incident["cause"],
+    )
+
+
+def _instant(incident: dict) -> int:
+    return incident["at_ms"] if incident["deadline_ms"] is None else incident["deadline_ms"]
+
+
+def opened_twice(printed: Iterable[dict]) -> list[dict]:
+    """Openings of an incident that was open already."""
+    seen: set[str] = set()
+    again = []
+    for line in printed:
+        if line["kind"] == "incident" and line["transition"] == "opened":
+            if line["incident_id"] in seen:
+                again.append(line)
+            seen.add(line["incident_id"])
+    return again
+
+
+def table(rows: Iterable[Row]) -> str:
+    """For people: one line a member."""
+    head = f"{'rule':18}{'group':20}{'member':44}{'log ms':>15}{'our ms':>15}{'difference':>12}  verdict"
+    lines = [
+        f"{row.rule:18}{row.group:20}{row.member_id:44.44}{_cell(row.log_ms):>15}{_cell(row.deadline_ms):>15}"
+        f"{_cell(row.difference_ms):>12}  {row.verdict} {row.evidence} {row.cause}"
+        for row in rows
+    ]
+    return "\n".join([head, *lines])
+
+
+def _cell(number: int | None) -> str:
+    return "-" if number is None else str(number)
+
+
+def main() -> None:
+    wrong = 0
+    for name in sys.argv[1:]:
+        path = Path(name)
+        played = Played(path.name.removesuffix(".jsonl.gz"), path.parent)
+        printed = replay(played)
+        truth = [event for event in played.truth if not event.member_id or named(played, event)]
+        nameless = {event.member_id for event in played.truth} - {event.member_id for event in truth}
+        rows = session_rows(truth, printed) + rebalance_rows(truth, printed)
+        bad = [row for row in rows if row.verdict != "ok"]
+        taken_back, again = refuted(printed), opened_twice(printed)
+        wrong += len(bad) + len(taken_back) + len(again)
+        print(
+            f"{path}: {len(rows)} in all, {len(bad)} wrong, {len(taken_back)} refuted, {len(again)} opened twice,"
+            f" {len(nameless)} members that nothing names"
+        )
+        if bad:
+            print(table(bad))
+        for line in taken_back + again:
+            print(f"  {line['transition']} {line.get('reason', '')} {line['incident_id']}: {line['summary']}")
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""A real consumer in a process of its own, driven by lines on stdin, telling what happens to it in JSON lines.
+
+    python tests/e2e/consumer.py '{"client": "kafka-python", "bootstrap": "...", "group": "g", "topics": ["t"], ...}'
+
+Commands: `stall SECONDS` (no poll meanwhile), `subscribe T1,T2`, `close`. Events: started, assigned, revoked, stalled,
+polling, closed, error. Runs as a plain file, so that its start costs no import of the project.
+"""
+
+import faulthandler
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+
+def tell(event: str, **facts: object) -> None:
+    print(json.dumps({"event": event, "at_ms": round(time.time() * 1000), **facts}), flush=True)
+
+
+class KafkaPython:
+    """kafka-python: classic protocol only."""
+
+    def __init__(self, spec: dict) -> None:
+        from kafka import ConsumerRebalanceListener, KafkaConsumer
+
+        owner = self
+
+        class Listener(ConsumerRebalanceListener):
+            def on_partitions_revoked(self, revoked: list) -> None:
+                tell("revoked")
+
+            def on_partitions_assigned(self, assigned: list) -> None:
+                owner.assigned(sorted((p.topic, p.partition) for p in assigned))
+
+        self._listener = Listener()
+        self._consumer = KafkaConsumer(
+            bootstrap_servers=spec["bootstrap"],
+            group_id=spec["group"],
+            group_instance_id=spec.get("instance_id"),
+            client_id=spec["client_id"],
+            session_timeout_ms=spec["session_timeout_ms"],
+            heartbeat_interval_ms=spec["heartbeat_interval_ms"],
+            max_poll_interval_ms=spec["max_poll_interval_ms"],
+            enable_auto_commit=spec.get("commit", True),
+            auto_commit_interval_ms=1000,
+            metadata_max_age_ms=2000,
+            auto_offset_reset="earliest",
+        )
+        if spec.get("stubborn"):  # as a client without a poll limit of its own, or one whose limit is set too high
+            self._consumer._coordinator.heartbeat.config["max_poll_interval_ms"] = 600_000
+
+    def subscribe(self, topics: list[str]) -> None:
+        self._consumer.subscribe(topics, listener=self._listener)
+
+    def assigned(self, partitions: list) -> None:
+        generation = self._consumer._coordinator._generation
+        tell("assigned", member_id=generation.member_id, generation=generation.generation_id, partitions=partitions)
+
+    def poll(self) -> None:
+        self._consumer.poll(timeout_ms=200)
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+class Confluent:
+    """confluent-kafka (librdkafka): classic, or KIP-848 with `"protocol": "consumer"`."""
+
+    def __init__(self, spec: dict) -> None:
+        from confluent_kafka import Consumer
+
+        config = {
+            "bootstrap.servers": spec["bootstrap"],
+            "group.id": spec["group"],
+            "client.id": spec["client_id"],
+            "max.poll.interval.ms": spec["max_poll_interval_ms"],
+            "enable.auto.commit": spec.get("commit", True),
+            "auto.commit.interval.ms": 1000,
+            "topic.metadata.refresh.interval.ms": 2000,
+            "auto.offset.reset": "earliest",
+            "reconnect.backoff.max.ms": 1000,
+            "log_level": 3,
+        }
+        if spec.get("instance_id"):
+            config["group.instance.id"] = spec["instance_id"]
+        if spec.get("protocol") == "consumer":
+            config["group.protocol"] = "consumer"
+        else:
+            config["session.timeout.ms"] = spec["session_timeout_ms"]
+            config["heartbeat.interval.ms"] = spec["heartbeat_interval_ms"]
+            config["partition.assignment.strategy"] = spec.get("assignor", "range")
+        # max.poll.interval.ms has to be at least the session timeout's default, which KIP-848 clients cannot set.
+        if spec.get("protocol") != "consumer":
+            config["max.poll.interval.ms"] = max(config["max.poll.interval.ms"], spec["session_timeout_ms"])
+        self._consumer = Consumer(config)
+
+    def subscribe(self, topics: list[str]) -> None:
+        self._consumer.subscribe(topics, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
+
+    def _assigned(self, consumer: object, partitions: list) -> None:
+        where = sorted((p.topic, p.partition) for p in partitions)
+        tell("assigned", member_id=self._consumer.memberid(), generation=None, partitions=where)
+
+    def _revoked(self, consumer: object, partitions: list) -> None:
+        tell("revoked")
+
+    def poll(self) -> None:
+        message = self._consumer.poll(0.2)
+        while message is not None:  # what came with it too: one message a call would fall behind
+            error = message.error()
+            if error is not None:
+                tell("error", text=str(error))
+                if error.fatal():
+                    sys.exit(1)
+            message = self._consumer.poll(0)
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+CLIENTS: dict[str, Callable[[dict], KafkaPython | Confluent]] = {"kafka-python": KafkaPython, "confluent": Confluent}
+
+
+def main() -> None:
+    faulthandler.register(signal.SIGUSR1)
+    spec = json.loads(sys.argv[1])
+    commands: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def read_commands() -> None:
+        for line in sys.stdin:
+            commands.put(line)
+        os._exit(3)  # the scenario is gone, so is its consumer
+
+    threading.Thread(target=read_commands, daemon=True).start()
+    consumer = CLIENTS[spec["client"]](spec)
+    consumer.subscribe(spec["topics"])
+    tell("started", pid=os.getpid())
+    while True:
+        try:
+            consumer.poll()
+        except Exception as error:  # noqa: BLE001 - a consumer in trouble goes on, as an application's loop would
+            tell("error", text=repr(error))
+            time.sleep(0.2)
+        while not commands.empty():
+            verb, _, rest = commands.get().strip().partition(" ")
+            if verb == "stall":
+                tell("stalled")
+                time.sleep(float(rest))
+                tell("polling")
+            elif verb == "subscribe":
+                consumer.subscribe(rest.split(","))
+            elif verb == "close":
+                consumer.close()
+                tell("closed")
+                return
+
+
+if __name__ == "__main__":
+    main()

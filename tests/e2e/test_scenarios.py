@@ -1,0 +1,79 @@
+"""Faults on real clusters: what the monitor says equals what the brokers' own logs say, member for member."""
+
+import json
+
+import pytest
+
+from streaming.embedded.truth import LEFT
+from tests.e2e.compare import opened, opened_twice, rebalance_rows, refuted, replay, session_rows, table
+from tests.e2e.scenarios import SCENARIOS
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture(scope="module", params=SCENARIOS)
+def story(request, tmp_path_factory):
+    """A scenario played once, and what `replay` prints for its capture."""
+    played = SCENARIOS[request.param](tmp_path_factory.mktemp(request.param))
+    return played, replay(played)
+
+
+def test_sessions_expire_for_exactly_those_whom_the_brokers_log_names(story):
+    played, printed = story
+    rows = session_rows(played.truth, printed)
+    assert rows, "a scenario without an expiry proves nothing"
+    assert all(row.verdict == "ok" for row in rows), "\n" + table(rows)
+
+
+def test_no_living_member_was_ever_accused(story):
+    _, printed = story
+    assert refuted(printed) == []
+
+
+def test_an_incident_opens_once_and_closes_at_most_once(story):
+    _, printed = story
+    assert opened_twice(printed) == []
+    closed = [line["incident_id"] for line in printed if line["kind"] == "incident" and line["transition"] == "closed"]
+    assert len(closed) == len(set(closed))
+
+
+def test_rebalance_timeouts_are_those_of_the_log(story):
+    played, printed = story
+    rows = rebalance_rows(played.truth, printed)
+    assert all(row.verdict == "ok" for row in rows), "\n" + table(rows)
+
+
+def test_poll_breaches_are_those_of_the_members_that_stopped_polling(story):
+    played, printed = story
+    stopped = {
+        (event.group, event.member_id)
+        for event in played.truth
+        if event.kind == LEFT and event.group.startswith("poll-")
+    }
+    said = {(incident["group"], incident["member_id"]) for incident in opened(printed, "poll-exceeded")}
+    assert {member for member in said if member[0] != "poll-static848"} == stopped
+
+
+def test_the_groups_at_the_end_are_as_the_brokers_describe_them(story):
+    played, printed = story
+    seen = {
+        line["group"]: {
+            "state": line["state"].upper(),
+            "members": {
+                member["member_id"]: sorted(number for owned in member["assignment"] for number in owned["partitions"])
+                for member in line["members"]
+            },
+        }
+        for line in printed
+        if line["kind"] == "group"
+    }
+    described = {
+        name: {
+            "state": group["state"],
+            "members": {
+                member_id: sorted(number for _, number in owned) for member_id, owned in group["members"].items()
+            },
+        }
+        for name, group in played.groups.items()
+    }
+    assert json.dumps(seen, indent=1, sort_keys=True) == json.dumps(described, indent=1, sort_keys=True)

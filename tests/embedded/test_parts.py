@@ -1,0 +1,115 @@
+"""Java, jars, ports and the two files a node is started with."""
+
+import hashlib
+import socket
+
+import pytest
+
+from streaming.embedded import EmbeddedBrokerError, java, settings
+from streaming.embedded.jars import JARS_FOLDER, SUMS_FILE, difference, sums_of
+from streaming.embedded.ports import free_ports, require_free
+
+
+def fake_java(folder, version_line):
+    binary = folder / "bin" / "java"
+    binary.parent.mkdir()
+    binary.write_text(f"#!/bin/sh\necho '{version_line}' >&2\n")
+    binary.chmod(0o755)
+    return binary
+
+
+@pytest.mark.parametrize("line", ['openjdk version "17.0.15" 2025-04-15', 'java version "21" 2023-09-19 LTS'])
+def test_java_home_is_respected(monkeypatch, tmp_path, line):
+    binary = fake_java(tmp_path, line)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert java.java_command() == str(binary)
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ('openjdk version "11.0.2" 2019-01-15', "is Java 11, too old"),
+        ('java version "1.8.0_362"', "is Java 8, too old"),
+        ("gibberish", "does not say its version"),
+    ],
+)
+def test_an_old_java_is_refused_in_one_line_that_says_what_to_install(monkeypatch, tmp_path, line, complaint):
+    fake_java(tmp_path, line)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(java.JavaMissingError, match=complaint) as refusal:
+        java.java_command()
+    assert "install Java 17 or newer" in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_no_java_at_all_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(java.JavaMissingError, match="no java on PATH: install Java 17 or newer"):
+        java.java_command()
+
+
+def test_a_changed_a_missing_and_a_foreign_jar_are_all_noticed(monkeypatch, tmp_path):
+    for name in ("spark/a-1.jar", "broker/b-1.jar"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_bytes(name.encode())
+    sums = tmp_path / "jars.sha256"
+    sums.write_text(sums_of(tmp_path))
+    monkeypatch.setattr("streaming.embedded.jars.SUMS_FILE", sums)
+    assert difference(tmp_path) == []
+    (tmp_path / "spark/a-1.jar").write_bytes(b"changed")
+    assert [line.split()[1] for line in difference(tmp_path)] == ["spark/a-1.jar"] * 2
+    (tmp_path / "spark/a-1.jar").write_bytes(b"spark/a-1.jar")
+    (tmp_path / "broker/c-1.jar").write_bytes(b"foreign")
+    assert [line.split()[1] for line in difference(tmp_path)] == ["broker/c-1.jar"]
+    (tmp_path / "broker/b-1.jar").unlink()
+    assert {line.split()[1] for line in difference(tmp_path)} == {"broker/b-1.jar", "broker/c-1.jar"}
+
+
+def test_the_sums_are_those_of_sha256sum(tmp_path):
+    (tmp_path / "spark").mkdir()
+    (tmp_path / "spark" / "a.jar").write_bytes(b"abc")
+    assert sums_of(tmp_path) == f"{hashlib.sha256(b'abc').hexdigest()}  spark/a.jar\n"
+
+
+@pytest.mark.usefixtures("broker_parts")
+def test_the_jars_in_place_are_the_committed_ones():
+    assert SUMS_FILE.read_text().count("\n") > 40
+    assert difference(JARS_FOLDER) == []
+
+
+def test_a_port_somebody_listens_on_is_refused():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(EmbeddedBrokerError, match=f"port {port} on 127.0.0.1 is in use"):
+            require_free(port)
+    assert require_free(port) == port
+
+
+def test_free_ports_are_different_and_below_the_range_of_outgoing_connections():
+    ports = free_ports(6)
+    assert len(set(ports)) == 6
+    assert max(ports) < 32_768
+
+
+def test_a_node_logs_by_the_very_snippet_users_get_but_for_its_key_and_addresses():
+    rendered = settings.log4j2_yaml(node_id=2, telemetry=True, telemetry_bootstrap_servers="127.0.0.1:7")
+    given = settings.SNIPPET.read_text()
+    changed = [(a, b) for a, b in zip(given.splitlines(), rendered.splitlines(), strict=True) if a != b]
+    assert [b.strip() for _, b in changed] == [
+        'key: "broker-2"',
+        '- {name: bootstrap.servers, value: "127.0.0.1:7"}',
+    ]
+
+
+def test_without_telemetry_the_request_log_is_off():
+    rendered = settings.log4j2_yaml(node_id=1, telemetry=False, telemetry_bootstrap_servers="127.0.0.1:7")
+    assert "name: kafka.request.logger, level: warn" in rendered
+
+
+def test_a_snippet_that_no_longer_has_the_texts_to_replace_is_an_error_not_a_silent_wrong_key(monkeypatch, tmp_path):
+    snippet = tmp_path / "broker-log4j2.yaml"
+    snippet.write_text(settings.SNIPPET.read_text().replace('key: "broker-1"', "key: broker-1"))
+    monkeypatch.setattr(settings, "SNIPPET", snippet)
+    with pytest.raises(ValueError, match="0 times, not once"):
+        settings.log4j2_yaml(node_id=1, telemetry=True, telemetry_bootstrap_servers="127.0.0.1:7")

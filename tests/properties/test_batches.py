@@ -1,0 +1,119 @@
+"""The same events give the same incidents, in whatever batches, with duplicates, and with one source or broker late.
+
+The events are a real broker's: captures of real clusters under faults (tests/fixtures/captures). The live run's world
+is imitated honestly: every partition is read in its own order, a late one up to ten seconds after the others, and a
+batch holds whatever has come since the last one.
+"""
+
+import bisect
+import functools
+import random
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from coordinator_model.events import OffsetCommitted, RecordRead
+from coordinator_model.history import _read, _route, _ticks, _transitions
+from coordinator_model.incidents import to_contract
+from coordinator_model.shard import Shard, ShardSettings
+from streaming.capture_file import open_text, read_rows
+
+CAPTURES = Path(__file__).parent.parent / "fixtures" / "captures"
+NAMES = ["kills", "classic", "failover", "broker", "java"]
+HOLD_MS = 10_000
+
+
+@functools.cache
+def world(name):
+    """A capture's events by shard, ticks in, as the operator gets them: ``(shard, events)`` and the settings."""
+    with open_text(CAPTURES / f"{name}.jsonl.gz") as lines:
+        reading = _read(read_rows(lines))
+    broker_lines = [e for e in reading.events if hasattr(e, "broker")]
+    ticks = _ticks(broker_lines, set())
+    live_from_ms = min(e.order_ms for e in broker_lines)
+    config = ShardSettings(cluster="c", partitions=50, live_from_ms=live_from_ms, view_refresh_ms=0)
+    shards = {n: [*events, *ticks] for n, events in _route(reading.events, 50).items()}
+    return shards, config
+
+
+def told(outputs):
+    """What people are told, without what only betters a stored incident."""
+    lines = [to_contract(t) for t in _transitions(outputs)]
+    return sorted((x["at_ms"], x["transition"], x["rule"], x["group"], x["subject"], x["evidence"], x["cause"],
+                   x["deadline_ms"], x["severity"], x.get("reason"), x["incident_id"]) for x in lines)  # fmt: skip
+
+
+@functools.cache
+def whole(name):
+    shards, config = world(name)
+    return told([o for n, events in shards.items() for o in Shard.restore(n, config, None).apply(events, final=True)])
+
+
+def is_record(event):
+    return isinstance(event, RecordRead | OffsetCommitted)
+
+
+def source_of(event):
+    return "records" if is_record(event) else event.broker
+
+
+def in_batches(name, cuts, delays, repeat, restore):
+    """Feed every shard in batches cut at the same instants; return the outputs of all."""
+    shards, config = world(name)
+    outputs = []
+    for number, events in shards.items():
+        arrivals, read_until = defaultdict(list), defaultdict(int)
+        for event in sorted(events, key=lambda e: e[2:5]):  # a partition is read in its own order
+            at_ms = max(read_until[event[2:4]], event.order_ms + delays.get(source_of(event), 0))
+            read_until[event[2:4]] = at_ms
+            arrivals[bisect.bisect_left(cuts, at_ms)].append(event)
+        shard, seq = Shard.restore(number, config, None), 0
+        for n in range(len(cuts) + 1):
+            batch = arrivals[n] + (random.Random(n).sample(arrivals[n], len(arrivals[n]) // 2) if repeat else [])
+            random.Random(n).shuffle(batch)
+            late_ms = delays.get("records", 0)
+            read_ms = cuts[n] - late_ms if n < len(cuts) else 2**62
+            batch_outputs = shard.apply(batch, records_read_ms=read_ms, final=n == len(cuts))
+            outputs += [{**o, "seq": seq + o["seq"]} for o in batch_outputs]
+            seq += len(batch_outputs)
+            if restore:
+                shard = Shard.restore(number, config, shard.dump())
+    return outputs
+
+
+@st.composite
+def plans(draw):
+    name = draw(st.sampled_from(NAMES))
+    shards, _ = world(name)
+    instants = [e.order_ms for events in shards.values() for e in events]
+    low, high = min(instants), max(instants) + HOLD_MS
+    cuts = sorted(draw(st.lists(st.integers(low, high), min_size=1, max_size=25, unique=True)))
+    sources = sorted({source_of(e) for events in shards.values() for e in events})
+    late = draw(st.sampled_from([None, *sources]))
+    delay_ms = draw(st.integers(0, HOLD_MS - 1))
+    return name, tuple(cuts), {} if late is None else {late: delay_ms}, draw(st.booleans()), draw(st.booleans())
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(plans())
+def test_any_cut_any_duplicates_any_late_source_gives_the_same_incidents(plan):
+    name, cuts, delays, repeat, restore = plan
+    assert told(in_batches(name, cuts, delays, repeat, restore)) == whole(name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_dump_and_restore_after_every_second_changes_nothing(name):
+    shards, _ = world(name)
+    instants = [e.order_ms for events in shards.values() for e in events]
+    cuts = tuple(range(min(instants), max(instants), 1_000))
+    assert told(in_batches(name, cuts, {}, False, True)) == whole(name)
+
+
+def test_the_captures_do_tell_something():
+    """A property over captures without incidents would prove nothing."""
+    assert all(len([x for x in whole(name) if x[2] == "session-expired"]) >= 4 for name in NAMES)
+    assert replace(world("kills")[1], cluster="d").cluster == "d"

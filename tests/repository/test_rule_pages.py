@@ -1,0 +1,63 @@
+"""Every rule has its runbook, and what that says of thresholds and severities is what the code says."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from coordinator_model.rules.catalogue import RULES
+from coordinator_model.states import Severity
+from streaming.store.batch import DATA_QUALITY, MONITOR_STALLED
+from tests.repository.rule_pages import BEGIN, FOLDER, INDEX, pages
+
+CORE = Path(__file__).parents[2] / "coordinator_model"
+RULE_ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)+")
+PAGES = pages()
+
+
+def rule_ids():
+    """The constants that name rules: `SESSION_EXPIRED = "session-expired"` and its like."""
+    found = set()
+    for path in [*(CORE / "rules").glob("*.py"), CORE / "replica" / "departures.py"]:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+                value = node.value.value
+                if isinstance(value, str) and RULE_ID.fullmatch(value):
+                    [target] = node.targets
+                    assert target.id == value.upper().replace("-", "_")
+                    found.add(value)
+    return found
+
+
+def test_the_catalogue_names_every_rule_that_the_code_has():
+    assert {rule.id for rule in RULES} == rule_ids()
+    assert len(RULES) == len({rule.id for rule in RULES})
+
+
+def test_severities_are_those_that_there_are_from_least_to_worst():
+    for rule in RULES:
+        ranks = [Severity(severity).rank for severity in rule.severities]
+        assert ranks == sorted(ranks), rule.id
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_the_facts_of_a_runbook_are_those_of_the_code(path):
+    text = path.read_text()
+    assert BEGIN in text
+    assert text == PAGES[path], "run `make rules`"
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_a_runbook_tells_what_it_means_how_we_know_and_what_to_do(rule):
+    text = (FOLDER / f"{rule.id}.md").read_text()
+    assert text.startswith(f"# {rule.id}\n")
+    for heading in ("## What it means", "## How we know", "## What to do"):
+        _, _, section = text.partition(heading + "\n")
+        assert len(section.split("## ")[0].split()) >= 10, heading
+
+
+def test_there_are_no_pages_of_rules_that_are_gone():
+    """`serve` has rules of its own, about the monitor itself."""
+    own = {FOLDER / f"{rule}.md" for rule in (MONITOR_STALLED, DATA_QUALITY)}
+    assert set(FOLDER.glob("*.md")) == PAGES.keys() | {INDEX} | own

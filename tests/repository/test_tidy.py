@@ -1,0 +1,67 @@
+"""What the repository promises of its own code: functions that fit a screen, modules of one idea, a whole wheel."""
+
+import ast
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("coordinator_model", "streaming", "dashboards")
+MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+FUNCTION_LINES = 70
+MODULE_LINES = 560
+IMPORT_EACH_FIRST = """
+import importlib, sys
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+    for made in [module for module in sys.modules if module.startswith("coordinator_model")]:
+        del sys.modules[made]
+"""
+
+
+def name(path):
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name)
+def test_functions_fit_a_screen(path):
+    functions = [
+        n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    long = {f.name: f.end_lineno - f.lineno + 1 for f in functions if f.end_lineno - f.lineno >= FUNCTION_LINES}
+    assert long == {}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name)
+def test_a_module_is_one_idea_and_says_which(path):
+    source = path.read_text()
+    assert source.count("\n") <= MODULE_LINES
+    assert ast.get_docstring(ast.parse(source)), "no docstring"
+
+
+def test_every_module_of_the_core_can_be_imported_first():
+    """Circles between modules show only in the order in which somebody happens to import them."""
+    names = [name(p).removesuffix(".py").removesuffix("/__init__").replace("/", ".") for p in MODULES]
+    core = [n for n in names if n.startswith("coordinator_model")]
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORT_EACH_FIRST, *core], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_wheel_holds_the_packages_and_nothing_of_the_tests(tmp_path):
+    build = "import sys, hatchling.build; print(hatchling.build.build_wheel(sys.argv[1]))"
+    done = subprocess.run(
+        [sys.executable, "-c", build, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    [wheel] = tmp_path.glob("*.whl")
+    held = zipfile.ZipFile(wheel).namelist()
+    tops = {path.partition("/")[0] for path in held}
+    assert {top for top in tops if not top.endswith(".dist-info")} == set(PACKAGES)
+    assert {name(path) for path in MODULES} <= set(held)
+    assert {"coordinator_model/py.typed", "dashboards/rendered/fleet.json"} <= set(held)
+    assert any(path.endswith("entry_points.txt") for path in held)

@@ -1,0 +1,76 @@
+"""The monitor, watching a simulated world as the live run would: row by row, batch by batch."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from coordinator_model.history import _transitions
+from coordinator_model.incidents import to_contract
+from coordinator_model.ingest import OFFSETS, Reader, Rejected, SourceRow
+from coordinator_model.liveness import session_timeout_ms, timer_base_ms
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.shard import Shard, ShardSettings
+from tests.simulation.world import T0_MS
+
+SETTINGS = ShardSettings(cluster="sim", partitions=1, live_from_ms=T0_MS, view_refresh_ms=0)
+VIOLATIONS = ("session-expired", "rebalance-timeout", "poll-exceeded")
+
+
+@dataclass
+class Witness:
+    """A shard that keeps nothing between batches but its dumped state."""
+
+    settings: ShardSettings = SETTINGS
+    rows: list[SourceRow] = field(default_factory=list)
+    outputs: list[dict[str, Any]] = field(default_factory=list)
+    reader: Reader = field(default_factory=Reader)
+
+    def __post_init__(self) -> None:
+        self.shard = Shard.restore(0, self.settings, None)
+
+    def feed(self, rows: list[SourceRow]) -> None:
+        """Apply a batch, then go through a dump and a restore as a restart would."""
+        self.rows += rows
+        events = []
+        for row in rows:
+            read = self.reader.read(row)
+            assert not isinstance(read, Rejected), read
+            events += read
+        count = len(self.outputs)
+        self.outputs += [{**o, "seq": count + o["seq"]} for o in self.shard.apply(events)]
+        self.shard = Shard.restore(0, self.settings, self.shard.dump())
+
+    def replica(self, group: str) -> GroupReplica:
+        return self.shard._replica(group)
+
+    def deadline_ms(self, group: str, member_id: str) -> int | None:
+        """When the session of a member ends, as far as the replica knows."""
+        scene = self.shard._scene(group, self.shard.clock.progress_ms)
+        member = self.replica(group).members[member_id]
+        base_ms, timeout_ms = timer_base_ms(member, scene), session_timeout_ms(member, scene)
+        return None if base_ms is None or timeout_ms is None else base_ms + timeout_ms
+
+    def incidents(self) -> list[dict[str, Any]]:
+        """Return what people were told of violations: openings, and closings that take one back."""
+        told = [to_contract(t) for t in _transitions(self.outputs)]
+        return [t for t in told if t["rule"] in VIOLATIONS]
+
+
+def plain(rows: list[SourceRow]) -> str:
+    """Tell rows in a line each, for whoever reads a failure; probes left out."""
+    told = []
+    for row in rows:
+        at = f"{row.timestamp_ms - T0_MS:>9}"
+        if row.source == OFFSETS:
+            told.append(f"{at} RECORD {(row.key or b'').hex()} {row.value.hex() if row.value else None}")
+            continue
+        line = json.loads((row.value or b"").partition(b":")[2])
+        api, request, response = line["requestHeader"]["requestApiKeyName"], line["request"], line["response"]
+        if api != "LIST_GROUPS":
+            told.append(f"{at} {api} parked {line['remoteTimeMs']} {_brief(request)} -> {_brief(response)}")
+    return "\n".join(told)
+
+
+def _brief(body: dict[str, Any]) -> dict[str, Any]:
+    skipped = ("groupId", "protocols", "protocolType", "protocolName", "throttleTimeMs", "metadata", "assignment")
+    return {k: v for k, v in body.items() if k not in skipped and v not in (None, "", [])}

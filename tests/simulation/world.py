@@ -1,0 +1,139 @@
+"""Simulated time, and the two logs that a broker writes: records, and lines of ``kafka.request.logger``."""
+
+import heapq
+import itertools
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from coordinator_model.source_row import OFFSETS, TELEMETRY, SourceRow
+
+T0_MS = 1_700_000_000_000
+PROBE_EVERY_MS = 500
+APIS = {
+    "JOIN_GROUP": (11, 9),
+    "HEARTBEAT": (12, 4),
+    "LEAVE_GROUP": (13, 5),
+    "SYNC_GROUP": (14, 5),
+    "LIST_GROUPS": (16, 5),
+    "CONSUMER_GROUP_HEARTBEAT": (68, 1),
+}
+
+
+@dataclass
+class Timer:
+    """Something that will happen, unless it is cancelled."""
+
+    due_ms: int
+    action: Callable[[], None] | None
+
+    def cancel(self) -> None:
+        self.action = None
+
+
+@dataclass(frozen=True)
+class Connection:
+    """Where a client is and what it calls itself."""
+
+    client_id: str
+    host: str
+    port: int
+
+
+PROBE = Connection("group-monitor-probe", "10.9.9.9", 9_999)
+
+
+@dataclass
+class World:
+    """One broker's clock and logs. ``line_delay_ms``: how long an answer takes to be sent, and so its line."""
+
+    line_delay_ms: int = 0
+    now_ms: int = T0_MS
+    rows: list[SourceRow] = field(default_factory=list)
+    _timers: list[tuple[int, int, Timer]] = field(default_factory=list)
+    _sequence: "itertools.count[int]" = field(default_factory=itertools.count)
+    _offsets: dict[str, int] = field(default_factory=dict)
+    _taken: int = 0
+
+    def __post_init__(self) -> None:
+        self._probe(0)
+
+    # -------------------------------------------------------------- time
+
+    def after(self, delay_ms: int, action: Callable[[], None]) -> Timer:
+        timer = Timer(self.now_ms + delay_ms, action)
+        heapq.heappush(self._timers, (timer.due_ms, next(self._sequence), timer))
+        return timer
+
+    def run(self, duration_ms: int) -> None:
+        """Let everything happen that is due in the next so many milliseconds."""
+        until_ms = self.now_ms + duration_ms
+        while self._timers and self._timers[0][0] <= until_ms:
+            due_ms, _, timer = heapq.heappop(self._timers)
+            if timer.action is not None:
+                self.now_ms = due_ms
+                timer.action()
+        self.now_ms = until_ms
+
+    def _probe(self, number: int) -> None:
+        self.answer("LIST_GROUPS", PROBE, {"statesFilter": [f"probe-{number}"]}, {"errorCode": 0, "groups": []})
+        self.after(PROBE_EVERY_MS, lambda: self._probe(number + 1))
+
+    # -------------------------------------------------------------- the logs
+
+    def record(self, key: bytes, value: bytes | None) -> None:
+        """Append to ``__consumer_offsets``, stamped by the coordinator's clock."""
+        self._append(OFFSETS, "__consumer_offsets", self.now_ms, key, value)
+
+    def answer(
+        self,
+        api: str,
+        connection: Connection,
+        request: dict[str, Any],
+        response: dict[str, Any],
+        arrival_ms: int | None = None,
+        version: int | None = None,
+    ) -> None:
+        """Write the line of an answered request; what it was parked is its remote time only as far as it waited."""
+        number, newest = APIS[api]
+        waited_ms = 0 if arrival_ms is None else self.now_ms - arrival_ms
+        line = {
+            "isForwarded": False,
+            "requestHeader": {
+                "requestApiKey": number,
+                "requestApiVersion": newest if version is None else version,
+                "correlationId": len(self.rows),
+                "clientId": connection.client_id,
+                "requestApiKeyName": api,
+            },
+            "request": request,
+            "response": {"throttleTimeMs": 0, **response},
+            "connection": f"10.0.0.1:9092-{connection.host}:{connection.port}-0-1",
+            "totalTimeMs": float(waited_ms + self.line_delay_ms),
+            "requestQueueTimeMs": 0.0,
+            "localTimeMs": 0.0,
+            "remoteTimeMs": float(waited_ms),
+            "throttleTimeMs": 0,
+            "responseQueueTimeMs": 0.0,
+            "sendTimeMs": float(self.line_delay_ms),
+            "securityProtocol": "PLAINTEXT",
+            "principal": "User:ANONYMOUS",
+            "listener": "PLAINTEXT",
+            "clientInformation": {"softwareName": "apache-kafka-java", "softwareVersion": "4.3.1"},
+        }
+        text = "Completed request:" + json.dumps(line, separators=(",", ":"))
+        at_ms = self.now_ms + self.line_delay_ms
+        self._append(TELEMETRY, "group-telemetry", at_ms, b"broker-1", text.encode())
+
+    def _append(self, source: str, topic: str, at_ms: int, key: bytes, value: bytes | None) -> None:
+        offset = self._offsets[topic] = self._offsets.get(topic, -1) + 1
+        self.rows.append(SourceRow(source, topic, 0, offset, at_ms, key, value))
+
+    def take(self) -> list[SourceRow]:
+        """Return the rows that have come to be readable since the last time."""
+        fresh = [row for row in self.rows[self._taken :] if row.timestamp_ms <= self.now_ms]
+        held = [row for row in self.rows[self._taken :] if row.timestamp_ms > self.now_ms]
+        self.rows[self._taken :] = fresh + held
+        self._taken += len(fresh)
+        return fresh

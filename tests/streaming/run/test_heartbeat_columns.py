@@ -1,0 +1,145 @@
+"""Heartbeats read by columns are what the parser reads, line by line; what is not plainly known is left to it."""
+
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coordinator_model.events import Heartbeat, Tick
+from coordinator_model.ingest import Rejected, ingest
+from coordinator_model.source_row import TELEMETRY, SourceRow
+from coordinator_model.telemetry import heartbeats
+from streaming.run.heartbeat_columns import HeartbeatColumns
+from streaming.run.packing import QUARANTINE_KEY, HeartbeatBlock, Routing, unpack, unpack_rejected
+from streaming.run.runs import runs_of
+from streaming.run.source import PackRows
+from tests.builders import T0, heartbeat_line, line
+
+TOPIC = "group-telemetry"
+ROUTING = Routing(50)
+KIP848 = line(
+    "CONSUMER_GROUP_HEARTBEAT",
+    {"groupId": "modern", "memberId": "m8", "memberEpoch": 4, "instanceId": None, "rebalanceTimeoutMs": -1},
+    {"throttleTimeMs": 0, "errorCode": 0, "memberId": "m8", "memberEpoch": 4, "heartbeatIntervalMs": 3000},
+)
+
+
+def row(value, offset=0, key=b"broker-1", at_ms=T0, partition=0):
+    raw = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
+    return SourceRow(TELEMETRY, TOPIC, partition, offset, at_ms, key, raw)
+
+
+def arrow(rows):
+    names = {"topic": pa.string(), "partition": pa.int32(), "offset": pa.int64(), "timestamp_ms": pa.int64(),
+             "key": pa.binary(), "value": pa.binary()}  # fmt: skip
+    columns = zip(*(each[1:] for each in rows), strict=True)
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, names.values(), strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, names=list(names))
+
+
+def by_columns(known, rows):
+    """The heartbeats found in rows of one partition, by offset."""
+    [run] = runs_of(arrow(rows))
+    return {beat.offset: beat for _, block in known.take(run).blocks for beat in HeartbeatBlock._make(block).rows()}
+
+
+def learned(*rows):
+    known = HeartbeatColumns(ROUTING)
+    for each in rows:
+        events = ingest(each)
+        if not isinstance(events, Rejected):
+            known.learn(each, events)
+    return known
+
+
+def agree(known, rows):
+    for each in by_columns(known, rows).values():
+        assert [each] == ingest(rows[each.offset])
+
+
+@pytest.mark.parametrize("made", [heartbeat_line(group='a"b', member="é"), heartbeat_line(error=27), KIP848])
+def test_a_known_heartbeat_is_read_by_columns_whatever_its_times(made):
+    def later(n):
+        changed = made.replace('"correlationId":7', f'"correlationId":{n}')
+        return row(changed.replace('"totalTimeMs":0.5', f'"totalTimeMs":{n}.75'), offset=n, at_ms=T0 + 10 * n)
+
+    first, later = row(made), [later(n) for n in range(20)]
+    found = by_columns(learned(first), later)
+    assert [[found[n]] for n in range(20)] == [ingest(each) for each in later]
+
+
+def test_what_the_record_key_says_is_part_of_what_is_known():
+    made = heartbeat_line()
+    known = learned(row(made))
+    rows = [row(made, 0, b"broker-1"), row(made, 1, b"broker-2"), row(made, 2, None), row(made, 3, b"")]
+    assert list(by_columns(known, rows)) == [0]
+    known.learn(rows[2], ingest(rows[2]))
+    found = by_columns(known, rows)
+    assert {n: beat.broker for n, beat in found.items()} == {2: "127.0.0.1:9092", 3: "127.0.0.1:9092"}
+
+
+SPLICES = [b"", b'"', b"\\", b"{", b"}", b",", b"0", b"00", b"-", b".", b"E9", b"\xff", b"\n", b"\0", b" ", b"+1",
+           "٣".encode(), b"[", b'"x":1,', b',"totalTimeMs":2.0', b',"sendTimeMs":9.0', b',"clientId":"x"',
+           b'"correlationId":9,', b',"securityProtocol":""']  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_no_mutation_of_a_line_is_read_otherwise_than_by_the_parser(data):
+    """Whatever line was learned, whatever line comes: by columns and by the parser it is the same heartbeat."""
+
+    def mutated(raw):
+        for _ in range(data.draw(st.integers(0, 3))):
+            start = data.draw(st.integers(0, len(raw)))
+            raw = raw[:start] + data.draw(st.sampled_from(SPLICES)) + raw[start + data.draw(st.integers(0, 3)) :]
+        return raw
+
+    plain = heartbeat_line(total_ms=9.5, remote_ms=2.25).encode()
+    first = mutated(plain)
+    later = first.replace(b"9.5", b"12.25").replace(b'Id":7', b'Id":8')
+    rows = [row(value, n) for n, value in enumerate((first, later, mutated(later), mutated(first), plain, None))]
+    agree(learned(rows[0], rows[4]), rows)
+
+
+@pytest.mark.parametrize("at_ms", [-1, -(2**62), 2**53, 2**62])
+def test_an_instant_out_of_range_is_left_to_the_parser(at_ms):
+    made = heartbeat_line()
+    assert by_columns(learned(row(made)), [row(made, at_ms=at_ms)]) == {}
+
+
+def test_what_is_remembered_is_bounded(monkeypatch):
+    monkeypatch.setattr(heartbeats, "MAX_MEMBERS", 10)
+    rows = [row(heartbeat_line(member=f"m{n}"), n) for n in range(25)]
+    assert sorted(by_columns(learned(*rows), rows)) == [20, 21, 22, 23, 24]
+
+
+def packed(pack, batch):
+    return dict(zip(*(column.to_pylist() for made in pack(iter([batch])) for column in made.columns), strict=True))
+
+
+def test_a_mixed_batch_is_packed_alike_whether_its_heartbeats_are_known_or_not(tmp_path: Path):
+    """Heartbeats of many groups and brokers, probes, joins and garbage, in partitions and out of order."""
+    chance = random.Random(5)
+    rows = []
+    for offset in range(400):
+        broker, group = chance.randrange(3), f"g{chance.randrange(40)}"
+        made = chance.choice([
+            heartbeat_line(group, f"m{chance.randrange(5)}", error=chance.choice([0, 0, 0, 27])),
+            heartbeat_line(group, "m1", total_ms=chance.random() * 9_000),
+            line("LEAVE_GROUP", {"groupId": group, "members": [{"memberId": "m", "groupInstanceId": None}]},
+                 {"errorCode": 0, "members": []}),
+            "garbage",
+        ])  # fmt: skip
+        rows.append(row(made, offset + (offset > 300), f"b{broker}".encode(), T0 + offset * 7, partition=broker))
+    rows.sort(key=lambda each: (each.partition, each.offset))
+    pack = PackRows(Routing(50, split=2), "__consumer_offsets", tmp_path / "live-keys.json")
+    unknown, known = (packed(pack, arrow(rows)) for _ in range(2))
+    assert unknown.keys() == known.keys()
+    assert unpack_rejected([unknown[QUARANTINE_KEY]]) == unpack_rejected([known.pop(QUARANTINE_KEY)])
+    for key, payload in known.items():
+        told = [sorted(e for e in unpack([each]) if not isinstance(e, Tick)) for each in (unknown[key], payload)]
+        assert told[0] == told[1]
+    assert sum(isinstance(e, Heartbeat) for payload in known.values() for e in unpack([payload])) > 100

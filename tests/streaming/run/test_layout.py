@@ -1,0 +1,55 @@
+import dataclasses
+
+import pytest
+
+from streaming.run.errors import RunError
+from streaming.run.layout import Layout, locked, open_checkpoint, remembered_shuffle_partitions
+
+LAYOUT = Layout("prod", "__consumer_offsets", 50, "shard", 1, 2, 1)
+
+
+def never():
+    raise AssertionError("asked although the checkpoint goes on")
+
+
+def test_a_checkpoint_of_the_same_layout_goes_on(tmp_path):
+    fresh = open_checkpoint(tmp_path, LAYOUT, lambda: 1_234)
+    again = open_checkpoint(tmp_path, LAYOUT, never)
+    assert (fresh.resumed, again.resumed) == (False, True)
+    assert (again.checkpoint_id, again.folder, again.live_from_ms) == (fresh.checkpoint_id, fresh.folder, 1_234)
+
+
+@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(Layout)])
+def test_whatever_differs_a_fresh_checkpoint_begins_and_the_old_one_stays(tmp_path, field):
+    old = open_checkpoint(tmp_path, LAYOUT, lambda: 1)
+    old.folder.mkdir()
+    value = getattr(LAYOUT, field)
+    changed = dataclasses.replace(LAYOUT, **{field: value + 1 if isinstance(value, int) else value + "-2"})
+    new = open_checkpoint(tmp_path, changed, lambda: 2)
+    assert new.folder != old.folder
+    assert old.folder.exists()
+    assert not new.resumed
+    assert new.changes == (f"{field}: {value} -> {getattr(changed, field)}",)
+    assert open_checkpoint(tmp_path, changed, never).checkpoint_id == new.checkpoint_id
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"layout": {}}', '{"checkpoint_id": 1, "live_from_ms": "x", "layout": {}}']
+)
+def test_a_layout_file_that_cannot_be_read_is_said_not_guessed(tmp_path, text):
+    (tmp_path / "layout.json").write_text(text)
+    with pytest.raises(RunError, match=r"layout\.json cannot be read"):
+        open_checkpoint(tmp_path, LAYOUT, never)
+
+
+def test_a_machine_with_more_cores_goes_on_with_the_partitions_there_are(tmp_path):
+    assert remembered_shuffle_partitions(tmp_path) is None
+    open_checkpoint(tmp_path, LAYOUT, lambda: 1)
+    assert remembered_shuffle_partitions(tmp_path) == LAYOUT.shuffle_partitions
+
+
+def test_a_second_run_is_kept_out_of_the_folder(tmp_path):
+    with locked(tmp_path), pytest.raises(RunError, match="another run works in"), locked(tmp_path):
+        pass
+    with locked(tmp_path):
+        pass

@@ -1,0 +1,126 @@
+import base64
+import json
+
+import pandas as pd
+import pytest
+
+from coordinator_model.ingest import Rejected, SourceRow, ingest
+from coordinator_model.shard import ShardSettings
+from coordinator_model.sharding import shard_of
+from streaming.run import operator as operator_module
+from streaming.run.operator import Operator
+from streaming.run.packing import QUARANTINE_KEY, Packer, Routing
+from streaming.run.state_cell import MemoryCell
+from tests.benchmarks import synthetic
+from tests.benchmarks.synthetic import Member
+
+START_MS = 1_790_000_000_000
+GROUP = "orders"
+KEY = str(shard_of(GROUP, 50))
+MEMBERS = [Member(1), Member(2)]
+SETTINGS = ShardSettings("prod", 50, START_MS)
+
+
+def payloads(*rows):
+    packer = Packer(Routing(50), ())
+    for row in rows:
+        events = ingest(row)
+        assert not isinstance(events, Rejected)
+        for event in events:
+            packer.add(event)
+    return [payload for _, payload in packer.rows()]
+
+
+def line(offset, at_ms, value):
+    return SourceRow("telemetry", "lines", 0, offset, at_ms, b"broker-1", value)
+
+
+def batches():
+    """A group of two; the second member falls silent after 6 s, is removed at 16 s; one batch a second."""
+    key, value = synthetic.group_record(GROUP, 3, MEMBERS, START_MS)
+    shard, offset = shard_of(GROUP, 50), 0
+    yield payloads(SourceRow("offsets", "records", shard, 0, START_MS, key, value))
+    for second in range(1, 20):
+        at_ms, rows = START_MS + second * 1_000, []
+        for member in MEMBERS if second <= 6 else MEMBERS[:1]:
+            error = 27 if second == 16 else 0
+            rows.append(
+                line(offset := offset + 1, at_ms, synthetic.heartbeat_line(GROUP, member, 3 + (second > 16), error))
+            )
+        if second == 16:
+            alone = MEMBERS[:1]
+            rows.append(line(offset := offset + 1, at_ms + 10, synthetic.join_line(GROUP, MEMBERS[0], 4, alone, 5)))
+            rows.append(line(offset := offset + 1, at_ms + 15, synthetic.sync_line(GROUP, MEMBERS[0], 4, alone)))
+            key, value = synthetic.group_record(GROUP, 4, alone, at_ms + 12)
+            rows.append(SourceRow("offsets", "records", shard, 1, at_ms + 12, key, value))
+        yield payloads(*rows)
+
+
+def outputs(operator, cell, payloads, key=KEY):
+    frames = operator((key,), iter([pd.DataFrame({"payload": payloads})]), cell)
+    return [output for frame in frames for text in frame["outputs"] for output in json.loads(text)]
+
+
+@pytest.fixture(autouse=True)
+def empty_worker(monkeypatch):
+    monkeypatch.setattr(operator_module, "_shards", {})
+
+
+def play(*, forget):
+    operator, cell, said = Operator("run-1", SETTINGS), MemoryCell(), []
+    for batch in batches():
+        if forget:
+            operator_module._shards.clear()
+        said += outputs(operator, cell, batch)
+    return said
+
+
+def test_a_member_that_fell_silent_is_reported_with_its_deadline():
+    findings = [
+        finding for output in play(forget=False) if output["kind"] == "report" for finding in output["findings"]
+    ]
+    expired = [finding for finding in findings if finding["rule"] == "session-expired"]
+    assert {finding["member_id"] for finding in expired} == {MEMBERS[1].member_id}
+    assert all(abs(finding["deadline_ms"] - (START_MS + 16_000)) < 5 for finding in expired)
+
+
+def test_a_shard_decoded_from_its_state_says_the_same_as_one_kept_in_the_worker():
+    decoded, kept = ([o for o in play(forget=forget) if o["kind"] != "progress"] for forget in (True, False))
+    assert decoded == kept
+    assert any(report["findings"] for report in kept)
+
+
+def test_the_workers_copy_is_not_used_when_another_batch_won():
+    """A batch that failed leaves a copy that is ahead of the state; the retried batch must not build on it."""
+    operator, cell = Operator("run-1", SETTINGS), MemoryCell()
+    first, second, *_ = batches()
+    outputs(operator, cell, first)
+    committed = cell.value
+    failed = outputs(operator, MemoryCell(committed), second)
+    assert outputs(operator, MemoryCell(committed), second) == failed
+    assert not any(output["counts"].get("duplicates") for output in failed if output["kind"] == "progress")
+
+
+def test_two_checkpoints_in_one_worker_do_not_mix():
+    first, second, *_ = batches()
+    alone = outputs(Operator("run-2", SETTINGS), MemoryCell(), second)
+    outputs(Operator("run-1", SETTINGS), MemoryCell(), first)
+    assert outputs(Operator("run-2", SETTINGS), MemoryCell(), second) == alone
+
+
+def test_an_idle_shard_asks_to_be_woken_and_takes_it():
+    operator, cell = Operator("run-1", SETTINGS), MemoryCell(wall_ms=START_MS)
+    outputs(operator, cell, next(batches()))
+    assert cell.timeout_ms
+    cell.timed_out, cell.wall_ms = True, START_MS + 1_000
+    assert [output["kind"] for output in outputs(operator, cell, [])] == ["progress"]
+
+
+def test_unreadable_rows_become_quarantine_outputs_and_leave_no_state():
+    packer, cell = Packer(Routing(50), ()), MemoryCell()
+    packer.reject(Rejected("telemetry", "lines", 2, 40, START_MS, "no value", b"\x00\xff"))
+    ((key, payload),) = packer.rows()
+    (output,) = outputs(Operator("run-1", SETTINGS), cell, [payload], QUARANTINE_KEY)
+    assert (key, output["kind"], output["offset"], output["reason"]) == (QUARANTINE_KEY, "quarantine", 40, "no value")
+    assert base64.b64decode(output["head"]) == b"\x00\xff"
+    assert not cell.exists

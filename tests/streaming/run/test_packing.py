@@ -1,0 +1,133 @@
+import marshal
+
+import pyarrow as pa
+import pytest
+
+from coordinator_model.events import Heartbeat, RecordRead, Tick
+from coordinator_model.ingest import Rejected, SourceRow, ingest
+from coordinator_model.sharding import shard_of
+from streaming.run.packing import QUARANTINE_KEY, Packer, Routing, shard_of_key, unpack, unpack_rejected
+from streaming.run.source import PackRows
+from tests.benchmarks import synthetic
+from tests.benchmarks.synthetic import Member
+
+NOW_MS = 1_790_000_000_000
+MEMBERS = [Member(1), Member(2)]
+
+
+def line(offset, value, at_ms=NOW_MS, broker=b"broker-1", partition=0):
+    return SourceRow("telemetry", "lines", partition, offset, at_ms, broker, value)
+
+
+def record(group, offset=0, partition=None):
+    key, value = synthetic.group_record(group, 3, MEMBERS, NOW_MS)
+    return SourceRow(
+        "offsets", "records", shard_of(group, 50) if partition is None else partition, offset, NOW_MS, key, value
+    )
+
+
+def arrow(*rows):
+    names = ("topic", "partition", "offset", "timestamp_ms", "key", "value")
+    types = (pa.string(), pa.int32(), pa.int64(), pa.int64(), pa.binary(), pa.binary())
+    columns = [pa.array([getattr(row, name) for row in rows], kind) for name, kind in zip(names, types, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, names=list(names))
+
+
+def packed(tmp_path, *batches, routing=Routing(50)):  # noqa: B008
+    stage = PackRows(routing, "records", tmp_path / "live-keys.json")
+    return [
+        (key, payload)
+        for out in stage(iter(batches))
+        for key, payload in zip(out.column("key").to_pylist(), out.column("payload").to_pylist(), strict=True)
+    ]
+
+
+ROWS = [
+    record("orders"),
+    line(0, synthetic.heartbeat_line("orders", MEMBERS[0], 3)),
+    line(1, synthetic.join_line("orders", MEMBERS[0], 4, MEMBERS, 12)),
+    line(2, synthetic.sync_line("orders", MEMBERS[0], 4, MEMBERS)),
+    line(3, synthetic.probe_line(17)),
+]
+
+
+def test_events_arrive_as_they_were_read(tmp_path):
+    expected = [event for row in ROWS for event in ingest(row)]
+    payloads = [payload for key, payload in packed(tmp_path, arrow(*ROWS)) if key == str(shard_of("orders", 50))]
+    arrived = [event for event in unpack(payloads) if not (isinstance(event, Tick) and event.probe is None)]
+    assert sorted(arrived, key=lambda event: event[:5]) == sorted(expected, key=lambda event: event[:5])
+    assert {type(event) for event in arrived} >= {RecordRead, Heartbeat, Tick}
+
+
+def test_all_events_of_a_key_are_one_row(tmp_path):
+    rows = [line(n, synthetic.heartbeat_line("orders", MEMBERS[n % 2], 3)) for n in range(500)]
+    keys = [key for key, _ in packed(tmp_path, arrow(*rows), arrow(*[r._replace(offset=r.offset + 500) for r in rows]))]
+    assert len(keys) == len(set(keys)) == 50
+
+
+def test_a_tick_reaches_every_shard(tmp_path):
+    ticks = {key: unpack([payload]) for key, payload in packed(tmp_path, arrow(line(0, synthetic.probe_line(5))))}
+    assert set(ticks) == {str(shard) for shard in range(50)}
+    assert all([(tick.broker, tick.probe) for tick in events] == [("broker-1", 5)] for events in ticks.values())
+
+
+def test_any_line_of_a_broker_moves_the_other_shards_a_few_times_a_second(tmp_path):
+    rows = [line(n, synthetic.heartbeat_line("orders", MEMBERS[0], 3), NOW_MS + 10 * n) for n in range(100)]
+    other = next(str(shard) for shard in range(50) if shard != shard_of("orders", 50))
+    ticks = unpack([dict(packed(tmp_path, arrow(*rows)))[other]])
+    assert [tick.order_ms - NOW_MS for tick in ticks] == list(range(0, 1_000, 100))
+
+
+def test_a_gap_in_a_telemetry_partition_is_told_once_by_the_next_line(tmp_path):
+    rows = [line(n, synthetic.heartbeat_line("orders", MEMBERS[0], 3), NOW_MS + n) for n in (0, 1, 7, 8)]
+    ticks = [e for e in unpack([dict(packed(tmp_path, arrow(*rows)))["0"]]) if isinstance(e, Tick)]
+    assert [(tick.offset, tick.lost) for tick in ticks] == [(0, False), (7, True)]
+
+
+@pytest.mark.parametrize(
+    "value", [b"", b"Completed request:{", b"\xff\xfe", b"Completed request:RequestHeader(apiKey=HEARTBEAT)"]
+)
+def test_what_cannot_be_read_travels_beside_the_rest(tmp_path, value):
+    rows = dict(packed(tmp_path, arrow(line(0, value), ROWS[1]._replace(offset=1))))
+    (rejected,) = unpack_rejected([rows[QUARANTINE_KEY]])
+    assert isinstance(rejected, Rejected)
+    assert (rejected.topic, rejected.partition, rejected.offset, rejected.head) == ("lines", 0, 0, value)
+    assert any(isinstance(event, Heartbeat) for event in unpack([rows[str(shard_of("orders", 50))]]))
+
+
+def test_a_record_belongs_to_the_shard_it_lies_in():
+    """Partitions added later leave old records where they were."""
+    packer = Packer(Routing(50), ())
+    for event in ingest(record("orders", partition=7)):
+        packer.add(event)
+    assert [key for key, _ in packer.rows()] == ["7"]
+
+
+@pytest.mark.parametrize("group", ["a/b", "17", "17.2", "quarantine", "", "ü\x00\U0001f600", "x" * 300])
+@pytest.mark.parametrize("routing", [Routing(50), Routing(50, split=4), Routing(50, "group")])
+def test_a_key_tells_its_shard_whatever_the_group_is_called(group, routing):
+    key = routing.key_of(group)
+    assert shard_of_key(key) == shard_of(group, 50)
+    assert key != QUARANTINE_KEY
+    if routing.operator_key == "shard":
+        assert key in routing.all_keys()
+
+
+def test_ticks_go_to_the_keys_that_hold_groups_once_these_are_known(tmp_path):
+    (tmp_path / "live-keys.json").write_text('["3", "9"]')
+    beat = line(1, synthetic.heartbeat_line("orders", MEMBERS[0], 3))
+    rows = dict(packed(tmp_path, arrow(line(0, synthetic.probe_line(5)), beat)))
+    assert set(rows) == {"3", "9", str(shard_of("orders", 50))}
+    assert all(any(isinstance(event, Tick) for event in unpack([payload])) for payload in rows.values())
+
+
+def test_payloads_hold_plain_values_only():
+    """`marshal` cannot write a named tuple, and must never have to read one."""
+    packer = Packer(Routing(50), ())
+    for row in ROWS:
+        for event in ingest(row):
+            packer.add(event)
+    for _, payload in packer.rows():
+        packed = marshal.loads(payload)  # noqa: S302 # written above
+        assert {type(value) for rows in packed.values() for value in rows} <= {tuple, list, bytes, int}
+        assert unpack([payload])

@@ -1,0 +1,68 @@
+import json
+
+import pytest
+
+from streaming.run.catch_up import CatchUp
+from streaming.run.job import reason_of
+from streaming.run.session import RunError, require_java
+from streaming.run.sink import LiveKeys, read_live_keys
+
+
+def progress(end, rows_per_s=1_000.0):
+    return {"sources": [{"endOffset": json.dumps(end), "processedRowsPerSecond": rows_per_s}]}
+
+
+def test_it_has_caught_up_when_every_partition_is_at_its_start_time_end():
+    catch_up = CatchUp({"records": {"0": 100, "1": 5}, "lines": {"0": 50}})
+    assert catch_up.update(progress({"records": {"0": 90, "1": 5}, "lines": {"0": 70}})) == (
+        "catching up: 10 records to go, 1,000 a second"
+    )
+    assert not catch_up.done
+    assert "caught up" in catch_up.update(progress({"records": {"0": 100, "1": 9}, "lines": {"0": 80}}))
+    assert catch_up.done
+    assert catch_up.update(progress({"records": {"0": 120}})) is None
+
+
+def test_nothing_to_catch_up_with_is_caught_up():
+    catch_up = CatchUp({"records": {"0": 0}})
+    catch_up.update(progress({"records": {"0": 0}}))
+    assert catch_up.done
+
+
+def test_a_failure_of_pages_is_told_in_the_line_that_names_it():
+    pages = "[STREAM_FAILED] Query terminated\n  at org.apache.spark.Foo\nCaused by: org.apache.kafka.common.errors."
+    pages += "TimeoutException: Timeout of 60000ms expired\n\tat java.base/java.lang.Thread.run"
+    assert reason_of(RuntimeError(pages)) == (
+        "org.apache.kafka.common.errors.TimeoutException: Timeout of 60000ms expired"
+    )
+    assert reason_of(RuntimeError("")) == "RuntimeError"
+
+
+def test_keys_that_hold_groups_are_remembered_until_they_hold_none(tmp_path):
+    file = tmp_path / "live-keys.json"
+    assert read_live_keys(file) is None
+    LiveKeys(file).update({"3": 0, "17": 2, "4/a/ü": 1})
+    assert read_live_keys(file) == ["17", "4/a/ü"]
+    LiveKeys(file).update({"17": 0, "5": 1})
+    assert read_live_keys(file) == ["4/a/ü", "5"]
+
+
+def test_a_cluster_without_groups_is_known_to_have_none(tmp_path):
+    LiveKeys(tmp_path / "live-keys.json").update({"3": 0})
+    assert read_live_keys(tmp_path / "live-keys.json") == []
+
+
+def test_a_missing_java_is_one_line_that_says_what_to_install(monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    with pytest.raises(RunError, match=r"no Java found\. Java 17 or newer is needed"):
+        require_java()
+
+
+def test_a_java_too_old_is_named(monkeypatch, tmp_path):
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_392\"' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(RunError, match="is Java 8"):
+        require_java()

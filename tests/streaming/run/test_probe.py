@@ -1,0 +1,47 @@
+import time
+
+import pytest
+
+from streaming.embedded import EmbeddedCluster
+from streaming.run.probe import Probe
+
+pytestmark = pytest.mark.e2e
+
+
+def until(condition, what, timeout_s=90):
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+def answers(probe):
+    return {node: state.answers for node, state in probe.brokers.items()}
+
+
+@pytest.fixture
+def cluster(broker):  # `broker` skips where there are no jars
+    with EmbeddedCluster(nodes=3, telemetry=False, create_telemetry_topic=False) as three:
+        yield three
+
+
+def test_a_broker_that_is_gone_does_not_silence_the_others_and_ticks_again_when_it_is_back(cluster):
+    with Probe({"bootstrap_servers": cluster.bootstrap_servers.split(",")}, interval_ms=100) as probe:
+        until(lambda: len(probe.brokers) == 3 and min(answers(probe).values()) >= 3, answers(probe))
+        cluster.node(3).kill()
+        before = answers(probe)
+        until(lambda: all(answers(probe)[node] >= before[node] + 10 for node in (1, 2)), "the others fell silent")
+        gone = answers(probe)[3]
+        cluster.node(3).start()
+        until(lambda: answers(probe)[3] >= gone + 3, "the broker that came back on its port is not asked again")
+        cluster.node(1).pause()
+        before = answers(probe)
+        until(lambda: answers(probe)[2] >= before[2] + 10, "a paused broker silenced another")
+        cluster.node(1).resume()
+        until(lambda: answers(probe)[1] > before[1] + 1, "a broker that was paused is not asked again")
+
+
+def test_a_cluster_that_cannot_be_reached_is_tried_again(broker):
+    with Probe({"bootstrap_servers": ["127.0.0.1:1"]}, interval_ms=50) as probe:
+        time.sleep(0.3)
+        assert probe.brokers == {}

@@ -1,0 +1,175 @@
+"""The real job: Kafka, Spark, SQLite; a coordinator whose every word is ours."""
+
+import json
+import signal
+import time
+
+import pytest
+
+from coordinator_model.sharding import shard_of
+from streaming.embedded import EmbeddedCluster
+from tests.streaming.run.conftest import Coordinator, Monitor
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+AWAY_S = 60
+EXPIRED = "SELECT body FROM incidents WHERE rule = 'session-expired'"
+
+
+def live(coordinator, members):
+    """A stable group of three, heard for 20 seconds that lie before the start of the monitor."""
+    coordinator.create_telemetry()
+    coordinator.record("orders", 3, members, 0)
+    coordinator.beats("orders", members, 3, range(1, 20))
+
+
+def one_dies(coordinator, members, from_second=20):
+    """The last member is silent from there on, and removed ten seconds after it was last heard."""
+    coordinator.beats("orders", members[:-1], 3, range(from_second, 29))
+    coordinator.expire("orders", members, 3, 29)
+    coordinator.beats("orders", members[:-1], 4, range(31, 45))
+
+
+def expired(rows):
+    return [(body["group"], body["member_id"], body["deadline_ms"]) for (text,) in rows for body in [json.loads(text)]]
+
+
+def the_death(coordinator, members):
+    return ("orders", members[-1].member_id, pytest.approx(coordinator.start_ms + 29_000, abs=20))
+
+
+@pytest.mark.parametrize(
+    "run",
+    [{}, {"operator_key": "group"}, {"shard_split": 3}],
+    ids=["shard", "group", "split"],
+)
+def test_a_death_seen_live_becomes_one_incident(coordinator, monitor, members, run):
+    live(coordinator, members)
+    watching = monitor(**run)
+    watching.wait_for("SELECT 1 FROM groups WHERE members = 3 AND state = 'Stable'")
+    one_dies(coordinator, members)
+    assert expired(watching.wait_for(EXPIRED)) == [the_death(coordinator, members)]
+    watching.wait_for("SELECT 1 FROM groups WHERE members = 2 AND generation = 4")
+    assert watching.rows(
+        "SELECT t.transition FROM transitions t JOIN incidents USING (incident_id) WHERE rule = 'session-expired'"
+    )
+    assert watching.stop() == 0
+
+
+def test_killed_and_restarted_it_raises_what_it_missed_and_nothing_twice(coordinator, monitor, members):
+    live(coordinator, members)
+    first = monitor()
+    first.wait_for("SELECT 1 FROM groups WHERE members = 3 AND state = 'Stable'")
+    first.kill()
+    one_dies(coordinator, members)
+    second = monitor()
+    assert expired(second.wait_for(EXPIRED)) == [the_death(coordinator, members)]
+    assert second.rows("SELECT late FROM incidents WHERE rule = 'session-expired'") == [(1,)]
+    second.kill()
+    third = monitor()
+    third.said("caught up")
+    third.wait_for("SELECT 1 FROM groups WHERE members = 2")
+    assert len(third.rows(EXPIRED)) == 1
+    assert "going on" in third.log.read_text()
+
+
+def test_what_died_before_a_fresh_checkpoint_is_history(coordinator, monitor, members):
+    live(coordinator, members)
+    one_dies(coordinator, members)
+    watching = monitor()
+    watching.wait_for("SELECT 1 FROM groups WHERE members = 2 AND generation = 4")
+    watching.wait_for("SELECT 1 FROM runs WHERE caught_up")
+    assert watching.rows(EXPIRED) == []
+
+
+def test_a_checkpoint_of_another_layout_is_kept_aside_and_open_incidents_stay(coordinator, monitor, members):
+    live(coordinator, members)
+    first = monitor()
+    first.wait_for("SELECT 1 FROM groups WHERE members = 3")
+    one_dies(coordinator, members)
+    before = first.wait_for("SELECT incident_id FROM incidents WHERE rule = 'session-expired' AND closed_ms IS NULL")
+    first.stop()
+    second = monitor(shuffle_partitions=3)
+    second.said("the old checkpoint does not fit and is kept aside")
+    second.wait_for("SELECT 1 FROM runs WHERE caught_up AND batch_id > 3")
+    assert second.rows("SELECT incident_id FROM incidents WHERE rule = 'session-expired'") == before
+    assert len(list((second.folder / "data").glob("checkpoint-*"))) == 2
+
+
+def test_unreadable_rows_are_kept_and_lose_nothing_beside_them(coordinator, monitor, members):
+    live(coordinator, members)
+    shard = shard_of("orders", 50)
+    coordinator.send(coordinator.records, b"\x00\x63junk", b"\x00", coordinator.start_ms, shard)
+    coordinator.send(coordinator.records, None, b"no key", coordinator.start_ms, shard)
+    coordinator.send(coordinator.records, b"\x00\x02\x00\x06ord", b"\x00\x03", coordinator.start_ms, shard)
+    coordinator.line(b'Completed request:{"isForwarded":false,"requestHe', 19.5)
+    coordinator.line(b"Completed request:" + b"x" * 900_000, 19.6)
+    one_dies(coordinator, members)
+    watching = monitor()
+    watching.wait_for("SELECT 1 FROM groups WHERE members = 2 AND generation = 4")
+    kept = watching.wait_for("SELECT source, topic, reason, length(head) FROM quarantine", lambda rows: len(rows) >= 5)
+    assert len(kept) == 5
+    assert {(source, topic) for source, topic, *_ in kept} == {
+        ("offsets", coordinator.records),
+        ("telemetry", coordinator.lines),
+    }
+    assert all(reason and size <= 96 for *_, reason, size in kept)
+
+
+def test_a_telemetry_topic_that_appears_later_is_picked_up(coordinator, monitor, members):
+    coordinator.record("orders", 3, members, 0)
+    coordinator.producer.flush()
+    watching = monitor()
+    watching.said("topic does not exist yet, going on without it")
+    watching.wait_for("SELECT 1 FROM groups WHERE members = 3")
+    coordinator.start_ms = time.time_ns() // 1_000_000  # after the start of the monitor: no history
+    live(coordinator, members)
+    watching.wait_for("SELECT 1 FROM brokers")
+    one_dies(coordinator, members)
+    assert expired(watching.wait_for(EXPIRED)) == [the_death(coordinator, members)]
+
+
+def test_two_executors_of_a_cluster_say_the_same(coordinator, monitor, members):
+    live(coordinator, members)
+    watching = monitor(master="local-cluster[2,1,1024]")
+    watching.wait_for("SELECT 1 FROM groups WHERE members = 3 AND state = 'Stable'")
+    one_dies(coordinator, members)
+    assert expired(watching.wait_for(EXPIRED)) == [the_death(coordinator, members)]
+    assert watching.stop() == 0
+
+
+def test_a_broker_away_for_a_minute_stops_nothing(broker, tmp_path, request, members):
+    with EmbeddedCluster(telemetry=False, create_telemetry_topic=False) as cluster:
+        coordinator = Coordinator(cluster, "away")
+        live(coordinator, members)
+        watching = Monitor(coordinator, tmp_path).start()
+        request.addfinalizer(lambda: watching.process.poll() is None and watching.kill())
+        watching.wait_for("SELECT 1 FROM groups WHERE members = 3 AND state = 'Stable'")
+        cluster.node(1).kill()
+        time.sleep(AWAY_S)
+        cluster.node(1).start()
+        one_dies(coordinator, members)
+        assert expired(watching.wait_for(EXPIRED)) == [the_death(coordinator, members)]
+        assert watching.stop() == 0
+
+
+def test_a_configuration_read_again_is_in_force_on_the_same_checkpoint_and_a_wrong_one_is_not(
+    coordinator, monitor, members
+):
+    live(coordinator, members)
+    watching = monitor()
+    watching.wait_for("SELECT 1 FROM groups WHERE members = 3 AND state = 'Stable'")
+    config = watching.folder / "monitor.toml"
+    good = config.read_text()
+    config.write_text(good + '[[groups]]\npattern = "orders"\nmoed = "record"\n')
+    watching.process.send_signal(signal.SIGHUP)
+    watching.said("the configuration stays as it was")
+    config.write_text(good + '[[groups]]\npattern = "orders"\nmode = "record"\n')
+    watching.process.send_signal(signal.SIGHUP)
+    watching.said("configuration read again")
+    watching.said("going on")
+    one_dies(coordinator, members)
+    assert expired(watching.wait_for(EXPIRED)) == [the_death(coordinator, members)]
+    assert watching.rows("SELECT count(*) FROM outbox") == [(0,)]
+    assert watching.rows("SELECT count(DISTINCT checkpoint_id) FROM applied_batches") == [(1,)]
+    assert watching.stop() == 0

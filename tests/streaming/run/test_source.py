@@ -1,0 +1,103 @@
+"""Spark's Kafka source as we set it: what it must deliver, and the traps that the settings are there for."""
+
+import json
+
+import pytest
+from kafka import KafkaConsumer, TopicPartition
+from kafka.structs import OffsetAndMetadata
+
+from streaming.config import Settings
+from streaming.run.session import start_session
+from streaming.run.source import kafka_rows
+from streaming.run.topics import Topics
+
+pytestmark = pytest.mark.spark
+TRAP = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
+
+
+@pytest.fixture(scope="module")
+def spark():
+    session = start_session("local[2]", 2)
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="module")
+def settings(broker):
+    """Settings for a cluster whose internal topic holds a commit."""
+    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap_servers, group_id="canary", enable_auto_commit=False)
+    broker.create_topic("canary", partitions=1)
+    consumer.commit({TopicPartition("canary", 0): OffsetAndMetadata(1, "", -1)})
+    consumer.close()
+    return Settings.model_validate({"kafka": {"bootstrap_servers": broker.bootstrap_servers}})
+
+
+def collected(rows, folder):
+    """All rows that a stream delivers in one go."""
+    found = []
+    query = (
+        rows.writeStream.foreachBatch(lambda frame, _: found.extend(frame.collect()))
+        .option("checkpointLocation", str(folder))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    return found
+
+
+def read(spark, settings, folder, commits_from_ms=0):
+    kafka = settings.kafka
+    with Topics(kafka.python_client()) as topics:
+        assigned = topics.existing([kafka.offsets_topic])
+        starts = topics.starts(kafka.offsets_topic, assigned, 0)
+    return collected(kafka_rows(spark, kafka, assigned, starts, commits_from_ms), folder)
+
+
+def test_rows_of_the_internal_topic_arrive_as_they_lie_in_kafka(spark, settings, tmp_path):
+    rows = read(spark, settings, tmp_path)
+    assert {row.topic for row in rows} == {"__consumer_offsets"}
+    assert any(b"canary" in row.key for row in rows)
+    assert all(row.timestamp_ms > 1_600_000_000_000 for row in rows)
+
+
+@pytest.mark.parametrize("deprecated", ["true", "false"])
+def test_canary_only_the_deprecated_offset_fetching_sees_an_internal_topic(spark, settings, tmp_path, deprecated):
+    """When the second case fails the trap is gone, and so may be the setting that it makes necessary."""
+    spark.conf.set(TRAP, deprecated)
+    try:
+        rows = (
+            spark.readStream.format("kafka")
+            .options(**settings.kafka.spark_options())
+            .option("assign", json.dumps({"__consumer_offsets": list(range(50))}))
+            .option("startingOffsets", "earliest")
+            .load()
+        )
+        assert bool(collected(rows, tmp_path)) == (deprecated == "true")
+    finally:
+        spark.conf.set(TRAP, "true")
+
+
+def test_old_offset_commits_are_dropped_before_they_cost_anything_and_nothing_else_is(spark, settings, tmp_path):
+    everything = read(spark, settings, tmp_path / "1")
+    recent = read(spark, settings, tmp_path / "2", commits_from_ms=2**42)
+    kinds = [row.key[:2] if row.key else None for row in everything]
+    assert b"\x00\x01" in kinds
+    assert [row.key[:2] for row in recent] == [kind for kind in kinds if kind not in (b"\x00\x00", b"\x00\x01")]
+
+
+def test_the_layout_of_startingoffsets_is_what_spark_reads(settings):
+    with Topics(settings.kafka.python_client()) as topics:
+        assigned = topics.existing(["__consumer_offsets", "canary", "nowhere"])
+        starts = topics.starts("__consumer_offsets", assigned, telemetry_from_ms=0)
+    assert set(assigned) == {"__consumer_offsets", "canary"}
+    assert json.loads(json.dumps(starts))["canary"] == {"0": -1}
+    assert set(starts["__consumer_offsets"].values()) == {-2}
+
+
+def test_the_partitions_of_every_topic_are_counted_but_kafkas_own(broker):
+    broker.create_topic("counted", partitions=3)
+    settings = Settings(kafka={"bootstrap_servers": broker.bootstrap_servers})
+    with Topics(settings.kafka.python_client()) as topics:
+        counts = topics.partition_counts()
+    assert counts["counted"] == 3
+    assert not [name for name in counts if name.startswith("__")]

@@ -1,0 +1,155 @@
+"""A store with something in it, and `serve` answering real HTTP in this process."""
+
+import http.server
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import requests
+import uvicorn
+
+from streaming.config import Settings
+from streaming.serve.app import create_app
+from streaming.serve.health import Health
+from streaming.serve.server import bind, server_config
+from streaming.store import Store
+from tests.streaming.outputs import CLUSTER
+
+NOW_MS = 1_790_000_100_000
+
+
+@pytest.fixture
+def settings(tmp_path) -> Settings:
+    return Settings.model_validate(
+        {
+            "cluster": CLUSTER,
+            "store": {"url": f"sqlite:///{tmp_path}/monitor.db"},
+            "serve": {"port": 0},
+            "groups": ({"pattern": "orders", "labels": {"team": "shop"}, "runbook_url": "https://runbooks/orders"},),
+        }
+    )
+
+
+@pytest.fixture
+def store(settings) -> Iterator[Store]:
+    opened = Store.open(settings.store.connection_url())
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def apply(store, settings) -> Callable[..., Any]:
+    """Apply outputs as the next batch; `cluster=` applies them to another cluster."""
+    batches = iter(range(1_000_000))
+
+    def _apply(*outputs, cluster=CLUSTER, **arguments):
+        moved = [{**output, "cluster": cluster} for output in outputs]
+        return store.apply_batch(
+            checkpoint_id=f"checkpoint-{cluster}",
+            batch_id=next(batches),
+            outputs=moved,
+            settings=settings.model_copy(update={"cluster": cluster}),
+            **arguments,
+        )
+
+    _apply.store = store
+    return _apply
+
+
+class Client:
+    """Asks one server; redirects are not followed."""
+
+    def __init__(self, base: str) -> None:
+        self.base = base
+        self.session = requests.Session()
+
+    def get(self, path: str, status: int = 200) -> requests.Response:
+        answer = self.session.get(self.base + path, timeout=20, allow_redirects=False)
+        assert answer.status_code == status, answer.text
+        return answer
+
+    def json(self, path: str, status: int = 200) -> Any:
+        answer = self.get(path, status)
+        assert answer.headers["content-type"] == "application/json"
+        return answer.json()
+
+
+@contextmanager
+def running(store: Store, settings: Settings) -> Iterator[str]:
+    """Serve a store in this process; yields the address."""
+    app = create_app(store, settings, Health(started_ms=0, monitor_stalled_ms=15_000))
+    with listening(app, settings) as base:
+        yield base
+
+
+@contextmanager
+def listening(app: Any, settings: Settings) -> Iterator[str]:
+    """Answer with an application on a free port; yields the address."""
+    listener = bind("127.0.0.1", 0)
+    server = uvicorn.Server(server_config(app, settings))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    scheme = "https" if settings.serve.tls_certfile else "http"
+    yield f"{scheme}://127.0.0.1:{listener.getsockname()[1]}"
+    server.should_exit = True
+    thread.join()
+
+
+@pytest.fixture
+def client(store, settings) -> Iterator[Client]:
+    with running(store, settings) as base:
+        yield Client(base)
+
+
+@dataclass
+class Peer:
+    """An HTTP receiver that records what it gets and answers what it is told to."""
+
+    url: str = ""
+    statuses: list[int | None] = field(default_factory=list)  # None: never answers; an empty list: 200
+    bodies: list[Any] = field(default_factory=list)
+    headers: list[Any] = field(default_factory=list)
+    arrived: threading.Condition = field(default_factory=threading.Condition)
+    released: threading.Event = field(default_factory=threading.Event)
+
+    def wait_for(self, condition: Callable[["Peer"], bool], timeout_s: float = 20) -> None:
+        with self.arrived:
+            assert self.arrived.wait_for(lambda: condition(self), timeout_s), self.bodies
+
+
+@pytest.fixture
+def peer() -> Iterator[Peer]:
+    recorded = Peer()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            with recorded.arrived:
+                recorded.bodies.append(body)
+                recorded.headers.append(dict(self.headers))
+                status = recorded.statuses.pop(0) if recorded.statuses else 200
+                recorded.arrived.notify_all()
+            if status is None:
+                recorded.released.wait()
+                return
+            self.send_response(status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_arguments: Any) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    recorded.url = f"http://127.0.0.1:{server.server_port}/hook"
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield recorded
+    recorded.released.set()
+    server.shutdown()
+    thread.join()
+    server.server_close()

@@ -1,0 +1,76 @@
+"""Writes `docs/metrics.md` from the code: `make docs`. A sample store is scraped: every sample line is a true one."""
+
+import tempfile
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+from sqlalchemy import update
+
+from streaming.config import Settings
+from streaming.serve import metrics
+from streaming.serve.health import Health
+from streaming.store import Store, tables
+from tests.streaming.outputs import CLUSTER, START_MS, ended, finding, member, progress, rejected, report, view
+
+PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
+NOW_MS = START_MS + 2_000
+SETTINGS = Settings.model_validate({"cluster": CLUSTER, "groups": ({"pattern": "orders", "labels": {"team": "shop"}},)})
+HEAD = f"""# Metrics
+
+Written by `make docs` from the code; do not edit. `serve` answers them at `/metrics`.
+
+Series are bounded whatever the fleet: totals by cluster, type, state, rule; a series of its own for at most
+{metrics.GROUP_SERIES:,} groups (those in trouble first, then the largest), for the {metrics.MEMBER_SERIES} members
+worst off, and never a member id as a label. Labels of `[[groups]]` are added to `{metrics.GROUP_INFO}`.
+
+| metric | type | meaning | sample |
+| --- | --- | --- | --- |
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store.open(f"sqlite:///{folder}/sample.db")
+        fill(store)
+        text = metrics.exposition(store, SETTINGS, Health(0, 15_000), lambda: NOW_MS).decode()
+        store.close()
+    return HEAD + "".join(f"{row}\n" for row in rows(text))
+
+
+def fill(store: Store) -> None:
+    """Give every metric something to tell."""
+    worst = member("m-2", heartbeat_headroom=0.21, liveness="violated")
+    outputs = [
+        report("orders", finding(), view=view() | {"members": [member("m-1"), worst]}),
+        report("billing", finding("billing"), ended(finding("billing", "m-2"), START_MS, "refuted")),
+        progress(held=4),
+        rejected(),
+    ]
+    store.apply_batch(
+        checkpoint_id="c", batch_id=0, outputs=outputs, settings=SETTINGS, batch_ms=430, now_ms=START_MS + 1_300
+    )
+    suite = {"cluster": CLUSTER, "suite": "groups", "expectation": "expect_column_values_to_not_be_null(group)"}
+    store.write_quality([{**suite, "success": True, "checked_ms": NOW_MS, "unexpected": 0, "sample": "[]"}])
+    store.outbox.fan_out({"log": ("warn",)})
+    first, second = store.outbox.due("log", NOW_MS)[:2]
+    store.outbox.failed([first.id], "answered 400", None)
+    store.outbox.done([second.id], NOW_MS)
+    with store.engine.begin() as connection:
+        connection.execute(update(tables.runs).values(alive_ms=START_MS + 1_500))
+
+
+def rows(text: str) -> list[str]:
+    """One row a family: the sample is its first line, of a histogram the first that counts."""
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    made = []
+    for family in text_string_to_metric_families(text):
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        own = [line for line in lines if line.startswith((f"{name}{{", f"{name} ", f"{name}_bucket"))]
+        sample = next((line for line in own if not line.endswith(" 0.0")), own[0] if own else "")
+        made.append(f"| `{name}` | {family.type} | {family.documentation} | `{sample}` |")
+    return made
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

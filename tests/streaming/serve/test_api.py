@@ -1,0 +1,213 @@
+"""The HTTP side as programs see it."""
+
+from urllib.parse import quote
+
+import pytest
+
+from streaming.store.store import wall_ms
+from tests.streaming.outputs import CLUSTER, START_MS, ended, finding, progress, report, view
+
+CONTRACT_GROUP = {
+    "kind", "cluster", "group", "type", "state", "state_evidence", "generation", "protocol_type", "protocol",
+    "leader", "partition", "members",
+}  # fmt: skip
+CONTRACT_INCIDENT = {
+    "kind", "transition", "incident_id", "rule", "severity", "cluster", "group", "member_id", "instance_id",
+    "client_id", "client_host", "generation", "broker", "evidence", "cause", "deadline_ms", "at_ms", "summary",
+}  # fmt: skip
+
+
+def test_groups_are_the_contracts_objects_with_the_configured_labels(apply, client):
+    apply(report(view=view(members=2)), report("other", view=view("other")))
+    orders, other = client.json("/api/v1/groups")
+    assert orders.keys() >= CONTRACT_GROUP
+    assert {name: orders[name] for name in CONTRACT_GROUP} == {name: view(members=2)[name] for name in CONTRACT_GROUP}
+    assert orders["labels"] == {"team": "shop"}
+    assert (other["group"], other["labels"]) == ("other", {})
+
+
+def test_one_group_comes_with_its_open_incidents_and_newest_generations(apply, client):
+    apply(report("orders", finding(), view=view()))
+    apply(report("orders", finding(), view=view(generation=4, members=2, stable_since_ms=START_MS + 1)))
+    found = client.json("/api/v1/groups/orders")
+    assert [incident["member_id"] for incident in found["incidents"]] == ["m-1"]
+    assert [row["generation"] for row in found["generations"]] == [4, 3]
+
+
+def test_incidents_are_the_contracts_objects_with_the_newest_transition(apply, client):
+    apply(report("orders", finding()))
+    (opened,) = client.json("/api/v1/incidents?state=open")
+    assert opened.keys() >= CONTRACT_INCIDENT
+    assert (opened["kind"], opened["transition"], opened["labels"]) == ("incident", "opened", {"team": "shop"})
+    apply(report("orders", ended(finding(), START_MS + 9_000)))
+    assert client.json("/api/v1/incidents?state=open") == []
+    (closed,) = client.json("/api/v1/incidents?state=closed")
+    assert (closed["transition"], closed["reason"], closed["at_ms"]) == ("closed", "rejoined", START_MS + 9_000)
+    assert client.json("/api/v1/incidents") == [closed]
+    assert client.json("/api/v1/incidents?state=all&rule=poll-exceeded") == []
+
+
+NAMES = (
+    "a/b",
+    "/",
+    "//x//",
+    "sp ace",
+    "grüße",
+    "日本",
+    "a?b#c",
+    "100%",
+    "..",
+    "<script>",
+    "a\x00b",
+    "+",
+    "a\n",
+    "a\n\nb",
+    "g" * 5_000,
+)
+
+
+@pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
+def test_any_group_id_can_be_asked_for(apply, client, name):
+    apply(report(name, finding(name), view=view(name)))
+    path = quote(name, safe="").replace("..", "%2E%2E")
+    assert client.json(f"/api/v1/groups/{path}")["group"] == name
+    assert client.json(f"/api/v1/incidents?group={quote(name, safe='')}")[0]["group"] == name
+    assert client.get(f"/groups/{path}").text.count("<script>") == 1  # our own
+
+
+def test_what_utf8_cannot_hold_does_not_break_the_list(apply, client):
+    apply(report("\ud800", finding("\ud800"), view=view("\ud800")))
+    assert client.json("/api/v1/groups")[0]["group"] == "\ud800"
+    assert client.get("/").text.count("?</a>") >= 1
+    assert 'group="?"' in client.get("/metrics").text
+
+
+def test_a_group_of_several_clusters_must_be_named_with_its_cluster(apply, client):
+    apply(report(view=view(state="Stable")))
+    apply(report(view=view(state="Empty", cluster="dev")), cluster="dev")
+    assert client.json("/api/v1/groups/orders", 400) == {
+        "error": "several clusters have this group; add ?cluster=",
+        "clusters": ["dev", CLUSTER],
+    }
+    assert client.json("/api/v1/groups/orders?cluster=dev")["state"] == "Empty"
+    assert len(client.json("/api/v1/groups")) == 2
+    assert [group["cluster"] for group in client.json("/api/v1/groups?cluster=dev")] == ["dev"]
+    assert "in <bdi>dev</bdi>" in client.get("/groups/orders", 400).text
+
+
+@pytest.mark.parametrize("path", ["/api/v1/groups/nobody", "/api/v1/groups/orders?cluster=nowhere", "/api/v2", "/x"])
+def test_what_is_not_there_is_a_404_in_json(apply, client, path):
+    apply(report(view=view()))
+    assert "error" in client.json(path, 404)
+
+
+@pytest.mark.parametrize(
+    "query", ["limit=0", "limit=10001", "limit=x", "limit=-1", "limit=1e3", f"offset={10**30}", "limit=²", "state=odd"]
+)
+def test_a_wrong_parameter_is_a_400_that_says_what_is_right(client, query):
+    assert "is " in client.json(f"/api/v1/incidents?{query}", 400)["error"]
+
+
+def test_only_reading_is_possible(client):
+    for path in ("/api/v1/groups", "/api/v1/incidents", "/metrics"):
+        assert client.session.post(client.base + path, timeout=5).status_code == 405
+        assert client.session.delete(client.base + path, timeout=5).status_code == 405
+
+
+def test_a_long_list_comes_in_pages(apply, client):
+    apply(*(report(f"g{number}", view=view(f"g{number}")) for number in range(5)))
+    first = client.get("/api/v1/groups?limit=2")
+    assert first.headers["X-Total-Count"] == "5"
+    seen = [group["group"] for group in first.json()]
+    while link := first.links.get("next"):
+        first = client.get(link["url"])
+        seen += [group["group"] for group in first.json()]
+    assert seen == ["g0", "g1", "g2", "g3", "g4"]
+
+
+def test_ready_only_when_a_run_has_caught_up_and_is_at_work(apply, client, store):
+    assert client.json("/readyz", 503)["reason"] == "no run has written to the store yet"
+    apply(progress(), caught_up=False)
+    assert client.json("/readyz", 503)["clusters"][0]["caught_up"] is False
+    apply(progress())
+    assert client.json("/readyz")["ready"] is True
+    store.alive(CLUSTER, wall_ms() - 60_000)
+    assert client.json("/readyz", 503)["clusters"][0]["stalled"] is True
+    assert client.json("/healthz") == {"healthy": True}
+
+
+def test_one_cluster_that_is_behind_makes_the_whole_not_ready(apply, client):
+    apply(progress())
+    apply(progress(), cluster="dev", caught_up=False)
+    assert [state["caught_up"] for state in client.json("/readyz", 503)["clusters"]] == [False, True]
+
+
+@pytest.mark.parametrize("path", ["/", "/groups/orders", "/groups/none", "/api/v1/groups", "/metrics", "/nothing"])
+def test_every_answer_forbids_scripts_and_framing(apply, client, path):
+    apply(report(view=view()))
+    headers = client.session.get(client.base + path, timeout=5).headers
+    assert headers["Content-Security-Policy"].startswith("default-src 'none'; style-src 'sha256-")
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["X-Frame-Options"] == "DENY"
+
+
+EVIL = "<img src=x onerror=alert(1)>\"'&{{7*7}}"
+
+
+def test_a_page_escapes_every_string_of_a_stranger(apply, client):
+    apply(report(EVIL, view=view(EVIL)))
+    hostile = view(EVIL, leader=EVIL, protocol=EVIL, state="Stable", state_evidence=EVIL, type=EVIL, generation=4)
+    hostile["members"][0] |= dict.fromkeys(("member_id", "instance_id", "client_id", "client_host", "liveness"), EVIL)
+    hostile["members"][0]["assignment"] = [{"topic": EVIL, "partitions": [0]}]
+    apply(
+        report(EVIL, finding(EVIL, EVIL, summary=EVIL, cause=EVIL, client_host=EVIL), view=hostile),
+    )
+    apply(report(EVIL, finding(EVIL, EVIL, summary=EVIL, cause=EVIL, client_host=EVIL), view=hostile))
+    for text in (client.get(f"/groups/{quote(EVIL, safe='')}").text, client.get("/").text):
+        assert "<img" not in text
+        assert "&lt;img src=x onerror=alert(1)&gt;" in text
+        assert "{{7*7}}" in text
+
+
+def test_the_style_of_a_page_is_the_one_its_policy_allows(client):
+    import base64
+    import hashlib
+    import re
+
+    answer = client.get("/")
+    style = re.search(r"<style>(.*)</style>", answer.text, re.DOTALL)
+    assert style
+    digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
+    assert f"'sha256-{digest}'" in answer.headers["Content-Security-Policy"]
+
+
+def test_the_description_of_the_api_names_every_route_and_its_parameters(client):
+    described = client.json("/api/v1/openapi.json")
+    from streaming.serve.api import Api
+
+    routes = {route.path.replace(":group_id", "") for route in Api(None, None, None).routes()}
+    assert set(described["paths"]) == {path for path in routes if path.startswith("/api/")}
+    for path, about in described["paths"].items():
+        for parameter in about["get"]["parameters"]:
+            if parameter["in"] == "query" and "enum" in parameter["schema"]:
+                assert client.json(f"{path}?{parameter['name']}=odd", 400)
+                assert client.get(f"{path}?{parameter['name']}={parameter['schema']['enum'][0]}")
+
+
+def test_incidents_can_be_asked_for_by_severity_and_by_whether_somebody_was_told(apply, client):
+    apply(report("orders", finding(severity="page"), finding(member="m-2")))
+    assert [i["member_id"] for i in client.json("/api/v1/incidents?severity=page&told=true")] == ["m-1"]
+    assert client.json("/api/v1/incidents?told=false") == []
+    assert "told is" in client.json("/api/v1/incidents?told=maybe", 400)["error"]
+
+
+def test_rejected_rows_and_messages_given_up_are_shown(apply, client, store):
+    from tests.streaming.outputs import rejected
+
+    apply(rejected(head="/wA="), report("orders", finding()))
+    assert [(row["offset"], row["head"]) for row in client.json("/api/v1/quarantine")] == [(1, "/wA=")]
+    store.outbox.fan_out({"hook": ("warn",)})
+    (message,) = store.outbox.due("hook", wall_ms())
+    store.outbox.failed([message.id], "answered 400", None)
+    (dead,) = client.json("/api/v1/dead-letters")
+    assert (dead["receiver"], dead["last_error"], dead["group"]) == ("hook", "answered 400", "orders")

@@ -1,0 +1,174 @@
+"""`group-monitor serve` as a process: starts, says what is wrong, stops when asked."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import requests
+
+from streaming.config import Settings
+from streaming.store import Store
+from tests.streaming.outputs import CLUSTER, finding, progress, report, view
+
+ROOT = Path(__file__).parents[3]
+COMMAND = [sys.executable, "-c", "from streaming.commands.serve import serve_command; serve_command()"]
+
+
+def start(config: Path, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*COMMAND, "--config", str(config)],
+        cwd=ROOT,
+        env=os.environ | environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def refused(config: Path, **environment: str) -> str:
+    process = start(config, **environment)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    return errors
+
+
+@pytest.fixture
+def config(tmp_path) -> Path:
+    path = tmp_path / "monitor.toml"
+    path.write_text(f"""
+cluster = "{CLUSTER}"
+[kafka]
+security_protocol = "SASL_PLAINTEXT"
+sasl_mechanism = "PLAIN"
+sasl_username = "monitor"
+[store]
+url = "sqlite:///{tmp_path}/monitor.db"
+[serve]
+port = 0
+[[notify]]
+kind = "log"
+""")
+    return path
+
+
+class Served:
+    """A running `serve`, and what it writes."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.lines: list[str] = []
+        self.url = self.event("listening")["url"]
+
+    def event(self, name: str) -> dict:
+        """Read its log until an event comes."""
+        assert self.process.stderr
+        for line in self.process.stderr:
+            self.lines.append(line)
+            if line.startswith("{") and (event := json.loads(line))["event"] == name:
+                return event
+        raise AssertionError(f"no {name!r} in {self.lines}")
+
+
+@pytest.fixture
+def served(config) -> Iterator[Served]:
+    process = start(config, GROUP_MONITOR_KAFKA_SASL_PASSWORD="hunter2")
+    yield Served(process)
+    if process.poll() is None:
+        process.kill()
+    process.communicate(timeout=20)
+
+
+def test_it_shows_its_configuration_without_secrets_answers_notifies_and_stops_cleanly(served, tmp_path):
+    text = "".join(served.lines)
+    assert 'cluster = "prod"' in text
+    assert 'sasl_password = "**********"' in text
+    assert "hunter2" not in text
+    assert requests.get(f"{served.url}/readyz", timeout=5).status_code == 503
+
+    store = Store.open(f"sqlite:///{tmp_path}/monitor.db")
+    outputs = [report("orders", finding(), view=view()), progress()]
+    store.apply_batch(checkpoint_id="c", batch_id=0, outputs=outputs, settings=Settings(cluster=CLUSTER))
+    store.close()
+    assert served.event("incident opened")["member_id"] == "m-1"
+    assert requests.get(f"{served.url}/readyz", timeout=5).status_code == 200
+    assert requests.get(f"{served.url}/api/v1/groups", timeout=5).json()[0]["group"] == "orders"
+
+    served.process.send_signal(signal.SIGTERM)
+    _, rest = served.process.communicate(timeout=20)
+    assert served.process.returncode == 0
+    assert "Traceback" not in rest
+
+
+def test_a_port_in_use_is_one_clear_line(config):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        config.write_text(config.read_text().replace("port = 0", f"port = {port}"))
+        errors = refused(config, GROUP_MONITOR_KAFKA_SASL_PASSWORD="x")
+    assert errors == f"cannot listen on 127.0.0.1:{port}: Address already in use; see [serve] port\n"
+
+
+def test_a_typo_in_the_configuration_is_one_clear_line(config):
+    config.write_text(config.read_text().replace("port = 0", "prot = 0"))
+    line = config.read_text().splitlines().index("prot = 0") + 1
+    errors = refused(config, GROUP_MONITOR_KAFKA_SASL_PASSWORD="x")
+    assert errors == f'{config}:{line}: unknown key "prot" in [serve]; did you mean "port"?\n'
+
+
+def test_a_missing_password_is_named_with_the_way_to_give_it(config):
+    assert "GROUP_MONITOR_KAFKA_SASL_PASSWORD" in refused(config)
+
+
+def test_a_database_that_cannot_be_opened_is_one_clear_line(config, tmp_path):
+    config.write_text(config.read_text().replace(f"{tmp_path}/monitor.db", "/proc/nowhere/monitor.db"))
+    errors = refused(config, GROUP_MONITOR_KAFKA_SASL_PASSWORD="x")
+    assert errors.startswith("cannot open sqlite:////proc/nowhere/monitor.db")
+    assert len(errors.splitlines()) == 1
+
+
+class TestReload:
+    """SIGHUP and `POST /-/reload`: all of the new configuration, or the old one goes on."""
+
+    def test_new_labels_are_in_force_and_a_wrong_file_changes_nothing(self, served, config, tmp_path):
+        store = Store.open(f"sqlite:///{tmp_path}/monitor.db")
+        store.apply_batch(
+            checkpoint_id="c", batch_id=0, outputs=[report("orders", view=view())], settings=Settings(cluster=CLUSTER)
+        )
+        store.close()
+        group, reload = f"{served.url}/api/v1/groups/orders", f"{served.url}/-/reload"
+        good = config.read_text() + '[[groups]]\npattern = "orders"\nlabels = {team = "shop"}\n'
+        config.write_text(good)
+        assert requests.post(reload, timeout=30).json() == {"reloaded": True}
+        assert requests.get(group, timeout=5).json()["labels"] == {"team": "shop"}
+
+        config.write_text(good.replace("pattern", "patern"))
+        answer = requests.post(reload, timeout=30)
+        assert (answer.status_code, "patern" in answer.json()["error"]) == (400, True)
+        served.process.send_signal(signal.SIGHUP)
+        assert "patern" in served.event("the configuration stays as it was")["because"]
+
+        config.write_text(good.replace("port = 0", "port = 1"))
+        assert requests.post(reload, timeout=30).json()["error"].endswith("serve.port changed: that needs a restart")
+        assert requests.get(group, timeout=5).json()["labels"] == {"team": "shop"}
+
+        config.write_text(good.replace('"shop"', '"sales"'))
+        served.process.send_signal(signal.SIGHUP)
+        served.event("configuration read again")
+        assert requests.get(group, timeout=5).json()["labels"] == {"team": "sales"}
+
+    def test_who_sends_goes_on_sending_and_nothing_is_sent_twice(self, served, config, tmp_path):
+        store = Store.open(f"sqlite:///{tmp_path}/monitor.db")
+        settings = Settings(cluster=CLUSTER)
+        for number in range(3):
+            outputs = [report(f"g{number}", finding(f"g{number}"))]
+            store.apply_batch(checkpoint_id="c", batch_id=number, outputs=outputs, settings=settings)
+            assert served.event("incident opened")["group"] == f"g{number}"
+            assert requests.post(f"{served.url}/-/reload", timeout=30).status_code == 200
+        store.close()

@@ -1,0 +1,110 @@
+"""`describe`, `watch`, `incidents`, `quarantine`: what people read of a running monitor, and what programs do."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from streaming.cli import main
+from tests.streaming.outputs import CLUSTER, START_MS, ended, finding, rejected, report, view
+
+EVIL = "a\x1b[2J\u202e[bold]x[/bold]"
+
+
+@pytest.fixture
+def command(client, monkeypatch):
+    """Run a command against the served store; returns what it printed."""
+    monkeypatch.setenv("COLUMNS", "220")
+
+    def _run(*arguments, code=0):
+        done = CliRunner().invoke(main, [*arguments, "--url", client.base])
+        assert done.exit_code == code, done.output
+        return done.output
+
+    return _run
+
+
+def test_describe_shows_a_group_with_members_incidents_and_what_happened(apply, command):
+    apply(report("orders", finding(), view=view(members=2)))
+    said = command("describe", "orders")
+    for words in ("orders in prod: classic, Stable", "generation 3", "m-1", "10.0.0.7", "90%", "missed its session"):
+        assert words in said
+    assert json.loads(command("describe", "orders", "--json"))["members"][1]["member_id"] == "m-1"
+
+
+def test_describe_without_a_group_lists_all(apply, command):
+    apply(report("orders", view=view()), report("idle", view=view("idle", members=0, state="Empty")))
+    assert {"orders", "idle"} <= set(command("describe").split())
+    assert [group["group"] for group in json.loads(command("describe", "--json"))] == ["idle", "orders"]
+
+
+def test_a_group_that_is_not_there_is_one_clear_line(apply, command):
+    assert command("describe", "nobody", code=1) == "Error: no such group\n"
+
+
+def test_a_group_of_two_clusters_asks_for_one_of_them(apply, command):
+    apply(report(view=view()))
+    apply(report(view=view(cluster="dev")), cluster="dev")
+    assert "add ?cluster=: dev, prod" in command("describe", "orders", code=1)
+    assert "in dev:" in command("describe", "orders", "--cluster", "dev")
+
+
+def test_incidents_are_the_open_ones_unless_asked(apply, command):
+    apply(report("orders", finding(), finding(member="m-2")))
+    apply(report("orders", finding(), ended(finding(member="m-2"), START_MS + 9_000)))
+    assert [i["member_id"] for i in json.loads(command("incidents", "--json"))] == ["m-1"]
+    assert "open" in command("incidents")
+    assert [i["member_id"] for i in json.loads(command("incidents", "--state", "closed", "--json"))] == ["m-2"]
+
+
+def test_would_have_paged_lists_the_pages_that_woke_nobody(apply, command, settings):
+    """A team tries it before it wakes anybody: mode = "record" (peers.md section 3, items 9 and 10)."""
+    quiet = settings.model_copy(
+        update={"cluster": CLUSTER, "groups": (type(settings.groups[0])(pattern="quiet", mode="record"),)}
+    )
+    apply.store.apply_batch(
+        checkpoint_id="quiet", batch_id=0, settings=quiet,
+        outputs=[
+            report("quiet", finding("quiet", severity="page"), finding("quiet", "m-2")),
+            report("orders", finding(severity="page")),
+        ],
+    )  # fmt: skip
+    (found,) = json.loads(command("incidents", "--would-have-paged", "--json"))
+    assert (found["group"], found["member_id"], found["told"]) == ("quiet", "m-1", False)
+    assert "would have paged (1)" in command("incidents", "--would-have-paged")
+
+
+def test_quarantine_shows_where_a_row_lies_and_how_it_begins(apply, command):
+    apply(rejected(offset=41), rejected(offset=42, head="/wB7"))
+    rows = json.loads(command("quarantine", "--json"))
+    assert [row["offset"] for row in rows] == [42, 41]
+    assert "\\xff\\u0000{" in command("quarantine")
+
+
+def test_watch_looks_as_often_as_told_and_shows_trouble_first(apply, command):
+    apply(report("orders", finding(), view=view()), report("busy", view=view("busy", state="PreparingRebalance")))
+    said = command("watch", "--times", "2", "--every", "0.2")
+    assert "2 groups, 1 open incidents" in said
+    assert said.index("busy") < said.rindex("orders")
+    looks = command("watch", "--times", "2", "--every", "0.2", "--json").splitlines()
+    assert [len(json.loads(look)["groups"]) for look in looks] == [2, 2]
+
+
+def test_a_hostile_name_steers_no_terminal_and_is_no_markup(apply, command):
+    apply(
+        report(EVIL, finding(EVIL, EVIL, summary=EVIL), view=view(EVIL, leader=EVIL, state=EVIL)), rejected(reason=EVIL)
+    )
+    for arguments in (["describe", EVIL], ["describe"], ["incidents"], ["quarantine"], ["watch", "--times", "1"]):
+        said = command(*arguments)
+        assert not {"\x1b", "\u202e"} & set(said)
+        assert "[bold]x" in said
+
+
+def test_nobody_there_is_one_clear_line(command):
+    done = CliRunner().invoke(main, ["incidents", "--url", "http://127.0.0.1:9"])
+    assert done.exit_code == 1
+    assert (
+        done.output
+        == "Error: no monitor answers at http://127.0.0.1:9: [Errno 111] Connection refused; is `serve` running?\n"
+    )
+    assert "http://" in CliRunner().invoke(main, ["incidents", "--url", "file:///etc/passwd"]).output

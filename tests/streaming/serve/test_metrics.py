@@ -1,0 +1,169 @@
+"""`/metrics`: every name is declared, bounded, and tells what the store knows."""
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from streaming.serve import metrics
+from streaming.store.store import wall_ms
+from tests.streaming.outputs import (
+    CLUSTER,
+    START_MS,
+    ended,
+    finding,
+    member,
+    progress,
+    rejected,
+    report,
+    view,
+)
+
+
+def scrape(client) -> dict[str, dict[tuple, float]]:
+    """(sample name -> (sorted labels -> value))."""
+    samples: dict[str, dict[tuple, float]] = {}
+    for family in text_string_to_metric_families(client.get("/metrics").text):
+        for sample in family.samples:
+            samples.setdefault(sample.name, {})[tuple(sorted(sample.labels.items()))] = sample.value
+    return samples
+
+
+def labels(**values) -> tuple:
+    return tuple(sorted(values.items()))
+
+
+def test_every_declared_metric_is_exported_with_its_help(apply, client):
+    apply(progress())
+    text = client.get("/metrics").text
+    for name, words in metrics.HELP.items():
+        family = name.removesuffix("_total") if "_total" in name else name
+        assert f"# HELP {name} {words}" in text or f"# HELP {family} {words}" in text
+
+
+def test_groups_and_members_are_summed_up(apply, client):
+    members = [member("a"), member("b", liveness="violated", heartbeat_headroom=0.25), member("c", liveness="unknown")]
+    apply(report(view=view() | {"members": members}), report("idle", view=view("idle", members=0, state="Empty")))
+    samples = scrape(client)
+    by = {"cluster": CLUSTER, "type": "classic"}
+    assert samples[metrics.GROUPS] == {labels(**by, state="Stable"): 1, labels(**by, state="Empty"): 1}
+    assert samples[metrics.MEMBERS][labels(**by, state="Stable", liveness="violated")] == 1
+    assert samples[metrics.MEMBERS][labels(**by, state="Stable", liveness="alive")] == 1
+    group = labels(cluster=CLUSTER, group="orders")
+    assert samples[metrics.GROUP_MEMBERS][group] == 3
+    assert samples[metrics.GROUP_GENERATION][group] == 3
+    assert samples[metrics.GROUP_HEADROOM] == {group: 0.25}
+    info = labels(cluster=CLUSTER, group="orders", type="classic", state="Stable", team="shop")
+    assert samples[metrics.GROUP_INFO][info] == 1
+
+
+def test_incidents_are_counted_by_rule(apply, client):
+    apply(report("orders", finding(), finding(member="m-2")), now_ms=START_MS + 1_200)
+    apply(report("orders", finding(), ended(finding(member="m-2"), START_MS + 9_000, "refuted")))
+    samples = scrape(client)
+    rule = {"cluster": CLUSTER, "rule": "session-expired"}
+    assert samples[metrics.INCIDENTS_OPEN] == {labels(**rule, severity="warn"): 1}
+    assert samples[metrics.INCIDENTS_OPENED] == {labels(**rule): 2}
+    assert samples[metrics.INCIDENTS_CLOSED] == {labels(**rule, reason="refuted"): 1}
+    assert samples[metrics.INCIDENTS_REFUTED] == {labels(cluster=CLUSTER): 1}
+    delay = samples[f"{metrics.DETECTION_DELAY}_bucket"]
+    assert delay[labels(cluster=CLUSTER, le="1.0")] == 0
+    assert delay[labels(cluster=CLUSTER, le="1.5")] == 2
+    assert samples[f"{metrics.DETECTION_DELAY}_count"] == {labels(cluster=CLUSTER): 2}
+    assert samples[f"{metrics.DETECTION_DELAY}_sum"] == {labels(cluster=CLUSTER): 2.4}
+
+
+def test_a_group_says_which_rules_are_broken_and_since_when(apply, client):
+    apply(report("orders", finding(opened_ms=START_MS + 500), finding(member="m-2")), report("idle", view=view("idle")))
+    samples = scrape(client)
+    broken = labels(cluster=CLUSTER, group="orders", rule="session-expired", severity="warn")
+    assert samples[metrics.GROUP_INCIDENTS] == {broken: 2}
+    assert samples[metrics.GROUP_INCIDENT_OPENED] == {broken: START_MS / 1_000}
+
+
+def test_a_fleet_in_trouble_shows_its_worst_incidents_first(apply, client, monkeypatch):
+    monkeypatch.setattr(metrics, "GROUP_SERIES", 2)
+    apply(
+        report("info", finding("info", severity="info")),
+        report("late", finding("late", opened_ms=START_MS + 1)),
+        report("early", finding("early")),
+        report("page", finding("page", severity="page", opened_ms=START_MS + 2)),
+    )
+    assert {dict(series)["group"] for series in scrape(client)[metrics.GROUP_INCIDENTS]} == {"page", "early"}
+
+
+def test_sources_run_and_outbox_are_told(apply, client, store):
+    apply(progress(held=4), rejected(), report("orders", finding(), view=view()), batch_ms=400)
+    store.alive(CLUSTER, wall_ms() - 60_000)
+    samples = scrape(client)
+    cluster, broker = labels(cluster=CLUSTER), labels(cluster=CLUSTER, broker="broker-1")
+    assert samples[metrics.TELEMETRY_DELAY] == {broker: 0.12}
+    assert samples[metrics.HELD_ROWS] == {cluster: 4}
+    assert samples[metrics.BROKER_COVERED] == {broker: 1}
+    assert samples[metrics.INGESTED] == {labels(cluster=CLUSTER, outcome="heartbeats"): 10}
+    assert samples[metrics.QUARANTINED] == {labels(cluster=CLUSTER, source="telemetry", reason="cut"): 1}
+    assert samples[metrics.GENERATIONS] == {labels(cluster=CLUSTER, cause="first-seen"): 1}
+    assert samples[f"{metrics.BATCH_DURATION}_bucket"][labels(cluster=CLUSTER, le="0.5")] == 1
+    assert samples[metrics.OUTBOX_PENDING] == {labels(receiver=""): 1}
+    assert samples[metrics.STALLED] == {cluster: 1}
+    assert samples[metrics.RUN_ALIVE_AGE][cluster] >= 60
+    store.alive(CLUSTER)
+    assert scrape(client)[metrics.STALLED] == {cluster: 0}
+
+
+def test_a_fleet_gets_a_bounded_number_of_series_those_in_trouble_first(apply, client, monkeypatch):
+    monkeypatch.setattr(metrics, "GROUP_SERIES", 3)
+    apply(
+        *(report(f"big{number}", view=view(f"big{number}", members=5)) for number in range(5)),
+        report("bad", view=view("bad") | {"members": [member("x", liveness="violated")]}),
+        report("busy", view=view("busy", state="PreparingRebalance")),
+    )
+    samples = scrape(client)
+    assert len(samples[metrics.GROUP_MEMBERS]) == 3
+    assert {labels(cluster=CLUSTER, group=group) for group in ("bad", "busy")} <= samples[metrics.GROUP_MEMBERS].keys()
+    assert samples[metrics.GROUPS_WITHOUT_SERIES] == {(): 4}
+
+
+def test_a_hostile_name_cannot_break_the_format(apply, client):
+    evil = 'a"} 1\nfake_metric{x="\\'
+    apply(report(evil, view=view(evil)), rejected(reason=evil), progress(counts={evil: 1}))
+    samples = scrape(client)
+    assert "fake_metric" not in samples
+    assert samples[metrics.GROUP_MEMBERS] == {labels(cluster=CLUSTER, group=evil): 1}
+
+
+def test_the_page_of_metrics_is_the_codes_and_shows_a_sample_of_each():
+    """`make docs` writes it."""
+    from tests.streaming.serve import metrics_table
+
+    page = metrics_table.page()
+    assert page == metrics_table.PAGE.read_text(encoding="utf-8")
+    for name in metrics.HELP:
+        (row,) = (line for line in page.splitlines() if line.startswith(f"| `{name}`"))
+        assert not row.endswith("`` |"), f"no sample of {name}"
+
+
+def test_only_the_members_worst_off_have_a_series_and_none_by_its_id(apply, client, monkeypatch):
+    monkeypatch.setattr(metrics, "MEMBER_SERIES", 2)
+    members = [member(f"id-{n}", client_id=f"c{n}", heartbeat_headroom=(9 - n) / 10) for n in range(5)]
+    twin = member("id-9", client_id="c4", heartbeat_headroom=0.1)
+    apply(report(view=view() | {"members": [*members, twin]}), report("a", view=view("a", members=0)))
+    assert scrape(client)[metrics.MEMBER_HEADROOM] == {
+        labels(cluster=CLUSTER, group="orders", client_id="c4", client_host="10.0.0.7"): 0.1,
+        labels(cluster=CLUSTER, group="orders", client_id="c3", client_host="10.0.0.7"): 0.6,
+    }
+    assert "id-" not in client.get("/metrics").text
+
+
+def test_errors_of_the_store_are_counted_and_refusals_are_not(store, client):
+    from sqlalchemy import insert, text
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from streaming.store import tables
+
+    lease = {"name": "x", "holder": "", "renewals": 0}
+    for statement, times in ((text("SELECT nonsense FROM nowhere"), 1), (insert(tables.leases).values(lease), 2)):
+        for _ in range(times):
+            try:
+                with store.engine.begin() as connection:
+                    connection.execute(statement)
+            except SQLAlchemyError:
+                continue
+    assert scrape(client)[metrics.STORE_ERRORS] == {(): 1}

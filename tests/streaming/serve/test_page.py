@@ -1,0 +1,127 @@
+"""The page, as geometry and as a real browser shows it."""
+
+import re
+from urllib.parse import quote
+
+import pytest
+
+from streaming.serve.timeline import LABEL, MEMBER_ROWS, WIDTH, heartbeats, timeline, waited_for
+from tests.streaming.outputs import START_MS, finding, member, report, view
+from tests.streaming.serve import chromium
+
+EVIL = "<script>document.title='pwned'</script><img src=x onerror=\"document.title='pwned'\">\u202e'"
+
+
+def seen(**changes):
+    return view(**changes) | {"at_ms": START_MS}
+
+
+class TestTimeline:
+    def test_an_instant_lies_where_it_belongs(self):
+        row = {"generation": 4, "at_ms": START_MS - 30_000, "cause": "left"}
+        (mark,) = timeline(seen(), [row], [], 60_000).generations
+        assert mark.x == LABEL + (WIDTH - LABEL) / 2
+
+    def test_what_is_older_than_the_window_is_left_out_and_what_began_before_is_cut(self):
+        old = {"generation": 3, "at_ms": START_MS - 90_000, "cause": "left"}
+        over = finding() | {"closed_ms": START_MS - 61_000, "opened_ms": START_MS - 80_000}
+        still = finding() | {"closed_ms": None, "opened_ms": START_MS - 80_000}
+        drawn = timeline(seen(), [old], [over, still], 60_000)
+        assert drawn.generations == []
+        assert [(bar.x, bar.width) for bar in drawn.bars] == [(LABEL, WIDTH - LABEL)]
+
+    def test_a_rebalance_that_goes_on_is_a_bar(self):
+        drawn = timeline(seen(state="PreparingRebalance", state_since_ms=START_MS - 15_000), [], [], 60_000)
+        assert [(bar.kind, bar.width) for bar in drawn.bars] == [("rebalance", (WIDTH - LABEL) / 4)]
+
+    @pytest.mark.parametrize("at_ms", [-(2**62), 0, 2**62])
+    def test_an_absurd_instant_stays_within_the_picture(self, at_ms):
+        group = seen(members=1, state="PreparingRebalance", state_since_ms=at_ms)
+        group["members"] = [member("m", last_heartbeat_ms=at_ms)]
+        for bar in timeline(group, [], [finding(opened_ms=at_ms) | {"closed_ms": None}], 60_000).bars:
+            assert LABEL <= bar.x <= WIDTH
+        for bar in heartbeats(group).bars:
+            assert LABEL <= bar.x <= bar.x + bar.width <= WIDTH + 2
+
+
+class TestHeartbeats:
+    def test_the_member_with_the_least_time_left_comes_first(self):
+        members = [member("a", heartbeat_headroom=0.9), member("b", heartbeat_headroom=0.1, liveness="violated")]
+        drawn = heartbeats(seen() | {"members": members})
+        assert [(bar.label, bar.kind) for bar in drawn.bars] == [("b", "violated"), ("a", "alive")]
+
+    def test_a_bar_ends_at_the_deadline(self):
+        drawn = heartbeats(seen() | {"members": [member("a", last_heartbeat_ms=START_MS, session_timeout_ms=10_000)]})
+        assert (drawn.now_x, drawn.bars[0].x + drawn.bars[0].width, drawn.to_ms) == (LABEL, WIDTH, START_MS + 10_000)
+
+    def test_a_huge_group_is_a_bounded_picture(self):
+        drawn = heartbeats(seen() | {"members": [member(f"m{number}") for number in range(5_000)]})
+        assert (len(drawn.bars), drawn.hidden) == (MEMBER_ROWS, 5_000 - MEMBER_ROWS)
+
+    def test_without_members_there_is_an_empty_picture(self):
+        assert heartbeats(seen(members=0)).bars == []
+
+
+def test_whom_a_rebalance_waits_for_is_what_its_incident_says():
+    assert waited_for([finding(), finding(detail={"waiting_for": ["m-3"]})]) == ["m-3"]
+
+
+def test_the_page_shows_what_happened_without_any_script(apply, client):
+    stuck = finding(rule="rebalance-stuck", detail={"waiting_for": ["m-3"]})
+    apply(report("orders", stuck, view=view()))
+    apply(report("orders", stuck, view=view(generation=4, stable_since_ms=START_MS)))
+    text = client.get("/groups/orders").text
+    assert "The rebalance waits for <bdi>m-3</bdi>" in text
+    assert text.count("<svg") == 2
+    assert "generation 4: 1 member" in text
+
+
+@pytest.mark.parametrize(
+    ("query", "status"), [("minutes=5", 200), ("minutes=0", 400), ("minutes=x", 400), ("minutes=99999999", 400)]
+)
+def test_the_window_of_the_timeline_can_be_asked_for(apply, client, query, status):
+    apply(report("orders", view=view()))
+    client.get(f"/groups/orders?{query}", status)
+
+
+@pytest.fixture
+def browser():
+    if reason := chromium.missing():
+        pytest.skip(reason)
+    return chromium
+
+
+class TestBrowser:
+    def test_it_keeps_itself_current(self, apply, client, browser, monkeypatch):
+        from streaming.serve import page
+
+        apply(report("orders", view=view()))
+        original, answers = page._page, []
+
+        def changes_after_the_first(*arguments, **values):
+            answers.append(original(*arguments, **values))
+            if len(answers) == 1:
+                apply(report("orders", view=view(state="PreparingRebalance", generation=77)))
+            return answers[-1]
+
+        monkeypatch.setattr(page, "_page", changes_after_the_first)
+        shown = browser.dom(f"{client.base}/groups/orders", runs_ms=5_000)
+        assert len(answers) >= 2
+        assert "generation 77" in shown
+        assert re.search(r'id="live">live<', shown)
+
+    def test_hostile_names_do_nothing_in_it(self, apply, client, browser):
+        hostile = view(EVIL, leader=EVIL, protocol=EVIL)
+        hostile["members"][0] |= dict.fromkeys(("member_id", "instance_id", "client_id", "client_host"), EVIL)
+        apply(report(EVIL, finding(EVIL, EVIL, summary=EVIL), view=hostile))
+        for path in ("/", f"/groups/{quote(EVIL, safe='')}"):
+            shown = browser.dom(client.base + path, runs_ms=3_000)
+            assert "<title>pwned" not in shown
+            assert "<img" not in shown
+            assert "&lt;img" in shown
+
+    def test_a_picture_of_it_can_be_taken(self, apply, client, browser, tmp_path):
+        apply(report("orders", finding(), view=view(members=3)))
+        picture = browser.screenshot(f"{client.base}/groups/orders", tmp_path / "page.png")
+        assert picture.startswith(b"\x89PNG")
+        assert len(picture) > 20_000

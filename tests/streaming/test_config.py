@@ -1,0 +1,248 @@
+"""`monitor.toml`: what is accepted, what is refused with which words, and that secrets stay secret."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from coordinator_model.thresholds import Thresholds
+from streaming.config import ConfigError, Settings, load
+from streaming.config_text import mask_url
+
+FULL = """
+cluster = "prod"
+
+[kafka]
+bootstrap_servers = "a:9093, b:9093"
+security_protocol = "SASL_SSL"
+sasl_mechanism = "SCRAM-SHA-512"
+sasl_username = "monitor"
+
+[run]
+operator_key = "group"
+data_folder = "/var/lib/monitor"
+
+[store]
+url = "postgresql+psycopg://monitor@db/groups"
+
+[thresholds]
+grace_ms = 700
+
+[[groups]]
+pattern = "billing-.*"
+mode = "notify"
+runbook_url = "https://runbooks/billing"
+thresholds = { page_after_ms = 30_000 }
+[groups.labels]
+team = "billing"
+
+[[groups]]
+pattern = "billing-old"
+mode = "off"
+
+[[groups]]
+pattern = "test/.*"
+mode = "record"
+
+[[notify]]
+kind = "alertmanager"
+urls = ["http://am:9093"]
+
+[[notify]]
+kind = "log"
+"""
+
+
+@pytest.fixture
+def write(tmp_path: Path):
+    def _write(text: str) -> Path:
+        path = tmp_path / "monitor.toml"
+        path.write_text(text)
+        return path
+
+    return _write
+
+
+@pytest.fixture
+def full(write, monkeypatch) -> Settings:
+    monkeypatch.setenv("GROUP_MONITOR_KAFKA_SASL_PASSWORD", 'pa"ss\\w')
+    monkeypatch.setenv("GROUP_MONITOR_STORE_PASSWORD", "p@ss/word")
+    return load(write(FULL))
+
+
+def test_an_empty_file_is_all_defaults(write):
+    assert load(write("")) == Settings()
+
+
+def test_the_first_matching_block_is_the_policy_of_a_group(full):
+    policy = full.policy_for("billing-old")
+    assert (policy.mode, policy.labels) == ("notify", {"team": "billing"})
+    assert policy.runbook_url == "https://runbooks/billing"
+    assert policy.thresholds == Thresholds(grace_ms=700, page_after_ms=30_000)
+
+
+def test_a_pattern_must_match_the_whole_group_id(full):
+    assert full.policy_for("my-billing-app").labels == {}
+    assert full.policy_for("test/a b").mode == "record"
+
+
+def test_what_no_block_matches_and_broker_findings_notify_with_the_defaults(full):
+    assert full.policy_for("other").thresholds == Thresholds(grace_ms=700)
+    everything_off = full.model_copy(update={"groups": (full.groups[1].model_copy(update={"pattern": ".*"}),)})
+    assert everything_off.policy_for("x").mode == "off"
+    assert everything_off.policy_for("").mode == "notify"
+
+
+def test_group_thresholds_keep_the_order_of_the_blocks(full):
+    assert [pattern for pattern, _ in full.group_thresholds()] == ["billing-.*", "billing-old", "test/.*"]
+
+
+def test_spark_gets_java_properties_with_an_escaped_password(full):
+    assert full.kafka.spark_options() == {
+        "kafka.bootstrap.servers": "a:9093, b:9093",
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "SCRAM-SHA-512",
+        "kafka.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required "
+        'username="monitor" password="pa\\"ss\\\\w";',
+    }
+
+
+def test_kafka_python_gets_its_own_names(full):
+    assert full.kafka.python_client() == {
+        "bootstrap_servers": ["a:9093", "b:9093"],
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_plain_username": "monitor",
+        "sasl_plain_password": 'pa"ss\\w',
+    }
+
+
+def test_client_certificates_reach_both_clients(write, tmp_path):
+    for name in ("ca", "cert", "key"):
+        (tmp_path / f"{name}.pem").write_text(f"-----{name}-----\n")
+    (tmp_path / "secret").write_text("hush\n")
+    kafka = load(
+        write(f"""
+[kafka]
+security_protocol = "SSL"
+ssl_cafile = "{tmp_path}/ca.pem"
+ssl_certfile = "{tmp_path}/cert.pem"
+ssl_keyfile = "{tmp_path}/key.pem"
+ssl_key_password_file = "{tmp_path}/secret"
+""")
+    ).kafka
+    options = kafka.spark_options()
+    assert options["kafka.ssl.truststore.location"] == f"{tmp_path}/ca.pem"
+    assert options["kafka.ssl.keystore.key"] == "-----key-----\n"
+    assert options["kafka.ssl.key.password"] == "hush"
+    assert kafka.python_client()["ssl_password"] == "hush"
+    assert kafka.python_client()["ssl_certfile"] == f"{tmp_path}/cert.pem"
+
+
+def test_the_store_password_is_quoted_into_the_url(full):
+    assert full.store.connection_url() == "postgresql+psycopg://monitor:p%40ss%2Fword@db/groups"
+
+
+def test_secrets_are_printed_nowhere(full, write):
+    shown = full.effective() + repr(full) + str(full) + repr(full.model_dump())
+    for secret in ('pa"ss', "p@ss", "p%40ss"):
+        assert secret not in shown
+    assert 'sasl_password = "**********"' in full.effective()
+
+
+def test_the_effective_configuration_is_toml_that_says_everything(full):
+    import tomllib
+
+    again = tomllib.loads(full.effective())
+    assert again["run"]["operator_key"] == "group"
+    assert again["groups"][0]["labels"] == {"team": "billing"}
+    assert again["notify"][0]["urls"] == ["http://am:9093"]
+
+
+def test_credentials_in_a_url_are_masked():
+    assert mask_url("https://u:secret@h:1/p?token=abc&x=1") == "https://u:********@h:1/p?token=********&x=********"
+    assert mask_url("sqlite:////srv/monitor.db") == "sqlite:////srv/monitor.db"
+    masked = load_text = Settings.model_validate_json(
+        json.dumps({"notify": [{"kind": "alertmanager", "urls": ["http://u:secret@am:9093"]}]})
+    ).effective()
+    assert "secret" not in masked
+    assert load_text.count("u:********@am:9093") == 1
+
+
+def test_a_url_of_an_error_is_not_printed(write):
+    with pytest.raises(ConfigError) as caught:
+        load(write('[[notify]]\nkind = "webhook"\nurl = "ftp://u:secret@h"\n'))
+    assert "secret" not in str(caught.value)
+
+
+REFUSED = {
+    "unknown key at the top": ('clutser = "x"', 1, 'unknown key "clutser" in the top level; did you mean "cluster"?'),
+    "unknown table": ("\n[kafak]\nx = 1", 2, 'did you mean "kafka"?'),
+    "unknown key in a table": (
+        '[kafka]\n# why\nbootstrap_server = "x"',
+        3,
+        'unknown key "bootstrap_server" in [kafka]; did you mean "bootstrap_servers"?',
+    ),
+    "a key of another table": ("[kafka]\ntrigger_ms = 1", 2, "it belongs to [run]"),
+    "unknown threshold": ("[thresholds]\ngrace = 5", 2, 'did you mean "grace_ms"?'),
+    "unknown threshold of a block": (
+        '[[groups]]\npattern = "a"\n\n[[groups]]\npattern = "b"\nthresholds = { grace_sm = 1 }',
+        6,
+        'unknown key "grace_sm" in [thresholds]; did you mean "grace_ms"?',
+    ),
+    "unknown key of a receiver": (
+        '[[notify]]\nkind = "log"\n[[notify]]\nkind = "alertmanager"\nurls = ["http://x"]\nurl = "http://x"',
+        6,
+        'unknown key "url" in [alertmanager]; did you mean "urls"?',
+    ),
+    "unknown receiver": ('[[notify]]\nkind = "pager"', 1, "'alertmanager', 'pagerduty', 'webhook', 'log'"),
+    "text for a number": ('[serve]\nport = "8844"', 2, 'serve.port: Input should be a valid integer, not "8844"'),
+    "a number for text": ("cluster = 1", 1, "cluster: Input should be a valid string, not 1"),
+    "true for a number": ("[run]\ntrigger_ms = true", 2, "run.trigger_ms: Input should be a valid integer"),
+    "a value for a table": ("kafka = 3", 1, "kafka"),
+    "zero milliseconds": ("[thresholds]\ngrace_ms = 0", 2, "greater than 0, not 0"),
+    "a word outside the list": ('[run]\noperator_key = "member"', 2, "'shard' or 'group', not \"member\""),
+    "a bad pattern": ('[[groups]]\npattern = "a("', 2, "not a regular expression: missing ), unterminated subpattern"),
+    "a block without pattern": ('[[groups]]\nmode = "off"', 1, "Field required"),
+    "a bad label name": ('[[groups]]\npattern = "a"\nlabels = { "te-am" = "x" }', 3, "not a Prometheus label name"),
+    "a label of ours": ('[[groups]]\npattern = "a"\nlabels = { severity = "x" }', 3, "set by the monitor itself"),
+    "a secret in the file": (
+        '[kafka]\nsasl_password = "hunter2"',
+        2,
+        "set GROUP_MONITOR_KAFKA_SASL_PASSWORD or sasl_password_file",
+    ),
+    "a missing secret file": ('[store]\npassword_file = "/nowhere/x"', 2, "No such file"),
+    "sasl without a user": ('[kafka]\nsecurity_protocol = "SASL_SSL"', 1, "needs sasl_mechanism, sasl_username"),
+    "half a certificate": ('[kafka]\nssl_certfile = "x"', 1, "come together"),
+    "no http": ('[[notify]]\nkind = "webhook"\nurl = "file:///x"', 3, "http:// or https://"),
+    "a webhook without address": ('[[notify]]\nkind = "webhook"', 1, "either url or url_file"),
+    "no alertmanager": ('[[notify]]\nkind = "alertmanager"\nurls = []', 3, "at least 1 item"),
+    "broken toml": ('cluster = "x"\n[kafka\n', 2, "not TOML"),
+    "a key given twice": ("[run]\ntrigger_ms = 1\ntrigger_ms = 2\n", 3, "not TOML"),
+}
+
+
+@pytest.mark.parametrize(("text", "line", "words"), REFUSED.values(), ids=REFUSED.keys())
+def test_a_wrong_file_is_refused_with_file_line_and_reason(write, text, line, words):
+    path = write(text)
+    with pytest.raises(ConfigError) as caught:
+        load(path)
+    assert f"{path}:{line}: " in str(caught.value)
+    assert words in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_every_mistake_is_named_at_once(write):
+    with pytest.raises(ConfigError) as caught:
+        load(write('clutser = "x"\n[serve]\nprot = 1\n'))
+    assert len(str(caught.value).splitlines()) == 2
+
+
+def test_a_file_that_is_not_there_is_one_clear_line(tmp_path):
+    with pytest.raises(ConfigError, match=r"nowhere\.toml: cannot be read: .*No such file"):
+        load(tmp_path / "nowhere.toml")
+
+
+def test_keys_inside_long_strings_do_not_move_line_numbers(write):
+    with pytest.raises(ConfigError, match=r"monitor\.toml:5: unknown key"):
+        load(write('cluster = """\nserve = 1\n[run]\n"""\nnope = 1\n'))

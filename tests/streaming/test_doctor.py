@@ -1,0 +1,199 @@
+"""`doctor` on set-ups that work and on those that do not: each says what is wrong and what to do about it."""
+
+import socket
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from streaming.config import Serve, StoreSettings
+from streaming.doctor import machine
+from streaming.doctor.check import Status, warn
+from streaming.doctor.rights import acl_commands
+from streaming.embedded import EmbeddedBrokerError, EmbeddedCluster
+from streaming.embedded.jars import broker_class_path
+from streaming.embedded.java import JavaMissingError, java_command
+from streaming.kafka_config import Kafka
+
+ROOT = Path(__file__).parents[2]
+TIMEOUT_S = 120
+
+
+def doctor(folder, bootstrap_servers="127.0.0.1:1", *options, more=""):
+    """Exit code and lines of `group-monitor doctor` on a configuration in `folder`."""
+    config = folder / "monitor.toml"
+    config.write_text(f'[kafka]\nbootstrap_servers = "{bootstrap_servers}"\n{more}')
+    return run(folder, "--config", str(config), *options)
+
+
+def run(folder, *options, before="pass"):
+    code = f"{before}; from streaming.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "doctor", *options],
+        cwd=folder,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/local/bin:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert "Error" not in done.stderr, done.stderr
+    return done.returncode, done.stdout.splitlines()
+
+
+def status_of(lines, name):
+    """Status and text of the check of that name."""
+    (found,) = [line for line in lines if line[6:].startswith(f"{name} ")]
+    return found.split()[0], found
+
+
+class TestMachine:
+    def test_an_old_python_is_a_failure_that_names_what_to_install(self):
+        check = machine.check_python((3, 10, 4))
+        assert check.status is Status.FAIL
+        assert "3.11" in check.advice
+
+    def test_another_distribution_with_a_package_of_our_name_is_named(self, monkeypatch):
+        owners = {"streaming": ["kafka-group-monitor", "mosaicml-streaming"], "pip": ["pip"]}
+        monkeypatch.setattr(metadata, "packages_distributions", lambda: owners)
+        check = machine.check_clashes()
+        assert check.status is Status.FAIL
+        assert check.found.endswith("streaming of mosaicml-streaming")
+
+    def test_our_own_distribution_does_not_clash_with_itself(self, monkeypatch):
+        monkeypatch.setattr(metadata, "packages_distributions", lambda: {"streaming": ["kafka-group-monitor"]})
+        assert machine.check_clashes().status is Status.OK
+
+    def test_a_java_home_without_java_says_what_to_install(self, monkeypatch, tmp_path):
+        monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+        check = machine.check_java()
+        assert check.status is Status.FAIL
+        assert "install Java 17" in check.advice
+
+    def test_an_empty_folder_of_jars_is_a_failure(self, monkeypatch, tmp_path):
+        monkeypatch.setenv("GROUP_MONITOR_JARS", str(tmp_path))
+        assert machine.check_jars().status is Status.FAIL
+
+    def test_a_port_in_use_is_a_failure_and_a_free_one_is_not(self):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            assert machine.check_port(Serve(port=port)).status is Status.FAIL
+        assert machine.check_port(Serve(port=port)).status is Status.OK
+
+    def test_the_store_is_opened_where_it_exists_and_not_made_where_it_does_not(self, tmp_path):
+        missing = tmp_path / "a" / "monitor.db"
+        assert machine.check_store(StoreSettings(url=f"sqlite:///{missing}")).status is Status.OK
+        assert not missing.parent.exists()
+        (tmp_path / "text.db").write_text("this is no database, whatever its name says" * 100)
+        assert machine.check_store(StoreSettings(url=f"sqlite:///{tmp_path}/text.db")).status is Status.FAIL
+
+    def test_a_password_is_not_printed_when_the_database_is_away(self):
+        check = machine.check_store(StoreSettings(url="postgresql://monitor:hunter2@127.0.0.1:1/monitor"))
+        assert check.status is Status.FAIL
+        assert "hunter2" not in check.line()
+
+    def test_a_check_stays_one_line_whatever_it_found(self):
+        assert "\n" not in warn("name", "two\nlines", "and\r\nmore").line()
+
+
+class TestRights:
+    def test_the_commands_grant_reading_to_the_monitor_and_writing_to_applications_only(self):
+        read, _, _, write = acl_commands(Kafka(telemetry_topics=("lines",)))
+        assert "--topic __consumer_offsets --topic lines --topic group-client-telemetry" in read
+        assert "Write" not in read
+        assert "User:APP" in write
+        assert "__consumer_offsets" not in write
+
+
+class TestConfiguration:
+    def test_a_typo_is_a_failure_that_names_file_and_line(self, tmp_path):
+        code, lines = doctor(tmp_path, more="sasl_usrname = 'x'\n")
+        assert code == 1
+        status, line = status_of(lines, "config")
+        assert status == "fail"
+        assert "monitor.toml:3" in line
+
+    def test_a_cluster_that_does_not_answer_is_a_failure_and_no_spark_is_needed_to_say_so(self, tmp_path):
+        without_spark = "import sys; sys.modules.update(pyspark=None)"
+        (tmp_path / "monitor.toml").write_text('[kafka]\nbootstrap_servers = "127.0.0.1:1"\n')
+        code, lines = run(tmp_path, "--config", "monitor.toml", before=without_spark)
+        assert code == 1
+        assert status_of(lines, "spark")[0] == "fail"
+        status, line = status_of(lines, "broker")
+        assert status == "fail"
+        assert "127.0.0.1:1" in line
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A cluster that refuses what an ACL refuses; anonymous clients may do everything else."""
+    try:
+        java_command()
+        broker_class_path()
+    except (EmbeddedBrokerError, JavaMissingError) as missing:
+        pytest.skip(str(missing))
+    authorizer = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+    }
+    with EmbeddedCluster(properties=authorizer) as running:
+        yield running
+
+
+@pytest.mark.e2e
+class TestCluster:
+    def test_a_cluster_with_telemetry_is_tier_2_and_its_round_trip_is_told(self, cluster, tmp_path):
+        code, lines = doctor(tmp_path, cluster.bootstrap_servers, more="[serve]\nport = 0\n")
+        assert code == 0, lines
+        assert status_of(lines, "tier")[1].split()[2] == "2:"
+        status, line = status_of(lines, "telemetry of 1")
+        assert status == "ok"
+        assert "ms after, key 'broker-1'" in line
+        assert status_of(lines, "records")[0] == "ok"
+        assert status_of(lines, "client telemetry")[0] == "warn"
+        assert not (tmp_path / "monitor-data").exists()
+
+    def test_the_client_telemetry_topic_wants_the_brokers_clock(self, cluster, tmp_path):
+        cluster.create_topic("client-clock", partitions=1)
+        cluster.create_topic("broker-clock", partitions=1, configs={"message.timestamp.type": "LogAppendTime"})
+        _, lines = doctor(
+            tmp_path, cluster.bootstrap_servers, more='client_telemetry_topics = ["client-clock", "broker-clock"]\n'
+        )
+        found = {line.split()[0] for line in lines if "client-clock" in line and "LogAppendTime" in line}
+        assert found == {"warn"}
+        assert any(line.startswith("ok") and "broker-clock" in line for line in lines)
+
+    def test_without_its_topic_there_is_no_telemetry_and_the_advice_creates_it(self, cluster, tmp_path):
+        code, lines = doctor(
+            tmp_path, cluster.bootstrap_servers, more='telemetry_topics = ["nobody-made-this"]\n[serve]\nport = 0\n'
+        )
+        assert code == 0, lines
+        status, line = status_of(lines, "telemetry topic")
+        assert status == "warn"
+        assert "--create --topic nobody-made-this" in line
+        assert status_of(lines, "tier")[1].split()[2] == "0:"
+
+    def test_a_request_log_that_is_off_is_noticed(self, cluster, tmp_path):
+        cluster.set_request_log("WARN")
+        try:
+            _, lines = doctor(tmp_path, cluster.bootstrap_servers)
+        finally:
+            cluster.set_request_log("DEBUG")
+        assert status_of(lines, "telemetry of 1")[0] == "warn"
+        assert status_of(lines, "tier")[1].split()[2] == "0:"
+
+    def test_a_refused_topic_is_a_failure_and_the_commands_that_help_are_printed(self, cluster, tmp_path):
+        from kafka import KafkaAdminClient
+        from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
+
+        secret = ResourcePattern(ResourceType.TOPIC, "secret-offsets")
+        cluster.create_topic("secret-offsets", partitions=1)
+        with KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
+            admin.create_acls([ACL("User:somebody", "*", ACLOperation.READ, ACLPermissionType.ALLOW, secret)])
+
+        code, lines = doctor(tmp_path, cluster.bootstrap_servers, more='offsets_topic = "secret-offsets"\n')
+        assert code == 1
+        assert status_of(lines, "records")[0] == "fail"
+        assert any(line.startswith("kafka-acls") and "--topic secret-offsets" in line for line in lines)

@@ -1,0 +1,158 @@
+"""What an application that uses the reporter sends, and that it does not suffer from it; on a real broker."""
+
+import gc
+import logging
+import time
+
+import pytest
+from kafka import KafkaConsumer, TopicPartition
+
+from coordinator_model.events import ClientPoll
+from coordinator_model.ingest import TELEMETRY, SourceRow, ingest
+from streaming.embedded import EmbeddedBrokerError, EmbeddedCluster
+from streaming.embedded.jars import broker_class_path
+from streaming.embedded.java import JavaMissingError, java_command
+from streaming.reporter import TOPIC, report_polls
+from streaming.reporter.reporter import PollReport
+
+pytestmark = pytest.mark.e2e
+MAX_POLL_INTERVAL_MS = 6_000
+WAIT_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    try:
+        java_command()
+        broker_class_path()
+    except (EmbeddedBrokerError, JavaMissingError) as missing:
+        pytest.skip(str(missing))
+    with EmbeddedCluster(telemetry=False) as running:
+        running.create_topic(TOPIC, partitions=1, configs={"message.timestamp.type": "LogAppendTime"})
+        running.create_topic("orders", partitions=2)
+        yield running
+
+
+@pytest.fixture
+def joined(cluster, request):
+    """A consumer that is a member of the group named like its test."""
+    consumer = KafkaConsumer(
+        "orders",
+        bootstrap_servers=cluster.bootstrap_servers,
+        group_id=request.node.name,
+        client_id="orders-1",
+        session_timeout_ms=MAX_POLL_INTERVAL_MS,
+        heartbeat_interval_ms=500,
+        max_poll_interval_ms=MAX_POLL_INTERVAL_MS,
+    )
+    await_(lambda: consumer.poll(timeout_ms=100) is not None and consumer.assignment(), "an assignment")
+    yield consumer
+    consumer.close()
+
+
+def await_(condition, what):
+    deadline = time.monotonic() + WAIT_S
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"no {what} in {WAIT_S} s"
+        time.sleep(0.05)
+    return found
+
+
+def member_id(consumer):
+    return consumer._coordinator._generation.member_id
+
+
+class Reports:
+    """Reads the reports of one group, as the monitor parses them."""
+
+    def __init__(self, cluster, group):
+        self._group = group
+        self._reader = KafkaConsumer(bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest")
+        self._reader.assign([TopicPartition(TOPIC, 0)])
+        self.seen = []
+
+    def read(self):
+        for record in [r for records in self._reader.poll(timeout_ms=100).values() for r in records]:
+            row = SourceRow(TELEMETRY, TOPIC, 0, record.offset, record.timestamp, record.key, record.value)
+            (event,) = ingest(row)
+            assert isinstance(event, ClientPoll)
+            if event.group == self._group:
+                assert record.key == self._group.encode()
+                self.seen.append(event)
+        return self.seen
+
+    def close(self):
+        self._reader.close()
+
+
+@pytest.fixture
+def reports(cluster, request):
+    reading = Reports(cluster, request.node.name)
+    yield reading
+    reading.close()
+
+
+def test_a_stall_is_told_with_the_member_id_that_the_client_has_dropped_by_then(joined, reports):
+    stalled = member_id(joined)
+    report_polls(joined, interval_s=0.2)
+
+    overdue = await_(
+        lambda: next((e for e in reports.read() if e.poll_age_ms > e.max_poll_interval_ms), None), "overdue report"
+    )
+    await_(lambda: member_id(joined) == "", "leave for not polling")
+    after_the_leave = len(reports.seen)
+    late = await_(lambda: reports.read()[after_the_leave + 2 :], "report after the leave")[-1]
+
+    assert overdue.max_poll_interval_ms == MAX_POLL_INTERVAL_MS
+    assert (overdue.client_id, overdue.member_id) == ("orders-1", stalled)
+    assert late.member_id == stalled
+    assert late.poll_age_ms > overdue.poll_age_ms
+
+
+def test_the_age_of_who_polls_stays_small_and_its_first_report_comes_at_once(joined, reports):
+    report_polls(joined)
+    await_(lambda: joined.poll(timeout_ms=100) is not None and reports.read()[1:], "second report")
+
+    assert {e.member_id for e in reports.seen} == {member_id(joined)}
+    assert all(0 <= e.poll_age_ms < MAX_POLL_INTERVAL_MS for e in reports.seen)
+
+
+def test_reports_end_with_the_consumer_that_is_closed(joined):
+    thread = report_polls(joined, interval_s=0.2)
+    joined.close()
+    thread.join(WAIT_S)
+    assert not thread.is_alive()
+
+
+def test_reports_do_not_keep_a_forgotten_consumer_alive(cluster):
+    consumer = KafkaConsumer("orders", bootstrap_servers=cluster.bootstrap_servers, group_id="forgotten")
+    thread = report_polls(consumer, interval_s=0.2)
+    del consumer
+
+    def ended():
+        gc.collect()
+        return not thread.is_alive()
+
+    await_(ended, "end of the thread")
+
+
+def test_who_unsubscribes_need_not_poll_and_is_not_reported(joined):
+    report = PollReport()
+    assert report.of(joined)["member_id"] == member_id(joined)
+    joined.unsubscribe()
+    assert report.of(joined) is None
+
+
+def test_a_missing_topic_costs_one_line_of_the_log_and_no_poll(joined, caplog):
+    def ours():
+        return [record.getMessage() for record in caplog.records if record.name.startswith("streaming.reporter")]
+
+    with caplog.at_level(logging.WARNING, logger="streaming.reporter"):
+        thread = report_polls(joined, topic="nobody-made-this", interval_s=0.1)
+        await_(lambda: joined.poll(timeout_ms=100) is not None and ours(), "warning")
+        for _ in range(10):
+            joined.poll(timeout_ms=100)
+
+    assert ["nobody-made-this" in line for line in ours()] == [True]
+    assert thread.daemon
+    assert "nobody-made-this" not in joined.topics()

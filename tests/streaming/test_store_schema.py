@@ -1,0 +1,152 @@
+"""The schema: migrations and tables say the same, history stays quick, what is old goes without holding up `run`."""
+
+import sqlite3
+import threading
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import create_engine, event, func, insert, select
+from sqlalchemy.exc import OperationalError
+
+from streaming.config import Settings
+from streaming.store import Store, tables
+from streaming.store import store as store_module
+from streaming.store.migrations import head
+from tests.streaming import databases
+from tests.streaming.outputs import CLUSTER, START_MS, finding, report, view
+
+
+@pytest.fixture(scope="module")
+def postgres_url():
+    if reason := databases.missing():
+        pytest.skip(reason)
+    with databases.postgresql() as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request, tmp_path):
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/monitor.db"
+    address = request.getfixturevalue("postgres_url")
+    databases.empty(create_engine(address))
+    return address
+
+
+def test_what_the_migrations_make_is_what_the_tables_say(url):
+    store = Store.open(url)
+    with store.engine.connect() as connection:
+        context = MigrationContext.configure(connection)
+        assert context.get_current_revision() == head()
+        assert compare_metadata(context, tables.metadata) == []
+    store.close()
+
+
+def test_opening_again_changes_nothing(url):
+    Store.open(url).close()
+    store = Store.open(url)
+    store.apply_batch(
+        checkpoint_id="c",
+        batch_id=0,
+        outputs=[report("orders", finding(), view=view())],
+        settings=Settings(cluster=CLUSTER),
+    )
+    store.close()
+    again = Store.open(url)
+    assert again.read.incidents().total == 1
+    again.close()
+
+
+QUESTIONS = {
+    "generations": lambda read: read.generations(CLUSTER, "orders"),
+    "what happened": lambda read: read.history(CLUSTER, "orders", START_MS, 5),
+    "incidents of a group": lambda read: read.incidents(cluster=CLUSTER, group="orders", limit=200),
+    "what is open": lambda read: read.incidents(state="open"),
+    "the newest incidents": lambda read: read.incidents(limit=100),
+    "what is firing": lambda read: read.firing(("warn", "page")),
+    "a group": lambda read: read.group(CLUSTER, "orders"),
+}
+
+
+@pytest.mark.parametrize("question", QUESTIONS.values(), ids=QUESTIONS)
+def test_no_question_about_history_looks_at_every_row(tmp_path, question):
+    """As SQLite's planner says it: no scan without an index over a table that grows."""
+    store = Store.open(f"sqlite:///{tmp_path}/monitor.db")
+    store.apply_batch(
+        checkpoint_id="c",
+        batch_id=0,
+        outputs=[report("orders", finding(), view=view())],
+        settings=Settings(cluster=CLUSTER),
+    )
+    asked = []
+    event.listen(store.engine, "before_cursor_execute", lambda *a: asked.append((a[2], a[3])))
+    question(store.read)
+    plans = []
+    with store.engine.connect() as connection:
+        for statement, parameters in asked[:]:
+            if statement.startswith("SELECT"):
+                rows = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
+                plans += [row.detail for row in rows]
+    store.close()
+    assert plans
+    grows = ("generations", "transitions", "incidents")
+    assert [p for p in plans if p.startswith(tuple(f"SCAN {name}" for name in grows)) and "INDEX" not in p] == []
+
+
+def test_old_rows_go_in_portions_so_that_run_can_write_in_between(url, monkeypatch):
+    monkeypatch.setattr(store_module, "PRUNED_AT_ONCE", 10)
+    store = Store.open(url)
+    rows = [{"group_key": "g", "generation": n, "at_ms": START_MS + n, "body": "{}"} for n in range(35)]
+    with store.engine.begin() as connection:
+        connection.execute(insert(tables.generations), rows)
+    commits = []
+    event.listen(store.engine, "commit", lambda _: commits.append(1))
+    store.prune(START_MS + 30)
+    with store.engine.connect() as connection:
+        assert connection.execute(select(func.count()).select_from(tables.generations)).scalar() == 5
+    assert len(commits) >= 4
+    store.close()
+
+
+def test_who_is_in_a_deleted_group_is_forgotten(url):
+    store = Store.open(url)
+    settings = Settings(cluster=CLUSTER)
+    store.apply_batch(checkpoint_id="c", batch_id=0, outputs=[report("orders", view=view())], settings=settings)
+    with store.engine.begin() as connection:
+        connection.execute(tables.groups.delete())
+    store.prune(0)
+    with store.engine.connect() as connection:
+        assert connection.execute(select(func.count()).select_from(tables.settled)).scalar() == 0
+    store.close()
+
+
+class TestDiskAndLocks:
+    """SQLite when the disk is full and when somebody else writes."""
+
+    SETTINGS = Settings(cluster=CLUSTER)
+
+    def test_a_full_disk_loses_nothing_and_the_batch_is_applied_when_there_is_room(self, tmp_path):
+        store = Store.open(f"sqlite:///{tmp_path}/monitor.db")
+        limit = ["PRAGMA max_page_count = 1"]  # it cannot shrink below what is used: the next page is refused
+        event.listen(store.engine, "begin", lambda connection: connection.exec_driver_sql(limit[0]))
+        outputs = [report(f"g{number}", finding(f"g{number}"), view=view(f"g{number}")) for number in range(500)]
+        with pytest.raises(OperationalError, match="full"):
+            store.apply_batch(checkpoint_id="c", batch_id=0, outputs=outputs, settings=self.SETTINGS)
+        assert store.read.incidents().total == 0
+        limit[0] = "PRAGMA max_page_count = 1000000"
+        done = store.apply_batch(checkpoint_id="c", batch_id=0, outputs=outputs, settings=self.SETTINGS)
+        assert (done.applied, store.read.incidents().total) == (True, 500)
+        store.close()
+
+    def test_a_locked_database_is_waited_for(self, tmp_path):
+        store = Store.open(f"sqlite:///{tmp_path}/monitor.db")
+        other = sqlite3.connect(tmp_path / "monitor.db", isolation_level=None, check_same_thread=False)
+        other.execute("BEGIN IMMEDIATE")
+        release = threading.Timer(1, lambda: other.execute("COMMIT"))
+        release.start()
+        outputs = [report("orders", finding(), view=view())]
+        assert store.apply_batch(checkpoint_id="c", batch_id=0, outputs=outputs, settings=self.SETTINGS).applied
+        release.join()
+        other.close()
+        store.close()
