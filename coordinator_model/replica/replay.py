@@ -14,7 +14,7 @@ from coordinator_model.liveness import Scene
 from coordinator_model.records import RecordType
 from coordinator_model.replica import classic, divergence, join, member_heartbeat, modern, rebalances, refusals
 from coordinator_model.replica.departures import SESSION_EXPIRED, add_departure, own_cause
-from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.states import Cause, Evidence, GroupState
 
 __all__ = ["GroupEvent", "replay"]
@@ -73,27 +73,45 @@ def _commit(replica: GroupReplica, event: OffsetCommitted) -> None:
 
 def _client_poll(replica: GroupReplica, event: ClientPoll, scene: Scene) -> None:
     """Take a client's own poll age: past its limit, it has broken it, whether it is still in or has just left."""
-    overdue_ms = event.poll_age_ms - event.max_poll_interval_ms
     member = replica.members.get(event.member_id)
     if member is not None:
-        member.poll_age_ms, member.poll_reported_ms = event.poll_age_ms, event.order_ms
+        member.poll_age_ms, member.poll_reported_ms = _poll_age_ms(event, member), event.order_ms
         member.max_poll_interval_ms = event.max_poll_interval_ms
-        member.poll_deadline_ms = event.order_ms - overdue_ms if overdue_ms > 0 else None
-        return
-    if overdue_ms <= 0:
+        member.poll_deadline_ms = _poll_deadline_ms(event, member)
         return
     for departure in replica.departures:
         if departure.member.member_id == event.member_id and departure.rule == SESSION_EXPIRED:
-            departure.member.poll_deadline_ms = event.order_ms - overdue_ms
+            overdue_ms = _poll_deadline_ms(event, departure.member)
+            if overdue_ms is None:
+                continue
+            departure.member.poll_deadline_ms = overdue_ms
             if departure.cause is Cause.SESSION_TIMEOUT:
                 departure.cause = own_cause(departure.member)
     for leave in replica.leaves:
         if leave.member.member_id == event.member_id and leave.cause is Cause.LEFT:
+            overdue_ms = _poll_deadline_ms(event, leave.member)
+            if overdue_ms is None:
+                return
             leave.cause = Cause.POLL_INTERVAL
-            leave.member.poll_deadline_ms = event.order_ms - overdue_ms
+            leave.member.poll_deadline_ms = overdue_ms
             if event.order_ms >= scene.live_from_ms:
                 add_departure(
                     replica,
                     classic.poll_departure(leave, replica, scene, Evidence.OBSERVED, event.order_ms),
                 )
             return
+
+
+def _poll_age_ms(event: ClientPoll, member: Member) -> int:
+    """How long ago it polled: at the earliest when it joined, for a client gets a member id from within a poll.
+
+    kafka-python names its new id before it counts that poll (``ConsumerCoordinator.poll``: ``ensure_active_group``,
+    then ``poll_heartbeat``), so who rejoins after a breach reports the old age with the new id.
+    """
+    return event.poll_age_ms if member.joined_ms is None else min(event.poll_age_ms, event.order_ms - member.joined_ms)
+
+
+def _poll_deadline_ms(event: ClientPoll, member: Member) -> int | None:
+    """When its poll interval ended; None while it has not."""
+    overdue_ms = _poll_age_ms(event, member) - event.max_poll_interval_ms
+    return event.order_ms - overdue_ms if overdue_ms > 0 else None
