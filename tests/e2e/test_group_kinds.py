@@ -179,7 +179,7 @@ def reconciling(play: Play) -> None:
         play.moment(asker, "one member owns all", "consumer", "kip", is_in("Stable", 1))
         told = len(m1.events)
         m1._say("hold")
-        m2 = play.member("consumer", "kip", topic)
+        m2 = play.member("consumer", "kip", topic, rebalance_timeout_ms=10_000)
         m1.wait_for("assigned", since=told)  # less than it owns: it is UNREVOKED now
         play.moment(asker, "unrevoked and unreleased", "consumer", "kip", blocked)
         m1._say("release")
