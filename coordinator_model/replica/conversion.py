@@ -7,7 +7,8 @@ Nobody leaves in it but the member that caused a downgrade, and no incident ends
 
 from collections.abc import Collection
 
-from coordinator_model.replica.departures import withdraw
+from coordinator_model.liveness import Scene, session_timeout_ms, timer_base_ms
+from coordinator_model.replica.departures import depart, withdraw
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.states import GroupState, GroupType
 
@@ -29,6 +30,22 @@ def become(replica: GroupReplica, type_: GroupType, at_ms: int) -> None:
     replica.protocol_type = PROTOCOL_TYPES[type_]
     replica.protocol = replica.leader = None
     replica.assignment_epoch, replica.regexes = -1, {}
+
+
+def dismiss_unnamed(replica: GroupReplica, now_ms: int, scene: Scene) -> None:
+    """Let go of whom an upgrade did not name, once its write is over: a classic group writes who is gone only later.
+
+    The coordinator names every member it has. Of one whose session had ended by then that is the removal that proves
+    it; another was a ghost that only we still had.
+    """
+    upgraded_ms = replica.state_since_ms
+    if replica.type not in PROTOCOL_TYPES or now_ms <= upgraded_ms:
+        return
+    unnamed, replica.recorded = replica.recorded, []
+    for member in unnamed:
+        base_ms, timeout_ms = timer_base_ms(member, scene), session_timeout_ms(member, scene)
+        if base_ms is not None and timeout_ms is not None and base_ms + timeout_ms <= upgraded_ms:
+            depart(replica, member, upgraded_ms, scene)
 
 
 def become_classic(replica: GroupReplica, listed: Collection[str]) -> None:

@@ -12,7 +12,7 @@ from coordinator_model.events import (
 )
 from coordinator_model.liveness import Scene
 from coordinator_model.records import RecordType
-from coordinator_model.replica import classic, divergence, join, member_heartbeat, modern, rebalances, refusals
+from coordinator_model.replica import classic, conversion, divergence, join, member_heartbeat, modern, rebalances, refusals
 from coordinator_model.replica.departures import SESSION_EXPIRED, add_departure, own_cause
 from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.states import Cause, Evidence, GroupState
@@ -35,6 +35,8 @@ def replay(replica: GroupReplica, event: GroupEvent, scene: Scene) -> None:
     """Apply one event. A witness, not the owner: whatever the log says is adopted, nothing is raised."""
     if replica.ending_ms is not None and event.order_ms > replica.ending_ms:
         replica.finish()
+    if replica.recorded:
+        conversion.dismiss_unnamed(replica, event.order_ms, scene)
     generation, members = replica.generation, divergence.expected(replica, event)
     _apply(replica, event, scene)
     divergence.note(replica, members, event.order_ms)

@@ -65,6 +65,15 @@ def test_whom_an_upgrade_does_not_name_was_no_member():
     assert set(play(upgrade(two_classic_members(), 5_500, 1, "m1"), 6_000).members) == {"m1", "new"}
 
 
+@pytest.mark.parametrize(("upgraded_ms", "told"), [(8_900, []), (9_100, [("m3", 9_000, "session-timeout")])])
+def test_whose_session_ended_just_before_an_upgrade_is_told(upgraded_ms, told):
+    """Its removal began a rebalance, which the upgrade ended before anything was written (seen on a real broker)."""
+    story = stable("m1", "m2", "m3").beats("m1", 1_000, 20_000).beats("m2", 1_000, 20_000).beats("m3", 1_000, 3_000)
+    after = play(upgrade(story, upgraded_ms, 1, "m1", "m2"), 30_000)
+    assert after.facts("session-expired", "subject", "deadline_ms", "cause") == told
+    assert after.accusations == [("session-expired", subject) for subject, *_ in told]
+
+
 def expired(then):
     """m3 of a classic group of three expires at 9,000 and the incident is open when the group changes its kind."""
     story = stable("m1", "m2", "m3", partitions=2)
