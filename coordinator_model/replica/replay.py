@@ -12,7 +12,16 @@ from coordinator_model.events import (
 )
 from coordinator_model.liveness import Scene
 from coordinator_model.records import RecordType
-from coordinator_model.replica import classic, conversion, divergence, join, member_heartbeat, modern, rebalances, refusals
+from coordinator_model.replica import (
+    classic,
+    conversion,
+    divergence,
+    join,
+    member_heartbeat,
+    modern,
+    rebalances,
+    refusals,
+)
 from coordinator_model.replica.departures import SESSION_EXPIRED, add_departure, own_cause
 from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.states import Cause, Evidence, GroupState
