@@ -1,8 +1,8 @@
 """The same events give the same incidents, in whatever batches, with duplicates, and with one source or broker late.
 
 The events are a real broker's: captures of real clusters under faults (tests/fixtures/captures). The live run's world
-is imitated honestly: every partition is read in its own order, a late one with its newest line up to ten seconds behind, and a
-batch holds whatever has come since the last one.
+is imitated honestly: every partition is read in its own order, a late one with its newest line up to ten seconds
+behind, and a batch holds whatever has come since the last one.
 """
 
 import bisect
