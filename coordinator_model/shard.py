@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from coordinator_model import snapshot
 from coordinator_model.broker_clock import PROOF_STEP_MS, REFUSALS, BrokerClock, ShardClock
+from coordinator_model.cold import Cold
 from coordinator_model.evaluate import HEARTBEAT_RULES, evaluate, need_heartbeats, violated
 from coordinator_model.events import (
     ClientPoll,
@@ -66,9 +67,7 @@ class Shard:
         self.memory = ShardMemory()
         self.hot = Hot()
         self._index: bytes | None = None
-        self._slices: dict[str, bytes] = {}
-        self._open: dict[str, GroupReplica] = {}
-        self._touched: set[str] = set()
+        self.cold = Cold()
         self._thresholds: dict[str, Thresholds] = {}
         self._due_ms = FAR_MS
         self._changed: set[str] = set()
@@ -94,27 +93,20 @@ class Shard:
         if version != snapshot.VERSION:
             raise ValueError(f"state version {version}, this monitor reads {snapshot.VERSION}")
         made.hot, made._index = snapshot.load_hot(hot)
-        memory, made._slices = snapshot.load_slices(cold)
+        memory, slices = snapshot.load_slices(cold)
+        made.cold = Cold(slices)
         made.memory = ShardMemory.from_dict(memory)
         made._due_ms = 0
         return made
 
     def dump(self) -> State:
         """Return the state: version, hot and cold bytes."""
-        for group in self._touched:
-            replica = self._open.get(group)
-            if replica is None:
-                self._slices.pop(group, None)
-            else:
-                self._slices[group] = snapshot.dump_group(replica)
-        self._touched.clear()
-        self._open.clear()  # thousands of objects that nothing needs now, and the garbage collector would walk them
         hot, self._index = snapshot.dump_hot(self.hot, self._index)
-        return snapshot.VERSION, hot, snapshot.dump_slices(self._slices, self.memory.as_dict())
+        return snapshot.VERSION, hot, snapshot.dump_header(self.memory.as_dict()) + self.cold.dump()
 
     def groups(self) -> list[str]:
         """Return the ids of the groups known here."""
-        return sorted(self._slices.keys() | self._open.keys())
+        return self.cold.names()
 
     # ------------------------------------------------------------------ a batch
 
@@ -231,7 +223,7 @@ class Shard:
         group = event.group
         if isinstance(event, OffsetCommitted):
             self._note_commit(event)
-            if group in self._slices or group in self._open:
+            if group in self.cold:
                 return
         replica = self._replica(group)
         scene = self._scene(group, self.clock.progress_ms)
@@ -240,7 +232,7 @@ class Shard:
         self._plain_shown.pop(group, None)
         before = (replica.state, replica.generation, len(replica.members), replica.deleted)
         replay(replica, event, scene)
-        self._touched.add(group)
+        self.cold.touch(group)
         if not isinstance(event, Heartbeat) or before != (
             replica.state,
             replica.generation,
@@ -276,11 +268,11 @@ class Shard:
             return False
         if member.generation is None and event.generation == replica.generation:
             member.generation = event.generation
-            self._touched.add(replica.group)
+            self.cold.touch(replica.group)
         if member.generation != event.generation:
             return False
         if hear(member, event.applied_ms):
-            self._touched.add(replica.group)
+            self.cold.touch(replica.group)
         verdict = judge(replica, member, scene)
         if verdict.finding is not None:
             return False
@@ -294,11 +286,7 @@ class Shard:
 
     def _replica(self, group: str) -> GroupReplica:
         """Return a group's replica, out of its slice if need be, with the heartbeats of the quick road."""
-        replica = self._open.get(group)
-        if replica is None:
-            piece = self._slices.get(group)
-            replica = snapshot.load_group(group, piece) if piece is not None else GroupReplica(group)
-            self._open[group] = replica
+        replica = self.cold.replica(group)
         self.hot.copy_to(replica)
         return replica
 
@@ -321,7 +309,7 @@ class Shard:
         )
 
     def _type_of(self, group: str) -> GroupType | None:
-        replica = self._open.get(group)
+        replica = self.cold.opened(group)
         return None if replica is None else replica.type
 
     def _evaluate(self, replica: GroupReplica, progress_ms: int, at_ms: int) -> None:
@@ -329,7 +317,7 @@ class Shard:
         group = replica.group
         scene = self._scene(group, progress_ms)
         if conclude(replica, scene):
-            self._touched.add(group)
+            self.cold.touch(group)
         evaluation = evaluate(replica, scene)
         findings = [f for f in evaluation.findings if f.at_ms >= self.settings.live_from_ms]
         self._report_broker(self.memory.watch.charge(findings))
@@ -344,7 +332,7 @@ class Shard:
         else:
             self.memory.reported.pop(group, None)
         if ended:
-            self._touched.add(group)
+            self.cold.touch(group)
             replica.departures = [d for d in replica.departures if (d.rule, d.member.member_id) not in ended]
         if self.hot.copy_from(replica, evaluation.member_due_ms, need_heartbeats(findings)):
             self._index = None
@@ -368,22 +356,22 @@ class Shard:
             spoken = finding.rule == SESSION_EXPIRED and finding.evidence is Evidence.INFERRED
             if spoken and member is not None and member.verdict_ms is None:
                 member.verdict_deadline_ms, member.verdict_clock_ms = finding.deadline_ms, member.clock_ms
-                self._touched.add(replica.group)
+                self.cold.touch(replica.group)
 
     def _end(self, replica: GroupReplica) -> None:
         """Let a group be gone whose tombstone's write did not go on with a group of another kind."""
         if replica.ending_ms is not None:
             replica.finish()
             self._changed.add(replica.group)
-            self._touched.add(replica.group)
+            self.cold.touch(replica.group)
 
     def _forget(self, group: str) -> None:
         """Forget a deleted group: only its count of incarnations stays, for what comes under its name later."""
-        replica = self._open[group]
+        replica = self.cold.replica(group)
         if self.hot.drop_group(group):
             self._index = None
         self.memory.commits.pop(group, None)
-        self._touched.add(group)
+        self.cold.touch(group)
         replica.leaves.clear()
         replica.violations.clear()
 
@@ -534,7 +522,7 @@ class Shard:
             "progress",
             self.clock.progress_ms,
             coordinator=self.clock.coordinator,
-            groups=len(self._slices.keys() | self._open.keys()),
+            groups=len(self.cold),
             members=sum(map(len, self.hot.slots.values())),
             held=len(self.memory.held),
             brokers=brokers,

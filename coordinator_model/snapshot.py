@@ -89,18 +89,23 @@ def load_hot(data: bytes) -> tuple[Hot, bytes]:
     return hot, index
 
 
-def dump_slices(slices: dict[str, bytes], header: dict[str, Any]) -> bytes:
-    """Join the groups' slices behind the shard's own."""
+def dump_header(header: dict[str, Any]) -> bytes:
+    """Encode what a shard knows beside its groups; it stands before their slices."""
     own = zlib.compress(json.dumps(header, separators=(",", ":"), default=_from_bytes).encode(), _LEVEL)
+    return dump_slices({"": own})
+
+
+def dump_slices(slices: dict[str, bytes]) -> bytes:
+    """Join slices, each with its name before it."""
     parts = []
-    for name, piece in [("", own), *slices.items()]:
+    for name, piece in slices.items():
         encoded = name.encode()
         parts += [len(encoded).to_bytes(4, "little"), encoded, len(piece).to_bytes(4, "little"), piece]
     return b"".join(parts)
 
 
 def load_slices(data: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Read what ``dump_slices`` wrote."""
+    """Read a header and the slices behind it."""
     pieces = _pieces(data)
     _, own = next(pieces)
     return json.loads(zlib.decompress(own), object_hook=_to_bytes), dict(pieces)
