@@ -1,0 +1,56 @@
+"""The groups of a shard: a compressed slice each, and the replicas that a batch has taken out of them.
+
+Nearly all batches bring nothing but heartbeats, which touch none of it: then the joined slices stay as they were.
+"""
+
+from coordinator_model import snapshot
+from coordinator_model.replica.group import GroupReplica
+
+
+class Cold:
+    """Replicas by group id; what is changed in one counts only once it is marked by ``touch``."""
+
+    __slots__ = ("_joined", "_open", "_slices", "_touched")
+
+    def __init__(self, slices: dict[str, bytes] | None = None) -> None:
+        self._slices = slices or {}
+        self._open: dict[str, GroupReplica] = {}
+        self._touched: set[str] = set()
+        self._joined: bytes | None = None
+
+    def __contains__(self, group: str) -> bool:
+        return group in self._slices or group in self._open
+
+    def __len__(self) -> int:
+        return len(self._slices.keys() | self._open.keys())
+
+    def names(self) -> list[str]:
+        """Return the ids of the groups known here, sorted."""
+        return sorted(self._slices.keys() | self._open.keys())
+
+    def opened(self, group: str) -> GroupReplica | None:
+        """Return a group's replica if this batch has taken it out."""
+        return self._open.get(group)
+
+    def replica(self, group: str) -> GroupReplica:
+        """Return a group's replica, out of its slice if need be, a new one if it is not known."""
+        replica = self._open.get(group)
+        if replica is None:
+            piece = self._slices.get(group)
+            replica = snapshot.load_group(group, piece) if piece is not None else GroupReplica(group)
+            self._open[group] = replica
+        return replica
+
+    def touch(self, group: str) -> None:
+        """Let a group's replica be encoded again at the end of the batch."""
+        self._touched.add(group)
+
+    def dump(self) -> bytes:
+        """Put all replicas back and return the slices, joined."""
+        for group in self._touched:
+            self._slices[group] = snapshot.dump_group(self._open[group])
+        if self._touched or self._joined is None:
+            self._joined = snapshot.dump_slices(self._slices)
+        self._touched.clear()
+        self._open.clear()  # thousands of objects that nothing needs now, and the garbage collector would walk them
+        return self._joined
