@@ -6,20 +6,22 @@ What was read before is a duplicate.
 """
 
 from collections.abc import Collection, Iterable
-from operator import itemgetter
 from typing import NamedTuple
 
 from coordinator_model.events import ClientPoll, Event, Heartbeat, OffsetCommitted, RecordRead
+from coordinator_model.heartbeat_block import HeartbeatBlock, order
 from coordinator_model.hot import FAR_MS
 from coordinator_model.shard_memory import ShardMemory
 
-_WITHOUT_BROKER = frozenset({RecordRead, OffsetCommitted, ClientPoll})
-_order = itemgetter(0, 1, 2, 3, 4)
+_WITHOUT_BROKER = (RecordRead, OffsetCommitted, ClientPoll)
+Source = tuple[str, str, int]
+"""Broker, topic, partition."""
 
 
 class Taken(NamedTuple):
-    """Events to apply, in order, and how many were duplicates."""
+    """What may be applied: heartbeats, and the other events in order; and how many were duplicates."""
 
+    heartbeats: HeartbeatBlock
     events: list[Event]
     duplicates: int
 
@@ -27,6 +29,7 @@ class Taken(NamedTuple):
 def take(
     memory: ShardMemory,
     events: Iterable[Event],
+    blocks: Iterable[HeartbeatBlock],
     hold_ms: int,
     *,
     wall_ms: int | None,
@@ -37,62 +40,76 @@ def take(
 
     ``records_read_ms``: up to which instant the records have been read. ``final``: nothing waits.
     """
-    fresh, lines, duplicates = _unseen(memory, events)
-    clock = memory.clock
+    fresh = _Fresh(memory.offsets)
+    for block in blocks:
+        fresh.add_block(block)
+    fresh.add(events)
+    memory.offsets, lines, clock = fresh.newest, fresh.lines, memory.clock
     for (broker, topic, partition), line_ms in lines.items():
         clock.read(broker, f"{topic}/{partition}", line_ms)
-    batch = memory.held + fresh
-    batch.sort(key=_order)
-    latest_ms = max(lines.values(), default=batch[-1][0] if batch else 0)
+    heartbeats = HeartbeatBlock.joined([memory.held_heartbeats, *fresh.blocks])
+    others = sorted(memory.held + fresh.others, key=order)
+    latest_ms = max(lines.values(), default=max(_last_ms(heartbeats), others[-1][0] if others else 0))
     if wall_ms is not None:
         latest_ms = _present_ms(memory, wall_ms, lines.values())
     lines_ms = clock.frontier_ms(hold_ms) if clock.brokers and not final else FAR_MS
     frontier_ms = max(min(lines_ms, records_read_ms), latest_ms - hold_ms)
-    cut = len(batch)
-    while cut and batch[cut - 1][0] > frontier_ms:
+    cut = len(others)
+    while cut and others[cut - 1][0] > frontier_ms:
         cut -= 1
-    memory.held = batch[cut:]
-    return Taken(batch[:cut], duplicates)
+    until = heartbeats.until(frontier_ms)
+    memory.held, memory.held_heartbeats = others[cut:], heartbeats.cut(until, heartbeats.length)
+    return Taken(heartbeats.cut(0, until), others[:cut], fresh.duplicates)
 
 
-def _unseen(memory: ShardMemory, events: Iterable[Event]) -> tuple[list[Event], dict[tuple[str, str, int], int], int]:
-    """Return what was not read before, the newest line by (broker, topic, partition), and the number of duplicates."""
-    seen, newest = memory.offsets, dict(memory.offsets)
-    fresh: list[Event] = []
-    lines: dict[tuple[str, str, int], int] = {}
-    duplicates = 0
-    line, source = ("", "", -1), ("", -1)
-    seen_offset = newest_offset = line_ms = -1
-    for event in events:
-        order_ms, _, topic, partition, offset, *_ = event
-        if partition != source[1] or topic != source[0]:
-            newest[source] = newest_offset
+def _last_ms(heartbeats: HeartbeatBlock) -> int:
+    return heartbeats.row(heartbeats.length - 1).order_ms if heartbeats.length else 0
+
+
+class _Fresh:
+    """What of a batch was not read before; the newest line by source, and the newest offset by topic and partition."""
+
+    def __init__(self, seen: dict[tuple[str, int], int]) -> None:
+        self._seen = seen
+        self.newest = dict(seen)
+        self.blocks: list[HeartbeatBlock] = []
+        self.others: list[Event] = []
+        self.lines: dict[Source, int] = {}
+        self.duplicates = 0
+
+    def add_block(self, block: HeartbeatBlock) -> None:
+        """Take the heartbeats of one source."""
+        (broker, topic, partition), *others = block.sources()
+        offsets = block.offsets()
+        if others or min(offsets) <= self._seen.get((topic, partition), -1):
+            self.add(block.rows())
+            return
+        self.newest[topic, partition] = max(self.newest.get((topic, partition), -1), max(offsets))
+        self._line((broker, topic, partition), _last_ms(block))
+        self.blocks.append(block)
+
+    def add(self, events: Iterable[Event]) -> None:
+        """Take events one by one."""
+        heartbeats: list[Heartbeat] = []
+        for event in events:
+            order_ms, _, topic, partition, offset, *_ = event
             source = (topic, partition)
-            seen_offset = seen.get(source, -1)
-            newest_offset = newest.get(source, -1)
-        if offset <= seen_offset:
-            duplicates += 1
-            continue
-        if offset > newest_offset:
-            newest_offset = offset
-        fresh.append(event)
-        if type(event) is Heartbeat:
-            broker = event[11]
-        elif type(event) in _WITHOUT_BROKER:
-            continue
-        else:
-            broker = event.broker  # type: ignore[union-attr]
-        if broker != line[0] or line[2] != partition or line[1] != topic:
-            lines[line] = line_ms
-            line = (broker, topic, partition)
-            line_ms = lines.get(line, 0)
-        if order_ms > line_ms:
-            line_ms = order_ms
-    newest[source], lines[line] = newest_offset, line_ms
-    newest.pop(("", -1), None)
-    lines.pop(("", "", -1), None)
-    memory.offsets = newest
-    return fresh, lines, duplicates
+            if offset <= self._seen.get(source, -1):
+                self.duplicates += 1
+                continue
+            if offset > self.newest.get(source, -1):
+                self.newest[source] = offset
+            if type(event) is Heartbeat:
+                heartbeats.append(event)
+            else:
+                self.others.append(event)
+            if not isinstance(event, _WITHOUT_BROKER):
+                self._line((event.broker, topic, partition), order_ms)
+        self.blocks.append(HeartbeatBlock.of_events(sorted(heartbeats, key=order)))
+
+    def _line(self, source: Source, at_ms: int) -> None:
+        if at_ms > self.lines.get(source, 0):
+            self.lines[source] = at_ms
 
 
 def _present_ms(memory: ShardMemory, wall_ms: int, lines_ms: Collection[int]) -> int:

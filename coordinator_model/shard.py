@@ -12,7 +12,8 @@ that "is anything due?" is one pass over arrays.
 """
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from coordinator_model import snapshot
@@ -30,6 +31,7 @@ from coordinator_model.events import (
     parked_ms,
 )
 from coordinator_model.findings import Finding
+from coordinator_model.heartbeat_block import HeartbeatBlock, QuickRow
 from coordinator_model.hot import FAR_MS, NEVER, QUICK_TYPES, Hot
 from coordinator_model.intake import take
 from coordinator_model.liveness import Scene
@@ -114,20 +116,22 @@ class Shard:
         self,
         events: Iterable[Event],
         *,
+        heartbeats: Iterable[HeartbeatBlock] = (),
         wall_ms: int | None = None,
         records_read_ms: int = FAR_MS,
         final: bool = False,
     ) -> list[Output]:
         """Apply a batch and return its outputs in order.
 
-        ``wall_ms`` only tells how long nothing came (``telemetry-stalled``). ``records_read_ms``: up to which instant
-        the records have been read; a batch that reads to their end, as Spark's do, says nothing. ``final`` ends a
-        capture: nothing waits.
+        Heartbeats may stand among the events, or come as blocks, which costs least. ``wall_ms`` only tells how long
+        nothing came (``telemetry-stalled``). ``records_read_ms``: up to which instant the records have been read; a
+        batch that reads to their end, as Spark's do, says nothing. ``final`` ends a capture: nothing waits.
         """
         self._outputs, self._counts = [], {}
-        batch, duplicates = take(
+        beats, others, duplicates = take(
             self.memory,
             events,
+            heartbeats,
             self.settings.thresholds.hold_ms,
             wall_ms=wall_ms,
             records_read_ms=FAR_MS if final else records_read_ms,
@@ -135,16 +139,24 @@ class Shard:
         )
         if duplicates:
             self._counts["duplicates"] = duplicates
-        at = 0
-        while at < len(batch):
-            at = self._quick_road(batch, at)
-            if at < len(batch):
-                self._step(batch[at])
-                at += 1
+        rows, done = beats.quick_rows(), 0
+        for event in others:
+            done = self._hear(beats, rows, done, beats.before(event))
+            self._step(event)
+        self._hear(beats, rows, done, beats.length)
         self._watch_silence(wall_ms)
         self._refresh_views()
         self._report_progress(wall_ms)
         return self._outputs
+
+    def _hear(self, beats: HeartbeatBlock, rows: Iterator[QuickRow], start: int, end: int) -> int:
+        """Apply the heartbeats from one to before another, which ``rows`` yields next; returns that other."""
+        while start < end:
+            start += self._quick_road(islice(rows, end - start))
+            if start < end:
+                self._step(beats.row(start))
+                start += 1
+        return end
 
     def _step(self, event: Event) -> None:
         """Apply one event in its place."""
@@ -177,8 +189,8 @@ class Shard:
             self.clock.prove(at_ms, event.arrival_ms)
         self._cold(event)
 
-    def _quick_road(self, batch: list[Event], start: int) -> int:
-        """Apply the plainest of heartbeats from here on; returns where something else stands.
+    def _quick_road(self, rows: Iterator[QuickRow]) -> int:
+        """Apply the plainest of heartbeats up to one of another kind, which is taken too; returns how many were plain.
 
         Nearly all events are these, so the loop touches arrays and locals only. They are known members' of the current
         generation, answered 0 by the coordinator, whose clock runs, and nothing is due before them.
@@ -187,21 +199,19 @@ class Shard:
         coordinator, due_ms = clock.coordinator, self._due_ms
         broker = clock.brokers.get(coordinator or "")
         if broker is None or (clock.restarts and clock.restarts[-1].high_ms is None):
-            return start
+            next(rows)
+            return 0
         slots, last, interval, generations = hot.slots, hot.last, hot.interval, hot.generation
         proof_due_ms = clock.proofs[-1][0] + PROOF_STEP_MS if clock.proofs else 0
-        line_ms, gap_ms, at = broker.line_ms, self.settings.thresholds.progress_gap_ms, start
-        for at in range(start, len(batch)):
-            event = batch[at]
-            if type(event) is not Heartbeat:
-                break
-            order_ms, _, _, _, _, group, member_id, generation, error, applied_ms, arrival_ms, name, _, _ = event
+        line_ms, gap_ms, done = broker.line_ms, self.settings.thresholds.progress_gap_ms, 0
+        for order_ms, group, member_id, generation, error, applied_ms, arrival_ms, name in rows:
             if error != 0 or name != coordinator or order_ms >= due_ms or order_ms - line_ms > gap_ms:
                 break
             slot = slots.get(group, _NO_SLOTS).get(member_id)
             if slot is None or generations[slot] != generation:
                 break
-            line_ms = max(line_ms, order_ms)
+            if order_ms > line_ms:
+                line_ms = order_ms
             interval_ms = applied_ms - last[slot]
             if interval_ms > 0:  # one that trails a later one changes nothing
                 interval[slot] = min(interval_ms, NEVER)
@@ -209,13 +219,12 @@ class Shard:
             if order_ms >= proof_due_ms:
                 clock.prove(order_ms, arrival_ms)
                 proof_due_ms = order_ms + PROOF_STEP_MS
-        else:
-            at = len(batch)
-        if at > start:
+            done += 1
+        if done:
             broker.line_ms = line_ms
             clock.last_answer_ms = max(clock.last_answer_ms, line_ms)
-            self._counts["heartbeats"] = self._counts.get("heartbeats", 0) + at - start
-        return at
+            self._counts["heartbeats"] = self._counts.get("heartbeats", 0) + done
+        return done
 
     def _cold(self, event: GroupEvent) -> None:
         """Replay one event on its group's replica, and evaluate the group."""
@@ -524,7 +533,7 @@ class Shard:
             coordinator=self.clock.coordinator,
             groups=len(self.cold),
             members=sum(map(len, self.hot.slots.values())),
-            held=len(self.memory.held),
+            held=len(self.memory.held) + self.memory.held_heartbeats.length,
             brokers=brokers,
             counts=self._counts,
         )

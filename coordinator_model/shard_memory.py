@@ -6,6 +6,7 @@ from typing import Any, get_args
 from coordinator_model.broker_clock import BrokerClock, ShardClock
 from coordinator_model.broker_watch import BrokerWatch
 from coordinator_model.events import Event
+from coordinator_model.heartbeat_block import NO_HEARTBEATS, HeartbeatBlock
 from coordinator_model.liveness import Restart
 from coordinator_model.states import Cause
 
@@ -21,6 +22,7 @@ class ShardMemory:
     clock: ShardClock = field(default_factory=ShardClock)
     watch: BrokerWatch = field(default_factory=BrokerWatch)
     held: list[Event] = field(default_factory=list)
+    held_heartbeats: HeartbeatBlock = NO_HEARTBEATS
     group_due: dict[str, int] = field(default_factory=dict)
     reported: dict[str, list[list[Any]]] = field(default_factory=dict)
     """Group to its findings of the last report, in brief; groups without findings are left out."""
@@ -47,6 +49,7 @@ class ShardMemory:
             "restarts": [[r.low_ms, r.high_ms, r.cause, r.broker, r.woke_ms] for r in clock.restarts],
             "watch": [self.watch.costs, self.watch.stalled_ms, self.watch.refusals],
             "held": [[type(event).__name__, list(event)] for event in self.held],
+            "held_heartbeats": self.held_heartbeats.as_list(),
             "group_due": self.group_due,
             "reported": self.reported,
             "commits": {
@@ -82,6 +85,7 @@ class ShardMemory:
             clock=clock,
             watch=BrokerWatch(*values["watch"]),
             held=[_EVENTS[name](*_tuples(fields)) for name, fields in values["held"]],
+            held_heartbeats=HeartbeatBlock.of_list(values["held_heartbeats"]),
             group_due=values["group_due"],
             reported=values["reported"],
             commits={g: {(topic, p): at_ms for topic, p, at_ms in rows} for g, rows in values["commits"].items()},

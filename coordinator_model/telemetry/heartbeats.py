@@ -58,12 +58,13 @@ class HeartbeatLines:
             times = text.find(b',"totalTimeMs":', middle, end)
             if times < 0 or (found := known.get(text[middle:times])) is None:
                 continue
+            head, tail, its_key, _ = found
             measured = TIMES.match(text, times, end)
-            if measured is None or found.key != (key or None) or not 0 <= at_ms < LATEST_MS:
+            if measured is None or its_key != (key or None) or not 0 <= at_ms < LATEST_MS:
                 continue
             rest = measured.end()
-            same = text.startswith(found.head, start) and text.startswith(found.tail, rest)
-            if same and end - rest == len(found.tail) and _is_number(text[start + len(found.head) : middle]):
+            same = text.startswith(head, start) and end - rest == len(tail) and text.startswith(tail, rest)
+            if same and _is_number(text[start + len(head) : middle]):
                 yield number, found, measured
 
     def read(self, row: SourceRow, value: bytes) -> Heartbeat | None:

@@ -7,16 +7,16 @@ the core's parser, one by one.
 
 from collections import defaultdict
 from collections.abc import Iterator
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from coordinator_model.events import TELEMETRY_RANK, Event, Heartbeat
+from coordinator_model.heartbeat_block import HeartbeatBlock
 from coordinator_model.source_row import SourceRow
 from coordinator_model.telemetry.heartbeats import MAX_MEMBERS, HeartbeatLines
-from streaming.run.packing import HeartbeatBlock, Routing
+from streaming.run.packing import Routing
 from streaming.run.runs import Flags, Indexes, Run
 
 
@@ -74,20 +74,25 @@ class HeartbeatColumns:
         remote_ms = np.rint(parked).astype(np.int64)
         applied_ms = order_ms - np.rint(queued + sending).astype(np.int64) - remote_ms
         arrival_ms = order_ms - np.rint(total).astype(np.int64)
-        offsets = run.offsets[indexes]
         by_key: dict[str, list[int]] = defaultdict(list)
         for place, first in enumerate(said):
             by_key[self._keys.get(first.group) or self._key_of(first.group)].append(place)
-        blocks = []
-        for key, places in by_key.items():
-            firsts = [said[place] for place in places]
-            groups, member_ids, generations, errors, brokers, kip848s = zip(*map(_WHAT, firsts), strict=True)
-            block = HeartbeatBlock.of(
-                order_ms[places], TELEMETRY_RANK, run.topic, run.partition, offsets[places], groups, member_ids,
-                generations, errors, applied_ms[places], arrival_ms[places], brokers, remote_ms[places], kip848s,
-            )  # fmt: skip
-            blocks.append((key, block))
-        return blocks
+        numbers = {
+            "order_ms": order_ms, "offset": run.offsets[indexes], "applied_ms": applied_ms,
+            "arrival_ms": arrival_ms, "remote_ms": remote_ms,
+        }  # fmt: skip
+        return [(key, self._block(run, np.array(places), said, numbers)) for key, places in by_key.items()]
+
+    @staticmethod
+    def _block(run: Run, places: Indexes, said: list[Heartbeat], numbers: dict[str, Indexes]) -> HeartbeatBlock:
+        instants_ms = numbers["order_ms"][places]
+        if np.any(np.diff(instants_ms) < 0):  # Log4j's threads may have overtaken one another
+            places = places[np.argsort(instants_ms, kind="stable")]
+        firsts = [said[place] for place in places.tolist()]
+        columns: dict[str, Any] = {"rank": [TELEMETRY_RANK], "topic": [run.topic], "partition": [run.partition]}
+        columns |= {name: values[places].tobytes() for name, values in numbers.items()}
+        columns |= {name: _column([first[field] for first in firsts]) for name, field in _SAID.items()}
+        return HeartbeatBlock.of(len(firsts), (columns[name] for name in Heartbeat._fields))
 
     def _key_of(self, group: str) -> str:
         if len(self._keys) >= MAX_MEMBERS:
@@ -100,4 +105,12 @@ def _numbers(texts: list[bytes]) -> Any:
     return np.asarray(pa.array(texts, pa.binary()).cast(pa.string()).cast(pa.float64()))
 
 
-_WHAT = itemgetter(*map(Heartbeat._fields.index, ("group", "member_id", "generation", "error", "broker", "kip848")))
+def _column(values: list[Any]) -> list[Any] | tuple[Any, ...]:
+    """Return a block's column: what all share only once."""
+    return values[:1] if values.count(values[0]) == len(values) else tuple(values)
+
+
+_SAID = {
+    name: Heartbeat._fields.index(name) for name in ("group", "member_id", "generation", "error", "broker", "kip848")
+}
+"""The fields that are the same in all heartbeats of a member, and their places."""

@@ -45,7 +45,8 @@ class Operator:
 
     def _advance(self, key: str, payloads: list[bytes], state: StateCell) -> list[dict[str, Any]]:
         shard = self._shard(key, state)
-        outputs = shard.apply(unpack(payloads), wall_ms=state.getCurrentProcessingTimeMs())
+        events, heartbeats = unpack(payloads)
+        outputs = shard.apply(events, heartbeats=heartbeats, wall_ms=state.getCurrentProcessingTimeMs())
         nonce = random.getrandbits(63)  # an identity, not a secret
         version, hot, cold = shard.dump()
         state.update((version, nonce, hot, cold))

@@ -8,21 +8,19 @@ nothing in it can run code.
 """
 
 import marshal
-from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import repeat
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 from coordinator_model.events import (
     TELEMETRY_RANK,
     ClientPoll,
     Event,
-    Heartbeat,
     OffsetCommitted,
     RecordRead,
     Tick,
 )
+from coordinator_model.heartbeat_block import HeartbeatBlock
 from coordinator_model.history import TICK_EVERY_MS
 from coordinator_model.ingest import Rejected
 from coordinator_model.sharding import shard_of
@@ -98,10 +96,10 @@ class Packer:
                 self.hear(event.broker, event[0], event[2:5], lost=lost)  # type: ignore[union-attr]
         self._rows(key, _CODES[kind]).append(tuple(event))
 
-    def add_heartbeats(self, key: str, block: "HeartbeatBlock") -> None:
-        """Put heartbeats to their key."""
+    def add_heartbeats(self, key: str, block: HeartbeatBlock) -> None:
+        """Put heartbeats of one source to their key."""
         self.size += block.length
-        self._rows(key, HEARTBEAT_BLOCKS).append(tuple(block))
+        self._rows(key, HEARTBEAT_BLOCKS).append((block.length, block.columns))
 
     def tick_due_ms(self, broker: str) -> int:
         """Return from which instant on a line of a broker makes the next tick."""
@@ -135,50 +133,17 @@ class Packer:
         self._packed, self._ticks, self.size = {}, [], 0
 
 
-class HeartbeatBlock(NamedTuple):
-    """Heartbeats of one key as columns, in the order of `Heartbeat`'s fields.
-
-    A column is bytes (int64), a tuple, or a list of the one value that all share.
-    """
-
-    length: int
-    columns: tuple[Any, ...]
-
-    @classmethod
-    def of(cls, *columns: Any) -> "HeartbeatBlock":
-        """Make a block of int64 arrays, tuples, and values that all share; the first is an array."""
-        return cls(len(columns[0]), tuple(map(_column, columns)))
-
-    def rows(self) -> Iterator[Heartbeat]:
-        """Yield the heartbeats."""
-        values = (_values(column, self.length) for column in self.columns)
-        # Made in C, without the named tuple's constructor: there are tens of thousands a second.
-        return map(tuple.__new__, repeat(Heartbeat), zip(*values, strict=True))
-
-
-def _column(values: Any) -> Any:
-    if isinstance(values, tuple):
-        return [values[0]] if values.count(values[0]) == len(values) else values
-    return values.tobytes() if hasattr(values, "tobytes") else [values]
-
-
-def _values(column: Any, count: int) -> Iterable[Any]:
-    if isinstance(column, bytes):
-        return array("q", column)
-    return repeat(column[0], count) if isinstance(column, list) else column
-
-
-def unpack(payloads: Iterable[bytes]) -> list[Event]:
-    """Return the events of one key's payloads."""
+def unpack(payloads: Iterable[bytes]) -> tuple[list[Event], list[HeartbeatBlock]]:
+    """Return the events of one key's payloads, and its blocks of heartbeats."""
     events: list[Event] = []
+    blocks: list[HeartbeatBlock] = []
     for payload in payloads:
         for code, rows in marshal.loads(payload).items():  # noqa: S302 # written by `Packer` in this very job
             if code == HEARTBEAT_BLOCKS:
-                for block in rows:
-                    events += HeartbeatBlock._make(block).rows()
+                blocks += [HeartbeatBlock.of(*block) for block in rows]
             else:
                 events += map(_TYPES[code]._make, rows)
-    return events
+    return events, blocks
 
 
 def unpack_rejected(payloads: Iterable[bytes]) -> list[Rejected]:

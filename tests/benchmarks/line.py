@@ -83,9 +83,9 @@ def _live(load: Load, settings: ShardSettings) -> tuple[dict[str, list[float]], 
             stamps.append(time.process_time())
             events = {key: unpack([payload]) for key, payload in packed}
             stamps.append(time.process_time())
-            for key, listed in events.items():
+            for key, (listed, blocks) in events.items():
                 shard = shards.get(key) or shards.setdefault(key, Shard.restore(int(key), settings, None))
-                shard.apply(listed, wall_ms=rows[-1].timestamp_ms + 50)
+                shard.apply(listed, heartbeats=blocks, wall_ms=rows[-1].timestamp_ms + 50)
             stamps.append(time.process_time())
             state_bytes = sum(len(hot) + len(cold) for _, hot, cold in (shard.dump() for shard in shards.values()))
             stamps.append(time.process_time())

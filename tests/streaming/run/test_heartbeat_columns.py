@@ -13,10 +13,11 @@ from coordinator_model.ingest import Rejected, ingest
 from coordinator_model.source_row import TELEMETRY, SourceRow
 from coordinator_model.telemetry import heartbeats
 from streaming.run.heartbeat_columns import HeartbeatColumns
-from streaming.run.packing import QUARANTINE_KEY, HeartbeatBlock, Routing, unpack, unpack_rejected
+from streaming.run.packing import QUARANTINE_KEY, Routing, unpack_rejected
 from streaming.run.runs import runs_of
 from streaming.run.source import PackRows
 from tests.builders import T0, heartbeat_line, line
+from tests.streaming.run.events_of import unpacked
 
 TOPIC = "group-telemetry"
 ROUTING = Routing(50)
@@ -43,7 +44,7 @@ def arrow(rows):
 def by_columns(known, rows):
     """The heartbeats found in rows of one partition, by offset."""
     [run] = runs_of(arrow(rows))
-    return {beat.offset: beat for _, block in known.take(run).blocks for beat in HeartbeatBlock._make(block).rows()}
+    return {beat.offset: beat for _, block in known.take(run).blocks for beat in block.rows()}
 
 
 def learned(*rows):
@@ -140,6 +141,6 @@ def test_a_mixed_batch_is_packed_alike_whether_its_heartbeats_are_known_or_not(t
     assert unknown.keys() == known.keys()
     assert unpack_rejected([unknown[QUARANTINE_KEY]]) == unpack_rejected([known.pop(QUARANTINE_KEY)])
     for key, payload in known.items():
-        told = [sorted(e for e in unpack([each]) if not isinstance(e, Tick)) for each in (unknown[key], payload)]
+        told = [sorted(e for e in unpacked([each]) if not isinstance(e, Tick)) for each in (unknown[key], payload)]
         assert told[0] == told[1]
-    assert sum(isinstance(e, Heartbeat) for payload in known.values() for e in unpack([payload])) > 100
+    assert sum(isinstance(e, Heartbeat) for payload in known.values() for e in unpacked([payload])) > 100

@@ -6,10 +6,11 @@ import pytest
 from coordinator_model.events import Heartbeat, RecordRead, Tick
 from coordinator_model.ingest import Rejected, SourceRow, ingest
 from coordinator_model.sharding import shard_of
-from streaming.run.packing import QUARANTINE_KEY, Packer, Routing, shard_of_key, unpack, unpack_rejected
+from streaming.run.packing import QUARANTINE_KEY, Packer, Routing, shard_of_key, unpack_rejected
 from streaming.run.source import PackRows
 from tests.benchmarks import synthetic
 from tests.benchmarks.synthetic import Member
+from tests.streaming.run.events_of import unpacked
 
 NOW_MS = 1_790_000_000_000
 MEMBERS = [Member(1), Member(2)]
@@ -54,7 +55,7 @@ ROWS = [
 def test_events_arrive_as_they_were_read(tmp_path):
     expected = [event for row in ROWS for event in ingest(row)]
     payloads = [payload for key, payload in packed(tmp_path, arrow(*ROWS)) if key == str(shard_of("orders", 50))]
-    arrived = [event for event in unpack(payloads) if not (isinstance(event, Tick) and event.probe is None)]
+    arrived = [event for event in unpacked(payloads) if not (isinstance(event, Tick) and event.probe is None)]
     assert sorted(arrived, key=lambda event: event[:5]) == sorted(expected, key=lambda event: event[:5])
     assert {type(event) for event in arrived} >= {RecordRead, Heartbeat, Tick}
 
@@ -66,7 +67,7 @@ def test_all_events_of_a_key_are_one_row(tmp_path):
 
 
 def test_a_tick_reaches_every_shard(tmp_path):
-    ticks = {key: unpack([payload]) for key, payload in packed(tmp_path, arrow(line(0, synthetic.probe_line(5))))}
+    ticks = {key: unpacked([payload]) for key, payload in packed(tmp_path, arrow(line(0, synthetic.probe_line(5))))}
     assert set(ticks) == {str(shard) for shard in range(50)}
     assert all([(tick.broker, tick.probe) for tick in events] == [("broker-1", 5)] for events in ticks.values())
 
@@ -74,13 +75,13 @@ def test_a_tick_reaches_every_shard(tmp_path):
 def test_any_line_of_a_broker_moves_the_other_shards_a_few_times_a_second(tmp_path):
     rows = [line(n, synthetic.heartbeat_line("orders", MEMBERS[0], 3), NOW_MS + 10 * n) for n in range(100)]
     other = next(str(shard) for shard in range(50) if shard != shard_of("orders", 50))
-    ticks = unpack([dict(packed(tmp_path, arrow(*rows)))[other]])
+    ticks = unpacked([dict(packed(tmp_path, arrow(*rows)))[other]])
     assert [tick.order_ms - NOW_MS for tick in ticks] == list(range(0, 1_000, 100))
 
 
 def test_a_gap_in_a_telemetry_partition_is_told_once_by_the_next_line(tmp_path):
     rows = [line(n, synthetic.heartbeat_line("orders", MEMBERS[0], 3), NOW_MS + n) for n in (0, 1, 7, 8)]
-    ticks = [e for e in unpack([dict(packed(tmp_path, arrow(*rows)))["0"]]) if isinstance(e, Tick)]
+    ticks = [e for e in unpacked([dict(packed(tmp_path, arrow(*rows)))["0"]]) if isinstance(e, Tick)]
     assert [(tick.offset, tick.lost) for tick in ticks] == [(0, False), (7, True)]
 
 
@@ -92,7 +93,7 @@ def test_what_cannot_be_read_travels_beside_the_rest(tmp_path, value):
     (rejected,) = unpack_rejected([rows[QUARANTINE_KEY]])
     assert isinstance(rejected, Rejected)
     assert (rejected.topic, rejected.partition, rejected.offset, rejected.head) == ("lines", 0, 0, value)
-    assert any(isinstance(event, Heartbeat) for event in unpack([rows[str(shard_of("orders", 50))]]))
+    assert any(isinstance(event, Heartbeat) for event in unpacked([rows[str(shard_of("orders", 50))]]))
 
 
 def test_a_record_belongs_to_the_shard_it_lies_in():
@@ -118,7 +119,7 @@ def test_ticks_go_to_the_keys_that_hold_groups_once_these_are_known(tmp_path):
     beat = line(1, synthetic.heartbeat_line("orders", MEMBERS[0], 3))
     rows = dict(packed(tmp_path, arrow(line(0, synthetic.probe_line(5)), beat)))
     assert set(rows) == {"3", "9", str(shard_of("orders", 50))}
-    assert all(any(isinstance(event, Tick) for event in unpack([payload])) for payload in rows.values())
+    assert all(any(isinstance(event, Tick) for event in unpacked([payload])) for payload in rows.values())
 
 
 def test_payloads_hold_plain_values_only():
@@ -130,4 +131,4 @@ def test_payloads_hold_plain_values_only():
     for _, payload in packer.rows():
         packed = marshal.loads(payload)  # noqa: S302 # written above
         assert {type(value) for rows in packed.values() for value in rows} <= {tuple, list, bytes, int}
-        assert unpack([payload])
+        assert unpacked([payload])

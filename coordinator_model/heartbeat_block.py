@@ -1,0 +1,130 @@
+"""Heartbeats as columns: so they travel, wait and are applied, for there are tens of thousands a second.
+
+An object a heartbeat costs more to make than all that is done with it. A block is what one source said to one operator
+key in one batch, or what waits of it; its rows stand in the order in which they are applied.
+"""
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import chain, pairwise, repeat
+from operator import add, itemgetter
+from typing import Any
+
+from coordinator_model.events import Event, Heartbeat
+
+order = itemgetter(0, 1, 2, 3, 4)
+"""By what events are sorted: instant, rank, topic, partition, offset."""
+_QUICK = itemgetter(
+    *map(
+        Heartbeat._fields.index,
+        ("order_ms", "group", "member_id", "generation", "error", "applied_ms", "arrival_ms", "broker"),
+    )
+)
+QuickRow = tuple[int, str, str, int, int, int, int, str]
+"""``(order_ms, group, member_id, generation, error, applied_ms, arrival_ms, broker)``"""
+_ORDER_MS, _TOPIC, _PARTITION, _OFFSET = map(Heartbeat._fields.index, ("order_ms", "topic", "partition", "offset"))
+_BROKER = Heartbeat._fields.index("broker")
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatBlock:
+    """Heartbeats by rising ``order_ms``: a column a field of ``Heartbeat``.
+
+    Numbers that differ are an ``array`` of int64, other things a tuple; what all share is a list of that one thing.
+    """
+
+    length: int
+    columns: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, length: int, columns: Iterable[Any]) -> "HeartbeatBlock":
+        """Make a block of columns; bytes are int64 numbers, as ``marshal`` leaves an ``array``."""
+        return cls(length, tuple(array("q", column) if type(column) is bytes else column for column in columns))
+
+    @classmethod
+    def of_events(cls, events: Sequence[Heartbeat]) -> "HeartbeatBlock":
+        """Make a block of heartbeats that are in order."""
+        return cls(len(events), tuple(tuple([event[n] for event in events]) for n in range(len(Heartbeat._fields))))
+
+    @classmethod
+    def joined(cls, blocks: Iterable["HeartbeatBlock"]) -> "HeartbeatBlock":
+        """Make one block of several, in whatever order."""
+        filled = sorted((block for block in blocks if block.length), key=lambda block: block.columns[_ORDER_MS][0])
+        if len(filled) <= 1:
+            return filled[0] if filled else NO_HEARTBEATS
+        if any(one.columns[_ORDER_MS][-1] >= next_.columns[_ORDER_MS][0] for one, next_ in pairwise(filled)):
+            return cls.of_events(sorted((row for block in filled for row in block.rows()), key=order))
+        columns = zip(*(block.columns for block in filled), strict=True)
+        return cls(sum(block.length for block in filled), tuple(_chained(parts, filled) for parts in columns))
+
+    def rows(self) -> Iterator[Heartbeat]:
+        """Yield the heartbeats."""
+        # Made in C, without the named tuple's constructor.
+        return map(tuple.__new__, repeat(Heartbeat), self._rows_of(self.columns))
+
+    def quick_rows(self) -> Iterator[QuickRow]:
+        """Yield of each what the quick road needs."""
+        return self._rows_of(_QUICK(self.columns))
+
+    def row(self, index: int) -> Heartbeat:
+        """Return one of the heartbeats."""
+        return Heartbeat(*(column[0] if type(column) is list else column[index] for column in self.columns))
+
+    def cut(self, start: int, end: int) -> "HeartbeatBlock":
+        """Return the heartbeats from one to before another."""
+        if (start, end) == (0, self.length):
+            return self
+        columns = (column if type(column) is list else column[start:end] for column in self.columns)
+        return HeartbeatBlock(end - start, tuple(columns))
+
+    def until(self, order_ms: int) -> int:
+        """Return how many are not later than an instant."""
+        return bisect_right(self.columns[_ORDER_MS], order_ms) if self.length else 0
+
+    def before(self, event: Event) -> int:
+        """Return how many come before an event; of a line that a tick was made of too, the heartbeat does."""
+        index = self.until(event[0])
+        while index and self.columns[_ORDER_MS][index - 1] == event[0] and order(self.row(index - 1)) > order(event):
+            index -= 1
+        return index
+
+    def sources(self) -> set[tuple[str, str, int]]:
+        """Return the sources of its lines: broker, topic, partition."""
+        columns = [self.columns[field] for field in (_BROKER, _TOPIC, _PARTITION)]
+        if all(type(column) is list for column in columns):
+            return {(columns[0][0], columns[1][0], columns[2][0])}
+        return set(self._rows_of(columns))
+
+    def offsets(self) -> Iterable[int]:
+        """Return their offsets."""
+        return self._spread(self.columns[_OFFSET])
+
+    def as_list(self) -> list[Any]:
+        """Return it JSON-able; ``of_list`` reads it."""
+        return [self.length, [[type(column) is list, list(column)] for column in self.columns]]
+
+    @classmethod
+    def of_list(cls, values: list[Any]) -> "HeartbeatBlock":
+        """Read what ``as_list`` returned."""
+        length, columns = values
+        return cls(length, tuple(column if shared else tuple(column) for shared, column in columns))
+
+    def _rows_of(self, columns: Iterable[Any]) -> Iterator[Any]:
+        return zip(*map(self._spread, columns), strict=True)
+
+    def _spread(self, column: Any) -> Iterable[Any]:
+        return repeat(column[0], self.length) if type(column) is list else column
+
+
+NO_HEARTBEATS = HeartbeatBlock.of_events(())
+
+
+def _chained(parts: tuple[Any, ...], blocks: Sequence[HeartbeatBlock]) -> Any:
+    """Join one column of several blocks."""
+    kind = type(parts[0])
+    if any(type(part) is not kind for part in parts) or (kind is list and any(part != parts[0] for part in parts)):
+        return tuple(chain.from_iterable(block._spread(part) for part, block in zip(parts, blocks, strict=True)))  # noqa: SLF001
+    return parts[0] if kind is list else reduce(add, parts)
