@@ -79,7 +79,8 @@ def svg(drawn: list[tuple[dict[str, Any], list[dict[str, Any]]]]) -> str:
     for step in range(6):
         at = start + (end - start) * step / 5
         parts.append(text(across(at), top, time.strftime("%H:%M:%S", time.gmtime(at)), anchor="middle"))
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{top + 14}" font-family="sans-serif">'
+    size = f'width="{WIDTH + RIGHT}" height="{top + 14}"'  # the last instant's word reaches beyond the panels
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif">'
     return "\n".join([head, f'<rect width="100%" height="100%" fill="{PAPER}"/>', *parts, "</svg>\n"])
 
 
