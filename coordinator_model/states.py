@@ -27,6 +27,15 @@ class GroupState(StrEnum):
     UNKNOWN = "Unknown"
 
 
+REBALANCING = (
+    GroupState.PREPARING_REBALANCE,
+    GroupState.COMPLETING_REBALANCE,
+    GroupState.ASSIGNING,
+    GroupState.RECONCILING,
+)
+"""States in which members wait for each other instead of working. A KIP-848 group works on while it reconciles."""
+
+
 class MemberState(StrEnum):
     """How far a member of a KIP-848, share or streams group has come to its target assignment (kafka-facts 4.1)."""
 

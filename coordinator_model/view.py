@@ -7,6 +7,7 @@ from coordinator_model.liveness import Scene, is_covered, session_timeout_ms, ti
 from coordinator_model.refresh import headroom
 from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.replica.reconciliation import group_fields, member_fields, shown_assignment, waits
+from coordinator_model.rules.rebalance_stuck import MAX_NAMED, phase_of
 
 MAX_MEMBERS_SHOWN = 5_000
 
@@ -33,12 +34,26 @@ def view(replica: GroupReplica, scene: Scene, cluster: str, partition: int, viol
         "members_total": len(members),
         "state_since_ms": replica.state_since_ms,
         "stable_since_ms": replica.stable_since_ms,
+        "rebalance": _rebalance(replica, scene),
         "incarnation": replica.incarnation,
         "coordinator": scene.broker,
         "join_deadline_ms": replica.join_deadline_ms,
         "pending_members": sorted(replica.pending),
         "unexpected": replica.unexpected,
         **group_fields(replica),
+    }
+
+
+def _rebalance(replica: GroupReplica, scene: Scene) -> dict[str, Any] | None:
+    """Return the phase that a group is in and whom it waits for, as `rebalance-stuck` would say once it lasts."""
+    phase = phase_of(replica, scene)
+    if phase is None:
+        return None
+    return {
+        "phase": phase.name,
+        "since_ms": phase.since_ms,
+        "waiting_for": [member.member_id for member in phase.waited_for[:MAX_NAMED]],
+        "waiting_for_total": len(phase.waited_for),
     }
 
 
@@ -74,4 +89,12 @@ def _member(replica: GroupReplica, member: Member, scene: Scene, violated: set[s
         "principal": member.principal,
         "heartbeat_headroom": left,
         "poll_age_ms": member.poll_age_ms,
+        "poll_headroom": _poll_headroom(member),
     }
+
+
+def _poll_headroom(member: Member) -> float | None:
+    """Return which part of its poll interval was left when its client last told; nobody else knows its polls."""
+    if member.poll_age_ms is None or not member.max_poll_interval_ms:
+        return None
+    return headroom(member.poll_age_ms, 0, member.max_poll_interval_ms)

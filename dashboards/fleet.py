@@ -10,9 +10,9 @@ from dashboards.panels import (
     GREEN,
     HEADROOM,
     ORANGE,
+    POLL_HEADROOM,
     RATIO,
     RED,
-    WIDTH,
     Look,
     Query,
     board,
@@ -85,7 +85,10 @@ def _now() -> list[object]:
 def _unwell() -> list[object]:
     least = f"bottomk(20, min by (cluster, group) ({metrics.GROUP_HEADROOM}{{{queries.IN_CLUSTER}}}))"
     by_client = "cluster, group, client_id, client_host"
-    worst = f"bottomk(20, min by ({by_client}) ({metrics.MEMBER_HEADROOM}{{{queries.IN_CLUSTER}}}))"
+    worst, slowest = (
+        f"bottomk(20, min by ({by_client}) ({metric}{{{queries.IN_CLUSTER}}}))"
+        for metric in (metrics.MEMBER_HEADROOM, metrics.MEMBER_POLL_HEADROOM)
+    )
     return [
         listing(
             "Open incidents, oldest first",
@@ -121,7 +124,15 @@ def _unwell() -> list[object]:
             "headroom",
             Look(RATIO, HEADROOM, 0, 1),
             links=GROUP_LINKS,
-            span=WIDTH,
+        ),
+        listing(
+            "Members slowest to poll",
+            "The members with the least share of max.poll.interval.ms left, of clients that tell when they polled; "
+            "at risk below a fifth.",
+            slowest,
+            "headroom",
+            Look(RATIO, POLL_HEADROOM, 0, 1),
+            links=GROUP_LINKS,
         ),
     ]
 

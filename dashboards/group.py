@@ -7,6 +7,7 @@ from grafana_foundation_sdk.models.common import DataSourceRef
 from grafana_foundation_sdk.models.dashboard import DashboardLinkType
 
 from coordinator_model.states import GroupState
+from coordinator_model.thresholds import Thresholds
 from dashboards import queries
 from dashboards.files import TAG
 from dashboards.links import GROUP
@@ -16,8 +17,10 @@ from dashboards.panels import (
     GREY,
     HEADROOM,
     ORANGE,
+    POLL_HEADROOM,
     RATIO,
     RED,
+    WIDTH,
     YELLOW,
     Look,
     Query,
@@ -54,7 +57,13 @@ def build() -> Dashboard:
         "are on the group's page, which the link at the top opens.",
         variables=(cluster_variable(all_of_them=False), group_variable(), page_variable()),
         incidents=queries.OF_GROUP,
-        rows={"Now": _now(), "Over time": _over_time(), "Incidents": _incidents()},
+        rows={
+            "Now": _now(),
+            "Over time": _over_time(),
+            "Members": _members(),
+            "Rebalances": _rebalances(),
+            "Incidents": _incidents(),
+        },
     )
     page = "${monitor}/groups/${group:percentencode}?cluster=${cluster:percentencode}"
     built.annotation(_published())
@@ -118,6 +127,12 @@ def _over_time() -> list[object]:
             look=Look(RATIO, HEADROOM, 0, 1),
         ),
         series(
+            "Poll headroom of the worst member",
+            "The share of max.poll.interval.ms left, as clients tell it; at risk below a fifth, at nothing it leaves.",
+            Query(_worst(metrics.GROUP_POLL_HEADROOM, "min"), "least"),
+            look=Look(RATIO, POLL_HEADROOM, 0, 1),
+        ),
+        series(
             "Generation",
             "Each step is a rebalance; a steep stair is a storm.",
             Query(_worst(metrics.GROUP_GENERATION), "generation"),
@@ -133,6 +148,59 @@ def _over_time() -> list[object]:
             "Generations begun in the 10 minutes before; five are a storm.",
             Query(queries.new_generations("10m", queries.OF_GROUP), "rebalances"),
             look=Look(steps=((None, GREEN), (5, RED)), low=0),
+        ),
+    ]
+
+
+def _members() -> list[object]:
+    def least(metric: str) -> str:
+        return f"min by (client_id, client_host) ({metric}{{{queries.OF_GROUP}}})"
+
+    bound = (
+        f"Only those among the {metrics.MEMBER_SERIES} worst off of all groups; all members are on the group's page."
+    )
+    return [
+        listing(
+            "Least heartbeat headroom, by client and host",
+            f"The share of its session timeout that a member has left. {bound}",
+            least(metrics.MEMBER_HEADROOM),
+            "headroom",
+            Look(RATIO, HEADROOM, 0, 1),
+        ),
+        listing(
+            "Least poll headroom, by client and host",
+            f"The share of max.poll.interval.ms that a member has left, as its client tells. {bound}",
+            least(metrics.MEMBER_POLL_HEADROOM),
+            "headroom",
+            Look(RATIO, POLL_HEADROOM, 0, 1),
+        ),
+    ]
+
+
+def _rebalances() -> list[object]:
+    slow_s = Thresholds().rebalance_slow_ms / 1_000
+    return [
+        series(
+            "Phase of the rebalance",
+            "How long the phase that goes on has lasted: join (members rejoin), sync (the leader assigns), or "
+            "reconciliation (partitions are handed over). Phases between two scrapes are not seen.",
+            Query(queries.phase_ages("phase", where=queries.OF_GROUP), "{{phase}}"),
+            look=Look("s", ((None, GREEN), (slow_s, RED)), low=0),
+        ),
+        listing(
+            "Waited for in the time shown",
+            "Clients and hosts that a rebalance waited for, as far as heartbeats tell, and how many members of each at "
+            "most; ids are on the group's page.",
+            queries.waited_for(queries.OF_GROUP),
+            "members",
+        ),
+        series(
+            "Partitions moved",
+            "How many partitions the newest generation took from one member and gave to another; nothing for a group "
+            "that has not rebalanced for long.",
+            Query(_worst(metrics.GROUP_MOVED), "partitions"),
+            look=Look(low=0),
+            span=WIDTH,
         ),
     ]
 

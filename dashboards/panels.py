@@ -21,6 +21,7 @@ from grafana_foundation_sdk.models import dashboard as models
 from grafana_foundation_sdk.models.heatmap import HeatmapColorMode
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
+from coordinator_model.thresholds import Thresholds
 from dashboards.files import TAG
 from streaming.serve import metrics
 
@@ -28,6 +29,7 @@ DATASOURCE: Final = common_models.DataSourceRef(type_val="prometheus", uid="${da
 UID: Final = "group-monitor-"
 WIDTH: Final = 24
 NO_DATA: Final = "no data"
+MARKS: Final = 100  # at once: more nobody can tell apart
 RATIO: Final = "percentunit"
 
 GREEN: Final = "green"
@@ -42,6 +44,8 @@ NEUTRAL: Final[Steps] = ((None, GREY),)
 ANY_IS_BAD: Final[Steps] = ((None, GREEN), (1, RED))
 HEADROOM: Final[Steps] = ((None, RED), (1 / 3, ORANGE), (0.5, GREEN))
 """A third left is where `session-at-risk` begins."""
+POLL_HEADROOM: Final[Steps] = ((None, RED), (round(1 - Thresholds().poll_at_risk_ratio, 3), ORANGE), (0.5, GREEN))
+"""A fifth left is where `poll-at-risk` begins."""
 
 
 class Query(NamedTuple):
@@ -113,11 +117,15 @@ def listing(
     links: Mapping[str, str] = {},
     span: int = 12,
 ) -> table.Panel:
-    """Show a row a series: its labels and, under the name `value`, its value, largest first. `links`: column -> URL."""
+    """Show a row a series: its labels and, under the name `value`, its value, the worst first.
+
+    `links`: column -> URL. The worst is the largest, unless the look has the smallest in red.
+    """
+    least_is_worst = look.steps[0][1] == RED
     panel = table.Panel().with_target(_target("A", Query(expr), instant=True, form=PromQueryFormat.TABLE))
     renamed = {"excludeByName": {"Time": True}, "renameByName": {"Value": value}}
     panel.with_transformation(models.DataTransformerConfig(id_val="organize", options=renamed))
-    panel.sort_by([common.TableSortByFieldState().display_name(value).desc(True)])
+    panel.sort_by([common.TableSortByFieldState().display_name(value).desc(not least_is_worst)])
     for column, url in links.items():
         link = {"title": f"{column.capitalize()} ${{__value.text}}", "url": url}
         panel.override_by_name(column, [models.DynamicConfigValue(id_val="links", value=[link])])
@@ -193,8 +201,9 @@ def page_variable() -> dashboard.TextBoxVariable:
 
 
 def _incidents(where: str) -> dashboard.AnnotationQuery:
-    """Mark each incident at the instant it began, which is the series' value, not the scrape that saw it."""
-    began = f"max by (cluster, group, rule, severity) ({metrics.GROUP_INCIDENT_OPENED}{{{where}}}) * 1000"
+    """Mark the newest incidents at the instant they began, which is the series' value, not the scrape that saw it."""
+    opened = f"max by (cluster, group, rule, severity) ({metrics.GROUP_INCIDENT_OPENED}{{{where}}})"
+    began = f"topk({MARKS}, {opened}) * 1000"
     marks = dashboard.AnnotationQuery().name("Incidents").datasource(DATASOURCE).enable(True).icon_color(RED)
     marks.expr(began).use_value_for_time(True).step("30s")
     return marks.title_format("{{rule}}").text_format("{{cluster}} {{group}}").tag_keys("rule,severity")

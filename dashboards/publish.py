@@ -29,7 +29,7 @@ CREATED, UPDATED, UNCHANGED = "created", "updated", "unchanged"
 
 _MEANINGS: Final[Mapping[int, str]] = {
     401: "it refuses the token, or user and password",
-    403: "the account may not do this: it needs the role Editor on the folder",
+    403: "the account may not do this: it needs the role Editor, and to list data sources datasources:read (Admin)",
     404: "there is no such thing there; is the URL the one of Grafana itself?",
     412: "somebody has changed it meanwhile, or another one has its title: look, and run again",
 }
@@ -94,8 +94,8 @@ def publish(
 ) -> Iterator[Change]:
     """Put dashboards (uid -> model) into a folder, with `datasource` (a name; else the default one) chosen in them."""
     source = _datasource(grafana, datasource)
-    folder_uid = re.sub(r"[^a-z0-9]+", "-", folder.lower()).strip("-")
-    yield _folder(grafana, folder, folder_uid, dry_run=dry_run)
+    folder_uid, change = _folder(grafana, folder, dry_run=dry_run)
+    yield change
     for uid, model in boards.items():
         yield _dashboard(grafana, uid, _with_datasource(model, source), folder_uid, dry_run=dry_run)
 
@@ -156,14 +156,17 @@ def _with_datasource(model: Mapping[str, Any], source: Mapping[str, Any]) -> dic
     return {**model, "templating": {**model["templating"], "list": variables}}
 
 
-def _folder(grafana: GrafanaFace, title: str, uid: str, *, dry_run: bool) -> Change:
+def _folder(grafana: GrafanaFace, title: str, *, dry_run: bool) -> tuple[str, Change]:
+    """Find a folder: by its title, for one that people made has a uid of Grafana's making; else by ours, if renamed."""
     what = f"folder {title}"
+    uid = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
     with _explained(what):
-        if _or_none(grafana.folder.get_folder, uid) is not None:
-            return Change(what, UNCHANGED)
+        known = {folder["title"]: str(folder["uid"]) for folder in grafana.folder.get_all_folders()}
+        if title in known or uid in known.values():
+            return known.get(title, uid), Change(what, UNCHANGED)
         if not dry_run:
             grafana.folder.create_folder(title, uid)
-    return Change(what, CREATED)
+    return uid, Change(what, CREATED)
 
 
 def _dashboard(grafana: GrafanaFace, uid: str, model: dict[str, Any], folder_uid: str, *, dry_run: bool) -> Change:

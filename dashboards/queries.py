@@ -6,16 +6,9 @@ store show as one.
 
 from typing import Final
 
-from coordinator_model.states import GroupState
+from coordinator_model.states import REBALANCING, GroupState
 from streaming.serve import metrics
 
-REBALANCING: Final = (
-    GroupState.PREPARING_REBALANCE,
-    GroupState.COMPLETING_REBALANCE,
-    GroupState.ASSIGNING,
-    GroupState.RECONCILING,
-)
-"""States in which members wait for each other instead of working. A KIP-848 group works on while it reconciles."""
 STATE_NUMBERS: Final = {state: number for number, state in enumerate(GroupState)}
 """A state timeline wants numbers; the mapping back to words is the panel's."""
 
@@ -76,6 +69,17 @@ def state_number(where: str = OF_GROUP) -> str:
         for state, number in STATE_NUMBERS.items()
     )
     return " or ".join(info)
+
+
+def phase_ages(*by: str, where: str = IN_CLUSTER) -> str:
+    """Give how long the phase of a rebalance that goes on has lasted, in seconds."""
+    return f"max by ({', '.join(by)}) (time() - {metrics.PHASE_STARTED}{{{where}}})"
+
+
+def waited_for(where: str = IN_CLUSTER) -> str:
+    """Give whom rebalances of the time shown waited for: how many members of a client and host at once, at most."""
+    members = f"{metrics.WAITED_FOR}{{{where}}}[$__range]"
+    return f"max by (cluster, group, client_id, client_host) (max_over_time({members}))"
 
 
 def incident_ages(where: str = IN_CLUSTER) -> str:

@@ -10,6 +10,7 @@ from dashboards.panels import (
     ORANGE,
     RATIO,
     RED,
+    WIDTH,
     Look,
     Query,
     board,
@@ -23,6 +24,7 @@ from streaming.serve import metrics
 
 NAME = "rebalances"
 STORM_REBALANCES = Thresholds().storm_rebalances
+SLOW_S = Thresholds().rebalance_slow_ms / 1_000
 COST_STEP_S = 60  # of the sub-query below: a minute keeps 24 h of a large fleet cheap
 
 
@@ -87,6 +89,21 @@ def _who() -> list[object]:
             Look(RATIO, ((None, GREEN), (0.01, ORANGE), (0.1, RED)), 0, 1),
             links=GROUP_LINKS,
         ),
+        listing(
+            "Going on now",
+            "Rebalances by the time that their phase has lasted: join, sync, or reconciliation.",
+            f"topk(50, {queries.phase_ages('cluster', 'group', 'phase')})",
+            "lasts",
+            Look("s", ((None, GREEN), (SLOW_S, RED))),
+            links=GROUP_LINKS,
+        ),
+        listing(
+            "Waited for in the time shown",
+            "Clients and hosts that rebalances waited for, as far as heartbeats tell, and how many members at most.",
+            f"topk(50, {queries.waited_for()})",
+            "members",
+            links=GROUP_LINKS,
+        ),
     ]
 
 
@@ -119,5 +136,13 @@ def _over_time() -> list[object]:
             Query(f"sum({queries.rebalancing()}) or vector(0)", "groups"),
             Query(queries.members_rebalancing(), "members"),
             look=Look(low=0),
+        ),
+        series(
+            "Partitions moved",
+            "Partitions a second that new generations took from one member and gave to another: state and caches "
+            "that are built anew.",
+            Query(queries.rate(metrics.PARTITIONS_MOVED, "cluster"), "{{cluster}}"),
+            look=Look("cps", low=0),
+            span=WIDTH,
         ),
     ]

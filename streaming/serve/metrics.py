@@ -1,27 +1,35 @@
 """Every metric of `/metrics`, declared once; dashboards import the names. Values come from the store at scrape.
 
 Series are bounded: totals by cluster, type, state, rule; a series of its own only for `GROUP_SERIES` groups (those
-in trouble first, then the largest), never one a member: member ids are unbounded and belong into incidents.
+in trouble first, then the largest), never one a member: member ids are unbounded and belong into incidents. Members
+worst off, and those that a rebalance waits for, are told by client and host.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from coordinator_model.states import REBALANCING
 from streaming.config import Settings
 from streaming.serve.health import Health
 from streaming.store import Store
 from streaming.store.database import clean
+from streaming.store.generations import MOVED
 from streaming.store.histogram import buckets
 from streaming.store.reader import GroupState
 from streaming.store.store import wall_ms
 
 GROUP_SERIES = 2_000
 MEMBER_SERIES = 20
+REBALANCING_GROUPS = 50  # the largest of those that rebalance now: their views are read at every scrape
+NEWEST_GENERATIONS = 200
 NAMES_A_COUNTER = 200  # of one kind and cluster: reasons and causes are few unless somebody plays with us
+
+_CLIENT: Final = ("cluster", "group", "client_id", "client_host")
 
 GROUPS: Final = "group_monitor_groups"
 MEMBERS: Final = "group_monitor_members"
@@ -30,8 +38,14 @@ GROUP_GENERATION: Final = "group_monitor_group_generation"
 GROUP_MEMBERS: Final = "group_monitor_group_members"
 GROUP_HEADROOM: Final = "group_monitor_group_worst_heartbeat_headroom_ratio"
 MEMBER_HEADROOM: Final = "group_monitor_worst_member_heartbeat_headroom_ratio"
+GROUP_POLL_HEADROOM: Final = "group_monitor_group_worst_poll_headroom_ratio"
+MEMBER_POLL_HEADROOM: Final = "group_monitor_worst_member_poll_headroom_ratio"
 GROUPS_WITHOUT_SERIES: Final = "group_monitor_groups_without_series"
 GENERATIONS: Final = "group_monitor_generations_total"
+PARTITIONS_MOVED: Final = "group_monitor_partitions_moved_total"
+GROUP_MOVED: Final = "group_monitor_group_partitions_moved"
+PHASE_STARTED: Final = "group_monitor_group_rebalance_phase_started_timestamp_seconds"
+WAITED_FOR: Final = "group_monitor_group_members_waited_for"
 INCIDENTS_OPEN: Final = "group_monitor_incidents_open"
 INCIDENTS_OPENED: Final = "group_monitor_incidents_opened_total"
 INCIDENTS_CLOSED: Final = "group_monitor_incidents_closed_total"
@@ -65,8 +79,14 @@ HELP: Final[Mapping[str, str]] = {
     GROUP_MEMBERS: "Members of a group.",
     GROUP_HEADROOM: "The least share of its session timeout that any member of a group has left.",
     MEMBER_HEADROOM: "The least share of a session timeout left, of the members worst off; ids are in the API.",
+    GROUP_POLL_HEADROOM: "The least share of max.poll.interval.ms any member of a group has left, as clients tell.",
+    MEMBER_POLL_HEADROOM: "The least share of max.poll.interval.ms left, of the members worst off; ids are in the API.",
     GROUPS_WITHOUT_SERIES: "Groups beyond the bound on series.",
     GENERATIONS: "Generations seen to begin, by cause.",
+    PARTITIONS_MOVED: "Partitions that a new generation took from one member and gave to another.",
+    GROUP_MOVED: "Partitions that the newest generation of a group moved, for the groups that rebalanced last.",
+    PHASE_STARTED: "When the phase (join, sync, reconciliation) of a rebalance that goes on began, in Unix seconds.",
+    WAITED_FOR: "Members that a rebalance which goes on waits for, as far as is known, by client and host.",
     INCIDENTS_OPEN: "Open incidents.",
     INCIDENTS_OPENED: "Incidents opened.",
     INCIDENTS_CLOSED: "Incidents closed, by reason.",
@@ -116,6 +136,7 @@ class StoreCollector(Collector):
         now_ms = self._clock()
         counters = self._store.read.counters()
         yield from self._of_groups()
+        yield from self._of_rebalances(counters)
         yield from self._of_incidents(counters)
         yield from self._of_sources(counters, now_ms)
         yield from self._of_outbox(now_ms)
@@ -149,21 +170,38 @@ class StoreCollector(Collector):
         yield gauge(GROUP_MEMBERS, by, (Series(state[:2], state.members) for state in shown))
         headrooms = (Series(state[:2], state.worst_headroom) for state in shown if state.worst_headroom is not None)
         yield gauge(GROUP_HEADROOM, by, headrooms)
-        yield from self._of_members()
+        polls = (Series(s[:2], s.worst_poll_headroom) for s in shown if s.worst_poll_headroom is not None)
+        yield gauge(GROUP_POLL_HEADROOM, by, polls)
+        yield self._worst_members(MEMBER_HEADROOM, "worst_headroom", "heartbeat_headroom")
+        yield self._worst_members(MEMBER_POLL_HEADROOM, "worst_poll_headroom", "poll_headroom")
 
-    def _of_members(self) -> Iterator[Metric]:
-        """Yield the members worst off; two of one client and host are one series, with the lesser value."""
+    def _worst_members(self, metric: str, column: str, field: str) -> Metric:
+        """Give the members worst off; two of one client and host are one series, with the lesser value."""
         worst: dict[tuple[str, ...], float] = {}
-        for group in self._store.read.groups_worst_off(MEMBER_SERIES):
+        for group in self._store.read.groups_worst_off(MEMBER_SERIES, column):
             for member in group["members"]:
-                if (headroom := member.get("heartbeat_headroom")) is None:
-                    continue
-                names = (group["cluster"], group["group"], member["client_id"] or "", member["client_host"] or "")
-                key = (*map(clean, names),)
-                worst[key] = min(headroom, worst.get(key, 1.0))
+                if (headroom := member.get(field)) is not None:
+                    key = _client(group, member)
+                    worst[key] = min(headroom, worst.get(key, 1.0))
         chosen = sorted(worst.items(), key=lambda item: (item[1], item[0]))[:MEMBER_SERIES]
-        labels = ("cluster", "group", "client_id", "client_host")
-        yield gauge(MEMBER_HEADROOM, labels, (Series(key, value) for key, value in chosen))
+        return gauge(metric, _CLIENT, (Series(key, value) for key, value in chosen))
+
+    def _of_rebalances(self, counters: Mapping[str, Mapping[str, int]]) -> Iterator[Metric]:
+        started: list[Series] = []
+        waited_for: Counter[tuple[str, ...]] = Counter()
+        for group in self._store.read.groups_in(REBALANCING, REBALANCING_GROUPS):
+            if not (phase := group.get("rebalance")):  # assigning, or written before an upgrade
+                continue
+            started.append(Series((*_names(group), phase["phase"]), phase["since_ms"] / 1_000))
+            awaited = set(phase["waiting_for"])
+            waited_for.update(_client(group, member) for member in group["members"] if member["member_id"] in awaited)
+        yield gauge(PHASE_STARTED, ("cluster", "group", "phase"), started)
+        yield gauge(WAITED_FOR, _CLIENT, (Series(key, value) for key, value in waited_for.items()))
+        yield counter(GENERATIONS, ("cluster", "cause"), named(counters, "generations", 1))
+        moved = (Series((cluster,), counts.get(MOVED, 0)) for cluster, counts in counters.items())
+        yield counter(PARTITIONS_MOVED, ("cluster",), moved)
+        moves = self._store.read.newest_moves(NEWEST_GENERATIONS)
+        yield gauge(GROUP_MOVED, ("cluster", "group"), (Series(move[:2], move.partitions) for move in moves))
 
     def _info(self, state: GroupState) -> tuple[str, ...]:
         labels = self._settings.policy_for(state.group).labels if self._label_names else {}
@@ -199,7 +237,6 @@ class StoreCollector(Collector):
         yield gauge(HELD_ROWS, ("cluster",), (Series(row[:1], row.held) for row in shards))
         yield counter(INGESTED, ("cluster", "outcome"), named(counters, "ingest", 1))
         yield counter(QUARANTINED, ("cluster", "source", "reason"), named(counters, "quarantined", 2))
-        yield counter(GENERATIONS, ("cluster", "cause"), named(counters, "generations", 1))
 
     def _of_outbox(self, now_ms: int) -> Iterator[Metric]:
         totals = self._store.outbox.totals()
@@ -257,6 +294,14 @@ def named(counters: Mapping[str, Mapping[str, int]], kind: str, parts: int) -> I
         chosen.sort(key=lambda item: item[1], reverse=True)
         for (_, *labels), value in chosen[:NAMES_A_COUNTER]:
             yield Series((cluster, *labels), value)
+
+
+def _names(group: Mapping[str, Any]) -> tuple[str, str]:
+    return clean(group["cluster"]), clean(group["group"])
+
+
+def _client(group: Mapping[str, Any], member: Mapping[str, Any]) -> tuple[str, ...]:
+    return (*_names(group), clean(member["client_id"] or ""), clean(member["client_host"] or ""))
 
 
 def _is_refuted(name: str) -> bool:

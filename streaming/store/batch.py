@@ -154,7 +154,6 @@ def _gather_report(rows: Rows, output: Mapping[str, Any]) -> None:
 def _group_row(key: str, output: Mapping[str, Any], view: Mapping[str, Any]) -> dict[str, Any]:
     members = view.get("members") or []
     liveness = Counter(member.get("liveness") for member in members)
-    headrooms = [value for member in members if (value := member.get("heartbeat_headroom")) is not None]
     return {
         "group_key": key,
         "cluster": clean(output["cluster"], 255),
@@ -165,11 +164,16 @@ def _group_row(key: str, output: Mapping[str, Any], view: Mapping[str, Any]) -> 
         "members": len(members),
         "members_violated": liveness["violated"],
         "members_unknown": liveness["unknown"],
-        "worst_headroom": min(headrooms, default=None),
+        "worst_headroom": _least(members, "heartbeat_headroom"),
+        "worst_poll_headroom": _least(members, "poll_headroom"),
         "at_ms": output["at_ms"],
         "view": json.dumps(view),
         "heartbeats": None,
     }
+
+
+def _least(members: Iterable[Mapping[str, Any]], name: str) -> float | None:
+    return min((value for member in members if (value := member.get(name)) is not None), default=None)
 
 
 def _gather_heartbeats(rows: Rows, output: Mapping[str, Any]) -> None:

@@ -18,6 +18,7 @@ from streaming.store.database import clean, group_key, in_portions, remove, upse
 
 NAMES_KEPT = 100
 """Members named in each list of a row; the counts beside them are of all."""
+MOVED = "moved:partitions"  # the counter
 _SETTLED_STATES = frozenset({"Stable", "Empty"})
 
 Membership = dict[str, dict[str, Any]]
@@ -153,6 +154,7 @@ def _add(result: Changes, key: str, report: Mapping[str, Any], before: Settled |
     row = {"group_key": key, "generation": after.generation, "at_ms": at_ms, "body": json.dumps(body)}
     result.rows.append(row)
     result.counts[f"generations:{body['cause']}"] += 1
+    result.counts[MOVED] += body["partitions_moved"]
     _keep(result, key, report["cluster"], after)
     return after
 

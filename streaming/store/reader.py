@@ -35,6 +35,15 @@ class GroupState(NamedTuple):
     generation: int | None
     members: int
     worst_headroom: float | None
+    worst_poll_headroom: float | None
+
+
+class Moves(NamedTuple):
+    """How many partitions the newest generation of a group moved from one member to another."""
+
+    cluster: str
+    group: str
+    partitions: int
 
 
 class GroupTotals(NamedTuple):
@@ -237,8 +246,22 @@ class Reader:
         known = tables.groups.c
         trouble = case((known.members_violated > 0, 0), (known.state.in_(("Stable", "Empty", "Dead")), 2), else_=1)
         columns = (known.cluster, known.group_id, known.type, known.state, known.generation, known.members)
-        ordered = select(*columns, known.worst_headroom).order_by(trouble, known.members.desc(), known.group_key)
+        worst = (known.worst_headroom, known.worst_poll_headroom)
+        ordered = select(*columns, *worst).order_by(trouble, known.members.desc(), known.group_key)
         return [GroupState._make(row) for row in self._rows(ordered.limit(limit))]
+
+    def newest_moves(self, limit: int) -> list[Moves]:
+        """Tell what the newest generations moved, one a group, of those among the newest `limit` generations."""
+        known, rows = tables.groups.c, tables.generations.c
+        newest = select(rows.group_key, rows.body, rows.at_ms, rows.id).order_by(rows.at_ms.desc(), rows.id.desc())
+        some = newest.limit(limit).subquery()
+        found = self._rows(
+            select(known.cluster, known.group_id, some.c.body)
+            .join(some, some.c.group_key == known.group_key)
+            .order_by(some.c.at_ms, some.c.id)
+        )
+        moved = {(row.cluster, row.group_id): json.loads(row.body)["partitions_moved"] for row in found}  # the last
+        return [Moves(cluster, group, partitions) for (cluster, group), partitions in moved.items()]
 
     def newest_groups(self, limit: int) -> list[dict[str, Any]]:
         """Give the views of some groups: those seen last."""
@@ -252,11 +275,18 @@ class Reader:
         columns = [known[name] for name in QualityResult._fields]
         return [QualityResult._make(row) for row in self._rows(select(*columns).order_by(*columns[:3]))]
 
-    def groups_worst_off(self, limit: int) -> list[dict[str, Any]]:
-        """Give the views of the groups whose members have the least headroom."""
+    def groups_worst_off(self, limit: int, column: str = "worst_headroom") -> list[dict[str, Any]]:
+        """Give the views of the groups whose members have the least headroom of a kind."""
         known = tables.groups.c
-        chosen = select(known.view, known.heartbeats, known.at_ms).where(known.worst_headroom.is_not(None))
-        rows = self._rows(chosen.order_by(known.worst_headroom, known.group_key).limit(limit))
+        chosen = select(known.view, known.heartbeats, known.at_ms).where(known[column].is_not(None))
+        rows = self._rows(chosen.order_by(known[column], known.group_key).limit(limit))
+        return [_group_object(row.view, row.heartbeats, row.at_ms) for row in rows]
+
+    def groups_in(self, states: Sequence[str], limit: int) -> list[dict[str, Any]]:
+        """Give the views of groups in one of some states, the largest first."""
+        known = tables.groups.c
+        chosen = select(known.view, known.heartbeats, known.at_ms).where(known.state.in_(states))
+        rows = self._rows(chosen.order_by(known.members.desc(), known.group_key).limit(limit))
         return [_group_object(row.view, row.heartbeats, row.at_ms) for row in rows]
 
     def group_totals(self) -> list[GroupTotals]:

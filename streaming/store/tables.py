@@ -57,6 +57,7 @@ groups = Table(
     Column("members_violated", Integer, nullable=False),
     Column("members_unknown", Integer, nullable=False),
     Column("worst_headroom", Float),  # the least heartbeat headroom of its members, 1 = just heard
+    Column("worst_poll_headroom", Float),  # likewise of max.poll.interval.ms, of those whose clients tell
     Column("at_ms", BigInteger, nullable=False),
     Column("checkpoint_id", String(200), nullable=False),  # whoever wrote it last: see `store.vanished`
     Column("view", Text, nullable=False),

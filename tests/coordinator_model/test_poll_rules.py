@@ -93,3 +93,9 @@ def test_a_static_member_without_partitions_holds_nothing_up():
 def test_it_ends_when_the_member_polls_again():
     story = report(stable(STATIC, partitions=2).beats("m1", 1_000, 70_000), 62_000, 61_000)
     assert report(story, 65_000, 5).play(70_000).closed("static-member-stuck") == [("recovered", 65_000)]
+
+
+def test_a_member_is_shown_with_the_share_of_its_poll_interval_that_its_client_last_told():
+    told = polling((70_000, 45_000)).play(90_000)
+    assert (told.members["m1"]["poll_age_ms"], told.members["m1"]["poll_headroom"]) == (45_000, 0.25)
+    assert polling().play(90_000).members["m1"]["poll_headroom"] is None

@@ -37,8 +37,12 @@ def test_a_join_phase_is_stuck_at_its_own_instant_and_names_who_still_sends_hear
     assert "m2" not in summary(told, "rebalance-stuck")
 
 
-def test_a_moment_before_it_is_only_slow():
-    assert joining(until_ms=57_900).play(57_900).of("rebalance-stuck") == []
+def test_a_moment_before_it_is_only_slow_and_shown_with_whom_it_waits_for():
+    told = joining(until_ms=57_900).play(57_900)
+    assert told.of("rebalance-stuck") == []
+    waits = {"phase": "join", "since_ms": T0 + 10_000, "waiting_for": ["m1"], "waiting_for_total": 1}
+    assert told.group["rebalance"] == waits
+    assert stable("m1").play(1_000).group["rebalance"] is None
 
 
 def test_rebalance_slow_ms_counts_where_the_rebalance_timeout_is_longer():

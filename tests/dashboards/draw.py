@@ -4,6 +4,7 @@ Not Grafana's drawing: the panel's own title, query, words, unit and thresholds,
 """
 
 import html
+import itertools
 import sys
 import tempfile
 import time
@@ -15,11 +16,15 @@ from dashboards import files
 from dashboards.panels import UID
 from streaming.demo.setting import CLUSTER
 from tests.dashboards import grafana
-from tests.dashboards.scenario import GROUP, Played, play
+from tests.dashboards.scenario import ALL_WELL, GROUP, Played, play
+from tests.embedded.waiting import await_true
 
 SHOWN = (
     "State",
     "Heartbeat headroom of the worst member",
+    "Poll headroom of the worst member",
+    "Phase of the rebalance",
+    "Partitions moved",
     "Members",
     "Rebalances in 10 minutes",
     "Incidents open, by rule",
@@ -28,6 +33,9 @@ WIDTH, LEFT, RIGHT = 900, 190, 20
 ROW_HEIGHT, LINES_HEIGHT, GAP = 30, 90, 46
 COLOURS = {"green": "#56a64b", "orange": "#ff9830", "red": "#e02f44", "yellow": "#f2cc0c", "text": "#8e8e8e"}
 INK, PAPER = "#3d3d3d", "#ffffff"
+LINES = ("#1f60c4", "#ff780a", "#8f3bb8")
+GAP_S = 5
+WELL_FOR_S = 30
 
 
 def panels(played: Played) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
@@ -61,6 +69,9 @@ def svg(drawn: list[tuple[dict[str, Any], list[dict[str, Any]]]]) -> str:
     parts, top = [], 10
     for panel, series in drawn:
         parts.append(text(LEFT, top + 14, panel["title"], size=14))
+        if len(series) > 1 and panel["type"] == "timeseries":
+            for place, one in enumerate(series):
+                parts.append(text(WIDTH - RIGHT - 60 * place, top + 14, one["name"], anchor="end", colour=LINES[place]))
         draw = states if panel["type"] == "state-timeline" else lines
         height = ROW_HEIGHT * len(series) if draw is states else LINES_HEIGHT
         parts += draw(panel, series, across, top + 22)
@@ -68,7 +79,8 @@ def svg(drawn: list[tuple[dict[str, Any], list[dict[str, Any]]]]) -> str:
     for step in range(6):
         at = start + (end - start) * step / 5
         parts.append(text(across(at), top, time.strftime("%H:%M:%S", time.gmtime(at)), anchor="middle"))
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{top + 14}" font-family="sans-serif">'
+    size = f'width="{WIDTH + RIGHT}" height="{top + 14}"'  # the last instant's word reaches beyond the panels
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif">'
     return "\n".join([head, f'<rect width="100%" height="100%" fill="{PAPER}"/>', *parts, "</svg>\n"])
 
 
@@ -105,9 +117,22 @@ def lines(panel: dict[str, Any], series: list[dict[str, Any]], across: Any, top:
         if step["value"] < high:
             y, colour = down(step["value"]), COLOURS[step["color"]]
             yield f'<path d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}" stroke="{colour}" stroke-dasharray="6 4"/>'
-    for one in series:
-        points = " ".join(f"{across(float(at)):.1f},{down(float(value)):.1f}" for at, value in one["values"])
-        yield f'<polyline points="{points}" fill="none" stroke="#1f60c4" stroke-width="1.5"/>'
+    for place, one in enumerate(series):
+        for run in runs(one["values"]):
+            points = " ".join(f"{across(float(at)):.1f},{down(float(value)):.1f}" for at, value in run)
+            style = f'fill="none" stroke="{LINES[place]}" stroke-width="1.5" stroke-linecap="round"'
+            yield f'<polyline points="{points}" {style}/>'
+
+
+def runs(values: list[list[Any]]) -> Iterator[list[list[Any]]]:
+    """The values without a gap between them."""
+    run = values[:1]
+    for before, value in itertools.pairwise(values):
+        if float(value[0]) - float(before[0]) > GAP_S:
+            yield run
+            run = []
+        run.append(value)
+    yield run
 
 
 def stretches(values: list[list[Any]]) -> Iterator[tuple[str, float, float]]:
@@ -115,7 +140,7 @@ def stretches(values: list[list[Any]]) -> Iterator[tuple[str, float, float]]:
     since = previous = float(values[0][0])
     current = values[0][1]
     for at, value in values[1:]:
-        if value != current or float(at) - previous > 5:
+        if value != current or float(at) - previous > GAP_S:
             yield current, since, previous + 1
             current, since = value, float(at)
         previous = float(at)
@@ -134,4 +159,6 @@ def text(x: float, y: float, words: str, *, anchor: str = "start", size: int = 1
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder, play(Path(folder)) as played:
+        recovered = f"count_over_time(({ALL_WELL})[{WELL_FOR_S}s:1s]) >= {WELL_FOR_S}"
+        await_true(lambda: played.asking.now(recovered), timeout_s=120)
         Path(sys.argv[1]).write_text(svg(list(panels(played))), encoding="utf-8")

@@ -48,11 +48,11 @@ class Grafana:
                 return 200, {"commit": "abc", "database": "ok", "version": self.version}
             case ["datasources"]:
                 return 200, SOURCES
+            case ["folders"] if method == "GET":
+                return 200, [{"id": 7, "uid": uid, "title": title} for uid, title in self.folders.items()]
             case ["folders"]:
                 self.folders[body["uid"]] = body["title"]
                 return 200, {"id": 7, "uid": body["uid"], "title": body["title"]}
-            case ["folders", uid]:
-                return (200, {"uid": uid, "title": self.folders[uid]}) if uid in self.folders else (404, _not_found())
             case ["dashboards", "uid", uid]:
                 if uid not in self.dashboards:
                     return 404, {"message": "Dashboard not found"}

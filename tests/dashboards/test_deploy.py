@@ -27,7 +27,7 @@ ONE_SHOT = {"secrets", "topics"}
 SAMPLES = {name for name, service in SERVICES.items() if "sample" in service.get("profiles", ())}
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text()
 PROVISIONING = DEPLOY / "grafana" / "provisioning"
-HADOLINT = shutil.which("hadolint")
+HADOLINT = shutil.which("hadolint", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
 AMTOOL = shutil.which("amtool")
 PROMTOOL = shutil.which("promtool")
 
@@ -201,7 +201,7 @@ def test_prometheus_takes_its_configuration(tmp_path):
     ran(PROMTOOL, "check", "config", str(tmp_path / "prometheus.yml"))
 
 
-@pytest.mark.skipif(HADOLINT is None, reason="hadolint is not on PATH")
+@pytest.mark.skipif(HADOLINT is None, reason="hadolint is neither in the venv (make setup) nor on PATH")
 def test_hadolint_finds_nothing_in_the_dockerfile():
     ran(HADOLINT, str(DEPLOY / "Dockerfile"))
 

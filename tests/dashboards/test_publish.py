@@ -92,6 +92,20 @@ def test_a_dashboard_in_another_folder_is_moved(peer):
     assert set(peer.folder_of.values()) == {"kafka"}
 
 
+def test_a_folder_that_people_made_is_found_by_its_title(peer):
+    peer.folders["cdr8x1w"] = "Kafka"
+    assert "folder Kafka: unchanged" in run(peer, "--folder", "Kafka")
+    assert peer.folders == {"cdr8x1w": "Kafka"}
+    assert set(peer.folder_of.values()) == {"cdr8x1w"}
+
+
+def test_a_folder_of_ours_that_people_renamed_is_still_ours(peer):
+    run(peer)
+    peer.folders["group-monitor"] = "Consumers"
+    assert "folder Group monitor: unchanged" in run(peer)
+    assert peer.folders == {"group-monitor": "Consumers"}
+
+
 def test_the_data_source_is_chosen_by_name_or_the_first_prometheus(peer):
     def chosen():
         variables = {v["name"]: v for v in peer.dashboards[FLEET]["templating"]["list"]}
@@ -134,7 +148,7 @@ def test_https_is_verified_and_a_private_authority_can_be_named(tmp_path):
 @pytest.mark.parametrize(
     ("path", "status", "body", "words"),
     [
-        ("/folders/group-monitor", 403, {"message": "Permission denied"}, "403: the account may not do this"),
+        ("/folders", 403, {"message": "Permission denied"}, "403: the account may not do this"),
         (
             "/dashboards/db",
             412,

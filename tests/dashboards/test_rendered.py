@@ -7,12 +7,13 @@ import pytest
 
 from dashboards import files
 from dashboards.panels import UID
-from dashboards.render import rendered, write
+from dashboards.render import SCHEMA_VERSION, rendered, write
 from streaming.serve import metrics
 
 BOARDS = files.dashboards()
 METRIC = re.compile(rf"group_monitor_\w+(?<!{UID})")
 HISTOGRAMS = (metrics.BATCH_DURATION, metrics.DETECTION_DELAY)
+BUILT_IN = {"row", "stat", "timeseries", "state-timeline", "table", "heatmap"}
 SHOWN_NOWHERE: dict[str, str] = {}
 """Metric -> why no panel and no rule shows it."""
 
@@ -75,6 +76,15 @@ def test_a_panel_stays_readable_with_ten_thousand_groups(panel):
         expr = target["expr"]
         by_group = re.match(r"\(?(max|min|sum) by \(cluster, group", expr)
         assert not by_group or 'group="$group"' in expr, expr
+
+
+@pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
+def test_a_dashboard_is_one_for_grafana_10_to_13(board):
+    """The classic model with panels that all of them have built in; the new one is told by `kind` and `spec`."""
+    assert board["schemaVersion"] == SCHEMA_VERSION
+    assert not {"kind", "spec", "apiVersion", "elements"} & board.keys()
+    assert {panel["type"] for panel in board["panels"]} <= BUILT_IN
+    assert {variable["type"] for variable in board["templating"]["list"]} <= {"datasource", "query", "textbox"}
 
 
 @pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)

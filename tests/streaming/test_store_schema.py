@@ -12,7 +12,7 @@ from sqlalchemy.exc import OperationalError
 from streaming.config import Settings
 from streaming.store import Store, tables
 from streaming.store import store as store_module
-from streaming.store.migrations import head
+from streaming.store.migrations import head, upgrade
 from tests.streaming import databases
 from tests.streaming.outputs import CLUSTER, START_MS, finding, report, view
 
@@ -43,6 +43,19 @@ def test_what_the_migrations_make_is_what_the_tables_say(url):
     store.close()
 
 
+def test_a_database_of_the_first_schema_keeps_what_is_in_it(url):
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        upgrade(connection, "0001")
+        row = {"cluster": CLUSTER, "checkpoint_id": "c", "batch_id": 3, "alive_ms": START_MS, "caught_up": True}
+        connection.execute(insert(tables.runs), row)
+    engine.dispose()
+    store = Store.open(url)
+    assert [run.batch_id for run in store.read.runs()] == [3]
+    assert store.read.groups_worst_off(5, "worst_poll_headroom") == []
+    store.close()
+
+
 def test_opening_again_changes_nothing(url):
     Store.open(url).close()
     store = Store.open(url)
@@ -66,6 +79,7 @@ QUESTIONS = {
     "the newest incidents": lambda read: read.incidents(limit=100),
     "what is firing": lambda read: read.firing(("warn", "page")),
     "a group": lambda read: read.group(CLUSTER, "orders"),
+    "what moved": lambda read: read.newest_moves(200),
 }
 
 

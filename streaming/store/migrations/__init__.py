@@ -20,8 +20,8 @@ class UnknownSchemaError(Exception):
     """The database was made by a version of the program that this one does not know."""
 
 
-def upgrade(connection: Connection) -> None:
-    """Bring a database, empty or older, to the newest schema; in the caller's transaction.
+def upgrade(connection: Connection, revision: str = "head") -> None:
+    """Bring a database, empty or older, to the newest schema, or to an older one; in the caller's transaction.
 
     Raises `UnknownSchemaError` if it is newer than this program.
     """
@@ -30,7 +30,7 @@ def upgrade(connection: Connection) -> None:
     config = _config()
     config.attributes["connection"] = connection
     try:
-        command.upgrade(config, "head")
+        command.upgrade(config, revision)
     except (CommandError, ResolutionError) as error:
         raise UnknownSchemaError(f"schema {_revision(connection)}: {error}") from None
 

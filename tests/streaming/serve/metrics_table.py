@@ -21,7 +21,8 @@ Written by `make docs` from the code; do not edit. `serve` answers them at `/met
 
 Series are bounded whatever the fleet: totals by cluster, type, state, rule; a series of its own for at most
 {metrics.GROUP_SERIES:,} groups (those in trouble first, then the largest), for the {metrics.MEMBER_SERIES} members
-worst off, and never a member id as a label. Labels of `[[groups]]` are added to `{metrics.GROUP_INFO}`.
+worst off and those that at most {metrics.REBALANCING_GROUPS} rebalancing groups wait for, and never a member id as a
+label. Labels of `[[groups]]` are added to `{metrics.GROUP_INFO}`.
 
 | metric | type | meaning | sample |
 | --- | --- | --- | --- |
@@ -44,12 +45,20 @@ def fill(store: Store) -> None:
     outputs = [
         report("orders", finding(), view=view() | {"members": [member("m-1"), worst]}),
         report("billing", finding("billing"), ended(finding("billing", "m-2"), START_MS, "refuted")),
+        report("shipping", view=view("shipping")),
         progress(held=4),
         rejected(),
     ]
     store.apply_batch(
         checkpoint_id="c", batch_id=0, outputs=outputs, settings=SETTINGS, batch_ms=430, now_ms=START_MS + 1_300
     )
+    phase = {"phase": "join", "since_ms": NOW_MS - 500, "waiting_for": ["m-1"], "waiting_for_total": 1}
+    slow = member("m-1", poll_age_ms=240_000, poll_headroom=0.2)
+    outputs = [
+        report("payments", view=view("payments", state="PreparingRebalance", rebalance=phase) | {"members": [slow]}),
+        report("shipping", view=view("shipping", generation=4) | {"members": [member("m-1")]}),
+    ]
+    store.apply_batch(checkpoint_id="c", batch_id=1, outputs=outputs, settings=SETTINGS, now_ms=START_MS + 1_300)
     suite = {"cluster": CLUSTER, "suite": "groups", "expectation": "expect_column_values_to_not_be_null(group)"}
     store.write_quality([{**suite, "success": True, "checked_ms": NOW_MS, "unexpected": 0, "sample": "[]"}])
     store.outbox.fan_out({"log": ("warn",)})

@@ -152,6 +152,66 @@ def test_only_the_members_worst_off_have_a_series_and_none_by_its_id(apply, clie
     assert "id-" not in client.get("/metrics").text
 
 
+def test_poll_headroom_is_told_of_those_whose_clients_tell_it(apply, client, monkeypatch):
+    monkeypatch.setattr(metrics, "MEMBER_SERIES", 2)
+    silent = member("id-0", client_id="silent")
+    members = [silent, *(member(f"id-{n}", client_id=f"c{n}", poll_headroom=n / 10) for n in range(1, 5))]
+    apply(report(view=view() | {"members": members}), report("silent", view=view("silent")))
+    samples = scrape(client)
+    host = {"cluster": CLUSTER, "client_host": "10.0.0.7"}
+    assert samples[metrics.GROUP_POLL_HEADROOM] == {labels(cluster=CLUSTER, group="orders"): 0.1}
+    assert samples[metrics.MEMBER_POLL_HEADROOM] == {
+        labels(**host, group="orders", client_id="c1"): 0.1,
+        labels(**host, group="orders", client_id="c2"): 0.2,
+    }
+    assert "id-" not in client.get("/metrics").text
+
+
+def test_a_rebalance_tells_its_phase_and_whom_it_waits_for_as_long_as_it_goes_on(apply, client, monkeypatch):
+    monkeypatch.setattr(metrics, "REBALANCING_GROUPS", 2)
+
+    def busy(group, state, phase, *awaited, members=3):
+        told = {"phase": phase, "since_ms": START_MS - 7_500, "waiting_for": list(awaited), "waiting_for_total": 9}
+        return report(group, view=view(group, members=members, state=state, rebalance=told))
+
+    apply(
+        busy("orders", "PreparingRebalance", "join", "m-0", "m-1"),
+        busy("modern", "Reconciling", "reconciliation", "m-2"),
+        busy("small", "CompletingRebalance", "sync", "m-0", members=1),
+        report("still", view=view("still", members=9, rebalance=None)),
+    )
+    samples = scrape(client)
+    since = (START_MS - 7_500) / 1_000
+    assert samples[metrics.PHASE_STARTED] == {
+        labels(cluster=CLUSTER, group="orders", phase="join"): since,
+        labels(cluster=CLUSTER, group="modern", phase="reconciliation"): since,
+    }
+    who = {"cluster": CLUSTER, "client_id": "worker", "client_host": "10.0.0.7"}
+    assert samples[metrics.WAITED_FOR] == {labels(**who, group="orders"): 2, labels(**who, group="modern"): 1}
+    apply(report(view=view(generation=4, rebalance=None)), report("modern", deleted=True))
+    assert {dict(series)["group"] for series in scrape(client)[metrics.PHASE_STARTED]} == {"small"}
+
+
+def test_partitions_that_move_are_counted_and_told_of_the_groups_that_rebalanced_last(apply, client, monkeypatch):
+    monkeypatch.setattr(metrics, "NEWEST_GENERATIONS", 2)
+
+    def owned(group, generation, *owners):
+        members = [
+            member(f"m-{owner}", assignment=[{"topic": "orders", "partitions": [number]}])
+            for number, owner in enumerate(owners)
+        ]
+        made = view(group, generation=generation, stable_since_ms=START_MS + generation)
+        return report(group, view=made | {"members": members})
+
+    apply(owned("orders", 3, 1, 2, 3), owned("older", 1, 1))
+    assert scrape(client)[metrics.PARTITIONS_MOVED] == {labels(cluster=CLUSTER): 0}
+    apply(owned("orders", 4, 2, 3, 1))
+    apply(owned("orders", 5, 2, 1, 3))
+    samples = scrape(client)
+    assert samples[metrics.PARTITIONS_MOVED] == {labels(cluster=CLUSTER): 5}
+    assert samples[metrics.GROUP_MOVED] == {labels(cluster=CLUSTER, group="orders"): 2}
+
+
 def test_errors_of_the_store_are_counted_and_refusals_are_not(store, client):
     from sqlalchemy import insert, text
     from sqlalchemy.exc import SQLAlchemyError
