@@ -212,6 +212,11 @@ def _gather_progress(rows: Rows, output: Mapping[str, Any]) -> None:
     rows.count(cluster, {f"ingest:{name}": value for name, value in output.get("counts", {}).items()})
 
 
+def _gather_decoded(rows: Rows, output: Mapping[str, Any]) -> None:
+    cluster = clean(output["cluster"], 255)
+    rows.count(cluster, {f"decoded:{name}": value for name, value in output["counts"].items()})
+
+
 def _gather_quarantine(rows: Rows, output: Mapping[str, Any]) -> None:
     cluster, source, reason = clean(output["cluster"], 255), clean(output["source"], 32), clean(output["reason"], 200)
     try:
@@ -237,5 +242,6 @@ _GATHER: dict[str, Callable[[Rows, Mapping[str, Any]], None]] = {
     "report": _gather_report,
     "heartbeats": _gather_heartbeats,
     "progress": _gather_progress,
+    "decoded": _gather_decoded,
     "quarantine": _gather_quarantine,
 }

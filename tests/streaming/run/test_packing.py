@@ -6,7 +6,16 @@ import pytest
 from coordinator_model.events import Heartbeat, RecordRead, Tick
 from coordinator_model.ingest import Rejected, SourceRow, ingest
 from coordinator_model.sharding import shard_of
-from streaming.run.packing import QUARANTINE_KEY, Packer, Routing, shard_of_key, unpack, unpack_rejected
+from streaming.run.packing import (
+    QUARANTINE_KEY,
+    Packer,
+    Routing,
+    decoded_in,
+    events_in,
+    rejected_in,
+    shard_of_key,
+    unpack,
+)
 from streaming.run.source import PackRows
 from tests.benchmarks import synthetic
 from tests.benchmarks.synthetic import Member
@@ -54,7 +63,7 @@ ROWS = [
 def test_events_arrive_as_they_were_read(tmp_path):
     expected = [event for row in ROWS for event in ingest(row)]
     payloads = [payload for key, payload in packed(tmp_path, arrow(*ROWS)) if key == str(shard_of("orders", 50))]
-    arrived = [event for event in unpack(payloads) if not (isinstance(event, Tick) and event.probe is None)]
+    arrived = [event for event in events_in(unpack(payloads)) if not (isinstance(event, Tick) and event.probe is None)]
     assert sorted(arrived, key=lambda event: event[:5]) == sorted(expected, key=lambda event: event[:5])
     assert {type(event) for event in arrived} >= {RecordRead, Heartbeat, Tick}
 
@@ -66,7 +75,9 @@ def test_all_events_of_a_key_are_one_row(tmp_path):
 
 
 def test_a_tick_reaches_every_shard(tmp_path):
-    ticks = {key: unpack([payload]) for key, payload in packed(tmp_path, arrow(line(0, synthetic.probe_line(5))))}
+    ticks = {
+        key: events_in(unpack([payload])) for key, payload in packed(tmp_path, arrow(line(0, synthetic.probe_line(5))))
+    }
     assert set(ticks) == {str(shard) for shard in range(50)}
     assert all([(tick.broker, tick.probe) for tick in events] == [("broker-1", 5)] for events in ticks.values())
 
@@ -74,13 +85,13 @@ def test_a_tick_reaches_every_shard(tmp_path):
 def test_any_line_of_a_broker_moves_the_other_shards_a_few_times_a_second(tmp_path):
     rows = [line(n, synthetic.heartbeat_line("orders", MEMBERS[0], 3), NOW_MS + 10 * n) for n in range(100)]
     other = next(str(shard) for shard in range(50) if shard != shard_of("orders", 50))
-    ticks = unpack([dict(packed(tmp_path, arrow(*rows)))[other]])
+    ticks = events_in(unpack([dict(packed(tmp_path, arrow(*rows)))[other]]))
     assert [tick.order_ms - NOW_MS for tick in ticks] == list(range(0, 1_000, 100))
 
 
 def test_a_gap_in_a_telemetry_partition_is_told_once_by_the_next_line(tmp_path):
     rows = [line(n, synthetic.heartbeat_line("orders", MEMBERS[0], 3), NOW_MS + n) for n in (0, 1, 7, 8)]
-    ticks = [e for e in unpack([dict(packed(tmp_path, arrow(*rows)))["0"]]) if isinstance(e, Tick)]
+    ticks = [e for e in events_in(unpack([dict(packed(tmp_path, arrow(*rows)))["0"]])) if isinstance(e, Tick)]
     assert [(tick.offset, tick.lost) for tick in ticks] == [(0, False), (7, True)]
 
 
@@ -89,10 +100,10 @@ def test_a_gap_in_a_telemetry_partition_is_told_once_by_the_next_line(tmp_path):
 )
 def test_what_cannot_be_read_travels_beside_the_rest(tmp_path, value):
     rows = dict(packed(tmp_path, arrow(line(0, value), ROWS[1]._replace(offset=1))))
-    (rejected,) = unpack_rejected([rows[QUARANTINE_KEY]])
+    (rejected,) = rejected_in(unpack([rows[QUARANTINE_KEY]]))
     assert isinstance(rejected, Rejected)
     assert (rejected.topic, rejected.partition, rejected.offset, rejected.head) == ("lines", 0, 0, value)
-    assert any(isinstance(event, Heartbeat) for event in unpack([rows[str(shard_of("orders", 50))]]))
+    assert any(isinstance(event, Heartbeat) for event in events_in(unpack([rows[str(shard_of("orders", 50))]])))
 
 
 def test_a_record_belongs_to_the_shard_it_lies_in():
@@ -118,7 +129,7 @@ def test_ticks_go_to_the_keys_that_hold_groups_once_these_are_known(tmp_path):
     beat = line(1, synthetic.heartbeat_line("orders", MEMBERS[0], 3))
     rows = dict(packed(tmp_path, arrow(line(0, synthetic.probe_line(5)), beat)))
     assert set(rows) == {"3", "9", str(shard_of("orders", 50))}
-    assert all(any(isinstance(event, Tick) for event in unpack([payload])) for payload in rows.values())
+    assert all(any(isinstance(event, Tick) for event in events_in(unpack([payload]))) for payload in rows.values())
 
 
 def test_payloads_hold_plain_values_only():
@@ -130,4 +141,36 @@ def test_payloads_hold_plain_values_only():
     for _, payload in packer.rows():
         packed = marshal.loads(payload)  # noqa: S302 # written above
         assert {type(value) for rows in packed.values() for value in rows} <= {tuple, list, bytes, int}
-        assert unpack([payload])
+        assert events_in(unpack([payload]))
+
+
+def test_what_became_of_records_is_counted_by_type_version_and_outcome_whatever_row_carries_it(tmp_path):
+    """peers.md 3.7 and 3.8: readers that break at a new version, noise with no count."""
+    read = record("orders")
+    rows = [
+        read,
+        read._replace(offset=1),
+        read._replace(offset=2, value=None),
+        read._replace(offset=3, value=b"\0\x63"),
+        read._replace(offset=4, value=read.value[:-1]),
+        read._replace(offset=5, key=b"\0\x63\0\1g"),
+        read._replace(offset=6, key=b"\0\x64\0\1g"),
+        read._replace(offset=7, key=None),
+        line(0, b"not a record"),
+    ]
+    assert decoded_in(unpack(payload for _, payload in packed(tmp_path, arrow(*rows)))) == {
+        "GroupMetadata:3:decoded": 2,
+        "GroupMetadata::tombstone": 1,
+        "GroupMetadata:unknown:unknown-version": 1,
+        "GroupMetadata:3:malformed": 1,
+        "unknown::unknown-type": 2,
+        "::no-key": 1,
+    }
+
+
+def test_records_that_nobody_needs_are_counted_too(tmp_path):
+    """A commit of the group "" is no event, so there is no row that could carry its count."""
+    nameless = SourceRow("offsets", "records", 0, 0, NOW_MS, b"\0\1\0\0\0\1t\0\0\0\5", None)
+    assert decoded_in(unpack(payload for _, payload in packed(tmp_path, arrow(nameless)))) == {
+        "OffsetCommit::tombstone": 1
+    }
