@@ -85,7 +85,7 @@ class Store:
                 history = generations.changes(
                     [] if is_first_reading else reports,
                     settled,
-                    lambda keys: generations.load_settled(connection, keys),
+                    lambda keys: generations.load_before(connection, keys),
                 )
                 generations.write_changes(connection, history)
                 batch.write(connection, rows)
