@@ -121,6 +121,14 @@ def test_records_are_counted_by_type_version_and_outcome(apply, client):
     }
 
 
+def test_a_group_that_is_deleted_keeps_no_series(apply, client):
+    """peers.md 3.11 (Burrow #758, jirwin/burrow_exporter#17): series of deleted groups stay and go on alerting."""
+    apply(report("orders", finding(), view=view()))
+    assert 'group="orders"' in client.get("/metrics").text
+    apply(report("orders", deleted=True, at_ms=START_MS + 1_000))
+    assert 'group="orders"' not in client.get("/metrics").text
+
+
 def test_a_fleet_gets_a_bounded_number_of_series_those_in_trouble_first(apply, client, monkeypatch):
     monkeypatch.setattr(metrics, "GROUP_SERIES", 3)
     apply(
