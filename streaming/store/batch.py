@@ -109,7 +109,7 @@ def judge(
 def _steps(before: Iterable[Incident], report: Mapping[str, Any], policy: Policy) -> list[Transition]:
     """Run `diff`; a group that the configuration has switched off only ends what was open."""
     if policy.mode != "off":
-        return diff(before, report)
+        return diff(before, report, policy.thresholds.resolve_after_ms)
     at_ms = report["at_ms"]
     ended = (replace(incident, closed_ms=at_ms, reason="superseded") for incident in before)
     return [Transition(Kind.CLOSED, incident, at_ms) for incident in ended]
