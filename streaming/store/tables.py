@@ -105,6 +105,9 @@ incidents = Table(
     Column("body", Text, nullable=False),  # `Incident.as_dict`
     Column("contract", Text, nullable=False),  # as `replay` prints it
     Column("transition", String(16), nullable=False),  # the newest one that people were told
+    Index("incidents_by_cluster", "cluster", "opened_ms"),
+    Index("incidents_by_rule", "rule", "opened_ms"),
+    Index("incidents_by_severity", "severity", "opened_ms"),
 )
 
 transitions = Table(
