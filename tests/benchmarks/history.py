@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
-from sqlalchemy import Table, insert, select, text
+from sqlalchemy import Table, insert, literal, select, text
 
 from streaming.config import Settings
 from streaming.store import Store, tables
@@ -89,9 +89,9 @@ def _fill(store: Store, rows: int) -> None:
         )
     ):
         store.apply_batch(checkpoint_id="c", batch_id=batch_id, outputs=outputs, settings=settings)
-    copies = ((tables.generations, _generations), (tables.incidents, _incidents), (tables.transitions, _transitions))
-    for table, make in copies:
+    for table, make in ((tables.generations, _generations), (tables.incidents, _incidents)):
         _write(store, table, make(_sample(store, table), rows))
+    _write_transitions(store)
     with store.engine.begin() as connection:
         connection.execute(text("ANALYZE"))
 
@@ -145,7 +145,12 @@ def _incidents(sample: dict[str, Any], rows: int) -> Iterator[dict[str, Any]]:
         }
 
 
-def _transitions(sample: dict[str, Any], rows: int) -> Iterator[dict[str, Any]]:
-    for number in range(1, rows + 1):
-        for after_ms in (0, 500):
-            yield sample | {"incident_id": f"{number:032x}", "at_ms": START_MS + number * APART_MS + after_ms}
+def _write_transitions(store: Store) -> None:
+    """Two steps an incident, made by the database itself: they are the most."""
+    known, sample = tables.incidents.c, _sample(store, tables.transitions)
+    names = ("incident_id", "transition", "at_ms", "written_ms", "body")
+    for after_ms in (0, 500):
+        values = (literal(sample[name]) for name in ("written_ms", "body"))
+        steps = select(known.incident_id, literal(sample["transition"]), known.opened_ms + after_ms, *values)
+        with store.engine.begin() as connection:
+            connection.execute(insert(tables.transitions).from_select(names, steps))
