@@ -115,10 +115,12 @@ transitions = Table(
     metadata,
     Column("id", _Id, primary_key=True),
     Column("incident_id", ForeignKey("incidents.incident_id", ondelete="CASCADE"), nullable=False, index=True),
+    Column("group_key", String(64)),  # the incident's: what a group's history is found by
     Column("transition", String(16), nullable=False),
     Column("at_ms", BigInteger, nullable=False),
     Column("written_ms", BigInteger, nullable=False),
     Column("body", Text, nullable=False),
+    Index("transitions_of_group", "group_key", "at_ms"),
 )
 
 # What still has to be said. `run` writes one row a transition (receiver empty); `serve` alone knows the receivers

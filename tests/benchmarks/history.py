@@ -148,9 +148,11 @@ def _incidents(sample: dict[str, Any], rows: int) -> Iterator[dict[str, Any]]:
 def _write_transitions(store: Store) -> None:
     """Two steps an incident, made by the database itself: they are the most."""
     known, sample = tables.incidents.c, _sample(store, tables.transitions)
-    names = ("incident_id", "transition", "at_ms", "written_ms", "body")
+    names = ("incident_id", "group_key", "transition", "at_ms", "written_ms", "body")
     for after_ms in (0, 500):
         values = (literal(sample[name]) for name in ("written_ms", "body"))
-        steps = select(known.incident_id, literal(sample["transition"]), known.opened_ms + after_ms, *values)
+        steps = select(
+            known.incident_id, known.group_key, literal(sample["transition"]), known.opened_ms + after_ms, *values
+        )
         with store.engine.begin() as connection:
             connection.execute(insert(tables.transitions).from_select(names, steps))

@@ -6,6 +6,7 @@ import threading
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from alembic.operations import Operations
 from sqlalchemy import create_engine, event, func, insert, select
 from sqlalchemy.exc import OperationalError
 
@@ -97,6 +98,34 @@ def test_no_question_about_history_looks_at_every_row(tmp_path, question):
     assert plans
     grows = ("generations", "transitions", "incidents")
     assert [p for p in plans if p.startswith(tuple(f"SCAN {name}" for name in grows)) and "INDEX" not in p] == []
+
+
+def test_what_happened_to_a_group_is_found_by_its_key_whatever_the_number_of_its_incidents(tmp_path):
+    """A group with 10,000 incidents took more than a second: all of its transitions were put in order."""
+    store = Store.open(f"sqlite:///{tmp_path}/monitor.db")
+    plans = planned(store, lambda read: read.history(CLUSTER, "orders", START_MS, 5))
+    store.close()
+    assert any("transitions_of_group" in plan for plan in plans)
+    assert [plan for plan in plans if "TEMP B-TREE FOR ORDER BY" in plan] == []
+
+
+def test_transitions_of_an_older_schema_get_their_groups(url):
+    store = Store.open(url)
+    outputs = [report("orders", finding(), view=view()), report("paid", finding("paid"))]
+    store.apply_batch(checkpoint_id="c", batch_id=0, outputs=outputs, settings=Settings(cluster=CLUSTER))
+    with store.engine.begin() as connection:
+        for index, table in (
+            *((f"incidents_by_{column}", "incidents") for column in ("cluster", "rule", "severity")),
+            ("transitions_of_group", "transitions"),
+        ):
+            Operations(MigrationContext.configure(connection)).drop_index(index, table)
+        connection.exec_driver_sql("ALTER TABLE transitions DROP COLUMN group_key")
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0001'")
+    store.close()
+    again = Store.open(url)
+    _, told = again.read.history(CLUSTER, "orders", 2**52, 5)
+    again.close()
+    assert [step["group"] for step in told] == ["orders"]
 
 
 FILTERS = {
