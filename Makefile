@@ -8,6 +8,7 @@ SHELL := /bin/bash
 
 BIN := .venv/bin
 PYTHON ?=
+PART ?= steady
 
 help: ## Show this list
 	awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,8 +55,8 @@ check: setup ## Lint, format, types, import contracts
 docs: setup ## Write the generated pages anew: docs/metrics.md
 	$(BIN)/python -m tests.streaming.serve.metrics_table
 
-bench: setup ## The numbers of docs/performance.md, on this machine
-	exec $(BIN)/python -m tests.benchmarks
+bench: setup ## The numbers of docs/performance.md, on this machine; PART=… chooses: steady, backlog, cold, line, history
+	exec $(BIN)/python -m tests.benchmarks $(PART)
 
 rules: setup ## The facts in docs/rules from the code
 	$(BIN)/python -m tests.repository.rule_pages

@@ -77,7 +77,7 @@ def replay_rows(rows: Iterable[SourceRow], settings: ShardSettings) -> History:
         groups += shard.views()
     groups.sort(key=lambda group: str(group["group"]))
     return History(
-        transitions=_transitions(outputs),
+        transitions=_transitions(outputs, settings),
         groups=groups,
         rows=reading.rows,
         decoded=reading.decoded,
@@ -166,7 +166,7 @@ def _ticks(lines: list[BrokerLine], gaps: set[tuple[str, int, int]]) -> list[Tic
     return ticks
 
 
-def _transitions(outputs: list[dict[str, Any]]) -> list[Transition]:
+def _transitions(outputs: list[dict[str, Any]], settings: ShardSettings) -> list[Transition]:
     """Put the reports of all shards in order and diff each against what is open; a shard's own order stands."""
     newest_ms: dict[int, int] = {}
     ordered: list[tuple[int, int, int]] = []
@@ -180,7 +180,8 @@ def _transitions(outputs: list[dict[str, Any]]) -> list[Transition]:
     ended: set[str] = set()
     for report in reports:
         held = open_[report["group"]]
-        for transition in diff(list(held.values()), report):
+        resolve_after_ms = settings.thresholds_of(report["group"]).resolve_after_ms
+        for transition in diff(list(held.values()), report, resolve_after_ms):
             incident = transition.incident
             if incident.incident_id in ended:
                 continue  # as in the store: what has ended does not begin again

@@ -17,13 +17,14 @@ from coordinator_model.replica.departures import POLL_EXCEEDED, REBALANCE_TIMEOU
 from coordinator_model.rules.coordinator import TELEMETRY_STALLED
 from coordinator_model.rules.polling import POLL_AT_RISK
 from coordinator_model.rules.session import SESSION_AT_RISK
-from coordinator_model.states import Evidence, Severity
+from coordinator_model.states import Evidence, GroupState, Severity
+from coordinator_model.thresholds import Thresholds
 
 LASTING_RULES = frozenset({SESSION_EXPIRED, REBALANCE_TIMEOUT, POLL_EXCEEDED})
 """What happened stays true until somebody came back or the group is well without: silence does not close these."""
 AT_RISK_RULES = {SESSION_AT_RISK: SESSION_EXPIRED, POLL_AT_RISK: POLL_EXCEEDED}
 """A risk, and the rule that supersedes it."""
-RESOLVE_AFTER_MS = 60_000
+RESOLVE_AFTER_MS = Thresholds().resolve_after_ms
 
 
 class Kind(StrEnum):
@@ -103,7 +104,9 @@ def incident_id(cluster: str, group: str, rule: str, subject: str, incarnation: 
     return hashlib.sha256(identity.encode()).hexdigest()[:32]
 
 
-def diff(open_incidents: Iterable[Incident], report: Mapping[str, Any]) -> list[Transition]:
+def diff(
+    open_incidents: Iterable[Incident], report: Mapping[str, Any], resolve_after_ms: int = RESOLVE_AFTER_MS
+) -> list[Transition]:
     """Compare the open incidents of a report's (cluster, group) with its findings."""
     open_by_key = {incident.key: incident for incident in open_incidents}
     transitions: list[Transition] = []
@@ -115,7 +118,7 @@ def diff(open_incidents: Iterable[Incident], report: Mapping[str, Any]) -> list[
     rules_found = {(key[2], key[3]) for key in found}
     for key, incident in open_by_key.items():
         if key not in found:
-            transitions += _on_absence(incident, report, rules_found)
+            transitions += _on_absence(incident, report, rules_found, resolve_after_ms)
     return transitions
 
 
@@ -150,7 +153,9 @@ def _holders(incident: Incident, report: Mapping[str, Any], *, hold: bool) -> li
     return sorted(set(incident.holders) | holder if hold else set(incident.holders) - holder)
 
 
-def _on_absence(incident: Incident, report: Mapping[str, Any], rules_found: set[tuple[str, str]]) -> list[Transition]:
+def _on_absence(
+    incident: Incident, report: Mapping[str, Any], rules_found: set[tuple[str, str]], resolve_after_ms: int
+) -> list[Transition]:
     """Say why an open incident is no longer found, if that ends it."""
     at_ms, view = report["at_ms"], report["view"]
     if report["deleted"]:
@@ -161,17 +166,21 @@ def _on_absence(incident: Incident, report: Mapping[str, Any], rules_found: set[
             return (
                 [Transition(Kind.UPDATED, replace(incident, holders=left), at_ms)] if left != incident.holders else []
             )
-        return [_closed(incident, "telemetry-back" if incident.rule == TELEMETRY_STALLED else "recovered", at_ms)]
+        over = "telemetry-back" if incident.rule == TELEMETRY_STALLED else "recovered"
+        return [_closed(incident, report.get("reason") or over, at_ms)]
     if incident.rule in AT_RISK_RULES:
         gone = view is not None and all(m["member_id"] != incident.member_id for m in view["members"])
-        superseded = gone or (AT_RISK_RULES[incident.rule], incident.subject) in rules_found
+        unsure = incident.rule == SESSION_AT_RISK and view is not None and view["state"] != GroupState.STABLE
+        superseded = gone or unsure or (AT_RISK_RULES[incident.rule], incident.subject) in rules_found
         return [_closed(incident, "superseded" if superseded else "recovered", at_ms)]
     if incident.rule in LASTING_RULES and view is not None:
-        return _adopted_end(incident, report, view)
+        return _adopted_end(incident, report, view, resolve_after_ms)
     return [] if incident.rule in LASTING_RULES else [_closed(incident, "recovered", at_ms)]
 
 
-def _adopted_end(incident: Incident, report: Mapping[str, Any], view: Mapping[str, Any]) -> list[Transition]:
+def _adopted_end(
+    incident: Incident, report: Mapping[str, Any], view: Mapping[str, Any], resolve_after_ms: int
+) -> list[Transition]:
     """End an incident that this replica did not open, or no longer holds, by what the group looks like now."""
     members, at_ms, stable_ms = view["members"], report["at_ms"], view["stable_since_ms"]
     if at_ms < incident.at_ms:
@@ -187,9 +196,8 @@ def _adopted_end(incident: Incident, report: Mapping[str, Any], view: Mapping[st
         return [_closed(incident, "rejoined", at_ms)]
     owned = {(a["topic"], p) for m in members for a in m["assignment"] for p in a["partitions"]}
     unowned = {(topic, p) for topic, p in incident.partitions} - owned
-    if not unowned and at_ms >= max(stable_ms, incident.at_ms) + RESOLVE_AFTER_MS:
-        return [_closed(incident, "recovered", max(stable_ms, incident.at_ms) + RESOLVE_AFTER_MS)]
-    return []
+    well_ms = max(stable_ms, incident.at_ms) + resolve_after_ms
+    return [_closed(incident, "recovered", well_ms)] if not unowned and at_ms >= well_ms else []
 
 
 def _is_accepted(incident: Incident, member: Mapping[str, Any]) -> bool:

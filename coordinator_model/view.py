@@ -6,8 +6,10 @@ from coordinator_model.client_phase import client_phase
 from coordinator_model.liveness import Scene, is_covered, session_timeout_ms, timer_base_ms
 from coordinator_model.refresh import headroom
 from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.rebalances import SETTLED
 from coordinator_model.replica.reconciliation import group_fields, member_fields, shown_assignment, waits
 from coordinator_model.rules.rebalance_stuck import MAX_NAMED, phase_of
+from coordinator_model.states import GroupType
 
 MAX_MEMBERS_SHOWN = 5_000
 
@@ -35,6 +37,7 @@ def view(replica: GroupReplica, scene: Scene, cluster: str, partition: int, viol
         "state_since_ms": replica.state_since_ms,
         "stable_since_ms": replica.stable_since_ms,
         "rebalance": _rebalance(replica, scene),
+        "rebalanced": _rebalanced(replica),
         "incarnation": replica.incarnation,
         "coordinator": scene.broker,
         "join_deadline_ms": replica.join_deadline_ms,
@@ -55,6 +58,20 @@ def _rebalance(replica: GroupReplica, scene: Scene) -> dict[str, Any] | None:
         "waiting_for": [member.member_id for member in phase.waited_for[:MAX_NAMED]],
         "waiting_for_total": len(phase.waited_for),
     }
+
+
+def _rebalanced(replica: GroupReplica) -> dict[str, int | None] | None:
+    """Return when the rebalance that led to a settled generation began and when all had joined; None: nobody saw.
+
+    Records alone do not tell when a classic group's join phase began: it then seems to begin where it ends.
+    """
+    joined_ms = replica.generation_since_ms
+    if replica.state not in SETTLED or replica.type is GroupType.SIMPLE:
+        return None
+    if replica.type is not GroupType.CLASSIC:
+        return {"began_ms": joined_ms, "joined_ms": None}  # of its epoch; members join one by one
+    began_ms = replica.join_started_ms
+    return None if began_ms is None or began_ms >= joined_ms else {"began_ms": began_ms, "joined_ms": joined_ms}
 
 
 def _member(replica: GroupReplica, member: Member, scene: Scene, violated: set[str]) -> dict[str, Any]:

@@ -139,12 +139,22 @@ def _job() -> list[object]:
             Query(queries.rate(metrics.INGESTED, "outcome"), "{{outcome}}"),
             look=Look("cps"),
             stacked=True,
+            span=8,
+        ),
+        series(
+            "Records decoded",
+            "A second, by type, version and outcome; all but decoded and tombstone lie in the quarantine.",
+            Query(queries.rate(metrics.DECODED, "type", "version", "outcome"), "{{type}} {{version}} {{outcome}}"),
+            look=Look("cps"),
+            stacked=True,
+            span=8,
         ),
         series(
             "Age of the newest sign of life",
             "monitor-stalled is raised when it grows too old.",
             Query(alive, "{{cluster}}"),
             look=Look("s", ((None, GREEN), (15, RED)), low=0),
+            span=8,
         ),
         timeline(
             "Data quality",

@@ -11,7 +11,17 @@ from coordinator_model.records import consumer_group, group_metadata, offset_com
 from coordinator_model.records.schema import Fields, Read, RecordSchema, compile_struct
 from coordinator_model.wire import Reader
 
-__all__ = ["Outcome", "Record", "RecordType", "decode", "group_of", "offset_commit_key", "record_type"]
+__all__ = [
+    "Outcome",
+    "Record",
+    "RecordType",
+    "decode",
+    "group_of",
+    "latest_version",
+    "offset_commit_key",
+    "record_type",
+    "type_name",
+]
 
 
 class Outcome(StrEnum):
@@ -134,6 +144,18 @@ def _decode_value(codec: _Codec, type_: int, key_fields: Fields, value: bytes) -
 def record_type(key: bytes | None) -> int | None:
     """Read the record type a key starts with, known or not; None without two bytes to read it from."""
     return int.from_bytes(key[:2], "big", signed=True) if key is not None and len(key) >= 2 else None
+
+
+def type_name(type_: int) -> str | None:
+    """Give Kafka's name of a record type, None where it is unknown."""
+    codec = _CODECS.get(type_)
+    return None if codec is None else codec.name
+
+
+def latest_version(type_: int) -> int | None:
+    """Give the newest version of a record type's value, None where the type is unknown."""
+    codec = _CODECS.get(type_)
+    return None if codec is None else len(codec.values) - 1
 
 
 def offset_commit_key(key: bytes | None) -> tuple[str, str, int] | None:

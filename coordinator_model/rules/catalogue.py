@@ -35,7 +35,7 @@ RULES = (
         ("info",),
         "observed",
         "a member of a stable group has used two thirds of its session timeout without a heartbeat",
-        "`recovered` (heard again), `superseded` (its session expired, or it is gone)",
+        "`recovered` (heard again), `superseded` (its session expired, it is gone, or the group rebalances)",
         ("at_risk_ratio",),
     ),
     Rule(

@@ -1,5 +1,6 @@
 """`quality`: check the data now, and write great-expectations' Data Docs."""
 
+import json
 import sys
 import time
 from pathlib import Path
@@ -12,7 +13,8 @@ from streaming.config import ConfigError, load
 @click.command("quality")
 @click.option("--config", "config", required=True, type=click.Path(dir_okay=False, path_type=Path), help="monitor.toml")
 @click.option("--docs", type=click.Path(file_okay=False, path_type=Path), help="A folder for Data Docs (HTML).")
-def quality_command(config: Path, docs: Path | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="One object a line, for programs.")
+def quality_command(config: Path, docs: Path | None, *, as_json: bool) -> None:
     """Check what the store holds: one line an expectation; exit 1 if any fails. Needs the extra `quality`."""
     from streaming.quality.checker import Checker
     from streaming.quality.sample import take
@@ -31,11 +33,14 @@ def quality_command(config: Path, docs: Path | None) -> None:
     frames = take(store, settings.quality.sample_rows, time.time_ns() // 1_000_000, {})
     verdicts = checker.check(of(settings.cluster, frames.rows), settings.cluster)
     for verdict in verdicts:
+        if as_json:
+            click.echo(json.dumps(verdict._asdict()))
+            continue
         state = "ok  " if verdict.success else "FAIL"
         click.echo(
             f"{state} {verdict.suite}: {verdict.expectation}" + ("" if verdict.success else f" {verdict.sample}")
         )
     for place in checker.docs() if docs is not None else ():
-        click.echo(f"docs {place}")
+        click.echo(f"docs {place}", err=as_json)
     store.close()
     sys.exit(not all(verdict.success for verdict in verdicts))

@@ -1,5 +1,6 @@
 """Tables of groups, members and incidents for the terminal; strangers' strings are plain text in them."""
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from streaming.commands.remote import instant, shown
 
 STYLES = {"page": "bold red", "warn": "yellow", "violated": "bold red", "unknown": "dim"}
 BAR = 10
+PIPED_COLUMNS = 240
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
@@ -83,5 +85,8 @@ def members_table(group: Mapping[str, Any]) -> Table:
 
 
 def console() -> Console:
-    """Make a console that interprets nothing it is given."""
-    return Console(markup=False, emoji=False, highlight=False, soft_wrap=False)
+    """Make a console that interprets nothing it is given; what is piped into a file has room."""
+    made = Console(markup=False, emoji=False, highlight=False, soft_wrap=False)
+    if not made.is_terminal and "COLUMNS" not in os.environ:
+        made.width = PIPED_COLUMNS
+    return made

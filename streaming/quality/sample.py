@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import select
 
+from coordinator_model.records import Outcome
 from streaming.store import Store, tables
 from streaming.store.generations import compare
 
@@ -22,7 +23,7 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "generations": ("cluster", "group_key", "generation", "step", "time_step_ms"),
     "incidents": ("cluster", "group", "rule", "severity", "evidence", "opened_ahead_ms", "closed_after_ms"),
-    "sources": ("cluster", "covered_ratio", "rejected_ratio", "delay_ms", "progress_ahead_ms"),
+    "sources": ("cluster", "covered_ratio", "rejected_ratio", "unknown_versions", "delay_ms", "progress_ahead_ms"),
 }  # fmt: skip
 
 
@@ -115,7 +116,7 @@ def _incident(incident: Mapping[str, Any], now_ms: int) -> Row:
 def _sources(
     store: Store, counters: Mapping[str, Mapping[str, int]], before: Mapping[str, Mapping[str, int]], now_ms: int
 ) -> Iterable[Row]:
-    """One row a cluster: how much of it is covered, how much of what was read since the last sample was rejected."""
+    """One row a cluster: how much of it is covered, what of what was read since the last sample was not understood."""
     brokers = store.read.brokers()
     for run in store.read.runs():
         own = [broker for broker in brokers if broker.cluster == run.cluster]
@@ -129,6 +130,11 @@ def _sources(
             "cluster": run.cluster,
             "covered_ratio": sum(broker.covered for broker in own) / len(own) if own else None,
             "rejected_ratio": rejected / (read + rejected) if read + rejected else None,
+            "unknown_versions": sum(
+                value
+                for name, value in since.items()
+                if name.startswith("decoded:") and name.endswith(f":{Outcome.UNKNOWN_VERSION}")
+            ),
             "delay_ms": max((broker.delay_ms for broker in own if broker.delay_ms is not None), default=None),
             "progress_ahead_ms": max((broker.progress_ms - now_ms for broker in own), default=None),
         }

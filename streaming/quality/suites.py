@@ -63,6 +63,7 @@ def suites() -> Mapping[str, Any]:
             "sources",
             expect.ExpectColumnValuesToBeBetween(column="covered_ratio", min_value=1, max_value=1),
             expect.ExpectColumnValuesToBeBetween(column="rejected_ratio", max_value=REJECTED_RATIO),
+            expect.ExpectColumnValuesToBeBetween(column="unknown_versions", max_value=0),
             expect.ExpectColumnValuesToBeBetween(column="delay_ms", min_value=0, max_value=DELAY_MS),
             expect.ExpectColumnValuesToBeBetween(column="progress_ahead_ms", max_value=CLOCK_MS),
         ),

@@ -14,7 +14,16 @@ from typing import Any
 import pandas as pd
 
 from coordinator_model.shard import Shard, ShardSettings
-from streaming.run.packing import QUARANTINE_KEY, shard_of_key, unpack, unpack_rejected
+from streaming.run.packing import (
+    QUARANTINE_KEY,
+    Payload,
+    decoded_in,
+    events_in,
+    heartbeats_in,
+    rejected_in,
+    shard_of_key,
+    unpack,
+)
 from streaming.run.state_cell import StateCell
 from streaming.run.worker import settle
 
@@ -35,18 +44,20 @@ class Operator:
     def __call__(self, key: tuple[str], rows: Iterable[pd.DataFrame], state: StateCell) -> Iterator[pd.DataFrame]:
         """Advance one key by the rows of a batch; yields at most one row, of all its outputs."""
         settle("operate")
-        payloads = (payload for frame in rows for payload in frame["payload"])
+        payloads = [] if state.hasTimedOut else unpack(payload for frame in rows for payload in frame["payload"])
         if key[0] == QUARANTINE_KEY:
-            outputs = [quarantine_output(self.settings.cluster, row) for row in unpack_rejected(payloads)]
+            outputs = [quarantine_output(self.settings.cluster, row) for row in rejected_in(payloads)]
         else:
-            outputs = self._advance(key[0], [] if state.hasTimedOut else list(payloads), state)
+            outputs = self._advance(key[0], payloads, state)
+        if counts := decoded_in(payloads):
+            outputs.append({"kind": "decoded", "cluster": self.settings.cluster, "counts": counts})
         if outputs:
             yield pd.DataFrame({"key": [key[0]], "outputs": [json.dumps(outputs)]})
 
-    def _advance(self, key: str, payloads: list[bytes], state: StateCell) -> list[dict[str, Any]]:
+    def _advance(self, key: str, payloads: list[Payload], state: StateCell) -> list[dict[str, Any]]:
         shard = self._shard(key, state)
-        events, heartbeats = unpack(payloads)
-        outputs = shard.apply(events, heartbeats=heartbeats, wall_ms=state.getCurrentProcessingTimeMs())
+        wall_ms = state.getCurrentProcessingTimeMs()
+        outputs = shard.apply(events_in(payloads), heartbeats=heartbeats_in(payloads), wall_ms=wall_ms)
         nonce = random.getrandbits(63)  # an identity, not a secret
         version, hot, cold = shard.dump()
         state.update((version, nonce, hot, cold))

@@ -8,10 +8,12 @@ nothing in it can run code.
 """
 
 import marshal
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from coordinator_model.decode_counts import DecodeCounts
 from coordinator_model.events import (
     TELEMETRY_RANK,
     ClientPoll,
@@ -29,6 +31,11 @@ QUARANTINE_KEY = "quarantine"
 _TYPES: tuple[type[Event], ...] = get_args(Event)
 _CODES = {kind: code for code, kind in enumerate(_TYPES)}
 HEARTBEAT_BLOCKS = -1
+DECODED = -2
+_NO_EVENTS = (HEARTBEAT_BLOCKS, DECODED)
+
+Payload = dict[int, Any]
+"""One row of the shuffle, read: code of a type -> its events; `DECODED` -> the task's counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +80,8 @@ class Packer:
     routing: Routing
     known_keys: tuple[str, ...]
     size: int = 0
-    _packed: dict[str, dict[int, list[Any]]] = field(default_factory=dict)
+    decoded: DecodeCounts = field(default_factory=DecodeCounts)
+    _packed: dict[str, Payload] = field(default_factory=dict)
     _ticks: list[tuple[object, ...]] = field(default_factory=list)
     _tick_due_ms: dict[str, int] = field(default_factory=dict)
 
@@ -111,7 +119,8 @@ class Packer:
             self._tick(Tick(order_ms, TELEMETRY_RANK, *place, "", broker, None, lost))
 
     def _rows(self, key: str, code: int) -> list[Any]:
-        return self._packed.setdefault(key, {}).setdefault(code, [])
+        rows: list[Any] = self._packed.setdefault(key, {}).setdefault(code, [])
+        return rows
 
     def _tick(self, tick: Tick) -> None:
         self._tick_due_ms[tick.broker] = tick.order_ms + TICK_EVERY_MS
@@ -128,24 +137,41 @@ class Packer:
             code = _CODES[Tick]
             for key in {*self.known_keys, *self._packed} - {QUARANTINE_KEY}:
                 self._packed.setdefault(key, {})[code] = self._ticks
+        if self.decoded:  # they belong to no key: a row of their own would cost the operator one more call a batch
+            self._packed.setdefault(next(iter(self._packed), QUARANTINE_KEY), {})[DECODED] = self.decoded.take()
         for key, events in self._packed.items():
             yield key, marshal.dumps(events, 2)  # without back references: half the time
         self._packed, self._ticks, self.size = {}, [], 0
 
 
-def unpack(payloads: Iterable[bytes]) -> tuple[list[Event], list[HeartbeatBlock]]:
-    """Return the events of one key's payloads, and its blocks of heartbeats."""
+def unpack(payloads: Iterable[bytes]) -> list[Payload]:
+    """Read the rows of one key."""
+    return [marshal.loads(payload) for payload in payloads]  # noqa: S302 # written by `Packer` in this very job
+
+
+def heartbeats_in(payloads: Iterable[Payload]) -> list[HeartbeatBlock]:
+    """Return the blocks of heartbeats of one key's payloads."""
+    return [HeartbeatBlock.of(*block) for payload in payloads for block in payload.get(HEARTBEAT_BLOCKS, ())]
+
+
+def events_in(payloads: Iterable[Payload]) -> list[Event]:
+    """Return the other events of one key's payloads."""
     events: list[Event] = []
-    blocks: list[HeartbeatBlock] = []
     for payload in payloads:
-        for code, rows in marshal.loads(payload).items():  # noqa: S302 # written by `Packer` in this very job
-            if code == HEARTBEAT_BLOCKS:
-                blocks += [HeartbeatBlock.of(*block) for block in rows]
-            else:
+        for code, rows in payload.items():
+            if code not in _NO_EVENTS:
                 events += map(_TYPES[code]._make, rows)
-    return events, blocks
+    return events
 
 
-def unpack_rejected(payloads: Iterable[bytes]) -> list[Rejected]:
+def rejected_in(payloads: Iterable[Payload]) -> list[Rejected]:
     """Return the unreadable rows of the quarantine key's payloads."""
-    return [Rejected._make(row) for payload in payloads for row in marshal.loads(payload)[0]]  # noqa: S302
+    return [Rejected._make(row) for payload in payloads for row in payload.get(0, ())]
+
+
+def decoded_in(payloads: Iterable[Payload]) -> Counter[str]:
+    """Add up the counts that came with a key's payloads, as `DecodeCounts` names them."""
+    counts: Counter[str] = Counter()
+    for payload in payloads:
+        counts.update(payload.get(DECODED, {}))
+    return counts

@@ -93,13 +93,15 @@ class PackRows:
                     _pack_lines(run, packer, heartbeats, run.after_gaps(next_offsets))
             if packer.size >= FLUSH_EVENTS:
                 yield _packed(packer)
-        if packer.size:
+        if packer.size or packer.decoded:
             yield _packed(packer)
 
 
 def _pack_records(run: Run, packer: Packer) -> None:
     for row in run.rows(OFFSETS):
-        _add(packer, ingest(row), lost=False)
+        events = ingest(row)
+        packer.decoded.add(row, events)
+        _add(packer, events, lost=False)
 
 
 def _pack_lines(run: Run, packer: Packer, heartbeats: HeartbeatColumns, lost: Any) -> None:

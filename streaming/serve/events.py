@@ -28,6 +28,10 @@ def of_generation(row: Mapping[str, Any]) -> str:
     parts += [f"{how} {listed(row[how], row[f'{how}_total'])}" for how in ("joined", "left", "returned") if row[how]]
     if moved := row.get("partitions_moved"):
         parts.append(f"{counted(moved, 'partition')} moved")
+    if (took_ms := row.get("took_ms")) is not None:
+        parts.append(f"after {seconds(took_ms)}")
+    if waited := row.get("waited_for"):
+        parts.append(f"waited for {listed(waited, row['waited_for_total'])}")
     return ", ".join(parts)
 
 
@@ -41,6 +45,11 @@ def listed(names: Sequence[str], total: int) -> str:
     """Name the first few and count the rest."""
     shown = ", ".join(names[:NAMES_SHOWN])
     return f"{shown} and {total - NAMES_SHOWN} more" if total > NAMES_SHOWN else shown
+
+
+def seconds(span_ms: int) -> str:
+    """Write `0.25 s`, `41.3 s`."""
+    return f"{span_ms / 1_000:.3g} s" if span_ms < 100_000 else f"{span_ms // 1_000:,} s"
 
 
 def counted(number: int, noun: str) -> str:

@@ -58,6 +58,7 @@ BROKER_COVERED: Final = "group_monitor_broker_covered"
 SHARD_PROGRESS_AGE: Final = "group_monitor_slowest_shard_age_seconds"
 HELD_ROWS: Final = "group_monitor_held_rows"
 INGESTED: Final = "group_monitor_ingested_total"
+DECODED: Final = "group_monitor_records_decoded_total"
 QUARANTINED: Final = "group_monitor_quarantined_rows_total"
 BATCH_DURATION: Final = "group_monitor_batch_duration_seconds"
 DETECTION_DELAY: Final = "group_monitor_detection_delay_seconds"
@@ -99,6 +100,7 @@ HELP: Final[Mapping[str, str]] = {
     SHARD_PROGRESS_AGE: "Age of the newest instant that the slowest shard of a cluster has been judged at.",
     HELD_ROWS: "Rows that wait for a slower source.",
     INGESTED: "Rows and records read, by outcome.",
+    DECODED: "Records of the offsets topic by type, version and what became of them; a tombstone has no version.",
     QUARANTINED: "Rows that could not be understood.",
     BATCH_DURATION: "Duration of a batch of run, from end to end.",
     DETECTION_DELAY: "From a deadline to the incident in the outbox.",
@@ -236,6 +238,7 @@ class StoreCollector(Collector):
         yield gauge(SHARD_PROGRESS_AGE, ("cluster",), slowest)
         yield gauge(HELD_ROWS, ("cluster",), (Series(row[:1], row.held) for row in shards))
         yield counter(INGESTED, ("cluster", "outcome"), named(counters, "ingest", 1))
+        yield counter(DECODED, ("cluster", "type", "version", "outcome"), named(counters, "decoded", 3))
         yield counter(QUARANTINED, ("cluster", "source", "reason"), named(counters, "quarantined", 2))
 
     def _of_outbox(self, now_ms: int) -> Iterator[Metric]:

@@ -31,6 +31,7 @@ _TEXT_OR_NULL: Final = {"type": ["string", "null"]}
 _MS: Final = {"type": "integer", "description": "epoch milliseconds"}
 _MS_OR_NULL: Final = {"type": ["integer", "null"], "description": "epoch milliseconds"}
 _NUMBER: Final = {"type": "integer"}
+_NUMBER_OR_NULL: Final = {"type": ["integer", "null"]}
 _CLUSTER: Final = _query("cluster", "only this cluster; needed where several have the group")
 _PAGE: Final = [
     _query("limit", "how many; X-Total-Count tells of how many, Link the next page", type="integer", maximum=10_000),
@@ -72,7 +73,13 @@ OPENAPI: Final[dict[str, Any]] = {
                 "A group as it is now",
                 cluster=_TEXT, group=_TEXT, type=_TEXT, state=_TEXT, state_evidence=_TEXT, generation=_NUMBER,
                 protocol_type=_TEXT_OR_NULL, protocol=_TEXT_OR_NULL, leader=_TEXT_OR_NULL, partition=_NUMBER,
-                members=_list("Member"), at_ms=_MS,
+                members=_list("Member"), at_ms=_MS, generations=_list("Generation"),
+            ),
+            "Generation": _object(
+                "A generation that settled (of one group only): what it changed, and what its rebalance took",
+                generation=_NUMBER, at_ms=_MS, state=_TEXT, cause=_TEXT, members_total=_NUMBER,
+                partitions_moved=_NUMBER, began_ms=_MS_OR_NULL, took_ms=_NUMBER_OR_NULL, joining_ms=_NUMBER_OR_NULL,
+                waited_for={"type": "array", "items": _TEXT}, waited_for_total=_NUMBER,
             ),
             "Member": _object(
                 "A member of a group",

@@ -18,6 +18,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from streaming.serve.api import Api, number
+from streaming.serve.events import seconds
 from streaming.serve.health import Health
 from streaming.serve.notify.message import group_path
 from streaming.serve.timeline import LABEL, WIDTH, heartbeats, timeline, waited_for
@@ -62,7 +63,7 @@ _TEMPLATES: Final = Environment(
     lstrip_blocks=True,
     finalize=lambda value: "" if value is None else value if isinstance(value, Markup) else plain(value),
 )
-_TEMPLATES.filters["instant"] = instant
+_TEMPLATES.filters.update(instant=instant, seconds=seconds)
 _TEMPLATES.globals.update(group_path=group_path, style=Markup(STYLE), script=Markup(SCRIPT))  # noqa: S704 - our own files
 
 

@@ -7,6 +7,8 @@ plane `WIDTH` wide.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from streaming.serve.events import of_generation
+
 WIDTH: Final = 1_000
 ROW: Final = 22
 LABEL: Final = 220
@@ -36,7 +38,7 @@ class Bar(NamedTuple):
 
 
 class Timeline(NamedTuple):
-    """Generations as marks, a rebalance that goes on and incidents as bars, and the ends of the axis."""
+    """Generations as marks, rebalances and incidents as bars, and the ends of the axis."""
 
     from_ms: int
     to_ms: int
@@ -66,14 +68,20 @@ def timeline(
     to_ms = group["at_ms"]
     from_ms = to_ms - window_ms
     axis = _Axis(from_ms, to_ms)
+    drawn = [row for row in generations if row["at_ms"] >= from_ms]
     marks = [
         Mark(axis.x(row["at_ms"]), str(row["generation"]), f"generation {row['generation']}: {row['cause']}")
-        for row in generations
-        if row["at_ms"] >= from_ms
+        for row in drawn
     ]
-    bars = []
     since_ms = group.get("state_since_ms")
-    if group["state"] not in _SETTLED and since_ms is not None:
+    bars = [
+        _span(axis, row["began_ms"], row["at_ms"], 1, "rebalance", "", of_generation(row))
+        for row in drawn
+        if row.get("took_ms") is not None
+    ]
+    if group["state"] in _SETTLED:
+        bars[:1] = [bar._replace(label="rebalances") for bar in bars[:1]]
+    elif since_ms is not None:
         bars.append(_span(axis, since_ms, to_ms, 1, "rebalance", group["state"], f"{group['state']} since then"))
     seen = [i for i in incidents if (i["closed_ms"] or to_ms) >= from_ms and i["opened_ms"] <= to_ms]
     for number, incident in enumerate(seen[:INCIDENT_ROWS]):

@@ -109,7 +109,7 @@ def judge(
 def _steps(before: Iterable[Incident], report: Mapping[str, Any], policy: Policy) -> list[Transition]:
     """Run `diff`; a group that the configuration has switched off only ends what was open."""
     if policy.mode != "off":
-        return diff(before, report)
+        return diff(before, report, policy.thresholds.resolve_after_ms)
     at_ms = report["at_ms"]
     ended = (replace(incident, closed_ms=at_ms, reason="superseded") for incident in before)
     return [Transition(Kind.CLOSED, incident, at_ms) for incident in ended]
@@ -216,6 +216,11 @@ def _gather_progress(rows: Rows, output: Mapping[str, Any]) -> None:
     rows.count(cluster, {f"ingest:{name}": value for name, value in output.get("counts", {}).items()})
 
 
+def _gather_decoded(rows: Rows, output: Mapping[str, Any]) -> None:
+    cluster = clean(output["cluster"], 255)
+    rows.count(cluster, {f"decoded:{name}": value for name, value in output["counts"].items()})
+
+
 def _gather_quarantine(rows: Rows, output: Mapping[str, Any]) -> None:
     cluster, source, reason = clean(output["cluster"], 255), clean(output["source"], 32), clean(output["reason"], 200)
     try:
@@ -241,5 +246,6 @@ _GATHER: dict[str, Callable[[Rows, Mapping[str, Any]], None]] = {
     "report": _gather_report,
     "heartbeats": _gather_heartbeats,
     "progress": _gather_progress,
+    "decoded": _gather_decoded,
     "quarantine": _gather_quarantine,
 }

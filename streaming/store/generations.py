@@ -19,6 +19,8 @@ from streaming.store.database import clean, group_key, in_portions, remove, upse
 NAMES_KEPT = 100
 """Members named in each list of a row; the counts beside them are of all."""
 MOVED = "moved:partitions"  # the counter
+LOOKED_AFTER_MS = 3_000
+"""A usual heartbeat interval: sooner nobody can tell who has rejoined, for only then its heartbeats stop."""
 _SETTLED_STATES = frozenset({"Stable", "Empty"})
 
 Membership = dict[str, dict[str, Any]]
@@ -30,6 +32,13 @@ class Settled(NamedTuple):
 
     generation: int
     members: Membership
+
+
+class Before(NamedTuple):
+    """What is known of groups that change: as they last were settled, and as they were last shown rebalancing."""
+
+    settled: dict[str, Settled]
+    rebalancing: dict[str, Mapping[str, Any]]
 
 
 class Changes(NamedTuple):
@@ -101,7 +110,7 @@ def _cause(joined: list[str], left: list[str], returned: list[str], moved: int) 
 
 
 def changes(
-    reports: Iterable[Mapping[str, Any]], known: Mapping[str, int], load: Callable[[Iterable[str]], dict[str, Settled]]
+    reports: Iterable[Mapping[str, Any]], known: Mapping[str, int], load: Callable[[Iterable[str]], Before]
 ) -> Changes:
     """Find the generations that settled in a batch, in the order of its reports.
 
@@ -124,21 +133,23 @@ def changes(
                 fresh.append((key, report, True))
         elif current is None and key not in newest:
             fresh.append((key, report, False))
-    before = load({key for key, *_ in fresh}) if fresh else {}
+    before, shown = load({key for key, *_ in fresh}) if fresh else Before({}, {})
     for key, report, is_settled in fresh:
         was = before.get(key)
         if report.get("deleted"):
             before.pop(key, None)
             result.settled[key] = None
         elif is_settled:
-            before[key] = _add(result, key, report, was)
+            before[key] = _add(result, key, report, was, shown.pop(key, None))
         elif was is not None and key not in newest:  # it leaves what nobody has kept yet
             newest[key] = was.generation
             _keep(result, key, report["cluster"], was)
     return result
 
 
-def _add(result: Changes, key: str, report: Mapping[str, Any], before: Settled | None) -> Settled:
+def _add(
+    result: Changes, key: str, report: Mapping[str, Any], before: Settled | None, shown: Mapping[str, Any] | None
+) -> Settled:
     view = report["view"]
     after = Settled(view.get("generation") or 0, membership(view))
     at_ms = view.get("stable_since_ms") or view.get("state_since_ms") or report["at_ms"]
@@ -150,6 +161,8 @@ def _add(result: Changes, key: str, report: Mapping[str, Any], before: Settled |
         "leader": view.get("leader"),
         "members_total": len(after.members),
         **compare(None if before is None or is_same else before.members, after.members),
+        **_phases(view, at_ms),
+        **_waited_for(shown),
     }
     row = {"group_key": key, "generation": after.generation, "at_ms": at_ms, "body": json.dumps(body)}
     result.rows.append(row)
@@ -157,6 +170,24 @@ def _add(result: Changes, key: str, report: Mapping[str, Any], before: Settled |
     result.counts[MOVED] += body["partitions_moved"]
     _keep(result, key, report["cluster"], after)
     return after
+
+
+def _phases(view: Mapping[str, Any], settled_ms: int) -> dict[str, int | None]:
+    """Tell how long the rebalance took: until all had joined, and until the leader's assignment came."""
+    seen = view.get("rebalanced") or {}
+    began_ms, joined_ms = seen.get("began_ms"), seen.get("joined_ms")
+    if began_ms is None or began_ms > settled_ms:
+        return {"began_ms": None, "took_ms": None, "joining_ms": None}
+    joining_ms = None if joined_ms is None else joined_ms - began_ms
+    return {"began_ms": began_ms, "took_ms": settled_ms - began_ms, "joining_ms": joining_ms}
+
+
+def _waited_for(shown: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Name whom the rebalance waited for when the group was last shown, if it had lasted long enough to tell."""
+    phase = (shown or {}).get("rebalance")
+    if shown is None or not phase or shown["at_ms"] - phase["since_ms"] < LOOKED_AFTER_MS:
+        return {"waited_for": [], "waited_for_total": 0}
+    return {"waited_for": phase["waiting_for"], "waited_for_total": phase["waiting_for_total"]}
 
 
 def _keep(result: Changes, key: str, cluster: str, settled: Settled) -> None:
@@ -177,21 +208,26 @@ def known_generations(connection: Connection, cluster: str) -> dict[str, int]:
     return {row.group_key: row.generation for row in rows}
 
 
-def load_settled(connection: Connection, keys: Iterable[str]) -> dict[str, Settled]:
-    """Load how groups were when they last were settled: as kept here, else as their row shows them."""
+def load_before(connection: Connection, keys: Iterable[str]) -> Before:
+    """Load how groups were when they last were settled (as kept here, else as their row shows them) and since."""
     settled, groups = tables.settled.c, tables.groups.c
-    found: dict[str, Settled] = {}
+    found = Before({}, {})
     for portion in in_portions(keys):
         shown = connection.execute(
-            select(groups.group_key, groups.generation, groups.view).where(
-                groups.group_key.in_(portion), groups.state.in_(_SETTLED_STATES)
+            select(groups.group_key, groups.generation, groups.state, groups.at_ms, groups.view).where(
+                groups.group_key.in_(portion)
             )
         )
-        found.update({row.group_key: Settled(row.generation or 0, membership(json.loads(row.view))) for row in shown})
+        for row in shown:
+            view = json.loads(row.view)
+            if row.state in _SETTLED_STATES:
+                found.settled[row.group_key] = Settled(row.generation or 0, membership(view))
+            else:
+                found.rebalancing[row.group_key] = {**view, "at_ms": row.at_ms}
         kept = connection.execute(
             select(settled.group_key, settled.generation, settled.members).where(settled.group_key.in_(portion))
         )
-        found.update({row.group_key: Settled(row.generation, json.loads(row.members)) for row in kept})
+        found.settled.update({row.group_key: Settled(row.generation, json.loads(row.members)) for row in kept})
     return found
 
 

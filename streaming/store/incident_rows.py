@@ -136,6 +136,7 @@ _COLUMNS = tuple(column.name for column in tables.incidents.c)
 def _transition_row(transition: Transition, now_ms: int) -> dict[str, Any]:
     return {
         "incident_id": transition.incident.incident_id,
+        "group_key": group_key(transition.incident.cluster, transition.incident.group),
         "transition": transition.kind.value,
         "at_ms": transition.at_ms,
         "written_ms": now_ms,

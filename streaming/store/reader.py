@@ -192,8 +192,7 @@ class Reader:
         )
         told = self._rows(
             select(steps.body)
-            .join(tables.incidents)
-            .where(tables.incidents.c.group_key == key, steps.at_ms <= until_ms, steps.incident_id != but)
+            .where(steps.group_key == key, steps.at_ms <= until_ms, steps.incident_id != but)
             .order_by(steps.at_ms.desc(), steps.id.desc())
             .limit(limit)
         )

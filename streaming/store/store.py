@@ -73,7 +73,7 @@ class Store:
         applied_ms = wall_ms() if now_ms is None else now_ms
         outputs = batch.in_order(outputs)
         rows = batch.gather(outputs, checkpoint_id)
-        reports = [output for output in outputs if output["kind"] == "report"]
+        reports = [_held(output, checkpoint_id) for output in outputs if output["kind"] == "report"]
         try:
             with self._writer.begin() as connection:
                 if not _claim(connection, checkpoint_id, batch_id, applied_ms):
@@ -85,12 +85,14 @@ class Store:
                 history = generations.changes(
                     [] if is_first_reading else reports,
                     settled,
-                    lambda keys: generations.load_settled(connection, keys),
+                    lambda keys: generations.load_before(connection, keys),
                 )
                 generations.write_changes(connection, history)
                 batch.write(connection, rows)
                 if was_behind:
-                    reports += _vanished(connection, settings.cluster, checkpoint_id, opened, outputs)
+                    at_ms = max((output.get("at_ms", 0) for output in outputs), default=0)
+                    reports += _vanished(connection, settings.cluster, checkpoint_id, opened, at_ms)
+                    reports += _released(settings.cluster, checkpoint_id, opened, at_ms)
                 judged, changed = batch.judge(reports, opened, settings)
                 transitions = incident_rows.drop_reopened(connection, judged, changed)
                 incident_rows.write_transitions(
@@ -202,7 +204,7 @@ def _vanished(
     cluster: str,
     checkpoint_id: str,
     opened: OpenIncidents,
-    outputs: list[Mapping[str, Any]],
+    at_ms: int,
 ) -> list[Mapping[str, Any]]:
     """Drop groups that a fresh checkpoint, now caught up, has not seen; report them deleted, so incidents close.
 
@@ -211,13 +213,31 @@ def _vanished(
     known = tables.groups.c
     foreign = (known.cluster == clean(cluster, 255)) & (known.checkpoint_id != checkpoint_id)
     connection.execute(delete(tables.groups).where(foreign))
-    at_ms = max((output.get("at_ms", 0) for output in outputs), default=0)
     keys = {group_key(cluster, group): group for _, group in opened if group}
     present = existing(connection, known.group_key, keys)
     return [
         {"kind": "report", "cluster": cluster, "group": keys[key], "at_ms": at_ms, "view": None}
         | {"findings": [], "deleted": True}
         for key in sorted(keys.keys() - present)
+    ]
+
+
+def _held(report: Mapping[str, Any], checkpoint_id: str) -> Mapping[str, Any]:
+    """Name who holds a broker's incident open: an operator key means nothing to another checkpoint."""
+    return report if report["group"] else {**report, "holder": f"{checkpoint_id}/{report['holder']}"}
+
+
+def _released(cluster: str, checkpoint_id: str, opened: OpenIncidents, at_ms: int) -> list[Mapping[str, Any]]:
+    """Let go, for the keys of other checkpoints, of the brokers' incidents that they held: they never will.
+
+    What this checkpoint, now caught up, has found again is held by its own keys and stays open.
+    """
+    held = {holder for incident in opened.get((cluster, ""), {}).values() for holder in incident.holders}
+    return [
+        {"kind": "report", "cluster": cluster, "group": "", "at_ms": at_ms, "view": None, "findings": []}
+        | {"deleted": False, "holder": holder, "reason": "superseded"}
+        for holder in sorted(held)
+        if not holder.startswith(f"{checkpoint_id}/")
     ]
 
 

@@ -106,6 +106,9 @@ incidents = Table(
     Column("body", Text, nullable=False),  # `Incident.as_dict`
     Column("contract", Text, nullable=False),  # as `replay` prints it
     Column("transition", String(16), nullable=False),  # the newest one that people were told
+    Index("incidents_by_cluster", "cluster", "opened_ms"),
+    Index("incidents_by_rule", "rule", "opened_ms"),
+    Index("incidents_by_severity", "severity", "opened_ms"),
 )
 
 transitions = Table(
@@ -113,10 +116,12 @@ transitions = Table(
     metadata,
     Column("id", _Id, primary_key=True),
     Column("incident_id", ForeignKey("incidents.incident_id", ondelete="CASCADE"), nullable=False, index=True),
+    Column("group_key", String(64)),  # the incident's: what a group's history is found by
     Column("transition", String(16), nullable=False),
     Column("at_ms", BigInteger, nullable=False),
     Column("written_ms", BigInteger, nullable=False),
     Column("body", Text, nullable=False),
+    Index("transitions_of_group", "group_key", "at_ms"),
 )
 
 # What still has to be said. `run` writes one row a transition (receiver empty); `serve` alone knows the receivers

@@ -1,4 +1,4 @@
-"""The numbers of docs/performance.md: `python -m tests.benchmarks [steady|backlog|cold|line] …`.
+"""The numbers of docs/performance.md: `python -m tests.benchmarks [steady|backlog|cold|line|history] …`.
 
 Real Kafka, the real job with real replicas and SQLite, synthetic groups (`load`). Nothing here passes or fails:
 it prints what it measured, as Markdown rows.
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from streaming.embedded import EmbeddedCluster
-from tests.benchmarks import cold, line
+from tests.benchmarks import cold, history, line
 from tests.benchmarks.processes import Usage, usage_of
 
 START_S = 120  # Spark, the first batches, the telemetry read back: at most
@@ -42,17 +42,20 @@ url = "sqlite:///{folder}/monitor.db"
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
-    parser.add_argument("part", choices=("steady", "backlog", "cold", "line"), nargs="?", default="steady")
+    parser.add_argument("part", choices=("steady", "backlog", "cold", "line", "history"), nargs="?", default="steady")
     parser.add_argument("--seconds", type=int, default=300, help="of the measured part")
     parser.add_argument("--groups", type=int, default=10_000)
     parser.add_argument("--members", type=int, default=10)
     parser.add_argument("--cores", type=int, default=2, help="Spark's local[n]")
     parser.add_argument("--trigger-ms", type=int, default=1_000)
     parser.add_argument("--deaths-per-s", type=float, default=1.0)
-    parser.add_argument("--records", type=int, default=2_000_000, help="of the cold start")
+    parser.add_argument("--records", type=int, default=2_000_000, help="of the cold start; rows of the history")
     options = parser.parse_args()
     if options.part == "line":
         line.main(options.groups, options.members)
+        return
+    if options.part == "history":
+        history.main(options.records)
         return
     with tempfile.TemporaryDirectory(prefix="group-monitor-bench-") as temporary:
         folder = Path(temporary)

@@ -15,7 +15,7 @@ from coordinator_model.ingest import OFFSETS, TELEMETRY, Reader, SourceRow, inge
 from coordinator_model.shard import Shard
 from coordinator_model.shard_settings import ShardSettings
 from coordinator_model.sharding import shard_of
-from streaming.run.packing import Routing, unpack
+from streaming.run.packing import Routing, events_in, heartbeats_in, unpack
 from streaming.run.source import PackRows
 from tests.benchmarks import synthetic
 from tests.benchmarks.synthetic import Member
@@ -81,7 +81,8 @@ def _live(load: Load, settings: ShardSettings) -> tuple[dict[str, list[float]], 
             stamps = [time.process_time()]
             packed = [pair for made in pack(iter([batch])) for pair in zip(*map(pa.Array.to_pylist, made), strict=True)]
             stamps.append(time.process_time())
-            events = {key: unpack([payload]) for key, payload in packed}
+            rows_of = {key: unpack([payload]) for key, payload in packed}
+            events = {key: (events_in(read), heartbeats_in(read)) for key, read in rows_of.items()}
             stamps.append(time.process_time())
             for key, (listed, blocks) in events.items():
                 shard = shards.get(key) or shards.setdefault(key, Shard.restore(int(key), settings, None))

@@ -1,6 +1,6 @@
 """What a member's client is doing by the protocol, why it joined, and what it is."""
 
-from tests.builders import Story, consumers, stable
+from tests.builders import T0, Story, consumers, stable
 
 
 def phases(story, until_ms):
@@ -52,3 +52,20 @@ def test_why_a_client_joined_is_told_in_its_own_words():
     said = row._replace(value=row.value.replace(b'"reason":""', b'"reason":"cached metadata has changed"'))
     story.rows = [(at, rank, said if r is row else r) for at, rank, r in story.rows]
     assert story.play(1_000).members["m1"]["rejoin_reason"] == "cached metadata has changed"
+
+
+def test_a_settled_group_tells_when_its_rebalance_began_and_when_all_had_joined():
+    """m2 asks again at 5,000; m1 is told with its next heartbeat and comes at 7,000; the leader's sync ends it."""
+    story = stable("m1", "m2").beats("m1", 1_000, 4_000).beats("m2", 1_000, 4_000)
+    story.join(7_000, "m2", 2, parked_ms=2_000).join(7_000, "m1", 2, listed=("m1", "m2"))
+    assert story.play(7_100).group["rebalanced"] is None
+    story.sync(7_200, "m1", 2, leader=True).record(7_190, 2, "m1", "m2")
+    assert story.play(8_000).group["rebalanced"] == {"began_ms": T0 + 5_000, "joined_ms": T0 + 7_000}
+
+
+def test_when_a_rebalance_began_is_not_made_up_from_records_alone():
+    assert Story().record(100, 1, "m1").record(9_000, 2, "m1").play(10_000).group["rebalanced"] is None
+
+
+def test_a_kip848_group_rebalances_from_its_epoch_on():
+    assert consumers("m1").play(1_000).group["rebalanced"]["joined_ms"] is None

@@ -55,8 +55,8 @@ def member(name="m1", partitions=(0, 1), **changes):
     }
 
 
-def report(*findings, at_ms=AT_MS + 1_000, members=(), stable_ms=0, **changes):
-    view = {"members": list(members), "stable_since_ms": stable_ms}
+def report(*findings, at_ms=AT_MS + 1_000, members=(), stable_ms=0, state="Stable", **changes):
+    view = {"state": state, "members": list(members), "stable_since_ms": stable_ms}
     return {
         "group": "g",
         "at_ms": at_ms,
@@ -192,6 +192,11 @@ ADOPTED = {
         report(members=[member("m2")]),
         "recovered",
     ),
+    "a warning: nobody has heard it, the group rebalances": (
+        {"rule": "session-at-risk", "severity": "info"},
+        report(members=[member("m2", last_heartbeat_ms=0)], state="PreparingRebalance", stable_ms=None),
+        "superseded",
+    ),
     "a warning: its member is gone": ({"rule": "session-at-risk", "severity": "info"}, report(), "superseded"),
     "a warning: found to be worse": ({"rule": "session-at-risk", "severity": "info"}, report(finding()), "superseded"),
 }
@@ -202,6 +207,13 @@ def test_an_open_incident_that_is_not_found(name):
     changes, told, reason = ADOPTED[name]
     closings = [t for t in diff([opened(**changes)], told) if t.kind is Kind.CLOSED]
     assert [t.incident.reason for t in closings] == ([] if reason is None else [reason])
+
+
+def test_how_long_a_group_must_be_well_is_what_is_configured_for_it():
+    told = report(members=[member()], at_ms=AT_MS + 5_000)
+    assert diff([opened()], told) == []
+    [closed] = diff([opened()], told, resolve_after_ms=4_000)
+    assert (closed.incident.reason, closed.at_ms) == ("recovered", AT_MS + 4_000)
 
 
 # ------------------------------------------------------------------------------------------------ a broker's incident

@@ -315,6 +315,30 @@ def test_a_failed_array_stops_at_its_first_bad_element():
     assert reader.failure == "null or negative length at byte 6 of 1048580"
 
 
+# version of an offset commit -> what stands before and after its metadata
+AROUND_METADATA = {
+    0: ("0000 000000000000002a", "0000018bcfe56800"),
+    1: ("0001 000000000000002a", "0000018bcfe56800 0000018bcfe65260"),
+    2: ("0002 000000000000002a", "0000018bcfe56800"),
+    3: ("0003 000000000000002a 00000005", "0000018bcfe56800"),
+    4: ("0004 000000000000002a 00000005", "0000018bcfe56800 00"),
+}
+
+
+@pytest.mark.parametrize("version", AROUND_METADATA)
+@pytest.mark.parametrize("length", [126, 127, 128, 16_382, 16_383])
+def test_every_version_of_a_commit_is_read_however_long_its_metadata(version, length):
+    """peers.md 2d and 3.7: Burrow knows no version 2, and reads the length of version 4 as one byte."""
+    before, after = map(bytes.fromhex, AROUND_METADATA[version])
+    count, varint = length + 1, b""
+    while count > 0x7F:
+        varint, count = varint + bytes([count & 0x7F | 0x80]), count >> 7
+    size = varint + bytes([count]) if version == 4 else length.to_bytes(2, "big")
+    record = decode(KEY_OF[1], before + size + b"m" * length + after)
+    assert (record.outcome, record.version) == (Outcome.DECODED, version)
+    assert record.value["metadata"] == "m" * length
+
+
 @pytest.mark.parametrize(
     "tags",
     ["01 05 03 aabbcc", "02 05 00 ffffffff07 01 aa", "02 00 08 0000000000000000 05 00"],

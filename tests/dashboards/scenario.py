@@ -76,6 +76,7 @@ def play(folder: Path) -> Iterator[Played]:
             await_true(lambda: asking.now(metrics.QUALITY))  # checked each half minute
             await_true(lambda: asking.now(f"rate({metrics.INCIDENTS_CLOSED}[20s]) >= 0"))
             await_true(lambda: asking.now(f"rate({metrics.QUARANTINED}[20s]) >= 0"))
+            await_true(lambda: asking.now(f"rate({metrics.DECODED}[20s]) >= 0"))
             yield Played(asking, started_s, exposition, routed)
 
 

@@ -127,3 +127,8 @@ def rejected(offset: int = 1, **changes: Any) -> dict[str, Any]:
         "head": "e30=",
         **changes,
     }
+
+
+def decoded(**counts: int) -> dict[str, Any]:
+    """What became of records: `GroupMetadata:3:decoded` and the like."""
+    return {"kind": "decoded", "cluster": CLUSTER, "counts": counts or {"GroupMetadata:3:decoded": 5}}

@@ -293,6 +293,48 @@ def test_a_group_that_vanished_while_nobody_read_is_dropped_and_its_incident_clo
     assert store.read.group(CLUSTER, "orders") is not None
 
 
+STALLED = {"group": "", "rule": "telemetry-stalled", "member": "broker-1", "severity": "page"}
+
+
+def test_a_brokers_incident_that_no_key_of_a_fresh_checkpoint_holds_is_superseded(store, job):
+    """After a change of layout the keys that held it are no more: it would stay open for ever."""
+    job.apply(report("", finding(**STALLED), holder="7"), report("", finding(**STALLED), holder="9"))
+    fresh = Job(store, "c-2")
+    assert kinds(fresh.apply(report("", holder="7.0"), caught_up=False)) == []
+    result = fresh.apply(progress())
+    assert [(step.kind, step.incident.reason) for step in result.transitions if step.kind != "updated"] == [
+        ("closed", "superseded")
+    ]
+
+
+def test_a_brokers_incident_that_a_fresh_checkpoint_finds_again_stays_until_its_own_keys_let_go(store, job):
+    job.apply(report("", finding(**STALLED), holder="7"), report("", finding(**STALLED), holder="9"))
+    fresh = Job(store, "c-2")
+    fresh.apply(report("", finding(**STALLED), holder="7"), caught_up=False)
+    fresh.apply(progress())
+    assert store.read.incidents(state="open").total == 1
+    fresh.apply(report("", holder="7", at_ms=START_MS + 9_000))
+    assert store.read.incidents().objects[0]["reason"] == "telemetry-back"
+
+
+def test_a_restart_with_the_same_checkpoint_lets_go_of_no_brokers_incident(store, job):
+    job.apply(report("", finding(**STALLED), holder="7"))
+    job.apply(progress(), caught_up=False)
+    job.apply(progress())
+    assert store.read.incidents(state="open").total == 1
+
+
+def test_an_adopted_incident_resolves_after_what_is_configured_for_its_group(store, job):
+    """The replica that opened it is gone, so the store ends it by what the group looks like."""
+    well = view(members=1, stable_since_ms=START_MS) | {"members": [member("m-9", joined_ms=0, connection="k:9")]}
+    after = report("orders", view=well, at_ms=START_MS + 9_000)
+    settings = Settings.model_validate({"cluster": CLUSTER, "thresholds": {"resolve_after_ms": 5_000}})
+    job.apply(report("orders", finding(partitions=[]), view=view()))
+    assert kinds(job.apply(after)) == []
+    result = job.apply(after, settings=settings)
+    assert [(step.kind, step.incident.reason) for step in result.transitions] == [("closed", "recovered")]
+
+
 def test_a_restart_with_the_same_checkpoint_drops_no_group(store, job):
     job.apply(report("orders", view=view()), report("idle", view=view("idle", members=0)))
     job.apply(progress(), caught_up=False)

@@ -109,3 +109,23 @@ def test_what_happens_while_a_restart_catches_up_is_history(apply):
     apply(group(3, reads("a", 0), reads("b", 1)))
     newest, _ = apply(group(4, reads("a", 0, 1)), restart=True, caught_up=False)
     assert newest["left"] == ["b"]
+
+
+def test_a_generation_tells_how_long_its_rebalance_took(apply):
+    apply(group(3, reads("a", 0)))
+    began = {"began_ms": START_MS - 40_000, "joined_ms": START_MS - 1_000}
+    newest, first = apply(group(4, reads("a", 0), rebalanced=began))
+    assert (newest["began_ms"], newest["took_ms"], newest["joining_ms"]) == (START_MS - 40_000, 40_004, 39_000)
+    assert (first["began_ms"], first["took_ms"], first["joining_ms"]) == (None, None, None)
+
+
+@pytest.mark.parametrize(("into_ms", "named"), [(9_000, ["b"]), (1_000, [])])
+def test_it_names_whom_the_rebalance_was_last_seen_to_wait_for_if_that_could_be_told(apply, into_ms, named):
+    """Sooner than a heartbeat interval nobody has been seen to stop its heartbeats: all would be named."""
+    apply(group(3, reads("a", 0), reads("b", 1)))
+    phase = {"phase": "join", "since_ms": START_MS, "waiting_for": ["b"], "waiting_for_total": 1}
+    waits = group(3, reads("a", 0), state="PreparingRebalance", rebalance=phase) | {"at_ms": START_MS + into_ms}
+    apply(waits, restart=True)
+    newest, _ = apply(group(4, reads("a", 0, 1)), restart=True)
+    assert (newest["waited_for"], newest["waited_for_total"]) == (named, len(named))
+    assert apply(group(5, reads("a", 0)))[0]["waited_for"] == []

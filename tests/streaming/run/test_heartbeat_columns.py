@@ -13,7 +13,7 @@ from coordinator_model.ingest import Rejected, ingest
 from coordinator_model.source_row import TELEMETRY, SourceRow
 from coordinator_model.telemetry import heartbeats
 from streaming.run.heartbeat_columns import HeartbeatColumns
-from streaming.run.packing import QUARANTINE_KEY, Routing, unpack_rejected
+from streaming.run.packing import QUARANTINE_KEY, Routing, rejected_in, unpack
 from streaming.run.runs import runs_of
 from streaming.run.source import PackRows
 from tests.builders import T0, heartbeat_line, line
@@ -139,7 +139,7 @@ def test_a_mixed_batch_is_packed_alike_whether_its_heartbeats_are_known_or_not(t
     pack = PackRows(Routing(50, split=2), "__consumer_offsets", tmp_path / "live-keys.json")
     unknown, known = (packed(pack, arrow(rows)) for _ in range(2))
     assert unknown.keys() == known.keys()
-    assert unpack_rejected([unknown[QUARANTINE_KEY]]) == unpack_rejected([known.pop(QUARANTINE_KEY)])
+    assert rejected_in(unpack([unknown[QUARANTINE_KEY]])) == rejected_in(unpack([known.pop(QUARANTINE_KEY)]))
     for key, payload in known.items():
         told = [sorted(e for e in unpacked([each]) if not isinstance(e, Tick)) for each in (unknown[key], payload)]
         assert told[0] == told[1]

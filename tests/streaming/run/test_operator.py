@@ -26,6 +26,8 @@ def payloads(*rows):
     for row in rows:
         events = ingest(row)
         assert not isinstance(events, Rejected)
+        if row.source == "offsets":
+            packer.decoded.add(row, events)
         for event in events:
             packer.add(event)
     return [payload for _, payload in packer.rows()]
@@ -85,7 +87,7 @@ def test_a_member_that_fell_silent_is_reported_with_its_deadline():
 
 
 def test_a_shard_decoded_from_its_state_says_the_same_as_one_kept_in_the_worker():
-    decoded, kept = ([o for o in play(forget=forget) if o["kind"] != "progress"] for forget in (True, False))
+    decoded, kept = ([o for o in play(forget=forget) if o["kind"] == "report"] for forget in (True, False))
     assert decoded == kept
     assert any(report["findings"] for report in kept)
 
@@ -124,3 +126,13 @@ def test_unreadable_rows_become_quarantine_outputs_and_leave_no_state():
     assert (key, output["kind"], output["offset"], output["reason"]) == (QUARANTINE_KEY, "quarantine", 40, "no value")
     assert base64.b64decode(output["head"]) == b"\x00\xff"
     assert not cell.exists
+
+
+@pytest.mark.parametrize("key", [KEY, QUARANTINE_KEY])
+def test_the_counts_that_come_with_a_key_are_told_once(key):
+    packer = Packer(Routing(50), ())
+    packer.decoded.add(SourceRow("offsets", "records", 0, 0, START_MS, b"\0\x02\0\1g", None), [])
+    payload = dict(packer.rows())[QUARANTINE_KEY]
+    said = outputs(Operator("run-1", SETTINGS), MemoryCell(), [payload, payload], key)
+    told = [output for output in said if output["kind"] == "decoded"]
+    assert told == [{"kind": "decoded", "cluster": "prod", "counts": {"GroupMetadata::tombstone": 2}}]

@@ -6,7 +6,15 @@ import pytest
 from coordinator_model.events import Heartbeat, RecordRead, Tick
 from coordinator_model.ingest import Rejected, SourceRow, ingest
 from coordinator_model.sharding import shard_of
-from streaming.run.packing import QUARANTINE_KEY, Packer, Routing, shard_of_key, unpack_rejected
+from streaming.run.packing import (
+    QUARANTINE_KEY,
+    Packer,
+    Routing,
+    decoded_in,
+    rejected_in,
+    shard_of_key,
+    unpack,
+)
 from streaming.run.source import PackRows
 from tests.benchmarks import synthetic
 from tests.benchmarks.synthetic import Member
@@ -90,7 +98,7 @@ def test_a_gap_in_a_telemetry_partition_is_told_once_by_the_next_line(tmp_path):
 )
 def test_what_cannot_be_read_travels_beside_the_rest(tmp_path, value):
     rows = dict(packed(tmp_path, arrow(line(0, value), ROWS[1]._replace(offset=1))))
-    (rejected,) = unpack_rejected([rows[QUARANTINE_KEY]])
+    (rejected,) = rejected_in(unpack([rows[QUARANTINE_KEY]]))
     assert isinstance(rejected, Rejected)
     assert (rejected.topic, rejected.partition, rejected.offset, rejected.head) == ("lines", 0, 0, value)
     assert any(isinstance(event, Heartbeat) for event in unpacked([rows[str(shard_of("orders", 50))]]))
@@ -132,3 +140,35 @@ def test_payloads_hold_plain_values_only():
         packed = marshal.loads(payload)  # noqa: S302 # written above
         assert {type(value) for rows in packed.values() for value in rows} <= {tuple, list, bytes, int}
         assert unpacked([payload])
+
+
+def test_what_became_of_records_is_counted_by_type_version_and_outcome_whatever_row_carries_it(tmp_path):
+    """peers.md 3.7 and 3.8: readers that break at a new version, noise with no count."""
+    read = record("orders")
+    rows = [
+        read,
+        read._replace(offset=1),
+        read._replace(offset=2, value=None),
+        read._replace(offset=3, value=b"\0\x63"),
+        read._replace(offset=4, value=read.value[:-1]),
+        read._replace(offset=5, key=b"\0\x63\0\1g"),
+        read._replace(offset=6, key=b"\0\x64\0\1g"),
+        read._replace(offset=7, key=None),
+        line(0, b"not a record"),
+    ]
+    assert decoded_in(unpack(payload for _, payload in packed(tmp_path, arrow(*rows)))) == {
+        "GroupMetadata:3:decoded": 2,
+        "GroupMetadata::tombstone": 1,
+        "GroupMetadata:unknown:unknown-version": 1,
+        "GroupMetadata:3:malformed": 1,
+        "unknown::unknown-type": 2,
+        "::no-key": 1,
+    }
+
+
+def test_records_that_nobody_needs_are_counted_too(tmp_path):
+    """A commit of the group "" is no event, so there is no row that could carry its count."""
+    nameless = SourceRow("offsets", "records", 0, 0, NOW_MS, b"\0\1\0\0\0\1t\0\0\0\5", None)
+    assert decoded_in(unpack(payload for _, payload in packed(tmp_path, arrow(nameless)))) == {
+        "OffsetCommit::tombstone": 1
+    }

@@ -10,7 +10,7 @@ from streaming.config import Settings
 from streaming.serve import metrics
 from streaming.serve.health import Health
 from streaming.store import Store, tables
-from tests.streaming.outputs import CLUSTER, START_MS, ended, finding, member, progress, rejected, report, view
+from tests.streaming.outputs import CLUSTER, START_MS, decoded, ended, finding, member, progress, rejected, report, view
 
 PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
 NOW_MS = START_MS + 2_000
@@ -47,6 +47,7 @@ def fill(store: Store) -> None:
         report("billing", finding("billing"), ended(finding("billing", "m-2"), START_MS, "refuted")),
         report("shipping", view=view("shipping")),
         progress(held=4),
+        decoded(),
         rejected(),
     ]
     store.apply_batch(

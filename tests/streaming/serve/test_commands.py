@@ -32,6 +32,18 @@ def test_describe_shows_a_group_with_members_incidents_and_what_happened(apply, 
     assert json.loads(command("describe", "orders", "--json"))["members"][1]["member_id"] == "m-1"
 
 
+def test_describe_the_page_and_the_api_tell_how_long_a_past_rebalance_took(apply, command, client):
+    apply(report("orders", view=view()))
+    began = {"began_ms": START_MS - 41_300, "joined_ms": START_MS - 300}
+    apply(report("orders", view=view(generation=4, stable_since_ms=START_MS, rebalanced=began)))
+    assert "after 41.3 s" in command("describe", "orders")
+    page = client.get("/groups/orders").text
+    assert "<td>41.3 s<br>" in page
+    assert "joining 41 s" in page
+    newest = client.get("/api/v1/groups/orders").json()["generations"][0]
+    assert (newest["took_ms"], newest["joining_ms"]) == (41_300, 41_000)
+
+
 def test_describe_without_a_group_lists_all(apply, command):
     apply(report("orders", view=view()), report("idle", view=view("idle", members=0, state="Empty")))
     assert {"orders", "idle"} <= set(command("describe").split())

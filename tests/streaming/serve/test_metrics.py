@@ -7,6 +7,7 @@ from streaming.store.store import wall_ms
 from tests.streaming.outputs import (
     CLUSTER,
     START_MS,
+    decoded,
     ended,
     finding,
     member,
@@ -106,6 +107,26 @@ def test_sources_run_and_outbox_are_told(apply, client, store):
     assert samples[metrics.RUN_ALIVE_AGE][cluster] >= 60
     store.alive(CLUSTER)
     assert scrape(client)[metrics.STALLED] == {cluster: 0}
+
+
+def test_records_are_counted_by_type_version_and_outcome(apply, client):
+    """peers.md 3.8: decode failures as noise in the log, with no count."""
+    apply(decoded(**{"GroupMetadata:3:decoded": 5, "OffsetCommit::tombstone": 2}))
+    apply(decoded(**{"GroupMetadata:3:decoded": 1, "OffsetCommit:unknown:unknown-version": 4}))
+    by = {"cluster": CLUSTER}
+    assert scrape(client)[metrics.DECODED] == {
+        labels(**by, type="GroupMetadata", version="3", outcome="decoded"): 6,
+        labels(**by, type="OffsetCommit", version="", outcome="tombstone"): 2,
+        labels(**by, type="OffsetCommit", version="unknown", outcome="unknown-version"): 4,
+    }
+
+
+def test_a_group_that_is_deleted_keeps_no_series(apply, client):
+    """peers.md 3.11 (Burrow #758, jirwin/burrow_exporter#17): series of deleted groups stay and go on alerting."""
+    apply(report("orders", finding(), view=view()))
+    assert 'group="orders"' in client.get("/metrics").text
+    apply(report("orders", deleted=True, at_ms=START_MS + 1_000))
+    assert 'group="orders"' not in client.get("/metrics").text
 
 
 def test_a_fleet_gets_a_bounded_number_of_series_those_in_trouble_first(apply, client, monkeypatch):

@@ -11,6 +11,12 @@ from tests.streaming.serve import chromium
 
 EVIL = "<script>document.title='pwned'</script><img src=x onerror=\"document.title='pwned'\">\u202e'"
 
+GENERATION = {
+    "generation": 4, "at_ms": START_MS - 30_000, "cause": "left", "members_total": 2, "partitions_moved": 0,
+    "joined": [], "left": [], "returned": [], "began_ms": START_MS - 45_000, "took_ms": 15_000, "joining_ms": 14_900,
+    "waited_for": ["m-3", "m-4", "m-5"], "waited_for_total": 5,
+}  # fmt: skip
+
 
 def seen(**changes):
     return view(**changes) | {"at_ms": START_MS}
@@ -29,6 +35,13 @@ class TestTimeline:
         drawn = timeline(seen(), [old], [over, still], 60_000)
         assert drawn.generations == []
         assert [(bar.x, bar.width) for bar in drawn.bars] == [(LABEL, WIDTH - LABEL)]
+
+    def test_a_past_rebalance_is_a_bar_from_its_beginning_to_the_generation_it_made(self):
+        drawn = timeline(seen(), [GENERATION, GENERATION | {"took_ms": None, "began_ms": None}], [], 60_000)
+        assert [(bar.kind, bar.x, bar.width) for bar in drawn.bars] == [
+            ("rebalance", LABEL + (WIDTH - LABEL) / 4, (WIDTH - LABEL) / 4)
+        ]
+        assert drawn.bars[0].title.endswith("after 15 s, waited for m-3, m-4, m-5 and 2 more")
 
     def test_a_rebalance_that_goes_on_is_a_bar(self):
         drawn = timeline(seen(state="PreparingRebalance", state_since_ms=START_MS - 15_000), [], [], 60_000)

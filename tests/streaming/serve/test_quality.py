@@ -1,5 +1,6 @@
 """The data as a whole: what no row shows alone is found, told with rows, and over when it is over."""
 
+import json
 import threading
 
 import pytest
@@ -13,7 +14,7 @@ from streaming.quality.checker import Checker, to_frame
 from streaming.quality.sample import COLUMNS, take
 from streaming.quality.watch import FAILURES_TO_TELL, QualityWatch
 from streaming.store.store import wall_ms
-from tests.streaming.outputs import CLUSTER, START_MS, finding, member, progress, rejected, report, view
+from tests.streaming.outputs import CLUSTER, START_MS, decoded, finding, member, progress, rejected, report, view
 
 NOW_MS = START_MS + 1_000
 
@@ -67,6 +68,16 @@ BAD = {
         brokers={"b": {"progress_ms": NOW_MS + 60_000, "covered": True, "delay_ms": 5}}
     ),
 }
+
+
+def test_records_of_a_version_that_nobody_knows_are_named(apply, failing):
+    """A broker was upgraded; what its records say is lost on us."""
+    apply(progress(), decoded(**{"GroupMetadata:3:decoded": 9_000, "GroupMetadata::tombstone": 7}))
+    assert failing() == {}
+    apply(decoded(**{"OffsetCommit:unknown:unknown-version": 3}))
+    found = failing()
+    assert set(found) == {"sources.unknown_versions"}
+    assert found["sources.unknown_versions"].sample[0]["unknown_versions"] == 3
 
 
 @pytest.mark.parametrize(("name", "output"), BAD.items(), ids=BAD)
@@ -161,3 +172,6 @@ def test_the_command_names_what_fails_and_writes_data_docs(apply, settings, tmp_
     assert done.exit_code == 1, done.output
     assert "FAIL groups: expect_column_values_to_be_in_set(state)" in done.output
     assert list((tmp_path / "docs").rglob("index.html"))
+    said = CliRunner().invoke(main, ["quality", "--config", str(config), "--json"]).output.splitlines()
+    (failed,) = [verdict for verdict in map(json.loads, said) if not verdict["success"]]
+    assert (failed["suite"], failed["sample"][0]["state"]) == ("groups", "Confused")
