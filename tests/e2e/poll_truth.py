@@ -15,6 +15,8 @@ from streaming.embedded.truth import LEFT, POLL_TIMEOUT_REASON, TruthEvent
 EARLY_MS, LATE_MS = 1_000, 6_000
 """A client counts from its last poll, some time before it is told to stall; librdkafka leaves when it has revoked."""
 UUID_CHARS = 36
+NEXT_COMMAND_MS = 100
+"""A consumer that is told to stall while it stalls does so once more before it polls."""
 
 
 @dataclass
@@ -57,12 +59,15 @@ def _silences(told: list[dict], actions: list[dict]) -> list[_Silence]:
     limits = {event["client"]: event["limit_ms"] for event in told}
     steps = [(event["at_ms"], event["client"], event["event"]) for event in told]
     steps += [(action["at_ms"], action["client"], action["action"]) for action in actions if "client" in action]
-    found, since = [], dict[str, int]()
+    found, since, ended = [], dict[str, int](), dict[str, _Silence]()
     for at_ms, client, what in sorted(steps):
         if what in ("stalled", "freeze"):
-            since.setdefault(client, at_ms)
+            before = ended.get(client)
+            goes_on = before is not None and at_ms - before.end_ms <= NEXT_COMMAND_MS
+            since.setdefault(client, before.begin_ms if before is not None and goes_on else at_ms)
         elif what in ("polling", "thaw", "kill", "start") and client in since:
             found.append(_Silence(client, since.pop(client), at_ms, limits.get(client, 0)))
+            ended[client] = found[-1]
     return found
 
 

@@ -76,6 +76,11 @@ def test_what_the_capture_does_not_reach_is_not_asked_for():
 # what the consumer c did, and when its member left -> whether that leave was a poll breach (its limit: 10 s)
 LEAVES = {
     "while it stalled, past its limit": ([("stalled", 1_000), ("polling", 21_000)], 11_000, True),
+    "while it stalled twice in a row": (
+        [("stalled", 1_000), ("polling", 9_000), ("stalled", 9_001), ("polling", 17_000)],
+        11_500,
+        True,
+    ),
     "while it stalled, too soon": ([("stalled", 1_000), ("polling", 21_000)], 9_000, False),
     "while it was frozen, past its limit": ([("freeze", 1_000), ("thaw", 17_000)], 17_100, True),
     "after it was closed": ([("stalled", 1_000), ("polling", 13_000), ("close", 13_100)], 13_200, False),
