@@ -4,11 +4,13 @@ SHELL := /bin/bash
 .ONESHELL:
 .SILENT:
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak check docs bench lock jar-sums
+.PHONY: help setup demo test soak chaos check docs bench lock jar-sums
 
 BIN := .venv/bin
 PYTHON ?=
 PART ?= steady
+CHAOS_SECONDS ?= 900
+SEED ?= $(shell date +%s)
 
 help: ## Show this list
 	awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +47,9 @@ test: setup ## Every test; those that start brokers and Spark are marked e2e and
 
 soak: setup ## The slow truths: the job killed again and again
 	$(BIN)/python -m pytest -m soak
+
+chaos: setup ## Random faults on three brokers, then precision and recall; CHAOS_SECONDS=900 SEED=… choose
+	exec $(BIN)/python -m tests.e2e.chaos --nodes 3 --java --seconds $(CHAOS_SECONDS) --seed $(SEED) --out chaos-data
 
 check: setup ## Lint, format, types, import contracts
 	$(BIN)/ruff check

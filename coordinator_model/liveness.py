@@ -15,6 +15,8 @@ from coordinator_model.replica.group import Departure, Member
 from coordinator_model.states import Cause
 from coordinator_model.thresholds import Thresholds
 
+FIRST_ANSWER_MS = 200
+"""How long before its line a new coordinator's first answer may have been applied."""
 Commits = Mapping[tuple[str, int], int]
 """(topic, partition) to the instant of its last accepted offset commit."""
 
@@ -102,9 +104,18 @@ def touches_ms(member: Member, commits: Commits, since_ms: int) -> list[int]:
 
 
 def _unheard_since(member: Member, restarts: Sequence[Restart]) -> list[Restart]:
-    """Return the restarts after which the member has not been heard nor joined, newest first."""
+    """Return the restarts after which the member has not been heard nor joined, newest first.
+
+    Who was heard before another coordinator first answered was heard by one that may have been deposed already.
+    """
     clock_ms = member.clock_ms if member.clock_ms is not None else member.joined_ms
-    return [r for r in reversed(restarts) if clock_ms is None or clock_ms <= r.low_ms]
+    return [r for r in reversed(restarts) if clock_ms is None or clock_ms <= _heard_from_ms(r)]
+
+
+def _heard_from_ms(restart: Restart) -> int:
+    if restart.cause is Cause.COORDINATOR_MOVED and restart.high_ms is not None:
+        return max(restart.low_ms, restart.high_ms - FIRST_ANSWER_MS)
+    return restart.low_ms
 
 
 def timer_base_ms(member: Member, scene: Scene) -> int | None:

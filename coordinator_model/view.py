@@ -92,6 +92,7 @@ def _member(replica: GroupReplica, member: Member, scene: Scene, violated: set[s
         "rebalance_timeout_ms": member.rebalance_timeout_ms,
         "last_heartbeat_ms": member.last_heartbeat_ms,
         "assignment": shown_assignment(member.assignment),
+        "partitions_left_out": member.partitions_left_out,
         "tasks": {role: dict(sorted(held.items())) for role, held in member.tasks.items()},
         "topics": member.topics,
         "generation": member.generation,

@@ -9,10 +9,10 @@ import base64
 import binascii
 from typing import Any
 
-from coordinator_model.events import Heartbeat, LeaveAnswered, RecordRead, SyncAnswered
+from coordinator_model.events import Heartbeat, LeaveAnswered, RecordRead, SyncAnswered, parked_ms
 from coordinator_model.liveness import Scene
 from coordinator_model.member_protocol import assignment, subscription
-from coordinator_model.replica import join_phase
+from coordinator_model.replica import divergence, join_phase
 from coordinator_model.replica.assigned_work import STREAMS_PROTOCOL, assigned_work
 from coordinator_model.replica.conversion import become_classic
 from coordinator_model.replica.departures import (
@@ -33,6 +33,9 @@ REBALANCE_IN_PROGRESS = 27
 STALLED_WRITE = 15
 FENCED_INSTANCE_ID = 82
 NOT_WRITTEN = (-1, 15, 16)
+ENDS_A_WAIT = (-1, STALLED_WRITE, REBALANCE_IN_PROGRESS)
+"""Answers to a parked SyncGroup after which the coordinator starts its member's session timer anew, as after 0: the
+session may have ended meanwhile, which it ignored (``GroupMetadataManager.propagateAssignment``)."""
 MAX_PARTITIONS_SHOWN = 4_096
 """Partitions kept a member; a stranger's blob could name millions."""
 
@@ -49,6 +52,7 @@ def read_record(replica: GroupReplica, event: RecordRead, scene: Scene) -> None:
         return  # a record of an earlier generation that trails what was answered since
     if generation == replica.recorded_generation and generation < replica.generation:
         replica.fall_back(at_ms)
+    replica.unexpected += len(value["members"]) - len({item["memberId"] for item in value["members"]})
     become_classic(replica, {item["memberId"] for item in value["members"]})
     if 0 <= generation < replica.generation and generation <= 1:
         replica.incarnation += 1  # the group was deleted and made anew; its tombstone was compacted away
@@ -131,10 +135,10 @@ def _fill_from_record(member: Member, item: dict[str, Any], protocol_type: str |
 def _fill_blobs(member: Member, subscribed: bytes, assigned: bytes, protocol_type: str | None) -> None:
     """Read topics and partitions where the protocol is the consumers' own; other protocols' blobs stay opaque."""
     if protocol_type != "consumer":
-        member.topics, member.assignment = [], {}
+        member.topics, member.assignment, member.partitions_left_out = [], {}, 0
         return
     fill_topics(member, subscribed)
-    member.assignment = read_assignment(assigned)
+    member.assignment, member.partitions_left_out = read_assignment(assigned)
 
 
 def fill_topics(member: Member, subscribed: bytes) -> None:
@@ -144,15 +148,16 @@ def fill_topics(member: Member, subscribed: bytes) -> None:
         member.topics = sorted(wanted.topics)
 
 
-def read_assignment(blob: bytes) -> Assignment:
-    """Read a ConsumerProtocol assignment; empty where there is none or it is not one."""
+def read_assignment(blob: bytes) -> tuple[Assignment, int]:
+    """Read a ConsumerProtocol assignment, and how many partitions it has beyond the bound; empty where it is none."""
     result: Assignment = {}
-    room = MAX_PARTITIONS_SHOWN
+    room, left_out = MAX_PARTITIONS_SHOWN, 0
     for topic, partitions in assignment(blob) or ():
         kept = list(partitions)[:room]
         room -= len(kept)
+        left_out += len(partitions) - len(kept)
         result.setdefault(topic, []).extend(kept)
-    return result
+    return result, left_out
 
 
 def from_base64(text: str) -> bytes:
@@ -175,7 +180,7 @@ def heartbeat(replica: GroupReplica, event: Heartbeat, scene: Scene) -> None:
             _refused(replica, member, event)
         return
     if member is None:
-        if _is_gone(replica, event.member_id, event.applied_ms) or event.generation < replica.generation:
+        if is_gone(replica, event.member_id, event.applied_ms) or event.generation < replica.generation:
             return
         replica.move_on()
         member = replica.members[event.member_id] = Member(event.member_id, joined_ms=None, kip848=event.kip848)
@@ -183,9 +188,10 @@ def heartbeat(replica: GroupReplica, event: Heartbeat, scene: Scene) -> None:
     since = event.applied_ms > replica.generation_since_ms and not event.kip848
     if since and event.generation == replica.recorded_generation and event.generation < replica.generation:
         replica.fall_back(event.applied_ms)  # nobody else would accept a heartbeat of that generation
-    member.generation = event.generation
-    if event.kip848:
+    if event.kip848:  # each epoch is written before it is answered, and an answer may trail
+        member.generation = event.generation if member.generation is None else member.generation
         return
+    member.generation = event.generation
     if replica.type is GroupType.SIMPLE:
         replica.type = GroupType.CLASSIC
     if replica.type is not GroupType.CLASSIC:
@@ -235,7 +241,7 @@ def hear(member: Member, applied_ms: int) -> bool:
     return True
 
 
-def _is_gone(replica: GroupReplica, member_id: str, applied_ms: int) -> bool:
+def is_gone(replica: GroupReplica, member_id: str, applied_ms: int) -> bool:
     """Tell whether a member had gone after this instant: its heartbeat's line only trails."""
     return any(d.member.member_id == member_id and d.removed_ms >= applied_ms for d in replica.departures) or any(
         leave.member.member_id == member_id and leave.applied_ms >= applied_ms for leave in replica.leaves
@@ -289,14 +295,17 @@ def note_fenced(replica: GroupReplica, error: int, member_id: str, arrival_ms: i
 
 
 def sync(replica: GroupReplica, event: SyncAnswered) -> None:
-    """Apply an accepted SyncGroup; answered from the leader's assignment it restarts the timer, from Stable not."""
+    """Apply an answered SyncGroup; one that was parked restarts the timer, one answered from Stable or at once not."""
     member = replica.members.get(event.member_id)
     if event.error != 0 or member is None:
         note_fenced(replica, event.error, event.member_id, event.arrival_ms)
         _not_stored(replica, event)
+        if member is not None and event.error in ENDS_A_WAIT and parked_ms(event) > join_phase.EARLY_MS:
+            member.restart_ms = max(member.restart_ms or 0, event.answer_ms)
         return
     if replica.type is GroupType.CLASSIC and event.generation != replica.generation:
         return
+    stores = event.from_leader and (member.awaiting_sync or replica.state is GroupState.COMPLETING_REBALANCE)
     member.awaiting_sync = False
     member.generation = event.generation
     if replica.type is not GroupType.CLASSIC:
@@ -304,10 +313,14 @@ def sync(replica: GroupReplica, event: SyncAnswered) -> None:
         return
     if replica.state is GroupState.COMPLETING_REBALANCE and event.answer_ms >= replica.state_since_ms:
         replica.enter(GroupState.STABLE, event.answer_ms, Evidence.OBSERVED)
-    if event.from_leader or event.arrival_ms <= replica.state_since_ms:
+    if stores or event.arrival_ms <= replica.state_since_ms:  # a leader that asks once more is answered from Stable
         member.restart_ms = max(member.restart_ms or 0, event.answer_ms)
-    if replica.protocol_type == "consumer" and not member.assignment:
-        member.assignment = read_assignment(from_base64(event.assignment))
+    if replica.protocol_type == "consumer":
+        told, left_out = read_assignment(from_base64(event.assignment))
+        if not member.assignment:
+            member.assignment, member.partitions_left_out = told, left_out
+        elif told != member.assignment:
+            divergence.note_assignment(replica, member, event.answer_ms)
 
 
 def _not_stored(replica: GroupReplica, event: SyncAnswered) -> None:

@@ -1,14 +1,26 @@
 """Where the next record and the replica disagree: the monitor proves itself, or says where it is wrong."""
 
+from typing import Any, NamedTuple
+
 from coordinator_model.records import RecordType
-from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.states import GroupState
 
 MAX_NAMED = 8
 
+Facts = dict[str, Any]
+"""What is known by name; None where it is not."""
 
-def expected(replica: GroupReplica, event: object) -> set[str] | None:
-    """Return whom the record of the generation in its sync phase must list, None where that is not known.
+
+class Expected(NamedTuple):
+    """What the record of the generation in its sync phase must say."""
+
+    group: Facts
+    members: dict[str, Facts]
+
+
+def expected(replica: GroupReplica, event: object) -> Expected | None:
+    """Return what a record must say of the generation in its sync phase, None where that is not known.
 
     Known it is once the leader's own list was seen: nobody can come or go before the record without another generation.
     """
@@ -18,13 +30,51 @@ def expected(replica: GroupReplica, event: object) -> set[str] | None:
     syncing = replica.state is GroupState.COMPLETING_REBALANCE
     if not syncing or not value["generation"] == replica.generation == replica.listed_generation:
         return None
-    return set(replica.members)
+    return _says(replica)
 
 
-def note(replica: GroupReplica, members: set[str] | None, at_ms: int) -> None:
+def note(replica: GroupReplica, was: Expected | None, at_ms: int) -> None:
     """Compare what was expected with what the record made of the replica."""
-    if members is None or members == replica.members.keys():
+    if was is None:
         return
-    replica.unexpected += 1
-    ours, theirs = sorted(members - replica.members.keys()), sorted(replica.members.keys() - members)
-    replica.diverged = [at_ms, replica.generation, ours[:MAX_NAMED], theirs[:MAX_NAMED]]
+    now = _says(replica)
+    both = sorted(was.members.keys() & now.members.keys())
+    different = _different("", was.group, now.group)
+    different += [text for name in both for text in _different(f"{name}: ", was.members[name], now.members[name])]
+    _tell(replica, at_ms, sorted(was.members.keys() - now.members), sorted(now.members.keys() - was.members), different)
+
+
+def note_assignment(replica: GroupReplica, member: Member, at_ms: int) -> None:
+    """Note that a member was answered another assignment than its generation's record gives it, once that was read."""
+    if replica.recorded_generation is None and replica.state is GroupState.STABLE:
+        _tell(replica, at_ms, [], [], [f"{member.member_id}: assignment, answered another than recorded"])
+
+
+def _tell(replica: GroupReplica, at_ms: int, ours: list[str], theirs: list[str], different: list[str]) -> None:
+    if ours or theirs or different:
+        replica.unexpected += 1
+        cut = [names[:MAX_NAMED] for names in (ours, theirs, different)]
+        replica.diverged = [at_ms, replica.generation, *cut]
+
+
+def _says(replica: GroupReplica) -> Expected:
+    """What JoinGroup answers and a record both tell; the assignment is decided in between."""
+    return Expected(
+        {"leader": replica.leader, "protocol": replica.protocol},
+        {
+            member.member_id: {
+                "instance": member.instance_id,
+                "session timeout": member.session_timeout_ms,
+                "rebalance timeout": member.rebalance_timeout_ms,
+            }
+            for member in replica.members.values()
+        },
+    )
+
+
+def _different(who: str, was: Facts, now: Facts) -> list[str]:
+    return [
+        f"{who}{name} {now[name]}, expected {fact}"
+        for name, fact in was.items()
+        if fact is not None and fact != now[name]
+    ]

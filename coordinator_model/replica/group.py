@@ -35,6 +35,8 @@ class Member:
     rebalance_timeout_ms: int | None = None
     topics: list[str] = field(default_factory=list)
     assignment: Assignment = field(default_factory=dict)
+    partitions_left_out: int = 0
+    """Partitions assigned to it beyond the bound of what is kept."""
     generation: int | None = None
     """Generation it last joined, or its KIP-848 member epoch."""
     joined_ms: int | None = None

@@ -9,6 +9,7 @@ from coordinator_model.liveness import Scene
 from coordinator_model.replica import join_phase
 from coordinator_model.replica.assigned_work import STREAMS_PROTOCOL
 from coordinator_model.replica.classic import (
+    FENCED_INSTANCE_ID,
     STALLED_WRITE,
     came_back_if_new,
     drop_unlisted,
@@ -51,6 +52,7 @@ def join(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
     replica.protocol = event.protocol or replica.protocol
     replica.leader = _leader(replica, event) or replica.leader
     _name_the_leader(replica, event)
+    _count_the_leader_in(replica, event)
     _replace_static(replica, event, scene)
     member = member_of(replica, event.member_id, event.answer_ms)
     if member.generation != event.generation:
@@ -71,12 +73,26 @@ def join(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
 def _refused(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
     """Take a join that was not let in; 79 makes no member but an id that the join phase waits for (KIP-394)."""
     note_fenced(replica, event.error, event.request_member_id, event.arrival_ms)
+    _was_replaced_in_turn(replica, event, scene)
     _joins_behind_a_stalled_write(replica, event, scene)
     if event.error == MEMBER_ID_REQUIRED and event.member_id:
         expired = [name for name, (_, until_ms) in replica.pending.items() if until_ms < event.answer_ms]
         for name in expired if len(replica.pending) < MAX_UNNAMED else list(replica.pending)[:1]:
             del replica.pending[name]
         replica.pending[event.member_id] = [event.answer_ms, event.answer_ms + event.session_timeout_ms]
+
+
+def _was_replaced_in_turn(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
+    """Take a static newcomer's JoinGroup that waited and was answered 82: it had the instance's place meanwhile."""
+    newcomer = event.instance_id is not None and not event.request_member_id and event.member_id
+    if event.error != FENCED_INSTANCE_ID or not newcomer:
+        return
+    if any((m.joined_ms or 0) > event.arrival_ms for m in _former_selves(replica, event)):
+        return  # who took its place has been answered first
+    _replace_static(replica, event, scene)
+    member = member_of(replica, event.member_id, event.arrival_ms)
+    member.instance_id, member.fenced_ms = event.instance_id, event.arrival_ms
+    _fill_from_join(member, event)
 
 
 def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
@@ -136,6 +152,15 @@ def _name_the_leader(replica: GroupReplica, event: JoinAnswered) -> None:
     member.instance_id, member.generation, member.restart_ms = instance_id, event.generation, event.answer_ms
     timeouts = replica.unnamed.pop(instance_id)
     member.session_timeout_ms, member.rebalance_timeout_ms, member.client_id, member.client_host = timeouts
+
+
+def _count_the_leader_in(replica: GroupReplica, event: JoinAnswered) -> None:
+    """Take it from another's answer that the leader is in the new generation: its own answer may have been lost."""
+    leader = replica.members.get(replica.leader or "")
+    if leader is None or event.generation != replica.generation or (leader.generation or 0) >= event.generation:
+        return
+    leader.generation, leader.awaiting_sync = event.generation, True
+    leader.restart_ms = max(leader.restart_ms or 0, event.answer_ms)
 
 
 def _replace_static(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:

@@ -38,8 +38,15 @@ def sign(replica: GroupReplica, generation: int, sign_ms: int, by: str = "") -> 
 
 
 def timeout_ms(replica: GroupReplica, removed_ms: int) -> int | None:
-    """Return how long the phase that ended at an instant could last: the longest timeout of the group's members."""
-    limits = [m.rebalance_timeout_ms for m in replica.members.values()]
+    """Return how long the phase that ended at an instant could last: the longest timeout of the group's members.
+
+    Of those that were in when it began: who came while it lasted has no say, but the one whose join began it.
+    """
+    members, begun_ms = replica.members.values(), replica.join_started_ms or 0
+    early = [m for m in members if (m.joined_ms or 0) < removed_ms - EARLY_MS or m.member_id == replica.join_started_by]
+    limits = [m.rebalance_timeout_ms for m in early or members]
+    replaced = [gone for gone in replica.leaves if gone.cause is Cause.REPLACED and gone.applied_ms >= begun_ms]
+    limits += [gone.member.rebalance_timeout_ms for gone in replaced]
     limits += [d.join_timeout_ms for d in replica.departures if d.removed_ms == removed_ms]
     return max((limit_ms for limit_ms in limits if limit_ms), default=None)
 

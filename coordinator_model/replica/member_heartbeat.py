@@ -6,7 +6,7 @@ to the group the records tell; only here one sees that a member lives, and that 
 
 from coordinator_model.events import ConsumerHeartbeat
 from coordinator_model.liveness import Scene
-from coordinator_model.replica.classic import STALLED_WRITE, hear, poll_departure
+from coordinator_model.replica.classic import STALLED_WRITE, hear, is_gone, poll_departure
 from coordinator_model.replica.departures import (
     add_departure,
     came_back,
@@ -36,13 +36,16 @@ def heartbeat(replica: GroupReplica, event: ConsumerHeartbeat, scene: Scene) -> 
     elif event.request_epoch >= 0:
         if event.request_epoch == 0:  # its record came first, so the member is there already
             _come_back_after_poll(replica, event, scene)
+        if member is None and is_gone(replica, event.member_id, event.applied_ms):
+            return  # trails its member's removal
         member = member or modern_member(replica, event.member_id, event.applied_ms)
         hear(member, event.applied_ms)
         member.client_id, member.client_host = event.client_id, event.client_host
         member.connection, member.software = event.connection, event.software or member.software
         member.listener, member.principal = event.listener, event.principal
         member.instance_id = event.instance_id or member.instance_id
-        member.generation = event.epoch
+        if member.generation is None:  # each epoch is written before it is answered, and an answer may trail
+            member.generation = event.epoch
         if event.rebalance_timeout_ms >= 0:
             member.rebalance_timeout_ms = event.rebalance_timeout_ms
         if event.request_epoch == 0:

@@ -174,7 +174,8 @@ RULES = (
         "replica-diverged",
         ("warn",),
         "observed",
-        "a record lists other members than the leader was told of the same generation; the record is adopted",
+        "a record lists other members than the leader was told of the same generation, or another leader, protocol,"
+        " instance or timeout than was answered, or an answer assigns otherwise than the record; the record is adopted",
         "`recovered` (not again for `resolve_after_ms`)",
         ("resolve_after_ms",),
     ),

@@ -46,6 +46,8 @@ def unowned_partitions(replica: GroupReplica, scene: Scene) -> list[tuple[str, i
     """Return the partitions of subscribed topics that nobody holds, sorted."""
     wanted = {topic for member in replica.members.values() for topic in member.topics}
     owned = replica.owned()
+    if any(member.partitions_left_out for member in replica.members.values()):
+        return []  # who owns the rest is not kept
     if not wanted & {topic for topic, _ in owned}:
         return []  # nothing assigned, or topics known by id only
     return sorted(

@@ -1,4 +1,4 @@
-"""``replica-diverged``: a record of the coordinator lists other members than the replica holds.
+"""``replica-diverged``: a record of the coordinator says otherwise than the replica holds.
 
 The record is adopted; that it had to be means that lines were lost, or that this monitor is wrong.
 """
@@ -15,7 +15,7 @@ def judge(replica: GroupReplica, scene: Scene) -> Verdict:
     """Judge the last disagreement: told for ``resolve_after_ms``."""
     if replica.diverged is None:
         return NOTHING
-    at_ms, generation, ours, theirs = replica.diverged
+    at_ms, generation, ours, theirs, different = replica.diverged
     over_ms = at_ms + scene.thresholds.resolve_after_ms
     if scene.progress_ms >= over_ms:
         return NOTHING
@@ -26,9 +26,9 @@ def judge(replica: GroupReplica, scene: Scene) -> Verdict:
         at_ms=at_ms,
         evidence=Evidence.OBSERVED,
         cause=Cause.UNKNOWN,
-        summary=f"the record of {replica.group}'s generation {generation} lists other members than were expected:"
-        f" {len(ours)} are missing, {len(theirs)} are more",
-        detail={"missing": ours, "more": theirs, "unexpected": replica.unexpected},
+        summary=f"the record of {replica.group}'s generation {generation} is not what was expected:"
+        f" {len(ours)} members missing, {len(theirs)} more, {len(different)} facts different",
+        detail={"missing": ours, "more": theirs, "different": different, "unexpected": replica.unexpected},
         **about_group(replica, scene),
     )
     return Verdict(finding, over_ms)

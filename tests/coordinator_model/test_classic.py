@@ -150,6 +150,42 @@ def test_a_sync_answered_27_restarts_nothing_and_ends_no_wait():
     assert story.beats("m1", 6_000, 30_000, generation=2).play(30_000).accusations == []
 
 
+def test_a_leaders_sync_that_is_asked_once_more_restarts_nothing():
+    """It is answered from Stable (kafka-facts 3.3); the last thing heard of the leader then is this."""
+    story = rebalance(joined_twice(), 5_000, 2, "m1", "m2").sync(7_000, "m1", 2, leader=True)
+    story.beats("m2", 6_000, 40_000, generation=2)
+    [(member, deadline_ms)] = story.play(40_000).facts("session-expired", "subject", "deadline_ms")
+    assert (member, deadline_ms) == ("m1", 5_050 + 6_000)
+
+
+# how long m2's SyncGroup had waited at 14,000, and how it was answered -> when m2's session ends, silent since 6,000
+WAITS = {
+    "27, after its session ended unheeded": (8_900, 27, 20_000),
+    "15, its leader's assignment was not stored": (8_900, 15, 20_000),
+    "27 at once: it came into the next join phase": (1, 27, 12_000),
+}
+
+
+@pytest.mark.parametrize("name", WAITS)
+def test_a_parked_sync_stops_its_session_from_ending_and_its_answer_starts_it_anew(name):
+    """kafka-facts 3.4, and a live broker's log: an end is ignored while the SyncGroup waits, its answer re-arms it."""
+    parked_ms, error, deadline_ms = WAITS[name]
+    story = joined_twice(poll_ms=9_000).join(5_000, "m1", 2, listed=["m1", "m2"]).join(5_000, "m2", 2)
+    story.beat(6_000, "m2", 2).beats("m1", 6_000, 13_000, generation=2).beat(14_200, "m1", 2, error=27)
+    story.sync(14_000, "m2", 2, error=error, parked_ms=parked_ms).join(20_000, "m1", 3, listed=["m1"], parked_ms=5_000)
+    story.record(20_040, 3, "m1").sync(20_050, "m1", 3, leader=True).beats("m1", 21_000, 24_000, generation=3)
+    assert story.play(24_000).facts("session-expired", "subject", "deadline_ms") == [("m2", deadline_ms)]
+
+
+def test_the_session_of_a_leader_whose_own_answer_was_lost_begins_with_what_another_is_told():
+    """A live broker's log: its JoinGroup was applied and answered 15 behind a stalled write, then the phase ended."""
+    story = joined_twice().join(5_900, "m1", 2, error=15, parked_ms=1_500).join(6_000, "m2", 2, leader="m1")
+    story.beats("m2", 7_000, 11_000, generation=2).beat(11_500, "m2", 2, error=27)
+    story.join(12_100, "m2", 3, listed=["m2"]).record(12_140, 3, "m2").sync(12_150, "m2", 3, leader=True)
+    told = story.beats("m2", 13_000, 16_000, generation=3).play(16_000)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m1", 6_000 + 6_000)]
+
+
 def test_who_is_not_on_the_leaders_list_was_dropped():
     """m2 had a heartbeat at 3,000 and was left out at 5,000, four seconds before its deadline: it had not rejoined."""
     story = joined_twice(poll_ms=1_000).join(5_000, "m1", 2, listed=["m1"]).record(5_040, 2, "m1")

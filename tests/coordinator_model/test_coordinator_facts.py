@@ -134,6 +134,7 @@ def test_a_tombstone_of_an_unknown_group_says_nothing():
 def test_a_member_listed_twice_in_one_record_is_one_member():
     told = Story().record(1_000, 3, "m1", "m1").play(2_000)
     assert list(told.members) == ["m1"]
+    assert told.group["unexpected"] == 1
 
 
 def test_the_probe_itself_is_no_client_of_any_group():

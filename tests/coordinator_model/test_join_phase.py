@@ -37,6 +37,17 @@ def test_a_phase_that_ended_by_its_timeout_was_missed_though_the_session_would_e
     assert told.accusations == [("rebalance-timeout", "m2")]
 
 
+def test_who_comes_into_a_phase_with_a_longer_timeout_does_not_prolong_it():
+    """The coordinator took the longest timeout as the phase began, at 9,000; m3, with a minute, came later."""
+    story = group("m1", "m2", "m4", m1_until_ms=8_000).beats("m4", 1_000, 8_000).leave(9_000, "m4")
+    story.beats("m2", 9_050, 18_050, error=27).beat(9_500, "m1", error=27)
+    story.poll_ms = 60_000
+    story.join(19_003, "m3", 2, parked_ms=5_000)
+    story.poll_ms = POLL_MS
+    told = ends(story, 19_003, "m1", "m3")
+    assert told.accusations == [("rebalance-timeout", "m2")]
+
+
 def test_a_join_phase_shows_by_when_it_ends():
     """From its first sign, the leave, by the longest rebalance timeout; no longer once it is over."""
     story = group("m1", "m2", "m3").leave(9_000, "m3").beat(9_500, "m1", error=27)

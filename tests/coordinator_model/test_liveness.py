@@ -37,6 +37,12 @@ BASES = {
     "the end of its join phase, if that was later": (member(restart_ms=11_000), scene(), 11_000),
     "the end of a pause, if it was not heard since": (member(), scene(PAUSE), 24_000),
     "not of a pause before it was heard": (member(last_heartbeat_ms=20_001), scene(PAUSE), 20_001),
+    "the end of a move, though one that may be deposed heard it in between": (
+        member(last_heartbeat_ms=21_000),
+        scene(MOVE),
+        24_000,
+    ),
+    "not of a move whose first answer it was": (member(last_heartbeat_ms=23_990), scene(MOVE), 23_990),
     "unknown while a restart is open": (member(), scene(OPEN), None),
     "an open restart does not matter to who was heard in it": (member(last_heartbeat_ms=21_000), scene(OPEN), 21_000),
     "a commit of its own": (member(), scene(commits={("t", 0): 12_000}), 12_000),

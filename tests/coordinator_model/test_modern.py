@@ -107,6 +107,23 @@ def test_a_removal_by_tombstones(name):
         assert told.facts(rule, "deadline_ms", "evidence")[-1] in [(deadline_ms, "observed"), (deadline_ms, "inferred")]
 
 
+def test_a_heartbeat_whose_line_trails_the_members_leave_brings_nobody_back():
+    """Found by simulation: applied at 2,000, told at 2,004, after the records of the leave that followed at 2,002."""
+    story = consumers("m1", "m2").hellos("m1", 1_000, 9_000, 2).hello(1_000, "m2", 2, 2)
+    story.gone(2_002, "m2").epoch(2_002, 3).target(2_002, 3).hello(2_004, "m2", 1, 2, parked_ms=4)
+    story.hello(2_005, "m2", -1, -1, parked_ms=3)
+    told = play(story, 9_000)
+    assert (list(told.members), told.accusations) == (["m1"], [])
+
+
+def test_a_heartbeat_whose_line_trails_does_not_take_back_that_its_member_is_away():
+    """Found by simulation: the static member's -2 was written before the line of the heartbeat before it came."""
+    story = consumers("m1", Who("m2", instance_id="pod-1")).hello(1_000, "m2", 2, 2)
+    story.current(2_002, "m2", -2).hello(2_004, "m2", 2, 2, parked_ms=4)
+    told = play(story, 2_100)
+    assert (told.members["m2"]["generation"], told.group["state"]) == (-2, "Reconciling")
+
+
 def test_without_a_configured_timeout_the_removal_itself_is_the_deadline():
     told = removed(14_000).play(20_000)
     assert told.facts("session-expired", "subject", "deadline_ms") == [("m2", 14_000)]

@@ -146,8 +146,61 @@ def test_a_record_that_lists_others_than_the_leader_was_told_is_a_divergence():
     story = stable("m1", "m2").join(5_000, "m1", 2, listed=("m1", "m2")).record(5_050, 2, "m1", "m3")
     told = story.play(10_000)
     assert told.facts("replica-diverged", "severity", "at_ms") == [("warn", 5_050)]
-    assert told.of("replica-diverged")[0]["detail"] == {"missing": ["m2"], "more": ["m3"], "unexpected": 1}
+    assert told.of("replica-diverged")[0]["detail"] == {
+        "missing": ["m2"],
+        "more": ["m3"],
+        "different": [],
+        "unexpected": 1,
+    }
     assert told.group["unexpected"] == 1
+
+
+def announced():
+    """m1 leads generation 2 by the word of its JoinGroup, m2 is in it."""
+    return stable("m1", "m2").join(5_000, "m1", 2, listed=("m1", "m2")).join(5_000, "m2", 2)
+
+
+def with_session(story, session_ms):
+    story.session_ms = session_ms
+    return story
+
+
+# what the record of generation 2 says -> what is different from the answers before it
+FACTS = {
+    "the same": (lambda s: s.record(5_050, 2, "m1", "m2"), []),
+    "another leader": (lambda s: s.record(5_050, 2, "m1", "m2", leader="m2"), ["leader m2, expected m1"]),
+    "another session timeout": (
+        lambda s: with_session(s, 7_000).record(5_050, 2, "m1", "m2"),
+        [f"{m}: session timeout 7000, expected 6000" for m in ("m1", "m2")],
+    ),
+    "another instance": (
+        lambda s: s.record(5_050, 2, "m1", Who("m2", instance_id="pod-2")),
+        ["m2: instance pod-2, expected pod-1"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_a_record_that_says_otherwise_of_leader_timeouts_or_instances_is_a_divergence(name):
+    says, different = FACTS[name]
+    story = announced() if name != "another instance" else named_instance()
+    found = [told["detail"]["different"] for told in says(story).play(10_000).of("replica-diverged")]
+    assert found == ([different] if different else [])
+
+
+def named_instance():
+    pod = Who("m2", instance_id="pod-1")
+    return stable("m1", pod).join(5_000, "m1", 2, listed=("m1", pod)).join(5_000, pod, 2)
+
+
+def test_an_assignment_answered_otherwise_than_recorded_is_a_divergence():
+    story = announced().record(5_050, 2, Who("m1", partitions=(0,)), Who("m2", partitions=(1,)))
+    story.know(Who("m1", partitions=(0,)), Who("m2", partitions=(1,)))
+    agrees = story.sync(5_060, "m1", 2, leader=True)
+    assert agrees.play(10_000).of("replica-diverged") == []
+    story.know(Who("m2", partitions=(0, 1)))
+    [told] = story.sync(5_070, "m2", 2).play(10_000).of("replica-diverged")
+    assert told["detail"]["different"] == ["m2: assignment, answered another than recorded"]
 
 
 @pytest.mark.parametrize("story", [

@@ -1,4 +1,5 @@
 import java.util.*;
+import java.util.concurrent.ExecutionException;
 import org.apache.kafka.clients.admin.*;
 import org.apache.kafka.common.TopicPartition;
 
@@ -30,9 +31,37 @@ public class GroupTruth {
             + ",\"members\":" + members + "}";
     }
 
+    static String consumers(ConsumerGroupDescription group) {
+        StringJoiner members = new StringJoiner(",", "{", "}");
+        for (MemberDescription m : group.members()) {
+            String target = m.targetAssignment().map(a -> partitions(a.topicPartitions())).orElse("null");
+            members.add(member(m.consumerId(), m.memberEpoch().orElse(null),
+                partitions(m.assignment().topicPartitions()), target));
+        }
+        return group(group.groupState(), group.groupEpoch().orElse(null),
+            group.targetAssignmentEpoch().orElse(null), members);
+    }
+
+    /** Several at once; those whose coordinator does not answer in time are left out. */
+    static String every(Admin admin, List<String> names) {
+        DescribeConsumerGroupsOptions options = new DescribeConsumerGroupsOptions().timeoutMs(3000);
+        StringJoiner all = new StringJoiner(",", "{", "}");
+        admin.describeConsumerGroups(names, options).describedGroups().forEach((name, future) -> {
+            try {
+                all.add(quoted(name) + ":" + consumers(future.get()));
+            } catch (InterruptedException | ExecutionException error) {
+                // nobody answers for it
+            }
+        });
+        return all.toString();
+    }
+
     static String describe(Admin admin, String kind, String name) throws Exception {
         StringJoiner members = new StringJoiner(",", "{", "}");
         switch (kind) {
+            case "every" -> {
+                return every(admin, List.of(name.split(",")));
+            }
             case "share" -> {
                 ShareGroupDescription group = admin.describeShareGroups(List.of(name)).all().get().get(name);
                 for (ShareMemberDescription m : group.members()) {
@@ -49,14 +78,7 @@ public class GroupTruth {
                 return group(group.groupState(), group.groupEpoch(), group.targetAssignmentEpoch(), members);
             }
             default -> {
-                ConsumerGroupDescription group = admin.describeConsumerGroups(List.of(name)).all().get().get(name);
-                for (MemberDescription m : group.members()) {
-                    String target = m.targetAssignment().map(a -> partitions(a.topicPartitions())).orElse("null");
-                    members.add(member(m.consumerId(), m.memberEpoch().orElse(null),
-                        partitions(m.assignment().topicPartitions()), target));
-                }
-                return group(group.groupState(), group.groupEpoch().orElse(null),
-                    group.targetAssignmentEpoch().orElse(null), members);
+                return consumers(admin.describeConsumerGroups(List.of(name)).all().get().get(name));
             }
         }
     }

@@ -1,18 +1,24 @@
 """Random faults for minutes: mixed clients, both protocols, one broker or three, brokers among the victims.
 
-    python -m tests.e2e.chaos --seconds 240 --nodes 3 --seed 7 --out DIR
+    python -m tests.e2e.chaos --seconds 900 --nodes 3 --seed 7 --java --out DIR      (`make chaos`)
 
-The same seed draws the same faults; what the cluster makes of them differs from run to run.
+Then the monitor is judged (`compare.judge`): its verdicts against the brokers' own logs, its replica at quiet points
+against what the brokers described; exit 1 on a difference. The same seed draws the same faults; what the cluster makes
+of them differs from run to run.
 """
 
 import argparse
+import sys
 import time
+from collections import Counter
 from pathlib import Path
 from random import Random
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
-from tests.e2e.clients import Client, Spec
+from tests.e2e.clients import Client, Spec, java_compiles
+from tests.e2e.compare import judge
+from tests.e2e.quiet import watch
 from tests.e2e.world import Played, World
 
 if TYPE_CHECKING:
@@ -147,6 +153,7 @@ def chaos(folder: Path, *, seconds: float, nodes: int, seed: int, java: bool = F
         ]
         threads = [Thread(target=crew.run) for crew in crews]
         threads.append(Thread(target=trouble_brokers, args=(world, Random(f"{seed}-brokers"), stop)))
+        threads.append(Thread(target=watch, args=(world, stop)))
         for thread in threads:
             thread.start()
         stop.wait(seconds)
@@ -165,9 +172,13 @@ def main() -> None:
     parser.add_argument("--java", action="store_true", help="Java consumers too (more memory and processor time)")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
+    if options.java and not java_compiles():
+        parser.error("this Java has no compiler, and the Java consumers are compiled here")
+    print(f"chaos for {options.seconds:.0f} s on {options.nodes} brokers, seed {options.seed}", flush=True)
     played = chaos(options.out, seconds=options.seconds, nodes=options.nodes, seed=options.seed, java=options.java)
-    expiries = [event for event in played.truth if event.kind == "session-expired"]
-    print(f"{played.capture}: {len(expiries)} session expiries in the brokers' logs")
+    faults = Counter(action["action"].split(" ")[0] for action in played.actions)
+    print("done to clients and brokers:", ", ".join(f"{count} x {name}" for name, count in faults.most_common()))
+    sys.exit(not (judge(played) and played.moments))
 
 
 if __name__ == "__main__":

@@ -1,14 +1,15 @@
 """What the monitor says against what the brokers' logs say, member for member.
 
-python -m tests.e2e.compare CAPTURE.jsonl.gz …      replays each and prints the table; exit 1 on a difference
+python -m tests.e2e.compare CAPTURE.jsonl.gz …      replays each and prints what `judge` finds; exit 1 on a difference
 """
 
 import functools
 import json
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from streaming.capture_file import open_text, read_rows
@@ -20,7 +21,11 @@ from streaming.embedded.truth import (
     authoritative,
     session_expiries,
 )
+from tests.e2e.poll_truth import returns, slept
+from tests.e2e.quiet import disagreements
 from tests.e2e.world import Played
+
+POLL_EXCEEDED = "poll-exceeded"
 
 TOLERANCE_MS = 1_000
 TRAILING_MS = 1_000
@@ -41,6 +46,8 @@ class Row:
     tolerance_ms: int
     evidence: str = ""
     cause: str = ""
+    untold: bool = False
+    """Whether nothing outside the broker and its client tells: see `poll_rows`."""
 
     @property
     def difference_ms(self) -> int | None:
@@ -51,7 +58,7 @@ class Row:
         if self.log_ms is None:
             return "EXTRA"
         if self.deadline_ms is None:
-            return "MISSING"
+            return "UNTOLD" if self.untold else "MISSING"
         return "ok" if abs(self.deadline_ms - self.log_ms) <= self.tolerance_ms else "OFF"
 
 
@@ -131,6 +138,24 @@ def rebalance_rows(truth: list[TruthEvent], printed: list[dict]) -> list[Row]:
     return _paired(REBALANCE_TIMEOUT, events, opened(printed, REBALANCE_TIMEOUT), lambda _: AFTER_A_MOVE_MS)
 
 
+def poll_rows(played: Played, truth: list[TruthEvent], printed: list[dict]) -> list[Row]:
+    """Pair the leaves of consumers that had not polled for their limit with ours.
+
+    Java says why it leaves. The others do not: it shows once they join again on the same connection, and of those that
+    died before, or came on another one, nothing tells.
+    """
+    breaches = slept(captured(truth, printed), played.told, played.actions)
+    rows = _paired(
+        POLL_EXCEEDED,
+        [Expiry([event], certain=True) for event in breaches],
+        opened(printed, POLL_EXCEEDED),
+        lambda _: TOLERANCE_MS,
+    )
+    missing = {row.member_id for row in rows if row.verdict == "MISSING"}
+    silent = missing - returns(played.capture, [event for event in breaches if event.member_id in missing])
+    return [replace(row, untold=row.deadline_ms is None and row.member_id in silent) for row in rows]
+
+
 def _paired(
     rule: str, expiries: list[Expiry], incidents: list[dict], tolerance: Callable[[TruthEvent], int]
 ) -> list[Row]:
@@ -193,6 +218,26 @@ def opened_twice(printed: Iterable[dict]) -> list[dict]:
     return again
 
 
+def score(rule: str, rows: Iterable[Row]) -> str:
+    """For people: of what we said how much was true, of what was true how much we said, and how far deadlines lay off.
+
+    A deadline that is off names the right member: it counts as said, and as wrong in the last column.
+    """
+    verdicts = Counter(row.verdict for row in rows)
+    off_ms = sorted(abs(row.difference_ms) for row in rows if row.difference_ms is not None)
+    right = verdicts["ok"] + verdicts["OFF"]
+    said, true = right + verdicts["EXTRA"], right + verdicts["MISSING"]
+    spread = f"p50 {off_ms[len(off_ms) // 2]} ms, max {off_ms[-1]} ms" if off_ms else "-"
+    return (
+        f"{rule:18} said {said:>4}, precision {_share(right, said)}; true {true:>4}, recall {_share(right, true)};"
+        f" deadlines off by {spread}, {verdicts['OFF']} too far"
+    )
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part / whole:.3f}" if whole else "  -  "
+
+
 def table(rows: Iterable[Row]) -> str:
     """For people: one line a member."""
     head = f"{'rule':18}{'group':20}{'member':44}{'log ms':>15}{'our ms':>15}{'difference':>12}  verdict"
@@ -208,27 +253,32 @@ def _cell(number: int | None) -> str:
     return "-" if number is None else str(number)
 
 
+def judge(played: Played) -> bool:
+    """Print all that a capture shows of the monitor against its brokers; tell whether nothing was wrong."""
+    printed = replay(played)
+    truth = [event for event in played.truth if not event.member_id or named(played, event)]
+    nameless = {event.member_id for event in played.truth} - {event.member_id for event in truth}
+    rules = {
+        SESSION_EXPIRED: session_rows(truth, printed),
+        POLL_EXCEEDED: poll_rows(played, truth, printed),
+        REBALANCE_TIMEOUT: rebalance_rows(truth, printed),
+    }
+    bad = [row for rows in rules.values() for row in rows if row.verdict not in ("ok", "UNTOLD")]
+    taken_back, again = refuted(printed), opened_twice(printed)
+    print(f"{played.capture}: {len(taken_back)} refuted, {len(again)} opened twice, {len(nameless)} members unnamed")
+    for rule, rows in rules.items():
+        print(score(rule, rows))
+    for line in taken_back + again:
+        print(f"  {line['transition']} {line.get('reason', '')} {line['incident_id']}: {line['summary']}")
+    if bad:
+        print(table(bad))
+    wrong = disagreements(played) if played.moments else []
+    print(f"quiet points: {len(played.moments) - len(wrong)} of {len(played.moments)} agreed", *wrong, sep="\n")
+    return not (bad or taken_back or again or wrong)
+
+
 def main() -> None:
-    wrong = 0
-    for name in sys.argv[1:]:
-        path = Path(name)
-        played = Played(path.name.removesuffix(".jsonl.gz"), path.parent)
-        printed = replay(played)
-        truth = [event for event in played.truth if not event.member_id or named(played, event)]
-        nameless = {event.member_id for event in played.truth} - {event.member_id for event in truth}
-        rows = session_rows(truth, printed) + rebalance_rows(truth, printed)
-        bad = [row for row in rows if row.verdict != "ok"]
-        taken_back, again = refuted(printed), opened_twice(printed)
-        wrong += len(bad) + len(taken_back) + len(again)
-        print(
-            f"{path}: {len(rows)} in all, {len(bad)} wrong, {len(taken_back)} refuted, {len(again)} opened twice,"
-            f" {len(nameless)} members that nothing names"
-        )
-        if bad:
-            print(table(bad))
-        for line in taken_back + again:
-            print(f"  {line['transition']} {line.get('reason', '')} {line['incident_id']}: {line['summary']}")
-    sys.exit(bool(wrong))
+    sys.exit(not min(judge(Played(Path(n).name.removesuffix(".jsonl.gz"), Path(n).parent)) for n in sys.argv[1:]))
 
 
 if __name__ == "__main__":

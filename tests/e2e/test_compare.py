@@ -3,7 +3,8 @@
 import pytest
 
 from streaming.embedded.truth import TruthEvent
-from tests.e2e.compare import rebalance_rows, session_rows
+from tests.e2e.compare import rebalance_rows, score, session_rows
+from tests.e2e.poll_truth import slept
 
 
 def logged(at_ms: int, *, kind: str = "session-expired", member_id: str = "m", partition: int = 3) -> TruthEvent:
@@ -70,3 +71,41 @@ def test_a_sync_timer_that_outlives_a_replacement_is_nobodys_timeout():
 def test_what_the_capture_does_not_reach_is_not_asked_for():
     assert session_rows([logged(50_000)], recorded(until_ms=50_500)) == []
     assert [row.verdict for row in session_rows([logged(50_000)], recorded(until_ms=51_500))] == ["MISSING"]
+
+
+# what the consumer c did, and when its member left -> whether that leave was a poll breach (its limit: 10 s)
+LEAVES = {
+    "while it stalled, past its limit": ([("stalled", 1_000), ("polling", 21_000)], 11_000, True),
+    "while it stalled twice in a row": (
+        [("stalled", 1_000), ("polling", 9_000), ("stalled", 9_001), ("polling", 17_000)],
+        11_500,
+        True,
+    ),
+    "while it stalled, too soon": ([("stalled", 1_000), ("polling", 21_000)], 9_000, False),
+    "while it was frozen, past its limit": ([("freeze", 1_000), ("thaw", 17_000)], 17_100, True),
+    "after it was closed": ([("stalled", 1_000), ("polling", 13_000), ("close", 13_100)], 13_200, False),
+    "of itself": ([], 11_000, False),
+}
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_a_leave_is_a_poll_breach_by_what_its_consumer_did(name):
+    did, left_ms, breach = LEAVES[name]
+    told = [{"client": "c", "limit_ms": 10_000, "event": "assigned", "at_ms": 0, "member_id": "m"}]
+    told += [{**told[0], "event": what, "at_ms": at_ms} for what, at_ms in did if what in ("stalled", "polling")]
+    actions = [
+        {"client": "c", "action": what, "at_ms": at_ms} for what, at_ms in did if what not in ("stalled", "polling")
+    ]
+    left = logged(left_ms, kind="left")
+    assert slept([left], told, actions) == ([left] if breach else [])
+
+
+def test_a_score_counts_what_was_said_and_what_was_true():
+    rows = session_rows(
+        [logged(50_000), logged(60_000, member_id="n"), logged(70_000, member_id="o")],
+        recorded(said(50_100), said(61_500, member_id="n"), said(80_000, member_id="p")),
+    )
+    assert score("session-expired", rows) == (
+        "session-expired    said    3, precision 0.667; true    3, recall 0.667;"
+        " deadlines off by p50 1500 ms, max 1500 ms, 1 too far"
+    )

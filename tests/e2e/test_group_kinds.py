@@ -5,15 +5,13 @@ capture is replayed up to that instant, and the group must look the same: state,
 assignment and target.
 """
 
-import json
-import subprocess
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Self
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -24,6 +22,7 @@ from coordinator_model.shard import ShardSettings
 from coordinator_model.topic_ids import text_of
 from streaming.capture_file import open_text, read_rows
 from streaming.run.cluster_facts import TopicNames
+from tests.e2e.asker import Asker
 from tests.e2e.clients import Client, Spec, java_compiles, java_program
 from tests.e2e.scenarios import together
 from tests.e2e.world import World
@@ -100,10 +99,10 @@ class Play:
         member.wait_for("started")
         return member
 
-    def asker(self) -> "Asker":
+    def asker(self) -> Asker:
         return Asker(self.world.cluster.bootstrap_servers)
 
-    def moment(self, asker: "Asker", name: str, kind: str, group: str, fits: Callable[[dict[str, Any]], bool]) -> None:
+    def moment(self, asker: Asker, name: str, kind: str, group: str, fits: Callable[[dict[str, Any]], bool]) -> None:
         """Keep the instant between two equal answers that fit."""
         deadline, truth = time.monotonic() + 60, asker.ask(kind, group)
         while time.monotonic() < deadline:
@@ -118,27 +117,6 @@ class Play:
     def end(self) -> None:
         for member in self.members:
             member.end()
-
-
-class Asker:
-    """`GroupTruth.java`, one question at a time."""
-
-    def __init__(self, bootstrap: str) -> None:
-        self._process = subprocess.Popen(
-            java_program("GroupTruth", bootstrap),
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-        )  # fmt: skip
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.wait()
-
-    def ask(self, kind: str, group: str) -> dict[str, Any]:
-        print(kind, group, file=self._process.stdin, flush=True)
-        return json.loads(self._process.stdout.readline())
 
 
 def is_in(state: str, members: int) -> Callable[[dict[str, Any]], bool]:

@@ -2,7 +2,8 @@
 
 What is left in the folder: `<name>.jsonl.gz` (the capture), `<name>.toml` (settings for `replay`), `<name>.truth.json`
 (what the brokers' logs say), `<name>.groups.json` (the groups as the brokers described them at the end),
-`<name>.actions.json` (what was done to whom, for people), `<name>.broker-<n>.log`.
+`<name>.actions.json` (what was done to whom, for people), `<name>.clients.json` (what the consumers told),
+`<name>.moments.json` (the groups as the brokers described them while they were quiet), `<name>.broker-<n>.log`.
 """
 
 import contextlib
@@ -15,8 +16,9 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from streaming.embedded import EmbeddedCluster
 from streaming.embedded.truth import TruthEvent, parse_line, read_truth
@@ -28,6 +30,8 @@ BROKER_PROPERTIES: Mapping[str, str] = {
     "group.consumer.session.timeout.ms": str(CONSUMER_SESSION_MS),
     "group.consumer.heartbeat.interval.ms": "1500",
 }
+Described = dict[str, Any]
+"""A group's state, and by member its owned [topic, partition]."""
 AFTERMATH_MS = 2_500  # recorded beyond the last event, so that grace passes inside the capture
 
 
@@ -51,7 +55,7 @@ class Played:
         return [TruthEvent(**event) for event in json.loads((self.folder / f"{self.name}.truth.json").read_text())]
 
     @property
-    def groups(self) -> dict[str, dict]:
+    def groups(self) -> dict[str, Described]:
         """By group, how the brokers described it at the end: state, and the owned partitions of each member."""
         return json.loads((self.folder / f"{self.name}.groups.json").read_text())
 
@@ -59,6 +63,17 @@ class Played:
     def actions(self) -> list[dict]:
         """What was done to whom: at_ms, action, and for a consumer's: client, group, member_id."""
         return json.loads((self.folder / f"{self.name}.actions.json").read_text())
+
+    @property
+    def told(self) -> list[dict]:
+        """What the consumers told: client, group, software, limit_ms (max.poll.interval.ms), event, at_ms, …"""
+        return json.loads((self.folder / f"{self.name}.clients.json").read_text())
+
+    @property
+    def moments(self) -> list[dict]:
+        """The quiet points: group, at_ms, and what the brokers said of it then; none where nobody asked."""
+        kept = self.folder / f"{self.name}.moments.json"
+        return json.loads(kept.read_text()) if kept.exists() else []
 
 
 class World:
@@ -69,6 +84,7 @@ class World:
         self.cluster = EmbeddedCluster(nodes, properties={**BROKER_PROPERTIES, **(properties or {})})
         self.clients: list[Client] = []
         self.actions: list[dict] = []
+        self.moments: list[dict] = []
         self._raw = folder / f"{name}.jsonl"
         self._recorder: subprocess.Popen[bytes] | None = None
         self._stop_producing = threading.Event()
@@ -76,7 +92,7 @@ class World:
         self._truth: list[TruthEvent] = []
         self._truth_lock = threading.Lock()
         self._read_until: dict[int, int] = {}
-        self._groups: dict[str, dict] = {}
+        self._groups: dict[str, Described] = {}
 
     def __enter__(self) -> Self:
         self.played.folder.mkdir(parents=True, exist_ok=True)
@@ -226,7 +242,7 @@ class World:
         """Wait until the recorder has a telemetry line of every running broker that is later than all that happened."""
         wanted = {f"broker-{node.node_id}" for node in self.cluster.nodes if node.running}
         last_ms = max([_now_ms(), *(event.at_ms for event in self.truth())]) + AFTERMATH_MS
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120  # a broker that was started last may take its time on a busy machine
         with self._raw.open(encoding="utf-8") as rows:
             rows.seek(max(0, self._raw.stat().st_size - 10_000))
             rows.readline()
@@ -241,7 +257,7 @@ class World:
         if wanted:
             raise TimeoutError(f"the recorder has no late line of {sorted(wanted)}")
 
-    def _ask_for_groups(self) -> dict[str, dict]:
+    def _ask_for_groups(self) -> dict[str, Described]:
         """How the brokers themselves describe each group at the end: its state and who owns what."""
         from confluent_kafka.admin import AdminClient
 
@@ -287,12 +303,19 @@ class World:
         truth = read_truth({broker: [path] for broker, path in logs.items() if path.exists()})
         (folder / f"{name}.truth.json").write_text(_lines(event._asdict() for event in truth))
         (folder / f"{name}.actions.json").write_text(_lines(self.actions))
+        (folder / f"{name}.clients.json").write_text(_lines(chain.from_iterable(map(_told, self.clients))))
+        (folder / f"{name}.moments.json").write_text(_lines(self.moments))
         (folder / f"{name}.groups.json").write_text(json.dumps(self._groups, indent=1))
         self.played.config.write_text(f"[thresholds]\nconsumer_session_timeout_ms = {CONSUMER_SESSION_MS}\n")
         if self._raw.exists():
             with self._raw.open("rb") as raw, gzip.open(self.played.capture, "wb", compresslevel=5) as packed:
                 shutil.copyfileobj(raw, packed)
             self._raw.unlink()
+
+
+def _told(client: Client) -> list[dict]:
+    who = {"client": client.spec.name, "group": client.spec.group, "software": client.spec.software}
+    return [{**who, "limit_ms": client.spec.max_poll_interval_ms, **event} for event in client.events]
 
 
 def _lines(rows: object) -> str:

@@ -298,6 +298,7 @@ class ClassicGroup:
                 member.assignment = b""
                 if member.sync is not None:
                     parked, member.sync = member.sync, None
+                    self._restart(member)
                     parked.answer(REBALANCE_IN_PROGRESS, assignment="")
         if self.sync_timer:
             self.sync_timer.cancel()

@@ -135,9 +135,7 @@ class ClassicGroupMachine(Play):
             removal = removals.get(incident["member_id"])
             assert removal is not None, f"accused falsely: {incident['summary']}"
             ends_ms = removal.session_deadline_ms
-            # a session that ended while its SyncGroup was parked was ignored, and no timer ran since: the replica does
-            # not know that yet, and calls what the rebalance timeout then did a session's end
-            both = ends_ms is None or ends_ms <= removal.deadline_ms + GRACE_MS
+            both = ends_ms is not None and ends_ms <= removal.deadline_ms + GRACE_MS
             if removal.rule == "session-expired":
                 assert incident["rule"] == removal.rule
                 assert abs(incident["deadline_ms"] - removal.deadline_ms) <= self.blur_ms

@@ -51,6 +51,19 @@ class Script:
         }
         self.answer("JOIN_GROUP", member_id, request, response, parked_ms, version)
 
+    def refuse(self, member_id, *, instance, parked_ms, error=82):
+        request = {
+            "groupId": "g",
+            "sessionTimeoutMs": SESSION_MS,
+            "rebalanceTimeoutMs": LONG_MS,
+            "memberId": "",
+            "groupInstanceId": instance,
+            "protocolType": "consumer",
+            "protocols": [{"name": "range", "metadata": METADATA}],
+        }
+        response = {"errorCode": error, "generationId": -1, "leader": "", "memberId": member_id, "members": []}
+        self.answer("JOIN_GROUP", member_id, request, response, parked_ms, 9)
+
     def sync(self, member_id, generation, *, leads=False, instance=None, parked_ms=0):
         sent = [{"memberId": member_id, "assignment": ""}] if leads else []
         request = {
@@ -133,3 +146,24 @@ def test_a_group_that_empties_after_a_join_phase_is_not_judged_by_that_phase():
     script.read(joined_ms + SESSION_MS + 2_000)
     [told] = [t for t in script.witness.incidents() if t["transition"] == "opened"]
     assert (told["rule"], told["deadline_ms"]) == ("session-expired", T0_MS + joined_ms + SESSION_MS)
+
+
+def test_a_newcomer_that_another_replaced_before_it_was_answered_had_replaced_the_first():
+    """i1-b took i1-a's place at 5,000 and waited; i1-c fenced it at 12,000, after i1-a's session would have ended."""
+    script = Script()
+    script.at(100).join("i1-a", 1, "i1-a", instance="i1", listed=[("i1-a", "i1"), ("b", None)])
+    script.join("b", 1, "i1-a")
+    script.at(104).record(1, "i1-a", member("i1-a", "i1"), member("b"), since_ms=100)
+    script.sync("i1-a", 1, leads=True, instance="i1")
+    script.sync("b", 1, parked_ms=2)
+    script.at(900).heartbeat("i1-a", 1)
+    for at_ms in range(1_000, 12_000, 1_000):
+        script.at(at_ms).heartbeat("b", 1, error=27 if at_ms > 3_000 else 0)
+    script.at(12_000).refuse("i1-b", instance="i1", parked_ms=7_000)
+    script.at(13_000).join("b", 2, "b", listed=[("b", None), ("i1-c", "i1")], parked_ms=900)
+    script.join("i1-c", 2, "b", instance="i1", asked="", parked_ms=1_000)
+    script.at(13_010).record(2, "b", member("b"), member("i1-c", "i1"), since_ms=13_000)
+    script.sync("b", 2, leads=True)
+    script.sync("i1-c", 2, instance="i1", parked_ms=5)
+    assert set(script.read(15_000).members) == {"b", "i1-c"}
+    assert script.witness.incidents() == []

@@ -123,8 +123,9 @@ def test_a_group_of_thousands_is_known_whole_and_shown_up_to_a_bound_that_is_tol
 
 def test_a_record_of_a_megabyte_keeps_a_bounded_part_of_an_assignment(world):
     group_record(world, "g", 1, member("m0", range(250_000)))
-    replica, _ = replica_of(world)
+    replica, shown = replica_of(world)
     assert replica.members["m0"].assignment == {"t": list(range(MAX_PARTITIONS_SHOWN))}
+    assert shown["members"][0]["partitions_left_out"] == 250_000 - MAX_PARTITIONS_SHOWN
 
 
 def test_a_subscription_of_a_megabyte_is_no_crash_and_another_group_beside_it_goes_on(world):

@@ -1,0 +1,37 @@
+"""How the brokers themselves describe groups, by Kafka's own Admin client."""
+
+import json
+import subprocess
+from collections.abc import Iterable
+from typing import Any, Self
+
+from tests.e2e.clients import java_program
+
+
+class Asker:
+    """`GroupTruth.java`, one question at a time."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._process = subprocess.Popen(
+            java_program("GroupTruth", bootstrap),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def ask(self, kind: str, group: str) -> dict[str, Any]:
+        print(kind, group, file=self._process.stdin, flush=True)
+        return json.loads(self._process.stdout.readline())
+
+    def every(self, groups: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """State, and owned [topic, partition] by member, of each consumer group that somebody answers for."""
+        answer = self.ask("every", ",".join(groups))
+        return {
+            name: {"state": said["state"], "members": {m: sorted(v["assignment"]) for m, v in said["members"].items()}}
+            for name, said in answer.items()
+        }

@@ -1,0 +1,96 @@
+"""Which leaves in the brokers' logs were poll breaches: what the consumers' own processes were doing then.
+
+A broker's log names the reason only for Java consumers. So the truth is made of three logs: the broker's leave, the
+consumer's own word that it had not polled for its limit (`stalled`, or frozen as a whole), and that nobody closed it.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from streaming.capture_file import open_text, read_rows
+from streaming.embedded.truth import LEFT, POLL_TIMEOUT_REASON, TruthEvent
+
+EARLY_MS, LATE_MS = 1_000, 6_000
+"""A client counts from its last poll, some time before it is told to stall; librdkafka leaves when it has revoked."""
+UUID_CHARS = 36
+NEXT_COMMAND_MS = 100
+"""A consumer that is told to stall while it stalls does so once more before it polls."""
+
+
+@dataclass
+class _Silence:
+    """A time without a poll, of one client."""
+
+    client: str
+    begin_ms: int
+    end_ms: int
+    limit_ms: int
+
+
+def slept(truth: Iterable[TruthEvent], told: list[dict], actions: list[dict]) -> list[TruthEvent]:
+    """Return the leaves of members that had not polled for their limit."""
+    silences = _silences(told, actions)
+    names = {event["member_id"]: event["client"] for event in told if event.get("member_id")}
+    limits = {event["client"] for event in told}
+    closed = [(action["client"], action["at_ms"]) for action in actions if action["action"] == "close"]
+    found = []
+    for event in truth:
+        if event.kind not in (LEFT, "left-temporarily"):
+            continue
+        client = names.get(event.member_id, event.member_id[: -UUID_CHARS - 1])
+        if client not in limits or POLL_TIMEOUT_REASON in event.detail:
+            found += [event] if POLL_TIMEOUT_REASON in event.detail else []
+            continue
+        for silence in silences:
+            begin_ms = silence.begin_ms + silence.limit_ms - EARLY_MS
+            inside = silence.client == client and begin_ms <= event.at_ms <= silence.end_ms + LATE_MS
+            if inside and not any(
+                name == client and silence.begin_ms <= at_ms <= event.at_ms for name, at_ms in closed
+            ):
+                found.append(event)
+                break
+    return found
+
+
+def _silences(told: list[dict], actions: list[dict]) -> list[_Silence]:
+    """Stalls by the consumer's own word and freezes by ours; a kill ends either."""
+    limits = {event["client"]: event["limit_ms"] for event in told}
+    steps = [(event["at_ms"], event["client"], event["event"]) for event in told]
+    steps += [(action["at_ms"], action["client"], action["action"]) for action in actions if "client" in action]
+    found, since, ended = [], dict[str, int](), dict[str, _Silence]()
+    for at_ms, client, what in sorted(steps):
+        if what in ("stalled", "freeze"):
+            before = ended.get(client)
+            goes_on = before is not None and at_ms - before.end_ms <= NEXT_COMMAND_MS
+            since.setdefault(client, before.begin_ms if before is not None and goes_on else at_ms)
+        elif what in ("polling", "thaw", "kill", "start") and client in since:
+            found.append(_Silence(client, since.pop(client), at_ms, limits.get(client, 0)))
+            ended[client] = found[-1]
+    return found
+
+
+def returns(capture: Path, leaves: list[TruthEvent]) -> set[str]:
+    """Return those members of whose client a line tells that it came back: a join on the connection of its leave."""
+    members = {leave.member_id for leave in leaves}
+    left_on: dict[str, str] = {}
+    back: set[str] = set()
+    with open_text(capture) as rows:
+        lines = sorted((row.timestamp_ms, row.value or b"") for row in read_rows(rows) if row.source == "telemetry")
+    for _, value in lines:
+        line = json.loads(value[value.index(b"{") :])
+        request, connection = line["request"], line["connection"]
+        api = line["requestHeader"]["requestApiKeyName"]
+        if api == "LEAVE_GROUP":
+            goes = {member["memberId"] for member in request.get("members", [request])} & members
+            if goes:
+                left_on[connection] = goes.pop()
+        elif api == "JOIN_GROUP" and connection in left_on:
+            back.add(left_on[connection])
+        elif api == "CONSUMER_GROUP_HEARTBEAT" and request["memberId"] in members:
+            if request["memberEpoch"] < 0:
+                left_on[connection] = request["memberId"]
+            elif request["memberEpoch"] == 0 and connection in left_on:
+                back.add(request["memberId"])
+    return back
