@@ -145,7 +145,7 @@ def told_in_batches(events, settings, *cuts):
         shard = Shard.restore(0, settings, state)
         outputs += shard.apply(events[start:end], final=end == len(events))
         state = shard.dump()
-    transitions = _transitions([{**output, "seq": n} for n, output in enumerate(outputs)])
+    transitions = _transitions([{**output, "seq": n} for n, output in enumerate(outputs)], settings)
     return [(t.kind, t.incident.rule, t.incident.subject, t.incident.reason, t.at_ms) for t in transitions]
 
 

@@ -52,7 +52,7 @@ class Witness:
 
     def incidents(self) -> list[dict[str, Any]]:
         """Return what people were told of violations: openings, and closings that take one back."""
-        told = [to_contract(t) for t in _transitions(self.outputs)]
+        told = [to_contract(t) for t in _transitions(self.outputs, self.settings)]
         return [t for t in told if t["rule"] in VIOLATIONS]
 
 
