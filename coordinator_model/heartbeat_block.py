@@ -98,9 +98,10 @@ class HeartbeatBlock:
             return {(columns[0][0], columns[1][0], columns[2][0])}
         return set(self._rows_of(columns))
 
-    def offsets(self) -> Iterable[int]:
-        """Return their offsets."""
-        return self._spread(self.columns[_OFFSET])
+    def offset_span(self) -> tuple[int, int]:
+        """Return the least and the greatest offset."""
+        offsets = self.columns[_OFFSET]
+        return min(offsets), max(offsets)
 
     def as_list(self) -> list[Any]:
         """Return it JSON-able; ``of_list`` reads it."""

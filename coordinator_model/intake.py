@@ -80,11 +80,11 @@ class _Fresh:
     def add_block(self, block: HeartbeatBlock) -> None:
         """Take the heartbeats of one source."""
         (broker, topic, partition), *others = block.sources()
-        offsets = block.offsets()
-        if others or min(offsets) <= self._seen.get((topic, partition), -1):
+        least, greatest = block.offset_span()
+        if others or least <= self._seen.get((topic, partition), -1):
             self.add(block.rows())
             return
-        self.newest[topic, partition] = max(self.newest.get((topic, partition), -1), max(offsets))
+        self.newest[topic, partition] = max(self.newest.get((topic, partition), -1), greatest)
         self._line((broker, topic, partition), _last_ms(block))
         self.blocks.append(block)
 
