@@ -12,6 +12,7 @@ import pytest
 from streaming.embedded import EmbeddedBrokerError
 from streaming.embedded.jars import broker_class_path
 from streaming.embedded.java import JavaMissingError, java_command
+from tests.embedded.waiting import interruptible
 
 pytestmark = pytest.mark.e2e
 TIMEOUT_S = 580
@@ -32,7 +33,8 @@ def start(tmp_path, mark):
     """The demo, told apart from all others by a mark in its environment, which its children inherit."""
     environment = {**os.environ, MARK: mark, "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-m", "streaming.cli", "demo"]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    with interruptible():
+        return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def alive(mark):

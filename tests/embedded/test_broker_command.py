@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from streaming.commands.broker import broker_command
 from streaming.embedded import ask, jars
 from streaming.embedded.ports import free_ports
-from tests.embedded.waiting import await_true
+from tests.embedded.waiting import await_true, interruptible
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, "-c", "from streaming.commands.broker import broker_command; broker_command()"]
@@ -25,7 +25,10 @@ COMMAND = [sys.executable, "-c", "from streaming.commands.broker import broker_c
 def test_it_prints_where_it_is_and_ends_in_order(tmp_path, ending):
     (port,) = free_ports(1)
     arguments = ["--port", str(port), "--data-folder", str(tmp_path / "data")]
-    with subprocess.Popen([*COMMAND, *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True) as command:
+    with (
+        interruptible(),
+        subprocess.Popen([*COMMAND, *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True) as command,
+    ):
         try:
             assert command.stdout.readline().split() == ["bootstrap.servers", f"127.0.0.1:{port}"]
             await_true(lambda: ask.live_brokers(port) == {1})
