@@ -1,5 +1,6 @@
 """Debian's Prometheus and Alertmanager on free ports, with the configuration files that docker-compose.yml mounts."""
 
+import math
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -62,7 +63,11 @@ class Asking:
         return self.get("query", query=expr)["result"]
 
     def ever(self, expr: str, start_s: float, end_s: float) -> list[dict[str, Any]]:
-        """Return the series of a range query that hold a number somewhere."""
+        """Return the series of a range query that hold a number somewhere.
+
+        Its steps are counted back from the end: counted from the start the last could lie before what came last.
+        """
+        start_s = end_s - math.ceil(end_s - start_s)
         found = self.get("query_range", query=expr, start=start_s, end=end_s, step=1)["result"]
         return [series for series in found if any(value != "NaN" for _, value in series["values"])]
 
