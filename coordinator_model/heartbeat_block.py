@@ -52,10 +52,10 @@ class HeartbeatBlock:
     @classmethod
     def joined(cls, blocks: Iterable["HeartbeatBlock"]) -> "HeartbeatBlock":
         """Make one block of several, in whatever order."""
-        filled = sorted((block for block in blocks if block.length), key=lambda block: block.columns[_ORDER_MS][0])
+        filled = sorted((block for block in blocks if block.length), key=lambda block: block.place(0))
         if len(filled) <= 1:
             return filled[0] if filled else NO_HEARTBEATS
-        if any(one.columns[_ORDER_MS][-1] >= next_.columns[_ORDER_MS][0] for one, next_ in pairwise(filled)):
+        if any(one.place(-1) > next_.place(0) for one, next_ in pairwise(filled)):
             return cls.of_events(sorted((row for block in filled for row in block.rows()), key=order))
         columns = zip(*(block.columns for block in filled), strict=True)
         return cls(sum(block.length for block in filled), tuple(_chained(parts, filled) for parts in columns))
@@ -73,6 +73,10 @@ class HeartbeatBlock:
         """Return one of the heartbeats."""
         return Heartbeat(*(column[0] if type(column) is list else column[index] for column in self.columns))
 
+    def place(self, index: int) -> tuple[Any, ...]:
+        """Return by what one of them is sorted, as ``order`` does of an event."""
+        return tuple([column[0] if type(column) is list else column[index] for column in self.columns[:5]])
+
     def cut(self, start: int, end: int) -> "HeartbeatBlock":
         """Return the heartbeats from one to before another."""
         if (start, end) == (0, self.length):
@@ -87,7 +91,8 @@ class HeartbeatBlock:
     def before(self, event: Event) -> int:
         """Return how many come before an event; of a line that a tick was made of too, the heartbeat does."""
         index = self.until(event[0])
-        while index and self.columns[_ORDER_MS][index - 1] == event[0] and order(self.row(index - 1)) > order(event):
+        place = order(event)
+        while index and self.place(index - 1) > place:
             index -= 1
         return index
 
