@@ -26,6 +26,8 @@ _QUICK = itemgetter(
 QuickRow = tuple[int, str, str, int, int, int, int, str]
 """``(order_ms, group, member_id, generation, error, applied_ms, arrival_ms, broker)``"""
 _ORDER_MS, _TOPIC, _PARTITION, _OFFSET = map(Heartbeat._fields.index, ("order_ms", "topic", "partition", "offset"))
+_ROWS_A_CUT = 8
+"""A cut costs about as much as so many heartbeats sorted one by one."""
 _BROKER = Heartbeat._fields.index("broker")
 
 
@@ -56,7 +58,7 @@ class HeartbeatBlock:
         if len(filled) <= 1:
             return filled[0] if filled else NO_HEARTBEATS
         if any(one.place(-1) > next_.place(0) for one, next_ in pairwise(filled)):
-            return cls.of_events(sorted((row for block in filled for row in block.rows()), key=order))
+            filled = _in_pieces(filled)
         columns = zip(*(block.columns for block in filled), strict=True)
         return cls(sum(block.length for block in filled), tuple(_chained(parts, filled) for parts in columns))
 
@@ -126,6 +128,20 @@ class HeartbeatBlock:
 
 
 NO_HEARTBEATS = HeartbeatBlock.of_events(())
+
+
+def _in_pieces(blocks: Sequence[HeartbeatBlock]) -> list[HeartbeatBlock]:
+    """Cut the longest block where heartbeats of the others belong; where those are many, all are sorted one by one."""
+    longest = max(blocks, key=lambda block: block.length)
+    others = sorted((row for block in blocks if block is not longest for row in block.rows()), key=order)
+    if len(others) * _ROWS_A_CUT > longest.length:
+        return [HeartbeatBlock.of_events(sorted([*longest.rows(), *others], key=order))]
+    pieces, done = [], 0
+    for row in others:
+        place = longest.before(row)
+        pieces += [longest.cut(done, place), HeartbeatBlock.of_events((row,))]
+        done = place
+    return [piece for piece in (*pieces, longest.cut(done, longest.length)) if piece.length]
 
 
 def _chained(parts: tuple[Any, ...], blocks: Sequence[HeartbeatBlock]) -> Any:

@@ -19,10 +19,12 @@ from pathlib import Path
 
 from streaming.embedded import EmbeddedCluster
 from tests.benchmarks import cold, history, line
+from tests.benchmarks.load import INTERVAL_MS
 from tests.benchmarks.processes import Usage, usage_of
 
-START_S = 120  # Spark, the first batches, the telemetry read back: at most
+START_S = 240  # Spark, the first batches, the telemetry read back: at most
 WARM_UP_S = 60  # the JVM compiles
+HEARTBEAT_S = INTERVAL_MS / 1_000
 BROKERS = 4
 CONFIG = """
 cluster = "bench"
@@ -73,7 +75,7 @@ def steady(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespace) 
     """Measure at the pace of the heartbeats: batches, detection, memory, processor time."""
     seconds = START_S + WARM_UP_S + options.seconds
     with loaded(cluster, folder, options, seconds + 30), running(folder) as job:
-        await_log(folder, "caught up")
+        await_steady(folder, 3 * options.groups * options.members / HEARTBEAT_S)
         time.sleep(WARM_UP_S)
         before, since = usage_of(job.pid), time.time()
         time.sleep(options.seconds)
@@ -144,11 +146,15 @@ def running(folder: Path) -> Iterator[subprocess.Popen[str]]:
             job.terminate()
 
 
-def await_log(folder: Path, text: str) -> None:
-    """Return once the job has said something, or after `START_S`."""
+def await_steady(folder: Path, most_rows: float) -> None:
+    """Return once what was waiting at the start is worked off: a batch brings no more than that. Or after `START_S`."""
     give_up = time.monotonic() + START_S
-    while text not in (folder / "run.log").read_text() and time.monotonic() < give_up:
+    while time.monotonic() < give_up:
+        done = batches(folder)
+        if len(done) > 1 and done[-1]["rows"] <= most_rows:
+            return
         time.sleep(0.2)
+    print("| what was waiting at the start | not worked off |")
 
 
 def batches(folder: Path) -> list[dict[str, object]]:
