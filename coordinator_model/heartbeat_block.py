@@ -73,11 +73,11 @@ class HeartbeatBlock:
 
     def row(self, index: int) -> Heartbeat:
         """Return one of the heartbeats."""
-        return Heartbeat(*(column[0] if type(column) is list else column[index] for column in self.columns))
+        return Heartbeat._make(_at(self.columns, index))
 
     def place(self, index: int) -> tuple[Any, ...]:
         """Return by what one of them is sorted, as ``order`` does of an event."""
-        return tuple([column[0] if type(column) is list else column[index] for column in self.columns[:5]])
+        return _at(self.columns[:5], index)
 
     def cut(self, start: int, end: int) -> "HeartbeatBlock":
         """Return the heartbeats from one to before another."""
@@ -125,6 +125,10 @@ class HeartbeatBlock:
 
     def _spread(self, column: Any) -> Iterable[Any]:
         return repeat(column[0], self.length) if type(column) is list else column
+
+
+def _at(columns: Iterable[Any], index: int) -> tuple[Any, ...]:
+    return tuple([column[0] if type(column) is list else column[index] for column in columns])
 
 
 NO_HEARTBEATS = HeartbeatBlock.of_events(())

@@ -92,19 +92,19 @@ def _client_poll(replica: GroupReplica, event: ClientPoll, scene: Scene) -> None
         return
     for departure in replica.departures:
         if departure.member.member_id == event.member_id and departure.rule == SESSION_EXPIRED:
-            overdue_ms = _poll_deadline_ms(event, departure.member)
-            if overdue_ms is None:
+            deadline_ms = _poll_deadline_ms(event, departure.member)
+            if deadline_ms is None:
                 continue
-            departure.member.poll_deadline_ms = overdue_ms
+            departure.member.poll_deadline_ms = deadline_ms
             if departure.cause is Cause.SESSION_TIMEOUT:
                 departure.cause = own_cause(departure.member)
     for leave in replica.leaves:
         if leave.member.member_id == event.member_id and leave.cause is Cause.LEFT:
-            overdue_ms = _poll_deadline_ms(event, leave.member)
-            if overdue_ms is None:
+            deadline_ms = _poll_deadline_ms(event, leave.member)
+            if deadline_ms is None:
                 return
             leave.cause = Cause.POLL_INTERVAL
-            leave.member.poll_deadline_ms = overdue_ms
+            leave.member.poll_deadline_ms = deadline_ms
             if event.order_ms >= scene.live_from_ms:
                 add_departure(
                     replica,
