@@ -1,6 +1,5 @@
 """`group-monitor broker` in the foreground."""
 
-import re
 import signal
 import socket
 import subprocess
@@ -38,8 +37,9 @@ def test_it_prints_where_it_is_and_ends_in_order(tmp_path, ending):
     assert command.returncode == 0
     assert "group-telemetry" in rest
     assert ask.live_brokers(port) == set()
-    log = (tmp_path / "data" / "node-1" / "broker.log").read_text()
-    assert re.search(r"shut ?down completed", log, re.IGNORECASE), "it was killed, not stopped"
+    # Kafka's LogManager leaves this file as the last thing of a shutdown in order and removes it at the next start. The
+    # broker's log is no witness: Log4j's own shutdown hook runs beside Kafka's and may close the log before the end.
+    assert (tmp_path / "data" / "node-1" / "data" / ".kafka_cleanshutdown").exists(), "it was killed, not stopped"
 
 
 @pytest.mark.usefixtures("broker_parts")
