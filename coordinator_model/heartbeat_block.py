@@ -4,13 +4,13 @@ An object a heartbeat costs more to make than all that is done with it. A block 
 key in one batch, or what waits of it; its rows stand in the order in which they are applied.
 """
 
+import heapq
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from itertools import chain, pairwise, repeat
-from operator import add, itemgetter
+from operator import itemgetter
 from typing import Any
 
 from coordinator_model.events import Event, Heartbeat
@@ -29,13 +29,17 @@ _ORDER_MS, _TOPIC, _PARTITION, _OFFSET = map(Heartbeat._fields.index, ("order_ms
 _ROWS_A_CUT = 8
 """A cut costs about as much as so many heartbeats sorted one by one."""
 _BROKER = Heartbeat._fields.index("broker")
+_NUMBERS = frozenset(
+    map(Heartbeat._fields.index, ("order_ms", "offset", "applied_ms", "arrival_ms", "remote_ms")),
+)
+"""The columns that are an ``array``."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatBlock:
     """Heartbeats by rising ``order_ms``: a column a field of ``Heartbeat``.
 
-    Numbers that differ are an ``array`` of int64, other things a tuple; what all share is a list of that one thing.
+    Times and offsets are an ``array`` of int64, other things a tuple; what all share is a list of that one thing.
     """
 
     length: int
@@ -49,7 +53,8 @@ class HeartbeatBlock:
     @classmethod
     def of_events(cls, events: Sequence[Heartbeat]) -> "HeartbeatBlock":
         """Make a block of heartbeats that are in order."""
-        return cls(len(events), tuple(tuple([event[n] for event in events]) for n in range(len(Heartbeat._fields))))
+        columns = zip(*events, strict=True) if events else repeat((), len(Heartbeat._fields))
+        return cls(len(events), tuple(map(_column, range(len(Heartbeat._fields)), columns)))
 
     @classmethod
     def joined(cls, blocks: Iterable["HeartbeatBlock"]) -> "HeartbeatBlock":
@@ -58,7 +63,7 @@ class HeartbeatBlock:
         if len(filled) <= 1:
             return filled[0] if filled else NO_HEARTBEATS
         if any(one.place(-1) > next_.place(0) for one, next_ in pairwise(filled)):
-            filled = _in_pieces(filled)
+            filled = _merged(filled)
         columns = zip(*(block.columns for block in filled), strict=True)
         return cls(sum(block.length for block in filled), tuple(_chained(parts, filled) for parts in columns))
 
@@ -92,8 +97,11 @@ class HeartbeatBlock:
 
     def before(self, event: Event) -> int:
         """Return how many come before an event; of a line that a tick was made of too, the heartbeat does."""
-        index = self.until(event[0])
-        place = order(event)
+        return self.up_to(order(event))
+
+    def up_to(self, place: tuple[Any, ...]) -> int:
+        """Return how many come before or stand at a place."""
+        index = self.until(place[0])
         while index and self.place(index - 1) > place:
             index -= 1
         return index
@@ -118,7 +126,8 @@ class HeartbeatBlock:
     def of_list(cls, values: list[Any]) -> "HeartbeatBlock":
         """Read what ``as_list`` returned."""
         length, columns = values
-        return cls(length, tuple(column if shared else tuple(column) for shared, column in columns))
+        kept = (column if shared else _column(n, column) for n, (shared, column) in enumerate(columns))
+        return cls(length, tuple(kept))
 
     def _rows_of(self, columns: Iterable[Any]) -> Iterator[Any]:
         return zip(*map(self._spread, columns), strict=True)
@@ -131,26 +140,38 @@ def _at(columns: Iterable[Any], index: int) -> tuple[Any, ...]:
     return tuple([column[0] if type(column) is list else column[index] for column in columns])
 
 
+def _column(field: int, values: Iterable[Any]) -> Any:
+    return array("q", values) if field in _NUMBERS else tuple(values)
+
+
 NO_HEARTBEATS = HeartbeatBlock.of_events(())
 
 
-def _in_pieces(blocks: Sequence[HeartbeatBlock]) -> list[HeartbeatBlock]:
-    """Cut the longest block where heartbeats of the others belong; where those are many, all are sorted one by one."""
-    longest = max(blocks, key=lambda block: block.length)
-    others = sorted((row for block in blocks if block is not longest for row in block.rows()), key=order)
-    if len(others) * _ROWS_A_CUT > longest.length:
-        return [HeartbeatBlock.of_events(sorted([*longest.rows(), *others], key=order))]
-    pieces, done = [], 0
-    for row in others:
-        place = longest.before(row)
-        pieces += [longest.cut(done, place), HeartbeatBlock.of_events((row,))]
-        done = place
-    return [piece for piece in (*pieces, longest.cut(done, longest.length)) if piece.length]
+def _merged(blocks: Sequence[HeartbeatBlock]) -> list[HeartbeatBlock]:
+    """Cut blocks where heartbeats of others belong between theirs; where that is all over, sort them one by one."""
+    most_cuts = sum(block.length for block in blocks) // _ROWS_A_CUT
+    rest = [(block.place(0), number, block, 0) for number, block in enumerate(blocks)]
+    heapq.heapify(rest)
+    pieces: list[HeartbeatBlock] = []
+    while rest:
+        if len(pieces) > most_cuts:
+            return [HeartbeatBlock.of_events(sorted(chain.from_iterable(b.rows() for b in blocks), key=order))]
+        _, number, block, start = heapq.heappop(rest)
+        end = block.up_to(rest[0][0]) if rest else block.length
+        pieces.append(block.cut(start, end))
+        if end < block.length:
+            heapq.heappush(rest, (block.place(end), number, block, end))
+    return pieces
 
 
 def _chained(parts: tuple[Any, ...], blocks: Sequence[HeartbeatBlock]) -> Any:
     """Join one column of several blocks."""
-    kind = type(parts[0])
-    if any(type(part) is not kind for part in parts) or (kind is list and any(part != parts[0] for part in parts)):
-        return tuple(chain.from_iterable(block._spread(part) for part, block in zip(parts, blocks, strict=True)))  # noqa: SLF001
-    return parts[0] if kind is list else reduce(add, parts)
+    if all(type(part) is list and part == parts[0] for part in parts):
+        return parts[0]
+    spread = [block._spread(part) for part, block in zip(parts, blocks, strict=True)]  # noqa: SLF001
+    if not any(type(part) is array for part in parts):
+        return tuple(chain.from_iterable(spread))
+    whole = array("q")
+    for part in spread:
+        whole.extend(part)
+    return whole

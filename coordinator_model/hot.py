@@ -1,7 +1,8 @@
 """Heartbeats in packed arrays: what nearly every event touches, and all that it touches.
 
 A member has a slot; a slot has its last heartbeat, the interval before it, the generation that the quick road accepts
-(-1: none, the careful road), and the *span* after the last heartbeat at which the member must be looked at.
+(-1: none, the careful road), the *span* after the last heartbeat at which the member must be looked at, and, while its
+group is shown again by its heartbeats alone (``refresh``), its session *timeout*.
 """
 
 from array import array
@@ -22,7 +23,7 @@ QUICK_TYPES = (GroupType.CLASSIC, GroupType.CONSUMER, GroupType.SHARE, GroupType
 class Hot:
     """The slots of one shard's members."""
 
-    __slots__ = ("free", "generation", "interval", "last", "slots", "span")
+    __slots__ = ("free", "generation", "interval", "last", "slots", "span", "timeout")
 
     def __init__(self) -> None:
         self.slots: dict[str, dict[str, int]] = {}
@@ -31,6 +32,12 @@ class Hot:
         self.interval = array("i")
         self.generation = array("i")
         self.span = array("i")
+        self.timeout = array("i")
+
+    @property
+    def columns(self) -> tuple["array[int]", ...]:
+        """All columns, as they are kept."""
+        return self.last, self.interval, self.generation, self.span, self.timeout
 
     def add(self, group: str, member_id: str) -> int:
         """Return a member's slot, a new one if it has none."""
@@ -41,7 +48,7 @@ class Hot:
                 slot = self.free.pop()
             else:
                 slot = len(self.last)
-                for column in (self.last, self.interval, self.generation, self.span):
+                for column in self.columns:
                     column.append(0)
             members[member_id] = slot
         return slot
@@ -52,6 +59,7 @@ class Hot:
         slot = members.pop(member_id, None)
         if slot is not None:
             self.last[slot], self.generation[slot], self.span[slot] = NO_INSTANT, CAREFUL, NEVER
+            self.timeout[slot] = 0
             self.free.append(slot)
         if not members:
             self.slots.pop(group, None)
@@ -102,6 +110,10 @@ class Hot:
         settled = quick and previous_ms is not None and not member.awaiting_sync
         self.generation[slot] = member.generation if settled and member.generation is not None else CAREFUL
         self.span[slot] = NEVER if due_ms is None else min(max(0, due_ms - last_ms), NEVER)
+
+    def forget_timeouts(self) -> None:
+        """Let all groups be shown whole the next time."""
+        self.timeout = array("i", bytes(self.timeout.itemsize * len(self.timeout)))
 
     def due_ms(self) -> int:
         """Return the earliest instant at which some member must be looked at."""

@@ -9,32 +9,41 @@ from typing import Any
 
 from coordinator_model.hot import CAREFUL, Hot
 
-Timeouts = list[tuple[str, int]]
-"""(member id, session timeout) in the order in which the group is shown."""
 
-
-def timeouts_if_plain(shown: dict[str, Any], hot: Hot) -> Timeouts | None:
-    """Return what `refreshed` needs, if from now on heartbeats are all that can change in what is shown."""
+def note_shown(shown: dict[str, Any], hot: Hot) -> None:
+    """Note of a group that was shown whole, with no finding, whether heartbeats are all that can change in it."""
     slots = hot.slots.get(shown["group"], {})
-    timeouts: Timeouts = []
-    for member in shown["members"]:
-        member_id, timeout_ms = member["member_id"], member["session_timeout_ms"]
-        slot = slots.get(member_id)
-        if member["liveness"] != "alive" or not timeout_ms or slot is None or hot.generation[slot] == CAREFUL:
-            return None
-        timeouts.append((member_id, timeout_ms))
-    return timeouts if len(timeouts) == shown["members_total"] else None
+    timeouts = [_timeout_if_plain(member, slots.get(member["member_id"]), hot) for member in shown["members"]]
+    if all(timeouts) and len(timeouts) == len(slots) == shown["members_total"]:
+        for member, timeout_ms in zip(shown["members"], timeouts, strict=True):
+            hot.timeout[slots[member["member_id"]]] = timeout_ms
+    else:
+        forget_shown(shown["group"], hot)
 
 
-def refreshed(group: str, timeouts: Timeouts, hot: Hot, now_ms: int) -> list[Any]:
+def _timeout_if_plain(member: dict[str, Any], slot: int | None, hot: Hot) -> int:
+    if member["liveness"] != "alive" or slot is None or hot.generation[slot] == CAREFUL:
+        return 0
+    return member["session_timeout_ms"] or 0
+
+
+def forget_shown(group: str, hot: Hot) -> None:
+    """Let a group be shown whole the next time."""
+    for slot in hot.slots.get(group, {}).values():
+        hot.timeout[slot] = 0
+
+
+def shown_plain(group: str, hot: Hot) -> bool:
+    """Tell whether a group was shown and nothing but heartbeats came since."""
+    slots = hot.slots.get(group, {})
+    return any(hot.timeout[slot] > 0 for slot in slots.values())
+
+
+def refreshed(group: str, hot: Hot, now_ms: int) -> list[Any]:
     """Return ``[group, least headroom, [last heartbeat, ...]]``, heartbeats in the order in which members are shown."""
-    slots, last = hot.slots[group], hot.last
-    heard_ms = [last[slots[member_id]] for member_id, _ in timeouts]
-    worst = min(
-        (headroom(now_ms, at_ms, timeout_ms) for at_ms, (_, timeout_ms) in zip(heard_ms, timeouts, strict=True)),
-        default=None,
-    )
-    return [group, worst, heard_ms]
+    slots = [slot for _, slot in sorted(hot.slots[group].items())]
+    worst = min(headroom(now_ms, hot.last[slot], hot.timeout[slot]) for slot in slots)
+    return [group, worst, [hot.last[slot] for slot in slots]]
 
 
 def headroom(now_ms: int, since_ms: int, timeout_ms: int) -> float:

@@ -36,7 +36,7 @@ from coordinator_model.hot import FAR_MS, NEVER, QUICK_TYPES, Hot
 from coordinator_model.intake import take
 from coordinator_model.liveness import Scene
 from coordinator_model.records import RecordType
-from coordinator_model.refresh import Timeouts, refreshed, timeouts_if_plain
+from coordinator_model.refresh import forget_shown, note_shown, refreshed, shown_plain
 from coordinator_model.replica.classic import hear
 from coordinator_model.replica.departures import SESSION_EXPIRED, conclude
 from coordinator_model.replica.group import GroupReplica
@@ -73,7 +73,6 @@ class Shard:
         self._thresholds: dict[str, Thresholds] = {}
         self._due_ms = FAR_MS
         self._changed: set[str] = set()
-        self._plain_shown: dict[str, Timeouts] = {}
         self._outputs: list[Output] = []
         self._counts: dict[str, int] = {}
 
@@ -83,10 +82,19 @@ class Shard:
         return self.memory.clock
 
     @classmethod
-    def restore(cls, shard: int, settings: ShardSettings, state: State | None, key: str | None = None) -> "Shard":
+    def restore(
+        cls,
+        shard: int,
+        settings: ShardSettings,
+        state: State | None,
+        key: str | None = None,
+        *,
+        moved: bool = False,
+    ) -> "Shard":
         """Make a shard from what ``dump`` returned, or a new one. Raises ValueError on a state it cannot read.
 
-        ``key`` names the operator key where a shard is split over several.
+        ``key`` names the operator key where a shard is split over several. ``moved``: who keeps what is shown goes on
+        with it; else every group is shown whole again.
         """
         made = cls(shard, settings, key)
         if state is None:
@@ -95,6 +103,8 @@ class Shard:
         if version != snapshot.VERSION:
             raise ValueError(f"state version {version}, this monitor reads {snapshot.VERSION}")
         made.hot, made._index = snapshot.load_hot(hot)
+        if not moved:
+            made.hot.forget_timeouts()
         memory, slices = snapshot.load_slices(cold)
         made.cold = Cold(slices)
         made.memory = ShardMemory.from_dict(memory)
@@ -238,7 +248,7 @@ class Shard:
         scene = self._scene(group, self.clock.progress_ms)
         if isinstance(event, Heartbeat) and self._plain(replica, event, scene):
             return
-        self._plain_shown.pop(group, None)
+        forget_shown(group, self.hot)
         before = (replica.state, replica.generation, len(replica.members), replica.deleted)
         replay(replica, event, scene)
         self.cold.touch(group)
@@ -467,11 +477,10 @@ class Shard:
     def _report(self, replica: GroupReplica, scene: Scene, findings: list[Finding], at_ms: int) -> None:
         self._changed.discard(replica.group)
         shown = view(replica, scene, self.settings.cluster, self.shard, violated(findings))
-        timeouts = None if findings or replica.deleted else timeouts_if_plain(shown, self.hot)
-        if timeouts is None:
-            self._plain_shown.pop(replica.group, None)
+        if findings or replica.deleted:
+            forget_shown(replica.group, self.hot)
         else:
-            self._plain_shown[replica.group] = timeouts
+            note_shown(shown, self.hot)
         self._emit(
             "report", at_ms, group=replica.group, view=shown, findings=self._told(findings), deleted=replica.deleted
         )
@@ -499,7 +508,7 @@ class Shard:
         self._report_broker(self.memory.watch.given_up(progress_ms, self.settings.thresholds))
         stale = set(self._changed)
         for group in stale:
-            self._plain_shown.pop(group, None)
+            forget_shown(group, self.hot)
         waiting = bool(self.clock.restarts) and self.clock.restarts[-1].high_ms is None
         if progress_ms > self.memory.viewed_ms and period_ms:
             for group in self.hot.slots:
@@ -509,9 +518,8 @@ class Shard:
             self.memory.viewed_ms = progress_ms
         refreshed_groups = []
         for group in sorted(stale):
-            timeouts = self._plain_shown.get(group)
-            if timeouts is not None and not waiting:
-                refreshed_groups.append(refreshed(group, timeouts, self.hot, progress_ms))
+            if shown_plain(group, self.hot) and not waiting:
+                refreshed_groups.append(refreshed(group, self.hot, progress_ms))
                 continue
             replica, scene = self._replica(group), self._scene(group, progress_ms)
             if self.clock.coordinator is None:  # records only: nothing else tells that time goes on

@@ -4,8 +4,9 @@ Hot changes with every heartbeat: four packed arrays over the members' slots, an
 one compressed slice a group, encoded again only when something other than a heartbeat has touched the group, decoded
 only when something other than a heartbeat needs it.
 
-Format 3 (in 2 heartbeats that wait stood among other events; in 1 less was known of groups and members). hot = uint32
-length of the index, index, last, interval, generation, span (``array`` bytes, little-endian, slots in index order).
+Format 4 (3 had no timeouts; in 2 heartbeats that wait stood among other events; in 1 less was known of groups and
+members). hot = uint32 length of the index, index, last, interval, generation, span, timeout (``array`` bytes,
+little-endian, slots in index order).
 index = zlib(JSON ``[[group, [member id, ...]], ...]``). cold = zlib'd slices, each with its uint32 length and its
 group's name before it; the first, without a name, is the shard's own.
 
@@ -26,7 +27,7 @@ from coordinator_model.hot import Hot
 from coordinator_model.replica.group import Departure, GroupReplica, Leave, Member
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType
 
-VERSION = 3
+VERSION = 4
 _LEVEL = 1
 _BYTES = "bytes in base64"
 _MEMBER_FIELDS = [f.name for f in fields(Member)]
@@ -45,14 +46,12 @@ def dump_hot(hot: Hot, index: bytes | None) -> tuple[bytes, bytes]:
         order = [slot for members in hot.slots.values() for slot in members.values()]
         if order != list(range(len(hot.last))):
             _reorder(hot, order)
-    columns = (hot.last, hot.interval, hot.generation, hot.span)
-    return b"".join([len(index).to_bytes(4, "little"), index, *(_bytes(column) for column in columns)]), index
+    return b"".join([len(index).to_bytes(4, "little"), index, *map(_bytes, hot.columns)]), index
 
 
 def _reorder(hot: Hot, order: list[int]) -> None:
-    for name in ("last", "interval", "generation", "span"):
-        column = getattr(hot, name)
-        setattr(hot, name, array(column.typecode, [column[slot] for slot in order]))
+    for column in hot.columns:
+        column[:] = array(column.typecode, [column[slot] for slot in order])
     slot = 0
     for members in hot.slots.values():
         for member_id in members:
@@ -78,13 +77,13 @@ def load_hot(data: bytes) -> tuple[Hot, bytes]:
         hot.slots[group] = {member_id: slot + n for n, member_id in enumerate(member_ids)}
         slot += len(member_ids)
     start = 4 + length
-    for column in (hot.last, hot.interval, hot.generation, hot.span):
+    for column in hot.columns:
         end = start + slot * column.itemsize
         column.frombytes(data[start:end])
         if sys.byteorder == "big":
             column.byteswap()
         start = end
-    if start != len(data) or len(hot.span) != slot:
+    if start != len(data) or len(hot.timeout) != slot:
         raise ValueError("hot state: lengths do not agree")
     return hot, index
 

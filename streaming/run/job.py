@@ -156,7 +156,7 @@ class Job:
         partitions = len(assigned[settings.kafka.offsets_topic])
         routing = Routing(partitions, run.operator_key, run.shard_split)
         pack = PackRows(routing, settings.kafka.offsets_topic, checkpoint.folder.absolute() / LIVE_KEYS_FILE)
-        operator = Operator(checkpoint.checkpoint_id, self._shard_settings(partitions, checkpoint.live_from_ms))
+        operator = Operator(self._shard_settings(partitions, checkpoint.live_from_ms))
         return (
             kafka_rows(self.spark, settings.kafka, assigned, starts, checkpoint.live_from_ms)
             .mapInArrow(pack, PACKED_SCHEMA)

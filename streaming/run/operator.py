@@ -2,13 +2,15 @@
 
 A worker process keeps the shards it decoded; the nonce in the state tells whether its copy is the one that the last
 committed batch left. After a move, a restart or a failed batch it is not, and the shard is decoded from the state.
+Moves are frequent: Spark gives a task to any idle worker. So the nonce also names the start of the query: who moved
+within it has nothing to show again.
 """
 
 import base64
 import json
 import random
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
@@ -25,25 +27,25 @@ from streaming.run.packing import (
     unpack,
 )
 from streaming.run.state_cell import StateCell
-from streaming.run.worker import settle
 
 STATE_SCHEMA = "version int, nonce long, hot binary, cold binary"
 OUTPUT_SCHEMA = "key string, outputs string"
 WAKE_MS = 1_000  # an idle shard is woken so often: only then can it see that telemetry stands still
 
-_shards: dict[tuple[str, str], tuple[int, Shard]] = {}
+_NONCE_BITS = 32
+_shards: dict[str, tuple[int, Shard]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
     """What `applyInPandasWithState` calls for each key of each batch."""
 
-    run_id: str
     settings: ShardSettings
+    query: int = field(default_factory=lambda: random.getrandbits(31))
+    """Names this start of the query."""
 
     def __call__(self, key: tuple[str], rows: Iterable[pd.DataFrame], state: StateCell) -> Iterator[pd.DataFrame]:
         """Advance one key by the rows of a batch; yields at most one row, of all its outputs."""
-        settle("operate")
         payloads = [] if state.hasTimedOut else unpack(payload for frame in rows for payload in frame["payload"])
         if key[0] == QUARANTINE_KEY:
             outputs = [quarantine_output(self.settings.cluster, row) for row in rejected_in(payloads)]
@@ -58,21 +60,25 @@ class Operator:
         shard = self._shard(key, state)
         wall_ms = state.getCurrentProcessingTimeMs()
         outputs = shard.apply(events_in(payloads), heartbeats=heartbeats_in(payloads), wall_ms=wall_ms)
-        nonce = random.getrandbits(63)  # an identity, not a secret
+        nonce = self.query << _NONCE_BITS | random.getrandbits(_NONCE_BITS)  # an identity, not a secret
         version, hot, cold = shard.dump()
         state.update((version, nonce, hot, cold))
         if shard.groups():
             state.setTimeoutDuration(WAKE_MS)
-        _shards[self.run_id, key] = (nonce, shard)
+        _shards[key] = (nonce, shard)
         return outputs
 
     def _shard(self, key: str, state: StateCell) -> Shard:
-        version, nonce, hot, cold = state.get if state.exists else (0, None, b"", b"")
-        held_nonce, held = _shards.pop((self.run_id, key), (None, None))
-        if held is not None and held_nonce == nonce:
+        if not state.exists:
+            return Shard.restore(shard_of_key(key), self.settings, None, key)
+        version, nonce, hot, cold = state.get
+        held_nonce, held = _shards.pop(key, (None, None))
+        same_query = nonce >> _NONCE_BITS == self.query  # and so the same settings
+        if held is not None and held_nonce == nonce and same_query:
             return held
-        stored = (version, bytes(hot), bytes(cold)) if state.exists else None
-        return Shard.restore(shard_of_key(key), self.settings, stored, key)
+        return Shard.restore(
+            shard_of_key(key), self.settings, (version, bytes(hot), bytes(cold)), key, moved=same_query
+        )
 
 
 def quarantine_output(cluster: str, row: Any) -> dict[str, Any]:

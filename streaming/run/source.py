@@ -36,6 +36,9 @@ ROWS_PER_BATCH = 2_000_000  # bounds a batch while it catches up
 _READER = {
     "failOnDataLoss": "false",  # retention and compaction make gaps; the core sees them as lost coverage
     "maxOffsetsPerTrigger": str(ROWS_PER_BATCH),
+    # Which ranges of offsets share a task is Spark's choice, by their number and not by their size: where a busy
+    # partition is many small ranges, a task's share of all lines comes out even.
+    "maxRecordsPerPartition": "5000",
     "kafka.fetch.max.wait.ms": "1",  # else each fetch that meets the end of a partition waits half a second
     "kafka.max.partition.fetch.bytes": str(8 * 1024 * 1024),
 }
@@ -80,7 +83,7 @@ class PackRows:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield packed rows at the end of the task, or sooner where there are very many."""
-        settle("pack")
+        settle()
         live_keys = read_live_keys(self.live_keys_file)
         packer = Packer(self.routing, self.routing.all_keys() if live_keys is None else tuple(live_keys))
         heartbeats = _known.setdefault(self.routing, HeartbeatColumns(self.routing))
