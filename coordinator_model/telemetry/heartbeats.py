@@ -7,7 +7,7 @@ third of the price of any parser, and the same answer by construction, for class
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -36,6 +36,17 @@ class Known(NamedTuple):
     said: Heartbeat
 
 
+class Found(NamedTuple):
+    """Lines that are known but for their times: their numbers, what they say but for these, and four times a line.
+
+    The times are ``TIMES``' groups: total, remote, response queue, send.
+    """
+
+    numbers: list[int]
+    said: list[Heartbeat]
+    times: list[bytes]
+
+
 class HeartbeatLines:
     """Remembers how members' heartbeats look: ``find`` knows them again, ``learn`` gets those that were not known."""
 
@@ -46,38 +57,45 @@ class HeartbeatLines:
 
     def find(
         self, text: bytes, stops: Sequence[int], keys: Iterable[bytes | None], instants_ms: Iterable[int]
-    ) -> Iterator[tuple[int, Known, re.Match[bytes]]]:
-        """Yield the number of each line in ``text`` that is known but for its times, with what is known and the times.
+    ) -> Found:
+        """Find the lines in ``text`` that are known but for their times.
 
         ``stops``: where each line begins, and the end of the last. ``keys`` and ``instants_ms``: of their records.
         """
-        known = self._known
+        known, find, measure = self._known, text.find, TIMES.match
+        numbers: list[int] = []
+        all_said: list[Heartbeat] = []
+        all_times: list[bytes] = []
         lines = zip(stops, islice(stops, 1, None), keys, instants_ms, strict=False)
         for number, (start, end, key, at_ms) in enumerate(lines):
-            middle = text.find(b',"clientId":', start, end)
-            times = text.find(b',"totalTimeMs":', middle, end)
+            middle = find(b',"clientId":', start, end)
+            times = find(b',"totalTimeMs":', middle, end)
             if times < 0 or (found := known.get(text[middle:times])) is None:
                 continue
-            head, tail, its_key, _ = found
-            measured = TIMES.match(text, times, end)
+            head, tail, its_key, said = found
+            measured = measure(text, times, end)
             if measured is None or its_key != (key or None) or not 0 <= at_ms < LATEST_MS:
                 continue
             rest = measured.end()
             same = text.startswith(head, start) and end - rest == len(tail) and text.startswith(tail, rest)
             if same and _is_number(text[start + len(head) : middle]):
-                yield number, found, measured
+                numbers.append(number)
+                all_said.append(said)
+                all_times += measured.groups()
+        return Found(numbers, all_said, all_times)
 
     def read(self, row: SourceRow, value: bytes) -> Heartbeat | None:
         """Return the event of a line known but for its times; None: read it with care."""
-        for _, known, measured in self.find(value, (0, len(value)), (row.key,), (row.timestamp_ms,)):
-            total, parked, queued, sending = map(float, measured.groups())
-            at_ms, remote_ms, said = row.timestamp_ms, round(parked), known.said
-            applied_ms = at_ms - round(queued + sending) - remote_ms
-            where = (at_ms, TELEMETRY_RANK, row.topic, row.partition, row.offset)
-            what = (said.group, said.member_id, said.generation, said.error)
-            times = (applied_ms, at_ms - round(total), said.broker, remote_ms, said.kip848)
-            return tuple.__new__(Heartbeat, where + what + times)
-        return None
+        found = self.find(value, (0, len(value)), (row.key,), (row.timestamp_ms,))
+        if not found.numbers:
+            return None
+        total, parked, queued, sending = map(float, found.times)
+        at_ms, remote_ms, [said] = row.timestamp_ms, round(parked), found.said
+        applied_ms = at_ms - round(queued + sending) - remote_ms
+        where = (at_ms, TELEMETRY_RANK, row.topic, row.partition, row.offset)
+        what = (said.group, said.member_id, said.generation, said.error)
+        times = (applied_ms, at_ms - round(total), said.broker, remote_ms, said.kip848)
+        return tuple.__new__(Heartbeat, where + what + times)
 
     def learn(self, row: SourceRow, events: list[Event]) -> None:
         """Remember a line that was read with care, if it is a heartbeat and looks as Kafka writes them."""

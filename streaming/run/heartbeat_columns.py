@@ -53,15 +53,9 @@ class HeartbeatColumns:
     def take(self, run: Run) -> Found:
         """Find the known heartbeats among the lines of a run."""
         text, stops = run.text()
-        indexes: list[int] = []
-        said: list[Heartbeat] = []
-        times: list[bytes] = []  # four a line
-        for index, known, measured in self._lines.find(text, stops, run.keys.tolist(), run.instants_ms.tolist()):
-            indexes.append(index)
-            said.append(known.said)
-            times += measured.groups()
-        chosen = np.array(indexes, np.int64)
-        return Found(self._blocks(run, chosen, said, times), chosen, [first.broker for first in said])
+        numbers, said, times = self._lines.find(text, stops, run.keys.tolist(), run.instants_ms.tolist())
+        indexes = np.array(numbers, np.int64)
+        return Found(self._blocks(run, indexes, said, times), indexes, [first.broker for first in said])
 
     def _blocks(
         self, run: Run, indexes: Indexes, said: list[Heartbeat], times: list[bytes]
