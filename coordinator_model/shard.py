@@ -14,10 +14,10 @@ that "is anything due?" is one pass over arrays.
 import zlib
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from coordinator_model import snapshot
-from coordinator_model.broker_clock import PROOF_STEP_MS, REFUSALS, BrokerClock, ShardClock
+from coordinator_model.broker_clock import PROOF_STEP_MS, REFUSALS, ShardClock
 from coordinator_model.cold import Cold
 from coordinator_model.evaluate import HEARTBEAT_RULES, evaluate, need_heartbeats, violated
 from coordinator_model.events import (
@@ -35,6 +35,7 @@ from coordinator_model.heartbeat_block import HeartbeatBlock, QuickRow
 from coordinator_model.hot import FAR_MS, NEVER, QUICK_TYPES, Hot
 from coordinator_model.intake import take
 from coordinator_model.liveness import Scene
+from coordinator_model.outputs import Output, Outputs
 from coordinator_model.records import RecordType
 from coordinator_model.refresh import forget_shown, note_shown, refreshed, shown_plain
 from coordinator_model.replica.classic import hear
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
 __all__ = ["Shard", "ShardSettings", "State"]
 
 State = tuple[int, bytes, bytes]
-Output = dict[str, Any]
 SETTLE_MS = 1_000
 """How long after a coordinator's first answer its groups are looked at: no session ends sooner."""
 _NO_SLOTS: dict[str, int] = {}
@@ -73,8 +73,7 @@ class Shard:
         self._thresholds: dict[str, Thresholds] = {}
         self._due_ms = FAR_MS
         self._changed: set[str] = set()
-        self._outputs: list[Output] = []
-        self._counts: dict[str, int] = {}
+        self._said = Outputs(settings.cluster, shard)
 
     @property
     def clock(self) -> ShardClock:
@@ -137,7 +136,7 @@ class Shard:
         nothing came (``telemetry-stalled``). ``records_read_ms``: up to which instant the records have been read; a
         batch that reads to their end, as Spark's do, says nothing. ``final`` ends a capture: nothing waits.
         """
-        self._outputs, self._counts = [], {}
+        self._said = Outputs(self.settings.cluster, self.shard)
         beats, others, duplicates = take(
             self.memory,
             events,
@@ -148,7 +147,7 @@ class Shard:
             final=final,
         )
         if duplicates:
-            self._counts["duplicates"] = duplicates
+            self._said.count("duplicates", duplicates)
         rows, done = beats.quick_rows(), 0
         for event in others:
             done = self._hear(beats, rows, done, beats.before(event))
@@ -157,7 +156,7 @@ class Shard:
         self._watch_silence(wall_ms)
         self._refresh_views()
         self._report_progress(wall_ms)
-        return self._outputs
+        return self._said.listed
 
     def _hear(self, beats: HeartbeatBlock, rows: Iterator[QuickRow], start: int, end: int) -> int:
         """Apply the heartbeats from one to before another, which ``rows`` yields next; returns that other."""
@@ -179,14 +178,14 @@ class Shard:
         if event.broker == self.clock.coordinator:
             self._watch_gap(before_ms, at_ms)
         if isinstance(event, Tick):
-            self._count("ticks")
+            self._said.count("ticks")
             self.clock.probed(event.broker, event.probe, at_ms, before_ms, thresholds, event.connection)
             if event.lost:
                 self.clock.lost_lines(event.broker, at_ms, before_ms)
             self._fire(self.clock.progress_ms)
             return
         if event.error not in REFUSALS and self.clock.is_deposed(event.broker, at_ms, thresholds):
-            self._count("deposed")
+            self._said.count("deposed")
             return
         remote_ms = event.remote_ms if isinstance(event, Heartbeat | ConsumerHeartbeat) else parked_ms(event)
         self._watch_refusals(event.broker, event.error, remote_ms, at_ms)
@@ -233,12 +232,12 @@ class Shard:
         if done:
             broker.line_ms = line_ms
             clock.last_answer_ms = max(clock.last_answer_ms, line_ms)
-            self._counts["heartbeats"] = self._counts.get("heartbeats", 0) + done
+            self._said.count("heartbeats", done)
         return done
 
     def _cold(self, event: GroupEvent) -> None:
         """Replay one event on its group's replica, and evaluate the group."""
-        self._count(_kind(event))
+        self._said.count(_kind(event))
         group = event.group
         if isinstance(event, OffsetCommitted):
             self._note_commit(event)
@@ -481,25 +480,18 @@ class Shard:
             forget_shown(replica.group, self.hot)
         else:
             note_shown(shown, self.hot)
-        self._emit(
-            "report", at_ms, group=replica.group, view=shown, findings=self._told(findings), deleted=replica.deleted
-        )
+        self._said.report(at_ms, replica.group, shown, findings, deleted=replica.deleted)
 
     def _report_broker(self, instants: list[int]) -> None:
         for at_ms in instants:
             findings = self.memory.watch.findings(self.clock.coordinator or "", self.settings.thresholds)
-            self._emit(
-                "report", at_ms, group="", holder=self.key, view=None, findings=self._told(findings), deleted=False
-            )
+            self._said.report(at_ms, "", None, findings, holder=self.key)
 
     def _report_silence(self, instants: list[int]) -> None:
         """Report that a silence began or ended, and with it that all members are unknown, or known again."""
         self._report_broker(instants)
         if instants:
             self._changed |= self.hot.slots.keys()
-
-    def _told(self, findings: list[Finding]) -> list[dict[str, Any]]:
-        return [{"cluster": self.settings.cluster, **finding.as_dict()} for finding in findings]
 
     def _refresh_views(self) -> None:
         """Report the groups that changed without a finding, and every group once in ``view_refresh_ms``, staggered."""
@@ -531,33 +523,16 @@ class Shard:
             )
         self._changed.clear()
         if refreshed_groups:
-            self._emit("heartbeats", progress_ms, groups=refreshed_groups)
+            self._said.heartbeats(progress_ms, refreshed_groups)
 
     def _report_progress(self, wall_ms: int | None) -> None:
-        brokers = {name: self._broker_progress(name, clock, wall_ms) for name, clock in self.clock.brokers.items()}
-        self._emit(
-            "progress",
-            self.clock.progress_ms,
-            coordinator=self.clock.coordinator,
+        self._said.progress(
+            self.clock,
+            wall_ms,
             groups=len(self.cold),
             members=sum(map(len, self.hot.slots.values())),
             held=len(self.memory.held) + self.memory.held_heartbeats.length,
-            brokers=brokers,
-            counts=self._counts,
         )
-
-    def _broker_progress(self, name: str, clock: BrokerClock, wall_ms: int | None) -> dict[str, Any]:
-        """Tell a broker's progress; its delay is how far its newest line lies behind this machine's clock."""
-        waiting = name == self.clock.coordinator and any(r.high_ms is None for r in self.clock.restarts[-1:])
-        delay_ms = None if wall_ms is None or not clock.line_ms else max(0, wall_ms - clock.line_ms)
-        return {"progress_ms": clock.line_ms, "covered": not waiting, "delay_ms": delay_ms}
-
-    def _emit(self, kind: str, at_ms: int, **rest: Any) -> None:
-        head = {"kind": kind, "cluster": self.settings.cluster, "shard": self.shard, "at_ms": at_ms}
-        self._outputs.append({**head, "seq": len(self._outputs), **rest})
-
-    def _count(self, name: str) -> None:
-        self._counts[name] = self._counts.get(name, 0) + 1
 
 
 def _kind(event: GroupEvent) -> str:

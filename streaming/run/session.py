@@ -49,9 +49,14 @@ def settings(shuffle_partitions: int) -> dict[str, str]:
         "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
         # One Arrow batch a task in steady state: each costs a round of packing.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+        # Else a tenth of the JVM's time goes into whether a task that ran twice said the same: it may not, in bytes
+        # (what a worker knows decides how it packs), and does, in events.
+        "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
         # Old batches are needed for going back by hand only; listing a hundred costs more than it is worth.
         "spark.sql.streaming.minBatchesToRetain": "10",
         "spark.driver.memory": "2g",
+        # Batches make much garbage and keep little: no collector needs to work beside them, on cores that they lack.
+        "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
         # Small batches, once a second: neither a page nor a bar is of use, and both cost.
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

@@ -4,7 +4,7 @@ import gc
 from itertools import count
 from typing import Final
 
-SETTLE_EVERY: Final = 512
+SETTLE_EVERY: Final = 4096
 _tasks = count(1)
 
 

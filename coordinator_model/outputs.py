@@ -1,0 +1,64 @@
+"""What a shard says of a batch, in order: findings and views (``report``), heartbeats, progress."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from coordinator_model.broker_clock import BrokerClock, ShardClock
+from coordinator_model.findings import Finding
+
+Output = dict[str, Any]
+
+
+class Outputs:
+    """A batch's outputs and counts; each output names its cluster and shard and has a running number."""
+
+    def __init__(self, cluster: str, shard: int) -> None:
+        self.listed: list[Output] = []
+        self._cluster = cluster
+        self._shard = shard
+        self._counts: dict[str, int] = {}
+
+    def count(self, name: str, more: int = 1) -> None:
+        """Count what was done with events."""
+        self._counts[name] = self._counts.get(name, 0) + more
+
+    def report(
+        self,
+        at_ms: int,
+        group: str,
+        view: dict[str, Any] | None,
+        findings: list[Finding],
+        *,
+        deleted: bool = False,
+        **more: Any,
+    ) -> None:
+        """Say all that is held of a group at this instant; the empty group is the brokers."""
+        told = [{"cluster": self._cluster, **finding.as_dict()} for finding in findings]
+        self._emit("report", at_ms, group=group, view=view, findings=told, deleted=deleted, **more)
+
+    def heartbeats(self, at_ms: int, groups: list[Any]) -> None:
+        """Show groups again of which only heartbeats came (``refresh``)."""
+        self._emit("heartbeats", at_ms, groups=groups)
+
+    def progress(self, clock: ShardClock, wall_ms: int | None, **numbers: int) -> None:
+        """Say how far the brokers have been read, and what was counted."""
+        brokers = {name: _broker_progress(name, broker, clock, wall_ms) for name, broker in clock.brokers.items()}
+        self._emit(
+            "progress",
+            clock.progress_ms,
+            coordinator=clock.coordinator,
+            **numbers,
+            brokers=brokers,
+            counts=self._counts,
+        )
+
+    def _emit(self, kind: str, at_ms: int, **rest: Any) -> None:
+        head = {"kind": kind, "cluster": self._cluster, "shard": self._shard, "at_ms": at_ms}
+        self.listed.append({**head, "seq": len(self.listed), **rest})
+
+
+def _broker_progress(name: str, broker: BrokerClock, clock: ShardClock, wall_ms: int | None) -> Mapping[str, Any]:
+    """Tell a broker's progress; its delay is how far its newest line lies behind this machine's clock."""
+    waiting = name == clock.coordinator and any(restart.high_ms is None for restart in clock.restarts[-1:])
+    delay_ms = None if wall_ms is None or not broker.line_ms else max(0, wall_ms - broker.line_ms)
+    return {"progress_ms": broker.line_ms, "covered": not waiting, "delay_ms": delay_ms}
