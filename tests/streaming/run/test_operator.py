@@ -17,7 +17,7 @@ from tests.benchmarks.synthetic import Member
 
 START_MS = 1_790_000_000_000
 GROUP = "orders"
-KEY = str(shard_of(GROUP, 50))
+KEY = Routing(50).key_of(GROUP)
 MEMBERS = [Member(1), Member(2)]
 SETTINGS = ShardSettings("prod", 50, START_MS)
 

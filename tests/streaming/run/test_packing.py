@@ -42,7 +42,10 @@ def arrow(*rows):
     return pa.RecordBatch.from_arrays(columns, names=list(names))
 
 
-def packed(tmp_path, *batches, routing=Routing(50)):  # noqa: B008
+ROUTING = Routing(50)
+
+
+def packed(tmp_path, *batches, routing=ROUTING):
     stage = PackRows(routing, "records", tmp_path / "live-keys.json")
     return [
         (key, payload)
@@ -62,7 +65,7 @@ ROWS = [
 
 def test_events_arrive_as_they_were_read(tmp_path):
     expected = [event for row in ROWS for event in ingest(row)]
-    payloads = [payload for key, payload in packed(tmp_path, arrow(*ROWS)) if key == str(shard_of("orders", 50))]
+    payloads = [payload for key, payload in packed(tmp_path, arrow(*ROWS)) if key == ROUTING.key_of("orders")]
     arrived = [event for event in unpacked(payloads) if not (isinstance(event, Tick) and event.probe is None)]
     assert sorted(arrived, key=lambda event: event[:5]) == sorted(expected, key=lambda event: event[:5])
     assert {type(event) for event in arrived} >= {RecordRead, Heartbeat, Tick}
@@ -76,20 +79,20 @@ def test_all_events_of_a_key_are_one_row(tmp_path):
 
 def test_a_tick_reaches_every_shard(tmp_path):
     ticks = {key: unpacked([payload]) for key, payload in packed(tmp_path, arrow(line(0, synthetic.probe_line(5))))}
-    assert set(ticks) == {str(shard) for shard in range(50)}
+    assert set(ticks) == set(ROUTING.all_keys())
     assert all([(tick.broker, tick.probe) for tick in events] == [("broker-1", 5)] for events in ticks.values())
 
 
 def test_any_line_of_a_broker_moves_the_other_shards_a_few_times_a_second(tmp_path):
     rows = [line(n, synthetic.heartbeat_line("orders", MEMBERS[0], 3), NOW_MS + 10 * n) for n in range(100)]
-    other = next(str(shard) for shard in range(50) if shard != shard_of("orders", 50))
+    other = next(key for key in ROUTING.all_keys() if key != ROUTING.key_of("orders"))
     ticks = unpacked([dict(packed(tmp_path, arrow(*rows)))[other]])
     assert [tick.order_ms - NOW_MS for tick in ticks] == list(range(0, 1_000, 100))
 
 
 def test_a_gap_in_a_telemetry_partition_is_told_once_by_the_next_line(tmp_path):
     rows = [line(n, synthetic.heartbeat_line("orders", MEMBERS[0], 3), NOW_MS + n) for n in (0, 1, 7, 8)]
-    ticks = [e for e in unpacked([dict(packed(tmp_path, arrow(*rows)))["0"]]) if isinstance(e, Tick)]
+    ticks = [e for e in unpacked([dict(packed(tmp_path, arrow(*rows)))["000"]]) if isinstance(e, Tick)]
     assert [(tick.offset, tick.lost) for tick in ticks] == [(0, False), (7, True)]
 
 
@@ -101,15 +104,15 @@ def test_what_cannot_be_read_travels_beside_the_rest(tmp_path, value):
     (rejected,) = rejected_in(unpack([rows[QUARANTINE_KEY]]))
     assert isinstance(rejected, Rejected)
     assert (rejected.topic, rejected.partition, rejected.offset, rejected.head) == ("lines", 0, 0, value)
-    assert any(isinstance(event, Heartbeat) for event in unpacked([rows[str(shard_of("orders", 50))]]))
+    assert any(isinstance(event, Heartbeat) for event in unpacked([rows[ROUTING.key_of("orders")]]))
 
 
 def test_a_record_belongs_to_the_shard_it_lies_in():
     """Partitions added later leave old records where they were."""
-    packer = Packer(Routing(50), ())
+    packer = Packer(ROUTING, ())
     for event in ingest(record("orders", partition=7)):
         packer.add(event)
-    assert [key for key, _ in packer.rows()] == ["7"]
+    assert [key for key, _ in packer.rows()] == ["007"]
 
 
 @pytest.mark.parametrize("group", ["a/b", "17", "17.2", "quarantine", "", "ü\x00\U0001f600", "x" * 300])
@@ -126,13 +129,13 @@ def test_ticks_go_to_the_keys_that_hold_groups_once_these_are_known(tmp_path):
     (tmp_path / "live-keys.json").write_text('["3", "9"]')
     beat = line(1, synthetic.heartbeat_line("orders", MEMBERS[0], 3))
     rows = dict(packed(tmp_path, arrow(line(0, synthetic.probe_line(5)), beat)))
-    assert set(rows) == {"3", "9", str(shard_of("orders", 50))}
+    assert set(rows) == {"3", "9", ROUTING.key_of("orders")}
     assert all(any(isinstance(event, Tick) for event in unpacked([payload])) for payload in rows.values())
 
 
 def test_payloads_hold_plain_values_only():
     """`marshal` cannot write a named tuple, and must never have to read one."""
-    packer = Packer(Routing(50), ())
+    packer = Packer(ROUTING, ())
     for row in ROWS:
         for event in ingest(row):
             packer.add(event)
