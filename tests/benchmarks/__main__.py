@@ -8,6 +8,7 @@ import argparse
 import contextlib
 import json
 import os
+import signal
 import sqlite3
 import statistics
 import subprocess
@@ -53,6 +54,7 @@ def main() -> None:
     parser.add_argument("--deaths-per-s", type=float, default=1.0)
     parser.add_argument("--records", type=int, default=2_000_000, help="of the cold start; rows of the history")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what was started ends too
     if options.part == "line":
         line.main(options.groups, options.members)
         return

@@ -64,7 +64,8 @@ def main(groups: int, members: int) -> None:
     settings = ShardSettings(cluster="bench", partitions=PARTITIONS, live_from_ms=START_MS)
     live, state_bytes = _live(load, settings)
     for step, costs in {**live, **_replay(load, settings)}.items():
-        print(f"| {step} | {statistics.median(costs):.2f} us a line |")
+        cost_us = statistics.median(costs)
+        print(f"| {step} | {cost_us:.2f} us a line, {1e6 / cost_us:,.0f} a second |")
     print(f"| state | {state_bytes / (groups * members):.0f} bytes a member |")
 
 
