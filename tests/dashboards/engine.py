@@ -30,6 +30,7 @@ SERVICES: Mapping[str, Mapping[str, Any]] = YAML(typ="safe").load(ROOT / "docker
 DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text()
 MONITOR = SERVICES["run"]["image"]
 START_S = 300
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # an image's
 
 KAFKA = """#!/bin/sh
 exec {java} $KAFKA_HEAP_OPTS {options} -cp '{class_path}' {main} "$@"
@@ -115,8 +116,7 @@ class Engine:
         self._image_environment = dict(part.split("=", 1) for part in shlex.split(assignments))
         self._image_user = int(next(value for name, value in final if name == "USER").split(":")[0])
         self._entry_point = json.loads(next(value for name, value in final if name == "ENTRYPOINT"))
-        path = os.environ["PATH"]
-        self._image_environment["PATH"] = self._image_environment["PATH"].replace("$PATH", path)
+        self._image_environment["PATH"] = self._image_environment["PATH"].replace("$PATH", PATH)
         self._holder = subprocess.Popen(
             ["unshare", "--mount", "--net", "bash", "-euc", self._set_up()],
             stdin=subprocess.PIPE,
@@ -151,7 +151,8 @@ class Engine:
         inside = f"{self._root}{target}"
         if source.startswith("."):
             make = "mkdir -p" if (ROOT / source).is_dir() else f"mkdir -p {Path(inside).parent} && touch"
-            return [f"{make} {inside}", f"mount --bind {ROOT / source} {inside}", f"mount -o remount,bind,ro {inside}"]
+            bound = f"{make} {inside} && mount --bind {ROOT / source} {inside} && mount -o remount,bind,ro {inside}"
+            return [f"mountpoint -q {inside} || {{ {bound}; }}"]
         volume = self._folder / "volumes" / source
         owned = f"chown {user}:{user} {volume}" if mode == "rw" else "true"
         return [f"mkdir -p {volume} {inside} && {owned}", f"mountpoint -q {inside} || mount --bind {volume} {inside}"]
@@ -237,7 +238,7 @@ class Engine:
             word.replace("$$", "$") for word in (*service.get("entrypoint", default), *service.get("command", ()))
         ]
         environment = {
-            "PATH": os.environ["PATH"],
+            "PATH": PATH,
             **(self._image_environment if ours else {}),
             **service.get("environment", {}),
         }
@@ -257,7 +258,7 @@ class Engine:
         assert all(one.poll() is None for one in self._running[name]), self.log(name)
         kind, *test = SERVICES[name]["healthcheck"]["test"]
         test = ["sh", "-c", *test] if kind == "CMD-SHELL" else test
-        environment = {**os.environ, **(self._image_environment if SERVICES[name]["image"] == MONITOR else {})}
+        environment = {"PATH": PATH, **(self._image_environment if SERVICES[name]["image"] == MONITOR else {})}
         asked = self.inside(*test, user=self.user(name))
         return subprocess.run(asked, env=environment, capture_output=True, check=False).returncode == 0
 
@@ -267,7 +268,8 @@ class Engine:
 
     def log(self, name: str) -> str:
         """What a service has written so far."""
-        return (self._folder / f"{name}.log").read_text()
+        path = self._folder / f"{name}.log"
+        return path.read_text() if path.exists() else ""
 
     def close(self) -> None:
         """End everything that was started, the namespaces with it."""
