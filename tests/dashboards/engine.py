@@ -38,9 +38,11 @@ exec {java} $KAFKA_HEAP_OPTS {options} -cp '{class_path}' {main} "$@"
 ADMIN = """#!/venv/bin/python
 import sys
 from kafka.admin import KafkaAdminClient, NewTopic
-words = iter(word for word in sys.argv[1:] if word not in ("--create", "--if-not-exists"))
+words = iter(word for word in sys.argv[1:] if word not in ("--create", "--if-not-exists", "--describe"))
 options = dict(zip(words, words))
 admin = KafkaAdminClient(bootstrap_servers=options["--bootstrap-server"])
+if "--group" in options:
+    admin.describe_groups([options["--group"]])
 if "--topic" in options:
     configs = dict([options["--config"].split("=")]) if "--config" in options else {}
     admin.create_topics([NewTopic(options["--topic"], int(options["--partitions"]), 1, topic_configs=configs)])
@@ -200,7 +202,7 @@ class Engine:
         options = '"$KAFKA_LOG4J_OPTS"'
         self._program("/opt/kafka/bin/kafka-storage.sh", _kafka(java, "", class_path, "kafka.tools.StorageTool"))
         self._program("/opt/kafka/bin/kafka-server-start.sh", _kafka(java, options, class_path, "kafka.Kafka"))
-        for name in ("kafka-topics.sh", "kafka-broker-api-versions.sh"):
+        for name in ("kafka-topics.sh", "kafka-consumer-groups.sh", "kafka-broker-api-versions.sh"):
             self._program(f"/opt/kafka/bin/{name}", ADMIN)
         self._program("/opt/postgres.sh", POSTGRES)
         self._program("/usr/local/bin/tini", '#!/bin/sh\nshift\nexec "$@"\n')
