@@ -79,7 +79,8 @@ def build() -> Dashboard:
 def _published() -> AnnotationQuery:
     """Show what `dashboards publish --incidents` left: beginning, end and words; off at first."""
     mine: Any = AnnotationTarget()  # the SDK's hints allow only a data source's query here
-    mine.type("tags").tags([TAG, "cluster:$cluster", "group:$group"]).limit(100).match_any(False)
+    chosen = [f"{name}:${{{name}:percentencode}}" for name in ("cluster", "group")]
+    mine.type("tags").tags([TAG, *chosen]).limit(100).match_any(False)
     grafana = DataSourceRef(type_val="grafana", uid="-- Grafana --")
     return (
         AnnotationQuery().name("Incidents, published").datasource(grafana).target(mine).icon_color("blue").enable(False)

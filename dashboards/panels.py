@@ -185,7 +185,7 @@ def cluster_variable(*, all_of_them: bool = True) -> dashboard.QueryVariable:
 
 def group_variable() -> dashboard.QueryVariable:
     """Let people choose a group of the cluster."""
-    query = f'label_values({metrics.GROUP_INFO}{{cluster=~"$cluster"}}, group)'
+    query = f'label_values({metrics.GROUP_INFO}{{cluster="$cluster"}}, group)'
     return _query_variable("group", query).label("Group")
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import requests
 from grafana_api.grafana_api import GrafanaException
@@ -24,6 +24,7 @@ LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 INCIDENTS: Final = 1_000
 ANNOTATIONS_ASKED: Final = 10 * INCIDENTS
 YEAR_2100_MS: Final = 4_102_444_800_000
+TAG_CHARACTERS: Final = 100
 WORDS_SHOWN: Final = 200
 CREATED, UPDATED, UNCHANGED = "created", "updated", "unchanged"
 
@@ -161,8 +162,8 @@ def _folder(grafana: GrafanaFace, title: str, *, dry_run: bool) -> tuple[str, Ch
     what = f"folder {title}"
     uid = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
     with _explained(what):
-        known = {folder["title"]: str(folder["uid"]) for folder in grafana.folder.get_all_folders()}
-        if title in known or uid in known.values():
+        known = {folder["title"]: str(folder["uid"]) for folder in grafana.folder.get_all_folders()}  # the outermost
+        if title in known or _or_none(grafana.folder.get_folder, uid):
             return known.get(title, uid), Change(what, UNCHANGED)
         if not dry_run:
             grafana.folder.create_folder(title, uid)
@@ -194,7 +195,7 @@ def _annotation(
 ) -> Change:
     what = f"incident {incident['incident_id']}"
     closed_ms = incident.get("closed_ms")
-    tags = [TAG, *(f"{name}:{incident[name]}" for name in ("cluster", "group", "rule"))]
+    tags = [TAG, *(_tag(name, incident[name]) for name in ("cluster", "group", "rule"))]
     mark = {
         "time_from": incident["opened_ms"],
         "time_to": closed_ms,
@@ -213,11 +214,17 @@ def _annotation(
     return Change(what, UPDATED, (f"end: {_short(known.get('timeEnd'))} -> {closed_ms}",))
 
 
+def _tag(name: str, value: object) -> str:
+    """Grafana cuts a tag at its second colon, and fails on more than 100 characters; the dashboard encodes likewise."""
+    return f"{name}:{quote(str(value), safe='')[:TAG_CHARACTERS]}"
+
+
 def _or_none(ask: Any, uid: str) -> Any:
+    """Ask for what may not be there. Of that an Editor is told 403, not 404: a write will tell whether it is there."""
     try:
         return ask(uid)
     except GrafanaException as error:
-        if error.status_code == 404:
+        if error.status_code in (403, 404):
             return None
         raise
 

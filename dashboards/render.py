@@ -17,7 +17,7 @@ from dashboards import fleet, group, health, rebalances, rules
 from dashboards.files import RENDERED
 
 SCHEMA_VERSION: Final = 38
-"""Grafana 10.0's; a newer Grafana migrates it on load, an older one would not know a newer number."""
+"""Grafana 10.0's; a newer Grafana migrates it on load (13 to 42 or 43), an older one would not know a newer number."""
 MADE_BY: Final = "# Made by `group-monitor dashboards render` from dashboards/rules.py: change that, not this.\n"
 
 

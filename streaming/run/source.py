@@ -141,5 +141,6 @@ def _add(packer: Packer, events: list[Event] | Rejected, *, lost: bool) -> bool:
 
 
 def _packed(packer: Packer) -> pa.RecordBatch:
-    keys, payloads = zip(*packer.rows(), strict=True)
+    rows = list(packer.rows())  # none where a broker was heard and no shard has a group
+    keys, payloads = zip(*rows, strict=True) if rows else ((), ())
     return pa.RecordBatch.from_arrays([pa.array(keys, pa.string()), pa.array(payloads, pa.binary())], schema=_PACKED)

@@ -40,9 +40,9 @@ def container(tmp_path):
     port, controller_port = free_ports(2)
     properties = moved(
         (ROOT / "deploy" / "kafka" / "server.properties").read_text(),
-        ("1@kafka:9093", f"1@127.0.0.1:{controller_port}"),
+        ("1@kafka:19093", f"1@127.0.0.1:{controller_port}"),
         ("PLAINTEXT://:9092", f"PLAINTEXT://127.0.0.1:{port}"),
-        ("CONTROLLER://:9093", f"CONTROLLER://127.0.0.1:{controller_port}"),
+        ("CONTROLLER://:19093", f"CONTROLLER://127.0.0.1:{controller_port}"),
         ("PLAINTEXT://kafka:9092", f"PLAINTEXT://127.0.0.1:{port}"),
         ("/var/lib/kafka/data", f"{tmp_path}/data"),
     )

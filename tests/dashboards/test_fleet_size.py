@@ -1,4 +1,7 @@
-"""The panels with ten thousand groups, many of them in trouble, and with nothing at all: a real Prometheus answers."""
+"""The panels with ten thousand groups, many of them in trouble, with nothing at all, and with groups of strange names.
+
+A real Prometheus answers.
+"""
 
 import http.server
 import threading
@@ -21,6 +24,18 @@ MOST = 100
 """Rows of a table, lines of a graph, marks on it: more nobody reads."""
 GROUP = "group-0"
 IN_CLUSTER = f'cluster="{CLUSTER}"'
+STRANGE = (
+    "o'brien",
+    'say "hi"',
+    "back\\slash",
+    ".*",
+    "a.b",
+    "axb",
+    '"} or up{a="',
+    "$cluster ${group:raw}",
+    "<b>&'",
+    "a:b/c d",
+)
 
 
 def fleet(generation):
@@ -35,18 +50,21 @@ def fleet(generation):
         yield report(group, *broken, view=shown | {"members": [reader]})
 
 
+def exported(folder, *batches):
+    """/metrics after each batch of reports."""
+    settings = Settings(cluster=CLUSTER)
+    store = Store.open(f"sqlite:///{folder}/monitor.db")
+    for batch_id, reports in enumerate(batches):
+        outputs = [progress(), *reports]
+        store.apply_batch(checkpoint_id="c", batch_id=batch_id, outputs=outputs, settings=settings, batch_ms=400)
+        yield metrics.exposition(store, settings, Health(0, 15_000))
+    store.close()
+
+
 @pytest.fixture(scope="module")
 def expositions(tmp_path_factory):
     """/metrics before and after a generation of every group."""
-    settings = Settings(cluster=CLUSTER)
-    store = Store.open(f"sqlite:///{tmp_path_factory.mktemp('store')}/monitor.db")
-    texts = []
-    for batch_id, generation in enumerate((3, 9)):
-        outputs = [progress(), *fleet(generation)]
-        store.apply_batch(checkpoint_id="c", batch_id=batch_id, outputs=outputs, settings=settings, batch_ms=400)
-        texts.append(metrics.exposition(store, settings, Health(0, 15_000)))
-    store.close()
-    return texts
+    return list(exported(tmp_path_factory.mktemp("store"), fleet(3), fleet(9)))
 
 
 @contextmanager
@@ -85,9 +103,9 @@ def scraping(folder, texts):
         yield asking
 
 
-def asked():
+def asked(group=GROUP):
     """Every query of the dashboards; an alert rule is free to fire for each group."""
-    return [one for one in grafana.queries(cluster=CLUSTER, group=GROUP) if not one.place.startswith("rule:")]
+    return [one for one in grafana.queries(cluster=CLUSTER, group=group) if not one.place.startswith("rule:")]
 
 
 def test_no_panel_shows_more_than_people_can_read(expositions, tmp_path):
@@ -104,3 +122,18 @@ def test_every_query_has_an_answer_where_there_is_nothing_yet(tmp_path):
         found = {place: asking.now(expr) for place, expr in asked()}
     shown = {place: [sample["value"][1] for sample in samples] for place, samples in found.items() if samples}
     assert all(values == ["0"] for values in shown.values()), shown
+
+
+def test_a_groups_panels_are_about_that_group_whatever_its_name(tmp_path):
+    reports = [report(group, finding(group, severity="page"), view=view(group)) for group in STRANGE]
+    with scraping(tmp_path, list(exported(tmp_path, reports))) as asking:
+        for group in STRANGE:
+            found = {place: asking.now(expr) for place, expr in asked(group) if place.startswith("group: ")}
+            told = {
+                sample["metric"]["group"]
+                for samples in found.values()
+                for sample in samples
+                if "group" in sample["metric"]
+            }
+            assert told == {group}
+            assert [sample["value"][1] for sample in found["group: Open incidents"]] == ["1"]

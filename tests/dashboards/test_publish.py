@@ -14,6 +14,7 @@ from tests.dashboards.grafana_peer import PASSWORD, TOKEN, grafana
 
 BOARDS = files.dashboards()
 FLEET = "group-monitor-fleet"
+GROUP = "group-monitor-group"
 INCIDENT = {
     "incident_id": "abc",
     "cluster": "prod",
@@ -25,9 +26,9 @@ INCIDENT = {
 }
 
 
-@pytest.fixture
-def peer():
-    with grafana() as running:
+@pytest.fixture(params=[False, True], ids=["Editor", "Admin"])
+def peer(request):
+    with grafana(admin=request.param) as running:
         yield running
 
 
@@ -106,15 +107,21 @@ def test_a_folder_of_ours_that_people_renamed_is_still_ours(peer):
     assert peer.folders == {"group-monitor": "Consumers"}
 
 
+def test_a_folder_of_ours_that_people_put_into_another_is_found(peer):
+    peer.nested["group-monitor"] = "Group monitor"
+    assert "folder Group monitor: unchanged" in run(peer)
+    assert set(peer.folder_of.values()) == {"group-monitor"}
+
+
 def test_the_data_source_is_chosen_by_name_or_the_first_prometheus(peer):
     def chosen():
         variables = {v["name"]: v for v in peer.dashboards[FLEET]["templating"]["list"]}
         return variables["datasource"]["current"]["value"]
 
     run(peer)
-    assert chosen() == "p-old"
-    run(peer, "--datasource", "Main")
     assert chosen() == "p-main"
+    run(peer, "--datasource", "Old")
+    assert chosen() == "p-old"
     assert "no Prometheus data source called Loki" in refused(peer, "--datasource", "Loki")
 
 
@@ -148,14 +155,26 @@ def test_https_is_verified_and_a_private_authority_can_be_named(tmp_path):
 @pytest.mark.parametrize(
     ("path", "status", "body", "words"),
     [
-        ("/folders", 403, {"message": "Permission denied"}, "403: the account may not do this"),
+        (
+            "/datasources",
+            403,
+            {"title": "Access denied", "message": "Permissions needed: datasources:read", "accessErrorId": "ACE0"},
+            "403: the account may not do this",
+        ),
         (
             "/dashboards/db",
             412,
-            {"status": "name-exists", "message": "A dashboard with the same name already exists"},
+            {"status": "name-exists", "message": "A dashboard with the same name in the folder already exists"},
             "412: somebody has changed it meanwhile, or another one has its title",
         ),
-        ("/dashboards/db", 500, {"message": "Internal server error", "traceID": ""}, "500: try again later"),
+        (
+            "/dashboards/db",
+            412,
+            {"status": "plugin-dashboard", "message": "The dashboard belongs to plugin X."},
+            "plugin X",
+        ),
+        ("/dashboards/db", 500, {"message": "Failed to save dashboard", "traceID": ""}, "500: try again later"),
+        ("/folders", 500, {"message": "Folder API error", "traceID": ""}, "500: try again later"),
         ("/datasources", 502, "<html>Bad gateway</html>", "502: try again later"),
         ("/datasources", 503, "the message is that it is starting", "not what it should be"),
         ("/health", 200, "<html>Welcome</html>", "not Grafana's API"),
@@ -165,6 +184,13 @@ def test_https_is_verified_and_a_private_authority_can_be_named(tmp_path):
 def test_an_error_of_grafana_is_one_line_that_says_what_to_do(peer, path, status, body, words):
     peer.answers[path] = (status, body)
     assert words in refused(peer)
+
+
+def test_a_provisioned_dashboard_is_left_to_its_files(peer):
+    run(peer)
+    peer.provisioned = True
+    peer.dashboards[FLEET]["title"] = "mine"
+    assert "400: 'Cannot save provisioned dashboard'" in refused(peer)
 
 
 def test_wrong_credentials_are_refused_without_showing_them(peer):
@@ -229,3 +255,24 @@ def test_an_incident_becomes_one_annotation_that_gets_its_end(peer):
     assert (first["time"], first["timeEnd"]) == (closed["opened_ms"], closed["closed_ms"])
     assert {"group-monitor", "cluster:prod", "group:orders", "incident:abc"} <= set(first["tags"])
     assert "<b>" not in first["text"]
+
+
+@pytest.mark.parametrize("group", ["a:b:c", " spaces ", "x" * 1000, "o'brien (eu)!*", "\u4e16" * 300])
+def test_no_name_of_a_group_keeps_incidents_from_being_annotated(peer, group):
+    strange = {**INCIDENT, "group": group}
+    for expected in ("created", "unchanged"):
+        connected = publish.connect(peer.url, publish.Login(token=TOKEN))
+        assert [change.action for change in publish.publish_incidents(connected, [strange])] == [expected]
+
+
+def test_the_groups_dashboard_asks_for_the_tags_that_were_published(peer):
+    """`${group:percentencode}` is encodeURIComponent, and the five characters it leaves."""
+    group = "a:b'c (d)!*/e~f"
+    list(
+        publish.publish_incidents(publish.connect(peer.url, publish.Login(token=TOKEN)), [{**INCIDENT, "group": group}])
+    )
+    (asked,) = (a["target"]["tags"] for a in BOARDS[GROUP]["annotations"]["list"] if "tags" in a.get("target", {}))
+    encoded = {"${cluster:percentencode}": "prod", "${group:percentencode}": "a%3Ab%27c%20%28d%29%21%2A%2Fe~f"}
+    for variable, value in encoded.items():
+        asked = [tag.replace(variable, value) for tag in asked]
+    assert set(asked) <= set(peer.annotations[0]["tags"])

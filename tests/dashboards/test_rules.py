@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from dashboards import files
-from dashboards.rules import RULES, prometheus_rules
+from dashboards.rules import RULES, grafana_rules, prometheus_rules
 from streaming.serve import metrics
 
 PROMTOOL = shutil.which("promtool")
@@ -120,3 +120,17 @@ def test_grafana_asks_what_prometheus_asks():
     for rule in prometheus_rules()["groups"][0]["rules"]:
         assert f"title: {rule['alert']}\n" in text
     assert "$" not in text, "Grafana would take it for a variable of its environment"
+
+
+def test_grafana_reads_every_word_of_its_rules():
+    """It ignores what it does not know. grafana/grafana, pkg/services/provisioning/alerting/rules_types.go."""
+    (group,) = grafana_rules()["groups"]
+    assert group.keys() == {"orgId", "name", "folder", "interval", "rules"}
+    words = {"uid", "title", "condition", "data", "noDataState", "execErrState", "for", "annotations", "labels"}
+    for rule in group["rules"]:
+        assert rule.keys() == words
+        assert len(rule["uid"]) <= 40
+        assert {rule["noDataState"], rule["execErrState"]} <= {"OK", "NoData", "Alerting", "Error", "KeepLast"}
+        assert rule["condition"] in [query["refId"] for query in rule["data"]]
+        for query in rule["data"]:
+            assert query.keys() == {"refId", "datasourceUid", "relativeTimeRange", "model"}

@@ -83,6 +83,12 @@ def test_a_tick_reaches_every_shard(tmp_path):
     assert all([(tick.broker, tick.probe) for tick in events] == [("broker-1", 5)] for events in ticks.values())
 
 
+def test_a_broker_heard_while_no_shard_has_a_group_gives_no_rows(tmp_path):
+    """A cluster whose offsets topic is there, and no group: nothing but probes."""
+    (tmp_path / "live-keys.json").write_text("[]")
+    assert packed(tmp_path, arrow(line(0, synthetic.probe_line(5)))) == []
+
+
 def test_any_line_of_a_broker_moves_the_other_shards_a_few_times_a_second(tmp_path):
     rows = [line(n, synthetic.heartbeat_line("orders", MEMBERS[0], 3), NOW_MS + 10 * n) for n in range(100)]
     other = next(key for key in ROUTING.all_keys() if key != ROUTING.key_of("orders"))
