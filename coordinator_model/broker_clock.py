@@ -5,7 +5,8 @@ newest). The probe makes a line every half second, so a hole of 2.5 s means that
 and a jump in the probe's numbers that lines were lost. The coordinator of a shard is the broker that last gave an
 answer other than 14, 15, 16 about one of its groups. A pause, a move or a loss makes a ``Restart``: session timers
 started anew at an instant that is known only within an interval, open until that coordinator gives its first accepted
-answer. A loading coordinator answers some heartbeats 0 blindly and others 14: a refusal opens the interval again.
+answer. While it loads it answers classic heartbeats a *blind* 0, so that one proves nothing: any other answer does, and
+any record written after it. A refusal opens the interval again.
 """
 
 from dataclasses import dataclass, field
@@ -28,6 +29,9 @@ MAX_PROBES = 8
 MAX_BROKERS = 4_096
 """Broker names come from record keys, which a stranger could write."""
 PROOF_STEP_MS = 100
+MAX_LOAD_MS = 30_000
+"""Heartbeats answered 0 for so long are taken for accepted where nothing else tells: 50 partitions took a busy broker
+6 s to load."""
 PROBES_IN_FLIGHT = 2
 """Probe numbers that may go missing when a broker dies with a request in hand."""
 
@@ -158,8 +162,13 @@ class ShardClock:
             self.covered_since_ms = line_ms
             self._open(Restart(before_ms, None, Cause.UNKNOWN, broker))
 
-    def answered(self, broker: str, error: int, remote_ms: int, line_ms: int, thresholds: Thresholds) -> bool:
-        """Take an answer about the shard; return whether the coordinator or its restarts changed."""
+    def answered(
+        self, broker: str, error: int, remote_ms: int, line_ms: int, thresholds: Thresholds, *, blind: bool = False
+    ) -> bool:
+        """Take an answer about the shard; return whether the coordinator or its restarts changed.
+
+        ``blind``: one that a coordinator gives also while it loads.
+        """
         if error == COORDINATOR_NOT_AVAILABLE and remote_ms >= thresholds.stalled_write_ms:
             return False  # a stalled write, neither a refusal nor accepted
         if error in REFUSALS:
@@ -174,13 +183,36 @@ class ShardClock:
                 self.covered_since_ms = line_ms
             else:
                 low_ms = max(self._last_word_ms(line_ms, thresholds), self._clock(broker).refused_ms or 0)
-                self._open(Restart(low_ms, line_ms, Cause.COORDINATOR_MOVED, broker))
+                self._open(Restart(low_ms, None, Cause.COORDINATOR_MOVED, broker))
             self.coordinator, self.coordinator_since_ms, changed = broker, line_ms, True
-        elif self.restarts and self.restarts[-1].high_ms is None:
-            self.restarts[-1].high_ms = max(line_ms, self.restarts[-1].low_ms)
-            changed = True
         self.last_answer_ms = max(self.last_answer_ms, line_ms)
-        return changed
+        restart = self.restarts[-1] if self.restarts else None
+        if blind and restart is not None and restart.may_load and not self._surely_loaded(restart, line_ms):
+            return changed
+        return self._close(line_ms) or changed
+
+    def _surely_loaded(self, restart: Restart, line_ms: int) -> bool:
+        """Tell whether heartbeats have been answered 0 for longer than a load takes."""
+        if restart.blind_ms is None:
+            restart.blind_ms = line_ms
+        return line_ms >= restart.blind_ms + MAX_LOAD_MS
+
+    def wrote(self, record_ms: int) -> bool:
+        """Take a record of the shard: who writes has loaded. Return whether that closed a restart.
+
+        Before the new coordinator was heard at all it may be its predecessor's.
+        """
+        restart = self.restarts[-1] if self.restarts else None
+        heard = restart is not None and restart.blind_ms is not None and record_ms > restart.blind_ms
+        return heard and self._close(record_ms)
+
+    def _close(self, at_ms: int) -> bool:
+        """Close the restart that is open, if one is."""
+        restart = self.restarts[-1] if self.restarts else None
+        if restart is None or restart.high_ms is not None:
+            return False
+        restart.high_ms = max(at_ms, restart.low_ms)
+        return True
 
     def _last_word_ms(self, line_ms: int, thresholds: Thresholds) -> int:
         """Return when the coordinator last answered as such.

@@ -10,6 +10,7 @@ one nearest to it.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 from coordinator_model.replica.group import Departure, Member
 from coordinator_model.states import Cause
@@ -36,6 +37,13 @@ class Restart:
     woke_ms: int | None = None
     """The broker's first line after a pause that it survived: its timers ran on, and what was due in between ended at
     that line. None: it may have been restarted."""
+    blind_ms: int | None = None
+    """The first heartbeat answered 0 after it by a coordinator that may still have been loading."""
+
+    @property
+    def may_load(self) -> bool:
+        """Whether the coordinator loads the groups anew before it answers for them."""
+        return self.cause is not Cause.UNKNOWN and self.woke_ms is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,16 +114,19 @@ def touches_ms(member: Member, commits: Commits, since_ms: int) -> list[int]:
 def _unheard_since(member: Member, restarts: Sequence[Restart]) -> list[Restart]:
     """Return the restarts after which the member has not been heard nor joined, newest first.
 
-    Who was heard before another coordinator first answered was heard by one that may have been deposed already.
+    Who was heard before another coordinator surely answered was heard by one that may have been deposed already, or
+    blindly by one that was loading.
     """
     clock_ms = member.clock_ms if member.clock_ms is not None else member.joined_ms
     return [r for r in reversed(restarts) if clock_ms is None or clock_ms <= _heard_from_ms(r)]
 
 
-def _heard_from_ms(restart: Restart) -> int:
-    if restart.cause is Cause.COORDINATOR_MOVED and restart.high_ms is not None:
-        return max(restart.low_ms, restart.high_ms - FIRST_ANSWER_MS)
-    return restart.low_ms
+def _heard_from_ms(restart: Restart) -> float:
+    if not restart.may_load or (restart.cause is Cause.COORDINATOR_PAUSE and restart.blind_ms is None):
+        return restart.low_ms
+    if restart.high_ms is None:
+        return restart.low_ms if restart.blind_ms is None else inf
+    return max(restart.low_ms, restart.high_ms - FIRST_ANSWER_MS)
 
 
 def timer_base_ms(member: Member, scene: Scene) -> int | None:
@@ -151,6 +162,18 @@ def latest_deadline_ms(departure: Departure, scene: Scene) -> int | None:
 def deadlines(departure: Departure, scene: Scene) -> list[tuple[int, int, Restart | None]]:
     """Return the spans ``(first, last, restart it comes from)`` in which a departed member's session can have ended.
 
+    A timer that is due while the coordinator stands still runs as it wakes.
+    """
+    ends = _due(departure, scene)
+    for pause in _unheard_since(departure.member, scene.restarts):
+        if pause.woke_ms is not None:
+            ends = [_slept_over(span, pause, pause.woke_ms) for span in ends]
+    return ends
+
+
+def _due(departure: Departure, scene: Scene) -> list[tuple[int, int, Restart | None]]:
+    """Return those spans as the timers stood, whether or not the coordinator could run them.
+
     A member never heard since we look may have been heard at any instant before: then every deadline up to
     ``live_from_ms`` + timeout is possible.
     """
@@ -159,8 +182,7 @@ def deadlines(departure: Departure, scene: Scene) -> list[tuple[int, int, Restar
     if timeout_ms is None:
         return []
     spans: list[tuple[int, int, Restart | None]] = []
-    unheard = _unheard_since(member, scene.restarts)
-    for restart in unheard:
+    for restart in _unheard_since(member, scene.restarts):
         if restart.woke_ms is not None:
             continue
         high_ms = departure.removed_ms if restart.high_ms is None else restart.high_ms
@@ -174,11 +196,16 @@ def deadlines(departure: Departure, scene: Scene) -> list[tuple[int, int, Restar
         spans.append((0, scene.live_from_ms, None) if clock_ms is None else (clock_ms, clock_ms, None))
     since_ms = min(low_ms for low_ms, _, _ in spans)
     spans += [(at_ms, at_ms, None) for at_ms in departure.touches_ms if at_ms > since_ms]
-    ends = [(low_ms + timeout_ms, high_ms + timeout_ms, origin) for low_ms, high_ms, origin in spans]
-    for pause in unheard:
-        if pause.woke_ms is not None:
-            ends = [_slept_over(span, pause, pause.woke_ms) for span in ends]
-    return ends
+    return [(low_ms + timeout_ms, high_ms + timeout_ms, origin) for low_ms, high_ms, origin in spans]
+
+
+def slept_over(departure: Departure, scene: Scene) -> tuple[Restart, int] | None:
+    """Return the pause of the coordinator in which a departed member's session ran out, and when it was due."""
+    due_ms = max((last_ms for _, last_ms, _ in _due(departure, scene)), default=None)
+    if due_ms is None:
+        return None
+    pauses = _unheard_since(departure.member, scene.restarts)
+    return next(((p, due_ms) for p in pauses if p.woke_ms is not None and p.low_ms < due_ms < p.woke_ms), None)
 
 
 def _slept_over(span: tuple[int, int, Restart | None], pause: Restart, woke_ms: int) -> tuple[int, int, Restart | None]:

@@ -171,6 +171,8 @@ class Shard:
         """Apply one event in its place."""
         at_ms = event[0]
         if isinstance(event, RecordRead | OffsetCommitted | ClientPoll):
+            if not isinstance(event, ClientPoll) and self.clock.wrote(at_ms):
+                self._look_again(at_ms)
             self._cold(event)
             return
         thresholds = self.settings.thresholds
@@ -189,10 +191,9 @@ class Shard:
             return
         remote_ms = event.remote_ms if isinstance(event, Heartbeat | ConsumerHeartbeat) else parked_ms(event)
         self._watch_refusals(event.broker, event.error, remote_ms, at_ms)
-        if self.clock.answered(event.broker, event.error, remote_ms, at_ms, thresholds):
-            self._due_ms = min(self._due_ms, at_ms)
-            if self.clock.restarts and self.clock.restarts[-1].high_ms is not None:
-                self._look_again(at_ms + SETTLE_MS)
+        blind = isinstance(event, Heartbeat) and event.error == 0 and not event.kip848
+        if self.clock.answered(event.broker, event.error, remote_ms, at_ms, thresholds, blind=blind):
+            self._look_again(at_ms)
         self._fire(self.clock.progress_ms)
         if isinstance(event, Heartbeat) and event.error in (0, 27):
             self.clock.prove(at_ms, event.arrival_ms)
@@ -430,11 +431,12 @@ class Shard:
             self._due_ms, _ = self._next_due()
 
     def _look_again(self, at_ms: int) -> None:
-        """Look at every group once timers that were open are known again; once, however often they open meanwhile."""
-        group_due = self.memory.group_due
-        for group in self.hot.slots:
-            group_due[group] = min(at_ms, group_due.get(group, FAR_MS))
+        """Look at what is due now, and at every group a little later, once, unless its timers are open still."""
         self._due_ms = min(self._due_ms, at_ms)
+        if self.clock.restarts and self.clock.restarts[-1].high_ms is not None:
+            group_due = self.memory.group_due
+            for group in self.hot.slots:
+                group_due[group] = min(at_ms + SETTLE_MS, group_due.get(group, FAR_MS))
 
     def _next_due(self) -> tuple[int, list[str]]:
         """Return the earliest instant at which something is due, and the groups it is due for."""

@@ -46,7 +46,7 @@ class ShardMemory:
                 clock.covered_since_ms,
                 clock.proofs,
             ],
-            "restarts": [[r.low_ms, r.high_ms, r.cause, r.broker, r.woke_ms] for r in clock.restarts],
+            "restarts": [[r.low_ms, r.high_ms, r.cause, r.broker, r.woke_ms, r.blind_ms] for r in clock.restarts],
             "watch": [self.watch.costs, self.watch.stalled_ms, self.watch.refusals],
             "held": [[type(event).__name__, list(event)] for event in self.held],
             "held_heartbeats": self.held_heartbeats.as_list(),

@@ -1,5 +1,6 @@
 """A member goes: what its removal proves (design, section 3: judged by consequence first)."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from coordinator_model.events import JoinAnswered
@@ -13,6 +14,7 @@ from coordinator_model.liveness import (
     lines_lost,
     removal_deadline_ms,
     session_timeout_ms,
+    slept_over,
     touches_ms,
 )
 from coordinator_model.replica import join_phase
@@ -210,6 +212,11 @@ def _missed_ms(departure: Departure, deadline_ms: int, together: list[Departure]
     """
     member, removed_ms, grace_ms = departure.member, departure.removed_ms, scene.thresholds.grace_ms
     early = removed_ms if removed_ms < deadline_ms - grace_ms else None
+    dropped = [d for d in together if d.removed_ms == removed_ms and d.successor is None]
+    latest_ms = {id(d): latest_deadline_ms(d, _before(d, scene)) or 0 for d in dropped}
+    asleep = slept_over(departure, scene)
+    if asleep is not None:
+        return _missed_asleep(departure, *asleep, latest_ms.values(), scene)
     if member.kip848:
         revoke_ms = member.revoke_deadline_ms
         exact = revoke_ms is not None and abs(revoke_ms - removed_ms) < min(grace_ms, abs(deadline_ms - removed_ms))
@@ -219,12 +226,31 @@ def _missed_ms(departure: Departure, deadline_ms: int, together: list[Departure]
         return sync_ms if sync_ms < deadline_ms else None
     if member.instance_id is not None or _was_unknown(departure, scene):
         return None  # kept through the phase, or gone before its end
-    dropped = [d for d in together if d.removed_ms == removed_ms and d.successor is None]
-    latest_ms = {id(d): latest_deadline_ms(d, _before(d, scene)) or 0 for d in dropped}
     if join_phase.timed_out(departure, latest_ms.values(), scene):
         waited_for = latest_ms[id(departure)] >= min(removed_ms - grace_ms, max(latest_ms.values()))
         return removed_ms if waited_for else None
     return None if join_phase.too_young(departure, scene) else early
+
+
+def _missed_asleep(
+    departure: Departure, pause: Restart, session_due_ms: int, lost_ms: Iterable[int], scene: Scene
+) -> int | None:
+    """Return when a member missed a phase whose timer was due before its session's, which came due in a pause.
+
+    As the coordinator wakes it runs what was due in the order in which it was due. ``lost_ms``: the deadlines of the
+    sessions of all whom the phase lost.
+    """
+    member, woke_ms = departure.member, pause.woke_ms or 0
+    if member.kip848:
+        due_ms = member.revoke_deadline_ms
+    else:
+        due_ms = join_phase.sync_deadline_ms(departure)
+        kept = member.instance_id is not None or _was_unknown(departure, scene)
+        if due_ms is None and not kept and abs(departure.removed_ms - woke_ms) <= join_phase.LATE_MS:
+            due_ms = join_phase.due_ms(departure, lost_ms, scene)
+    if due_ms is None or due_ms >= session_due_ms:
+        return None
+    return woke_ms if due_ms > pause.low_ms else due_ms
 
 
 def _is_witnessed(replica: GroupReplica, member: Member, removed_ms: int, scene: Scene) -> bool:

@@ -64,14 +64,24 @@ def sync_deadline_ms(departure: Departure) -> int | None:
 
 def timed_out(departure: Departure, deadlines_ms: Iterable[int], scene: Scene) -> bool:
     """Tell whether the phase ended by its timeout; ``deadlines_ms`` are of the sessions of those whom it lost."""
+    late_ms = [departure.removed_ms - end_ms for end_ms in _ends_ms(departure, deadlines_ms, scene)]
+    return any(-EARLY_MS <= ms <= LATE_MS for ms in late_ms)
+
+
+def due_ms(departure: Departure, deadlines_ms: Iterable[int], scene: Scene) -> int | None:
+    """Return when the phase had to end, by the earliest of its possible starts; None: no start is known."""
+    return min(_ends_ms(departure, deadlines_ms, scene), default=None)
+
+
+def _ends_ms(departure: Departure, deadlines_ms: Iterable[int], scene: Scene) -> list[int]:
+    """Return its timeout after each start that it can have had: its first sign, or an end of a session before that."""
     limit_ms = departure.join_timeout_ms
     if departure.join_started_ms is None or limit_ms is None:
-        return False
+        return []
     starts = [departure.join_started_ms]
     starts += [at_ms for at_ms in deadlines_ms if departure.join_after_ms <= at_ms < departure.join_started_ms]
     moved_ms = max((r.low_ms for r in scene.restarts if r.cause is Cause.COORDINATOR_MOVED), default=0)
-    late_ms = [departure.removed_ms - at_ms - limit_ms for at_ms in starts if at_ms >= moved_ms]
-    return any(-EARLY_MS <= ms <= LATE_MS for ms in late_ms)
+    return [at_ms + limit_ms for at_ms in starts if at_ms >= moved_ms]
 
 
 def began_with(departure: Departure, first_deadline_ms: int) -> bool:

@@ -7,15 +7,23 @@ from coordinator_model.states import Cause
 from coordinator_model.thresholds import Thresholds
 
 LIMITS = Thresholds()
+LOG, BLIND = "the log", "blind"
 
 
 def clock(*steps):
-    """A clock after steps ``(broker, at_ms, error or None for a mere line, how long parked)``."""
+    """A clock after steps ``(broker, at_ms, error or None for a mere line, how long parked)``.
+
+    An error ``BLIND`` is the 0 of a classic heartbeat; a broker ``LOG`` wrote a record.
+    """
     made = ShardClock()
     for broker, at_ms, error, *parked_ms in steps:
+        if broker == LOG:
+            made.wrote(at_ms)
+            continue
         made.advance(broker, at_ms, LIMITS)
         if error is not None:
-            made.answered(broker, error, parked_ms[0] if parked_ms else 0, at_ms, LIMITS)
+            blind = error == BLIND
+            made.answered(broker, 0 if blind else error, parked_ms[0] if parked_ms else 0, at_ms, LIMITS, blind=blind)
     return made
 
 
@@ -55,6 +63,46 @@ STEPS = {
         [("a", 1_000, 0), ("a", 2_000, 14), ("a", 2_100, 0), ("a", 2_200, 14), ("a", 2_300, 0)],
         "a",
         [(2_000, 2_100, Cause.COORDINATOR_MOVED), (2_200, 2_300, Cause.COORDINATOR_MOVED)],
+    ),
+    "a heartbeat's 0 after a move may be blind: open": (
+        [("a", 1_000, 0), ("b", 3_000, BLIND), ("b", 4_000, BLIND)],
+        "b",
+        [(1_000, None, Cause.COORDINATOR_MOVED)],
+    ),
+    "until another answer, which only one that has loaded gives": (
+        [("a", 1_000, 0), ("b", 3_000, BLIND), ("b", 4_000, 27)],
+        "b",
+        [(1_000, 4_000, Cause.COORDINATOR_MOVED)],
+    ),
+    "or until it writes": (
+        [("a", 1_000, 0), ("b", 3_000, BLIND), (LOG, 4_000, None)],
+        "b",
+        [(1_000, 4_000, Cause.COORDINATOR_MOVED)],
+    ),
+    "not what its predecessor wrote": (
+        [("a", 1_000, 0), (LOG, 2_000, None), ("b", 3_000, BLIND)],
+        "b",
+        [(1_000, None, Cause.COORDINATOR_MOVED)],
+    ),
+    "or until it has said 0 for longer than a load takes": (
+        [("a", 1_000, 0), *(("b", at_ms, BLIND) for at_ms in range(3_000, 34_000, 1_000))],
+        "b",
+        [(1_000, 33_000, Cause.COORDINATOR_MOVED)],
+    ),
+    "a refusal after a blind 0: since then": (
+        [("a", 1_000, 0), ("b", 3_000, BLIND), ("b", 4_000, 14), ("b", 5_000, 27)],
+        "b",
+        [(4_000, 5_000, Cause.COORDINATOR_MOVED)],
+    ),
+    "a broker that was restarted loads too": (
+        [("a", 1_000, 0), ("a", 4_000, None), ("a", 4_100, BLIND), ("a", 6_000, 0)],
+        "a",
+        [(1_000, 6_000, Cause.COORDINATOR_PAUSE)],
+    ),
+    "who coordinated all along is not blind": (
+        [("a", 1_000, BLIND), ("a", 2_000, BLIND)],
+        "a",
+        [],
     ),
     "15 behind a stalled write is no refusal": ([("a", 1_000, 0), ("a", 6_000, 15, 5_000)], "a", None),
 }

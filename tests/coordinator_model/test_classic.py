@@ -37,7 +37,7 @@ def test_an_answered_heartbeat(name):
 # an answer 15 to m2 at 9,000, applied so much earlier -> the deadline that the timer names
 STALLED = {
     "one that waited may have been applied": (4_000, 4_500 + 6_000),
-    "one that did not is a refusal: every clock is open until the next answer": (0, 9_000 + 6_000),
+    "one that did not is a refusal: every clock is open until it surely coordinates again": (0, 9_500 + 6_000),
 }
 
 
@@ -45,7 +45,7 @@ STALLED = {
 def test_a_heartbeat_answered_15_delays_the_verdict(name):
     parked_ms, deadline_ms = STALLED[name]
     story = stable("m1", "m2").beats("m1", 1_000, 30_000).beats("m2", 1_000, 3_000)
-    story.beat(8_500, "m2", error=15, parked_ms=parked_ms)
+    story.beat(8_500, "m2", error=15, parked_ms=parked_ms).commit(9_500, "t", 9)
     assert story.play(20_000).facts("session-expired", "subject", "deadline_ms") == [("m2", deadline_ms)]
 
 

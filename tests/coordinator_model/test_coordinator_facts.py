@@ -2,7 +2,7 @@
 
 from coordinator_model.ingest import ingest
 from coordinator_model.shard import Shard, ShardSettings
-from tests.builders import T0, Story, Who, events_of, probe_line, rebalance, stable
+from tests.builders import T0, Story, Who, events_of, key, probe_line, rebalance, stable
 
 
 def replica_of(story, until_ms):
@@ -125,6 +125,33 @@ def test_a_group_of_which_only_offsets_are_known_is_simple_and_empty():
     """assign() and commit: generation -1, no group record (kafka-facts 8.10)."""
     told = Story().commit(1_000, "t", 0).play(2_000)
     assert (told.group["type"], told.group["state"], told.group["members"]) == ("simple", "Empty", [])
+
+
+HEAD, CLIENT = "08636f6e73756d657200000003000572616e676500026d31", "00026331" + "00092f31302e302e302e31"
+SINCE, BLOBS = "0000018bcfe56800", "0000afc8" + "000000020001" + "000000020002"
+VERSIONS = {
+    0: f"000000{HEAD}0000000100026d31{CLIENT}{BLOBS}",
+    1: f"000100{HEAD}0000000100026d31{CLIENT}000493e0{BLOBS}",
+    2: f"000200{HEAD}{SINCE}0000000100026d31{CLIENT}000493e0{BLOBS}",
+    3: f"000300{HEAD}{SINCE}0000000100026d31ffff{CLIENT}000493e0{BLOBS}",
+}
+"""GroupMetadata as brokers of different ages write it (kafka-facts 1.4 and 1.8)."""
+
+
+def test_records_of_mixed_versions_during_a_rolling_upgrade_tell_the_same_group():
+    """Version 0 has no rebalance timeout: the session timeout is it."""
+    story, told = Story(), []
+    for n, (version, value) in enumerate(VERSIONS.items()):
+        at_ms = 1_000 * (n + 1)
+        story.write(at_ms, key(2, story.group), bytes.fromhex(value))
+        [member] = story.play(at_ms + 100).group["members"]
+        told.append((version, member["member_id"], member["client_id"], member["rebalance_timeout_ms"]))
+    assert told == [
+        (0, "m1", "c1", 45_000),
+        (1, "m1", "c1", 300_000),
+        (2, "m1", "c1", 300_000),
+        (3, "m1", "c1", 300_000),
+    ]
 
 
 def test_a_tombstone_of_an_unknown_group_says_nothing():

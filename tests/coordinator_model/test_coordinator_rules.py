@@ -60,7 +60,7 @@ def test_a_move_names_the_broker_that_took_over():
     story = stable("m1", "m2").beats("m1", 1_000, 5_000).beats("m2", 1_000, 5_000).silent(5_000, 99_000)
     story.brokers["broker-2"] = 0
     story.broker = "broker-2"
-    told = story.beats("m1", 8_000, 40_000).play(40_000)
+    told = story.beats("m1", 8_000, 40_000).commit(8_500, "t", 9).play(40_000)
     assert sorted(pages(told)) == [
         ("coordinator-paused", "broker-2", "page", "coordinator-moved"),
         ("session-expired", "m2", "warn", "coordinator-moved"),

@@ -140,10 +140,29 @@ def test_a_move_hides_the_clock_of_before_it():
     assert told.accusations == []
 
 
-def test_a_move_by_refusal_opens_every_clock_until_the_next_answer():
+def taken_over():
+    """broker-1 dies at 10,000; broker-2 answers m1's heartbeats 0 from 12,000 on, blindly as long as it loads."""
+    story = group(last_ms=10_000).silent(10_000, 99_000)
+    story.brokers["broker-2"] = 0
+    story.broker = "broker-2"
+    return story.beats("m1", 12_000, 22_000).beat(12_500, "m2")
+
+
+def test_a_heartbeats_0_of_a_coordinator_that_may_be_loading_starts_no_timer():
+    """It loaded until 17,000, so m2's session lasts until 23,000, whatever it was told at 12,500."""
+    assert taken_over().beat(22_500, "m2").play(23_000).accusations == []
+
+
+def test_what_such_a_coordinator_writes_tells_that_it_has_loaded():
+    told = taken_over().commit(14_000, "t", 9).play(22_000)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m2", 20_000)]
+
+
+def test_a_move_by_refusal_opens_every_clock_until_it_surely_coordinates_again():
     story = group(last_ms=10_000, m1_until_ms=11_000).beat(12_000, "m1", error=16).beats("m1", 14_000, 30_000)
-    assert story.play(19_900).accusations == []  # the latest end: 14,000 + 6,000
-    assert story.play(21_000).facts("session-expired", "deadline_ms", "cause") == [(20_000, "coordinator-moved")]
+    story.commit(14_500, "t", 9)
+    assert story.play(20_400).accusations == []  # the latest end: 14,500 + 6,000
+    assert story.play(21_500).facts("session-expired", "deadline_ms", "cause") == [(20_500, "coordinator-moved")]
 
 
 # ------------------------------------------------------------------------------------------------ how bad

@@ -3,6 +3,8 @@
 Every case is a verdict of a real broker's log that simpler rules got wrong (captures of random chaos).
 """
 
+import pytest
+
 from tests.builders import T0, Who, rebalance, stable
 
 POLL_MS = 10_000
@@ -107,6 +109,35 @@ def test_who_joined_and_never_synced_is_due_one_rebalance_timeout_after_the_join
     story.beats("m2", 10_000, 19_000, generation=2).beat(20_000, "m1", 2, error=27)
     told = ends(story, 20_300, generation=3)
     assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m2", 19_500)]
+
+
+# ------------------------------------------------------------------------------------------------ in one pause
+
+
+def slept_over_phase(last_ms):
+    """m3's leave at 9,000 gives m2 until 19,000 to rejoin; m2 beats until `last_ms`; all stands still until 22,000."""
+    story = group("m1", "m2", "m3").beats("m3", 1_000, 8_000).leave(9_000, "m3").beat(9_500, "m1", error=27)
+    story.beats("m2", last_ms - 5_000, last_ms, error=27).silent(15_000, 22_000)
+    return ends(story, 22_003)
+
+
+def slept_over_sync(last_ms):
+    """m2 joins at 9,500 and may take until 19,500 to sync; it beats until `last_ms`."""
+    story = group(m2_until_ms=8_000).beat(9_000, "m1", error=27)
+    story.join(9_500, "m1", 2, listed=["m1", "m2"]).join(9_500, "m2", 2).record(9_540, 2, "m1", "m2")
+    story.sync(9_550, "m1", 2, leader=True).beats("m1", 10_000, 15_000, generation=2)
+    story.beats("m2", last_ms - 2_000, last_ms, generation=2).silent(15_000, 22_000).beat(22_100, "m1", 2, error=27)
+    return ends(story, 22_400, generation=3)
+
+
+@pytest.mark.parametrize("play", [slept_over_phase, slept_over_sync])
+@pytest.mark.parametrize(("last_ms", "rule"), [(14_500, "rebalance-timeout"), (12_500, "session-expired")])
+def test_of_two_timers_that_came_due_in_one_pause_the_earlier_runs_first(play, last_ms, rule):
+    """Its session is due 6 s after its last heartbeat: at 20,500 after the phase, at 18,500 before it."""
+    told = play(last_ms)
+    assert told.accusations == [(rule, "m2")]
+    [(deadline_ms,)] = told.facts(rule, "deadline_ms")
+    assert deadline_ms == pytest.approx(22_000, abs=10)
 
 
 # ------------------------------------------------------------------------------------------------ 25: not known

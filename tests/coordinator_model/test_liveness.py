@@ -10,6 +10,8 @@ from coordinator_model.thresholds import Thresholds
 PAUSE = Restart(20_000, 24_000, Cause.COORDINATOR_PAUSE, "broker-1")
 MOVE = Restart(20_000, 24_000, Cause.COORDINATOR_MOVED, "broker-2")
 OPEN = Restart(20_000, None, Cause.COORDINATOR_PAUSE, "broker-1")
+BLIND = Restart(20_000, None, Cause.COORDINATOR_PAUSE, "broker-1", blind_ms=22_000)
+LOADED = Restart(20_000, 26_000, Cause.COORDINATOR_PAUSE, "broker-1", blind_ms=22_000)
 
 
 def member(**changes):
@@ -44,6 +46,8 @@ BASES = {
     ),
     "not of a move whose first answer it was": (member(last_heartbeat_ms=23_990), scene(MOVE), 23_990),
     "unknown while a restart is open": (member(), scene(OPEN), None),
+    "unknown if a coordinator that may be loading said 0 to it": (member(last_heartbeat_ms=23_000), scene(BLIND), None),
+    "the end of that load, as far as it is known": (member(last_heartbeat_ms=23_000), scene(LOADED), 26_000),
     "an open restart does not matter to who was heard in it": (member(last_heartbeat_ms=21_000), scene(OPEN), 21_000),
     "a commit of its own": (member(), scene(commits={("t", 0): 12_000}), 12_000),
     "not a commit before its heartbeat": (member(), scene(commits={("t", 0): 9_000}), 10_000),

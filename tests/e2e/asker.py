@@ -29,9 +29,13 @@ class Asker:
         return json.loads(self._process.stdout.readline())
 
     def every(self, groups: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """State, and owned [topic, partition] by member, of each consumer group that somebody answers for."""
+        """State, epoch (KIP-848), and by member owned [topic, partition], of each group that somebody answers for."""
         answer = self.ask("every", ",".join(groups))
         return {
-            name: {"state": said["state"], "members": {m: sorted(v["assignment"]) for m, v in said["members"].items()}}
+            name: {
+                "state": said["state"],
+                "epoch": said["epoch"],
+                "members": {m: sorted(v["assignment"]) for m, v in said["members"].items()},
+            }
             for name, said in answer.items()
         }

@@ -21,8 +21,8 @@ from streaming.embedded.truth import (
     authoritative,
     session_expiries,
 )
+from tests.e2e import quiet
 from tests.e2e.poll_truth import returns, slept
-from tests.e2e.quiet import disagreements
 from tests.e2e.world import Played
 
 POLL_EXCEEDED = "poll-exceeded"
@@ -272,9 +272,14 @@ def judge(played: Played) -> bool:
         print(f"  {line['transition']} {line.get('reason', '')} {line['incident_id']}: {line['summary']}")
     if bad:
         print(table(bad))
-    wrong = disagreements(played) if played.moments else []
-    print(f"quiet points: {len(played.moments) - len(wrong)} of {len(played.moments)} agreed", *wrong, sep="\n")
-    return not (bad or taken_back or again or wrong)
+    found = quiet.compare(played) if played.moments else quiet.Findings()
+    print(
+        f"quiet points: {found.agreed} of {found.agreed + len(found.wrong)} agreed;"
+        f" {found.untold} more while an answer waited behind a stalled write",
+        *found.wrong,
+        sep="\n",
+    )
+    return not (bad or taken_back or again or found.wrong)
 
 
 def main() -> None:

@@ -6,16 +6,19 @@ answer or a record. In a rebalance nobody outside can know who has rejoined.
 """
 
 import time
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
+from operator import itemgetter
 from threading import Event
 from typing import Any
 
 from coordinator_model.events import Event as KafkaEvent
-from coordinator_model.events import OffsetCommitted, RecordRead, Tick
-from coordinator_model.ingest import Reader, Rejected
+from coordinator_model.events import JoinAnswered, OffsetCommitted, RecordRead, SyncAnswered, Tick
+from coordinator_model.heartbeat_block import order
+from coordinator_model.ingest import TELEMETRY, Reader, Rejected
 from coordinator_model.shard import Shard, ShardSettings
 from coordinator_model.sharding import infer_partitions, shard_of
 from streaming.capture_file import open_text, read_rows
@@ -24,7 +27,7 @@ from tests.e2e.world import CONSUMER_SESSION_MS, Described, Played, World
 
 QUIET_MS = 2_500
 BETWEEN_MS = 10_000
-"""Between two points of one group: each costs a replay of all that went before."""
+"""Between two points of one group."""
 ASK_EVERY_S = 0.8
 SETTLED = ("Stable", "Empty")
 
@@ -33,47 +36,96 @@ SETTLED = ("Stable", "Empty")
 class _Answer:
     truth: Described
     since_ms: int
+    """By when it was given for the first time."""
     kept_ms: int
+
+
+class Watcher:
+    """What the brokers answered of each group so far, and which answers make a quiet point."""
+
+    def __init__(self) -> None:
+        self._answers: dict[str, _Answer] = {}
+
+    def hear(self, asked_ms: int, answered_ms: int, told: dict[str, Described]) -> list[dict[str, Any]]:
+        """Take the answers to one question and return the quiet points: each as of the instant of the question.
+
+        An answer was given at some instant between question and answer, which lie seconds apart while a broker
+        stands still: so it is held to be as old as can be where silence ends, as new as can be where it begins.
+        """
+        points = []
+        for group in self._answers.keys() - told.keys():
+            self._answers[group].since_ms = answered_ms  # nobody answers for it: what it does meanwhile is not known
+        for group, truth in told.items():
+            last = self._answers.setdefault(group, _Answer(truth, answered_ms, 0))
+            if truth != last.truth:
+                self._answers[group] = _Answer(truth, answered_ms, last.kept_ms)
+            elif truth["state"] in SETTLED and asked_ms >= max(last.since_ms + QUIET_MS, last.kept_ms + BETWEEN_MS):
+                points.append({"group": group, "at_ms": asked_ms, **truth})
+                last.kept_ms = asked_ms
+        return points
 
 
 def watch(world: World, stop: Event) -> None:
     """Ask the brokers until `stop`, and have the world keep each quiet point."""
-    answers: dict[str, _Answer] = {}
+    watcher = Watcher()
     with Asker(world.cluster.bootstrap_servers) as asker:
         while not stop.wait(ASK_EVERY_S):
-            asked_ms = time.time_ns() // 1_000_000
+            asked_ms = _now_ms()
             told = asker.every({client.spec.group for client in list(world.clients)})
-            for group in answers.keys() - told.keys():
-                answers[group].since_ms = asked_ms  # nobody answers for it: what it does meanwhile is not known
-            for group, truth in told.items():
-                last = answers.setdefault(group, _Answer(truth, asked_ms, 0))
-                if truth != last.truth:
-                    answers[group] = _Answer(truth, asked_ms, last.kept_ms)
-                elif truth["state"] in SETTLED and asked_ms >= max(last.since_ms + QUIET_MS, last.kept_ms + BETWEEN_MS):
-                    world.moments.append({"group": group, "at_ms": asked_ms, **truth})
-                    last.kept_ms = asked_ms
+            world.moments.extend(watcher.hear(asked_ms, _now_ms(), told))
 
 
-def disagreements(played: Played) -> list[str]:
-    """Return, for people, each quiet point at which the replica was not what the brokers said."""
-    moments = played.moments
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@dataclass
+class Findings:
+    """What came of a capture's quiet points; ``wrong`` tells people where the replica was not what brokers said."""
+
+    agreed: int = 0
+    untold: int = 0
+    """Points at which a JoinGroup or SyncGroup had been applied, and its answer still waited behind a stalled write."""
+    wrong: list[str] = field(default_factory=list)
+
+
+def compare(played: Played) -> Findings:
+    """Hold the replica to the brokers at each quiet point, with all that could be known at that instant and no more."""
+    moments = sorted(played.moments, key=lambda moment: moment["at_ms"])
     by_shard, partitions = _events(played, {moment["group"] for moment in moments})
     settings = ShardSettings(
         cluster="c",
         partitions=partitions,
-        live_from_ms=min(event[0] for event in chain(*by_shard.values())),
+        live_from_ms=min(event.order_ms for _, event in chain(*by_shard.values())),
         consumer_session_timeouts_ms={"": CONSUMER_SESSION_MS},
     )
-    found = []
+    waits = {number: _waits(event for _, event in events) for number, events in by_shard.items()}
+    shards = {number: Shard.restore(number, settings, None) for number in by_shard}
+    found = Findings()
     for moment in moments:
         group, at_ms = moment["group"], moment["at_ms"]
         number = shard_of(group, partitions)
-        shard = Shard.restore(number, settings, None)
-        shard.apply([event for event in by_shard[number] if event[0] <= at_ms], final=True)
-        ours = [described(view) for view in shard.views() if view["group"] == group]
+        events = by_shard[number]
+        until = bisect_right(events, at_ms, key=itemgetter(0))
+        shards[number].apply([event for _, event in events[:until]], final=True)
+        del events[:until]
+        ours = [described(view) for view in shards[number].views() if view["group"] == group]
         theirs = {"state": moment["state"], "members": numbers(moment["members"])}
-        if ours != [theirs]:
-            found.append(f"{group} at {at_ms}\n  brokers {theirs}\n  replica {ours}")
+        if any(arrival_ms <= at_ms < answer_ms for arrival_ms, answer_ms in waits[number][group]):
+            found.untold += 1
+        elif ours == [theirs]:
+            found.agreed += 1
+        else:
+            found.wrong.append(f"{group} at {at_ms}\n  brokers {theirs}\n  replica {ours}")
+    return found
+
+
+def _waits(events: Iterable[KafkaEvent]) -> dict[str, list[tuple[int, int]]]:
+    """By group, from when to when a JoinGroup or SyncGroup waited for its answer."""
+    found = defaultdict[str, list[tuple[int, int]]](list)
+    for event in events:
+        if isinstance(event, JoinAnswered | SyncAnswered):
+            found[event.group].append((event.arrival_ms, event.answer_ms))
     return found
 
 
@@ -88,18 +140,31 @@ def numbers(members: dict[str, list[list[Any]]]) -> dict[str, list[int]]:
     return {member: sorted(number for _, number in owned) for member, owned in members.items()}
 
 
-def _events(played: Played, groups: Iterable[str]) -> tuple[dict[int, list[KafkaEvent]], int]:
-    """The capture's events by shard, only of those that these groups lie in, probes in each; and how many there are."""
-    reader, events = Reader(), list[KafkaEvent]()
+def _events(played: Played, groups: Iterable[str]) -> tuple[dict[int, list[tuple[int, KafkaEvent]]], int]:
+    """The capture's events by shard, only of those that these groups lie in, probes in each; and how many there are.
+
+    Each with the instant from which on it is known, in order, and numbered so: a shard that is fed up to an instant
+    takes an offset below the last for a duplicate. A record's timestamp is when it was made; while its write stalls
+    nobody reads it, and the brokers describe the group as it was before. So it is known when it was read, which is
+    after the newest line that stands before it in the capture.
+    """
+    reader, newest_ms, records = Reader(), 0, set[tuple[str, int]]()
+    known: list[tuple[int, KafkaEvent]] = []
     with open_text(played.capture) as lines:
         for row in read_rows(lines):
+            newest_ms = max(newest_ms, row.timestamp_ms) if row.source == TELEMETRY else newest_ms
             read = reader.read(row)
-            events += [] if isinstance(read, Rejected) else read
-    records = [event for event in events if isinstance(event, RecordRead | OffsetCommitted)]
-    partitions = infer_partitions({(event[5], event.partition) for event in records})
-    by_shard = defaultdict[int, list[KafkaEvent]](list)
+            for event in () if isinstance(read, Rejected) else read:
+                if isinstance(event, RecordRead | OffsetCommitted):
+                    records.add((event.group, event.partition))
+                    known.append((max(event.order_ms, newest_ms), event))
+                else:
+                    known.append((event.order_ms, event))
+    partitions = infer_partitions(records)
+    by_shard = defaultdict[int, list[tuple[int, KafkaEvent]]](list)
     wanted = {shard_of(group, partitions) for group in groups}
-    for event in events:
-        for number in wanted if isinstance(event, Tick) else {shard_of(event[5], partitions)} & wanted:
-            by_shard[number].append(event)
+    for known_ms, event in sorted(known, key=lambda pair: (pair[0], order(pair[1]))):
+        for number in wanted if isinstance(event, Tick) else {shard_of(event.group, partitions)} & wanted:
+            mine = by_shard[number]
+            mine.append((known_ms, event._replace(offset=len(mine))))
     return by_shard, partitions

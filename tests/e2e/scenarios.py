@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 from tests.e2e.clients import Client, Spec, java_compiles
@@ -294,12 +295,24 @@ def broker(folder: Path) -> Played:
     return world.played
 
 
+def in_a_rebalance_of(world: World, node_id: int) -> list[Client]:
+    """A group that this broker coordinates, in a join phase that waits for a member which does not poll."""
+    names = (f"rebalancing-{number}" for number in range(1_000))
+    group = next(name for name in names if world.coordinator(name) == node_id)
+    clients = world.group("confluent", group, 2, world.topic(group), max_poll_interval_ms=60_000)
+    clients[0].stall(25)
+    newcomer = world.start(replace(clients[0].spec, name=f"{group}-new"))
+    world.await_truth(f"a rebalance of {group}", lambda e: e.kind == "rebalance" and e.group == group)
+    return [*clients, newcomer]
+
+
 def failover(folder: Path) -> Played:
-    """Three nodes: the coordinator of a group is killed and comes back, with members dying on the way."""
+    """Three nodes: the coordinator of a group, in the middle of a rebalance, is killed and comes back; members die."""
     with World("failover", folder, nodes=3) as world:
         groups = one_of_each(world)
         node = world.cluster.node(world.coordinator("kafka-python"))
-        dead = [group.pop() for group in groups]
+        groups.append(in_a_rebalance_of(world, node.node_id))
+        dead = [group.pop() for group in groups[:-1]]
         for client in dead:
             client.kill()
         time.sleep(2)  # inside their session timeouts

@@ -1,0 +1,41 @@
+"""Quiet points themselves: which answers of the brokers make one."""
+
+import pytest
+
+from tests.e2e.quiet import Watcher
+
+
+def said(*members, state="Stable", epoch=None):
+    return {"state": state, "epoch": epoch, "members": {member: [["t", 0]] for member in members}}
+
+
+T0 = 1_700_000_000_000
+STABLE, OTHER = said("m1"), said("m1", "m2")
+
+# what was asked when, answered when, and what for group g -> instants of its quiet points
+ANSWERS = {
+    "the same for long enough": ([(0, 10, STABLE), (1_000, 1_010, STABLE), (2_600, 2_610, STABLE)], [2_600]),
+    "the same, but not for long enough": ([(0, 10, STABLE), (2_400, 2_410, STABLE)], []),
+    "another meanwhile": ([(0, 10, STABLE), (1_000, 1_010, OTHER), (2_600, 2_610, STABLE)], []),
+    "a first answer that took three seconds": ([(0, 3_010, STABLE), (3_800, 3_810, STABLE)], []),
+    "a last answer that took three seconds": ([(0, 10, STABLE), (2_000, 5_000, STABLE)], []),
+    "no answer meanwhile": ([(0, 10, STABLE), (1_000, 1_010, None), (2_600, 2_610, STABLE)], []),
+    "in a rebalance": (
+        [(0, 10, said(state="PreparingRebalance")), (9_000, 9_010, said(state="PreparingRebalance"))],
+        [],
+    ),
+    "an epoch that came and went": ([(0, 10, said("m1", epoch=2)), (9_000, 9_010, said("m1", epoch=4))], []),
+    "once in ten seconds": ([(at_ms, at_ms, STABLE) for at_ms in range(0, 14_000, 1_000)], [3_000, 13_000]),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_a_group_is_quiet_once_the_same_was_said_of_it_for_a_while(name):
+    answers, instants = ANSWERS[name]
+    watcher = Watcher()
+    points = [
+        point
+        for asked_ms, answered_ms, truth in answers
+        for point in watcher.hear(T0 + asked_ms, T0 + answered_ms, {} if truth is None else {"g": truth})
+    ]
+    assert [(point["group"], point["at_ms"]) for point in points] == [("g", T0 + at_ms) for at_ms in instants]
