@@ -15,12 +15,21 @@ from operator import itemgetter
 from threading import Event
 from typing import Any
 
+from coordinator_model.events import (
+    ConsumerHeartbeat,
+    Heartbeat,
+    JoinAnswered,
+    OffsetCommitted,
+    RecordRead,
+    SyncAnswered,
+    Tick,
+)
 from coordinator_model.events import Event as KafkaEvent
-from coordinator_model.events import JoinAnswered, OffsetCommitted, RecordRead, SyncAnswered, Tick
 from coordinator_model.heartbeat_block import order
-from coordinator_model.ingest import TELEMETRY, Reader, Rejected
+from coordinator_model.ingest import Reader, Rejected
 from coordinator_model.shard import Shard, ShardSettings
 from coordinator_model.sharding import infer_partitions, shard_of
+from coordinator_model.thresholds import Thresholds
 from streaming.capture_file import open_text, read_rows
 from tests.e2e.asker import Asker
 from tests.e2e.world import CONSUMER_SESSION_MS, Described, Played, World
@@ -30,6 +39,7 @@ BETWEEN_MS = 10_000
 """Between two points of one group."""
 ASK_EVERY_S = 0.8
 SETTLED = ("Stable", "Empty")
+STALLED_MS = Thresholds().stalled_write_ms
 
 
 @dataclass
@@ -85,21 +95,21 @@ class Findings:
 
     agreed: int = 0
     untold: int = 0
-    """Points at which a JoinGroup or SyncGroup had been applied, and its answer still waited behind a stalled write."""
+    """Points at which a write stalled: the coordinator had applied what no answer had told, nor a record to be read."""
     wrong: list[str] = field(default_factory=list)
 
 
 def compare(played: Played) -> Findings:
-    """Hold the replica to the brokers at each quiet point, with all that could be known at that instant and no more."""
+    """Hold the replica to the brokers at each quiet point."""
     moments = sorted(played.moments, key=lambda moment: moment["at_ms"])
     by_shard, partitions = _events(played, {moment["group"] for moment in moments})
     settings = ShardSettings(
         cluster="c",
         partitions=partitions,
-        live_from_ms=min(event.order_ms for _, event in chain(*by_shard.values())),
+        live_from_ms=min(event.order_ms for event in chain(*by_shard.values())),
         consumer_session_timeouts_ms={"": CONSUMER_SESSION_MS},
     )
-    waits = {number: _waits(event for _, event in events) for number, events in by_shard.items()}
+    waits = {number: _waits(events) for number, events in by_shard.items()}
     shards = {number: Shard.restore(number, settings, None) for number in by_shard}
     found = Findings()
     for moment in moments:
@@ -107,11 +117,11 @@ def compare(played: Played) -> Findings:
         number = shard_of(group, partitions)
         events = by_shard[number]
         until = bisect_right(events, at_ms, key=itemgetter(0))
-        shards[number].apply([event for _, event in events[:until]], final=True)
+        shards[number].apply(events[:until], final=True)
         del events[:until]
         ours = [described(view) for view in shards[number].views() if view["group"] == group]
         theirs = {"state": moment["state"], "members": numbers(moment["members"])}
-        if any(arrival_ms <= at_ms < answer_ms for arrival_ms, answer_ms in waits[number][group]):
+        if any(since_ms <= at_ms < until_ms for who in (group, "") for since_ms, until_ms in waits[number][who]):
             found.untold += 1
         elif ours == [theirs]:
             found.agreed += 1
@@ -121,11 +131,17 @@ def compare(played: Played) -> Findings:
 
 
 def _waits(events: Iterable[KafkaEvent]) -> dict[str, list[tuple[int, int]]]:
-    """By group, from when to when a JoinGroup or SyncGroup waited for its answer."""
+    """By group, from when to when a JoinGroup or SyncGroup waited for its answer; of all groups (""), a heartbeat.
+
+    A heartbeat waits for nothing but what was written before it: meanwhile nothing can be read of that, and the
+    brokers describe the groups of KIP-848 as they were before it, classic groups with it.
+    """
     found = defaultdict[str, list[tuple[int, int]]](list)
     for event in events:
         if isinstance(event, JoinAnswered | SyncAnswered):
             found[event.group].append((event.arrival_ms, event.answer_ms))
+        elif isinstance(event, Heartbeat | ConsumerHeartbeat) and event.remote_ms >= STALLED_MS:
+            found[""].append((event.applied_ms, event.applied_ms + event.remote_ms))
     return found
 
 
@@ -140,31 +156,22 @@ def numbers(members: dict[str, list[list[Any]]]) -> dict[str, list[int]]:
     return {member: sorted(number for _, number in owned) for member, owned in members.items()}
 
 
-def _events(played: Played, groups: Iterable[str]) -> tuple[dict[int, list[tuple[int, KafkaEvent]]], int]:
+def _events(played: Played, groups: Iterable[str]) -> tuple[dict[int, list[KafkaEvent]], int]:
     """The capture's events by shard, only of those that these groups lie in, probes in each; and how many there are.
 
-    Each with the instant from which on it is known, in order, and numbered so: a shard that is fed up to an instant
-    takes an offset below the last for a duplicate. A record's timestamp is when it was made; while its write stalls
-    nobody reads it, and the brokers describe the group as it was before. So it is known when it was read, which is
-    after the newest line that stands before it in the capture.
+    In order, and numbered so: a shard that is fed up to an instant takes an offset below the last for a duplicate.
     """
-    reader, newest_ms, records = Reader(), 0, set[tuple[str, int]]()
-    known: list[tuple[int, KafkaEvent]] = []
+    reader, events = Reader(), list[KafkaEvent]()
     with open_text(played.capture) as lines:
         for row in read_rows(lines):
-            newest_ms = max(newest_ms, row.timestamp_ms) if row.source == TELEMETRY else newest_ms
             read = reader.read(row)
-            for event in () if isinstance(read, Rejected) else read:
-                if isinstance(event, RecordRead | OffsetCommitted):
-                    records.add((event.group, event.partition))
-                    known.append((max(event.order_ms, newest_ms), event))
-                else:
-                    known.append((event.order_ms, event))
-    partitions = infer_partitions(records)
-    by_shard = defaultdict[int, list[tuple[int, KafkaEvent]]](list)
+            events += [] if isinstance(read, Rejected) else read
+    records = [event for event in events if isinstance(event, RecordRead | OffsetCommitted)]
+    partitions = infer_partitions({(event.group, event.partition) for event in records})
+    by_shard = defaultdict[int, list[KafkaEvent]](list)
     wanted = {shard_of(group, partitions) for group in groups}
-    for known_ms, event in sorted(known, key=lambda pair: (pair[0], order(pair[1]))):
+    for event in sorted(events, key=order):
         for number in wanted if isinstance(event, Tick) else {shard_of(event.group, partitions)} & wanted:
             mine = by_shard[number]
-            mine.append((known_ms, event._replace(offset=len(mine))))
+            mine.append(event._replace(offset=len(mine)))
     return by_shard, partitions
