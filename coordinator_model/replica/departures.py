@@ -176,11 +176,16 @@ def _went_before(departure: Departure, together: list[Departure], scene: Scene) 
     first_ms, last_ms = _ends(spans[id(departure)])
     if last_ms <= departure.removed_ms or _was_unknown(departure, scene):
         return True
-    others = [_ends(span) for d in together if d is not departure and (span := spans[id(d)])]
-    started_ms = departure.join_started_ms or 0
-    if any(departure.join_after_ms <= first <= started_ms and last <= last_ms for first, last in others):
+    others = [span for d in together if d is not departure and (span := spans[id(d)])]
+    if any(_may_have_started(departure, span) and _ends(span)[1] <= last_ms for span in others):
         return False
     return join_phase.began_with(departure, first_ms)
+
+
+def _may_have_started(departure: Departure, spans: list[tuple[int, int, Restart | None]]) -> bool:
+    """Tell whether a session that ended in one of these spans can have started the phase that told a departure."""
+    after_ms, started_ms = departure.join_after_ms, departure.join_started_ms or 0
+    return any(first_ms <= started_ms and after_ms <= last_ms for first_ms, last_ms, _ in spans)
 
 
 def _was_unknown(departure: Departure, scene: Scene) -> bool:
@@ -227,6 +232,9 @@ def _missed_ms(departure: Departure, deadline_ms: int, together: list[Departure]
     if member.instance_id is not None or _was_unknown(departure, scene):
         return None  # kept through the phase, or gone before its end
     if join_phase.timed_out(departure, latest_ms.values(), scene):
+        due_ms, own_ms = join_phase.due_ms(departure, latest_ms.values(), scene), latest_ms[id(departure)]
+        if due_ms is not None and removed_ms - join_phase.LATE_MS <= own_ms < due_ms - join_phase.EARLY_MS:
+            return None  # its session ended a moment before, and that ended the phase
         waited_for = latest_ms[id(departure)] >= min(removed_ms - grace_ms, max(latest_ms.values()))
         return removed_ms if waited_for else None
     return None if join_phase.too_young(departure, scene) else early

@@ -68,6 +68,14 @@ class _Line(NamedTuple):
     def applied_ms(self) -> int:
         return self.answer_ms - self.remote_ms
 
+    @property
+    def leave_order_ms(self) -> int:
+        """By when a leave is ordered: when it was applied, which times cut and rounded to a millisecond tell early.
+
+        Else it could come before the JoinGroup that was answered just before it on the same connection.
+        """
+        return min(self.place.timestamp_ms, self.applied_ms + 1)
+
     def head(self, group: str, order_ms: int | None = None) -> tuple[int, int, str, int, int, str]:
         at_ms = self.place.timestamp_ms if order_ms is None else order_ms
         return (at_ms, TELEMETRY_RANK, self.place.topic, self.place.partition, self.place.offset, group)
@@ -225,7 +233,7 @@ def _leave(line: _Line) -> list[Event]:
         own = answered[index] if index < len(answered) else {}
         events.append(
             LeaveAnswered(
-                *line.head(group, min(line.place.timestamp_ms, line.applied_ms)),
+                *line.head(group, line.leave_order_ms),
                 line.broker,
                 error or an_int(own, "errorCode", 0),
                 line.applied_ms,
@@ -260,7 +268,7 @@ def _consumer_heartbeat(line: _Line) -> list[Event]:
                 True,
             )
         ]
-    order_ms = min(line.place.timestamp_ms, line.applied_ms) if asked < 0 else None
+    order_ms = line.leave_order_ms if asked < 0 else None
     return [
         ConsumerHeartbeat(
             *line.head(group, order_ms),

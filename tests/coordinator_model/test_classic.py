@@ -257,6 +257,15 @@ def test_of_a_batch_of_leaves_only_those_without_an_error_are_gone():
     assert set(told.members) == {"m1", "m3"}
 
 
+def test_a_leave_right_behind_its_join_is_not_taken_for_one_before_it():
+    """Both lines have whole milliseconds: the join's was written at 9,000, the leave was applied at 8,999.6."""
+    story = stable("m1", "m2").beats("m1", 1_000, 8_000).beats("m2", 1_000, 8_000).beat(8_500, "m1", error=27)
+    story.join(9_000, "m1", 2, listed=["m1", "m2"]).join(9_000, "m2", 2).leave(9_000, "m2", parked_ms=0.6)
+    story.join(15_030, "m1", 3, listed=["m1"], parked_ms=6_000).record(15_040, 3, "m1")
+    story.sync(15_050, "m1", 3, leader=True).beats("m1", 16_000, 18_000, generation=3)
+    assert story.play(18_000).accusations == []
+
+
 def test_a_leave_refused_as_a_whole_moves_nobody():
     assert set(stable("m1", "m2").leave(2_500, "m2", error=25).play(3_000).members) == {"m1", "m2"}
 

@@ -72,6 +72,13 @@ def test_of_those_dropped_at_the_timeout_only_the_last_to_expire_was_waited_for(
     assert sorted(told.accusations) == [("rebalance-timeout", "m3"), ("session-expired", "m2")]
 
 
+def test_a_session_that_ended_a_moment_before_the_timeout_ended_the_phase():
+    """m2 beats 27 until 12,960: its session ends at 18,960, and with it the phase that could last till 19,000."""
+    story = group("m1", "m2", "m3").beats("m3", 1_000, 8_000).leave(9_000, "m3").beat(9_500, "m1", error=27)
+    told = ends(story.beats("m2", 9_960, 12_960, error=27), 18_992)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m2", 18_960)]
+
+
 def test_a_phase_younger_than_its_timeout_cannot_have_been_missed():
     """m2's goodbye was never seen: neither its session had ended nor the phase."""
     story = group().beat(9_000, "m1", error=27)
@@ -217,6 +224,19 @@ def test_a_former_self_is_found_also_where_a_follower_was_answered_before_the_le
     story.record(18_040, 2, "m1", NEW).sync(18_050, "m1", 2, leader=True)
     told = story.beats("m1", 19_000, 21_000, generation=2).play(21_000)
     assert told.facts("session-expired", "member_id", "deadline_ms") == [("old", 17_000)]
+
+
+def test_who_may_have_expired_behind_a_stalled_write_started_the_rebalance():
+    """pod-2's last heartbeat waited and was answered 15: its session ended at 8,000 or 10,500; nobody told.
+
+    pod-1's heartbeat of 9,000 waited too, and a commit of its own came later: it is replaced at 15,200, not expired.
+    """
+    one, two = Who("old", instance_id="pod-1", port=5_001, partitions=(0,)), Who("two", instance_id="pod-2", port=5_002)
+    story = stable(one, two, poll_ms=POLL_MS).beats("old", 1_000, 8_000).beats("two", 1_000, 2_000)
+    story.beat(9_400, "two", error=15, parked_ms=4_900).beat(13_900, "old", parked_ms=4_900).commit(14_000, "t", 0)
+    story.join(15_200, NEW, 2, asked="", listed=[NEW], parked_ms=1).record(15_240, 2, NEW)
+    story.sync(15_250, "new", 2, leader=True).beats("new", 16_000, 19_000, generation=2)
+    assert story.play(19_000).accusations == [("session-expired", "pod-2")]
 
 
 def test_a_replacement_starts_the_clock_when_it_came_not_when_its_record_was_written():
