@@ -18,7 +18,7 @@ from coordinator_model.replica.group import GroupReplica, Leave, Member
 from coordinator_model.replica.modern import derive_state, modern_member
 from coordinator_model.states import Cause, Evidence
 
-LEAVE_EPOCH = -1
+LEAVE_EPOCH, STATIC_LEAVE_EPOCH = -1, -2
 
 
 def heartbeat(replica: GroupReplica, event: ConsumerHeartbeat, scene: Scene) -> None:
@@ -73,10 +73,16 @@ def _leave(replica: GroupReplica, event: ConsumerHeartbeat, scene: Scene) -> Non
 
 
 def _come_back_after_poll(replica: GroupReplica, event: ConsumerHeartbeat, scene: Scene) -> None:
-    """A leave (-1) and then epoch 0 under the same id: the client overslept its poll, and woke (kafka-facts 4.6)."""
+    """A leave (-1) and then epoch 0 under the same id: the client overslept its poll, and woke (kafka-facts 4.6).
+
+    A static one's place was kept meanwhile (-2): its return, of which its record told first, has ended its former self.
+    """
     for leave in replica.leaves:
-        same = leave.member.member_id == event.member_id and leave.cause is Cause.LEFT
-        if same and leave.applied_ms < event.arrival_ms:
+        same = leave.member.member_id == event.member_id
+        left = leave.cause is Cause.LEFT and leave.applied_ms < event.arrival_ms
+        returned = abs(leave.applied_ms - event.applied_ms) <= scene.thresholds.grace_ms
+        away = leave.cause is Cause.REPLACED and leave.member.generation == STATIC_LEAVE_EPOCH and returned
+        if same and (left or away):
             leave.cause = Cause.POLL_INTERVAL
             add_departure(replica, poll_departure(leave, replica, scene, Evidence.INFERRED, event.applied_ms))
             return

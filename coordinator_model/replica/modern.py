@@ -108,12 +108,13 @@ def _read_regex(replica: GroupReplica, type_: GroupType, event: RecordRead) -> N
 def _end_predecessor(replica: GroupReplica, member: Member, at_ms: int) -> None:
     """A static member that returns writes tombstones and its new self in one batch: no removal.
 
-    Its id is the same where only its poll had expired (-2, then 0).
+    Its id is the same where only its poll had expired (-2, then 0). A removal raises the epoch before another comes.
     """
     if member.instance_id is None:
         return
     for departure in list(replica.departures):
-        if departure.member.instance_id == member.instance_id and departure.removed_ms == at_ms:
+        same = departure.member.instance_id == member.instance_id and departure.generation == replica.generation
+        if same and departure.removed_ms == at_ms:
             withdraw(replica, departure)
             remember_leave(replica, Leave(departure.member, at_ms, Cause.REPLACED, None))
 

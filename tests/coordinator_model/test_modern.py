@@ -150,15 +150,19 @@ def test_a_member_that_rejoins_at_once_after_its_expiry_is_accused_once_and_its_
 POD = Who("pod", instance_id="pod-1", port=5_001)
 
 
-@pytest.mark.parametrize("again", ["pod", "pod-2"], ids=["under its old id", "under a new id"])
-def test_a_static_member_that_is_away_for_a_while_and_returns_is_nobodys_incident(again):
+@pytest.mark.parametrize(
+    ("again", "accused"),
+    [("pod", [("poll-exceeded", "pod-1")]), ("pod-2", [])],
+    ids=["under its old id, so of the same process", "under a new id"],
+)
+def test_a_static_member_that_is_away_for_a_while_and_returns_had_at_most_overslept_its_poll(again, accused):
     story = consumers("m1", POD).hellos("m1", 1_000, 30_000, 2).hellos("pod", 1_000, 5_000, 2)
     story.hello(5_500, "pod", -2, -2).current(5_500, "pod", -2)
     back = Who(again, instance_id="pod-1", port=5_009)
     story.hello(8_001, again if again == "pod" else back.member_id, 0, 2)
     story.gone(8_000, "pod").member(8_000, back).current(8_000, again, 2).hellos(again, 9_000, 30_000, 2)
     told = play(story, 30_000)
-    assert told.accusations == []
+    assert told.accusations == accused
     assert set(told.members) == {"m1", again}
 
 
@@ -170,13 +174,24 @@ def test_a_static_member_that_stays_away_has_its_session_end():
     ]
 
 
+def test_a_static_member_removed_in_the_millisecond_in_which_another_takes_its_place_was_removed():
+    """A removal raises the epoch, a replacement does not."""
+    story = consumers("m1", POD).hellos("m1", 1_000, 30_000, 2).hellos("pod", 1_000, 5_000, 2)
+    story.gone(11_004, "pod").epoch(11_004, 3).target(11_004, 3)
+    story.member(11_004, Who("pod-2", instance_id="pod-1", port=5_009)).epoch(11_004, 4).current(11_004, "pod-2", 3)
+    assert play(story.hello(11_005, "pod-2", 0, 3), 20_000).accusations == [("session-expired", "pod-1")]
+
+
 def test_replacements_are_no_recurrences():
     """Three replacements in a row, then one true expiry: that is one violation, not four."""
     story = consumers("m1", POD).hellos("m1", 1_000, 30_000, 2).hellos("pod", 1_000, 2_000, 2)
+    last = "pod"
     for n, at_ms in enumerate((3_000, 4_000, 5_000)):
-        story.current(at_ms - 500, "pod", -2).gone(at_ms, "pod").member(at_ms, POD).current(at_ms, "pod", 2)
-        story.hello(at_ms + 1 + n, "pod", 0, 2)
-    story.hellos("pod", 6_000, 8_000, 2).gone(14_003, "pod").epoch(14_003, 3).target(14_003, 3).current(14_100, "m1", 3)
+        new = Who(f"pod{n}", instance_id="pod-1", port=5_010 + n)
+        story.current(at_ms - 500, last, -2).gone(at_ms, last).member(at_ms, new)
+        last = new.member_id
+        story.current(at_ms, last, 2).hello(at_ms + 1 + n, last, 0, 2)
+    story.hellos(last, 6_000, 8_000, 2).gone(14_003, last).epoch(14_003, 3).target(14_003, 3).current(14_100, "m1", 3)
     told = play(story, 20_000)
     assert told.accusations == [("session-expired", "pod-1")]
     assert [t["severity"] for t in told.transitions if t["rule"] == "session-expired"] == ["warn"]
