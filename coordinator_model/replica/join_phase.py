@@ -11,7 +11,7 @@ the deadline of somebody whom it lost.
 from collections.abc import Iterable
 
 from coordinator_model.liveness import Scene
-from coordinator_model.replica.group import Departure, GroupReplica
+from coordinator_model.replica.group import Departure, GroupReplica, Member
 from coordinator_model.states import Cause
 
 EARLY_MS, LATE_MS = 10, 200
@@ -40,15 +40,27 @@ def sign(replica: GroupReplica, generation: int, sign_ms: int, by: str = "") -> 
 def timeout_ms(replica: GroupReplica, removed_ms: int) -> int | None:
     """Return how long the phase that ended at an instant could last: the longest timeout of the group's members.
 
-    Of those that were in when it began: who came while it lasted has no say, but the one whose join began it.
+    Of those that were in when it began: who came while it lasted has no say, but the one whose join began it; nor has
+    who was gone by then, and be it that the end of its session began it.
     """
     members, begun_ms = replica.members.values(), replica.join_started_ms or 0
-    early = [m for m in members if (m.joined_ms or 0) < removed_ms - EARLY_MS or m.member_id == replica.join_started_by]
+    early = [
+        m
+        for m in members
+        if ((m.joined_ms or 0) < removed_ms - EARLY_MS and not _had_expired(m, begun_ms))
+        or m.member_id == replica.join_started_by
+    ]
     limits = [m.rebalance_timeout_ms for m in early or members]
     replaced = [gone for gone in replica.leaves if gone.cause is Cause.REPLACED and gone.applied_ms >= begun_ms]
     limits += [gone.member.rebalance_timeout_ms for gone in replaced]
     limits += [d.join_timeout_ms for d in replica.departures if d.removed_ms == removed_ms]
     return max((limit_ms for limit_ms in limits if limit_ms), default=None)
+
+
+def _had_expired(member: Member, begun_ms: int) -> bool:
+    """Tell whether a session had ended when a phase began, as far as only certain restarts of its timer count."""
+    clock_ms, timeout_ms = member.clock_ms, member.session_timeout_ms
+    return clock_ms is not None and timeout_ms is not None and clock_ms + timeout_ms <= begun_ms
 
 
 def sync_deadline_ms(departure: Departure) -> int | None:

@@ -50,6 +50,16 @@ def test_who_comes_into_a_phase_with_a_longer_timeout_does_not_prolong_it():
     assert told.accusations == [("rebalance-timeout", "m2")]
 
 
+def test_whose_session_ended_as_the_phase_began_does_not_prolong_it():
+    """m4, with a minute, expires at 9,000, which begins it: the others have until 19,000."""
+    story = group("m1", "m2")
+    story.poll_ms = 60_000
+    story.join(200, "m4", 1).beats("m4", 1_000, 3_000)
+    story.poll_ms = POLL_MS
+    story.beat(9_000, "m1", error=27).beats("m2", 9_050, 18_050, error=27)
+    assert sorted(ends(story, 19_003).accusations) == [("rebalance-timeout", "m2"), ("session-expired", "m4")]
+
+
 def test_a_join_phase_shows_by_when_it_ends():
     """From its first sign, the leave, by the longest rebalance timeout; no longer once it is over."""
     story = group("m1", "m2", "m3").leave(9_000, "m3").beat(9_500, "m1", error=27)
