@@ -189,7 +189,7 @@ class LiveCluster:
         group.heard_ms[member] = at_ms
         if error and member not in group.parked_ms:
             group.parked_ms[member] = at_ms + 5
-            self._complete(at_ms + 10, group)
+            self.at(at_ms + 10, lambda ms: self._complete(ms, group))
 
     def _expire(self, at_ms: int, group: Group, member: Member) -> None:
         self.deaths.append(Death(group.name, member.member_id, at_ms))
@@ -201,7 +201,7 @@ class LiveCluster:
         if not group.members:
             group.generation += 1
             self._write_record(group, at_ms + 5)
-        self._complete(at_ms + 5, group)
+        self.at(at_ms + 5, lambda ms: self._complete(ms, group))
 
     def _arrive(self, at_ms: int, group: Group, member: Member, instead_of: Member | None = None) -> None:
         if instead_of:
@@ -212,10 +212,13 @@ class LiveCluster:
         group.rebalancing = True
         group.parked_ms[member] = at_ms
         self.at(at_ms + BEAT_MS, lambda ms: self._beat(ms, group, member))
-        self._complete(at_ms + 5, group)
+        self.at(at_ms + 5, lambda ms: self._complete(ms, group))
 
     def _complete(self, at_ms: int, group: Group) -> None:
-        """Answer the parked joins once everybody has joined, then write the generation, then answer the syncs."""
+        """Answer the parked joins once everybody has joined, then write the generation, then answer the syncs.
+
+        Called at the instant of the answers and not before: who beats meanwhile must not yet know the generation.
+        """
         if not group.rebalancing or set(group.members) != group.parked_ms.keys():
             return
         group.rebalancing = False
