@@ -6,7 +6,7 @@ so it may hold slashes. JSON is written in ASCII: a stranger's string can hold w
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -30,6 +30,7 @@ from streaming.store.store import DAY_MS, wall_ms
 DEFAULT_LIMIT = 1_000
 MAX_LIMIT = 10_000
 MAX_OFFSET = 10_000_000
+MAX_ECHO = 200
 GENERATIONS_SHOWN = 20
 EVENTS_SHOWN = 20
 
@@ -73,12 +74,12 @@ class Api:
             Route("/metrics", self.metrics),
             Route("/healthz", self.healthz),
             Route("/readyz", self.readyz),
-            Route("/api/v1/groups", self.groups),
-            Route("/api/v1/groups/{group:group_id}", self.group),
-            Route("/api/v1/incidents", self.incidents),
-            Route("/api/v1/quarantine", self.quarantine),
-            Route("/api/v1/dead-letters", self.dead_letters),
-            Route("/api/v1/openapi.json", self.openapi),
+            described("/api/v1/groups", self.groups),
+            described("/api/v1/groups/{group:group_id}", self.group),
+            described("/api/v1/incidents", self.incidents),
+            described("/api/v1/quarantine", self.quarantine),
+            described("/api/v1/dead-letters", self.dead_letters),
+            described("/api/v1/openapi.json", self.openapi),
         ]
 
     def metrics(self, _request: Request) -> Response:
@@ -168,6 +169,20 @@ class Api:
         """Add what the configuration says about a group."""
         policy = self.settings.policy_for(group["group"])
         return {**group, "labels": dict(policy.labels), "runbook_url": policy.runbook_url, "mode": policy.mode}
+
+
+def described(path: str, endpoint: Callable[[Request], Response]) -> Route:
+    """Make a route that refuses what `openapi` does not describe: with a misspelt filter it would answer everything."""
+    about = OPENAPI["paths"][path.replace(":group_id", "")]["get"]
+    known = [parameter["name"] for parameter in about["parameters"] if parameter["in"] == "query"]
+
+    def answer(request: Request) -> Response:
+        if unknown := sorted(request.query_params.keys() - known):
+            allowed = ", ".join(known) or "none"
+            raise HTTPException(400, f"unknown parameter: {', '.join(unknown)[:MAX_ECHO]}; known here: {allowed}")
+        return endpoint(request)
+
+    return Route(path, answer)
 
 
 def bounds(request: Request) -> tuple[int, int]:

@@ -108,6 +108,25 @@ def test_a_wrong_parameter_is_a_400_that_says_what_is_right(client, query):
     assert "is " in client.json(f"/api/v1/incidents?{query}", 400)["error"]
 
 
+@pytest.mark.parametrize(
+    ("path", "known"),
+    [
+        ("/api/v1/incidents", "state, cluster, group, rule, severity, told, limit, offset"),
+        ("/api/v1/groups", "cluster, state, limit, offset"),
+        ("/api/v1/groups/orders", "cluster"),
+        ("/api/v1/quarantine", "limit"),
+        ("/api/v1/openapi.json", "none"),
+    ],
+)
+def test_an_unknown_parameter_is_a_400_that_names_it_and_the_known_ones(apply, client, path, known):
+    """A misspelt filter was ignored, and the answer to `?sate=open` was every incident there ever was."""
+    apply(report("orders", finding(), view=view()))
+    assert client.json(f"{path}?sate=open&Limit=2", 400) == {
+        "error": f"unknown parameter: Limit, sate; known here: {known}"
+    }
+    assert len(client.json(f"{path}?{'x' * 10_000}=1", 400)["error"]) < 400
+
+
 def test_only_reading_is_possible(client):
     for path in ("/api/v1/groups", "/api/v1/incidents", "/metrics"):
         assert client.session.post(client.base + path, timeout=5).status_code == 405
