@@ -218,8 +218,7 @@ class Reader:
         is_open = {"open": known.closed_ms.is_(None), "closed": known.closed_ms.is_not(None)}.get(state)
         chosen = _all_of(
             is_open,
-            cluster and known.cluster == cluster,
-            group is not None and known.group_key.in_(self._keys(group)),
+            self._where(cluster, group),
             rule and known.rule == rule,
             severity and known.severity == severity,
             None if told is None else known.notify.is_(told),
@@ -343,6 +342,13 @@ class Reader:
         """Count rows, up to `COUNTED`: nobody pages through more, and a database counts by looking at each."""
         some = select(literal(1)).select_from(table).where(chosen).limit(COUNTED).subquery()
         return int(self._rows(select(func.count()).select_from(some))[0][0])
+
+    def _where(self, cluster: str | None, group: str | None) -> ColumnElement[bool] | None:
+        """Choose incidents by cluster, by group or, as one key, by both."""
+        known = tables.incidents.c
+        if group is None:
+            return known.cluster == cluster if cluster else None
+        return known.group_key.in_([group_key(cluster, group)] if cluster else self._keys(group))
 
     def _keys(self, group: str) -> dict[str, str]:
         """Give a group id's key in every cluster there is."""

@@ -90,7 +90,7 @@ incidents = Table(
     "incidents",
     metadata,
     Column("incident_id", String(64), primary_key=True),
-    Column("group_key", String(64), nullable=False, index=True),
+    Column("group_key", String(64), nullable=False),
     Column("cluster", String(255), nullable=False),
     Column("group_id", Text, nullable=False),
     Column("rule", String(64), nullable=False),
@@ -106,6 +106,7 @@ incidents = Table(
     Column("body", Text, nullable=False),  # `Incident.as_dict`
     Column("contract", Text, nullable=False),  # as `replay` prints it
     Column("transition", String(16), nullable=False),  # the newest one that people were told
+    Index("incidents_of_group", "group_key", "opened_ms"),
     Index("incidents_by_cluster", "cluster", "opened_ms"),
     Index("incidents_by_rule", "rule", "opened_ms"),
     Index("incidents_by_severity", "severity", "opened_ms"),

@@ -123,16 +123,28 @@ def test_what_happened_to_a_group_is_found_by_its_key_whatever_the_number_of_its
     assert [plan for plan in plans if "TEMP B-TREE FOR ORDER BY" in plan] == []
 
 
+def test_the_newest_incidents_of_a_group_are_read_in_their_order(tmp_path):
+    """A group with 10,000 incidents had all of them put in order for the newest 200."""
+    store = Store.open(f"sqlite:///{tmp_path}/monitor.db")
+    plans = planned(store, lambda read: read.incidents(cluster=CLUSTER, group="orders", limit=200))
+    store.close()
+    assert any("incidents_of_group" in plan for plan in plans)
+    assert [plan for plan in plans if "TEMP B-TREE FOR ORDER BY" in plan] == []
+
+
 def test_transitions_of_an_older_schema_get_their_groups(url):
     store = Store.open(url)
     outputs = [report("orders", finding(), view=view()), report("paid", finding("paid"))]
     store.apply_batch(checkpoint_id="c", batch_id=0, outputs=outputs, settings=Settings(cluster=CLUSTER))
     with store.engine.begin() as connection:
+        schema = Operations(MigrationContext.configure(connection))
+        schema.create_index("ix_incidents_group_key", "incidents", ["group_key"])
         for index, table in (
+            ("incidents_of_group", "incidents"),
             *((f"incidents_by_{column}", "incidents") for column in ("cluster", "rule", "severity")),
             ("transitions_of_group", "transitions"),
         ):
-            Operations(MigrationContext.configure(connection)).drop_index(index, table)
+            schema.drop_index(index, table)
         connection.exec_driver_sql("ALTER TABLE transitions DROP COLUMN group_key")
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0002'")
     store.close()
