@@ -4,12 +4,13 @@ SHELL := /bin/bash
 .ONESHELL:
 .SILENT:
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak chaos check docs bench lock jar-sums
+.PHONY: help setup demo test soak kills chaos check docs bench lock jar-sums
 
 BIN := .venv/bin
 PYTHON ?=
 PART ?= steady
 CHAOS_SECONDS ?= 900
+KILLS ?= 50
 SEED ?= $(shell date +%s)
 
 help: ## Show this list
@@ -47,6 +48,9 @@ test: setup ## Every test; those that start brokers and Spark are marked e2e and
 
 soak: setup ## The slow truths: the job killed again and again
 	$(BIN)/python -m pytest -m soak
+
+kills: setup ## Driver, JVM or worker of the job killed again and again, which and when by a seed; KILLS=50 SEED=… choose
+	KILLS=$(KILLS) SEED=$(SEED) exec $(BIN)/python -m pytest tests/e2e/test_kills.py
 
 chaos: setup ## Random faults on three brokers, then precision and recall; CHAOS_SECONDS=900 SEED=… choose
 	exec $(BIN)/python -m tests.e2e.chaos --nodes 3 --java --seconds $(CHAOS_SECONDS) --seed $(SEED) --out chaos-data

@@ -37,7 +37,7 @@ from streaming.run.layout import (
 from streaming.run.operator import OUTPUT_SCHEMA, STATE_SCHEMA, Operator
 from streaming.run.packing import Routing
 from streaming.run.probe import Probe
-from streaming.run.session import start_session
+from streaming.run.session import JVM_SILENT, jvm_status, start_session, stop_session
 from streaming.run.sink import LiveKeys, Sink
 from streaming.run.source import PACKED_SCHEMA, PackRows, kafka_rows
 from streaming.run.topics import Assigned, Topics
@@ -79,7 +79,7 @@ def run_job(
             raise RunError(str(error)) from error
         stack.callback(store.close)
         spark = start_session(run.master, shuffle_partitions)
-        stack.callback(spark.stop)
+        stack.callback(stop_session, spark)
         stack.enter_context(Probe(settings.kafka.python_client()))
         Job(settings, stop, topics, store, spark, shuffle_partitions, on_batch, reload).run()
 
@@ -112,6 +112,11 @@ class Job:
                     return
                 self._run_query(assigned)
             except (KafkaError, PySparkException) as error:
+                self._failed(reason_of(error))
+            except JVM_SILENT as error:
+                if (status := jvm_status(self.spark)) is not None:
+                    again = "started again, run goes on with its checkpoint"
+                    raise RunError(f"Spark's JVM has ended (exit status {status}); {again}") from error
                 self._failed(reason_of(error))
 
     def _await_topics(self) -> Assigned:

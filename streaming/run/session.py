@@ -6,14 +6,19 @@ import re
 import shutil
 import subprocess
 import sys
+import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from streaming.run.errors import RunError
 
 JARS_VARIABLE = "GROUP_MONITOR_JARS"
+JVM_SILENT = (Py4JError, ConnectionError)  # what calls of its objects raise once it is gone
+JVM_ENDS_S = 5.0  # from its last word to its end
 OLDEST_JAVA = 17  # what Spark 4 runs on
 KAFKA_PACKAGE = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
 
@@ -29,10 +34,24 @@ def start_session(master: str, shuffle_partitions: int, more: Mapping[str, str] 
         builder = builder.config(name, value)
     try:
         session = builder.getOrCreate()
+        session.sparkContext.setLogLevel("ERROR")
     except Exception as error:
         raise RunError(f"Spark does not start: {_first_line(error)}") from error
-    session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def jvm_status(session: SparkSession) -> int | None:
+    """Return the exit status of Spark's JVM (negative: the signal), None while it lives; for when it fell silent."""
+    try:
+        return int(session.sparkContext._gateway.proc.wait(JVM_ENDS_S))  # noqa: SLF001 - nothing public has it
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def stop_session(session: SparkSession) -> None:
+    """Stop Spark, whose JVM may be gone: then there is nothing left to stop."""
+    with suppress(*JVM_SILENT), warnings.catch_warnings(action="ignore"):
+        session.stop()
 
 
 def settings(shuffle_partitions: int) -> dict[str, str]:

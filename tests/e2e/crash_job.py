@@ -8,13 +8,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from tests.e2e import crash_launcher
 from tests.e2e.crash_cluster import LiveCluster
 
+PROC = Path("/proc")
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 300  # some ten seconds do, on a machine with nothing else to do
 Found = TypeVar("Found")
@@ -29,6 +30,8 @@ class Job:
         self.database = folder / "monitor.db"
         self.log = folder / "run.log"
         self.process: subprocess.Popen[bytes] | None = None
+        self.sessions: list[int] = []
+        """Of all drivers there were, the newest last; a JVM and its workers stay in their driver's."""
         self._log_start = 0
         self.config.write_text(f"""
 [kafka]
@@ -58,6 +61,7 @@ port = 0
                 cwd=ROOT,
                 env=os.environ | {"PYTHONPATH": str(ROOT)},
             )
+        self.sessions.append(self.process.pid)
 
     @property
     def running(self) -> bool:
@@ -69,6 +73,18 @@ port = 0
         if self.process is not None and self.running:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
+
+    def jvms(self) -> list[int]:
+        """Return the process id of the newest driver's JVM, once it is there."""
+        return [process.pid for process in processes(self.sessions[-1:]) if "deploy.SparkSubmit" in process.command]
+
+    def workers(self) -> list[int]:
+        """Return those of its Python workers, and of the daemon that makes them."""
+        return [process.pid for process in processes(self.sessions[-1:]) if "pyspark.daemon" in process.command]
+
+    def strays(self) -> list["Process"]:
+        """Return what former drivers have left behind."""
+        return processes(self.sessions[:-1])
 
     def await_own_end(self) -> None:
         """Wait for a doomed process to have killed itself."""
@@ -132,3 +148,22 @@ port = 0
         for incident_id, transition in self.rows("SELECT incident_id, transition FROM transitions ORDER BY id"):
             told.setdefault(incident_id, []).append(transition)
         return told
+
+
+class Process(NamedTuple):
+    """A process of a session, by its id and its command line."""
+
+    pid: int
+    command: str
+
+
+def processes(sessions: Sequence[int]) -> list[Process]:
+    """Return the living processes of some sessions."""
+    found = []
+    for folder in PROC.glob("[0-9]*"):
+        with suppress(OSError):  # it has ended meanwhile
+            session = int((folder / "stat").read_text().rpartition(")")[2].split()[3])
+            command = (folder / "cmdline").read_text().replace("\0", " ")
+            if session in sessions and command:  # a zombie has none
+                found.append(Process(int(folder.name), command))
+    return found

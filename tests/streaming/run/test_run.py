@@ -1,6 +1,7 @@
 """The real job: Kafka, Spark, SQLite; a coordinator whose every word is ours."""
 
 import json
+import os
 import signal
 import time
 
@@ -8,6 +9,7 @@ import pytest
 
 from coordinator_model.sharding import shard_of
 from streaming.embedded import EmbeddedCluster
+from tests.e2e.crash_job import processes
 from tests.streaming.run.conftest import Coordinator, Monitor
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -71,6 +73,23 @@ def test_killed_and_restarted_it_raises_what_it_missed_and_nothing_twice(coordin
     third.wait_for("SELECT 1 FROM groups WHERE members = 2")
     assert len(third.rows(EXPIRED)) == 1
     assert "going on" in third.log.read_text()
+
+
+def test_a_killed_worker_is_replaced_and_a_killed_jvm_ends_the_job_with_one_clear_line(coordinator, monitor, members):
+    """Neither may leave a job that lives and does nothing; `make kills` does it fifty times."""
+    live(coordinator, members)
+    watching = monitor()
+    watching.wait_for("SELECT 1 FROM groups WHERE members = 3 AND state = 'Stable'")
+    for process in processes([watching.process.pid]):
+        if "pyspark.daemon" in process.command:
+            os.kill(process.pid, signal.SIGKILL)
+    one_dies(coordinator, members)
+    assert expired(watching.wait_for(EXPIRED)) == [the_death(coordinator, members)]
+    (jvm,) = [process.pid for process in processes([watching.process.pid]) if "deploy.SparkSubmit" in process.command]
+    os.kill(jvm, signal.SIGKILL)
+    assert watching.process.wait(60) == 1
+    ending = "run: Spark's JVM has ended (exit status -9); started again, run goes on with its checkpoint"
+    assert watching.log.read_text().splitlines()[-1] == ending
 
 
 def test_what_died_before_a_fresh_checkpoint_is_history(coordinator, monitor, members):
