@@ -8,7 +8,7 @@ from pathlib import Path
 PROGRAM = "chromium"
 _OPTIONS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-extensions",
-    "--disable-background-networking", "--disable-component-update", "--hide-scrollbars", "--window-size=1280,1500",
+    "--disable-background-networking", "--disable-component-update", "--hide-scrollbars",
 )  # fmt: skip
 
 
@@ -31,7 +31,8 @@ def dom(url: str, *, runs_ms: int = 500) -> str:
     return _run(url, "--dump-dom", f"--virtual-time-budget={runs_ms}")
 
 
-def screenshot(url: str, path: Path) -> bytes:
-    """A picture of the page."""
-    _run(url, f"--screenshot={path}", "--virtual-time-budget=500")
+def screenshot(url: str, path: Path, size: tuple[int, int] = (1280, 1500)) -> bytes:
+    """A picture of the page, so many pixels wide and high."""
+    width, height = size
+    _run(url, f"--screenshot={path}", f"--window-size={width},{height}", "--virtual-time-budget=500")
     return path.read_bytes()
