@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ import requests
 from streaming.config import Settings
 from streaming.store import Store
 from tests.streaming.outputs import CLUSTER, finding, progress, report, view
+from tests.streaming.serve.test_guard import self_signed
 
 ROOT = Path(__file__).parents[3]
 COMMAND = [sys.executable, "-c", "from streaming.commands.serve import serve_command; serve_command()"]
@@ -75,17 +77,27 @@ class Served:
         raise AssertionError(f"no {name!r} in {self.lines}")
 
 
+@contextmanager
+def serving(config: Path) -> Iterator[Served]:
+    """Run `serve` for a while."""
+    process = start(config, GROUP_MONITOR_KAFKA_SASL_PASSWORD="hunter2")
+    try:
+        yield Served(process)
+    finally:
+        process.kill()
+        process.communicate(timeout=20)
+
+
 @pytest.fixture
 def served(config) -> Iterator[Served]:
-    process = start(config, GROUP_MONITOR_KAFKA_SASL_PASSWORD="hunter2")
-    yield Served(process)
-    if process.poll() is None:
-        process.kill()
-    process.communicate(timeout=20)
+    with serving(config) as running:
+        yield running
 
 
 def test_it_shows_its_configuration_without_secrets_answers_notifies_and_stops_cleanly(served, tmp_path):
     text = "".join(served.lines)
+    assert served.url.startswith("http://127.0.0.1:")
+    assert "anybody who reaches this address may read" not in text
     assert 'cluster = "prod"' in text
     assert 'sasl_password = "**********"' in text
     assert "hunter2" not in text
@@ -103,6 +115,12 @@ def test_it_shows_its_configuration_without_secrets_answers_notifies_and_stops_c
     _, rest = served.process.communicate(timeout=20)
     assert served.process.returncode == 0
     assert "Traceback" not in rest
+
+
+def test_it_warns_where_others_may_read_without_a_token(config):
+    config.write_text(config.read_text().replace("port = 0", 'port = 0\nhost = "0.0.0.0"'))
+    with serving(config) as served:
+        assert "anybody who reaches this address may read" in "".join(served.lines)
 
 
 def test_a_port_in_use_is_one_clear_line(config):
@@ -162,6 +180,28 @@ class TestReload:
         served.process.send_signal(signal.SIGHUP)
         served.event("configuration read again")
         assert requests.get(group, timeout=5).json()["labels"] == {"team": "sales"}
+
+    def test_a_token_in_a_file_is_read_again(self, config, tmp_path):
+        """As operators run it: TLS, and a token that a secret store replaces."""
+        token, tls = tmp_path / "token", self_signed(tmp_path)
+        token.write_text("first\n")
+        keys = "".join(f'{name} = "{path}"\n' for name, path in {**tls, "token_file": token}.items())
+        config.write_text(config.read_text().replace("port = 0\n", f"port = 0\n{keys}"))
+
+        def asked(ask, path, given):
+            headers = {"Authorization": f"Bearer {given}"} if given else {}
+            return ask(served.url + path, headers=headers, verify=tls["tls_certfile"], timeout=30).status_code
+
+        def read(*given):
+            return [asked(requests.get, "/api/v1/groups", token) for token in given]
+
+        with serving(config) as served:
+            assert read(None, "second", "first") == [401, 401, 200]
+            token.write_text("second\n")
+            assert asked(requests.post, "/-/reload", None) == 401
+            assert read("first") == [200]
+            assert asked(requests.post, "/-/reload", "first") == 200
+            assert read("first", "second") == [401, 200]
 
     def test_who_sends_goes_on_sending_and_nothing_is_sent_twice(self, served, config, tmp_path):
         store = Store.open(f"sqlite:///{tmp_path}/monitor.db")

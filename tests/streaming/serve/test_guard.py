@@ -54,12 +54,18 @@ def test_who_watches_the_process_needs_none(guarded):
     assert (status(guarded, "/healthz"), status(guarded, "/readyz")) == (200, 503)
 
 
-def test_it_speaks_tls(store, settings, tmp_path):
+def self_signed(folder):
+    """The `[serve]` keys of a certificate for 127.0.0.1, made here."""
     names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
-    files = ["-keyout", f"{tmp_path}/key", "-out", f"{tmp_path}/cert"]
-    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", *names, *files]
+    files = {"tls_certfile": folder / "cert", "tls_keyfile": folder / "key"}
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", *names]
+    made += ["-keyout", str(files["tls_keyfile"]), "-out", str(files["tls_certfile"])]
     subprocess.run(made, check=True, capture_output=True)
-    tls = {"tls_certfile": tmp_path / "cert", "tls_keyfile": tmp_path / "key"}
+    return files
+
+
+def test_it_speaks_tls(store, settings, tmp_path):
+    tls = self_signed(tmp_path)
     with running(store, Settings.model_validate(settings.model_dump() | {"serve": tls})) as base:
         assert base.startswith("https://")
         assert requests.get(f"{base}/healthz", verify=f"{tmp_path}/cert", timeout=5).json() == {"healthy": True}
