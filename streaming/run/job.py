@@ -53,7 +53,7 @@ TELEMETRY_BEFORE_MS = 120_000  # how much telemetry a fresh checkpoint reads bac
 LOOK_FOR_TOPICS_S = 5.0
 READ_TIMEOUTS_S = 60.0  # how soon a changed session timeout of a group is known
 STATUS_BATCHES = 100
-GIVE_UP_AFTER = 6  # failures in a row without one batch between them
+GIVE_UP_AFTER = 8  # failures in a row without one batch between them: brokers or database away for more than a minute
 BACKOFF_MAX_S = 30.0
 
 

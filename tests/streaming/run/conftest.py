@@ -95,6 +95,7 @@ class Monitor:
 
     def __post_init__(self):
         self.database = self.folder / "monitor.db"
+        self.store_url = f"sqlite:///{self.database}"
         self.log = self.folder / "run.log"
         self.process = None
 
@@ -107,7 +108,7 @@ class Monitor:
                 "client_telemetry_topics": [],
             },
             "run": {"data_folder": str(self.folder / "data"), "master": "local[2]"} | self.run,
-            "store": {"url": f"sqlite:///{self.database}"},
+            "store": {"url": self.store_url},
         }
         text = "".join(
             f"[{table}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())

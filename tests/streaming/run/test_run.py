@@ -6,10 +6,13 @@ import signal
 import time
 
 import pytest
+from sqlalchemy import NullPool, create_engine, text
+from sqlalchemy.exc import SQLAlchemyError
 
 from coordinator_model.sharding import shard_of
 from streaming.embedded import EmbeddedCluster
 from tests.e2e.crash_job import processes
+from tests.streaming import databases
 from tests.streaming.run.conftest import Coordinator, Monitor
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -169,6 +172,38 @@ def test_a_broker_away_for_a_minute_stops_nothing(broker, tmp_path, request, mem
         cluster.node(1).start()
         one_dies(coordinator, members)
         assert expired(watching.wait_for(EXPIRED)) == [the_death(coordinator, members)]
+        assert watching.stop() == 0
+
+
+class OnPostgres(Monitor):
+    """The real job over a real PostgreSQL."""
+
+    def rows(self, sql):
+        try:
+            with create_engine(self.store_url, poolclass=NullPool).connect() as connection:
+                return [tuple(row) for row in connection.execute(text(sql))]
+        except SQLAlchemyError:
+            return []  # away, or without tables yet
+
+
+def test_a_database_away_for_a_minute_stops_nothing(coordinator, tmp_path, request, members):
+    if reason := databases.missing():
+        pytest.skip(reason)
+    live(coordinator, members)
+    with databases.server() as postgres:
+        watching = OnPostgres(coordinator, tmp_path)
+        watching.store_url = postgres.url
+        watching.start()
+        request.addfinalizer(lambda: watching.process.poll() is None and watching.kill())
+        watching.wait_for("SELECT 1 FROM groups WHERE members = 3 AND state = 'Stable'")
+        postgres.stop()
+        one_dies(coordinator, members)
+        watching.said("the query failed, trying again")
+        time.sleep(AWAY_S)
+        postgres.start()
+        assert expired(watching.wait_for(EXPIRED)) == [the_death(coordinator, members)]
+        told = watching.rows("SELECT transition FROM transitions JOIN incidents USING (incident_id)")
+        assert told.count(("opened",)) == 1
         assert watching.stop() == 0
 
 
