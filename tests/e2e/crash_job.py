@@ -75,8 +75,12 @@ port = 0
             self.process.wait()
 
     def jvms(self) -> list[int]:
-        """Return the process id of the newest driver's JVM, once it is there."""
-        return [process.pid for process in processes(self.sessions[-1:]) if "deploy.SparkSubmit" in process.command]
+        """Return the process id of the newest driver's JVM, once it is there.
+
+        It forks for each file it makes (Hadoop runs `chmod`), and until it is that a fork looks like its parent.
+        """
+        alike = [process.pid for process in processes(self.sessions[-1:]) if "deploy.SparkSubmit" in process.command]
+        return sorted(alike)[:1]
 
     def workers(self) -> list[int]:
         """Return those of its Python workers, and of the daemon that makes them."""
