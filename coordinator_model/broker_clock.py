@@ -78,6 +78,16 @@ class ShardClock:
         clock = self.brokers.get(self.coordinator or "")
         return clock.line_ms if clock else 0
 
+    @property
+    def waiting(self) -> bool:
+        """Whether a restart of the timers is still open: nothing was surely answered since."""
+        restart = self._newest_restart
+        return restart is not None and restart.high_ms is None
+
+    @property
+    def _newest_restart(self) -> Restart | None:
+        return self.restarts[-1] if self.restarts else None
+
     def frontier_ms(self, hold_ms: int) -> int:
         """Return up to where every live broker has spoken: what is newer waits."""
         newest = [clock.progress_ms(hold_ms) for clock in self.brokers.values()]
@@ -186,7 +196,7 @@ class ShardClock:
                 self._open(Restart(low_ms, None, Cause.COORDINATOR_MOVED, broker))
             self.coordinator, self.coordinator_since_ms, changed = broker, line_ms, True
         self.last_answer_ms = max(self.last_answer_ms, line_ms)
-        restart = self.restarts[-1] if self.restarts else None
+        restart = self._newest_restart
         if blind and restart is not None and restart.may_load and not self._surely_loaded(restart, line_ms):
             return changed
         return self._close(line_ms) or changed
@@ -202,13 +212,13 @@ class ShardClock:
 
         Before the new coordinator was heard at all it may be its predecessor's.
         """
-        restart = self.restarts[-1] if self.restarts else None
+        restart = self._newest_restart
         heard = restart is not None and restart.blind_ms is not None and record_ms > restart.blind_ms
         return heard and self._close(record_ms)
 
     def _close(self, at_ms: int) -> bool:
         """Close the restart that is open, if one is."""
-        restart = self.restarts[-1] if self.restarts else None
+        restart = self._newest_restart
         if restart is None or restart.high_ms is not None:
             return False
         restart.high_ms = max(at_ms, restart.low_ms)
@@ -227,7 +237,7 @@ class ShardClock:
 
     def _open(self, new: Restart) -> None:
         """Add a restart; one that is still open is the same one, known better now."""
-        if self.restarts and self.restarts[-1].high_ms is None:
+        if self.waiting:
             was = self.restarts.pop()
             if new.cause is Cause.UNKNOWN or (new.cause is Cause.COORDINATOR_PAUSE and was.cause is not Cause.UNKNOWN):
                 new = was

@@ -59,6 +59,6 @@ class Outputs:
 
 def _broker_progress(name: str, broker: BrokerClock, clock: ShardClock, wall_ms: int | None) -> Mapping[str, Any]:
     """Tell a broker's progress; its delay is how far its newest line lies behind this machine's clock."""
-    waiting = name == clock.coordinator and any(restart.high_ms is None for restart in clock.restarts[-1:])
+    waiting = name == clock.coordinator and clock.waiting
     delay_ms = None if wall_ms is None or not broker.line_ms else max(0, wall_ms - broker.line_ms)
     return {"progress_ms": broker.line_ms, "covered": not waiting, "delay_ms": delay_ms}

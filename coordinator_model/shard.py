@@ -208,7 +208,7 @@ class Shard:
         hot, clock = self.hot, self.clock
         coordinator, due_ms = clock.coordinator, self._due_ms
         broker = clock.brokers.get(coordinator or "")
-        if broker is None or (clock.restarts and clock.restarts[-1].high_ms is None):
+        if broker is None or clock.waiting:
             next(rows)
             return 0
         slots, last, interval, generations = hot.slots, hot.last, hot.interval, hot.generation
@@ -433,7 +433,7 @@ class Shard:
     def _look_again(self, at_ms: int) -> None:
         """Look at what is due now, and at every group a little later, once, unless its timers are open still."""
         self._due_ms = min(self._due_ms, at_ms)
-        if self.clock.restarts and self.clock.restarts[-1].high_ms is not None:
+        if self.clock.restarts and not self.clock.waiting:
             group_due = self.memory.group_due
             for group in self.hot.slots:
                 group_due[group] = min(at_ms + SETTLE_MS, group_due.get(group, FAR_MS))
@@ -503,7 +503,6 @@ class Shard:
         stale = set(self._changed)
         for group in stale:
             forget_shown(group, self.hot)
-        waiting = bool(self.clock.restarts) and self.clock.restarts[-1].high_ms is None
         if progress_ms > self.memory.viewed_ms and period_ms:
             for group in self.hot.slots:
                 shift_ms = zlib.crc32(group.encode()) % period_ms
@@ -512,7 +511,7 @@ class Shard:
             self.memory.viewed_ms = progress_ms
         refreshed_groups = []
         for group in sorted(stale):
-            if shown_plain(group, self.hot) and not waiting:
+            if shown_plain(group, self.hot) and not self.clock.waiting:
                 refreshed_groups.append(refreshed(group, self.hot, progress_ms))
                 continue
             replica, scene = self._replica(group), self._scene(group, progress_ms)

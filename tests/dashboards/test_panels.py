@@ -6,12 +6,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from streaming.demo.setting import CLUSTER
-from streaming.embedded import EmbeddedBrokerError
-from streaming.embedded.jars import broker_class_path
-from streaming.embedded.java import JavaMissingError, java_command
 from streaming.serve import metrics
 from tests.dashboards import grafana, prometheus
 from tests.dashboards.scenario import ALONE, GROUP, play
+from tests.embedded.parts import skip_without_broker
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 NEEDS: dict[str, str] = {}
@@ -24,11 +22,7 @@ def parts():
     pytest.importorskip("confluent_kafka")
     if missing := prometheus.missing():
         pytest.skip(missing)
-    try:
-        java_command()
-        broker_class_path()
-    except (EmbeddedBrokerError, JavaMissingError) as error:
-        pytest.skip(str(error))
+    skip_without_broker()
 
 
 @pytest.fixture(scope="module")

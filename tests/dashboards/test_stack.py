@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from streaming.embedded import EmbeddedBrokerError
-from streaming.embedded.jars import broker_class_path
-from streaming.embedded.java import JavaMissingError, java_command
 from tests.dashboards import engine
+from tests.embedded.parts import skip_without_broker
 from tests.embedded.waiting import await_true
 from tests.streaming import databases
 
@@ -24,11 +22,7 @@ def stack():
     """Every service but Grafana, well by its own health check; then the sample consumers."""
     if missing := engine.missing() or databases.missing():
         pytest.skip(missing)
-    try:
-        java_command()
-        broker_class_path()
-    except (EmbeddedBrokerError, JavaMissingError) as error:
-        pytest.skip(str(error))
+    skip_without_broker()
     with tempfile.TemporaryDirectory(prefix="group-monitor-stack-") as folder, engine.engine(Path(folder)) as started:
         for name in ("serve", "run", "prometheus", "alertmanager"):
             started.up(name)

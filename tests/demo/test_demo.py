@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.embedded import EmbeddedBrokerError
-from streaming.embedded.jars import broker_class_path
-from streaming.embedded.java import JavaMissingError, java_command
+from tests.embedded.parts import skip_without_broker
 from tests.embedded.waiting import interruptible
 
 pytestmark = pytest.mark.e2e
@@ -22,11 +20,7 @@ MARK = "GROUP_MONITOR_DEMO_TEST"
 @pytest.fixture(autouse=True, scope="module")
 def parts():
     pytest.importorskip("pyspark")
-    try:
-        java_command()
-        broker_class_path()
-    except (EmbeddedBrokerError, JavaMissingError) as missing:
-        pytest.skip(str(missing))
+    skip_without_broker()
 
 
 def start(tmp_path, mark):

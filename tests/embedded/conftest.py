@@ -2,19 +2,14 @@
 
 import pytest
 
-from streaming.embedded import EmbeddedBrokerError, EmbeddedCluster
-from streaming.embedded.jars import broker_class_path
-from streaming.embedded.java import JavaMissingError, java_command
+from streaming.embedded import EmbeddedCluster
+from tests.embedded.parts import skip_without_broker
 
 
 @pytest.fixture(scope="session")
 def broker_parts():
     """Skip where the broker cannot run: a wheel without `make setup`, a machine without Java."""
-    try:
-        java_command()
-        broker_class_path()
-    except (EmbeddedBrokerError, JavaMissingError) as missing:
-        pytest.skip(str(missing))
+    skip_without_broker()
 
 
 @pytest.fixture(scope="session")

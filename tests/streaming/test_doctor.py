@@ -12,10 +12,9 @@ from streaming.config import Serve, StoreSettings
 from streaming.doctor import machine
 from streaming.doctor.check import Status, warn
 from streaming.doctor.rights import acl_commands
-from streaming.embedded import EmbeddedBrokerError, EmbeddedCluster
-from streaming.embedded.jars import broker_class_path
-from streaming.embedded.java import JavaMissingError, java_command
+from streaming.embedded import EmbeddedCluster
 from streaming.kafka_config import Kafka
+from tests.embedded.parts import skip_without_broker
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 120
@@ -129,11 +128,7 @@ class TestConfiguration:
 @pytest.fixture(scope="module")
 def cluster():
     """A cluster that refuses what an ACL refuses; anonymous clients may do everything else."""
-    try:
-        java_command()
-        broker_class_path()
-    except (EmbeddedBrokerError, JavaMissingError) as missing:
-        pytest.skip(str(missing))
+    skip_without_broker()
     authorizer = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "allow.everyone.if.no.acl.found": "true",

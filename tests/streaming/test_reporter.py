@@ -9,11 +9,10 @@ from kafka import KafkaConsumer, TopicPartition
 
 from coordinator_model.events import ClientPoll
 from coordinator_model.ingest import TELEMETRY, SourceRow, ingest
-from streaming.embedded import EmbeddedBrokerError, EmbeddedCluster
-from streaming.embedded.jars import broker_class_path
-from streaming.embedded.java import JavaMissingError, java_command
+from streaming.embedded import EmbeddedCluster
 from streaming.reporter import TOPIC, report_polls
 from streaming.reporter.reporter import PollReport
+from tests.embedded.parts import skip_without_broker
 
 pytestmark = pytest.mark.e2e
 MAX_POLL_INTERVAL_MS = 6_000
@@ -22,11 +21,7 @@ WAIT_S = 60.0
 
 @pytest.fixture(scope="module")
 def cluster():
-    try:
-        java_command()
-        broker_class_path()
-    except (EmbeddedBrokerError, JavaMissingError) as missing:
-        pytest.skip(str(missing))
+    skip_without_broker()
     with EmbeddedCluster(telemetry=False) as running:
         running.create_topic(TOPIC, partitions=1, configs={"message.timestamp.type": "LogAppendTime"})
         running.create_topic("orders", partitions=2)
