@@ -1,9 +1,10 @@
 """``session-expired`` by timer and ``session-at-risk``: a member that is silent while its broker is not.
 
 The broker acts at the deadline and its record arrives before any grace has passed, so the timer is the second witness.
-It speaks only where every simpler explanation of the silence is gone: the group stable, the member covered, no restart
-of its timers open, and another heartbeat of the shard, arrived at least half a session timeout after the member's
-last, answered a grace ago. (Probes, errors and JoinGroup answers prove nothing: a partition whose replicas stall still
+It speaks only where every simpler explanation of the silence is gone: the group stable up to the deadline, the member
+covered, no restart of its timers open, and another heartbeat of the shard, arrived at least half a session timeout
+after the member's last, answered a grace ago. A rebalance that is first told of after the deadline shields nobody: it
+is what the coordinator begins as the session ends. (Probes, errors and JoinGroup answers prove nothing: a partition whose replicas stall still
 sends those while heartbeats are applied and their answers park.) Once spoken, the verdict stands until the member is
 heard or its removal is known.
 """
@@ -18,6 +19,7 @@ from coordinator_model.states import Cause, Evidence, GroupState, GroupType, Sev
 SESSION_AT_RISK = "session-at-risk"
 RECHECK_MS = 100
 """How soon to look again while the verdict waits for its proof."""
+_JUDGED_STATES = (GroupState.STABLE, GroupState.PREPARING_REBALANCE)
 JUDGED_TYPES = (GroupType.CLASSIC, GroupType.CONSUMER, GroupType.SHARE, GroupType.STREAMS)
 
 
@@ -26,13 +28,15 @@ def judge(replica: GroupReplica, member: Member, scene: Scene) -> Verdict:
     timeout_ms = session_timeout_ms(member, scene)
     if member.verdict_ms is not None and timeout_ms is not None:
         return Verdict(_expired(replica, member, scene, member.verdict_ms, timeout_ms), None)
-    watched = replica.type in JUDGED_TYPES and replica.state is GroupState.STABLE and not member.awaiting_sync
+    watched = replica.type in JUDGED_TYPES and replica.state in _JUDGED_STATES and not member.awaiting_sync
     if not watched or timeout_ms is None or not is_covered(member, scene):
         return Verdict(None, None)
     base_ms = timer_base_ms(member, scene)
     if base_ms is None:
         return Verdict(None, None)  # the answer that closes the restart has every group looked at again
     deadline_ms = base_ms + timeout_ms
+    if replica.state is not GroupState.STABLE and replica.state_since_ms < deadline_ms:
+        return Verdict(None, None)  # it may wait in its JoinGroup
     verdict_ms = deadline_ms + scene.thresholds.grace_ms
     if scene.progress_ms >= verdict_ms:
         if scene.proof_arrival_ms >= base_ms + timeout_ms // 2:

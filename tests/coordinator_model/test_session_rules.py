@@ -23,6 +23,17 @@ def test_silence_past_the_deadline_and_a_grace_is_a_verdict():
     assert verdicts(silence()) == [("m2", DEADLINE_MS, DEADLINE_MS + 500, "inferred")]
 
 
+def test_a_rebalance_first_told_of_after_the_deadline_shields_nobody():
+    """The coordinator removes m2 at its deadline, and m1 is told so at its next heartbeat: long before m1 has rejoined."""
+    story = silence(until_ms=15_900).beats("m1", 16_200, 20_000, error=27)
+    assert verdicts(story) == [("m2", DEADLINE_MS, DEADLINE_MS + 500, "inferred")]
+
+
+def test_a_rebalance_first_told_of_before_the_deadline_does():
+    """It may be m2's own JoinGroup that began it and is parked."""
+    assert verdicts(silence(until_ms=15_500).beats("m1", 15_900, 20_000, error=27)) == []
+
+
 def joining(story):
     """m2 is answered a join of this generation and never a sync."""
     return story.join(9_500, "m2", 1)
