@@ -74,6 +74,11 @@ def settings(shuffle_partitions: int) -> dict[str, str]:
         # Old batches are needed for going back by hand only; listing a hundred costs more than it is worth.
         "spark.sql.streaming.minBatchesToRetain": "10",
         "spark.driver.memory": "2g",
+        # As Spark reaches the local file system by itself, Hadoop starts a `chmod` for each file that it makes.
+        "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+        "spark.sql.streaming.checkpointFileManagerClass": (
+            "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+        ),
         # Batches make much garbage and keep little: no collector needs to work beside them, on cores that they lack.
         "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
         # Small batches, once a second: neither a page nor a bar is of use, and both cost.
