@@ -41,14 +41,19 @@ def shown_plain(group: str, hot: Hot) -> bool:
 
 def refreshed(group: str, hot: Hot, now_ms: int) -> list[Any]:
     """Return ``[group, least headroom, [last heartbeat, ...]]``, heartbeats in the order in which members are shown."""
+    last, timeout = hot.last, hot.timeout
     slots = [slot for _, slot in sorted(hot.slots[group].items())]
-    worst = min(headroom(now_ms, hot.last[slot], hot.timeout[slot]) for slot in slots)
-    return [group, worst, [hot.last[slot] for slot in slots]]
+    used = max([(now_ms - last[slot]) / timeout[slot] for slot in slots])
+    return [group, _left(used), [last[slot] for slot in slots]]
 
 
 def headroom(now_ms: int, since_ms: int, timeout_ms: int) -> float:
     """Return which part of a session is left: 1 just heard, 0 at its deadline."""
-    return round(min(1.0, max(0.0, 1 - (now_ms - since_ms) / timeout_ms)), 3)
+    return _left((now_ms - since_ms) / timeout_ms)
+
+
+def _left(used: float) -> float:
+    return round(min(1.0, max(0.0, 1 - used)), 3)
 
 
 def with_heartbeats(view: dict[str, Any], heard_ms: Sequence[int], now_ms: int) -> dict[str, Any]:
