@@ -24,7 +24,7 @@ def test_silence_past_the_deadline_and_a_grace_is_a_verdict():
 
 
 def test_a_rebalance_first_told_of_after_the_deadline_shields_nobody():
-    """The coordinator removes m2 at its deadline, and m1 is told so at its next heartbeat: long before m1 has rejoined."""
+    """The coordinator removes m2 at its deadline and tells m1 at its next heartbeat, long before m1 has rejoined."""
     story = silence(until_ms=15_900).beats("m1", 16_200, 20_000, error=27)
     assert verdicts(story) == [("m2", DEADLINE_MS, DEADLINE_MS + 500, "inferred")]
 
