@@ -12,7 +12,7 @@ from typing import Any
 from coordinator_model.events import Heartbeat, LeaveAnswered, RecordRead, SyncAnswered, parked_ms
 from coordinator_model.liveness import Scene
 from coordinator_model.member_protocol import assignment, subscription
-from coordinator_model.replica import divergence, join_phase
+from coordinator_model.replica import divergence, join_phase, taken_back
 from coordinator_model.replica.assigned_work import STREAMS_PROTOCOL, assigned_work
 from coordinator_model.replica.conversion import become_classic
 from coordinator_model.replica.departures import (
@@ -61,7 +61,7 @@ def read_record(replica: GroupReplica, event: RecordRead, scene: Scene) -> None:
     if generation != replica.generation:
         if replica.state is not GroupState.PREPARING_REBALANCE:
             join_phase.begin(replica, at_ms)  # nobody told of it: the one before is not this one
-        replica.generation, replica.generation_since_ms = generation, at_ms
+        join_phase.end(replica, generation, at_ms)
         replica.state_since_ms = at_ms  # stable before and after, yet a rebalance lies between that no answer told of
     replica.protocol_type = value["protocolType"] or None
     replica.protocol, replica.leader = value["protocol"], value["leader"]
@@ -80,6 +80,9 @@ def read_record(replica: GroupReplica, event: RecordRead, scene: Scene) -> None:
     state = GroupState.STABLE if listed else GroupState.EMPTY
     replica.settle()
     replica.enter(state, at_ms, Evidence.OBSERVED)
+    if replacement and replica.taken_back:
+        for successor in [m for m in replica.members.values() if m.joined_ms == at_ms]:
+            taken_back.read(replica, successor, at_ms)
 
 
 def _delete(replica: GroupReplica, at_ms: int) -> None:
@@ -198,6 +201,7 @@ def heartbeat(replica: GroupReplica, event: Heartbeat, scene: Scene) -> None:
         return
     if event.generation > replica.generation:  # its join was before we looked, or was lost
         replica.generation, replica.generation_since_ms = event.generation, event.applied_ms
+        replica.first_join_ms = 0
         replica.enter(GroupState.STABLE, event.applied_ms, Evidence.INFERRED)
     _heartbeat_tells_state(replica, event)
 

@@ -10,6 +10,7 @@ the deadline of somebody whom it lost.
 
 from collections.abc import Iterable
 
+from coordinator_model.events import JoinAnswered
 from coordinator_model.liveness import Scene
 from coordinator_model.replica.group import Departure, GroupReplica, Member
 from coordinator_model.states import Cause
@@ -35,6 +36,32 @@ def sign(replica: GroupReplica, generation: int, sign_ms: int, by: str = "") -> 
     for phase in phases:
         if phase.join_started_ms is not None and phase.join_after_ms <= sign_ms < phase.join_started_ms:
             phase.join_started_ms, phase.join_started_by = sign_ms, by
+
+
+def end(replica: GroupReplica, generation: int, at_ms: int) -> None:
+    """End a join phase with a new generation; one that was skipped ended others, of which nobody told."""
+    replica.first_join_ms = 0 if generation > replica.generation + 1 > 0 else None
+    replica.generation, replica.generation_since_ms = generation, at_ms
+    replica.taken_back.clear()
+
+
+def joined(replica: GroupReplica, event: JoinAnswered) -> None:
+    """Note who had asked to join a generation by its beginning, and when the first of them did."""
+    phases: list[GroupReplica | Departure] = [replica]
+    for departure in replica.departures:
+        if departure.generation == event.generation and not departure.concluded:
+            phases.append(departure)
+            if event.instance_id in departure.unjoined and event.arrival_ms <= departure.removed_ms + EARLY_MS:
+                departure.unjoined.remove(event.instance_id)
+    for phase in phases:
+        first_ms = phase.first_join_ms
+        phase.first_join_ms = event.arrival_ms if first_ms is None else min(first_ms, event.arrival_ms)
+
+
+def unjoined(replica: GroupReplica) -> list[str]:
+    """Return the instances whose JoinGroup is not seen to have been answered with the generation."""
+    members = replica.members.values()
+    return [m.instance_id for m in members if m.instance_id is not None and (m.generation or -1) < replica.generation]
 
 
 def timeout_ms(replica: GroupReplica, removed_ms: int) -> int | None:
@@ -78,6 +105,21 @@ def timed_out(departure: Departure, deadlines_ms: Iterable[int], scene: Scene) -
     """Tell whether the phase ended by its timeout; ``deadlines_ms`` are of the sessions of those whom it lost."""
     late_ms = [departure.removed_ms - end_ms for end_ms in _ends_ms(departure, deadlines_ms, scene)]
     return any(-EARLY_MS <= ms <= LATE_MS for ms in late_ms)
+
+
+def outlasted(departure: Departure, deadlines_ms: Iterable[int], scene: Scene) -> bool:
+    """Tell whether the phase went on after its timeout: that found nobody rejoined, and static members still in.
+
+    The coordinator then drops the dynamic ones, waits for the others once more, and announces nothing
+    (``GroupMetadataManager.completeClassicGroupJoin``). So who joined the generation asked to only after that.
+    """
+    limit_ms, started_ms = departure.join_timeout_ms, departure.join_started_ms
+    ends_ms = _ends_ms(departure, deadlines_ms, scene)
+    if started_ms is None or limit_ms is None or not ends_ms or max(ends_ms) + LATE_MS >= departure.removed_ms:
+        return False
+    if departure.first_join_ms is not None and departure.first_join_ms <= max(ends_ms):
+        return False
+    return not any(r.woke_ms is None and (r.high_ms is None or r.high_ms >= started_ms) for r in scene.restarts)
 
 
 def due_ms(departure: Departure, deadlines_ms: Iterable[int], scene: Scene) -> int | None:
