@@ -69,7 +69,9 @@ def depart(
 ) -> None:
     """Take a member out of the replica because its absence has become a fact, told by a broker's answer or a record."""
     replica.move_on()
-    limit_ms = join_phase.timeout_ms(replica, removed_ms)
+    limit_ms = join_phase.timeout_ms(replica, removed_ms, scene)
+    sync_timeout_ms = join_phase.sync_timeout_ms(replica, member, removed_ms)
+    static_in = join_phase.static_in(replica, removed_ms)
     replica.members.pop(member.member_id, None)
     grace_ms = scene.thresholds.grace_ms
     for leave in replica.leaves:
@@ -98,7 +100,9 @@ def depart(
         join_started_ms=replica.join_started_ms,
         join_started_by=replica.join_started_by,
         join_timeout_ms=limit_ms,
+        sync_timeout_ms=sync_timeout_ms,
         first_join_ms=replica.first_join_ms,
+        static_in=static_in,
         unjoined=join_phase.unjoined(replica),
         successor=successor.member_id if successor is not None else None,
     )
@@ -240,7 +244,7 @@ def _missed_ms(departure: Departure, deadline_ms: int, together: list[Departure]
     if _was_unknown(departure, scene):
         return None  # gone before the phase's end
     if join_phase.timed_out(departure, starts_ms, scene):
-        if due_ms is not None and removed_ms - join_phase.LATE_MS <= own_ms < due_ms - join_phase.EARLY_MS:
+        if due_ms is not None and join_phase.ended_with(own_ms, removed_ms, due_ms):
             return None  # its session ended a moment before, and that ended the phase
         stayed = set(departure.unjoined) - {d.member.instance_id for d in dropped}
         last_ms = removed_ms if stayed else max(latest_ms.values())  # who stayed was waited for, whoever was not

@@ -151,8 +151,12 @@ class Departure:
     join_started_by: str = ""
     join_timeout_ms: int | None = None
     """How long that phase could last."""
+    sync_timeout_ms: int | None = None
+    """How long it had to sync, once it had joined."""
     first_join_ms: int | None = None
     """When the first of those who joined the generation that ended it had asked to, as in the replica."""
+    static_in: bool = False
+    """Whether a static member was in that phase."""
     unjoined: list[str] = field(default_factory=list)
     """Instances that the phase kept in and that are not seen to have rejoined: it waited for them to its end."""
     successor: str | None = None

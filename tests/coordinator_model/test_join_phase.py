@@ -89,6 +89,25 @@ def test_a_session_that_ended_a_moment_before_the_timeout_ended_the_phase():
     assert told.facts("session-expired", "subject", "deadline_ms") == [("m2", 18_960)]
 
 
+def test_a_session_that_ended_two_milliseconds_before_the_timeout_ended_the_phase_too():
+    story = group("m1", "m2", "m3").beats("m3", 1_000, 8_000).leave(9_000, "m3").beat(9_500, "m1", error=27)
+    told = ends(story.beats("m2", 9_998, 12_998, error=27), 18_998)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m2", 18_998)]
+
+
+def test_of_two_sessions_that_end_at_once_the_second_is_still_in_as_the_phase_begins():
+    """m3's end begins it at 9,000, m4 has a minute: m2, whose session ends at 24,050, missed nothing at 19,000."""
+    story = stable("m1", "m2", OLD, poll_ms=POLL_MS)
+    story.poll_ms = 60_000
+    for member in ("m3", "m4"):
+        story.join(200, member, 1).beats(member, 1_000, 3_000)
+    story.poll_ms = POLL_MS
+    for member in ("m1", "m2", "old"):
+        story.beats(member, 1_000, 8_000).beats(member, 9_050, 18_050, error=27)
+    told = ends(story.beats("m1", 19_050, 23_050, error=27), 24_060, "m1", "old")
+    assert ("m2", 24_050) in told.facts("session-expired", "subject", "deadline_ms")
+
+
 def test_a_phase_younger_than_its_timeout_cannot_have_been_missed():
     """m2's goodbye was never seen: neither its session had ended nor the phase."""
     story = group().beat(9_000, "m1", error=27)
@@ -126,6 +145,45 @@ def test_who_joined_and_never_synced_is_due_one_rebalance_timeout_after_the_join
     story.beats("m2", 10_000, 19_000, generation=2).beat(20_000, "m1", 2, error=27)
     told = ends(story, 20_300, generation=3)
     assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m2", 19_500)]
+
+
+def syncs_without_m3(*, m3_until_ms):
+    """m3, which may take 30 s where others may take 10, joins generation 2 at 10,000 and never syncs."""
+    story = group().beat(9_500, "m1", error=27).beat(9_500, "m2", error=27)
+    story.join(10_000, "m1", 2, listed=["m1", "m2", "m3"]).join(10_000, "m2", 2)
+    story.poll_ms = 30_000
+    story.join(10_000, "m3", 2, parked_ms=1_000)
+    story.poll_ms = POLL_MS
+    story.sync(10_050, "m1", 2, leader=True).sync(10_050, "m2", 2)
+    for member, until_ms in (("m1", 37_000), ("m2", 37_000), ("m3", m3_until_ms)):
+        story.beats(member, 11_000, until_ms, generation=2)
+    return story
+
+
+def test_who_missed_the_sync_does_not_prolong_the_phase_that_this_begins():
+    """m3's time is over at 40,000, seen at 40,100; m2 has 10 s from then on to rejoin."""
+    story = syncs_without_m3(m3_until_ms=39_000).beats("m1", 38_000, 39_000, 2).beats("m2", 38_000, 39_000, 2)
+    story.beats("m2", 40_100, 49_100, 2, error=27).beat(40_200, "m1", 2, error=27)
+    told = ends(story, 50_003, generation=3)
+    assert sorted(told.facts("rebalance-timeout", "subject", "deadline_ms")) == [("m2", 50_003), ("m3", 40_000)]
+
+
+def test_the_time_to_sync_is_the_longest_of_the_generation_though_who_had_it_has_expired():
+    """m3's own 30 s: its session ends at 38,000, before they do."""
+    told = ends(syncs_without_m3(m3_until_ms=32_000).beat(38_100, "m1", 2, error=27), 38_500, "m1", "m2", generation=3)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m3", 38_000)]
+    assert told.opened("rebalance-timeout") == []
+
+
+def test_whose_leave_ended_the_join_phase_has_no_say_in_the_time_to_sync():
+    """m4, with 30 s, leaves at 9,900 and m1 is alone: it must sync by 19,900."""
+    story = stable("m1", poll_ms=POLL_MS).beats("m1", 1_000, 8_000)
+    story.poll_ms = 30_000
+    story.join(200, "m4", 1).beats("m4", 1_000, 9_000)
+    story.poll_ms = POLL_MS
+    story.leave(9_900, "m4").join(9_900, "m1", 2, listed=["m1"], parked_ms=900)
+    told = story.beats("m1", 10_900, 18_900, generation=2).record(19_905, 3).play(22_000)
+    assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m1", 19_900)]
 
 
 # ------------------------------------------------------------------------------------------------ static ones stay
