@@ -12,7 +12,7 @@ from typing import Any
 from coordinator_model.events import Heartbeat, LeaveAnswered, RecordRead, SyncAnswered, parked_ms
 from coordinator_model.liveness import Scene
 from coordinator_model.member_protocol import assignment, subscription
-from coordinator_model.replica import divergence, join_phase
+from coordinator_model.replica import divergence, join_phase, taken_back
 from coordinator_model.replica.assigned_work import STREAMS_PROTOCOL, assigned_work
 from coordinator_model.replica.conversion import become_classic
 from coordinator_model.replica.departures import (
@@ -58,15 +58,19 @@ def read_record(replica: GroupReplica, event: RecordRead, scene: Scene) -> None:
         replica.incarnation += 1  # the group was deleted and made anew; its tombstone was compacted away
     elif 0 <= generation < replica.generation:
         replica.unexpected += 1  # generations only go up; the log is right
+    removed_ms = at_ms
     if generation != replica.generation:
         if replica.state is not GroupState.PREPARING_REBALANCE:
             join_phase.begin(replica, at_ms)  # nobody told of it: the one before is not this one
-        replica.generation, replica.generation_since_ms = generation, at_ms
+        completed_ms = value.get("currentStateTimestamp", -1)
+        if replica.join_after_ms <= completed_ms < at_ms:
+            removed_ms = completed_ms  # its join phase ended then, of which no answer has told yet
+        join_phase.end(replica, generation, at_ms)
         replica.state_since_ms = at_ms  # stable before and after, yet a rebalance lies between that no answer told of
     replica.protocol_type = value["protocolType"] or None
     replica.protocol, replica.leader = value["protocol"], value["leader"]
     listed = {item["memberId"]: item for item in value["members"]}
-    drop_unlisted(replica, set(listed), {i.get("groupInstanceId") for i in listed.values()}, at_ms, scene)
+    drop_unlisted(replica, set(listed), {i.get("groupInstanceId") for i in listed.values()}, removed_ms, scene)
     for member_id, item in listed.items():
         member = member_of(replica, member_id, at_ms)
         _fill_from_record(member, item, replica.protocol_type)
@@ -80,11 +84,17 @@ def read_record(replica: GroupReplica, event: RecordRead, scene: Scene) -> None:
     state = GroupState.STABLE if listed else GroupState.EMPTY
     replica.settle()
     replica.enter(state, at_ms, Evidence.OBSERVED)
+    if replacement and replica.taken_back:
+        for successor in [m for m in replica.members.values() if m.joined_ms == at_ms]:
+            taken_back.read(replica, successor, at_ms)
 
 
 def _delete(replica: GroupReplica, at_ms: int) -> None:
     if replica.type is not GroupType.CLASSIC and replica.type is not GroupType.SIMPLE:
         return  # the classic past of a group that was upgraded
+    if replica.state is GroupState.EMPTY:
+        for departure in replica.departures:
+            departure.judge_after_ms = 0  # nobody's goodbye trails the end of the group
     replica.end(at_ms)
 
 
@@ -198,6 +208,7 @@ def heartbeat(replica: GroupReplica, event: Heartbeat, scene: Scene) -> None:
         return
     if event.generation > replica.generation:  # its join was before we looked, or was lost
         replica.generation, replica.generation_since_ms = event.generation, event.applied_ms
+        replica.first_join_ms = 0
         replica.enter(GroupState.STABLE, event.applied_ms, Evidence.INFERRED)
     _heartbeat_tells_state(replica, event)
 

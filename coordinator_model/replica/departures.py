@@ -69,7 +69,9 @@ def depart(
 ) -> None:
     """Take a member out of the replica because its absence has become a fact, told by a broker's answer or a record."""
     replica.move_on()
-    limit_ms = join_phase.timeout_ms(replica, removed_ms)
+    limit_ms = join_phase.timeout_ms(replica, removed_ms, scene)
+    sync_timeout_ms = join_phase.sync_timeout_ms(replica, member, removed_ms)
+    static_in = join_phase.static_in(replica, removed_ms)
     replica.members.pop(member.member_id, None)
     grace_ms = scene.thresholds.grace_ms
     for leave in replica.leaves:
@@ -98,6 +100,10 @@ def depart(
         join_started_ms=replica.join_started_ms,
         join_started_by=replica.join_started_by,
         join_timeout_ms=limit_ms,
+        sync_timeout_ms=sync_timeout_ms,
+        first_join_ms=replica.first_join_ms,
+        static_in=static_in,
+        unjoined=join_phase.unjoined(replica),
         successor=successor.member_id if successor is not None else None,
     )
     add_departure(replica, departure)
@@ -229,14 +235,20 @@ def _missed_ms(departure: Departure, deadline_ms: int, together: list[Departure]
     sync_ms = join_phase.sync_deadline_ms(departure)
     if sync_ms is not None:
         return sync_ms if sync_ms < deadline_ms else None
-    if member.instance_id is not None or _was_unknown(departure, scene):
-        return None  # kept through the phase, or gone before its end
-    if join_phase.timed_out(departure, latest_ms.values(), scene):
-        due_ms, own_ms = join_phase.due_ms(departure, latest_ms.values(), scene), latest_ms[id(departure)]
-        if due_ms is not None and removed_ms - join_phase.LATE_MS <= own_ms < due_ms - join_phase.EARLY_MS:
+    if member.instance_id is not None:
+        return None  # kept through the phase
+    starts_ms = [*latest_ms.values(), *(ms for d in dropped if (ms := join_phase.sync_deadline_ms(d)) is not None)]
+    due_ms, own_ms = join_phase.due_ms(departure, starts_ms, scene), latest_ms[id(departure)]
+    if due_ms is not None and join_phase.outlasted(departure, starts_ms, scene):
+        return due_ms if own_ms > due_ms + join_phase.EARLY_MS else None
+    if _was_unknown(departure, scene):
+        return None  # gone before the phase's end
+    if join_phase.timed_out(departure, starts_ms, scene):
+        if due_ms is not None and join_phase.ended_with(own_ms, removed_ms, due_ms):
             return None  # its session ended a moment before, and that ended the phase
-        waited_for = latest_ms[id(departure)] >= min(removed_ms - grace_ms, max(latest_ms.values()))
-        return removed_ms if waited_for else None
+        stayed = set(departure.unjoined) - {d.member.instance_id for d in dropped}
+        last_ms = removed_ms if stayed else max(latest_ms.values())  # who stayed was waited for, whoever was not
+        return removed_ms if own_ms >= min(removed_ms - grace_ms, last_ms) else None
     return None if join_phase.too_young(departure, scene) else early
 
 

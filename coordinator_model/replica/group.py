@@ -151,6 +151,14 @@ class Departure:
     join_started_by: str = ""
     join_timeout_ms: int | None = None
     """How long that phase could last."""
+    sync_timeout_ms: int | None = None
+    """How long it had to sync, once it had joined."""
+    first_join_ms: int | None = None
+    """When the first of those who joined the generation that ended it had asked to, as in the replica."""
+    static_in: bool = False
+    """Whether a static member was in that phase."""
+    unjoined: list[str] = field(default_factory=list)
+    """Instances that the phase kept in and that are not seen to have rejoined: it waited for them to its end."""
     successor: str | None = None
     """The static member that came for its place: explains its absence unless it had gone before."""
     returned_ms: int | None = None
@@ -181,6 +189,9 @@ class GroupReplica:
     """The first sign of the join phase that the group is in, or that led to its generation; None: none was seen."""
     join_started_by: str = ""
     """Whose leave or JoinGroup that sign is; empty: an answer 27 or 25 to others, so somebody's session ended."""
+    first_join_ms: int | None = None
+    """When the first of those who joined the generation asked to, as their answers tell; 0: in a generation before,
+    which nobody told of; None: no answer told."""
     announced_by: str = ""
     """The broker whose JoinGroup answers announced the generation."""
     assignment_epoch: int = -1
@@ -202,6 +213,8 @@ class GroupReplica:
     """Ids given out with an answer 79 that have not joined yet: ``[answered ms, forgotten ms]``."""
     unnamed: dict[str, list[Any]] = field(default_factory=dict)
     """By instance id: ``[session timeout ms, rebalance timeout ms, client id, client host]`` of a lost JoinGroup."""
+    taken_back: dict[str, list[Any]] = field(default_factory=dict)
+    """By instance id: ``[asked ms, answered ms, whether its record was read]`` of a replacement that timed out."""
     leaves: list[Leave] = field(default_factory=list)
     departures: list[Departure] = field(default_factory=list)
     violations: list[tuple[str, int, str]] = field(default_factory=list)
@@ -276,6 +289,7 @@ class GroupReplica:
         self.incarnation += 1
         self.members.clear()
         self.departures.clear()
+        self.taken_back.clear()
         self.settle()
         self.generation = self.assignment_epoch = -1
 

@@ -6,7 +6,7 @@ may still have been applied, and only its answer been lost behind a stalled writ
 
 from coordinator_model.events import JoinAnswered
 from coordinator_model.liveness import Scene
-from coordinator_model.replica import join_phase
+from coordinator_model.replica import join_phase, taken_back
 from coordinator_model.replica.assigned_work import STREAMS_PROTOCOL
 from coordinator_model.replica.classic import (
     FENCED_INSTANCE_ID,
@@ -43,16 +43,18 @@ def join(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
         if replica.state is not GroupState.PREPARING_REBALANCE:
             join_phase.begin(replica, event.arrival_ms, event.member_id)
         replica.move_on()
-        replica.generation, replica.generation_since_ms = event.generation, event.answer_ms
+        join_phase.end(replica, event.generation, event.answer_ms)
         replica.announced_by = event.broker
         replica.enter(GroupState.COMPLETING_REBALANCE, event.answer_ms, Evidence.OBSERVED)
     if event.generation == replica.generation:
         join_phase.sign(replica, event.generation, event.arrival_ms, event.member_id)
+        join_phase.joined(replica, event)
     replica.protocol_type = event.protocol_type or replica.protocol_type
     replica.protocol = event.protocol or replica.protocol
     replica.leader = _leader(replica, event) or replica.leader
     _name_the_leader(replica, event)
     _count_the_leader_in(replica, event)
+    replica.taken_back.pop(event.instance_id or "", None)
     _replace_static(replica, event, scene)
     member = member_of(replica, event.member_id, event.answer_ms)
     if member.generation != event.generation:
@@ -113,6 +115,9 @@ def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, sc
         for old in former:
             if event.arrival_ms >= (replica.join_started_ms or 0) and not event.request_member_id:
                 old.replaced_ms = old.replaced_ms or event.arrival_ms
+    elif replica.state is GroupState.STABLE and event.arrival_ms >= replica.state_since_ms and former:
+        if not event.request_member_id:
+            taken_back.note(replica, event, former[0])
     elif not former and (event.instance_id or event.request_member_id) and event.arrival_ms >= replica.state_since_ms:
         prepare_rebalance(replica, event.arrival_ms, Evidence.INFERRED, event.request_member_id)
 

@@ -9,8 +9,10 @@ the deadline of somebody whom it lost.
 """
 
 from collections.abc import Iterable
+from operator import itemgetter
 
-from coordinator_model.liveness import Scene
+from coordinator_model.events import JoinAnswered
+from coordinator_model.liveness import Scene, touches_ms
 from coordinator_model.replica.group import Departure, GroupReplica, Member
 from coordinator_model.states import Cause
 
@@ -37,17 +39,51 @@ def sign(replica: GroupReplica, generation: int, sign_ms: int, by: str = "") -> 
             phase.join_started_ms, phase.join_started_by = sign_ms, by
 
 
-def timeout_ms(replica: GroupReplica, removed_ms: int) -> int | None:
+def end(replica: GroupReplica, generation: int, at_ms: int) -> None:
+    """End a join phase with a new generation; one that was skipped ended others, of which nobody told."""
+    replica.first_join_ms = 0 if generation > replica.generation + 1 > 0 else None
+    replica.generation, replica.generation_since_ms = generation, at_ms
+    replica.taken_back.clear()
+
+
+def joined(replica: GroupReplica, event: JoinAnswered) -> None:
+    """Note who had asked to join a generation by its beginning, and when the first of them did."""
+    phases: list[GroupReplica | Departure] = [replica]
+    for departure in replica.departures:
+        if departure.generation == event.generation and not departure.concluded:
+            phases.append(departure)
+            if event.instance_id in departure.unjoined and event.arrival_ms <= departure.removed_ms + EARLY_MS:
+                departure.unjoined.remove(event.instance_id)
+    for phase in phases:
+        first_ms = phase.first_join_ms
+        phase.first_join_ms = event.arrival_ms if first_ms is None else min(first_ms, event.arrival_ms)
+
+
+def static_in(replica: GroupReplica, removed_ms: int) -> bool:
+    """Tell whether a static member was in the phase that ended at an instant, be it that it has gone with it."""
+    gone = [d.member for d in replica.departures if d.removed_ms == removed_ms]
+    gone += [leave.member for leave in replica.leaves if leave.applied_ms >= (replica.join_started_ms or 0)]
+    return any(m.instance_id is not None for m in [*replica.members.values(), *gone])
+
+
+def unjoined(replica: GroupReplica) -> list[str]:
+    """Return the instances whose JoinGroup is not seen to have been answered with the generation."""
+    members = replica.members.values()
+    return [m.instance_id for m in members if m.instance_id is not None and (m.generation or -1) < replica.generation]
+
+
+def timeout_ms(replica: GroupReplica, removed_ms: int, scene: Scene) -> int | None:
     """Return how long the phase that ended at an instant could last: the longest timeout of the group's members.
 
     Of those that were in when it began: who came while it lasted has no say, but the one whose join began it; nor has
     who was gone by then, and be it that the end of its session began it.
     """
     members, begun_ms = replica.members.values(), replica.join_started_ms or 0
+    gone = _gone_as_it_began(replica, removed_ms, begun_ms, scene)
     early = [
         m
         for m in members
-        if ((m.joined_ms or 0) < removed_ms - EARLY_MS and not _had_expired(m, begun_ms))
+        if ((m.joined_ms or 0) < removed_ms - EARLY_MS and m.member_id not in gone)
         or m.member_id == replica.join_started_by
     ]
     limits = [m.rebalance_timeout_ms for m in early or members]
@@ -57,15 +93,45 @@ def timeout_ms(replica: GroupReplica, removed_ms: int) -> int | None:
     return max((limit_ms for limit_ms in limits if limit_ms), default=None)
 
 
-def _had_expired(member: Member, begun_ms: int) -> bool:
-    """Tell whether a session had ended when a phase began, as far as only certain restarts of its timer count."""
-    clock_ms, timeout_ms = member.clock_ms, member.session_timeout_ms
-    return clock_ms is not None and timeout_ms is not None and clock_ms + timeout_ms <= begun_ms
+def _gone_as_it_began(replica: GroupReplica, removed_ms: int, begun_ms: int, scene: Scene) -> set[str]:
+    """Return who was gone when a phase began whose first sign came then: it may have begun with their going.
+
+    The first session to end begins it, and who expires after that is still in; a missed sync ends for all at once.
+    """
+    ends: list[tuple[int, bool, str]] = []
+    for member in replica.members.values():
+        sync_ms = sync_timeout_ms(replica, member, removed_ms)
+        if sync_ms is not None:
+            ends.append(((member.restart_ms or 0) + sync_ms, False, member.member_id))
+        clock_ms, timeout_ms = member.clock_ms, member.session_timeout_ms
+        if clock_ms is not None and timeout_ms is not None:
+            touched_ms = [at_ms for at_ms in touches_ms(member, scene.commits, clock_ms) if at_ms <= begun_ms]
+            ends.append((max([clock_ms, *touched_ms]) + timeout_ms, True, member.member_id))
+    ends = [end for end in ends if end[0] <= begun_ms]
+    first = min((end for end in ends if end[0] >= replica.join_after_ms), key=itemgetter(0, 1), default=None)
+    gone = {member_id for at_ms, _, member_id in ends if at_ms < replica.join_after_ms}
+    if first is None or first[1]:
+        return gone | ({first[2]} if first is not None else set())
+    return gone | {member_id for at_ms, alone, member_id in ends if at_ms == first[0] and not alone}
+
+
+def sync_timeout_ms(replica: GroupReplica, member: Member, removed_ms: int) -> int | None:
+    """Return how long a member that joined had to sync: the longest timeout of those in the generation as it began.
+
+    Whoever has left or expired since had a say in it. None: it has synced, or had not joined.
+    """
+    if not member.awaiting_sync or member.restart_ms is None:
+        return None
+    began_ms = member.restart_ms
+    others = [m for m in replica.members.values() if (m.joined_ms or 0) <= began_ms + EARLY_MS]
+    others += [leave.member for leave in replica.leaves if leave.applied_ms > began_ms]
+    others += [d.member for d in replica.departures if d.removed_ms == removed_ms]
+    return max((m.rebalance_timeout_ms for m in [member, *others] if m.rebalance_timeout_ms), default=None)
 
 
 def sync_deadline_ms(departure: Departure) -> int | None:
     """Return by when a member that joined had to sync, unless it did or another join phase began before."""
-    member, limit_ms = departure.member, departure.join_timeout_ms
+    member, limit_ms = departure.member, departure.sync_timeout_ms
     if not member.awaiting_sync or member.restart_ms is None or limit_ms is None:
         return None
     deadline_ms = member.restart_ms + limit_ms
@@ -78,6 +144,27 @@ def timed_out(departure: Departure, deadlines_ms: Iterable[int], scene: Scene) -
     """Tell whether the phase ended by its timeout; ``deadlines_ms`` are of the sessions of those whom it lost."""
     late_ms = [departure.removed_ms - end_ms for end_ms in _ends_ms(departure, deadlines_ms, scene)]
     return any(-EARLY_MS <= ms <= LATE_MS for ms in late_ms)
+
+
+def ended_with(session_ms: int, removed_ms: int, due_ms: int) -> bool:
+    """Tell whether a phase ended with a session's end rather than by its timeout, which was due a moment later."""
+    nearer = session_ms <= removed_ms < due_ms and removed_ms - session_ms < due_ms - removed_ms
+    return removed_ms - LATE_MS <= session_ms and (nearer or session_ms < due_ms - EARLY_MS)
+
+
+def outlasted(departure: Departure, deadlines_ms: Iterable[int], scene: Scene) -> bool:
+    """Tell whether the phase went on after its timeout: that found nobody rejoined, and static members still in.
+
+    The coordinator then drops the dynamic ones, waits for the others once more, and announces nothing
+    (``GroupMetadataManager.completeClassicGroupJoin``). So who joined the generation asked to only after that.
+    """
+    limit_ms, started_ms = departure.join_timeout_ms, departure.join_started_ms
+    ends_ms = _ends_ms(departure, deadlines_ms, scene)
+    if started_ms is None or limit_ms is None or not ends_ms or max(ends_ms) + LATE_MS >= departure.removed_ms:
+        return False
+    if not departure.static_in or (departure.first_join_ms is not None and departure.first_join_ms <= max(ends_ms)):
+        return False
+    return not any(r.woke_ms is None and (r.high_ms is None or r.high_ms >= started_ms) for r in scene.restarts)
 
 
 def due_ms(departure: Departure, deadlines_ms: Iterable[int], scene: Scene) -> int | None:

@@ -21,6 +21,7 @@ from coordinator_model.replica import (
     modern,
     rebalances,
     refusals,
+    taken_back,
 )
 from coordinator_model.replica.departures import SESSION_EXPIRED, add_departure, own_cause
 from coordinator_model.replica.group import GroupReplica, Member
@@ -46,6 +47,8 @@ def replay(replica: GroupReplica, event: GroupEvent, scene: Scene) -> None:
         replica.finish()
     if replica.recorded:
         conversion.dismiss_unnamed(replica, event.order_ms, scene)
+    if replica.taken_back:
+        taken_back.load(replica, scene)
     generation, members = replica.generation, divergence.expected(replica, event)
     _apply(replica, event, scene)
     divergence.note(replica, members, event.order_ms)

@@ -320,6 +320,13 @@ def test_the_record_of_an_empty_group_ends_its_members():
     assert told.facts("session-expired", "subject", "evidence", "deadline_ms") == [("m1", "observed", 9_000)]
 
 
+def test_whose_end_came_just_before_its_groups_deletion_is_told():
+    """The tombstone comes within the grace in which a leave might have trailed."""
+    told = stable("m1").beats("m1", 1_000, 3_000).record(9_010, 2).deleted(9_300).play(12_000)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m1", 9_000)]
+    assert [reason for reason, _ in told.closed("session-expired")] == ["group-deleted"]
+
+
 def test_a_deleted_group_is_gone_and_its_name_begins_a_new_life():
     story = stable("m1").beats("m1", 1_000, 3_000).record(9_010, 2).deleted(11_000)
     assert story.play(12_000).history.groups == []

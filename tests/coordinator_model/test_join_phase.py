@@ -89,6 +89,25 @@ def test_a_session_that_ended_a_moment_before_the_timeout_ended_the_phase():
     assert told.facts("session-expired", "subject", "deadline_ms") == [("m2", 18_960)]
 
 
+def test_a_session_that_ended_two_milliseconds_before_the_timeout_ended_the_phase_too():
+    story = group("m1", "m2", "m3").beats("m3", 1_000, 8_000).leave(9_000, "m3").beat(9_500, "m1", error=27)
+    told = ends(story.beats("m2", 9_998, 12_998, error=27), 18_998)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m2", 18_998)]
+
+
+def test_of_two_sessions_that_end_at_once_the_second_is_still_in_as_the_phase_begins():
+    """m3's end begins it at 9,000, m4 has a minute: m2, whose session ends at 24,050, missed nothing at 19,000."""
+    story = stable("m1", "m2", OLD, poll_ms=POLL_MS)
+    story.poll_ms = 60_000
+    for member in ("m3", "m4"):
+        story.join(200, member, 1).beats(member, 1_000, 3_000)
+    story.poll_ms = POLL_MS
+    for member in ("m1", "m2", "old"):
+        story.beats(member, 1_000, 8_000).beats(member, 9_050, 18_050, error=27)
+    told = ends(story.beats("m1", 19_050, 23_050, error=27), 24_060, "m1", "old")
+    assert ("m2", 24_050) in told.facts("session-expired", "subject", "deadline_ms")
+
+
 def test_a_phase_younger_than_its_timeout_cannot_have_been_missed():
     """m2's goodbye was never seen: neither its session had ended nor the phase."""
     story = group().beat(9_000, "m1", error=27)
@@ -126,6 +145,116 @@ def test_who_joined_and_never_synced_is_due_one_rebalance_timeout_after_the_join
     story.beats("m2", 10_000, 19_000, generation=2).beat(20_000, "m1", 2, error=27)
     told = ends(story, 20_300, generation=3)
     assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m2", 19_500)]
+
+
+def syncs_without_m3(*, m3_until_ms):
+    """m3, which may take 30 s where others may take 10, joins generation 2 at 10,000 and never syncs."""
+    story = group().beat(9_500, "m1", error=27).beat(9_500, "m2", error=27)
+    story.join(10_000, "m1", 2, listed=["m1", "m2", "m3"]).join(10_000, "m2", 2)
+    story.poll_ms = 30_000
+    story.join(10_000, "m3", 2, parked_ms=1_000)
+    story.poll_ms = POLL_MS
+    story.sync(10_050, "m1", 2, leader=True).sync(10_050, "m2", 2)
+    for member, until_ms in (("m1", 37_000), ("m2", 37_000), ("m3", m3_until_ms)):
+        story.beats(member, 11_000, until_ms, generation=2)
+    return story
+
+
+def test_who_missed_the_sync_does_not_prolong_the_phase_that_this_begins():
+    """m3's time is over at 40,000, seen at 40,100; m2 has 10 s from then on to rejoin."""
+    story = syncs_without_m3(m3_until_ms=39_000).beats("m1", 38_000, 39_000, 2).beats("m2", 38_000, 39_000, 2)
+    story.beats("m2", 40_100, 49_100, 2, error=27).beat(40_200, "m1", 2, error=27)
+    told = ends(story, 50_003, generation=3)
+    assert sorted(told.facts("rebalance-timeout", "subject", "deadline_ms")) == [("m2", 50_003), ("m3", 40_000)]
+
+
+def test_the_time_to_sync_is_the_longest_of_the_generation_though_who_had_it_has_expired():
+    """m3's own 30 s: its session ends at 38,000, before they do."""
+    told = ends(syncs_without_m3(m3_until_ms=32_000).beat(38_100, "m1", 2, error=27), 38_500, "m1", "m2", generation=3)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m3", 38_000)]
+    assert told.opened("rebalance-timeout") == []
+
+
+def test_whose_leave_ended_the_join_phase_has_no_say_in_the_time_to_sync():
+    """m4, with 30 s, leaves at 9,900 and m1 is alone: it must sync by 19,900."""
+    story = stable("m1", poll_ms=POLL_MS).beats("m1", 1_000, 8_000)
+    story.poll_ms = 30_000
+    story.join(200, "m4", 1).beats("m4", 1_000, 9_000)
+    story.poll_ms = POLL_MS
+    story.leave(9_900, "m4").join(9_900, "m1", 2, listed=["m1"], parked_ms=900)
+    told = story.beats("m1", 10_900, 18_900, generation=2).record(19_905, 3).play(22_000)
+    assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m1", 19_900)]
+
+
+# ------------------------------------------------------------------------------------------------ static ones stay
+
+
+def waits_for_static(*rejoined, m2_until_ms):
+    """m3's leave at 9,000 gives the others until 19,000; pod-1 heartbeats on and stays, whether it rejoins or not."""
+    story = stable("m1", "m2", "m3", OLD, poll_ms=POLL_MS)
+    for member in ("m1", "m2", "m3", "old"):
+        story.beats(member, 1_000, 8_000)
+    story.leave(9_000, "m3").beats("m2", 9_000, m2_until_ms, error=27).beats("old", 9_000, 18_500, error=27)
+    story.join(19_003, "m1", 2, listed=["m1", "old"], parked_ms=9_500)
+    for member in rejoined:
+        story.join(19_003, member, 2, parked_ms=9_400)
+    story.record(19_040, 2, "m1", "old").sync(19_050, "m1", 2, leader=True)
+    return story.beats("m1", 20_000, 22_000, generation=2).play(22_000)
+
+
+def test_a_session_that_ended_while_the_phase_waited_for_a_static_member_missed_nothing():
+    """pod-1 alone was waited for to the end, and stays: m2, silent since 10,000, had expired."""
+    told = waits_for_static(m2_until_ms=10_000)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m2", 16_000)]
+    assert told.accusations == [("session-expired", "m2")]
+
+
+def test_of_a_static_and_a_dynamic_member_that_were_waited_for_the_dynamic_one_is_dropped():
+    assert waits_for_static(m2_until_ms=18_000).accusations == [("rebalance-timeout", "m2")]
+
+
+def test_a_static_member_that_rejoined_was_not_waited_for():
+    assert waits_for_static("old", m2_until_ms=10_000).accusations == [("rebalance-timeout", "m2")]
+
+
+def outlasts(m2_until_ms, *, parked_ms=1, ends_ms=22_000):
+    """m1's leave at 9,000 gives m2 and pod-1 until 19,000; neither rejoins, then pod-1 does."""
+    story = stable("m1", "m2", OLD, poll_ms=POLL_MS)
+    for member in ("m1", "m2", "old"):
+        story.beats(member, 1_000, 8_000)
+    story.leave(9_000, "m1").beats("m2", 9_000, m2_until_ms, error=27).beats("old", 9_000, 21_000, error=27)
+    story.join(ends_ms, "old", 2, listed=["old"], parked_ms=parked_ms).record(ends_ms + 40, 2, "old")
+    story.sync(ends_ms + 50, "old", 2, leader=True)
+    return story.beats("old", 23_000, 25_000, generation=2)
+
+
+def test_a_phase_whose_timeout_found_only_static_members_dropped_the_others_then():
+    """It announces nothing and waits once more: m2's session would have ended at 24,000, pod-1 comes at 22,000."""
+    told = outlasts(18_000).play(25_000)
+    assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m2", 19_000)]
+    assert told.accusations == [("rebalance-timeout", "m2")]
+
+
+def test_whom_such_a_phase_dropped_is_told_so_though_its_session_would_have_ended_before_the_next_generation():
+    told = outlasts(14_000, ends_ms=22_000).play(25_000)
+    assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m2", 19_000)]
+
+
+def test_an_answer_25_after_such_a_timeout_is_of_whom_it_dropped():
+    told = outlasts(18_000).beat(19_500, "m2", error=25).play(25_000)
+    assert told.accusations == [("rebalance-timeout", "m2")]
+
+
+def test_whose_session_ended_before_such_a_timeout_had_expired():
+    told = outlasts(11_000).play(25_000)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m2", 17_000)]
+
+
+def test_a_phase_in_which_somebody_had_asked_to_join_before_its_timeout_did_not_outlast_it():
+    """pod-1's JoinGroup of 12,000 would have ended it at 19,000: it must have begun later than we saw."""
+    assert outlasts(18_000, parked_ms=10_000).play(25_000).accusations == [("rebalance-timeout", "m2")]
+    [(deadline_ms,)] = outlasts(18_000, parked_ms=10_000).play(25_000).facts("rebalance-timeout", "deadline_ms")
+    assert deadline_ms == 22_000
 
 
 # ------------------------------------------------------------------------------------------------ in one pause
@@ -287,10 +416,38 @@ def test_a_static_join_answered_15_behind_a_stalled_write_has_replaced_its_forme
 
 
 def test_a_static_join_answered_15_in_a_stable_group_was_taken_back():
-    """The replacement could not be written: the former self is in again, and expires."""
-    story = stable("m1", OLD, poll_ms=POLL_MS).beats("m1", 1_000, 20_000).beats("old", 1_000, 8_000)
-    story.join(14_900, NEW, -1, error=15, asked="", parked_ms=5_000)
-    assert story.play(20_000).opened("session-expired") == ["pod-1"]
+    """The replacement could not be written: the former self is in again, and expires a session timeout after that."""
+    told = taken_back().beat(21_000, "m1", error=27)
+    assert ends(told, 21_500).facts("session-expired", "member_id", "deadline_ms") == [("old", 20_900)]
+
+
+def taken_back(*, until_ms=20_500):
+    """pod-1's replacement of 9,900 was answered 15 at 14,900, without an id; so did a heartbeat behind it."""
+    story = stable("m1", OLD, poll_ms=POLL_MS).beats("m1", 1_000, 9_000).beats("old", 1_000, 8_000)
+    story.beat(14_901, "m1", error=15, parked_ms=4_900).beats("m1", 15_000, until_ms)
+    return story.join(14_900, Who("", instance_id="pod-1", port=5_002), -1, error=15, asked="", parked_ms=5_000)
+
+
+def test_a_replacement_that_was_taken_back_is_so_though_the_log_has_it():
+    """Its record of 9,901 is read when the replicas have caught up; the coordinator knows the former self."""
+    told = taken_back().record(9_901, 1, "m1", NEW).beat(21_000, "m1", error=27)
+    assert set(told.play(18_000).members) == {"m1", "old"}
+    assert ends(told, 21_500).facts("session-expired", "member_id", "deadline_ms") == [("old", 20_900)]
+
+
+def test_a_replacement_that_was_taken_back_is_in_again_when_a_coordinator_loads_the_log():
+    story = taken_back(until_ms=15_500).record(9_901, 1, "m1", NEW).silent(15_500, 20_000, restart=True)
+    assert set(story.play(15_400).members) == {"m1", "old"}
+    story.beats("m1", 20_100, 26_000).commit(20_500, "t", 0).beat(26_600, "m1", error=27)
+    assert ends(story, 26_700).facts("session-expired", "member_id") == [("new",)]
+
+
+def test_who_comes_after_a_replacement_that_was_taken_back_replaces_the_former_self():
+    third = Who("third", instance_id="pod-1", port=5_003)
+    story = taken_back().record(9_901, 1, "m1", NEW).record(15_100, 1, "m1", third)
+    told = story.join(15_101, third, 1, asked="").beats("third", 16_000, 20_000).play(20_500)
+    assert set(told.members) == {"m1", "third"}
+    assert told.accusations == []
 
 
 def test_a_leader_whose_own_answer_was_lost_is_known_by_what_the_others_are_told():

@@ -160,6 +160,7 @@ class Client:
         if self.joining or self.fenced or not self.alive:
             return
         self.joining, self.parked, self.joined, self.needs_rejoin = True, True, False, False
+        self.owned = None  # an eager consumer gives up all before it asks (``ConsumerCoordinator.onJoinPrepare``)
         metadata = base64.b64encode(encoder.subscription(self.topics)).decode()
         body = {
             "sessionTimeoutMs": self.session_timeout_ms,

@@ -148,6 +148,24 @@ def test_a_group_that_empties_after_a_join_phase_is_not_judged_by_that_phase():
     assert (told["rule"], told["deadline_ms"]) == ("session-expired", T0_MS + joined_ms + SESSION_MS)
 
 
+def test_a_generation_that_its_record_tells_first_began_when_the_record_says():
+    """Answers take 40 ms to be sent: the leader's sync is in the log before its JoinGroup's line."""
+    script = Script(line_delay_ms=40)
+    script.at(100).join("a", 1, "a", listed=[("a", None), ("b", None)])
+    script.join("b", 1, "a")
+    script.at(104).record(1, "a", member("a"), member("b"), since_ms=100)
+    script.sync("a", 1, leads=True)
+    script.sync("b", 1, parked_ms=2)
+    for at_ms in range(2_000, 65_000, 2_000):
+        script.at(at_ms).heartbeat("b", 1, error=27 if at_ms > 5_000 else 0)
+    script.at(65_000).join("a", 2, "a", listed=[("a", None)], parked_ms=60_000)
+    script.at(65_007).record(2, "a", member("a"), since_ms=65_000)
+    script.sync("a", 2, leads=True)
+    script.read(67_000)
+    [told] = [t for t in script.witness.incidents() if t["transition"] == "opened"]
+    assert (told["rule"], told["deadline_ms"]) == ("rebalance-timeout", T0_MS + 65_000)
+
+
 def test_a_newcomer_that_another_replaced_before_it_was_answered_had_replaced_the_first():
     """i1-b took i1-a's place at 5,000 and waited; i1-c fenced it at 12,000, after i1-a's session would have ended."""
     script = Script()

@@ -21,6 +21,12 @@ APIS = {
 }
 
 
+def number_of_probe(line: bytes) -> int | None:
+    """Return the number of the probe whose line it is."""
+    _, found, rest = line.partition(b'"statesFilter":["probe-')
+    return int(rest[: rest.index(b'"')]) if found else None
+
+
 @dataclass
 class Timer:
     """Something that will happen, unless it is cancelled."""
@@ -55,6 +61,7 @@ class World:
     _sequence: "itertools.count[int]" = field(default_factory=itertools.count)
     _offsets: dict[str, int] = field(default_factory=dict)
     _taken: int = 0
+    _probe_line: bytes = b""
 
     def __post_init__(self) -> None:
         self._probe(0)
@@ -77,7 +84,12 @@ class World:
         self.now_ms = until_ms
 
     def _probe(self, number: int) -> None:
-        self.answer("LIST_GROUPS", PROBE, {"statesFilter": [f"probe-{number}"]}, {"errorCode": 0, "groups": []})
+        if not self._probe_line:
+            self.answer("LIST_GROUPS", PROBE, {"statesFilter": ["probe-0"]}, {"errorCode": 0, "groups": []})
+            self._probe_line = self.rows[-1].value or b""
+        else:  # the same line but for its number
+            line = self._probe_line.replace(b'"probe-0"', b'"probe-%d"' % number)
+            self._append(TELEMETRY, "group-telemetry", self.now_ms + self.line_delay_ms, b"broker-1", line)
         self.after(PROBE_EVERY_MS, lambda: self._probe(number + 1))
 
     # -------------------------------------------------------------- the logs
