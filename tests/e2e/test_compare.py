@@ -3,8 +3,10 @@
 import pytest
 
 from streaming.embedded.truth import TruthEvent
-from tests.e2e.compare import rebalance_rows, score, session_rows
+from tests.e2e import compare, quiet
+from tests.e2e.compare import Row, judge, rebalance_rows, score, session_rows
 from tests.e2e.poll_truth import slept
+from tests.e2e.world import Played
 
 
 def logged(at_ms: int, *, kind: str = "session-expired", member_id: str = "m", partition: int = 3) -> TruthEvent:
@@ -109,3 +111,23 @@ def test_a_score_counts_what_was_said_and_what_was_true():
         "session-expired    said    3, precision 0.667; true    3, recall 0.667;"
         " deadlines off by p50 1500 ms, max 1500 ms, 1 too far"
     )
+
+
+def test_what_nothing_tells_is_counted_beside_the_score():
+    rows = [Row("poll-exceeded", "g", "m", 50_000, None, 1_000, untold=True)]
+    assert score("poll-exceeded", rows) == (
+        "poll-exceeded      said    0, precision   -  ; true    0, recall   -  ; deadlines off by -, 0 too far;"
+        " 1 more that nothing tells"
+    )
+
+
+@pytest.mark.parametrize(("set_aside", "good"), [(10, True), (11, False)])
+def test_a_run_that_sets_too_many_quiet_points_aside_is_not_good(set_aside, good, tmp_path, monkeypatch, capsys):
+    for kind in ("truth", "actions", "clients"):
+        (tmp_path / f"c.{kind}.json").write_text("[]")
+    (tmp_path / "c.moments.json").write_text("[{}]")
+    (tmp_path / "c.jsonl.gz").touch()
+    monkeypatch.setattr(compare, "replay", lambda _: recorded())
+    monkeypatch.setattr(quiet, "compare", lambda _: quiet.Findings(agreed=100 - set_aside, untold=set_aside))
+    assert judge(Played("c", tmp_path)) is good
+    assert f"{set_aside} more set aside" in capsys.readouterr().out

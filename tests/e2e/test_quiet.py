@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.e2e.quiet import Watcher
+from tests.e2e.quiet import Findings, Watcher
 
 
 def said(*members, state="Stable", epoch=None):
@@ -39,3 +39,16 @@ def test_a_group_is_quiet_once_the_same_was_said_of_it_for_a_while(name):
         for point in watcher.hear(T0 + asked_ms, T0 + answered_ms, {} if truth is None else {"g": truth})
     ]
     assert [(point["group"], point["at_ms"]) for point in points] == [("g", T0 + at_ms) for at_ms in instants]
+
+
+@pytest.mark.parametrize(
+    ("found", "right"),
+    [
+        (Findings(agreed=90, untold=10), True),
+        (Findings(agreed=89, untold=11), False),
+        (Findings(agreed=100, wrong=["g at 7"]), False),
+        (Findings(untold=1), False),
+    ],
+)
+def test_a_replica_is_right_where_it_never_differs_and_few_points_were_set_aside(found, right):
+    assert found.right is right
