@@ -52,7 +52,7 @@ def heartbeat(replica: GroupReplica, event: ConsumerHeartbeat, scene: Scene) -> 
 
 
 def _behind_a_stalled_write(replica: GroupReplica, event: ConsumerHeartbeat, scene: Scene) -> None:
-    """Take an answer 15 that waited: it was applied, and only its answer was lost; a write that is late is not undone."""
+    """Take an answer 15 that waited: it was applied, only its answer was lost; nothing of a late write is undone."""
     member = replica.members.get(event.member_id)
     if event.request_epoch == LEAVE_EPOCH:
         _leave(replica, event, scene)

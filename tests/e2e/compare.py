@@ -151,9 +151,10 @@ def poll_rows(played: Played, truth: list[TruthEvent], printed: list[dict]) -> l
         opened(printed, POLL_EXCEEDED),
         lambda _: TOLERANCE_MS,
     )
-    missing = {row.member_id for row in rows if row.verdict == "MISSING"}
-    silent = missing - returns(played.capture, [event for event in breaches if event.member_id in missing])
-    return [replace(row, untold=row.deadline_ms is None and row.member_id in silent) for row in rows]
+    missing = {(row.member_id, row.log_ms) for row in rows if row.verdict == "MISSING"}
+    returned = returns(played.capture, [event for event in breaches if (event.member_id, event.at_ms) in missing])
+    silent = missing - {(event.member_id, event.at_ms) for event in returned}
+    return [replace(row, untold=(row.member_id, row.log_ms) in silent) for row in rows]
 
 
 def _paired(
@@ -277,7 +278,7 @@ def judge(played: Played) -> bool:
     found = quiet.compare(played) if played.moments else quiet.Findings()
     print(
         f"quiet points: {found.agreed} of {found.agreed + len(found.wrong)} agreed;"
-        f" {found.untold} more set aside, while a write stalled (at most {quiet.MOST_SET_ASIDE:.0%} of all may be)",
+        f" {found.untold} more set aside, for a write was pending (at most {quiet.MOST_SET_ASIDE:.0%} of all may be)",
         *found.wrong,
         sep="\n",
     )

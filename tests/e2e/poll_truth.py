@@ -71,26 +71,33 @@ def _silences(told: list[dict], actions: list[dict]) -> list[_Silence]:
     return found
 
 
-def returns(capture: Path, leaves: list[TruthEvent]) -> set[str]:
-    """Return those members of whose client a line tells that it came back: a join on the connection of its leave."""
-    members = {leave.member_id for leave in leaves}
-    left_on: dict[str, str] = {}
-    back: set[str] = set()
+def returns(capture: Path, leaves: list[TruthEvent]) -> set[TruthEvent]:
+    """Return those leaves of whose client a line tells that it came back: a join on the connection of its leave.
+
+    Only what came after counts: a KIP-848 member keeps its id, and may have left and come back before.
+    """
+    left_on: dict[str, TruthEvent] = {}
+    back: set[TruthEvent] = set()
+
+    def goes(members: Iterable[str], at_ms: int, connection: str) -> None:
+        said = [leave for leave in leaves if leave.member_id in members and leave.at_ms <= at_ms]
+        if said:
+            left_on[connection] = max(said, key=lambda leave: leave.at_ms)
+
     with open_text(capture) as rows:
         lines = sorted((row.timestamp_ms, row.value or b"") for row in read_rows(rows) if row.source == "telemetry")
-    for _, value in lines:
+    for at_ms, value in lines:
         line = json.loads(value[value.index(b"{") :])
         request, connection = line["request"], line["connection"]
         api = line["requestHeader"]["requestApiKeyName"]
+        before = left_on.get(connection)
         if api == "LEAVE_GROUP":
-            goes = {member["memberId"] for member in request.get("members", [request])} & members
-            if goes:
-                left_on[connection] = goes.pop()
-        elif api == "JOIN_GROUP" and connection in left_on:
-            back.add(left_on[connection])
-        elif api == "CONSUMER_GROUP_HEARTBEAT" and request["memberId"] in members:
+            goes({member["memberId"] for member in request.get("members", [request])}, at_ms, connection)
+        elif api == "JOIN_GROUP" and before is not None:
+            back.add(before)
+        elif api == "CONSUMER_GROUP_HEARTBEAT":
             if request["memberEpoch"] < 0:
-                left_on[connection] = request["memberId"]
-            elif request["memberEpoch"] == 0 and connection in left_on:
-                back.add(request["memberId"])
+                goes({request["memberId"]}, at_ms, connection)
+            elif request["memberEpoch"] == 0 and before is not None and before.member_id == request["memberId"]:
+                back.add(before)
     return back

@@ -1,11 +1,14 @@
 """The judge itself: what is missing, extra, off or right must come out as such."""
 
+import json
+
 import pytest
 
 from streaming.embedded.truth import TruthEvent
+from tests.builders import line
 from tests.e2e import compare, quiet
 from tests.e2e.compare import Row, judge, rebalance_rows, score, session_rows
-from tests.e2e.poll_truth import slept
+from tests.e2e.poll_truth import returns, slept
 from tests.e2e.world import Played
 
 
@@ -102,6 +105,34 @@ def test_a_leave_is_a_poll_breach_by_what_its_consumer_did(name):
     assert slept([left], told, actions) == ([left] if breach else [])
 
 
+# what a KIP-848 member's client asked when, of which epoch -> whether it came back after its leave at 9,000
+RETURNS = {
+    "it joins again": ([(9_000, -1), (12_000, 0)], True),
+    "it never joins again": ([(1_000, 0), (9_000, -1)], False),
+    "it had left, expired, and joined before": ([(3_000, -1), (3_100, 0), (9_000, -1)], False),
+}
+
+
+@pytest.mark.parametrize("name", RETURNS)
+def test_only_what_comes_after_a_leave_is_a_return(name, tmp_path):
+    asked, back = RETURNS[name]
+    lines = [
+        {
+            "source": "telemetry",
+            "topic": "group-telemetry",
+            "partition": 0,
+            "offset": at_ms,
+            "timestamp_ms": at_ms,
+            "value": line("CONSUMER_GROUP_HEARTBEAT", {"memberId": "m", "memberEpoch": epoch}, {"errorCode": 0}),
+        }
+        for at_ms, epoch in asked
+    ]
+    capture = tmp_path / "c.jsonl"
+    capture.write_text("\n".join(map(json.dumps, lines)))
+    left = logged(9_000, kind="left")
+    assert returns(capture, [left]) == ({left} if back else set())
+
+
 def test_a_score_counts_what_was_said_and_what_was_true():
     rows = session_rows(
         [logged(50_000), logged(60_000, member_id="n"), logged(70_000, member_id="o")],
@@ -121,7 +152,7 @@ def test_what_nothing_tells_is_counted_beside_the_score():
     )
 
 
-@pytest.mark.parametrize(("set_aside", "good"), [(10, True), (11, False)])
+@pytest.mark.parametrize(("set_aside", "good"), [(5, True), (6, False)])
 def test_a_run_that_sets_too_many_quiet_points_aside_is_not_good(set_aside, good, tmp_path, monkeypatch, capsys):
     for kind in ("truth", "actions", "clients"):
         (tmp_path / f"c.{kind}.json").write_text("[]")

@@ -1,8 +1,10 @@
 """Quiet points themselves: which answers of the brokers make one."""
 
+from math import inf
+
 import pytest
 
-from tests.e2e.quiet import Findings, Watcher
+from tests.e2e.quiet import Findings, Watcher, committed
 
 
 def said(*members, state="Stable", epoch=None):
@@ -44,11 +46,26 @@ def test_a_group_is_quiet_once_the_same_was_said_of_it_for_a_while(name):
 @pytest.mark.parametrize(
     ("found", "right"),
     [
-        (Findings(agreed=90, untold=10), True),
-        (Findings(agreed=89, untold=11), False),
+        (Findings(agreed=95, untold=5), True),
+        (Findings(agreed=94, untold=6), False),
         (Findings(agreed=100, wrong=["g at 7"]), False),
         (Findings(untold=1), False),
     ],
 )
 def test_a_replica_is_right_where_it_never_differs_and_few_points_were_set_aside(found, right):
     assert found.right is right
+
+
+# records made when, heartbeats applied and answered when -> until when each record may not have been committed
+COMMITS = {
+    "the next heartbeat's answer tells": ([1_000], [(900, 901), (1_200, 1_201), (2_000, 2_000)], [(1_000, 1_201)]),
+    "be it late": ([1_000], [(1_200, 4_000), (2_000, 4_000)], [(1_000, 4_000)]),
+    "one that waited before tells nothing": ([1_000], [(900, 1_100), (1_500, 1_501)], [(1_000, 1_501)]),
+    "nothing tells": ([1_000], [(900, 1_100)], [(1_000, inf)]),
+}
+
+
+@pytest.mark.parametrize("name", COMMITS)
+def test_a_record_is_committed_once_a_heartbeat_after_it_is_answered(name):
+    made_ms, let_go, spans = COMMITS[name]
+    assert list(committed(made_ms, let_go)) == spans
