@@ -104,7 +104,7 @@ def test_a_node_logs_by_the_very_snippet_users_get_but_for_its_key_and_addresses
 
 
 def test_the_snippet_sends_many_lines_in_one_request():
-    """log4j's Kafka appender sets `batch.size` to 0 unless told otherwise: seven lines a second beside slow replicas."""
+    """log4j's Kafka appender sets `batch.size` to 0 unless told otherwise: every line a request of its own."""
     [size] = re.findall(r'name: batch\.size, value: "(\d+)"', settings.SNIPPET.read_text())
     assert int(size) >= 16_384
 
