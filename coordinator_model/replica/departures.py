@@ -237,6 +237,9 @@ def _missed_ms(departure: Departure, deadline_ms: int, together: list[Departure]
             return None  # its session ended a moment before, and that ended the phase
         waited_for = latest_ms[id(departure)] >= min(removed_ms - grace_ms, max(latest_ms.values()))
         return removed_ms if waited_for else None
+    if join_phase.may_have_timed_out(departure) and not lines_lost(member, scene):
+        first_ms, _ = _ends(deadlines(departure, scene))
+        early = removed_ms if removed_ms < first_ms - join_phase.EARLY_MS else early  # no timer runs before its time
     return None if join_phase.too_young(departure, scene) else early
 
 

@@ -124,12 +124,13 @@ def session_rows(truth: list[TruthEvent], printed: list[dict]) -> list[Row]:
 def rebalance_rows(truth: list[TruthEvent], printed: list[dict]) -> list[Row]:
     """Pair the members that missed a join, sync or revocation; their instants are compared loosely.
 
-    A static member's timer for its sync outlives its replacement: what it then removes is nobody.
+    A static member's timer for its sync outlives its replacement: what it then removes is nobody. One of KIP-848 that
+    comes back under its own id replaces itself, and goes on.
     """
     events, replaced = [], set()
     for event in authoritative(captured(truth, printed)):
         member = (event.group, event.member_id)
-        if event.kind == "replaced":
+        if event.kind == "replaced" and event.detail != event.member_id:
             replaced.add(member)
         elif event.kind == "joined":
             replaced.discard(member)

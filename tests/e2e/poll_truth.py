@@ -5,6 +5,7 @@ consumer's own word that it had not polled for its limit (`stalled`, or frozen a
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,9 @@ EARLY_MS, LATE_MS = 1_000, 6_000
 UUID_CHARS = 36
 NEXT_COMMAND_MS = 100
 """A consumer that is told to stall while it stalls does so once more before it polls."""
+
+ENDS = {"polling": {"stalled"}, "thaw": {"freeze"}, "kill": {"stalled", "freeze"}, "start": {"stalled", "freeze"}}
+"""What is told or done, and which silence it ends."""
 
 
 @dataclass
@@ -55,17 +59,21 @@ def slept(truth: Iterable[TruthEvent], told: list[dict], actions: list[dict]) ->
 
 
 def _silences(told: list[dict], actions: list[dict]) -> list[_Silence]:
-    """Stalls by the consumer's own word and freezes by ours; a kill ends either."""
+    """Stalls by the consumer's own word and freezes by ours, one within the other at times; a kill ends either."""
     limits = {event["client"]: event["limit_ms"] for event in told}
     steps = [(event["at_ms"], event["client"], event["event"]) for event in told]
     steps += [(action["at_ms"], action["client"], action["action"]) for action in actions if "client" in action]
     found, since, ended = [], dict[str, int](), dict[str, _Silence]()
+    why: dict[str, set[str]] = defaultdict(set)
     for at_ms, client, what in sorted(steps):
         if what in ("stalled", "freeze"):
             before = ended.get(client)
             goes_on = before is not None and at_ms - before.end_ms <= NEXT_COMMAND_MS
             since.setdefault(client, before.begin_ms if before is not None and goes_on else at_ms)
-        elif what in ("polling", "thaw", "kill", "start") and client in since:
+            why[client].add(what)
+            continue
+        why[client] -= ENDS.get(what, set())
+        if what in ENDS and client in since and not why[client]:
             found.append(_Silence(client, since.pop(client), at_ms, limits.get(client, 0)))
             ended[client] = found[-1]
     return found

@@ -149,9 +149,9 @@ def compare(played: Played) -> Findings:
 def _waits(events: Iterable[KafkaEvent]) -> dict[str, list[tuple[int, float]]]:
     """By group, from when to when what was applied had not been told, nor could be read.
 
-    Its JoinGroup or SyncGroup waited for its answer; or records of KIP-848 had been made: until they are committed the
-    brokers describe such a group as it was before. Of all groups (""): a heartbeat waited, for nothing but what was
-    written before it.
+    Its JoinGroup, SyncGroup or KIP-848 heartbeat with a change waited for its answer; or records of KIP-848 had been
+    made: until they are committed the brokers describe such a group as it was before. Of all groups (""): a heartbeat
+    waited, for nothing but what was written before it.
     """
     found = defaultdict[str, list[tuple[int, float]]](list)
     made = defaultdict[str, set[int]](set)
@@ -163,6 +163,8 @@ def _waits(events: Iterable[KafkaEvent]) -> dict[str, list[tuple[int, float]]]:
             made[event.group].add(event.order_ms)
         elif isinstance(event, Heartbeat | ConsumerHeartbeat):
             answer_ms = event.applied_ms + event.remote_ms
+            if isinstance(event, ConsumerHeartbeat):
+                found[event.group].append((event.arrival_ms, answer_ms))
             if event.remote_ms >= STALLED_MS:
                 found[""].append((event.applied_ms, answer_ms))
             if event.error == 0:

@@ -73,6 +73,11 @@ def test_a_sync_timer_that_outlives_a_replacement_is_nobodys_timeout():
     assert [row.verdict for row in rebalance_rows([timeout], recorded())] == ["MISSING"]
 
 
+def test_a_member_that_replaced_itself_goes_on_and_may_miss_a_revocation():
+    replaced, timeout = logged(1_000, kind="replaced")._replace(detail="m"), logged(9_000, kind="rebalance-timeout")
+    assert [row.verdict for row in rebalance_rows([replaced, timeout], recorded())] == ["MISSING"]
+
+
 def test_what_the_capture_does_not_reach_is_not_asked_for():
     assert session_rows([logged(50_000)], recorded(until_ms=50_500)) == []
     assert [row.verdict for row in session_rows([logged(50_000)], recorded(until_ms=51_500))] == ["MISSING"]
@@ -87,6 +92,11 @@ LEAVES = {
         True,
     ),
     "while it stalled, too soon": ([("stalled", 1_000), ("polling", 21_000)], 9_000, False),
+    "while it stalled, and was frozen for a part of it": (
+        [("stalled", 1_000), ("freeze", 4_000), ("thaw", 6_000), ("polling", 14_000)],
+        14_000,
+        True,
+    ),
     "while it was frozen, past its limit": ([("freeze", 1_000), ("thaw", 17_000)], 17_100, True),
     "after it was closed": ([("stalled", 1_000), ("polling", 13_000), ("close", 13_100)], 13_200, False),
     "of itself": ([], 11_000, False),
