@@ -24,11 +24,13 @@ from coordinator_model.events import (
     RecordRead,
     SyncAnswered,
     Tick,
+    parked_ms,
 )
 from coordinator_model.events import Event as KafkaEvent
 from coordinator_model.heartbeat_block import order
 from coordinator_model.ingest import Reader, Rejected
 from coordinator_model.records import RecordType
+from coordinator_model.replica.classic import STALLED_WRITE
 from coordinator_model.shard import Shard, ShardSettings
 from coordinator_model.sharding import infer_partitions, shard_of
 from coordinator_model.thresholds import Thresholds
@@ -156,9 +158,11 @@ def _waits(events: Iterable[KafkaEvent]) -> dict[str, list[tuple[int, float]]]:
     found = defaultdict[str, list[tuple[int, float]]](list)
     made = defaultdict[str, set[int]](set)
     let_go: list[tuple[int, int]] = []
+    joins: list[JoinAnswered] = []
     for event in events:
         if isinstance(event, JoinAnswered | SyncAnswered):
             found[event.group].append((event.arrival_ms, event.answer_ms))
+            joins += [event] if isinstance(event, JoinAnswered) else []
         elif isinstance(event, RecordRead) and event.record_type != RecordType.GROUP_METADATA:
             made[event.group].add(event.order_ms)
         elif isinstance(event, Heartbeat | ConsumerHeartbeat):
@@ -171,7 +175,28 @@ def _waits(events: Iterable[KafkaEvent]) -> dict[str, list[tuple[int, float]]]:
                 let_go.append((event.applied_ms, answer_ms))
     for group, instants in made.items():
         found[group] += committed(instants, let_go)
+    for group, span in taken_back(joins):
+        found[group].append(span)
     return found
+
+
+def taken_back(joins: Iterable[JoinAnswered]) -> Iterator[tuple[str, tuple[int, float]]]:
+    """By group, from when to when coordinator and log may contradict each other about a static member (docs/model.md).
+
+    The write of its replacement timed out (15): the coordinator takes it back, and yet it may be in the log. It lasts
+    until the instance asks again.
+    """
+    since = dict[tuple[str, str], int]()
+    for join in joins:
+        if join.instance_id is None:
+            continue
+        key = (join.group, join.instance_id)
+        if key in since:
+            yield join.group, (since.pop(key), join.arrival_ms)
+        if join.error == STALLED_WRITE and not join.request_member_id and parked_ms(join) >= STALLED_MS:
+            since[key] = join.arrival_ms
+    for (group, _), at_ms in since.items():
+        yield group, (at_ms, inf)
 
 
 def committed(made_ms: Iterable[int], let_go: list[tuple[int, int]]) -> Iterator[tuple[int, float]]:

@@ -4,14 +4,15 @@ from math import inf
 
 import pytest
 
-from tests.e2e.quiet import Findings, Watcher, committed
+from coordinator_model.ingest import ingest
+from tests.builders import T0, Story, Who
+from tests.e2e.quiet import Findings, Watcher, committed, taken_back
 
 
 def said(*members, state="Stable", epoch=None):
     return {"state": state, "epoch": epoch, "members": {member: [["t", 0]] for member in members}}
 
 
-T0 = 1_700_000_000_000
 STABLE, OTHER = said("m1"), said("m1", "m2")
 
 # what was asked when, answered when, and what for group g -> instants of its quiet points
@@ -69,3 +70,24 @@ COMMITS = {
 def test_a_record_is_committed_once_a_heartbeat_after_it_is_answered(name):
     made_ms, let_go, spans = COMMITS[name]
     assert list(committed(made_ms, let_go)) == spans
+
+
+# a static member's JoinGroups: arrived, answered, error, asked as -> from when to when log and coordinator may differ
+TAKEN_BACK = {
+    "until it asks again": ([(1_000, 6_000, 15, ""), (6_500, 6_510, 0, "")], [(1_000, 6_500)]),
+    "for good, where it does not": ([(1_000, 6_000, 15, "")], [(1_000, inf)]),
+    "not where it was refused at once": ([(1_000, 1_005, 15, "")], []),
+    "not where it rejoined under its id": ([(1_000, 6_000, 15, "m1")], []),
+}
+
+
+@pytest.mark.parametrize("name", TAKEN_BACK)
+def test_a_replacement_that_timed_out_leaves_log_and_coordinator_apart(name):
+    asked, spans = TAKEN_BACK[name]
+    story = Story()
+    for arrival_ms, answer_ms, error, member_id in asked:
+        who = Who(member_id, instance_id="pod-1")
+        story.join(answer_ms, who, -1, error=error, asked=member_id, parked_ms=answer_ms - arrival_ms)
+    joins = [event for _, _, row in story.rows for event in ingest(row)]
+    found = [(since_ms - T0, until_ms - T0) for _, (since_ms, until_ms) in taken_back(joins)]
+    assert found == [pytest.approx(span, abs=2) for span in spans]
