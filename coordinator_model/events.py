@@ -137,6 +137,7 @@ class LeaveAnswered(NamedTuple):
     connection: str
     client_id: str
     client_host: str
+    remote_ms: int = 0
 
 
 class ConsumerHeartbeat(NamedTuple):
@@ -218,4 +219,4 @@ Event = (
 
 def parked_ms(event: JoinAnswered | SyncAnswered | LeaveAnswered) -> int:
     """Return how long an answer waited, where the line's own remote time is not kept."""
-    return 0 if isinstance(event, LeaveAnswered) else max(0, event.answer_ms - event.arrival_ms)
+    return event.remote_ms if isinstance(event, LeaveAnswered) else max(0, event.answer_ms - event.arrival_ms)

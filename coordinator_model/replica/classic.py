@@ -342,14 +342,20 @@ def _not_stored(replica: GroupReplica, event: SyncAnswered) -> None:
 
 
 def leave(replica: GroupReplica, event: LeaveAnswered, scene: Scene) -> None:
-    """Apply a LeaveGroup: the member is gone by its own word, its client's or an admin's."""
-    if event.error != 0 or is_known_leave(replica, event.member_id, event.applied_ms):
+    """Apply a LeaveGroup: the member is gone by its own word, its client's or an admin's.
+
+    One answered 15 that waited was applied, and only its answer was lost behind a stalled write.
+    """
+    lost = event.error == STALLED_WRITE and event.remote_ms >= scene.thresholds.stalled_write_ms
+    if (event.error != 0 and not lost) or is_known_leave(replica, event.member_id, event.applied_ms):
         return
     member = replica.members.get(event.member_id) or _by_instance(replica, event)
     if member is not None and member.joined_ms is not None and member.joined_ms > event.applied_ms:
         return  # trails: the same id has joined again since
     if member is None:
         member = explain(replica, event.member_id, event.applied_ms, scene.thresholds.grace_ms)
+    if member is None and lost:
+        return  # whether it was a member its own error would have told
     if member is None:
         member = Member(event.member_id, event.instance_id, event.client_id, event.client_host)
     replica.move_on()

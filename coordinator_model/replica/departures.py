@@ -249,6 +249,9 @@ def _missed_ms(departure: Departure, deadline_ms: int, together: list[Departure]
         stayed = set(departure.unjoined) - {d.member.instance_id for d in dropped}
         last_ms = removed_ms if stayed else max(latest_ms.values())  # who stayed was waited for, whoever was not
         return removed_ms if own_ms >= min(removed_ms - grace_ms, last_ms) else None
+    if join_phase.may_have_timed_out(departure) and not lines_lost(member, scene):
+        first_ms, _ = _ends(deadlines(departure, scene))
+        early = removed_ms if removed_ms < first_ms - join_phase.EARLY_MS else early  # no timer runs before its time
     return None if join_phase.too_young(departure, scene) else early
 
 

@@ -190,6 +190,13 @@ def began_with(departure: Departure, first_deadline_ms: int) -> bool:
     return started_ms is not None and untold and first_deadline_ms <= started_ms + EARLY_MS
 
 
+def may_have_timed_out(departure: Departure) -> bool:
+    """Tell whether the phase can have lasted its whole timeout, be it that its timer ran late on a busy machine."""
+    limit_ms = departure.join_timeout_ms
+    known = departure.join_started_ms is not None and limit_ms is not None
+    return known and departure.removed_ms - departure.join_after_ms >= (limit_ms or 0)
+
+
 def too_young(departure: Departure, scene: Scene) -> bool:
     """Tell whether the phase had not lasted long enough, however early it began, to end by its timeout."""
     limit_ms = departure.join_timeout_ms

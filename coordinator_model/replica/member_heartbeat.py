@@ -25,9 +25,8 @@ def heartbeat(replica: GroupReplica, event: ConsumerHeartbeat, scene: Scene) -> 
     """Apply a KIP-848 heartbeat that joins, leaves, or moves to another epoch (the others are plain heartbeats)."""
     member = replica.members.get(event.member_id)
     if event.error == STALLED_WRITE:
-        stalled = event.remote_ms >= scene.thresholds.stalled_write_ms and event.request_epoch >= 0
-        if member is not None and stalled:
-            member.parked_heartbeat_ms = max(member.parked_heartbeat_ms or 0, event.applied_ms)
+        if event.remote_ms >= scene.thresholds.stalled_write_ms:
+            _behind_a_stalled_write(replica, event, scene)
         return
     if event.error != 0:
         return
@@ -52,6 +51,15 @@ def heartbeat(replica: GroupReplica, event: ConsumerHeartbeat, scene: Scene) -> 
             came_back(replica, member, event.applied_ms)
 
 
+def _behind_a_stalled_write(replica: GroupReplica, event: ConsumerHeartbeat, scene: Scene) -> None:
+    """Take an answer 15 that waited: it was applied, only its answer was lost; nothing of a late write is undone."""
+    member = replica.members.get(event.member_id)
+    if event.request_epoch == LEAVE_EPOCH:
+        _leave(replica, event, scene)
+    elif member is not None and event.request_epoch >= 0:
+        member.parked_heartbeat_ms = max(member.parked_heartbeat_ms or 0, event.applied_ms)
+
+
 def _leave(replica: GroupReplica, event: ConsumerHeartbeat, scene: Scene) -> None:
     if is_known_leave(replica, event.member_id, event.applied_ms):
         return
@@ -62,7 +70,8 @@ def _leave(replica: GroupReplica, event: ConsumerHeartbeat, scene: Scene) -> Non
         member = explain(replica, event.member_id, event.applied_ms, scene.thresholds.grace_ms)
     if member is None:
         member = Member(event.member_id, event.instance_id, event.client_id, event.client_host, kip848=True)
-    replica.members.pop(event.member_id, None)
+    if event.error == 0:  # else its tombstones may yet be lost with their coordinator: they end it when they come
+        replica.members.pop(event.member_id, None)
     member.connection = event.connection
     cause = Cause.LEFT if member.poll_deadline_ms is None else Cause.POLL_INTERVAL
     goodbye = Leave(member, event.applied_ms, cause, None)

@@ -243,6 +243,7 @@ def _leave(line: _Line) -> list[Event]:
                 line.connection,
                 line.client_id,
                 line.client_host,
+                line.remote_ms,
             )
         )
     return events

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import UnknownTopicOrPartitionError
 
 from streaming.embedded import ask
 from streaming.embedded.errors import EmbeddedBrokerError
@@ -45,12 +46,25 @@ def await_telemetry(bootstrap_servers: str, ports: Mapping[str, int]) -> None:
 
 
 def _read_from_now_on(consumer: KafkaConsumer, deadline: float) -> None:
-    while not (numbers := consumer.partitions_for_topic(TELEMETRY_TOPIC)):  # a broker that has not heard of it yet
+    while not _stands_at_the_end(consumer):
         if time.monotonic() > deadline:
             raise EmbeddedBrokerError(f"no topic {TELEMETRY_TOPIC} after {TIMEOUT_S:.0f} s")
         time.sleep(0.05)
-    partitions = [TopicPartition(TELEMETRY_TOPIC, number) for number in numbers]
+
+
+def _stands_at_the_end(consumer: KafkaConsumer) -> bool:
+    """Put a consumer behind the last line; False: the broker that it asked has not heard of the topic yet.
+
+    Each question may go to another broker: one may know the topic, and the next one not.
+    """
+    partitions = [TopicPartition(TELEMETRY_TOPIC, n) for n in consumer.partitions_for_topic(TELEMETRY_TOPIC) or ()]
+    if not partitions:
+        return False
     consumer.assign(partitions)
     consumer.seek_to_end(*partitions)
-    for partition in partitions:
-        consumer.position(partition)  # seek_to_end is lazy: resolve it before the first question
+    try:
+        for partition in partitions:
+            consumer.position(partition)  # seek_to_end is lazy: resolve it before the first question
+    except UnknownTopicOrPartitionError:
+        return False
+    return True

@@ -291,6 +291,34 @@ def test_a_leave_whose_answer_waited_behind_a_stalled_write_explains_it_too():
     assert story.beats("m1", 6_000, 20_000, generation=2).play(20_000).accusations == []
 
 
+# how the leave of m2 at 5,000 was answered, after which wait -> who is a member then
+LOST_LEAVES = {
+    "15 behind a stalled write: it was applied": (15, 5_000, {"m1"}),
+    "15 at once": (15, 0, {"m1", "m2"}),
+    "16 after a wait": (16, 5_000, {"m1", "m2"}),
+    "25 after a wait": (25, 5_000, {"m1", "m2"}),
+}
+
+
+@pytest.mark.parametrize("name", LOST_LEAVES)
+def test_a_leave_whose_answer_was_lost_behind_a_stalled_write(name):
+    error, parked_ms, members = LOST_LEAVES[name]
+    story = stable("m1", "m2").beats("m1", 1_000, 4_000).beats("m2", 1_000, 4_000)
+    told = story.leave(5_000 + parked_ms, "m2", error=error, parked_ms=parked_ms).play(5_000 + parked_ms)
+    assert set(told.members) == members
+
+
+def test_a_leave_whose_answer_was_lost_behind_a_stalled_write_is_no_word_of_a_coordinator_that_moves():
+    """Else the session that ends next would be blamed on that move."""
+    story = stable("m1", "m2", "m3")
+    for member in ("m1", "m2", "m3"):
+        story.beats(member, 1_000, 8_000)
+    story.leave(13_500, "m3", error=15, parked_ms=5_000).beat(9_000, "m1", error=27)
+    story.join(14_003, "m1", 2, listed=["m1"], parked_ms=4_500).record(14_040, 2, "m1")
+    told = story.sync(14_050, "m1", 2, leader=True).beats("m1", 15_000, 16_000, generation=2).play(16_000)
+    assert told.facts("session-expired", "subject", "deadline_ms", "cause") == [("m2", 14_000, "session-timeout")]
+
+
 def test_a_silent_leave_and_a_join_on_the_same_connection_is_a_slept_over_poll():
     back = Who("m2-again", client_id="client-m2", port=5_001)
     story = stable("m1", "m2").beats("m1", 1_000, 9_000).beats("m2", 1_000, 3_000).leave(3_500, "m2")

@@ -84,6 +84,21 @@ REMOVALS = {
         [],
         None,
     ),
+    "after a leave (-1) whose answer was lost behind the stalled write": (
+        removed(11_000, after=lambda s: s.hello(16_000, "m2", -1, -1, error=15, parked_ms=5_001)),
+        [],
+        None,
+    ),
+    "after a leave (-1) that was refused at once, and its session has ended": (
+        removed(16_003, after=lambda s: s.hello(16_010, "m2", -1, -1, error=15)),
+        [("session-expired", "m2")],
+        16_000,
+    ),
+    "after a leave (-1) that was lost with its coordinator, and its session has ended": (
+        removed(16_003, before=lambda s: s.hello(15_999, "m2", -1, -1, error=15, parked_ms=5_000)),
+        [("session-expired", "m2")],
+        16_000,
+    ),
     "while it had partitions to give up, long before its session ended": (
         removed(12_000, before=lambda s: s.current(11_000, "m2", 2, state=1)),
         [("rebalance-timeout", "m2")],

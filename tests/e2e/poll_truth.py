@@ -5,6 +5,7 @@ consumer's own word that it had not polled for its limit (`stalled`, or frozen a
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,9 @@ EARLY_MS, LATE_MS = 1_000, 6_000
 UUID_CHARS = 36
 NEXT_COMMAND_MS = 100
 """A consumer that is told to stall while it stalls does so once more before it polls."""
+
+ENDS = {"polling": {"stalled"}, "thaw": {"freeze"}, "kill": {"stalled", "freeze"}, "start": {"stalled", "freeze"}}
+"""What is told or done, and which silence it ends."""
 
 
 @dataclass
@@ -55,42 +59,53 @@ def slept(truth: Iterable[TruthEvent], told: list[dict], actions: list[dict]) ->
 
 
 def _silences(told: list[dict], actions: list[dict]) -> list[_Silence]:
-    """Stalls by the consumer's own word and freezes by ours; a kill ends either."""
+    """Stalls by the consumer's own word and freezes by ours, one within the other at times; a kill ends either."""
     limits = {event["client"]: event["limit_ms"] for event in told}
     steps = [(event["at_ms"], event["client"], event["event"]) for event in told]
     steps += [(action["at_ms"], action["client"], action["action"]) for action in actions if "client" in action]
     found, since, ended = [], dict[str, int](), dict[str, _Silence]()
+    why: dict[str, set[str]] = defaultdict(set)
     for at_ms, client, what in sorted(steps):
         if what in ("stalled", "freeze"):
             before = ended.get(client)
             goes_on = before is not None and at_ms - before.end_ms <= NEXT_COMMAND_MS
             since.setdefault(client, before.begin_ms if before is not None and goes_on else at_ms)
-        elif what in ("polling", "thaw", "kill", "start") and client in since:
+            why[client].add(what)
+            continue
+        why[client] -= ENDS.get(what, set())
+        if what in ENDS and client in since and not why[client]:
             found.append(_Silence(client, since.pop(client), at_ms, limits.get(client, 0)))
             ended[client] = found[-1]
     return found
 
 
-def returns(capture: Path, leaves: list[TruthEvent]) -> set[str]:
-    """Return those members of whose client a line tells that it came back: a join on the connection of its leave."""
-    members = {leave.member_id for leave in leaves}
-    left_on: dict[str, str] = {}
-    back: set[str] = set()
+def returns(capture: Path, leaves: list[TruthEvent]) -> set[TruthEvent]:
+    """Return those leaves of whose client a line tells that it came back: a join on the connection of its leave.
+
+    Only what came after counts: a KIP-848 member keeps its id, and may have left and come back before.
+    """
+    left_on: dict[str, TruthEvent] = {}
+    back: set[TruthEvent] = set()
+
+    def goes(members: Iterable[str], at_ms: int, connection: str) -> None:
+        said = [leave for leave in leaves if leave.member_id in members and leave.at_ms <= at_ms]
+        if said:
+            left_on[connection] = max(said, key=lambda leave: leave.at_ms)
+
     with open_text(capture) as rows:
         lines = sorted((row.timestamp_ms, row.value or b"") for row in read_rows(rows) if row.source == "telemetry")
-    for _, value in lines:
+    for at_ms, value in lines:
         line = json.loads(value[value.index(b"{") :])
         request, connection = line["request"], line["connection"]
         api = line["requestHeader"]["requestApiKeyName"]
+        before = left_on.get(connection)
         if api == "LEAVE_GROUP":
-            goes = {member["memberId"] for member in request.get("members", [request])} & members
-            if goes:
-                left_on[connection] = goes.pop()
-        elif api == "JOIN_GROUP" and connection in left_on:
-            back.add(left_on[connection])
-        elif api == "CONSUMER_GROUP_HEARTBEAT" and request["memberId"] in members:
+            goes({member["memberId"] for member in request.get("members", [request])}, at_ms, connection)
+        elif api == "JOIN_GROUP" and before is not None:
+            back.add(before)
+        elif api == "CONSUMER_GROUP_HEARTBEAT":
             if request["memberEpoch"] < 0:
-                left_on[connection] = request["memberId"]
-            elif request["memberEpoch"] == 0 and connection in left_on:
-                back.add(request["memberId"])
+                goes({request["memberId"]}, at_ms, connection)
+            elif request["memberEpoch"] == 0 and before is not None and before.member_id == request["memberId"]:
+                back.add(before)
     return back

@@ -1,10 +1,15 @@
 """The judge itself: what is missing, extra, off or right must come out as such."""
 
+import json
+
 import pytest
 
 from streaming.embedded.truth import TruthEvent
-from tests.e2e.compare import rebalance_rows, score, session_rows
-from tests.e2e.poll_truth import slept
+from tests.builders import line
+from tests.e2e import compare, quiet
+from tests.e2e.compare import Row, judge, rebalance_rows, score, session_rows
+from tests.e2e.poll_truth import returns, slept
+from tests.e2e.world import Played
 
 
 def logged(at_ms: int, *, kind: str = "session-expired", member_id: str = "m", partition: int = 3) -> TruthEvent:
@@ -68,6 +73,11 @@ def test_a_sync_timer_that_outlives_a_replacement_is_nobodys_timeout():
     assert [row.verdict for row in rebalance_rows([timeout], recorded())] == ["MISSING"]
 
 
+def test_a_member_that_replaced_itself_goes_on_and_may_miss_a_revocation():
+    replaced, timeout = logged(1_000, kind="replaced")._replace(detail="m"), logged(9_000, kind="rebalance-timeout")
+    assert [row.verdict for row in rebalance_rows([replaced, timeout], recorded())] == ["MISSING"]
+
+
 def test_what_the_capture_does_not_reach_is_not_asked_for():
     assert session_rows([logged(50_000)], recorded(until_ms=50_500)) == []
     assert [row.verdict for row in session_rows([logged(50_000)], recorded(until_ms=51_500))] == ["MISSING"]
@@ -82,6 +92,11 @@ LEAVES = {
         True,
     ),
     "while it stalled, too soon": ([("stalled", 1_000), ("polling", 21_000)], 9_000, False),
+    "while it stalled, and was frozen for a part of it": (
+        [("stalled", 1_000), ("freeze", 4_000), ("thaw", 6_000), ("polling", 14_000)],
+        14_000,
+        True,
+    ),
     "while it was frozen, past its limit": ([("freeze", 1_000), ("thaw", 17_000)], 17_100, True),
     "after it was closed": ([("stalled", 1_000), ("polling", 13_000), ("close", 13_100)], 13_200, False),
     "of itself": ([], 11_000, False),
@@ -100,6 +115,34 @@ def test_a_leave_is_a_poll_breach_by_what_its_consumer_did(name):
     assert slept([left], told, actions) == ([left] if breach else [])
 
 
+# what a KIP-848 member's client asked when, of which epoch -> whether it came back after its leave at 9,000
+RETURNS = {
+    "it joins again": ([(9_000, -1), (12_000, 0)], True),
+    "it never joins again": ([(1_000, 0), (9_000, -1)], False),
+    "it had left, expired, and joined before": ([(3_000, -1), (3_100, 0), (9_000, -1)], False),
+}
+
+
+@pytest.mark.parametrize("name", RETURNS)
+def test_only_what_comes_after_a_leave_is_a_return(name, tmp_path):
+    asked, back = RETURNS[name]
+    lines = [
+        {
+            "source": "telemetry",
+            "topic": "group-telemetry",
+            "partition": 0,
+            "offset": at_ms,
+            "timestamp_ms": at_ms,
+            "value": line("CONSUMER_GROUP_HEARTBEAT", {"memberId": "m", "memberEpoch": epoch}, {"errorCode": 0}),
+        }
+        for at_ms, epoch in asked
+    ]
+    capture = tmp_path / "c.jsonl"
+    capture.write_text("\n".join(map(json.dumps, lines)))
+    left = logged(9_000, kind="left")
+    assert returns(capture, [left]) == ({left} if back else set())
+
+
 def test_a_score_counts_what_was_said_and_what_was_true():
     rows = session_rows(
         [logged(50_000), logged(60_000, member_id="n"), logged(70_000, member_id="o")],
@@ -109,3 +152,23 @@ def test_a_score_counts_what_was_said_and_what_was_true():
         "session-expired    said    3, precision 0.667; true    3, recall 0.667;"
         " deadlines off by p50 1500 ms, max 1500 ms, 1 too far"
     )
+
+
+def test_what_nothing_tells_is_counted_beside_the_score():
+    rows = [Row("poll-exceeded", "g", "m", 50_000, None, 1_000, untold=True)]
+    assert score("poll-exceeded", rows) == (
+        "poll-exceeded      said    0, precision   -  ; true    0, recall   -  ; deadlines off by -, 0 too far;"
+        " 1 more that nothing tells"
+    )
+
+
+@pytest.mark.parametrize(("set_aside", "good"), [(5, True), (6, False)])
+def test_a_run_that_sets_too_many_quiet_points_aside_is_not_good(set_aside, good, tmp_path, monkeypatch, capsys):
+    for kind in ("truth", "actions", "clients"):
+        (tmp_path / f"c.{kind}.json").write_text("[]")
+    (tmp_path / "c.moments.json").write_text("[{}]")
+    (tmp_path / "c.jsonl.gz").touch()
+    monkeypatch.setattr(compare, "replay", lambda _: recorded())
+    monkeypatch.setattr(quiet, "compare", lambda _: quiet.Findings(agreed=100 - set_aside, untold=set_aside))
+    assert judge(Played("c", tmp_path)) is good
+    assert f"{set_aside} more set aside" in capsys.readouterr().out

@@ -1,15 +1,18 @@
 """Quiet points themselves: which answers of the brokers make one."""
 
+from math import inf
+
 import pytest
 
-from tests.e2e.quiet import Watcher
+from coordinator_model.ingest import ingest
+from tests.builders import T0, Story, Who
+from tests.e2e.quiet import Findings, Watcher, committed, taken_back
 
 
 def said(*members, state="Stable", epoch=None):
     return {"state": state, "epoch": epoch, "members": {member: [["t", 0]] for member in members}}
 
 
-T0 = 1_700_000_000_000
 STABLE, OTHER = said("m1"), said("m1", "m2")
 
 # what was asked when, answered when, and what for group g -> instants of its quiet points
@@ -39,3 +42,52 @@ def test_a_group_is_quiet_once_the_same_was_said_of_it_for_a_while(name):
         for point in watcher.hear(T0 + asked_ms, T0 + answered_ms, {} if truth is None else {"g": truth})
     ]
     assert [(point["group"], point["at_ms"]) for point in points] == [("g", T0 + at_ms) for at_ms in instants]
+
+
+@pytest.mark.parametrize(
+    ("found", "right"),
+    [
+        (Findings(agreed=95, untold=5), True),
+        (Findings(agreed=94, untold=6), False),
+        (Findings(agreed=100, wrong=["g at 7"]), False),
+        (Findings(untold=1), False),
+    ],
+)
+def test_a_replica_is_right_where_it_never_differs_and_few_points_were_set_aside(found, right):
+    assert found.right is right
+
+
+# records made when, heartbeats applied and answered when -> until when each record may not have been committed
+COMMITS = {
+    "the next heartbeat's answer tells": ([1_000], [(900, 901), (1_200, 1_201), (2_000, 2_000)], [(1_000, 1_201)]),
+    "be it late": ([1_000], [(1_200, 4_000), (2_000, 4_000)], [(1_000, 4_000)]),
+    "one that waited before tells nothing": ([1_000], [(900, 1_100), (1_500, 1_501)], [(1_000, 1_501)]),
+    "nothing tells": ([1_000], [(900, 1_100)], [(1_000, inf)]),
+}
+
+
+@pytest.mark.parametrize("name", COMMITS)
+def test_a_record_is_committed_once_a_heartbeat_after_it_is_answered(name):
+    made_ms, let_go, spans = COMMITS[name]
+    assert list(committed(made_ms, let_go)) == spans
+
+
+# a static member's JoinGroups: arrived, answered, error, asked as -> from when to when log and coordinator may differ
+TAKEN_BACK = {
+    "until it asks again": ([(1_000, 6_000, 15, ""), (6_500, 6_510, 0, "")], [(1_000, 6_500)]),
+    "for good, where it does not": ([(1_000, 6_000, 15, "")], [(1_000, inf)]),
+    "not where it was refused at once": ([(1_000, 1_005, 15, "")], []),
+    "not where it rejoined under its id": ([(1_000, 6_000, 15, "m1")], []),
+}
+
+
+@pytest.mark.parametrize("name", TAKEN_BACK)
+def test_a_replacement_that_timed_out_leaves_log_and_coordinator_apart(name):
+    asked, spans = TAKEN_BACK[name]
+    story = Story()
+    for arrival_ms, answer_ms, error, member_id in asked:
+        who = Who(member_id, instance_id="pod-1")
+        story.join(answer_ms, who, -1, error=error, asked=member_id, parked_ms=answer_ms - arrival_ms)
+    joins = [event for _, _, row in story.rows for event in ingest(row)]
+    found = [(since_ms - T0, until_ms - T0) for _, (since_ms, until_ms) in taken_back(joins)]
+    assert found == [pytest.approx(span, abs=2) for span in spans]

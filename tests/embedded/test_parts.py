@@ -1,6 +1,7 @@
 """Java, jars, ports and the two files a node is started with."""
 
 import hashlib
+import re
 import socket
 
 import pytest
@@ -100,6 +101,12 @@ def test_a_node_logs_by_the_very_snippet_users_get_but_for_its_key_and_addresses
         'key: "broker-2"',
         '- {name: bootstrap.servers, value: "127.0.0.1:7"}',
     ]
+
+
+def test_the_snippet_sends_many_lines_in_one_request():
+    """log4j's Kafka appender sets `batch.size` to 0 unless told otherwise: every line a request of its own."""
+    [size] = re.findall(r'name: batch\.size, value: "(\d+)"', settings.SNIPPET.read_text())
+    assert int(size) >= 16_384
 
 
 def test_without_telemetry_the_request_log_is_off():
