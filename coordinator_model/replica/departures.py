@@ -226,7 +226,7 @@ def _missed_ms(departure: Departure, deadline_ms: int, together: list[Departure]
         revoke_ms = member.revoke_deadline_ms
         exact = revoke_ms is not None and abs(revoke_ms - removed_ms) < min(grace_ms, abs(deadline_ms - removed_ms))
         return revoke_ms if exact else early
-    sync_ms = join_phase.sync_deadline_ms(departure)
+    sync_ms = join_phase.sync_deadline_ms(departure, scene)
     if sync_ms is not None:
         return sync_ms if sync_ms < deadline_ms else None
     if member.instance_id is not None or _was_unknown(departure, scene):
@@ -255,7 +255,7 @@ def _missed_asleep(
     if member.kip848:
         due_ms = member.revoke_deadline_ms
     else:
-        due_ms = join_phase.sync_deadline_ms(departure)
+        due_ms = join_phase.sync_deadline_ms(departure, scene)
         kept = member.instance_id is not None or _was_unknown(departure, scene)
         if due_ms is None and not kept and abs(departure.removed_ms - woke_ms) <= join_phase.LATE_MS:
             due_ms = join_phase.due_ms(departure, lost_ms, scene)

@@ -137,6 +137,16 @@ def test_who_joined_and_never_synced_is_due_one_rebalance_timeout_after_the_join
     assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m2", 19_500)]
 
 
+def test_a_coordinator_that_loads_the_group_waits_for_nobody_who_had_yet_to_sync():
+    """m2 had until 19,500 to sync; the broker dies at 12,000, is back at 22,000, and m2's session ends 6 s later."""
+    story = group(m2_until_ms=8_000).beat(9_000, "m1", error=27)
+    story.join(9_500, "m1", 2, listed=["m1", "m2"]).join(9_500, "m2", 2).record(9_540, 2, "m1", "m2")
+    story.sync(9_550, "m1", 2, leader=True).beats("m1", 10_000, 11_000, generation=2)
+    story.silent(12_000, 22_000, restart=True).beats("m1", 22_100, 27_100, generation=2)
+    told = ends(story.beat(28_200, "m1", 2, error=27), 28_400, generation=3)
+    assert told.accusations == [("session-expired", "m2")]
+
+
 # ------------------------------------------------------------------------------------------------ in one pause
 
 
