@@ -237,9 +237,10 @@ def _missed_ms(departure: Departure, deadline_ms: int, together: list[Departure]
             return None  # its session ended a moment before, and that ended the phase
         waited_for = latest_ms[id(departure)] >= min(removed_ms - grace_ms, max(latest_ms.values()))
         return removed_ms if waited_for else None
-    if join_phase.may_have_timed_out(departure) and not lines_lost(member, scene):
-        first_ms, _ = _ends(deadlines(departure, scene))
-        early = removed_ms if removed_ms < first_ms - join_phase.EARLY_MS else early  # no timer runs before its time
+    spans = deadlines(departure, scene)
+    if join_phase.may_have_timed_out(departure) and all(origin is None for _, _, origin in spans):
+        surely = removed_ms < _ends(spans)[0] - join_phase.EARLY_MS  # no timer runs before its time
+        early = removed_ms if surely else early
     return None if join_phase.too_young(departure, scene) else early
 
 

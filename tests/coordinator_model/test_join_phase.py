@@ -48,6 +48,15 @@ def test_a_phase_whose_timer_ran_late_was_missed_by_whom_no_session_can_have_end
     assert told.accusations == [("rebalance-timeout", "m2")]
 
 
+def test_who_committed_after_a_deadline_had_not_expired_by_it():
+    """m2 is silent from 8,000, and a commit of its partition is accepted at 18,900: it lived, and missed the phase."""
+    story = group("m1", Who("m2", partitions=(9,)), "m3").beats("m2", 1_000, 8_000).beats("m3", 1_000, 8_000)
+    story.leave(9_000, "m3").beat(9_500, "m1", error=27).commit(18_900, "t", 9)
+    told = ends(story, 19_350)
+    assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m2", 19_350)]
+    assert told.accusations == [("rebalance-timeout", "m2")]
+
+
 def test_who_comes_into_a_phase_with_a_longer_timeout_does_not_prolong_it():
     """The coordinator took the longest timeout as the phase began, at 9,000; m3, with a minute, came later."""
     story = group("m1", "m2", "m4", m1_until_ms=8_000).beats("m4", 1_000, 8_000).leave(9_000, "m4")
