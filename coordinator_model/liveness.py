@@ -144,9 +144,12 @@ def timer_base_ms(member: Member, scene: Scene) -> int | None:
 def removal_deadline_ms(departure: Departure, scene: Scene) -> tuple[int | None, Restart | None]:
     """Return the possible deadline nearest to a removal, and the restart it comes from if one does.
 
-    One that has not passed at the removal counts only if none has.
+    One that has not passed at the removal counts only if none has. None counts that had passed when the member was
+    last touched: its commit would have been refused, its heartbeat answered 25 at once.
     """
     removed_ms, spans = gone_by_ms(departure.member, scene) or departure.removed_ms, deadlines(departure, scene)
+    touched_ms = max(departure.touches_ms, default=0)
+    spans = [span for span in spans if span[1] >= touched_ms] or spans
     removed_ms = min(removed_ms, departure.removed_ms)
     nearest = [(min(max(removed_ms, first_ms), last_ms), origin) for first_ms, last_ms, origin in spans]
     latest_ms = removed_ms + scene.thresholds.grace_ms

@@ -232,12 +232,12 @@ def _missed_ms(departure: Departure, deadline_ms: int, together: list[Departure]
         revoke_ms = member.revoke_deadline_ms
         exact = revoke_ms is not None and abs(revoke_ms - removed_ms) < min(grace_ms, abs(deadline_ms - removed_ms))
         return revoke_ms if exact else early
-    sync_ms = join_phase.sync_deadline_ms(departure)
+    sync_ms = join_phase.sync_deadline_ms(departure, scene)
     if sync_ms is not None:
         return sync_ms if sync_ms < deadline_ms else None
     if member.instance_id is not None:
         return None  # kept through the phase
-    starts_ms = [*latest_ms.values(), *(ms for d in dropped if (ms := join_phase.sync_deadline_ms(d)) is not None)]
+    starts_ms = [*latest_ms.values(), *(ms for d in dropped if (ms := join_phase.sync_deadline_ms(d, scene)) is not None)]
     due_ms, own_ms = join_phase.due_ms(departure, starts_ms, scene), latest_ms[id(departure)]
     if due_ms is not None and join_phase.outlasted(departure, starts_ms, scene):
         return due_ms if own_ms > due_ms + join_phase.EARLY_MS else None
@@ -249,9 +249,10 @@ def _missed_ms(departure: Departure, deadline_ms: int, together: list[Departure]
         stayed = set(departure.unjoined) - {d.member.instance_id for d in dropped}
         last_ms = removed_ms if stayed else max(latest_ms.values())  # who stayed was waited for, whoever was not
         return removed_ms if own_ms >= min(removed_ms - grace_ms, last_ms) else None
-    if join_phase.may_have_timed_out(departure) and not lines_lost(member, scene):
-        first_ms, _ = _ends(deadlines(departure, scene))
-        early = removed_ms if removed_ms < first_ms - join_phase.EARLY_MS else early  # no timer runs before its time
+    spans = deadlines(departure, scene)
+    if join_phase.may_have_timed_out(departure) and all(origin is None for _, _, origin in spans):
+        surely = removed_ms < _ends(spans)[0] - join_phase.EARLY_MS  # no timer runs before its time
+        early = removed_ms if surely else early
     return None if join_phase.too_young(departure, scene) else early
 
 
@@ -267,7 +268,7 @@ def _missed_asleep(
     if member.kip848:
         due_ms = member.revoke_deadline_ms
     else:
-        due_ms = join_phase.sync_deadline_ms(departure)
+        due_ms = join_phase.sync_deadline_ms(departure, scene)
         kept = member.instance_id is not None or _was_unknown(departure, scene)
         if due_ms is None and not kept and abs(departure.removed_ms - woke_ms) <= join_phase.LATE_MS:
             due_ms = join_phase.due_ms(departure, lost_ms, scene)

@@ -129,12 +129,17 @@ def sync_timeout_ms(replica: GroupReplica, member: Member, removed_ms: int) -> i
     return max((m.rebalance_timeout_ms for m in [member, *others] if m.rebalance_timeout_ms), default=None)
 
 
-def sync_deadline_ms(departure: Departure) -> int | None:
-    """Return by when a member that joined had to sync, unless it did or another join phase began before."""
+def sync_deadline_ms(departure: Departure, scene: Scene) -> int | None:
+    """Return by when a member that joined had to sync, unless it did or another join phase began before.
+
+    A coordinator that loads the group knows nothing of those who had yet to sync: whom it removes it does not for that.
+    """
     member, limit_ms = departure.member, departure.sync_timeout_ms
     if not member.awaiting_sync or member.restart_ms is None or limit_ms is None:
         return None
     deadline_ms = member.restart_ms + limit_ms
+    if any(restart.may_load and restart.low_ms >= member.restart_ms for restart in scene.restarts):
+        return None
     if departure.join_started_ms is not None and departure.join_started_ms < deadline_ms - EARLY_MS:
         return None
     return deadline_ms if deadline_ms <= departure.removed_ms + EARLY_MS else None

@@ -15,7 +15,8 @@ SESSION_EXPIRED: Final = "session-expired"
 REBALANCE_TIMEOUT: Final = "rebalance-timeout"
 PENDING_EXPIRED: Final = "pending-expired"  # an id handed out with error 79 and never used: no member, no incident
 LEFT: Final = "left"
-TAKE_OVER_MS: Final = 3_000  # what a broker logs so shortly before another one loads its groups may not have lasted
+TAKE_OVER_MS: Final = 3_000
+"""What a broker logs so shortly before another one loads its groups, or it lets go of them, may not have lasted."""
 POLL_TIMEOUT_REASON: Final = "poll timeout has expired"  # part of the leave reason of Java clients and Connect workers
 
 
@@ -218,7 +219,8 @@ def session_expiries(events: Iterable[TruthEvent]) -> list[Expiry]:
     """Find the expired sessions in merged logs, in the order of their first lines."""
     events = list(events)
     trusted = set(authoritative(events))
-    loads = [event for event in trusted if event.kind == "coordinator-loaded"]
+    moves = [event for event in trusted if event.kind == "coordinator-loaded"]
+    moves += [event for event in events if event.kind == "coordinator-unloaded"]
     expiries: list[Expiry] = []
     current: dict[tuple[str, str], Expiry] = {}
     left: set[tuple[str, str]] = set()
@@ -228,7 +230,7 @@ def session_expiries(events: Iterable[TruthEvent]) -> list[Expiry]:
             if member not in current:
                 current[member] = Expiry([])
                 expiries.append(current[member])
-            lasted = event in trusted and member not in left and not any(_takes_over(load, event) for load in loads)
+            lasted = event in trusted and member not in left and not any(_takes_away(move, event) for move in moves)
             current[member].lines.append(event)
             current[member].certain |= lasted
         elif event not in trusted:
@@ -243,6 +245,7 @@ def session_expiries(events: Iterable[TruthEvent]) -> list[Expiry]:
     return expiries
 
 
-def _takes_over(load: TruthEvent, event: TruthEvent) -> bool:
-    soon = 0 <= load.at_ms - event.at_ms <= TAKE_OVER_MS
-    return soon and load.partition == event.partition and load.broker != event.broker
+def _takes_away(move: TruthEvent, event: TruthEvent) -> bool:
+    """Tell whether another broker loads the groups shortly after an event, or the one that logged it lets go."""
+    soon = 0 <= move.at_ms - event.at_ms <= TAKE_OVER_MS and move.partition == event.partition
+    return soon and (move.broker != event.broker) == (move.kind == "coordinator-loaded")

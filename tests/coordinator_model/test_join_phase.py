@@ -48,6 +48,15 @@ def test_a_phase_whose_timer_ran_late_was_missed_by_whom_no_session_can_have_end
     assert told.accusations == [("rebalance-timeout", "m2")]
 
 
+def test_who_committed_after_a_deadline_had_not_expired_by_it():
+    """m2 is silent from 8,000, and a commit of its partition is accepted at 18,900: it lived, and missed the phase."""
+    story = group("m1", Who("m2", partitions=(9,)), "m3").beats("m2", 1_000, 8_000).beats("m3", 1_000, 8_000)
+    story.leave(9_000, "m3").beat(9_500, "m1", error=27).commit(18_900, "t", 9)
+    told = ends(story, 19_350)
+    assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m2", 19_350)]
+    assert told.accusations == [("rebalance-timeout", "m2")]
+
+
 def test_who_comes_into_a_phase_with_a_longer_timeout_does_not_prolong_it():
     """The coordinator took the longest timeout as the phase began, at 9,000; m3, with a minute, came later."""
     story = group("m1", "m2", "m4", m1_until_ms=8_000).beats("m4", 1_000, 8_000).leave(9_000, "m4")
@@ -264,6 +273,16 @@ def test_a_phase_in_which_somebody_had_asked_to_join_before_its_timeout_did_not_
     assert outlasts(18_000, parked_ms=10_000).play(25_000).accusations == [("rebalance-timeout", "m2")]
     [(deadline_ms,)] = outlasts(18_000, parked_ms=10_000).play(25_000).facts("rebalance-timeout", "deadline_ms")
     assert deadline_ms == 22_000
+
+
+def test_a_coordinator_that_loads_the_group_waits_for_nobody_who_had_yet_to_sync():
+    """m2 had until 19,500 to sync; the broker dies at 12,000, is back at 22,000, and m2's session ends 6 s later."""
+    story = group(m2_until_ms=8_000).beat(9_000, "m1", error=27)
+    story.join(9_500, "m1", 2, listed=["m1", "m2"]).join(9_500, "m2", 2).record(9_540, 2, "m1", "m2")
+    story.sync(9_550, "m1", 2, leader=True).beats("m1", 10_000, 11_000, generation=2)
+    story.silent(12_000, 22_000, restart=True).beats("m1", 22_100, 27_100, generation=2)
+    told = ends(story.beat(28_200, "m1", 2, error=27), 28_400, generation=3)
+    assert told.accusations == [("session-expired", "m2")]
 
 
 # ------------------------------------------------------------------------------------------------ in one pause

@@ -160,6 +160,15 @@ def test_an_expiry_is_uncertain_only_while_another_broker_takes_over(loaded_ms, 
     assert expiry.certain is certain
 
 
+@pytest.mark.parametrize(("ms", "broker", "certain"), [(12_000, "broker-1", False), (12_000, "broker-2", True)])
+def test_an_expiry_is_uncertain_where_its_broker_lets_go_of_the_group_right_after(ms, broker, certain):
+    """Its write fails with NOT_COORDINATOR as the partition is unloaded, be it long before another has loaded it."""
+    events = [event("session-expired", 10_000), event("coordinator-unloaded", ms, broker=broker)]
+    events.append(event("coordinator-loaded", 14_000, broker="broker-2"))
+    (expiry,) = session_expiries(events)
+    assert expiry.certain is certain
+
+
 def test_an_expiry_that_a_reload_made_undone_is_uncertain():
     events = [event("session-expired", 1), event("coordinator-loaded", 2), event("replaced", 3)]
     (expiry,) = session_expiries(events)
