@@ -65,7 +65,7 @@ def read_record(replica: GroupReplica, event: RecordRead, scene: Scene) -> None:
         completed_ms = value.get("currentStateTimestamp", -1)
         if replica.join_after_ms <= completed_ms < at_ms:
             removed_ms = completed_ms  # its join phase ended then, of which no answer has told yet
-        join_phase.end(replica, generation, at_ms)
+        join_phase.end(replica, generation, removed_ms)
         replica.state_since_ms = at_ms  # stable before and after, yet a rebalance lies between that no answer told of
     replica.protocol_type = value["protocolType"] or None
     replica.protocol, replica.leader = value["protocol"], value["leader"]

@@ -69,9 +69,13 @@ def depart(
 ) -> None:
     """Take a member out of the replica because its absence has become a fact, told by a broker's answer or a record."""
     replica.move_on()
-    limit_ms = join_phase.timeout_ms(replica, removed_ms, scene)
+    before = replica.departures[-1] if replica.departures else None
+    if before is not None and (before.removed_ms, before.generation) == (removed_ms, replica.generation):
+        limit_ms, static_in, unjoined = before.join_timeout_ms, before.static_in, list(before.unjoined)  # of one phase
+    else:
+        limit_ms, static_in = join_phase.timeout_ms(replica, removed_ms, scene), join_phase.static_in(replica)
+        unjoined = join_phase.unjoined(replica)
     sync_timeout_ms = join_phase.sync_timeout_ms(replica, member, removed_ms)
-    static_in = join_phase.static_in(replica, removed_ms)
     replica.members.pop(member.member_id, None)
     grace_ms = scene.thresholds.grace_ms
     for leave in replica.leaves:
@@ -103,7 +107,7 @@ def depart(
         sync_timeout_ms=sync_timeout_ms,
         first_join_ms=replica.first_join_ms,
         static_in=static_in,
-        unjoined=join_phase.unjoined(replica),
+        unjoined=unjoined,
         successor=successor.member_id if successor is not None else None,
     )
     add_departure(replica, departure)

@@ -9,6 +9,7 @@ the deadline of somebody whom it lost.
 """
 
 from collections.abc import Iterable
+from itertools import chain
 from operator import itemgetter
 
 from coordinator_model.events import JoinAnswered
@@ -59,11 +60,10 @@ def joined(replica: GroupReplica, event: JoinAnswered) -> None:
         phase.first_join_ms = event.arrival_ms if first_ms is None else min(first_ms, event.arrival_ms)
 
 
-def static_in(replica: GroupReplica, removed_ms: int) -> bool:
-    """Tell whether a static member was in the phase that ended at an instant, be it that it has gone with it."""
-    gone = [d.member for d in replica.departures if d.removed_ms == removed_ms]
-    gone += [leave.member for leave in replica.leaves if leave.applied_ms >= (replica.join_started_ms or 0)]
-    return any(m.instance_id is not None for m in [*replica.members.values(), *gone])
+def static_in(replica: GroupReplica) -> bool:
+    """Tell whether a static member was in the phase, be it that it has gone since."""
+    left = (leave.member for leave in replica.leaves if leave.applied_ms >= (replica.join_started_ms or 0))
+    return any(m.instance_id is not None for m in chain(replica.members.values(), left))
 
 
 def unjoined(replica: GroupReplica) -> list[str]:
@@ -99,10 +99,13 @@ def _gone_as_it_began(replica: GroupReplica, removed_ms: int, begun_ms: int, sce
     The first session to end begins it, and who expires after that is still in; a missed sync ends for all at once.
     """
     ends: list[tuple[int, bool, str]] = []
-    for member in replica.members.values():
-        sync_ms = sync_timeout_ms(replica, member, removed_ms)
+    waiting = [m for m in replica.members.values() if m.awaiting_sync and m.restart_ms is not None]
+    limits = {at_ms: _sync_limit_ms(replica, at_ms, removed_ms) for at_ms in {m.restart_ms or 0 for m in waiting}}
+    for member in waiting:
+        sync_ms = limits[member.restart_ms or 0]
         if sync_ms is not None:
             ends.append(((member.restart_ms or 0) + sync_ms, False, member.member_id))
+    for member in replica.members.values():
         clock_ms, timeout_ms = member.clock_ms, member.session_timeout_ms
         if clock_ms is not None and timeout_ms is not None:
             touched_ms = [at_ms for at_ms in touches_ms(member, scene.commits, clock_ms) if at_ms <= begun_ms]
@@ -120,13 +123,15 @@ def sync_timeout_ms(replica: GroupReplica, member: Member, removed_ms: int) -> i
 
     Whoever has left or expired since had a say in it. None: it has synced, or had not joined.
     """
-    if not member.awaiting_sync or member.restart_ms is None:
-        return None
-    began_ms = member.restart_ms
+    waits = member.awaiting_sync and member.restart_ms is not None
+    return _sync_limit_ms(replica, member.restart_ms or 0, removed_ms) if waits else None
+
+
+def _sync_limit_ms(replica: GroupReplica, began_ms: int, removed_ms: int) -> int | None:
     others = [m for m in replica.members.values() if (m.joined_ms or 0) <= began_ms + EARLY_MS]
     others += [leave.member for leave in replica.leaves if leave.applied_ms > began_ms]
     others += [d.member for d in replica.departures if d.removed_ms == removed_ms]
-    return max((m.rebalance_timeout_ms for m in [member, *others] if m.rebalance_timeout_ms), default=None)
+    return max((m.rebalance_timeout_ms for m in others if m.rebalance_timeout_ms), default=None)
 
 
 def sync_deadline_ms(departure: Departure, scene: Scene) -> int | None:
