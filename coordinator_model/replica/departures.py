@@ -241,7 +241,8 @@ def _missed_ms(departure: Departure, deadline_ms: int, together: list[Departure]
         return sync_ms if sync_ms < deadline_ms else None
     if member.instance_id is not None:
         return None  # kept through the phase
-    starts_ms = [*latest_ms.values(), *(ms for d in dropped if (ms := join_phase.sync_deadline_ms(d, scene)) is not None)]
+    syncs_ms = (join_phase.sync_deadline_ms(d, scene) for d in dropped)
+    starts_ms = [*latest_ms.values(), *(sync_ms for sync_ms in syncs_ms if sync_ms is not None)]
     due_ms, own_ms = join_phase.due_ms(departure, starts_ms, scene), latest_ms[id(departure)]
     if due_ms is not None and join_phase.outlasted(departure, starts_ms, scene):
         return due_ms if own_ms > due_ms + join_phase.EARLY_MS else None
