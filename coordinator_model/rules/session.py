@@ -4,7 +4,7 @@ The broker acts at the deadline and its record arrives before any grace has pass
 It speaks only where every simpler explanation of the silence is gone: the group stable up to the deadline, the member
 covered, no restart of its timers open, and another heartbeat of the shard, arrived at least half a session timeout
 after the member's last, answered a grace ago. A rebalance that is first told of after the deadline shields nobody: it
-is what the coordinator begins as the session ends (decision 0009). (Probes, errors and JoinGroup answers prove
+is what the coordinator begins as the session ends (decision 0008). (Probes, errors and JoinGroup answers prove
 nothing: a partition whose replicas stall still sends those while heartbeats are applied and their answers park.) Once
 spoken, the verdict stands until the member is heard or its removal is known.
 """
