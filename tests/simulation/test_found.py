@@ -166,6 +166,26 @@ def test_a_generation_that_its_record_tells_first_began_when_the_record_says():
     assert (told["rule"], told["deadline_ms"]) == ("rebalance-timeout", T0_MS + 65_000)
 
 
+def test_a_static_successor_whose_record_tells_first_came_when_the_generation_began():
+    """i1-a expired at 10,104; b, silent since 5,000, is waited for until it expires too, and i1-c joins meanwhile."""
+    script = Script(line_delay_ms=40)
+    script.at(100).join("i1-a", 1, "i1-a", instance="i1", listed=[("i1-a", "i1"), ("b", None)])
+    script.join("b", 1, "i1-a")
+    script.at(104).record(1, "i1-a", member("i1-a", "i1"), member("b"), since_ms=100)
+    script.sync("i1-a", 1, leads=True, instance="i1")
+    script.sync("b", 1, parked_ms=2)
+    script.at(5_000).heartbeat("b", 1)
+    script.at(15_000).join("i1-c", 2, "i1-c", instance="i1", listed=[("i1-c", "i1")], parked_ms=500, asked="")
+    script.at(15_005).record(2, "i1-c", member("i1-c", "i1"), since_ms=15_000)
+    script.sync("i1-c", 2, leads=True, instance="i1")
+    script.read(17_000)
+    told = [t for t in script.witness.incidents() if t["transition"] == "opened"]
+    assert {(t["rule"], t["member_id"], t["deadline_ms"] - T0_MS) for t in told} == {
+        ("session-expired", "i1-a", 10_104),
+        ("session-expired", "b", 15_000),
+    }
+
+
 def test_a_newcomer_that_another_replaced_before_it_was_answered_had_replaced_the_first():
     """i1-b took i1-a's place at 5,000 and waited; i1-c fenced it at 12,000, after i1-a's session would have ended."""
     script = Script()
