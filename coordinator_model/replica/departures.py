@@ -236,12 +236,12 @@ def _missed_ms(departure: Departure, deadline_ms: int, together: list[Departure]
         revoke_ms = member.revoke_deadline_ms
         exact = revoke_ms is not None and abs(revoke_ms - removed_ms) < min(grace_ms, abs(deadline_ms - removed_ms))
         return revoke_ms if exact else early
-    sync_ms = join_phase.sync_deadline_ms(departure, scene)
+    sync_ms = _sync_deadline_ms(departure, latest_ms, scene)
     if sync_ms is not None:
         return sync_ms if sync_ms < deadline_ms else None
     if member.instance_id is not None:
         return None  # kept through the phase
-    syncs_ms = (join_phase.sync_deadline_ms(d, scene) for d in dropped)
+    syncs_ms = (_sync_deadline_ms(d, latest_ms, scene) for d in dropped)
     starts_ms = [*latest_ms.values(), *(sync_ms for sync_ms in syncs_ms if sync_ms is not None)]
     due_ms, own_ms = join_phase.due_ms(departure, starts_ms, scene), latest_ms[id(departure)]
     if due_ms is not None and join_phase.outlasted(departure, starts_ms, scene):
@@ -259,6 +259,18 @@ def _missed_ms(departure: Departure, deadline_ms: int, together: list[Departure]
         surely = removed_ms < _ends(spans)[0] - join_phase.EARLY_MS  # no timer runs before its time
         early = removed_ms if surely else early
     return None if join_phase.too_young(departure, scene) else early
+
+
+def _sync_deadline_ms(departure: Departure, latest_ms: dict[int, int], scene: Scene) -> int | None:
+    """Return by when a member had to sync, unless another's session ended before, which began a join phase.
+
+    ``latest_ms``: when the sessions of those who went together had ended at the latest, by the departure's ``id``.
+    """
+    sync_ms = join_phase.sync_deadline_ms(departure, scene)
+    others_ms = (end_ms for other, end_ms in latest_ms.items() if other != id(departure) and end_ms)
+    if sync_ms is None or any(end_ms < sync_ms - join_phase.EARLY_MS for end_ms in others_ms):
+        return None
+    return sync_ms
 
 
 def _missed_asleep(

@@ -178,6 +178,15 @@ def syncs_without_m3(*, m3_until_ms):
     return story
 
 
+def test_a_session_that_ends_before_the_time_to_sync_begins_a_join_phase_and_nobody_need_sync():
+    """m1, which leads, would have had to sync by 20,000; m2 expired at 18,000, and m1 at 21,500."""
+    story = group().beat(9_500, "m1", error=27).beat(9_500, "m2", error=27)
+    story.join(10_000, "m1", 2, listed=["m1", "m2"]).join(10_000, "m2", 2)
+    story.beats("m1", 11_500, 15_500, generation=2).beats("m2", 11_000, 12_000, generation=2)
+    told = story.record(21_503, 3).play(24_000)
+    assert told.accusations == [("session-expired", "m1"), ("session-expired", "m2")]
+
+
 def test_who_missed_the_sync_does_not_prolong_the_phase_that_this_begins():
     """m3's time is over at 40,000, seen at 40,100; m2 has 10 s from then on to rejoin."""
     story = syncs_without_m3(m3_until_ms=39_000).beats("m1", 38_000, 39_000, 2).beats("m2", 38_000, 39_000, 2)
