@@ -4,13 +4,14 @@ SHELL := /bin/bash
 .ONESHELL:
 .SILENT:
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak kills chaos check docs bench lock jar-sums
+.PHONY: help setup demo test soak lives kills chaos check docs bench lock jar-sums
 
 BIN := .venv/bin
 PYTHON ?=
 PART ?= steady
 CHAOS_SECONDS ?= 900
 KILLS ?= 50
+LIVES ?= 3000
 SEED ?= $(shell date +%s)
 
 help: ## Show this list
@@ -48,6 +49,10 @@ test: setup ## Every test; those that start brokers and Spark are marked e2e and
 
 soak: setup ## The slow truths: the job killed again and again
 	$(BIN)/python -m pytest -m soak
+
+lives: setup ## Random lives of simulated groups against the replica, both protocols; LIVES=3000 SEED=1 choose
+	$(BIN)/python -m tests.simulation.lives classic --first $(or $(SEED),1) --count $(LIVES)
+	$(BIN)/python -m tests.simulation.lives consumer --first $(or $(SEED),1) --count $(LIVES)
 
 kills: setup ## Driver, JVM or worker of the job killed again and again, which and when by a seed; KILLS=50 SEED=… choose
 	KILLS=$(KILLS) SEED=$(SEED) exec $(BIN)/python -m pytest tests/e2e/test_kills.py

@@ -15,6 +15,7 @@ from coordinator_model.replica.classic import (
     drop_unlisted,
     fill_topics,
     from_base64,
+    is_gone,
     member_of,
     note_fenced,
     poll_departure,
@@ -51,9 +52,21 @@ def join(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
         join_phase.joined(replica, event)
     replica.protocol_type = event.protocol_type or replica.protocol_type
     replica.protocol = event.protocol or replica.protocol
-    replica.leader = _leader(replica, event) or replica.leader
-    _name_the_leader(replica, event)
-    _count_the_leader_in(replica, event)
+    replica.pending.pop(event.member_id, None)
+    leader = _leader(replica, event)
+    if leader and not is_gone(replica, leader, event.answer_ms):
+        replica.leader = leader
+        _name_the_leader(replica, event)
+        _count_the_leader_in(replica, event)
+    if not is_gone(replica, event.member_id, event.answer_ms):
+        _let_in(replica, event, scene)
+    if event.members and replica.listed_generation != event.generation:
+        replica.listed_generation = event.generation
+        _apply_leaders_list(replica, event, scene)
+
+
+def _let_in(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
+    """Take the member that asked into the generation, in the place of who held its instance id before."""
     replica.taken_back.pop(event.instance_id or "", None)
     _replace_static(replica, event, scene)
     member = member_of(replica, event.member_id, event.answer_ms)
@@ -63,13 +76,9 @@ def join(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
         member.restart_ms = max(member.restart_ms or 0, event.arrival_ms if in_stable else event.answer_ms)
     member.generation, member.awaiting_sync = event.generation, True
     member.streams = replica.protocol == STREAMS_PROTOCOL
-    replica.pending.pop(event.member_id, None)
     _fill_from_join(member, event)
     _poll_leave_comes_back(replica, event, scene)
     came_back_if_new(replica, member)
-    if event.members and replica.listed_generation != event.generation:
-        replica.listed_generation = event.generation
-        _apply_leaders_list(replica, event, scene)
 
 
 def _refused(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
@@ -221,10 +230,13 @@ def _poll_leave_comes_back(replica: GroupReplica, event: JoinAnswered, scene: Sc
 
 def _apply_leaders_list(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
     """The leader is told every member: who is not listed was dropped, and every listed one's timer starts anew."""
-    listed = {member_id for member_id, _, _ in event.members}
+    came_since = {m.member_id for m in replica.members.values() if (m.joined_ms or 0) > event.answer_ms}
+    listed = {member_id for member_id, _, _ in event.members} | came_since
     instances = {instance_id for _, instance_id, _ in event.members}
     drop_unlisted(replica, listed, instances, replica.generation_since_ms, scene, event.broker)
     for member_id, instance_id, metadata in event.members:
+        if is_gone(replica, member_id, event.answer_ms):
+            continue  # it has left or was replaced since, and that came first
         member = member_of(replica, member_id, event.answer_ms)
         member.instance_id = instance_id
         if member.generation != event.generation:

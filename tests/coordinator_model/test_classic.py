@@ -229,6 +229,17 @@ def test_the_fenced_former_self_is_heard_no_more():
     assert set(told.members) == {"m1", "new"}
 
 
+def test_a_static_members_join_whose_line_comes_after_its_successors_record_does_not_bring_it_back():
+    """Lines come 40 ms after their answers: the record of who took its place 30 ms later is read first."""
+    story = stable("m1", OLD).beats("m1", 1_000, 8_000).beats("old", 1_000, 8_000).beat(8_500, "m1", error=27)
+    story.record(9_002, 2, OLD, "m1").record(9_034, 2, NEW, "m1")
+    story.join(9_040, OLD, 2, listed=["old", "m1"], sendTimeMs=40.0).join(9_040, "m1", 2, sendTimeMs=40.0)
+    story.join(9_074, NEW, 2, asked="", sendTimeMs=40.0).beats("m1", 10_000, 20_000, 2).beats("new", 10_000, 20_000, 2)
+    told = story.play(20_000)
+    assert set(told.members) == {"m1", "new"}
+    assert told.accusations == []
+
+
 # ------------------------------------------------------------------------------------------------ leaving
 
 LEAVES = {
@@ -264,6 +275,15 @@ def test_a_leave_right_behind_its_join_is_not_taken_for_one_before_it():
     story.join(15_030, "m1", 3, listed=["m1"], parked_ms=6_000).record(15_040, 3, "m1")
     story.sync(15_050, "m1", 3, leader=True).beats("m1", 16_000, 18_000, generation=3)
     assert story.play(18_000).accusations == []
+
+
+def test_a_leave_whose_line_comes_before_those_of_the_joins_answered_before_it_is_final():
+    """All lines come 40 ms after their answers; a leave is put where it was applied, other lines where they came."""
+    story = stable("m1", "m2").beats("m1", 1_000, 8_000).beats("m2", 1_000, 8_000).beat(8_500, "m1", error=27)
+    story.record(9_002, 2, "m1", "m2")
+    story.join(9_040, "m1", 2, listed=["m1", "m2"], sendTimeMs=40.0).join(9_040, "m2", 2, sendTimeMs=40.0)
+    told = story.leave(9_075, "m2", sendTimeMs=40.0).beats("m1", 10_000, 12_000, 2).record(22_000, 3).play(24_000)
+    assert told.accusations == [("session-expired", "m1")]
 
 
 def test_a_leave_refused_as_a_whole_moves_nobody():

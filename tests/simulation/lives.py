@@ -91,7 +91,7 @@ def main() -> int:
     parser.add_argument("machine", choices=MACHINES)
     parser.add_argument("--first", type=int, default=1, help="seed of the first life")
     parser.add_argument("--count", type=int, default=500)
-    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--steps", type=int, default=100)
     options = parser.parse_args()
     machine, wrong = MACHINES[options.machine], 0
     for seed in range(options.first, options.first + options.count):
