@@ -87,8 +87,8 @@ def timeout_ms(replica: GroupReplica, removed_ms: int, scene: Scene) -> int | No
         or m.member_id == replica.join_started_by
     ]
     limits = [m.rebalance_timeout_ms for m in early or members]
-    replaced = [gone for gone in replica.leaves if gone.cause is Cause.REPLACED and gone.applied_ms >= begun_ms]
-    limits += [gone.member.rebalance_timeout_ms for gone in replaced]
+    replaced = [left for left in replica.leaves if left.cause is Cause.REPLACED and left.applied_ms >= begun_ms]
+    limits += [left.member.rebalance_timeout_ms for left in replaced if (left.member.joined_ms or 0) <= begun_ms]
     limits += [d.join_timeout_ms for d in replica.departures if d.removed_ms == removed_ms]
     return max((limit_ms for limit_ms in limits if limit_ms), default=None)
 
