@@ -106,6 +106,7 @@ def depart(
         join_timeout_ms=limit_ms,
         sync_timeout_ms=sync_timeout_ms,
         first_join_ms=replica.first_join_ms,
+        last_join_ms=replica.last_join_ms,
         static_in=static_in,
         unjoined=unjoined,
         successor=successor.member_id if successor is not None else None,
@@ -248,12 +249,14 @@ def _missed_ms(departure: Departure, deadline_ms: int, together: list[Departure]
         return due_ms if own_ms > due_ms + join_phase.EARLY_MS else None
     if _was_unknown(departure, scene):
         return None  # gone before the phase's end
-    if join_phase.timed_out(departure, starts_ms, scene):
+    ends_ms = [deadline_ms, *(end_ms for other, end_ms in latest_ms.items() if other != id(departure))]
+    waited = join_phase.waited_in_vain(departure, starts_ms, ends_ms, scene)
+    if waited or join_phase.timed_out(departure, starts_ms, scene):
         if due_ms is not None and join_phase.ended_with(own_ms, removed_ms, due_ms):
             return None  # its session ended a moment before, and that ended the phase
         stayed = set(departure.unjoined) - {d.member.instance_id for d in dropped}
         last_ms = removed_ms if stayed else max(latest_ms.values())  # who stayed was waited for, whoever was not
-        return removed_ms if own_ms >= min(removed_ms - grace_ms, last_ms) else None
+        return removed_ms if own_ms >= min(removed_ms - join_phase.LATE_MS, last_ms) else None
     spans = deadlines(departure, scene)
     if join_phase.may_have_timed_out(departure) and all(origin is None for _, _, origin in spans):
         surely = removed_ms < _ends(spans)[0] - join_phase.EARLY_MS  # no timer runs before its time

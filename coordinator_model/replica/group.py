@@ -154,7 +154,8 @@ class Departure:
     sync_timeout_ms: int | None = None
     """How long it had to sync, once it had joined."""
     first_join_ms: int | None = None
-    """When the first of those who joined the generation that ended it had asked to, as in the replica."""
+    last_join_ms: int = 0
+    """When the first and the last of those who joined the generation that ended it had asked to, as in the replica."""
     static_in: bool = False
     """Whether a static member was in that phase."""
     unjoined: list[str] = field(default_factory=list)
@@ -192,6 +193,8 @@ class GroupReplica:
     first_join_ms: int | None = None
     """When the first of those who joined the generation asked to, as their answers tell; 0: in a generation before,
     which nobody told of; None: no answer told."""
+    last_join_ms: int = 0
+    """When the last of them did; 0: no answer told."""
     announced_by: str = ""
     """The broker whose JoinGroup answers announced the generation."""
     assignment_epoch: int = -1

@@ -8,7 +8,7 @@ expired. The start is seen in its first sign: a leave, a JoinGroup that had to w
 the deadline of somebody whom it lost.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from itertools import chain
 from operator import itemgetter
 
@@ -42,13 +42,13 @@ def sign(replica: GroupReplica, generation: int, sign_ms: int, by: str = "") -> 
 
 def end(replica: GroupReplica, generation: int, at_ms: int) -> None:
     """End a join phase with a new generation; one that was skipped ended others, of which nobody told."""
-    replica.first_join_ms = 0 if generation > replica.generation + 1 > 0 else None
+    replica.first_join_ms, replica.last_join_ms = 0 if generation > replica.generation + 1 > 0 else None, 0
     replica.generation, replica.generation_since_ms = generation, at_ms
     replica.taken_back.clear()
 
 
 def joined(replica: GroupReplica, event: JoinAnswered) -> None:
-    """Note who had asked to join a generation by its beginning, and when the first of them did."""
+    """Note who had asked to join a generation by its beginning, and when the first and the last of them did."""
     phases: list[GroupReplica | Departure] = [replica]
     for departure in replica.departures:
         if departure.generation == event.generation and not departure.concluded:
@@ -58,6 +58,8 @@ def joined(replica: GroupReplica, event: JoinAnswered) -> None:
     for phase in phases:
         first_ms = phase.first_join_ms
         phase.first_join_ms = event.arrival_ms if first_ms is None else min(first_ms, event.arrival_ms)
+        if event.arrival_ms <= replica.generation_since_ms + EARLY_MS:
+            phase.last_join_ms = max(phase.last_join_ms, event.arrival_ms)
 
 
 def static_in(replica: GroupReplica) -> bool:
@@ -154,6 +156,20 @@ def timed_out(departure: Departure, deadlines_ms: Iterable[int], scene: Scene) -
     """Tell whether the phase ended by its timeout; ``deadlines_ms`` are of the sessions of those whom it lost."""
     late_ms = [departure.removed_ms - end_ms for end_ms in _ends_ms(departure, deadlines_ms, scene)]
     return any(-EARLY_MS <= ms <= LATE_MS for ms in late_ms)
+
+
+def waited_in_vain(departure: Departure, starts_ms: Iterable[int], sessions_ms: Collection[int], scene: Scene) -> bool:
+    """Tell whether the phase went on to its timeout though all had joined or expired: for one who had done neither.
+
+    Else the last join or the last end of a session would have ended it. ``sessions_ms``: when the member's own would
+    have ended, and those of the others whom the phase lost had at the latest. A busy coordinator runs its timers late;
+    a grace is enough for that.
+    """
+    due = due_ms(departure, starts_ms, scene)
+    if due is None or not departure.last_join_ms or not all(sessions_ms):
+        return False
+    last_ms = max(departure.last_join_ms, *sessions_ms)
+    return due - EARLY_MS <= departure.removed_ms and last_ms + scene.thresholds.grace_ms < departure.removed_ms
 
 
 def ended_with(session_ms: int, removed_ms: int, due_ms: int) -> bool:

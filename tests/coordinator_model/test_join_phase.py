@@ -100,6 +100,30 @@ def test_of_those_dropped_at_the_timeout_only_the_last_to_expire_was_waited_for(
     assert sorted(told.accusations) == [("rebalance-timeout", "m3"), ("session-expired", "m2")]
 
 
+def test_of_those_dropped_at_the_timeout_one_had_expired_a_third_of_a_second_before():
+    """m2's session ends at 18,700, m4's would at 20,000: the phase waited for m4 until 19,000."""
+    story = group("m1", "m2", "m3", "m4").beats("m3", 1_000, 8_000).beats("m4", 1_000, 8_000).leave(9_000, "m3")
+    story.beats("m2", 9_700, 12_700, error=27).beats("m4", 10_000, 14_000, error=27).beat(9_500, "m1", error=27)
+    told = ends(story, 19_003)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m2", 18_700)]
+    assert told.opened("rebalance-timeout") == ["m4"]
+
+
+@pytest.mark.parametrize(
+    ("asked_ms", "rule"), [(18_000, "rebalance-timeout"), (18_900, "session-expired"), (19_340, "session-expired")]
+)
+def test_a_phase_that_outlives_the_last_join_was_missed_though_its_timer_ran_late(asked_ms, rule):
+    """It can last until 19,000 and ends at 19,370. Had m2 expired, at 17,500, then m1's JoinGroup would have ended it.
+
+    Unless that came less than a grace before its end: a busy coordinator may have read it late.
+    """
+    story = group("m1", "m2", "m3").beats("m3", 1_000, 8_000).leave(9_000, "m3").beat(9_500, "m1", error=27)
+    story.beats("m2", 9_500, 11_500, error=27)
+    story.join(19_370, "m1", 2, listed=["m1"], parked_ms=19_370 - asked_ms).record(19_380, 2, "m1")
+    story.sync(19_390, "m1", 2, leader=True).beats("m1", 20_000, 22_000, generation=2)
+    assert story.play(22_000).accusations == [(rule, "m2")]
+
+
 def test_a_session_that_ended_a_moment_before_the_timeout_ended_the_phase():
     """m2 beats 27 until 12,960: its session ends at 18,960, and with it the phase that could last till 19,000."""
     story = group("m1", "m2", "m3").beats("m3", 1_000, 8_000).leave(9_000, "m3").beat(9_500, "m1", error=27)
