@@ -63,6 +63,7 @@ def join(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
     if event.members and replica.listed_generation != event.generation:
         replica.listed_generation = event.generation
         _apply_leaders_list(replica, event, scene)
+    _rebalance_if_one_left(replica, event)
 
 
 def _let_in(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
@@ -79,6 +80,17 @@ def _let_in(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
     _fill_from_join(member, event)
     _poll_leave_comes_back(replica, event, scene)
     came_back_if_new(replica, member)
+
+
+def _rebalance_if_one_left(replica: GroupReplica, event: JoinAnswered) -> None:
+    """Enter the next join phase if one of the generation has left since it was announced, and its leave came first."""
+    if replica.state is not GroupState.COMPLETING_REBALANCE or event.generation != replica.generation:
+        return
+    let_in = {event.member_id, *(member_id for member_id, _, _ in event.members)}
+    since = [leave for leave in replica.leaves if leave.applied_ms >= event.answer_ms]
+    left = [leave for leave in since if leave.cause is not Cause.REPLACED and leave.member.member_id in let_in]
+    if left:
+        prepare_rebalance(replica, left[0].applied_ms, Evidence.INFERRED, left[0].member.member_id)
 
 
 def _refused(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:

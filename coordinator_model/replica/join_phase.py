@@ -15,7 +15,7 @@ from operator import itemgetter
 from coordinator_model.events import JoinAnswered
 from coordinator_model.liveness import Scene, touches_ms
 from coordinator_model.replica.group import Departure, GroupReplica, Member
-from coordinator_model.states import Cause
+from coordinator_model.states import Cause, GroupState
 
 EARLY_MS, LATE_MS = 10, 200
 """Between a phase's first sign plus its timeout and its end: instants are rounded; a JoinGroup arrives before it is
@@ -33,7 +33,8 @@ def begin(replica: GroupReplica, sign_ms: int, by: str = "") -> None:
 
 def sign(replica: GroupReplica, generation: int, sign_ms: int, by: str = "") -> None:
     """Note a sign of the join phase before a generation that is earlier than its first one so far."""
-    phases: list[GroupReplica | Departure] = [replica]
+    in_the_next = generation == replica.generation and replica.state is GroupState.PREPARING_REBALANCE
+    phases: list[GroupReplica | Departure] = [] if in_the_next else [replica]
     phases += [d for d in replica.departures if d.generation == generation and not d.concluded]
     for phase in phases:
         if phase.join_started_ms is not None and phase.join_after_ms <= sign_ms < phase.join_started_ms:
