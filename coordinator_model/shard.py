@@ -426,6 +426,8 @@ class Shard:
             for group in groups:
                 self.memory.group_due.pop(group, None)
                 replica = self._replica(group)
+                if replica.ending_ms is not None:
+                    self._evaluate(replica, due_ms, due_ms)  # whom it lost last is told before it is gone
                 self._end(replica)
                 self._evaluate(replica, due_ms, due_ms)
             self._due_ms, _ = self._next_due()

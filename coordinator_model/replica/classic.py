@@ -92,9 +92,6 @@ def read_record(replica: GroupReplica, event: RecordRead, scene: Scene) -> None:
 def _delete(replica: GroupReplica, at_ms: int) -> None:
     if replica.type is not GroupType.CLASSIC and replica.type is not GroupType.SIMPLE:
         return  # the classic past of a group that was upgraded
-    if replica.state is GroupState.EMPTY:
-        for departure in replica.departures:
-            departure.judge_after_ms = 0  # nobody's goodbye trails the end of the group
     replica.end(at_ms)
 
 

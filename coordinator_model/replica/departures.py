@@ -122,6 +122,7 @@ def conclude(replica: GroupReplica, scene: Scene) -> bool:
             replica.departures.remove(departure)
             replica.fall_back(departure.removed_ms)
             continue
+        join_phase.count_starter_in(replica, departure)
         together = [d for d in replica.departures if d.generation == departure.generation]
         if _prove(departure, together, _before(departure, scene)):
             departure.concluded = True

@@ -63,6 +63,7 @@ def join(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
     if event.members and replica.listed_generation != event.generation:
         replica.listed_generation = event.generation
         _apply_leaders_list(replica, event, scene)
+    _rebalance_if_one_left(replica, event)
 
 
 def _let_in(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
@@ -79,6 +80,17 @@ def _let_in(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
     _fill_from_join(member, event)
     _poll_leave_comes_back(replica, event, scene)
     came_back_if_new(replica, member)
+
+
+def _rebalance_if_one_left(replica: GroupReplica, event: JoinAnswered) -> None:
+    """Enter the next join phase if one of the generation has left since it was announced, and its leave came first."""
+    if replica.state is not GroupState.COMPLETING_REBALANCE or event.generation != replica.generation:
+        return
+    let_in = {event.member_id, *(member_id for member_id, _, _ in event.members)}
+    since = [leave for leave in replica.leaves if leave.applied_ms >= event.answer_ms]
+    left = [leave for leave in since if leave.cause is not Cause.REPLACED and leave.member.member_id in let_in]
+    if left:
+        prepare_rebalance(replica, left[0].applied_ms, Evidence.INFERRED, left[0].member.member_id)
 
 
 def _refused(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
@@ -98,12 +110,24 @@ def _was_replaced_in_turn(replica: GroupReplica, event: JoinAnswered, scene: Sce
     newcomer = event.instance_id is not None and not event.request_member_id and event.member_id
     if event.error != FENCED_INSTANCE_ID or not newcomer:
         return
-    if any((m.joined_ms or 0) > event.arrival_ms for m in _former_selves(replica, event)):
-        return  # who took its place has been answered first
+    former = _former_selves(replica, event)
+    if any((m.joined_ms or 0) > event.arrival_ms for m in former):
+        _was_in_between(replica, event, former, scene)
+        return
     _replace_static(replica, event, scene)
     member = member_of(replica, event.member_id, event.arrival_ms)
     member.instance_id, member.fenced_ms = event.instance_id, event.arrival_ms
     _fill_from_join(member, event)
+
+
+def _was_in_between(replica: GroupReplica, event: JoinAnswered, former: list[Member], scene: Scene) -> None:
+    """Put a newcomer between its former self and who took its place in turn, of whom the record has told first."""
+    for leave in [leave for leave in replica.leaves if leave.member in former]:
+        newcomer = Member(event.member_id, joined_ms=event.arrival_ms, fenced_ms=event.arrival_ms)
+        _fill_from_join(newcomer, event)
+        depart(replica, leave.member, event.arrival_ms, scene, event.broker, successor=event)
+        remember_leave(replica, Leave(newcomer, leave.applied_ms, Cause.REPLACED, None))
+        leave.applied_ms = event.arrival_ms
 
 
 def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:

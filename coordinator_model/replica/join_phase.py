@@ -15,7 +15,7 @@ from operator import itemgetter
 from coordinator_model.events import JoinAnswered
 from coordinator_model.liveness import Scene, touches_ms
 from coordinator_model.replica.group import Departure, GroupReplica, Member
-from coordinator_model.states import Cause
+from coordinator_model.states import Cause, GroupState
 
 EARLY_MS, LATE_MS = 10, 200
 """Between a phase's first sign plus its timeout and its end: instants are rounded; a JoinGroup arrives before it is
@@ -33,7 +33,8 @@ def begin(replica: GroupReplica, sign_ms: int, by: str = "") -> None:
 
 def sign(replica: GroupReplica, generation: int, sign_ms: int, by: str = "") -> None:
     """Note a sign of the join phase before a generation that is earlier than its first one so far."""
-    phases: list[GroupReplica | Departure] = [replica]
+    in_the_next = generation == replica.generation and replica.state is GroupState.PREPARING_REBALANCE
+    phases: list[GroupReplica | Departure] = [] if in_the_next else [replica]
     phases += [d for d in replica.departures if d.generation == generation and not d.concluded]
     for phase in phases:
         if phase.join_started_ms is not None and phase.join_after_ms <= sign_ms < phase.join_started_ms:
@@ -77,22 +78,28 @@ def unjoined(replica: GroupReplica) -> list[str]:
 def timeout_ms(replica: GroupReplica, removed_ms: int, scene: Scene) -> int | None:
     """Return how long the phase that ended at an instant could last: the longest timeout of the group's members.
 
-    Of those that were in when it began: who came while it lasted has no say, but the one whose join began it; nor has
-    who was gone by then, and be it that the end of its session began it.
+    Of those that were in when it began: who came while it lasted has no say, but the one whose join began it, which
+    ``count_starter_in`` adds; nor has who was gone by then, and be it that the end of its session began it.
     """
     members, begun_ms = replica.members.values(), replica.join_started_ms or 0
     gone = _gone_as_it_began(replica, removed_ms, begun_ms, scene)
-    early = [
-        m
-        for m in members
-        if ((m.joined_ms or 0) < removed_ms - EARLY_MS and m.member_id not in gone)
-        or m.member_id == replica.join_started_by
-    ]
+    in_by_ms = min(replica.join_started_ms or removed_ms, removed_ms - EARLY_MS)
+    early = [m for m in members if (m.joined_ms or 0) <= in_by_ms and m.member_id not in gone]
     limits = [m.rebalance_timeout_ms for m in early or members]
     replaced = [left for left in replica.leaves if left.cause is Cause.REPLACED and left.applied_ms >= begun_ms]
     limits += [left.member.rebalance_timeout_ms for left in replaced if (left.member.joined_ms or 0) <= begun_ms]
     limits += [d.join_timeout_ms for d in replica.departures if d.removed_ms == removed_ms]
     return max((limit_ms for limit_ms in limits if limit_ms), default=None)
+
+
+def count_starter_in(replica: GroupReplica, departure: Departure) -> None:
+    """Let the one whose JoinGroup began the phase have a say in its time: by now all answers have told who that was."""
+    by = departure.join_started_by
+    left = (leave.member for leave in replica.leaves if leave.applied_ms > departure.removed_ms)
+    limits_ms = (m.rebalance_timeout_ms for m in chain(replica.members.values(), left) if m.member_id == by)
+    own_ms = max((limit_ms for limit_ms in limits_ms if limit_ms), default=None)
+    if own_ms is not None and departure.join_timeout_ms is not None:
+        departure.join_timeout_ms = max(departure.join_timeout_ms, own_ms)
 
 
 def _gone_as_it_began(replica: GroupReplica, removed_ms: int, begun_ms: int, scene: Scene) -> set[str]:
@@ -186,6 +193,8 @@ def outlasted(departure: Departure, deadlines_ms: Iterable[int], scene: Scene) -
     """
     limit_ms, started_ms = departure.join_timeout_ms, departure.join_started_ms
     ends_ms = _ends_ms(departure, deadlines_ms, scene)
+    if departure.join_started_by == "" and len(ends_ms) > 1:
+        ends_ms = ends_ms[1:]  # nobody's join or leave began it, so a session's end did, before its first sign
     if started_ms is None or limit_ms is None or not ends_ms or max(ends_ms) + LATE_MS >= departure.removed_ms:
         return False
     if not departure.static_in or (departure.first_join_ms is not None and departure.first_join_ms <= max(ends_ms)):

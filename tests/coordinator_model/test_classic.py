@@ -286,6 +286,14 @@ def test_a_leave_whose_line_comes_before_those_of_the_joins_answered_before_it_i
     assert told.accusations == [("session-expired", "m1")]
 
 
+def test_a_leave_whose_line_comes_before_those_of_the_joins_answered_before_it_begins_the_next_join_phase():
+    """Found by simulation: m2 left the generation that had just been announced, before anybody could sync."""
+    story = stable("m1", "m2").beats("m1", 1_000, 8_000).beats("m2", 1_000, 8_000).beat(8_500, "m1", error=27)
+    story.join(9_040, "m1", 2, listed=["m1", "m2"], sendTimeMs=40.0).join(9_040, "m2", 2, sendTimeMs=40.0)
+    group = story.leave(9_075, "m2", sendTimeMs=40.0).play(9_500).group
+    assert (group["state"], group["generation"], len(group["members"])) == ("PreparingRebalance", 2, 1)
+
+
 def test_a_leave_refused_as_a_whole_moves_nobody():
     assert set(stable("m1", "m2").leave(2_500, "m2", error=25).play(3_000).members) == {"m1", "m2"}
 

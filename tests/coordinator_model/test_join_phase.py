@@ -68,6 +68,29 @@ def test_who_comes_into_a_phase_with_a_longer_timeout_does_not_prolong_it():
     assert told.accusations == [("rebalance-timeout", "m2")]
 
 
+def test_who_came_into_a_phase_that_another_began_does_not_prolong_it_though_its_answer_is_told_first():
+    """m3 begins it at 9,003; pod-1, with a minute, came at 9,303, before any other sign of it."""
+    story = group("m1", "m2").beat(9_500, "m1", error=27).beats("m2", 9_550, 18_550, error=27)
+    story.poll_ms = 60_000
+    story.join(19_003, NEW, 2, listed=["m1", "m3", NEW], asked="", parked_ms=9_700)
+    story.poll_ms = POLL_MS
+    told = ends(story.join(19_003, "m3", 2, parked_ms=10_000), 19_003, "m1", "m3", NEW)
+    assert told.accusations == [("rebalance-timeout", "m2")]
+
+
+def test_who_is_known_before_a_phase_ends_but_came_into_it_does_not_prolong_it():
+    """A newcomer as pod-1, with a minute, was replaced in turn while it waited, and so answered at once."""
+    between, last = Who("between", instance_id="pod-1", port=5_008), Who("last", instance_id="pod-1", port=5_009)
+    story = group("m1", "m2", "m4", OLD).beats("m4", 1_000, 8_000).beats("old", 1_000, 8_000).leave(9_000, "m4")
+    story.beats("m2", 9_050, 18_050, error=27).beat(9_500, "m1", error=27)
+    story.poll_ms = 60_000
+    story.join(9_900, between, -1, error=82, asked="", parked_ms=600)
+    story.poll_ms = POLL_MS
+    story.join(19_003, "m1", 2, listed=["m1", last], parked_ms=9_400)
+    told = ends(story.join(19_003, last, 2, asked="", parked_ms=9_103), 19_003, "m1", last)
+    assert told.accusations == [("rebalance-timeout", "m2")]
+
+
 def test_whose_session_ended_as_the_phase_began_does_not_prolong_it():
     """m4, with a minute, expires at 9,000, which begins it: the others have until 19,000."""
     story = group("m1", "m2")
@@ -299,6 +322,16 @@ def test_an_answer_25_after_such_a_timeout_is_of_whom_it_dropped():
 def test_whose_session_ended_before_such_a_timeout_had_expired():
     told = outlasts(11_000).play(25_000)
     assert told.facts("session-expired", "subject", "deadline_ms") == [("m2", 17_000)]
+
+
+def test_such_a_phase_began_with_the_session_that_ended_not_with_the_first_27_after_it():
+    """pod-1's end begins it at 14,000, a 27 tells at 14,500; pod-2's end at 24,500 leaves nobody."""
+    two = Who("two", instance_id="pod-2", port=5_003)
+    story = stable(OLD, two, "m2", poll_ms=POLL_MS).beats("old", 1_000, 8_000).beats("two", 1_000, 14_000)
+    story.beats("m2", 1_000, 14_000).beats("two", 14_500, 18_500, error=27).beats("m2", 14_550, 23_550, error=27)
+    told = story.beat(24_499, "m2", error=25).record(24_502, 2).play(26_000)
+    assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m2", 24_000)]
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("pod-1", 14_000), ("pod-2", 24_500)]
 
 
 def test_a_phase_in_which_somebody_had_asked_to_join_before_its_timeout_did_not_outlast_it():

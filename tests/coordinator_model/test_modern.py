@@ -160,6 +160,21 @@ def test_a_member_that_rejoins_at_once_after_its_expiry_is_accused_once_and_its_
     assert [reason for reason, _ in told.closed("session-expired")] == ["rejoined"]
 
 
+def test_whose_session_ended_just_before_its_groups_deletion_is_told():
+    """Found by simulation: the group was deleted before the grace for a goodbye that trails had passed."""
+    story = consumers("m1").hellos("m1", 1_000, 3_000, 2).gone(9_002, "m1").epoch(9_002, 3).target(9_002, 3)
+    told = play(story.target(9_300, None).epoch(9_300, None), 12_000)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m1", 9_000)]
+    assert [reason for reason, _ in told.closed("session-expired")] == ["group-deleted"]
+
+
+def test_whose_goodbye_came_just_before_its_groups_deletion_is_not_accused():
+    """Its answer waited for the replicas, and is told after the deletion."""
+    story = consumers("m1").hellos("m1", 1_000, 3_000, 2).gone(4_000, "m1").epoch(4_000, 3).target(4_000, 3)
+    story.target(4_300, None).epoch(4_300, None).hello(6_000, "m1", -1, -1, parked_ms=2_001)
+    assert play(story, 12_000).accusations == []
+
+
 # ------------------------------------------------------------------------------------------------ static members
 
 POD = Who("pod", instance_id="pod-1", port=5_001)

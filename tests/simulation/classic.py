@@ -133,8 +133,9 @@ class ClassicGroup:
     told_ms: int = 0
     removals: list[Removal] = field(default_factory=list)
     goodbyes: list[Goodbye] = field(default_factory=list)
-    joined_ms: dict[Connection, int] = field(default_factory=dict)
-    """When a connection's JoinGroup was last accepted."""
+    joined_ms: dict[Connection, list[int]] = field(default_factory=dict)
+    """When a connection's JoinGroups were accepted."""
+    deleted_ms: list[int] = field(default_factory=list)
     transitions: set[Transition] = field(default_factory=set)
     new_member_added: bool = False
     initial: bool = False
@@ -268,7 +269,7 @@ class ClassicGroup:
             if listed
         ]
         member.announced = True
-        self.joined_ms[request.who] = self.world.now_ms
+        self.joined_ms.setdefault(request.who, []).append(self.world.now_ms)
         if listed:
             for m in self.members.values():
                 m.announced = True
@@ -477,6 +478,7 @@ class ClassicGroup:
             return False
         self.world.record(encoder.key(2, self.group), None)
         self._enter(State.DEAD, "DeleteGroups", told=True)
+        self.deleted_ms.append(self.world.now_ms)
         for timer in self.pending.values():
             timer.cancel()
         self.pending.clear()

@@ -112,11 +112,12 @@ class ClassicGroupMachine(Play):
         self.compare_polls([t for t in opened if t["rule"] == "poll-exceeded"])
 
     def compare_polls(self, opened):
-        """A leave that says why is one; a silent leave is one if the same connection joins again."""
+        """A leave that says why is one; a silent leave is one if the same connection joins the same group again."""
         expected = {}
         for bye in self.group.goodbyes:
-            back_ms = self.group.joined_ms.get(bye.who, 0)
-            soon = bye.at_ms < back_ms < bye.at_ms + LEAVE_MEMORY_MS
+            ends_ms = min((ms for ms in self.group.deleted_ms if ms > bye.at_ms), default=bye.at_ms + LEAVE_MEMORY_MS)
+            ends_ms = min(ends_ms, bye.at_ms + LEAVE_MEMORY_MS)  # by then nobody knows the goodbye any more
+            soon = any(bye.at_ms < ms < ends_ms for ms in self.group.joined_ms.get(bye.who, []))
             if bye.reason == POLL_REASON or (bye.reason is None and soon):
                 expected[bye.member_id] = bye.at_ms
         assert {t["member_id"]: t["deadline_ms"] for t in opened}.items() <= expected.items()

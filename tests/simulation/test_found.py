@@ -205,3 +205,24 @@ def test_a_newcomer_that_another_replaced_before_it_was_answered_had_replaced_th
     script.sync("i1-c", 2, instance="i1", parked_ms=5)
     assert set(script.read(15_000).members) == {"b", "i1-c"}
     assert script.witness.incidents() == []
+
+
+def test_a_newcomer_that_another_replaced_before_it_was_answered_had_replaced_the_first_though_the_record_came_before():
+    """i1-b took i1-a's place at 5,000, i1-c fenced it at 12,000; lines come 40 ms after their answers."""
+    script = Script(line_delay_ms=40)
+    script.at(100).join("i1-a", 1, "i1-a", instance="i1", listed=[("i1-a", "i1"), ("b", None)])
+    script.join("b", 1, "i1-a")
+    script.at(104).record(1, "i1-a", member("i1-a", "i1"), member("b"), since_ms=100)
+    script.sync("i1-a", 1, leads=True, instance="i1")
+    script.sync("b", 1, parked_ms=2)
+    script.at(900).heartbeat("i1-a", 1)
+    for at_ms in range(1_000, 12_000, 1_000):
+        script.at(at_ms).heartbeat("b", 1, error=27 if at_ms > 3_000 else 0)
+    script.at(12_000).refuse("i1-b", instance="i1", parked_ms=7_000)
+    script.at(12_008).join("b", 2, "b", listed=[("b", None), ("i1-c", "i1")], parked_ms=900)
+    script.join("i1-c", 2, "b", instance="i1", asked="", parked_ms=8)
+    script.at(12_012).record(2, "b", member("b"), member("i1-c", "i1"), since_ms=12_008)
+    script.sync("b", 2, leads=True)
+    script.sync("i1-c", 2, instance="i1", parked_ms=2)
+    assert set(script.read(15_000).members) == {"b", "i1-c"}
+    assert script.witness.incidents() == []
