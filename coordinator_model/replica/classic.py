@@ -23,6 +23,7 @@ from coordinator_model.replica.departures import (
     explain,
     is_known_leave,
     leave_cause,
+    parked_heartbeat,
     remember_leave,
 )
 from coordinator_model.replica.group import Assignment, Departure, GroupReplica, Leave, Member
@@ -179,8 +180,8 @@ def heartbeat(replica: GroupReplica, event: Heartbeat, scene: Scene) -> None:
     """Apply an answered heartbeat of either protocol; only 0 and 27 restart the session timer."""
     member = replica.members.get(event.member_id)
     stalled = event.error == STALLED_WRITE and event.remote_ms >= scene.thresholds.stalled_write_ms
-    if stalled and member is not None:
-        member.parked_heartbeat_ms = max(member.parked_heartbeat_ms or 0, event.applied_ms)
+    if stalled:
+        parked_heartbeat(replica, event.member_id, event.applied_ms, event.applied_ms + event.remote_ms)
         return
     if event.error not in (0, REBALANCE_IN_PROGRESS):
         if not event.kip848:

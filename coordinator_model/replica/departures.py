@@ -33,6 +33,8 @@ SESSION_EXPIRED = "session-expired"
 REBALANCE_TIMEOUT = "rebalance-timeout"
 POLL_EXCEEDED = "poll-exceeded"
 
+STALL_MS = 5_000
+"""How long a request waits for a write that stalls before it is answered 15 (`offsets.commit.timeout.ms`)."""
 POLL_REASONS = ("poll timeout has expired",)
 """KIP-800 reason of Java consumers and Connect workers (kafka-facts 4.6)."""
 ADMIN_REASON = "member was removed by an admin"
@@ -87,6 +89,7 @@ def depart(
         return
     if not _is_witnessed(replica, member, removed_ms, scene):
         return
+    told_ms = removed_ms if successor is None else successor.answer_ms
     departure = Departure(
         member=member,
         rule=SESSION_EXPIRED,
@@ -96,7 +99,7 @@ def depart(
         deadline_ms=None,
         generation=replica.generation,
         broker=scene.broker,
-        judge_after_ms=(removed_ms if successor is None else successor.answer_ms) + grace_ms,
+        judge_after_ms=told_ms + grace_ms + _stall_ms(replica, member),
         concluded=False,
         told_by=told_by,
         touches_ms=[at_ms for at_ms in touches_ms(member, scene.commits, 0) if at_ms <= removed_ms],
@@ -130,6 +133,28 @@ def conclude(replica: GroupReplica, scene: Scene) -> bool:
         else:
             replica.departures.remove(departure)
     return bool(due)
+
+
+def _stall_ms(replica: GroupReplica, member: Member) -> int:
+    """Return how much longer than a grace lines may trail: those of heartbeats that wait behind a stalled write.
+
+    They tell a session that had ended from a join phase that was missed, which only dynamic members of the classic
+    protocol do.
+    """
+    stalled = replica.stalled_ms is not None and replica.generation_since_ms - replica.stalled_ms <= STALL_MS
+    return STALL_MS if stalled and not member.kip848 and member.instance_id is None else 0
+
+
+def parked_heartbeat(replica: GroupReplica, member_id: str, applied_ms: int, answer_ms: int) -> None:
+    """Note a heartbeat answered 15 behind a stalled write: it may have restarted a session, also of one now gone."""
+    replica.stalled_ms = max(replica.stalled_ms or 0, answer_ms)
+    member = replica.members.get(member_id)
+    if member is not None:
+        member.parked_heartbeat_ms = max(member.parked_heartbeat_ms or 0, applied_ms)
+    for departure in replica.departures:
+        if departure.member.member_id == member_id and not departure.concluded and applied_ms <= departure.removed_ms:
+            departure.member.parked_heartbeat_ms = max(departure.member.parked_heartbeat_ms or 0, applied_ms)
+            departure.touches_ms.append(applied_ms)
 
 
 def _told_by_a_deposed_coordinator(departure: Departure, scene: Scene) -> bool:
@@ -236,8 +261,9 @@ def _missed_ms(departure: Departure, deadline_ms: int, together: list[Departure]
         return _missed_asleep(departure, *asleep, latest_ms.values(), scene)
     if member.kip848:
         revoke_ms = member.revoke_deadline_ms
-        exact = revoke_ms is not None and abs(revoke_ms - removed_ms) < min(grace_ms, abs(deadline_ms - removed_ms))
-        return revoke_ms if exact else early
+        if revoke_ms is None or revoke_ms > removed_ms + join_phase.EARLY_MS:
+            return early  # no timer runs before its time
+        return revoke_ms if abs(removed_ms - revoke_ms) < min(grace_ms, abs(deadline_ms - removed_ms)) else early
     sync_ms = _sync_deadline_ms(departure, latest_ms, scene)
     if sync_ms is not None:
         return sync_ms if sync_ms < deadline_ms else None
@@ -252,6 +278,9 @@ def _missed_ms(departure: Departure, deadline_ms: int, together: list[Departure]
         return None  # gone before the phase's end
     ends_ms = [deadline_ms, *(end_ms for other, end_ms in latest_ms.items() if other != id(departure))]
     waited = join_phase.waited_in_vain(departure, starts_ms, ends_ms, scene)
+    if due_ms is not None and deadline_ms + join_phase.LATE_MS < removed_ms < own_ms:
+        # it may have lived: the phase's timer, somewhat late, explains its removal better
+        waited = waited or due_ms <= removed_ms <= due_ms + grace_ms
     if waited or join_phase.timed_out(departure, starts_ms, scene):
         if due_ms is not None and join_phase.ended_with(own_ms, removed_ms, due_ms):
             return None  # its session ended a moment before, and that ended the phase

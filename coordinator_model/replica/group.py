@@ -195,6 +195,8 @@ class GroupReplica:
     which nobody told of; None: no answer told."""
     last_join_ms: int = 0
     """When the last of them did; 0: no answer told."""
+    stalled_ms: int | None = None
+    """When an answer last came that had waited behind a stalled write."""
     announced_by: str = ""
     """The broker whose JoinGroup answers announced the generation."""
     assignment_epoch: int = -1

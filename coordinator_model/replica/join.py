@@ -139,6 +139,7 @@ def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, sc
     waited_ms = event.answer_ms - event.arrival_ms
     if event.error != STALLED_WRITE or waited_ms < scene.thresholds.stalled_write_ms:
         return
+    replica.stalled_ms = max(replica.stalled_ms or 0, event.answer_ms)
     former = _former_selves(replica, event) if event.instance_id is not None else []
     if event.instance_id is not None and not event.request_member_id and len(replica.unnamed) < MAX_UNNAMED:
         timeouts_ms = [event.session_timeout_ms, event.rebalance_timeout_ms]

@@ -188,6 +188,7 @@ def ended_with(session_ms: int, removed_ms: int, due_ms: int) -> bool:
 def outlasted(departure: Departure, deadlines_ms: Iterable[int], scene: Scene) -> bool:
     """Tell whether the phase went on after its timeout: that found nobody rejoined, and static members still in.
 
+    So it seems, too, where the answers of a generation in between were lost: its own phase ended by then.
     The coordinator then drops the dynamic ones, waits for the others once more, and announces nothing
     (``GroupMetadataManager.completeClassicGroupJoin``). So who joined the generation asked to only after that.
     """
@@ -197,7 +198,8 @@ def outlasted(departure: Departure, deadlines_ms: Iterable[int], scene: Scene) -
         ends_ms = ends_ms[1:]  # nobody's join or leave began it, so a session's end did, before its first sign
     if started_ms is None or limit_ms is None or not ends_ms or max(ends_ms) + LATE_MS >= departure.removed_ms:
         return False
-    if not departure.static_in or (departure.first_join_ms is not None and departure.first_join_ms <= max(ends_ms)):
+    skipped = departure.first_join_ms == 0
+    if not skipped and (not departure.static_in or (departure.first_join_ms or max(ends_ms) + 1) <= max(ends_ms)):
         return False
     return not any(r.woke_ms is None and (r.high_ms is None or r.high_ms >= started_ms) for r in scene.restarts)
 

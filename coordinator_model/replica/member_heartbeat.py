@@ -12,6 +12,7 @@ from coordinator_model.replica.departures import (
     came_back,
     explain,
     is_known_leave,
+    parked_heartbeat,
     remember_leave,
 )
 from coordinator_model.replica.group import GroupReplica, Leave, Member
@@ -53,11 +54,10 @@ def heartbeat(replica: GroupReplica, event: ConsumerHeartbeat, scene: Scene) -> 
 
 def _behind_a_stalled_write(replica: GroupReplica, event: ConsumerHeartbeat, scene: Scene) -> None:
     """Take an answer 15 that waited: it was applied, only its answer was lost; nothing of a late write is undone."""
-    member = replica.members.get(event.member_id)
     if event.request_epoch == LEAVE_EPOCH:
         _leave(replica, event, scene)
-    elif member is not None and event.request_epoch >= 0:
-        member.parked_heartbeat_ms = max(member.parked_heartbeat_ms or 0, event.applied_ms)
+    elif event.request_epoch >= 0:
+        parked_heartbeat(replica, event.member_id, event.applied_ms, event.applied_ms + event.remote_ms)
 
 
 def _leave(replica: GroupReplica, event: ConsumerHeartbeat, scene: Scene) -> None:

@@ -126,7 +126,7 @@ def commits(*, last_ms, commit_ms):
 @pytest.mark.parametrize("name", REMOVALS)
 def test_a_removal_takes_the_possible_deadline_nearest_to_it(name):
     before, removed_ms, rule, deadline_ms, cause = REMOVALS[name]
-    told = without(before(), "m2", removed_ms).play(removed_ms + 3_000)
+    told = without(before(), "m2", removed_ms).play(removed_ms + 6_000)
     facts = [f for f in told.facts(rule, "subject", "deadline_ms") if f[0] == "m2"]
     last = [t for t in told.history.transitions if t.incident.rule == rule and t.incident.subject == "m2"][-1]
     assert len(facts) == 1

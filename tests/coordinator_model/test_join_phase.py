@@ -147,6 +147,42 @@ def test_a_phase_that_outlives_the_last_join_was_missed_though_its_timer_ran_lat
     assert story.play(22_000).accusations == [(rule, "m2")]
 
 
+def test_who_may_have_lived_as_the_timer_ran_late_missed_the_phase():
+    """m2's last 27 gives it until 16,000, a commit of its partition, be it its own, until 21,000; dropped at 19,350."""
+    story = group("m1", Who("m2", partitions=(9,)), "m3").beats("m2", 1_000, 8_000).beats("m3", 1_000, 8_000)
+    story.leave(9_000, "m3").beat(9_500, "m1", error=27).beat(10_000, "m2", error=27).commit(15_000, "t", 9)
+    told = ends(story, 19_350)
+    assert told.accusations == [("rebalance-timeout", "m2")]
+
+
+STALLED = {
+    "its line comes within the grace": (14_200, 8_000),
+    "its line comes later, and a stall is known": (15_100, 15_000),
+}
+
+
+@pytest.mark.parametrize("name", STALLED)
+def test_a_heartbeat_behind_a_stalled_write_is_a_sign_of_life_though_its_line_comes_after_the_removal(name):
+    """m2's last answered 27 gives it until 18,500, m4's until 20,900; m2 asked again and was answered 15, 5 s later."""
+    asked_ms, known_ms = STALLED[name]
+    story = group("m1", "m2", "m3", "m4").beats("m3", 1_000, 8_000).leave(9_000, "m3").beat(9_500, "m1", error=27)
+    story.beats("m4", 1_000, 8_000).beats("m4", 9_900, 14_900, error=27)
+    story.beats("m2", 9_500, 12_500, error=27).beat(asked_ms + 5_000, "m2", error=15, parked_ms=5_000)
+    story.beat(known_ms, "m1", error=15, parked_ms=5_000)
+    rebalance(story, 19_003, 2, "m1").beats("m1", 20_000, 26_000, generation=2)
+    assert sorted(story.play(26_000).accusations) == [("rebalance-timeout", "m2"), ("rebalance-timeout", "m4")]
+
+
+def test_a_generation_whose_answers_were_all_lost_ended_the_phase_before_it():
+    """m3's JoinGroup, answered 15, begins it at 9,000; generation 2 is m3's alone, of which nothing is told."""
+    story = group().join(14_000, "m3", -1, error=15, parked_ms=5_000)
+    story.beats("m1", 10_000, 14_000, error=27).beats("m2", 10_500, 13_500, error=27)
+    story.join(27_000, "m4", 3, listed=["m4"], parked_ms=4_000).record(27_010, 3, "m4")
+    told = story.sync(27_020, "m4", 3, leader=True).beats("m4", 28_000, 34_000, generation=3).play(34_000)
+    assert sorted(told.facts("rebalance-timeout", "subject", "deadline_ms")) == [("m1", 19_000), ("m2", 19_000)]
+    assert told.opened("session-expired") == []
+
+
 def test_a_session_that_ended_a_moment_before_the_timeout_ended_the_phase():
     """m2 beats 27 until 12,960: its session ends at 18,960, and with it the phase that could last till 19,000."""
     story = group("m1", "m2", "m3").beats("m3", 1_000, 8_000).leave(9_000, "m3").beat(9_500, "m1", error=27)

@@ -78,6 +78,14 @@ def test_a_member_that_never_gives_up_is_removed_at_its_rebalance_timeout():
     assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m1", 60_700)]
 
 
+def test_a_session_that_ended_just_before_its_member_had_to_give_up_is_told():
+    """It ended at 60,640, and the member is gone at 60,680: the timer of its revocation was not due before 60,700."""
+    story = handover().hellos("m1", 640, 54_640, 2).hellos("m2", 1_000, 70_000, 3)
+    told = play(owns(story.gone(60_680, "m1").epoch(60_680, 4).target(60_680, 4), 60_800, "m2", 4, 2, 3), 70_000)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m1", 60_640)]
+    assert told.opened("rebalance-timeout") == []
+
+
 @pytest.mark.parametrize(("last_ms", "rule"), [(59_000, "rebalance-timeout"), (54_000, "session-expired")])
 def test_of_a_revocation_and_a_session_that_came_due_in_one_pause_the_earlier_runs_first(last_ms, rule):
     """The coordinator stands still from 59,500 to 70,000; m1 had until 60,700, its session 6 s from its heartbeat."""

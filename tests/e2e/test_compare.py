@@ -1,13 +1,14 @@
 """The judge itself: what is missing, extra, off or right must come out as such."""
 
+import gzip
 import json
 
 import pytest
 
 from streaming.embedded.truth import TruthEvent
-from tests.builders import line
+from tests.builders import heartbeat_line, line
 from tests.e2e import compare, quiet
-from tests.e2e.compare import Row, judge, rebalance_rows, score, session_rows
+from tests.e2e.compare import Row, judge, named, rebalance_rows, score, session_rows, with_ties
 from tests.e2e.poll_truth import returns, slept
 from tests.e2e.world import Played
 
@@ -172,3 +173,55 @@ def test_a_run_that_sets_too_many_quiet_points_aside_is_not_good(set_aside, good
     monkeypatch.setattr(quiet, "compare", lambda _: quiet.Findings(agreed=100 - set_aside, untold=set_aside))
     assert judge(Played("c", tmp_path)) is good
     assert f"{set_aside} more set aside" in capsys.readouterr().out
+
+
+TIES = {
+    "at once": (50_013, "m", "session-expired", True),
+    "too far apart": (50_021, "m", "session-expired", False),
+    "another member's": (50_013, "n", "session-expired", False),
+    "the other way round: a rebalance's deadline is where the member went": (50_013, "m", "rebalance-timeout", False),
+}
+
+
+@pytest.mark.parametrize("name", TIES)
+def test_of_two_timers_due_at_once_nobody_can_tell_which_ran(name):
+    at_ms, member_id, ours, tied = TIES[name]
+    logs = "rebalance-timeout" if ours == "session-expired" else "session-expired"
+    truth, printed = [logged(at_ms, kind=logs, member_id=member_id)], recorded(said(50_000, rule=ours))
+    rows = with_ties(session_rows(truth, printed), rebalance_rows(truth, printed))
+    verdicts = {row.verdict for each in rows for row in each}
+    assert verdicts == ({"TIE"} if tied else {"EXTRA", "MISSING"})
+
+
+@pytest.mark.parametrize(("of", "good"), [(100, True), (99, False)])
+def test_a_run_with_too_many_ties_is_not_good(of, good, tmp_path, monkeypatch, capsys):
+    plain = [logged(60_000 + n, member_id=f"n{n}") for n in range(of - 2)]
+    truth = [logged(50_013, kind="rebalance-timeout"), *plain]
+    for kind, events in (("truth", truth), ("actions", []), ("clients", [])):
+        (tmp_path / f"c.{kind}.json").write_text(json.dumps([event._asdict() for event in events]))
+    (tmp_path / "c.jsonl.gz").touch()
+    ours = [said(50_000), *(said(60_000 + n, member_id=f"n{n}") for n in range(of - 2))]
+    monkeypatch.setattr(compare, "replay", lambda _: recorded(*ours))
+    monkeypatch.setattr(compare, "named", lambda *_: True)
+    assert judge(Played("c", tmp_path)) is good
+    assert "1 more where two timers were due at once" in capsys.readouterr().out
+
+
+JOIN = {"groupId": "g", "memberId": "m", "protocols": []}
+
+
+@pytest.mark.parametrize(
+    ("value", "tells"),
+    [
+        (heartbeat_line("g", "m"), True),
+        (line("JOIN_GROUP", JOIN, {"throttleTimeMs": 0, "errorCode": 0, "memberId": "m"}), True),
+        (line("JOIN_GROUP", JOIN, {"throttleTimeMs": 0, "errorCode": 15, "memberId": ""}), False),
+        (line("JOIN_GROUP", JOIN, {"throttleTimeMs": 0, "errorCode": 79, "memberId": "m"}), False),
+    ],
+    ids=["a heartbeat", "a join", "a join behind a stalled write", "an id given out"],
+)
+def test_a_member_is_named_by_what_tells_that_it_was_one(value, tells, tmp_path):
+    row = {"source": "telemetry", "topic": "t", "partition": 0, "offset": 0, "timestamp_ms": 0, "value": value}
+    (tmp_path / "c.jsonl.gz").write_bytes(gzip.compress(json.dumps(row).encode()))
+    member = logged(9_000, member_id='"m"')
+    assert named(Played("c", tmp_path), member) is tells
