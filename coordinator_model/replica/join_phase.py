@@ -221,9 +221,12 @@ def _ends_ms(departure: Departure, deadlines_ms: Iterable[int], scene: Scene) ->
 
 
 def began_with(departure: Departure, first_deadline_ms: int) -> bool:
-    """Tell whether the phase can have begun with the end of this member's session: nobody else is seen to have."""
-    started_ms = departure.join_started_ms
-    untold = departure.join_started_by in ("", departure.successor)
+    """Tell whether the phase can have begun with the end of this member's session: nobody else is seen to have.
+
+    Its successor would have begun none in a stable group, but in one that waited for SyncGroups it does.
+    """
+    started_ms, by = departure.join_started_ms, departure.join_started_by
+    untold = by == "" or (by == departure.successor and not departure.member.awaiting_sync)
     return started_ms is not None and untold and first_deadline_ms <= started_ms + EARLY_MS
 
 

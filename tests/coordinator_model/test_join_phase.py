@@ -458,6 +458,14 @@ def test_a_static_join_that_starts_a_rebalance_finds_nobody_to_replace():
     assert told.facts("session-expired", "member_id", "deadline_ms") == [("old", 17_000)]
 
 
+def test_a_static_join_before_anybody_has_synced_replaces_and_starts_a_rebalance_itself():
+    """Found by simulation: pod-1, which leads, has not synced; it is back 4 ms before its session would have ended."""
+    story = stable("m1", poll_ms=POLL_MS).beats("m1", 1_000, 3_000).beat(3_500, "m1", error=27)
+    story.join(4_000, OLD, 2, listed=[OLD, "m1"], parked_ms=700).join(4_000, "m1", 2)
+    story.sync(9_996, "m1", 2, error=27, parked_ms=5_900)
+    assert returns(story, 9_996, 10_010, generation=3).accusations == []
+
+
 def test_a_static_join_into_a_rebalance_that_another_started_replaces():
     story = restarted()
     joins(story, 16_500).beat(16_600, "m1", error=27).join(18_000, "m3", 2, parked_ms=1_480)
