@@ -201,6 +201,7 @@ def test_a_run_with_too_many_ties_is_not_good(of, good, tmp_path, monkeypatch, c
         (tmp_path / f"c.{kind}.json").write_text(json.dumps([event._asdict() for event in events]))
     (tmp_path / "c.jsonl.gz").touch()
     ours = [said(50_000), *(said(60_000 + n, member_id=f"n{n}") for n in range(of - 2))]
+    ours = [{**each, "incident_id": str(number)} for number, each in enumerate(ours)]
     monkeypatch.setattr(compare, "replay", lambda _: recorded(*ours))
     monkeypatch.setattr(compare, "named", lambda *_: True)
     assert judge(Played("c", tmp_path)) is good
