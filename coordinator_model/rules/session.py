@@ -3,10 +3,10 @@
 The broker acts at the deadline and its record arrives before any grace has passed, so the timer is the second witness.
 It speaks only where every simpler explanation of the silence is gone: the group stable up to the deadline, the member
 covered, no restart of its timers open, and another heartbeat of the shard, arrived at least half a session timeout
-after the member's last, answered a grace ago. A rebalance that is first told of after the deadline shields nobody: it
-is what the coordinator begins as the session ends (decision 0008). (Probes, errors and JoinGroup answers prove
-nothing: a partition whose replicas stall still sends those while heartbeats are applied and their answers park.) Once
-spoken, the verdict stands until the member is heard or its removal is known.
+after the member's last, answered a grace ago. A rebalance that is first told of after the deadline shields no dynamic
+member: it is what the coordinator begins as the session ends (decision 0008). (Probes, errors and JoinGroup answers
+prove nothing: a partition whose replicas stall still sends those while heartbeats are applied and their answers park.)
+Once spoken, the verdict stands until the member is heard or its removal is known.
 """
 
 from coordinator_model.findings import Finding, Verdict, about_member, name_of
@@ -35,8 +35,8 @@ def judge(replica: GroupReplica, member: Member, scene: Scene) -> Verdict:
     if base_ms is None:
         return Verdict(None, None)  # the answer that closes the restart has every group looked at again
     deadline_ms = base_ms + timeout_ms
-    if replica.state is not GroupState.STABLE and replica.state_since_ms < deadline_ms:
-        return Verdict(None, None)  # it may wait in its JoinGroup
+    if _may_wait_in_its_join(replica, member, deadline_ms):
+        return Verdict(None, None)
     verdict_ms = deadline_ms + scene.thresholds.grace_ms
     if scene.progress_ms >= verdict_ms:
         if scene.proof_arrival_ms >= base_ms + timeout_ms // 2:
@@ -46,6 +46,18 @@ def judge(replica: GroupReplica, member: Member, scene: Scene) -> Verdict:
     if scene.progress_ms >= risk_ms:
         return Verdict(_at_risk(replica, member, scene, base_ms, timeout_ms), verdict_ms)
     return Verdict(None, risk_ms)
+
+
+def _may_wait_in_its_join(replica: GroupReplica, member: Member, deadline_ms: int) -> bool:
+    """Tell whether a silent member's JoinGroup may be parked, a static one's under its next id.
+
+    A dynamic member knows of a join phase by a 27, so only of one that began before its deadline. For a static one's
+    next self any will do, also one that nobody has told of yet: an id given out (79) is about to begin it.
+    """
+    if member.instance_id is None:
+        return replica.state is not GroupState.STABLE and replica.state_since_ms < deadline_ms
+    stable_ms = replica.stable_seen_ms or 0
+    return replica.state is not GroupState.STABLE or any(at_ms > stable_ms for at_ms, _ in replica.pending.values())
 
 
 def _expired(replica: GroupReplica, member: Member, scene: Scene, deadline_ms: int, timeout_ms: int) -> Finding:

@@ -34,6 +34,22 @@ def test_a_rebalance_first_told_of_before_the_deadline_does():
     assert verdicts(silence(until_ms=15_500).beats("m1", 15_900, 20_000, error=27)) == []
 
 
+@pytest.mark.parametrize("told", ["by a 27", "by an id given out"])
+def test_a_static_members_next_self_may_wait_in_a_rebalance_that_is_told_of_after_the_deadline(told):
+    """It asks to join at 15,900, into a phase that m3 has begun at 15,860; m1 hears of it late, or not at all."""
+    old, new = (Who(name, instance_id="pod-1", port=port) for name, port in (("old", 5_001), ("new", 5_002)))
+    story = stable("m1", old).beats("m1", 1_000, 15_000).beats("old", 1_000, 10_000)
+    story.join(15_850, "m3", -1, error=79, asked="")
+    if told == "by a 27":
+        story.beats("m1", 16_200, 19_200, error=27)
+    story.group = "another"  # its heartbeats prove that the coordinator answers some
+    story.beats("x", 11_000, 20_000)
+    story.group = "orders"
+    story.join(20_000, "m1", 2, listed=["m1", new, "m3"], parked_ms=700).join(20_000, new, 2, asked="", parked_ms=4_100)
+    told_of = story.record(20_010, 2, "m1", new, "m3").play(24_000).accusations
+    assert told_of == []
+
+
 def joining(story):
     """m2 is answered a join of this generation and never a sync."""
     return story.join(9_500, "m2", 1)
