@@ -88,6 +88,24 @@ def opened(printed: Iterable[dict], rule: str) -> list[dict]:
     ]
 
 
+def told(printed: Iterable[dict], rule: str) -> list[dict]:
+    """Return the openings of a rule, and what an incident that was still open went on with: another removal's deadline.
+
+    A member that comes back behind a stalled write, is never heard, and is removed once more has one incident.
+    """
+    deadlines_ms: dict[str, int | None] = {}
+    lines = []
+    for line in printed:
+        if line["kind"] != "incident" or line["rule"] != rule:
+            continue
+        before_ms, now_ms = deadlines_ms.get(line["incident_id"]), line["deadline_ms"]
+        moved = before_ms is not None and now_ms is not None and now_ms - before_ms > AFTER_A_MOVE_MS
+        if line["transition"] == "opened" or moved:
+            lines.append(line)
+            deadlines_ms[line["incident_id"]] = now_ms
+    return lines
+
+
 def captured(truth: list[TruthEvent], printed: list[dict]) -> list[TruthEvent]:
     """What happened while every broker's telemetry was recorded, but for the last second, which may leave no trace."""
     (summary,) = (line for line in printed if line["kind"] == "summary")
@@ -130,7 +148,7 @@ def session_rows(truth: list[TruthEvent], printed: list[dict]) -> list[Row]:
         return AFTER_A_MOVE_MS if moved else TOLERANCE_MS
 
     inside = captured(truth, printed)
-    return _paired(SESSION_EXPIRED, session_expiries(inside), opened(printed, SESSION_EXPIRED), tolerance)
+    return _paired(SESSION_EXPIRED, session_expiries(inside), told(printed, SESSION_EXPIRED), tolerance)
 
 
 def rebalance_rows(truth: list[TruthEvent], printed: list[dict]) -> list[Row]:

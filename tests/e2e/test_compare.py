@@ -23,6 +23,7 @@ def said(deadline_ms: int | None, *, at_ms: int = 0, rule: str = "session-expire
     return {
         "kind": "incident",
         "transition": "opened",
+        "incident_id": f"{rule} {member_id}",
         "rule": rule,
         "group": "g",
         "member_id": member_id,
@@ -52,6 +53,14 @@ def recorded(*incidents: dict, until_ms: int = 1_000_000) -> list[dict]:
 )
 def test_an_expiry_is_right_missing_extra_or_off(truth, printed, verdicts):
     assert [row.verdict for row in session_rows(truth, recorded(*printed))] == verdicts
+
+
+@pytest.mark.parametrize(("later_ms", "verdicts"), [(62_000, ["ok", "ok"]), (51_000, ["ok", "MISSING"])])
+def test_an_incident_that_goes_on_with_another_removal_tells_that_too(later_ms, verdicts):
+    """The member joined in between and was never heard: its incident stayed open, and names the other deadline."""
+    truth = [logged(50_000), logged(55_000, kind="joined"), logged(62_100)]
+    printed = recorded(said(50_000), {**said(later_ms), "transition": "closed", "reason": "rejoined"})
+    assert [row.verdict for row in session_rows(truth, printed)] == verdicts
 
 
 def test_a_removal_logged_twice_needs_one_incident_and_may_have_two():
@@ -201,7 +210,6 @@ def test_a_run_with_too_many_ties_is_not_good(of, good, tmp_path, monkeypatch, c
         (tmp_path / f"c.{kind}.json").write_text(json.dumps([event._asdict() for event in events]))
     (tmp_path / "c.jsonl.gz").touch()
     ours = [said(50_000), *(said(60_000 + n, member_id=f"n{n}") for n in range(of - 2))]
-    ours = [{**each, "incident_id": str(number)} for number, each in enumerate(ours)]
     monkeypatch.setattr(compare, "replay", lambda _: recorded(*ours))
     monkeypatch.setattr(compare, "named", lambda *_: True)
     assert judge(Played("c", tmp_path)) is good
