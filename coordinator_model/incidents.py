@@ -189,7 +189,9 @@ def _adopted_end(
     if same and not _is_accepted(incident, same[0]):
         return []  # a fresh replica has it from the log, which lists it until the next generation
     if same and incident.evidence == Evidence.INFERRED and incident.rule == SESSION_EXPIRED:
-        return [_closed(incident, "refuted", at_ms)]
+        # a new coordinator takes back whom the old one removed before that was written
+        moved = view["coordinator"] not in (None, "", incident.broker)
+        return [_closed(incident, "rejoined" if moved else "refuted", at_ms)]
     if stable_ms is None:
         return []
     if same or any(_is_return(incident, member) for member in members):

@@ -55,8 +55,8 @@ def member(name="m1", partitions=(0, 1), **changes):
     }
 
 
-def report(*findings, at_ms=AT_MS + 1_000, members=(), stable_ms=0, state="Stable", **changes):
-    view = {"state": state, "members": list(members), "stable_since_ms": stable_ms}
+def report(*findings, at_ms=AT_MS + 1_000, members=(), stable_ms=0, state="Stable", broker="broker-1", **changes):
+    view = {"state": state, "coordinator": broker, "members": list(members), "stable_since_ms": stable_ms}
     return {
         "group": "g",
         "at_ms": at_ms,
@@ -150,6 +150,11 @@ ADOPTED = {
         {"evidence": "inferred"},
         report(members=[member("m2", last_heartbeat_ms=None, generation=4)]),
         "refuted",
+    ),
+    "a new coordinator, which loaded what was never written otherwise, has it still": (
+        {"evidence": "inferred"},
+        report(members=[member("m2", last_heartbeat_ms=OPENED_MS + 1)], broker="broker-2"),
+        "rejoined",
     ),
     "the log still lists it, nobody has heard it": (
         {"evidence": "inferred"},
