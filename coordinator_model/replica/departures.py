@@ -277,7 +277,7 @@ def _missed_ms(departure: Departure, deadline_ms: int, together: list[Departure]
     if _was_unknown(departure, scene):
         return None  # gone before the phase's end
     ends_ms = [deadline_ms, *(end_ms for other, end_ms in latest_ms.items() if other != id(departure))]
-    waited = join_phase.waited_in_vain(departure, starts_ms, ends_ms, scene)
+    waited = join_phase.waited_in_vain(departure, due_ms, ends_ms, scene)
     if due_ms is not None and deadline_ms + join_phase.LATE_MS < removed_ms < own_ms:
         # it may have lived: the phase's timer, somewhat late, explains its removal better
         waited = waited or due_ms <= removed_ms <= due_ms + grace_ms

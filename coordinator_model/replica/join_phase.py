@@ -165,18 +165,17 @@ def timed_out(departure: Departure, deadlines_ms: Iterable[int], scene: Scene) -
     return any(-EARLY_MS <= ms <= LATE_MS for ms in late_ms)
 
 
-def waited_in_vain(departure: Departure, starts_ms: Iterable[int], sessions_ms: Collection[int], scene: Scene) -> bool:
+def waited_in_vain(departure: Departure, end_ms: int | None, sessions_ms: Collection[int], scene: Scene) -> bool:
     """Tell whether the phase went on to its timeout though all had joined or expired: for one who had done neither.
 
-    Else the last join or the last end of a session would have ended it. ``sessions_ms``: when the member's own would
-    have ended, and those of the others whom the phase lost had at the latest. A busy coordinator runs its timers late;
-    a grace is enough for that.
+    Else the last join or the last end of a session would have ended it. ``end_ms``: when its timeout was due.
+    ``sessions_ms``: when the member's own would have ended, and those of the others whom the phase lost had at the
+    latest. A busy coordinator runs its timers late; a grace is enough for that.
     """
-    due = due_ms(departure, starts_ms, scene)
-    if due is None or not departure.last_join_ms or not all(sessions_ms):
+    if end_ms is None or not departure.last_join_ms or not all(sessions_ms):
         return False
     last_ms = max(departure.last_join_ms, *sessions_ms)
-    return due - EARLY_MS <= departure.removed_ms and last_ms + scene.thresholds.grace_ms < departure.removed_ms
+    return end_ms - EARLY_MS <= departure.removed_ms and last_ms + scene.thresholds.grace_ms < departure.removed_ms
 
 
 def ended_with(session_ms: int, removed_ms: int, due_ms: int) -> bool:

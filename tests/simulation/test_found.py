@@ -166,14 +166,20 @@ def test_a_generation_that_its_record_tells_first_began_when_the_record_says():
     assert (told["rule"], told["deadline_ms"]) == ("rebalance-timeout", T0_MS + 65_000)
 
 
-def test_a_static_successor_whose_record_tells_first_came_when_the_generation_began():
-    """i1-a expired at 10,104; b, silent since 5,000, is waited for until it expires too, and i1-c joins meanwhile."""
-    script = Script(line_delay_ms=40)
+def of_a_static_and_a_dynamic_member(line_delay_ms=0):
+    """i1-a, which leads, and b are stable from 104 on."""
+    script = Script(line_delay_ms)
     script.at(100).join("i1-a", 1, "i1-a", instance="i1", listed=[("i1-a", "i1"), ("b", None)])
     script.join("b", 1, "i1-a")
     script.at(104).record(1, "i1-a", member("i1-a", "i1"), member("b"), since_ms=100)
     script.sync("i1-a", 1, leads=True, instance="i1")
     script.sync("b", 1, parked_ms=2)
+    return script
+
+
+def test_a_static_successor_whose_record_tells_first_came_when_the_generation_began():
+    """i1-a expired at 10,104; b, silent since 5,000, is waited for until it expires too, and i1-c joins meanwhile."""
+    script = of_a_static_and_a_dynamic_member(line_delay_ms=40)
     script.at(5_000).heartbeat("b", 1)
     script.at(15_000).join("i1-c", 2, "i1-c", instance="i1", listed=[("i1-c", "i1")], parked_ms=500, asked="")
     script.at(15_005).record(2, "i1-c", member("i1-c", "i1"), since_ms=15_000)
@@ -186,18 +192,19 @@ def test_a_static_successor_whose_record_tells_first_came_when_the_generation_be
     }
 
 
-def test_a_newcomer_that_another_replaced_before_it_was_answered_had_replaced_the_first():
-    """i1-b took i1-a's place at 5,000 and waited; i1-c fenced it at 12,000, after i1-a's session would have ended."""
-    script = Script()
-    script.at(100).join("i1-a", 1, "i1-a", instance="i1", listed=[("i1-a", "i1"), ("b", None)])
-    script.join("b", 1, "i1-a")
-    script.at(104).record(1, "i1-a", member("i1-a", "i1"), member("b"), since_ms=100)
-    script.sync("i1-a", 1, leads=True, instance="i1")
-    script.sync("b", 1, parked_ms=2)
+def replaced_in_turn(line_delay_ms=0):
+    """i1-a and b are a group; i1-b came for i1-a's place at 5,000, waits in b's rebalance, and is fenced at 12,000."""
+    script = of_a_static_and_a_dynamic_member(line_delay_ms)
     script.at(900).heartbeat("i1-a", 1)
     for at_ms in range(1_000, 12_000, 1_000):
         script.at(at_ms).heartbeat("b", 1, error=27 if at_ms > 3_000 else 0)
     script.at(12_000).refuse("i1-b", instance="i1", parked_ms=7_000)
+    return script
+
+
+def test_a_newcomer_that_another_replaced_before_it_was_answered_had_replaced_the_first():
+    """i1-b took i1-a's place at 5,000 and waited; i1-c fenced it at 12,000, after i1-a's session would have ended."""
+    script = replaced_in_turn()
     script.at(13_000).join("b", 2, "b", listed=[("b", None), ("i1-c", "i1")], parked_ms=900)
     script.join("i1-c", 2, "b", instance="i1", asked="", parked_ms=1_000)
     script.at(13_010).record(2, "b", member("b"), member("i1-c", "i1"), since_ms=13_000)
@@ -209,16 +216,7 @@ def test_a_newcomer_that_another_replaced_before_it_was_answered_had_replaced_th
 
 def test_a_newcomer_that_another_replaced_before_it_was_answered_had_replaced_the_first_though_the_record_came_before():
     """i1-b took i1-a's place at 5,000, i1-c fenced it at 12,000; lines come 40 ms after their answers."""
-    script = Script(line_delay_ms=40)
-    script.at(100).join("i1-a", 1, "i1-a", instance="i1", listed=[("i1-a", "i1"), ("b", None)])
-    script.join("b", 1, "i1-a")
-    script.at(104).record(1, "i1-a", member("i1-a", "i1"), member("b"), since_ms=100)
-    script.sync("i1-a", 1, leads=True, instance="i1")
-    script.sync("b", 1, parked_ms=2)
-    script.at(900).heartbeat("i1-a", 1)
-    for at_ms in range(1_000, 12_000, 1_000):
-        script.at(at_ms).heartbeat("b", 1, error=27 if at_ms > 3_000 else 0)
-    script.at(12_000).refuse("i1-b", instance="i1", parked_ms=7_000)
+    script = replaced_in_turn(line_delay_ms=40)
     script.at(12_008).join("b", 2, "b", listed=[("b", None), ("i1-c", "i1")], parked_ms=900)
     script.join("i1-c", 2, "b", instance="i1", asked="", parked_ms=8)
     script.at(12_012).record(2, "b", member("b"), member("i1-c", "i1"), since_ms=12_008)
