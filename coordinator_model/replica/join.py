@@ -54,7 +54,7 @@ def join(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
     replica.protocol = event.protocol or replica.protocol
     replica.pending.pop(event.member_id, None)
     leader = _leader(replica, event)
-    if leader and not is_gone(replica, leader, event.answer_ms):
+    if leader and not is_gone(replica, leader, _applied_ms(replica, event)):
         replica.leader = leader
         _name_the_leader(replica, event)
         _count_the_leader_in(replica, event)
@@ -72,14 +72,22 @@ def _let_in(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
     _replace_static(replica, event, scene)
     member = member_of(replica, event.member_id, event.answer_ms)
     if member.generation != event.generation:
-        # into a group that is stable it came by replacement, whose answer may wait for the record long after
-        in_stable = replica.state is GroupState.STABLE and event.arrival_ms > replica.generation_since_ms
-        member.restart_ms = max(member.restart_ms or 0, event.arrival_ms if in_stable else event.answer_ms)
+        member.restart_ms = max(member.restart_ms or 0, _applied_ms(replica, event))
     member.generation, member.awaiting_sync = event.generation, True
     member.streams = replica.protocol == STREAMS_PROTOCOL
     _fill_from_join(member, event)
     _poll_leave_comes_back(replica, event, scene)
     came_back_if_new(replica, member)
+
+
+def _applied_ms(replica: GroupReplica, event: JoinAnswered) -> int:
+    """Return of when an answer tells.
+
+    Into a group that is stable it came by replacement: that is answered long after, if the record has to wait, and says
+    who led as it was asked.
+    """
+    in_stable = replica.state is GroupState.STABLE and event.arrival_ms > replica.generation_since_ms
+    return event.arrival_ms if in_stable else event.answer_ms
 
 
 def _rebalance_if_one_left(replica: GroupReplica, event: JoinAnswered) -> None:

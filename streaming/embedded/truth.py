@@ -5,7 +5,7 @@ line that fits none is no event. Instants are when the broker logged, to the mil
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -218,9 +218,7 @@ class Expiry:
 def session_expiries(events: Iterable[TruthEvent]) -> list[Expiry]:
     """Find the expired sessions in merged logs, in the order of their first lines."""
     events = list(events)
-    trusted = set(authoritative(events))
-    moves = [event for event in trusted if event.kind == "coordinator-loaded"]
-    moves += [event for event in events if event.kind == "coordinator-unloaded"]
+    trusted, moves = set(authoritative(events)), coordinator_moves(events)
     expiries: list[Expiry] = []
     current: dict[tuple[str, str], Expiry] = {}
     left: set[tuple[str, str]] = set()
@@ -230,9 +228,8 @@ def session_expiries(events: Iterable[TruthEvent]) -> list[Expiry]:
             if member not in current:
                 current[member] = Expiry([])
                 expiries.append(current[member])
-            lasted = event in trusted and member not in left and not any(_takes_away(move, event) for move in moves)
             current[member].lines.append(event)
-            current[member].certain |= lasted
+            current[member].certain |= event in trusted and member not in left and lasts(event, moves)
         elif event not in trusted:
             continue
         elif event.kind == "joined":
@@ -243,6 +240,17 @@ def session_expiries(events: Iterable[TruthEvent]) -> list[Expiry]:
             if member in current:  # it was a member after all: a new coordinator had loaded it once more
                 current[member].certain = False
     return expiries
+
+
+def coordinator_moves(events: Sequence[TruthEvent]) -> list[TruthEvent]:
+    """Return where brokers became and ceased to be coordinators."""
+    moves = [event for event in authoritative(events) if event.kind == "coordinator-loaded"]
+    return moves + [event for event in events if event.kind == "coordinator-unloaded"]
+
+
+def lasts(event: TruthEvent, moves: Iterable[TruthEvent]) -> bool:
+    """Tell whether what was logged was surely written: no other broker took over shortly after it."""
+    return not any(_takes_away(move, event) for move in moves)
 
 
 def _takes_away(move: TruthEvent, event: TruthEvent) -> bool:

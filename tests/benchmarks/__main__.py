@@ -27,6 +27,7 @@ START_S = 240  # Spark, the first batches, the telemetry read back: at most
 WARM_UP_S = 60  # the JVM compiles
 HEARTBEAT_S = INTERVAL_MS / 1_000
 BROKERS = 4
+JOB, FLOOR = "watched_run", "floor_run"
 CONFIG = """
 cluster = "bench"
 [kafka]
@@ -52,6 +53,7 @@ def main() -> None:
     parser.add_argument("--cores", type=int, default=2, help="Spark's local[n]")
     parser.add_argument("--trigger-ms", type=int, default=1_000)
     parser.add_argument("--deaths-per-s", type=float, default=1.0)
+    parser.add_argument("--job", choices=(JOB, FLOOR), default=JOB, help=f"{FLOOR}: Spark alone, with empty stages")
     parser.add_argument("--records", type=int, default=2_000_000, help="of the cold start; rows of the history")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what was started ends too
@@ -76,7 +78,7 @@ def main() -> None:
 def steady(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespace) -> None:
     """Measure at the pace of the heartbeats: batches, detection, memory, processor time."""
     seconds = START_S + WARM_UP_S + options.seconds
-    with loaded(cluster, folder, options, seconds + 30), running(folder) as job:
+    with loaded(cluster, folder, options, seconds + 30), running(folder, options.job) as job:
         await_steady(folder, 3 * options.groups * options.members / HEARTBEAT_S)
         time.sleep(WARM_UP_S)
         before, since = usage_of(job.pid), time.time()
@@ -84,6 +86,8 @@ def steady(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespace) 
         after, until = usage_of(job.pid), time.time()
         report_batches(folder, since, until, options.trigger_ms)
         report_usage(before, after, until - since)
+        if options.job == FLOOR:
+            return
         time.sleep(25)  # the last deadlines are judged
     report_detection(folder, since, until)
     report_state(folder, options.groups * options.members)
@@ -131,14 +135,8 @@ def loaded(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespace, 
 
 
 @contextlib.contextmanager
-def running(folder: Path) -> Iterator[subprocess.Popen[str]]:
-    command = [
-        sys.executable,
-        "-m",
-        "tests.benchmarks.watched_run",
-        f"{folder}/monitor.toml",
-        f"{folder}/batches.jsonl",
-    ]
+def running(folder: Path, module: str = JOB) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", f"tests.benchmarks.{module}", f"{folder}/monitor.toml", f"{folder}/batches.jsonl"]
     with (folder / "run.log").open("w") as log, subprocess.Popen(command, stderr=log, stdout=log, text=True) as job:
         try:
             yield job

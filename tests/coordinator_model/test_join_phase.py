@@ -588,6 +588,18 @@ def test_who_comes_after_a_replacement_that_was_taken_back_replaces_the_former_s
     assert told.accusations == []
 
 
+def test_an_answer_that_waited_names_the_leader_of_when_it_was_asked_who_may_have_been_taken_back_since():
+    """pod-2's replacement of 12,000 is answered at 15,000; pod-1's, which led meanwhile, was taken back at 14,900."""
+    pod = Who("pod-1-" + "0" * 36, instance_id="pod-1")
+    other, next_ = (Who(name, instance_id="pod-2", port=5_010) for name in ("other", "next"))
+    story = stable(OLD, "m1", other, poll_ms=POLL_MS).beats("m1", 1_000, 9_000).beats("old", 1_000, 8_000)
+    story.record(9_901, 1, pod, "m1", other).beats("other", 1_000, 9_000).beat(14_901, "m1", error=15, parked_ms=4_900)
+    story.join(14_900, Who("", instance_id="pod-1", port=5_002), -1, error=15, asked="", parked_ms=5_000)
+    story.record(12_001, 1, pod, "m1", next_).join(15_000, next_, 1, asked="", leader=pod.member_id, parked_ms=3_000)
+    story.beats("m1", 15_000, 20_500).beats("next", 15_500, 20_500)
+    assert set(story.play(20_500).members) == {"m1", "old", "next"}
+
+
 def test_a_leader_whose_own_answer_was_lost_is_known_by_what_the_others_are_told():
     """pod-2's JoinGroup was applied and answered 15; m1 is told that it leads, and it expires at 20,000."""
     pod = "pod-2-" + "0" * 36

@@ -21,6 +21,8 @@ from streaming.embedded.truth import (
     Expiry,
     TruthEvent,
     authoritative,
+    coordinator_moves,
+    lasts,
     session_expiries,
 )
 from tests.e2e import quiet
@@ -155,17 +157,20 @@ def rebalance_rows(truth: list[TruthEvent], printed: list[dict]) -> list[Row]:
     """Pair the members that missed a join, sync or revocation; their instants are compared loosely.
 
     A static member's timer for its sync outlives its replacement: what it then removes is nobody. One of KIP-848 that
-    comes back under its own id replaces itself, and goes on.
+    comes back under its own id replaces itself, and goes on. What a broker did as another took over need not have
+    lasted.
     """
-    events, replaced = [], set()
-    for event in authoritative(captured(truth, printed)):
+    inside = captured(truth, printed)
+    moves, replaced = coordinator_moves(inside), set()
+    events = []
+    for event in authoritative(inside):
         member = (event.group, event.member_id)
         if event.kind == "replaced" and event.detail != event.member_id:
             replaced.add(member)
         elif event.kind == "joined":
             replaced.discard(member)
         elif event.kind == REBALANCE_TIMEOUT and member not in replaced:
-            events.append(Expiry([event], certain=True))
+            events.append(Expiry([event], certain=lasts(event, moves)))
     return _paired(REBALANCE_TIMEOUT, events, opened(printed, REBALANCE_TIMEOUT), lambda _: AFTER_A_MOVE_MS)
 
 

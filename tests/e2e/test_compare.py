@@ -88,6 +88,16 @@ def test_a_member_that_replaced_itself_goes_on_and_may_miss_a_revocation():
     assert [row.verdict for row in rebalance_rows([replaced, timeout], recorded())] == ["MISSING"]
 
 
+@pytest.mark.parametrize(("loaded_ms", "verdicts"), [(9_700, []), (13_000, ["MISSING"])])
+def test_who_missed_a_phase_as_another_broker_took_over_need_not_be_told(loaded_ms, verdicts):
+    """The old coordinator drops it and cannot write that; the new one has it in its log, and may let it expire."""
+    timeout = logged(9_000, kind="rebalance-timeout")
+    load = logged(loaded_ms, kind="coordinator-loaded", member_id="")._replace(broker="broker-2")
+    assert [row.verdict for row in rebalance_rows([timeout, load], recorded())] == verdicts
+    told = recorded(said(9_000, rule="rebalance-timeout"))
+    assert [row.verdict for row in rebalance_rows([timeout, load], told)] == ["ok"]
+
+
 def test_what_the_capture_does_not_reach_is_not_asked_for():
     assert session_rows([logged(50_000)], recorded(until_ms=50_500)) == []
     assert [row.verdict for row in session_rows([logged(50_000)], recorded(until_ms=51_500))] == ["MISSING"]

@@ -1,0 +1,62 @@
+"""What Spark alone takes: the job of `watched_run` with its stages emptied: `python -m tests.benchmarks.floor_run`.
+
+Same source, same exchange, same keys, state and action; nothing is parsed, remembered or stored.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pandas as pd
+import pyarrow as pa
+
+from streaming.run import job
+from streaming.run.packing import Routing
+from streaming.run.source import _PACKED
+from streaming.run.worker import settle
+from tests.benchmarks import watched_run
+
+
+@dataclass(frozen=True)
+class EmptyPack:
+    routing: Routing
+    offsets_topic: str
+    live_keys_file: Path
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settle()
+        rows = sum(batch.num_rows for batch in batches)
+        if rows:
+            keys = self.routing.all_keys()
+            yield pa.RecordBatch.from_arrays([pa.array(keys), pa.array([b"0"] * len(keys))], schema=_PACKED)
+
+
+@dataclass(frozen=True)
+class EmptyOperator:
+    settings: Any
+
+    def __call__(self, key: tuple[str], rows: Iterable[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
+        for _ in rows:
+            pass
+        state.update((1, 1, b"", b""))
+        yield pd.DataFrame({"key": [key[0]], "outputs": ["[]"]})
+
+
+class EmptySink(job.Sink):
+    def __call__(self, frame: Any, batch_id: int) -> None:
+        frame.collect()
+
+
+def main() -> None:
+    with (
+        mock.patch.object(job, "PackRows", EmptyPack),
+        mock.patch.object(job, "Operator", EmptyOperator),
+        mock.patch.object(job, "Sink", EmptySink),
+    ):
+        watched_run.main()
+
+
+if __name__ == "__main__":
+    main()
