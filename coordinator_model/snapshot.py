@@ -27,7 +27,7 @@ from coordinator_model.hot import Hot
 from coordinator_model.replica.group import Departure, GroupReplica, Leave, Member
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType
 
-VERSION = 6
+VERSION = 7
 _LEVEL = 1
 _BYTES = "bytes in base64"
 _MEMBER_FIELDS = [f.name for f in fields(Member)]

@@ -107,6 +107,7 @@ def depart(
         join_started_ms=replica.join_started_ms,
         join_started_by=replica.join_started_by,
         join_timeout_ms=limit_ms,
+        starter_timeout_ms=replica.starter_timeout_ms,
         sync_timeout_ms=sync_timeout_ms,
         first_join_ms=replica.first_join_ms,
         last_join_ms=replica.last_join_ms,

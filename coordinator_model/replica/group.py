@@ -150,7 +150,9 @@ class Departure:
     """Of the join phase that told its absence, as in the replica; None: none was seen."""
     join_started_by: str = ""
     join_timeout_ms: int | None = None
-    """How long that phase could last."""
+    """How long that phase could last, if it began with the end of a session."""
+    starter_timeout_ms: int | None = None
+    """The rebalance timeout of the one whose JoinGroup its first sign was."""
     sync_timeout_ms: int | None = None
     """How long it had to sync, once it had joined."""
     first_join_ms: int | None = None
@@ -190,6 +192,8 @@ class GroupReplica:
     """The first sign of the join phase that the group is in, or that led to its generation; None: none was seen."""
     join_started_by: str = ""
     """Whose leave or JoinGroup that sign is; empty: an answer 27 or 25 to others, so somebody's session ended."""
+    starter_timeout_ms: int | None = None
+    """The rebalance timeout of that one, where its JoinGroup was refused in the end; None: it was not."""
     first_join_ms: int | None = None
     """When the first of those who joined the generation asked to, as their answers tell; 0: in a generation before,
     which nobody told of; None: no answer told."""

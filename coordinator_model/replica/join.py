@@ -11,6 +11,7 @@ from coordinator_model.replica.assigned_work import STREAMS_PROTOCOL
 from coordinator_model.replica.classic import (
     FENCED_INSTANCE_ID,
     STALLED_WRITE,
+    UNKNOWN_MEMBER_ID,
     came_back_if_new,
     drop_unlisted,
     fill_topics,
@@ -106,6 +107,8 @@ def _refused(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
     note_fenced(replica, event.error, event.request_member_id, event.arrival_ms)
     _was_replaced_in_turn(replica, event, scene)
     _joins_behind_a_stalled_write(replica, event, scene)
+    if event.error == UNKNOWN_MEMBER_ID:
+        join_phase.forget_newcomer(replica, event)
     if event.error == MEMBER_ID_REQUIRED and event.member_id:
         expired = [name for name, (_, until_ms) in replica.pending.items() if until_ms < event.answer_ms]
         for name in expired if len(replica.pending) < MAX_UNNAMED else list(replica.pending)[:1]:

@@ -20,6 +20,8 @@ from coordinator_model.states import Cause, GroupState
 EARLY_MS, LATE_MS = 10, 200
 """Between a phase's first sign plus its timeout and its end: instants are rounded; a JoinGroup arrives before it is
 applied, and timers are late, on a busy machine."""
+NEW_MEMBER_MS = 300_000
+"""How long a newcomer's JoinGroup waits for the phase to end at most."""
 
 
 def begin(replica: GroupReplica, sign_ms: int, by: str = "") -> None:
@@ -28,7 +30,7 @@ def begin(replica: GroupReplica, sign_ms: int, by: str = "") -> None:
     heard = [at_ms or 0 for m in members for at_ms in (m.previous_heartbeat_ms, m.last_heartbeat_ms)]
     before = [at_ms for at_ms in (*heard, replica.generation_since_ms) if at_ms < sign_ms]
     replica.join_after_ms, replica.join_started_ms = max(before, default=0), sign_ms
-    replica.join_started_by = by
+    replica.join_started_by, replica.starter_timeout_ms = by, None
 
 
 def sign(replica: GroupReplica, generation: int, sign_ms: int, by: str = "") -> None:
@@ -38,7 +40,7 @@ def sign(replica: GroupReplica, generation: int, sign_ms: int, by: str = "") -> 
     phases += [d for d in replica.departures if d.generation == generation and not d.concluded]
     for phase in phases:
         if phase.join_started_ms is not None and phase.join_after_ms <= sign_ms < phase.join_started_ms:
-            phase.join_started_ms, phase.join_started_by = sign_ms, by
+            phase.join_started_ms, phase.join_started_by, phase.starter_timeout_ms = sign_ms, by, None
 
 
 def end(replica: GroupReplica, generation: int, at_ms: int) -> None:
@@ -96,10 +98,20 @@ def count_starter_in(replica: GroupReplica, departure: Departure) -> None:
     """Let the one whose JoinGroup began the phase have a say in its time: by now all answers have told who that was."""
     by = departure.join_started_by
     left = (leave.member for leave in replica.leaves if leave.applied_ms > departure.removed_ms)
-    limits_ms = (m.rebalance_timeout_ms for m in chain(replica.members.values(), left) if m.member_id == by)
-    own_ms = max((limit_ms for limit_ms in limits_ms if limit_ms), default=None)
-    if own_ms is not None and departure.join_timeout_ms is not None:
-        departure.join_timeout_ms = max(departure.join_timeout_ms, own_ms)
+    limits_ms = [m.rebalance_timeout_ms for m in chain(replica.members.values(), left) if m.member_id == by]
+    limits_ms.append(departure.starter_timeout_ms)
+    departure.starter_timeout_ms = max((limit_ms for limit_ms in limits_ms if limit_ms), default=None)
+
+
+def forget_newcomer(replica: GroupReplica, event: JoinAnswered) -> None:
+    """Take the answer 25 to a newcomer that waited for as long as one may: the phase that it began goes on without it.
+
+    The phase's time was set as it came (kafka-facts 3.3).
+    """
+    if replica.state is GroupState.PREPARING_REBALANCE and event.answer_ms - event.arrival_ms >= NEW_MEMBER_MS:
+        sign(replica, replica.generation + 1, event.arrival_ms, event.request_member_id)
+        if replica.join_started_by == event.request_member_id:
+            replica.starter_timeout_ms = event.rebalance_timeout_ms
 
 
 def _gone_as_it_began(replica: GroupReplica, removed_ms: int, begun_ms: int, scene: Scene) -> set[str]:
@@ -210,13 +222,20 @@ def due_ms(departure: Departure, deadlines_ms: Iterable[int], scene: Scene) -> i
 
 def _ends_ms(departure: Departure, deadlines_ms: Iterable[int], scene: Scene) -> list[int]:
     """Return its timeout after each start that it can have had: its first sign, or an end of a session before that."""
-    limit_ms = departure.join_timeout_ms
-    if departure.join_started_ms is None or limit_ms is None:
+    limit_ms, own_limit_ms = departure.join_timeout_ms, _own_limit_ms(departure)
+    if departure.join_started_ms is None or limit_ms is None or own_limit_ms is None:
         return []
-    starts = [departure.join_started_ms]
-    starts += [at_ms for at_ms in deadlines_ms if departure.join_after_ms <= at_ms < departure.join_started_ms]
+    starts = [(departure.join_started_ms, own_limit_ms)]
+    ends_ms = (at_ms for at_ms in deadlines_ms if departure.join_after_ms <= at_ms < departure.join_started_ms)
+    starts += [(at_ms, limit_ms) for at_ms in ends_ms]
     moved_ms = max((r.low_ms for r in scene.restarts if r.cause is Cause.COORDINATOR_MOVED), default=0)
-    return [at_ms + limit_ms for at_ms in starts if at_ms >= moved_ms]
+    return [at_ms + lasts_ms for at_ms, lasts_ms in starts if at_ms >= moved_ms]
+
+
+def _own_limit_ms(departure: Departure) -> int | None:
+    """Return how long the phase could last if it began with its first sign: then whose that was has a say in it."""
+    limit_ms = departure.join_timeout_ms
+    return None if limit_ms is None else max(limit_ms, departure.starter_timeout_ms or 0)
 
 
 def began_with(departure: Departure, first_deadline_ms: int) -> bool:
@@ -231,14 +250,14 @@ def began_with(departure: Departure, first_deadline_ms: int) -> bool:
 
 def may_have_timed_out(departure: Departure) -> bool:
     """Tell whether the phase can have lasted its whole timeout, be it that its timer ran late on a busy machine."""
-    limit_ms = departure.join_timeout_ms
+    limit_ms = _own_limit_ms(departure)
     known = departure.join_started_ms is not None and limit_ms is not None
     return known and departure.removed_ms - departure.join_after_ms >= (limit_ms or 0)
 
 
 def too_young(departure: Departure, scene: Scene) -> bool:
     """Tell whether the phase had not lasted long enough, however early it began, to end by its timeout."""
-    limit_ms = departure.join_timeout_ms
+    limit_ms = _own_limit_ms(departure)
     if departure.join_started_ms is None or limit_ms is None:
         return False
     return departure.removed_ms - departure.join_after_ms < limit_ms - scene.thresholds.grace_ms

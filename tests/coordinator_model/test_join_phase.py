@@ -101,6 +101,27 @@ def test_whose_session_ended_as_the_phase_began_does_not_prolong_it():
     assert sorted(ends(story, 19_003).accusations) == [("rebalance-timeout", "m2"), ("session-expired", "m4")]
 
 
+def test_who_comes_right_after_a_session_whose_end_began_the_phase_does_not_prolong_it():
+    """m4 expires at 9,000, which begins it; m3, with a minute, asks to join at 9,100, before any other sign of it."""
+    story = group("m1", "m2", "m4").beats("m4", 1_000, 3_000).beat(9_500, "m1", error=27)
+    story.beats("m2", 9_550, 18_550, error=27)
+    story.poll_ms = 60_000
+    told = ends(story.join(19_003, "m3", 2, listed=["m1", "m3"], parked_ms=9_903), 19_003, "m1", "m3")
+    assert sorted(told.accusations) == [("rebalance-timeout", "m2"), ("session-expired", "m4")]
+
+
+def test_a_newcomer_that_began_the_phase_and_waited_in_vain_for_five_minutes_set_its_time():
+    """m3, with 400 s, asks to join at 9,003 and is refused at 309,003: the phase goes on to 409,003, for m2."""
+    story = stable(OLD, "m2", poll_ms=POLL_MS).beats("old", 1_000, 8_000).beats("m2", 1_000, 8_000)
+    joins(story, 9_000).beats("m2", 9_550, 408_550, error=27, every_ms=3_000)
+    story.poll_ms = 400_000
+    story.join(309_003, "m3", -1, error=25, parked_ms=300_000)
+    told = joins(story, 309_100, "m4").join(409_004, "m4", 2, listed=["m4"], parked_ms=99_900)
+    told = told.record(409_010, 2, "m4").beats("m4", 410_000, 412_000, generation=2).play(412_000)
+    assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m2", 409_004)]
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("pod-1", 14_000)]
+
+
 def test_a_join_phase_shows_by_when_it_ends():
     """From its first sign, the leave, by the longest rebalance timeout; no longer once it is over."""
     story = group("m1", "m2", "m3").leave(9_000, "m3").beat(9_500, "m1", error=27)
