@@ -141,16 +141,17 @@ def timer_base_ms(member: Member, scene: Scene) -> int | None:
     return max([base_ms, *touches_ms(member, scene.commits, base_ms)])
 
 
-def removal_deadline_ms(departure: Departure, scene: Scene) -> tuple[int | None, Restart | None]:
+def removal_deadline_ms(departure: Departure, scene: Scene, by_ms: int) -> tuple[int | None, Restart | None]:
     """Return the possible deadline nearest to a removal, and the restart it comes from if one does.
 
-    One that has not passed at the removal counts only if none has. None counts that had passed when the member was
-    last touched: its commit would have been refused, its heartbeat answered 25 at once.
+    ``by_ms``: when the member was gone at the latest. One that has not passed at the removal counts only if none has.
+    None counts that had passed when the member was last touched: its commit would have been refused, its heartbeat
+    answered 25 at once.
     """
     removed_ms, spans = gone_by_ms(departure.member, scene) or departure.removed_ms, deadlines(departure, scene)
     touched_ms = max(departure.touches_ms, default=0)
     spans = [span for span in spans if span[1] >= touched_ms] or spans
-    removed_ms = min(removed_ms, departure.removed_ms)
+    removed_ms = min(removed_ms, departure.removed_ms, by_ms)
     nearest = [(min(max(removed_ms, first_ms), last_ms), origin) for first_ms, last_ms, origin in spans]
     latest_ms = removed_ms + scene.thresholds.grace_ms
     possible = [pair for pair in nearest if pair[0] <= latest_ms] or nearest

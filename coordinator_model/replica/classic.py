@@ -188,6 +188,9 @@ def heartbeat(replica: GroupReplica, event: Heartbeat, scene: Scene) -> None:
             _refused(replica, member, event)
         return
     if member is None:
+        for departure in replica.departures:  # its line may come after what told the removal
+            if departure.member.member_id == event.member_id and event.applied_ms <= departure.removed_ms:
+                hear(departure.member, event.applied_ms)
         if is_gone(replica, event.member_id, event.applied_ms) or event.generation < replica.generation:
             return
         replica.move_on()

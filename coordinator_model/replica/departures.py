@@ -181,7 +181,7 @@ def _prove(departure: Departure, together: list[Departure], scene: Scene) -> boo
     """Write into a departure what its removal proves, beside those removed with it; False: nothing."""
     member, removed_ms = departure.member, departure.removed_ms
     timeout_ms = session_timeout_ms(member, scene)
-    deadline_ms, origin = removal_deadline_ms(departure, scene)
+    deadline_ms, origin = removal_deadline_ms(departure, scene, _gone_by_ms(departure, together, scene))
     if member.kip848 and (deadline_ms is None or (deadline_ms > removed_ms and not member.unrevoked)):
         deadline_ms = removed_ms  # only the session can have ended, so it ended here
     if deadline_ms is None or (departure.successor is not None and not _went_before(departure, together, scene)):
@@ -201,6 +201,16 @@ def _prove(departure: Departure, together: list[Departure], scene: Scene) -> boo
     departure.cause = blamed.cause if blamed else own_cause(member)
     departure.deadline_ms, departure.restart_ms = deadline_ms, blamed.low_ms if blamed else None
     return True
+
+
+def _gone_by_ms(departure: Departure, together: list[Departure], scene: Scene) -> int:
+    """Return when a member was gone at the latest: where its session's end alone can have begun the phase, by then."""
+    started_ms, spans = departure.join_started_ms, deadlines(departure, scene)
+    if started_ms is None or departure.join_started_by or not _may_have_started(departure, spans):
+        return departure.removed_ms
+    others = [d for d in together if d is not departure]
+    shared = any(d.sync_timeout_ms or _may_have_started(departure, deadlines(d, _before(d, scene))) for d in others)
+    return departure.removed_ms if shared else started_ms
 
 
 def _went_before(departure: Departure, together: list[Departure], scene: Scene) -> bool:

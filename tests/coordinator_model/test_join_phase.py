@@ -566,6 +566,16 @@ def test_a_former_self_that_was_answered_25_had_expired():
     assert told.facts("session-expired", "member_id", "deadline_ms") == [("old", 15_000)]
 
 
+def test_a_heartbeat_whose_line_comes_after_that_of_its_members_replacement_is_a_sign_of_life():
+    """Applied at 13,000 and answered at 15,200; m3, gone at 14,200, began the phase into which the next self came."""
+    story = stable("m1", OLD, "m3", poll_ms=POLL_MS).beats("m1", 1_000, 9_000).beats("old", 1_000, 8_000)
+    story.beats("m3", 200, 8_200).beat(14_500, "m1", parked_ms=3_500).beat(14_600, "m1", error=27)
+    story.join(15_000, "m1", 2, listed=["m1", NEW], parked_ms=300).join(15_000, NEW, 2, asked="")
+    story.record(15_010, 2, "m1", NEW).beat(15_200, "old", parked_ms=2_200)
+    told = story.beats("m1", 16_000, 19_000, generation=2).beats("new", 16_000, 19_000, generation=2).play(19_000)
+    assert told.accusations == [("session-expired", "m3")]
+
+
 def test_a_static_join_answered_15_behind_a_stalled_write_has_replaced_its_former_self():
     """Its successor's id is in no answer; the next one replaces that."""
     story = stable("m1", OLD, poll_ms=POLL_MS).beats("m1", 1_000, 8_000).beats("old", 1_000, 8_000)

@@ -80,7 +80,7 @@ def _silences(told: list[dict], actions: list[dict]) -> list[_Silence]:
 
 
 def returns(capture: Path, leaves: list[TruthEvent]) -> set[TruthEvent]:
-    """Return those leaves of whose client a line tells that it came back: a join on the connection of its leave.
+    """Return those leaves of whose client a line tells that it came back: let in on the connection of its leave.
 
     Only what came after counts: a KIP-848 member keeps its id, and may have left and come back before.
     """
@@ -101,7 +101,7 @@ def returns(capture: Path, leaves: list[TruthEvent]) -> set[TruthEvent]:
         before = left_on.get(connection)
         if api == "LEAVE_GROUP":
             goes({member["memberId"] for member in request.get("members", [request])}, at_ms, connection)
-        elif api == "JOIN_GROUP" and before is not None:
+        elif api == "JOIN_GROUP" and before is not None and line["response"]["errorCode"] == 0:
             back.add(before)
         elif api == "CONSUMER_GROUP_HEARTBEAT":
             if request["memberEpoch"] < 0:

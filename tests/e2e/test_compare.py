@@ -147,20 +147,38 @@ RETURNS = {
 def test_only_what_comes_after_a_leave_is_a_return(name, tmp_path):
     asked, back = RETURNS[name]
     lines = [
+        (at_ms, line("CONSUMER_GROUP_HEARTBEAT", {"memberId": "m", "memberEpoch": epoch}, {"errorCode": 0}))
+        for at_ms, epoch in asked
+    ]
+    left = logged(9_000, kind="left")
+    assert returns(captured_lines(tmp_path, lines), [left]) == ({left} if back else set())
+
+
+@pytest.mark.parametrize(("errors", "back"), [((79, 0), True), ((79,), False)])
+def test_who_asks_to_join_again_and_is_not_let_in_has_not_returned(errors, back, tmp_path):
+    """It may have died meanwhile, or asked a broker that is no coordinator any more."""
+    lines = [(9_000, line("LEAVE_GROUP", {"members": [{"memberId": "m"}]}, {"errorCode": 0}))]
+    for n, error in enumerate(errors):
+        lines.append((12_000 + n, line("JOIN_GROUP", {"memberId": ""}, {"errorCode": error})))
+    left = logged(9_000, kind="left")
+    assert returns(captured_lines(tmp_path, lines), [left]) == ({left} if back else set())
+
+
+def captured_lines(folder, lines):
+    rows = [
         {
             "source": "telemetry",
             "topic": "group-telemetry",
             "partition": 0,
             "offset": at_ms,
             "timestamp_ms": at_ms,
-            "value": line("CONSUMER_GROUP_HEARTBEAT", {"memberId": "m", "memberEpoch": epoch}, {"errorCode": 0}),
+            "value": value,
         }
-        for at_ms, epoch in asked
+        for at_ms, value in lines
     ]
-    capture = tmp_path / "c.jsonl"
-    capture.write_text("\n".join(map(json.dumps, lines)))
-    left = logged(9_000, kind="left")
-    assert returns(capture, [left]) == ({left} if back else set())
+    capture = folder / "c.jsonl"
+    capture.write_text("\n".join(map(json.dumps, rows)))
+    return capture
 
 
 def test_a_score_counts_what_was_said_and_what_was_true():
