@@ -28,32 +28,35 @@ TIMES = re.compile(
 
 
 class Known(NamedTuple):
-    """A heartbeat read with care: its line before the correlation id and behind the times, its key, what it said."""
+    """A heartbeat read with care: its line before the correlation id and behind the times, its key, and its place."""
 
     head: bytes
     tail: bytes
     key: bytes | None
-    said: Heartbeat
+    place: int
+    """Of what it said in ``HeartbeatLines.said``."""
 
 
 class Found(NamedTuple):
-    """Lines that are known but for their times: their numbers, what they say but for these, and four times a line.
+    """Lines that are known but for their times: their numbers, where stands what they say, and four times a line.
 
     The times are ``TIMES``' groups: total, remote, response queue, send.
     """
 
     numbers: list[int]
-    said: list[Heartbeat]
+    places: list[int]
     times: list[bytes]
 
 
 class HeartbeatLines:
     """Remembers how members' heartbeats look: ``find`` knows them again, ``learn`` gets those that were not known."""
 
-    __slots__ = ("_known",)
+    __slots__ = ("_known", "said")
 
     def __init__(self) -> None:
         self._known: dict[bytes, Known] = {}
+        self.said: list[Heartbeat] = []
+        """What each line that is known said as it was read with care; another list once all are forgotten."""
 
     def find(
         self, text: bytes, stops: Sequence[int], keys: Iterable[bytes | None], instants_ms: Iterable[int]
@@ -62,9 +65,9 @@ class HeartbeatLines:
 
         ``stops``: where each line begins, and the end of the last. ``keys`` and ``instants_ms``: of their records.
         """
-        known, find, measure = self._known, text.find, TIMES.match
+        known, find, starts, measure = self._known, text.find, text.startswith, TIMES.match
         numbers: list[int] = []
-        all_said: list[Heartbeat] = []
+        places: list[int] = []
         all_times: list[bytes] = []
         lines = zip(stops, islice(stops, 1, None), keys, instants_ms, strict=False)
         for number, (start, end, key, at_ms) in enumerate(lines):
@@ -72,17 +75,20 @@ class HeartbeatLines:
             times = find(b',"totalTimeMs":', middle, end)
             if times < 0 or (found := known.get(text[middle:times])) is None:
                 continue
-            head, tail, its_key, said = found
+            head, tail, its_key, place = found
             measured = measure(text, times, end)
             if measured is None or its_key != (key or None) or not 0 <= at_ms < LATEST_MS:
                 continue
             rest = measured.end()
-            same = text.startswith(head, start) and end - rest == len(tail) and text.startswith(tail, rest)
-            if same and _is_number(text[start + len(head) : middle]):
+            same = starts(head, start) and end - rest == len(tail) and starts(tail, rest)
+            number_text = text[start + len(head) : middle]
+            # `_is_number`, without its call: this is the dearest loop of all.
+            natural = number_text.isdigit() and (number_text[0] != _ZERO or len(number_text) == 1)
+            if same and natural and len(number_text) <= _MAX_DIGITS:
                 numbers.append(number)
-                all_said.append(said)
+                places.append(place)
                 all_times += measured.groups()
-        return Found(numbers, all_said, all_times)
+        return Found(numbers, places, all_times)
 
     def read(self, row: SourceRow, value: bytes) -> Heartbeat | None:
         """Return the event of a line known but for its times; None: read it with care."""
@@ -90,7 +96,7 @@ class HeartbeatLines:
         if not found.numbers:
             return None
         total, parked, queued, sending = map(float, found.times)
-        at_ms, remote_ms, [said] = row.timestamp_ms, round(parked), found.said
+        at_ms, remote_ms, said = row.timestamp_ms, round(parked), self.said[found.places[0]]
         applied_ms = at_ms - round(queued + sending) - remote_ms
         where = (at_ms, TELEMETRY_RANK, row.topic, row.partition, row.offset)
         what = (said.group, said.member_id, said.generation, said.error)
@@ -110,9 +116,10 @@ class HeartbeatLines:
         tail = value[measured.end() :]
         if b"TimeMs" in tail or b"\\" in tail:
             return  # a name given twice counts where it stands last, and an escape can spell any name
-        if len(self._known) >= MAX_MEMBERS:
-            self._known.clear()
-        self._known[value[middle:times]] = Known(value[:start], tail, row.key or None, said)
+        if len(self.said) >= MAX_MEMBERS:
+            self._known, self.said = {}, []
+        self._known[value[middle:times]] = Known(value[:start], tail, row.key or None, len(self.said))
+        self.said.append(said)
 
 
 def _is_number(text: bytes) -> bool:

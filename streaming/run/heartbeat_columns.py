@@ -5,8 +5,9 @@ made numbers as columns, and what they say travels as a block of columns an oper
 the core's parser, one by one.
 """
 
-from collections import defaultdict
+from array import array
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ import pyarrow as pa
 from coordinator_model.events import TELEMETRY_RANK, Event, Heartbeat
 from coordinator_model.heartbeat_block import HeartbeatBlock
 from coordinator_model.source_row import SourceRow
-from coordinator_model.telemetry.heartbeats import MAX_MEMBERS, HeartbeatLines
+from coordinator_model.telemetry.heartbeats import HeartbeatLines
 from streaming.run.packing import Routing
 from streaming.run.runs import Flags, Indexes, Run
 
@@ -25,17 +26,17 @@ class Found(NamedTuple):
 
     blocks: list[tuple[str, HeartbeatBlock]]
     indexes: Indexes
-    brokers: list[str]
+    brokers: "Coded"
 
     def by_broker(self) -> Iterator[tuple[str, Indexes]]:
         """Yield each broker and its lines; nearly always there is one."""
-        for broker in set(self.brokers):
-            yield broker, self.indexes[[name == broker for name in self.brokers]]
+        for code in np.unique(self.brokers.codes):
+            yield self.brokers.values[code], self.indexes[self.brokers.codes == code]
 
     def lost(self, lost: Flags) -> Iterator[tuple[int, str]]:
         """Yield those before which lines are missing, each with its broker."""
         places = np.flatnonzero(lost[self.indexes])
-        return ((int(self.indexes[place]), self.brokers[place]) for place in places)
+        return ((int(self.indexes[place]), self.brokers.values[self.brokers.codes[place]]) for place in places)
 
 
 class HeartbeatColumns:
@@ -44,7 +45,7 @@ class HeartbeatColumns:
     def __init__(self, routing: Routing) -> None:
         self._routing = routing
         self._lines = HeartbeatLines()
-        self._keys: dict[str, str] = {}  # of groups
+        self._said = _Said(routing)
 
     def learn(self, row: SourceRow, events: list[Event]) -> None:
         """Remember a line that was read with care, if it is a heartbeat and looks as Kafka writes them."""
@@ -53,58 +54,91 @@ class HeartbeatColumns:
     def take(self, run: Run) -> Found:
         """Find the known heartbeats among the lines of a run."""
         text, stops = run.text()
-        numbers, said, times = self._lines.find(text, stops, run.keys.tolist(), run.instants_ms.tolist())
-        indexes = np.array(numbers, np.int64)
-        return Found(self._blocks(run, indexes, said, times), indexes, [first.broker for first in said])
+        numbers, places, times = self._lines.find(text, stops, run.keys.tolist(), run.instants_ms.tolist())
+        if self._said.of is not self._lines.said:  # all was forgotten
+            self._said = _Said(self._routing)
+        self._said.take(self._lines.said)
+        indexes, places_ = np.array(numbers, np.int64), np.array(places, np.int64)
+        blocks = list(self._blocks(run, indexes, places_, times)) if numbers else []
+        return Found(blocks, indexes, self._said.shared["broker"].at(places_))
 
     def _blocks(
-        self, run: Run, indexes: Indexes, said: list[Heartbeat], times: list[bytes]
-    ) -> list[tuple[str, HeartbeatBlock]]:
+        self, run: Run, indexes: Indexes, places: Indexes, times: list[bytes]
+    ) -> Iterator[tuple[str, HeartbeatBlock]]:
         """Make a block an operator key; instants are reckoned as `request_log` does."""
-        if not said:
-            return []
         total, parked, queued, sending = (_numbers(times[first::4]) for first in range(4))
-        order_ms = run.instants_ms[indexes]
-        remote_ms = np.rint(parked).astype(np.int64)
-        applied_ms = order_ms - np.rint(queued + sending).astype(np.int64) - remote_ms
-        arrival_ms = order_ms - np.rint(total).astype(np.int64)
-        by_key: dict[str, list[int]] = defaultdict(list)
-        for place, first in enumerate(said):
-            by_key[self._keys.get(first.group) or self._key_of(first.group)].append(place)
+        order_ms, remote_ms = run.instants_ms[indexes], np.rint(parked).astype(np.int64)
         numbers = {
-            "order_ms": order_ms, "offset": run.offsets[indexes], "applied_ms": applied_ms,
-            "arrival_ms": arrival_ms, "remote_ms": remote_ms,
+            "order_ms": order_ms, "offset": run.offsets[indexes], "remote_ms": remote_ms,
+            "applied_ms": order_ms - np.rint(queued + sending).astype(np.int64) - remote_ms,
+            "arrival_ms": order_ms - np.rint(total).astype(np.int64),
         }  # fmt: skip
-        return [(key, self._block(run, np.array(places), said, numbers)) for key, places in by_key.items()]
-
-    @staticmethod
-    def _block(run: Run, places: Indexes, said: list[Heartbeat], numbers: dict[str, Indexes]) -> HeartbeatBlock:
-        instants_ms = numbers["order_ms"][places]
-        if np.any(np.diff(instants_ms) < 0):  # Log4j's threads may have overtaken one another
-            places = places[np.argsort(instants_ms, kind="stable")]
-        firsts = [said[place] for place in places.tolist()]
+        keys = self._said.keys.at(places)
+        # By key, and by instant where Log4j's threads have overtaken one another.
+        late = bool(np.any(np.diff(order_ms) < 0))
+        order = np.lexsort((order_ms, keys.codes)) if late else np.argsort(keys.codes, kind="stable")
+        codes, places = keys.codes[order], places[order]
+        numbers = {name: values[order] for name, values in numbers.items()}
+        shared = {name: values.at(places) for name, values in self._said.shared.items()}
+        own = {name: (values, places.tolist()) for name, values in self._said.own.items()}
         columns: dict[str, Any] = {"rank": [TELEMETRY_RANK], "topic": [run.topic], "partition": [run.partition]}
-        columns |= {name: values[places].tobytes() for name, values in numbers.items()}
-        columns |= {name: _column([first[field] for first in firsts]) for name, field in _SAID.items()}
-        return HeartbeatBlock.of(len(firsts), (columns[name] for name in Heartbeat._fields))
+        for start, end in pairwise([0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]):
+            columns |= {name: values[start:end].tobytes() for name, values in numbers.items()}
+            columns |= {name: values.column(start, end) for name, values in shared.items()}
+            columns |= {name: tuple(map(values.__getitem__, at[start:end])) for name, (values, at) in own.items()}
+            block = HeartbeatBlock.of(end - start, (columns[name] for name in Heartbeat._fields))
+            yield keys.values[codes[start]], block
 
-    def _key_of(self, group: str) -> str:
-        if len(self._keys) >= MAX_MEMBERS:
-            self._keys.clear()
-        key = self._keys[group] = self._routing.key_of(group)
-        return key
+
+class Coded(NamedTuple):
+    """A column of few different values: the code of each row's, and the values by code."""
+
+    codes: Indexes
+    values: list[Any]
+
+    def column(self, start: int, end: int) -> list[Any] | tuple[Any, ...]:
+        """Return some rows as a block's column: what all share only once."""
+        codes = self.codes[start:end]
+        if (codes == codes[0]).all():
+            return [self.values[codes[0]]]
+        return tuple(map(self.values.__getitem__, codes.tolist()))
+
+
+class _Codes:
+    """Values of which few differ, as codes."""
+
+    def __init__(self) -> None:
+        self._codes, self._code_of, self._values = array("q"), dict[Any, int](), list[Any]()
+
+    def append(self, value: Any) -> None:
+        code = self._code_of.setdefault(value, len(self._values))
+        if code == len(self._values):
+            self._values.append(value)
+        self._codes.append(code)
+
+    def at(self, places: Indexes) -> Coded:
+        """Return the column of some places."""
+        return Coded(np.frombuffer(self._codes, np.int64)[places] if len(places) else places, self._values)
+
+
+class _Said:
+    """What known heartbeats say, by columns, and the operator keys they belong to."""
+
+    def __init__(self, routing: Routing) -> None:
+        self._routing = routing
+        self.of: list[Heartbeat] = []
+        self.keys = _Codes()
+        self.own: dict[str, list[Any]] = {"group": [], "member_id": []}
+        self.shared = {name: _Codes() for name in ("generation", "error", "broker", "kip848")}
+
+    def take(self, said: list[Heartbeat]) -> None:
+        """Take in what was learned since."""
+        known, self.of = len(self.own["group"]), said
+        for first in said[known:]:
+            self.keys.append(self._routing.key_of(first.group))
+            for name, values in (self.own | self.shared).items():
+                values.append(getattr(first, name))
 
 
 def _numbers(texts: list[bytes]) -> Any:
     return np.asarray(pa.array(texts, pa.binary()).cast(pa.string()).cast(pa.float64()))
-
-
-def _column(values: list[Any]) -> list[Any] | tuple[Any, ...]:
-    """Return a block's column: what all share only once."""
-    return values[:1] if values.count(values[0]) == len(values) else tuple(values)
-
-
-_SAID = {
-    name: Heartbeat._fields.index(name) for name in ("group", "member_id", "generation", "error", "broker", "kip848")
-}
-"""The fields that are the same in all heartbeats of a member, and their places."""
