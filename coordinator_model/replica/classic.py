@@ -191,7 +191,8 @@ def heartbeat(replica: GroupReplica, event: Heartbeat, scene: Scene) -> None:
         for departure in replica.departures:  # its line may come after what told the removal
             if departure.member.member_id == event.member_id and event.applied_ms <= departure.removed_ms:
                 hear(departure.member, event.applied_ms)
-        if is_gone(replica, event.member_id, event.applied_ms) or event.generation < replica.generation:
+        gone = is_gone(replica, event.member_id, event.applied_ms) or event.generation < replica.generation
+        if gone or not event.member_id:  # librdkafka sends heartbeats without an id while it rejoins
             return
         replica.move_on()
         member = replica.members[event.member_id] = Member(event.member_id, joined_ms=None, kip848=event.kip848)
@@ -325,7 +326,8 @@ def sync(replica: GroupReplica, event: SyncAnswered) -> None:
         return
     if replica.state is GroupState.COMPLETING_REBALANCE and event.answer_ms >= replica.state_since_ms:
         replica.enter(GroupState.STABLE, event.answer_ms, Evidence.OBSERVED)
-    if stores or event.arrival_ms <= replica.state_since_ms:  # a leader that asks once more is answered from Stable
+    # A leader that asks once more is answered from Stable, at once; a record has the instant before it is stored.
+    if stores or event.arrival_ms <= replica.state_since_ms or parked_ms(event) > join_phase.LATE_MS:
         member.restart_ms = max(member.restart_ms or 0, event.answer_ms)
     if replica.protocol_type == "consumer":
         told, left_out = read_assignment(from_base64(event.assignment))

@@ -57,7 +57,7 @@ def join(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
     leader = _leader(replica, event)
     if leader and not is_gone(replica, leader, _applied_ms(replica, event)):
         replica.leader = leader
-        _name_the_leader(replica, event)
+        _name_the_leader(replica, event, leader)
         _count_the_leader_in(replica, event)
     if not is_gone(replica, event.member_id, event.answer_ms):
         _let_in(replica, event, scene)
@@ -87,8 +87,11 @@ def _applied_ms(replica: GroupReplica, event: JoinAnswered) -> int:
     Into a group that is stable it came by replacement: that is answered long after, if the record has to wait, and says
     who led as it was asked.
     """
-    in_stable = replica.state is GroupState.STABLE and event.arrival_ms > replica.generation_since_ms
-    return event.arrival_ms if in_stable else event.answer_ms
+    return event.arrival_ms if _is_into_a_stable_group(replica, event) else event.answer_ms
+
+
+def _is_into_a_stable_group(replica: GroupReplica, event: JoinAnswered) -> bool:
+    return replica.state is GroupState.STABLE and event.arrival_ms > replica.generation_since_ms
 
 
 def _rebalance_if_one_left(replica: GroupReplica, event: JoinAnswered) -> None:
@@ -190,15 +193,15 @@ def _leader(replica: GroupReplica, event: JoinAnswered) -> str:
     return event.member_id if event.leader in former else event.leader
 
 
-def _name_the_leader(replica: GroupReplica, event: JoinAnswered) -> None:
+def _name_the_leader(replica: GroupReplica, event: JoinAnswered, leader: str) -> None:
     """Learn the id of a member whose own JoinGroup's answer was lost: the others are told when it leads.
 
     A static member's id is its instance id with a uuid behind it (kafka-facts 3.3).
     """
-    instance_id = event.leader[: -len("-") - UUID_CHARS]
-    if event.leader in replica.members or instance_id not in replica.unnamed:
+    instance_id = leader[: -len("-") - UUID_CHARS]
+    if leader in replica.members or leader == event.member_id or instance_id not in replica.unnamed:
         return
-    member = member_of(replica, event.leader, event.answer_ms)
+    member = member_of(replica, leader, event.answer_ms)
     member.instance_id, member.generation, member.restart_ms = instance_id, event.generation, event.answer_ms
     timeouts = replica.unnamed.pop(instance_id)
     member.session_timeout_ms, member.rebalance_timeout_ms, member.client_id, member.client_host = timeouts
@@ -207,10 +210,12 @@ def _name_the_leader(replica: GroupReplica, event: JoinAnswered) -> None:
 def _count_the_leader_in(replica: GroupReplica, event: JoinAnswered) -> None:
     """Take it from another's answer that the leader is in the new generation: its own answer may have been lost."""
     leader = replica.members.get(replica.leader or "")
-    if leader is None or event.generation != replica.generation or (leader.generation or 0) >= event.generation:
+    if leader is None or leader.member_id == event.member_id or event.generation != replica.generation:
         return
-    leader.generation, leader.awaiting_sync = event.generation, True
-    leader.restart_ms = max(leader.restart_ms or 0, event.answer_ms)
+    if (leader.generation or 0) < event.generation:
+        leader.generation, leader.awaiting_sync = event.generation, True
+        if not _is_into_a_stable_group(replica, event):
+            leader.restart_ms = max(leader.restart_ms or 0, event.answer_ms)
 
 
 def _replace_static(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:

@@ -158,6 +158,20 @@ def test_a_leaders_sync_that_is_asked_once_more_restarts_nothing():
     assert (member, deadline_ms) == ("m1", 5_050 + 6_000)
 
 
+def test_a_sync_that_waits_for_the_assignments_write_starts_the_session_as_it_is_answered():
+    """A live broker's log: the record's instant is 5,002, it is stored at 9,000, and m2's answer comes then."""
+    story = joined_twice().join(5_000, "m1", 2, listed=["m1", "m2"]).join(5_000, "m2", 2).record(5_002, 2, "m1", "m2")
+    story.sync(9_000, "m1", 2, leader=True, parked_ms=3_999).sync(9_000, "m2", 2, parked_ms=3_996)
+    story.beats("m1", 10_000, 14_000, generation=2).beat(15_100, "m1", 2, error=27)
+    story.join(15_200, "m1", 3, listed=["m1"]).record(15_210, 3, "m1").beats("m1", 16_000, 18_000, generation=3)
+    assert story.play(18_000).facts("session-expired", "subject", "deadline_ms") == [("m2", 15_000)]
+
+
+def test_a_heartbeat_without_a_member_id_makes_no_member():
+    """librdkafka sends them while it rejoins, and a coordinator that loads answers them 0, blindly."""
+    assert set(stable("m1").beats("m1", 1_000, 3_000).beat(3_500, "").play(4_000).members) == {"m1"}
+
+
 # how long m2's SyncGroup had waited at 14,000, and how it was answered -> when m2's session ends, silent since 6,000
 WAITS = {
     "27, after its session ended unheeded": (8_900, 27, 20_000),

@@ -619,6 +619,22 @@ def test_who_comes_after_a_replacement_that_was_taken_back_replaces_the_former_s
     assert told.accusations == []
 
 
+def test_a_static_leader_that_comes_back_twice_is_told_its_former_id_and_brings_nobody_back():
+    """pod-1's first JoinGroup is answered 15 at 14,900, its second 0 at 16,000; told before v9 that its old self leads.
+
+    It never syncs: its session of 6 s began as it came the second time, at 15,000.
+    """
+    ids = (f"pod-1-{n}" + "0" * 35 for n in (1, 2))
+    old, new = (Who(member_id, instance_id="pod-1", port=5_001, partitions=(0, 1)) for member_id in ids)
+    story = stable(old, "m1", poll_ms=POLL_MS).beats("m1", 1_000, 9_000).beats(old.member_id, 1_000, 8_000)
+    story.join(14_900, Who("", instance_id="pod-1", port=5_002), -1, error=15, asked="", parked_ms=5_000)
+    story.record(15_000, 1, new, "m1").join(16_000, new, 1, asked="", leader=old.member_id, parked_ms=1_000)
+    story.beats("m1", 15_000, 20_500).beat(21_200, "m1", error=27)
+    assert story.play(20_500).members[new.member_id]["assignment"] == [{"topic": "t", "partitions": [0, 1]}]
+    told = ends(story, 21_500)
+    assert told.facts("session-expired", "member_id", "deadline_ms") == [(new.member_id, 21_000)]
+
+
 def test_an_answer_that_waited_names_the_leader_of_when_it_was_asked_who_may_have_been_taken_back_since():
     """pod-2's replacement of 12,000 is answered at 15,000; pod-1's, which led meanwhile, was taken back at 14,900."""
     pod = Who("pod-1-" + "0" * 36, instance_id="pod-1")
