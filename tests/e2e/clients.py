@@ -128,7 +128,8 @@ class Client:
             start_new_session=True,
         )
         self._heard = threading.Condition()
-        threading.Thread(target=self._listen, daemon=True).start()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
         self.note("start", self)
 
     def _listen(self) -> None:
@@ -213,6 +214,7 @@ class Client:
         if self.running:
             self._process.kill()
         self._process.wait()
+        self._listener.join()  # it reads to the end
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
                 with suppress(OSError):  # a command that it never read
