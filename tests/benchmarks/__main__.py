@@ -111,6 +111,8 @@ def cold_start(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespa
     with running(folder):
         cold.await_groups(folder / "monitor.db", options.groups)
         total_s = time.time() - begin
+        while sum(batch["rows"] for batch in batches(folder)) < options.records:  # told once the batch has ended
+            time.sleep(0.2)
     first = [batch for batch in batches(folder) if batch["rows"] > options.records // 10]
     busy_s = sum(batch["durations_ms"]["triggerExecution"] for batch in first) / 1000
     print(f"| cold start | {options.records:,} records: {options.records / busy_s:,.0f} records/s, {busy_s:.1f} s in")
