@@ -70,8 +70,8 @@ def kafka_rows(
         )
     )
     columns = ("topic", "partition", "offset", "unix_millis(timestamp) AS timestamp_ms", "key", "value")
-    # A task a Kafka partition would mean fifty tasks for fifty records; one a core is even enough, for its share is made
-    # of small ranges. A null key must not vanish in the filter.
+    # A task a Kafka partition would mean fifty tasks for fifty records; one a core is even enough, for its share is
+    # made of small ranges. A null key must not vanish in the filter.
     tasks = spark.sparkContext.defaultParallelism
     return rows.where(f"NOT coalesce({old_commit}, false)").selectExpr(*columns).coalesce(tasks)
 
