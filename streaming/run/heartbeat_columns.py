@@ -54,13 +54,13 @@ class HeartbeatColumns:
     def take(self, run: Run) -> Found:
         """Find the known heartbeats among the lines of a run."""
         text, stops = run.text()
-        numbers, places, times = self._lines.find(text, stops, run.keys.tolist(), run.instants_ms.tolist())
+        found = self._lines.find(text, stops, run.keys.tolist(), run.instants_ms.tolist())
         if self._said.of is not self._lines.said:  # all was forgotten
             self._said = _Said(self._routing)
-        self._said.take(self._lines.said)
-        indexes, places_ = np.array(numbers, np.int64), np.array(places, np.int64)
-        blocks = list(self._blocks(run, indexes, places_, times)) if numbers else []
-        return Found(blocks, indexes, self._said.shared["broker"].at(places_))
+        self._said.catch_up(self._lines.said)
+        indexes, places = np.array(found.numbers, np.int64), np.array(found.places, np.int64)
+        blocks = list(self._blocks(run, indexes, places, found.times)) if found.numbers else []
+        return Found(blocks, indexes, self._said.shared["broker"].at(places))
 
     def _blocks(
         self, run: Run, indexes: Indexes, places: Indexes, times: list[bytes]
@@ -131,12 +131,12 @@ class _Said:
         self.own: dict[str, list[Any]] = {"group": [], "member_id": []}
         self.shared = {name: _Codes() for name in ("generation", "error", "broker", "kip848")}
 
-    def take(self, said: list[Heartbeat]) -> None:
+    def catch_up(self, said: list[Heartbeat]) -> None:
         """Take in what was learned since."""
-        known, self.of = len(self.own["group"]), said
+        known, self.of, columns = len(self.own["group"]), said, self.own | self.shared
         for first in said[known:]:
             self.keys.append(self._routing.key_of(first.group))
-            for name, values in (self.own | self.shared).items():
+            for name, values in columns.items():
                 values.append(getattr(first, name))
 
 
