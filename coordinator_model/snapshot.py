@@ -4,9 +4,9 @@ Hot changes with every heartbeat: four packed arrays over the members' slots, an
 one compressed slice a group, encoded again only when something other than a heartbeat has touched the group, decoded
 only when something other than a heartbeat needs it.
 
-Format 5 (in 4 less was known of join phases; 3 had no timeouts; in 2 heartbeats that wait stood among other events; in
-1 less was known of groups and members). hot = uint32 length of the index, index, last, interval, generation, span,
-timeout (``array`` bytes, little-endian, slots in index order).
+Format 7 (in 6, 5 and 4 less was known of join phases; 3 had no timeouts; in 2 heartbeats that wait stood among other
+events; in 1 less was known of groups and members). hot = uint32 length of the index, index, last, interval, generation,
+span, timeout (``array`` bytes, little-endian, slots in index order).
 index = zlib(JSON ``[[group, [member id, ...]], ...]``). cold = zlib'd slices, each with its uint32 length and its
 group's name before it; the first, without a name, is the shard's own.
 

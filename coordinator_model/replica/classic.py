@@ -17,6 +17,7 @@ from coordinator_model.replica.assigned_work import STREAMS_PROTOCOL, assigned_w
 from coordinator_model.replica.conversion import become_classic
 from coordinator_model.replica.departures import (
     POLL_EXCEEDED,
+    STALL_MS,
     add_departure,
     came_back,
     depart,
@@ -189,7 +190,8 @@ def heartbeat(replica: GroupReplica, event: Heartbeat, scene: Scene) -> None:
         return
     if member is None:
         for departure in replica.departures:  # its line may come after what told the removal
-            if departure.member.member_id == event.member_id and event.applied_ms <= departure.removed_ms:
+            same = departure.member.member_id == event.member_id and not departure.concluded
+            if same and event.applied_ms <= departure.removed_ms:
                 hear(departure.member, event.applied_ms)
         gone = is_gone(replica, event.member_id, event.applied_ms) or event.generation < replica.generation
         if gone or not event.member_id:  # librdkafka sends heartbeats without an id while it rejoins
@@ -243,7 +245,8 @@ def hear(member: Member, applied_ms: int) -> bool:
 
     Return whether it told how often the member sends them: the second one does.
     """
-    member.unknown_ms = None
+    if member.unknown_ms is not None and applied_ms > member.unknown_ms:
+        member.unknown_ms = None
     last_ms = member.last_heartbeat_ms
     if last_ms is not None and applied_ms <= last_ms:
         return False
@@ -319,6 +322,8 @@ def sync(replica: GroupReplica, event: SyncAnswered) -> None:
     if replica.type is GroupType.CLASSIC and event.generation != replica.generation:
         return
     stores = event.from_leader and (member.awaiting_sync or replica.state is GroupState.COMPLETING_REBALANCE)
+    came_ms = event.arrival_ms - replica.state_since_ms
+    waited = member.awaiting_sync and came_ms <= STALL_MS and parked_ms(event) > join_phase.LATE_MS
     member.awaiting_sync = False
     member.generation = event.generation
     if replica.type is not GroupType.CLASSIC:
@@ -327,7 +332,7 @@ def sync(replica: GroupReplica, event: SyncAnswered) -> None:
     if replica.state is GroupState.COMPLETING_REBALANCE and event.answer_ms >= replica.state_since_ms:
         replica.enter(GroupState.STABLE, event.answer_ms, Evidence.OBSERVED)
     # A leader that asks once more is answered from Stable, at once; a record has the instant before it is stored.
-    if stores or event.arrival_ms <= replica.state_since_ms or parked_ms(event) > join_phase.LATE_MS:
+    if stores or came_ms <= 0 or waited:
         member.restart_ms = max(member.restart_ms or 0, event.answer_ms)
     if replica.protocol_type == "consumer":
         told, left_out = read_assignment(from_base64(event.assignment))

@@ -208,8 +208,8 @@ def _gone_by_ms(departure: Departure, together: list[Departure], scene: Scene) -
     started_ms, spans = departure.join_started_ms, deadlines(departure, scene)
     if started_ms is None or departure.join_started_by or not _may_have_started(departure, spans):
         return departure.removed_ms
-    others = [d for d in together if d is not departure]
-    shared = any(d.sync_timeout_ms or _may_have_started(departure, deadlines(d, _before(d, scene))) for d in others)
+    others = [(d, deadlines(d, _before(d, scene))) for d in together if d is not departure]
+    shared = any(d.sync_timeout_ms or not span or _may_have_started(departure, span) for d, span in others)
     return departure.removed_ms if shared else started_ms
 
 

@@ -111,7 +111,7 @@ def _refused(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
     _was_replaced_in_turn(replica, event, scene)
     _joins_behind_a_stalled_write(replica, event, scene)
     if event.error == UNKNOWN_MEMBER_ID:
-        join_phase.forget_newcomer(replica, event)
+        join_phase.note_refused_newcomer(replica, event)
     if event.error == MEMBER_ID_REQUIRED and event.member_id:
         expired = [name for name, (_, until_ms) in replica.pending.items() if until_ms < event.answer_ms]
         for name in expired if len(replica.pending) < MAX_UNNAMED else list(replica.pending)[:1]:
@@ -202,7 +202,8 @@ def _name_the_leader(replica: GroupReplica, event: JoinAnswered, leader: str) ->
     if leader in replica.members or leader == event.member_id or instance_id not in replica.unnamed:
         return
     member = member_of(replica, leader, event.answer_ms)
-    member.instance_id, member.generation, member.restart_ms = instance_id, event.generation, event.answer_ms
+    member.instance_id, member.generation = instance_id, event.generation
+    member.restart_ms = _applied_ms(replica, event)
     timeouts = replica.unnamed.pop(instance_id)
     member.session_timeout_ms, member.rebalance_timeout_ms, member.client_id, member.client_host = timeouts
 
@@ -213,9 +214,9 @@ def _count_the_leader_in(replica: GroupReplica, event: JoinAnswered) -> None:
     if leader is None or leader.member_id == event.member_id or event.generation != replica.generation:
         return
     if (leader.generation or 0) < event.generation:
-        leader.generation, leader.awaiting_sync = event.generation, True
+        leader.generation = event.generation
         if not _is_into_a_stable_group(replica, event):
-            leader.restart_ms = max(leader.restart_ms or 0, event.answer_ms)
+            leader.awaiting_sync, leader.restart_ms = True, max(leader.restart_ms or 0, event.answer_ms)
 
 
 def _replace_static(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:

@@ -103,14 +103,16 @@ def count_starter_in(replica: GroupReplica, departure: Departure) -> None:
     departure.starter_timeout_ms = max((limit_ms for limit_ms in limits_ms if limit_ms), default=None)
 
 
-def forget_newcomer(replica: GroupReplica, event: JoinAnswered) -> None:
+def note_refused_newcomer(replica: GroupReplica, event: JoinAnswered) -> None:
     """Take the answer 25 to a newcomer that waited for as long as one may: the phase that it began goes on without it.
 
-    The phase's time was set as it came (kafka-facts 3.3).
+    The phase's time was set as it came (kafka-facts 3.3). A static one and a client before JoinGroup v4 have no id yet.
     """
-    if replica.state is GroupState.PREPARING_REBALANCE and event.answer_ms - event.arrival_ms >= NEW_MEMBER_MS:
-        sign(replica, replica.generation + 1, event.arrival_ms, event.request_member_id)
-        if replica.join_started_by == event.request_member_id:
+    by = event.request_member_id or event.instance_id or event.client_id
+    waited_ms = event.answer_ms - event.arrival_ms
+    if replica.state is GroupState.PREPARING_REBALANCE and waited_ms >= NEW_MEMBER_MS - EARLY_MS:
+        sign(replica, replica.generation + 1, event.arrival_ms, by)
+        if replica.join_started_by == by:
             replica.starter_timeout_ms = event.rebalance_timeout_ms
 
 
@@ -222,10 +224,10 @@ def due_ms(departure: Departure, deadlines_ms: Iterable[int], scene: Scene) -> i
 
 def _ends_ms(departure: Departure, deadlines_ms: Iterable[int], scene: Scene) -> list[int]:
     """Return its timeout after each start that it can have had: its first sign, or an end of a session before that."""
-    limit_ms, own_limit_ms = departure.join_timeout_ms, _own_limit_ms(departure)
-    if departure.join_started_ms is None or limit_ms is None or own_limit_ms is None:
+    limit_ms = departure.join_timeout_ms
+    if departure.join_started_ms is None or limit_ms is None:
         return []
-    starts = [(departure.join_started_ms, own_limit_ms)]
+    starts = [(departure.join_started_ms, _own_limit_ms(departure) or limit_ms)]
     ends_ms = (at_ms for at_ms in deadlines_ms if departure.join_after_ms <= at_ms < departure.join_started_ms)
     starts += [(at_ms, limit_ms) for at_ms in ends_ms]
     moved_ms = max((r.low_ms for r in scene.restarts if r.cause is Cause.COORDINATOR_MOVED), default=0)

@@ -2,6 +2,8 @@
 
 import pytest
 
+from coordinator_model.replica.classic import hear
+from coordinator_model.replica.group import Member
 from tests.builders import T0, Story, Who, rebalance, stable
 
 
@@ -165,6 +167,29 @@ def test_a_sync_that_waits_for_the_assignments_write_starts_the_session_as_it_is
     story.beats("m1", 10_000, 14_000, generation=2).beat(15_100, "m1", 2, error=27)
     story.join(15_200, "m1", 3, listed=["m1"]).record(15_210, 3, "m1").beats("m1", 16_000, 18_000, generation=3)
     assert story.play(18_000).facts("session-expired", "subject", "deadline_ms") == [("m2", 15_000)]
+
+
+def test_a_sync_answered_from_stable_restarts_nothing_though_it_stood_in_a_queue():
+    """m2 joined and synced in time; what it asks once more comes long after, and waits for a busy broker only."""
+    story = rebalance(joined_twice(), 5_000, 2, "m1", "m2").sync(9_300, "m2", 2, parked_ms=300)
+    assert silent_after(story, 6_000, 2) == 5_050 + 6_000
+
+
+def test_who_leads_a_stable_group_waits_for_no_sync_though_only_its_record_is_known():
+    """The monitor begins with a record; a static member's return is the first line, and names m1 as the leader."""
+    pod, next_ = (Who(name, instance_id="pod-1", port=5_010) for name in ("old", "next"))
+    story = Story().record(1_000, 3, "m1", pod).join(2_000, next_, 3, asked="", leader="m1")
+    story.record(2_000, 3, "m1", next_).beats("next", 3_000, 9_000, generation=3)
+    assert story.play(3_500).members["m1"]["client_phase"] != "awaiting-assignment"
+
+
+def test_a_line_that_trails_an_answer_25_does_not_take_that_back():
+    """m2 is told 25 at 14,000; the line of a heartbeat applied at 13,000 comes after it, by another connection."""
+    member = Member("m2", unknown_ms=14_000, last_heartbeat_ms=8_000)
+    hear(member, 13_000)
+    assert (member.unknown_ms, member.last_heartbeat_ms) == (14_000, 13_000)
+    hear(member, 14_001)
+    assert member.unknown_ms is None
 
 
 def test_a_heartbeat_without_a_member_id_makes_no_member():

@@ -110,12 +110,16 @@ def test_who_comes_right_after_a_session_whose_end_began_the_phase_does_not_prol
     assert sorted(told.accusations) == [("rebalance-timeout", "m2"), ("session-expired", "m4")]
 
 
-def test_a_newcomer_that_began_the_phase_and_waited_in_vain_for_five_minutes_set_its_time():
-    """m3, with 400 s, asks to join at 9,003 and is refused at 309,003: the phase goes on to 409,003, for m2."""
+@pytest.mark.parametrize(("newcomer", "asked"), [("m3", "m3"), (Who("", instance_id="pod-9"), "")])
+def test_a_newcomer_that_began_the_phase_and_waited_in_vain_for_five_minutes_set_its_time(newcomer, asked):
+    """With 400 s, it asks to join at 9,003 and is refused at 309,003: the phase goes on to 409,003, for m2.
+
+    A static one has no id until it is let in.
+    """
     story = stable(OLD, "m2", poll_ms=POLL_MS).beats("old", 1_000, 8_000).beats("m2", 1_000, 8_000)
     joins(story, 9_000).beats("m2", 9_550, 408_550, error=27, every_ms=3_000)
     story.poll_ms = 400_000
-    story.join(309_003, "m3", -1, error=25, parked_ms=300_000)
+    story.join(309_003, newcomer, -1, error=25, asked=asked, parked_ms=300_000)
     told = joins(story, 309_100, "m4").join(409_004, "m4", 2, listed=["m4"], parked_ms=99_900)
     told = told.record(409_010, 2, "m4").beats("m4", 410_000, 412_000, generation=2).play(412_000)
     assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m2", 409_004)]

@@ -132,9 +132,17 @@ def has(state: str, *owned: int) -> Callable[[dict[str, Any]], bool]:
     return lambda truth: is_in(state, len(owned))(truth) and owns(truth) == sorted(owned)
 
 
-def blocked(truth: dict[str, Any]) -> bool:
-    """One member waits for what the other, which has been told to give it up, still owns."""
-    return has("Reconciling", 0, 4)(truth) and len({member["epoch"] for member in truth["members"].values()}) == 2
+def blocked(kept: int) -> Callable[[dict[str, Any]], bool]:
+    """One member waits for what the other, which has been told to give it up, still owns.
+
+    It has gone on to the new epoch, the other has not: before that it does not wait yet.
+    """
+
+    def is_so(truth: dict[str, Any]) -> bool:
+        epochs = {member["epoch"] for member in truth["members"].values()}
+        return has("Reconciling", 0, kept)(truth) and len(epochs) == 2
+
+    return is_so
 
 
 def first_refused(*members):
@@ -159,7 +167,7 @@ def reconciling(play: Play) -> None:
         m1._say("hold")
         m2 = play.member("consumer", "kip", topic, rebalance_timeout_ms=10_000)
         m1.wait_for("assigned", since=told)  # less than it owns: it is UNREVOKED now
-        play.moment(asker, "unrevoked and unreleased", "consumer", "kip", blocked)
+        play.moment(asker, "unrevoked and unreleased", "consumer", "kip", blocked(4))
         m1._say("release")
         play.moment(asker, "handed over", "consumer", "kip", has("Stable", 2, 2))
         m1._say("hold")
@@ -224,7 +232,7 @@ def streaming(play: Play) -> None:
         first._say("hold")
         second = play.member("streams", "streams", topic)
         first.wait_for("assigned", since=told)
-        play.moment(asker, "tasks to give up", "streams", "streams", has("Reconciling", 0, 2))
+        play.moment(asker, "tasks to give up", "streams", "streams", blocked(2))
         first._say("release")
         play.moment(asker, "tasks handed over", "streams", "streams", has("Stable", 2, 2))
         second._process.kill()
