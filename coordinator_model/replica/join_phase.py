@@ -88,8 +88,9 @@ def timeout_ms(replica: GroupReplica, removed_ms: int, scene: Scene) -> int | No
     in_by_ms = min(replica.join_started_ms or removed_ms, removed_ms - EARLY_MS)
     early = [m for m in members if (m.joined_ms or 0) <= in_by_ms and m.member_id not in gone]
     limits = [m.rebalance_timeout_ms for m in early or members]
-    replaced = [left for left in replica.leaves if left.cause is Cause.REPLACED and left.applied_ms >= begun_ms]
-    limits += [left.member.rebalance_timeout_ms for left in replaced if (left.member.joined_ms or 0) <= begun_ms]
+    since = [leave for leave in replica.leaves if leave.applied_ms >= begun_ms]  # but whose leave began it is out
+    left = [leave.member for leave in since if leave.applied_ms > begun_ms or leave.cause is Cause.REPLACED]
+    limits += [m.rebalance_timeout_ms for m in left if (m.joined_ms or 0) <= begun_ms]
     limits += [d.join_timeout_ms for d in replica.departures if d.removed_ms == removed_ms]
     return max((limit_ms for limit_ms in limits if limit_ms), default=None)
 

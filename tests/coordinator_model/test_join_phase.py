@@ -91,6 +91,18 @@ def test_who_is_known_before_a_phase_ends_but_came_into_it_does_not_prolong_it()
     assert told.accusations == [("rebalance-timeout", "m2")]
 
 
+def test_who_leaves_in_the_midst_of_a_phase_had_a_say_in_its_time():
+    """m4, with 30 s, leaves at 21,000 and so ends it: m2, whose session ended at 14,000, missed nothing at 19,000."""
+    story = group("m1", "m2", "m3").beats("m3", 1_000, 3_000)
+    story.poll_ms = 30_000
+    story.join(200, "m4", 1).beats("m4", 1_000, 8_000)
+    story.poll_ms = POLL_MS
+    story.beats("m4", 9_100, 20_100, error=27).leave(21_000, "m4")
+    story.join(21_003, "m1", 2, listed=["m1"], parked_ms=11_900).record(21_010, 2, "m1")
+    told = story.beats("m1", 22_000, 24_000, generation=2).play(24_000)
+    assert sorted(told.accusations) == [("session-expired", "m2"), ("session-expired", "m3")]
+
+
 def test_whose_session_ended_as_the_phase_began_does_not_prolong_it():
     """m4, with a minute, expires at 9,000, which begins it: the others have until 19,000."""
     story = group("m1", "m2")
