@@ -24,6 +24,7 @@ from coordinator_model.replica.departures import (
     explain,
     is_known_leave,
     leave_cause,
+    open_removals,
     parked_heartbeat,
     remember_leave,
 )
@@ -189,10 +190,8 @@ def heartbeat(replica: GroupReplica, event: Heartbeat, scene: Scene) -> None:
             _refused(replica, member, event)
         return
     if member is None:
-        for departure in replica.departures:  # its line may come after what told the removal
-            same = departure.member.member_id == event.member_id and not departure.concluded
-            if same and event.applied_ms <= departure.removed_ms:
-                hear(departure.member, event.applied_ms)
+        for departure in open_removals(replica, event.member_id, event.applied_ms):
+            hear(departure.member, event.applied_ms)
         gone = is_gone(replica, event.member_id, event.applied_ms) or event.generation < replica.generation
         if gone or not event.member_id:  # librdkafka sends heartbeats without an id while it rejoins
             return

@@ -152,10 +152,15 @@ def parked_heartbeat(replica: GroupReplica, member_id: str, applied_ms: int, ans
     member = replica.members.get(member_id)
     if member is not None:
         member.parked_heartbeat_ms = max(member.parked_heartbeat_ms or 0, applied_ms)
-    for departure in replica.departures:
-        if departure.member.member_id == member_id and not departure.concluded and applied_ms <= departure.removed_ms:
-            departure.member.parked_heartbeat_ms = max(departure.member.parked_heartbeat_ms or 0, applied_ms)
-            departure.touches_ms.append(applied_ms)
+    for departure in open_removals(replica, member_id, applied_ms):
+        departure.member.parked_heartbeat_ms = max(departure.member.parked_heartbeat_ms or 0, applied_ms)
+        departure.touches_ms.append(applied_ms)
+
+
+def open_removals(replica: GroupReplica, member_id: str, applied_ms: int) -> list[Departure]:
+    """Return a member's removals that came after an instant and are not judged yet: a line of then only trails."""
+    own = (d for d in replica.departures if d.member.member_id == member_id)
+    return [d for d in own if not d.concluded and applied_ms <= d.removed_ms]
 
 
 def _told_by_a_deposed_coordinator(departure: Departure, scene: Scene) -> bool:

@@ -81,10 +81,7 @@ class HeartbeatLines:
                 continue
             rest = measured.end()
             same = starts(head, start) and end - rest == len(tail) and starts(tail, rest)
-            number_text = text[start + len(head) : middle]
-            # `_is_number`, without its call: this is the dearest loop of all.
-            natural = number_text.isdigit() and (number_text[0] != _ZERO or len(number_text) == 1)
-            if same and natural and len(number_text) <= _MAX_DIGITS:
+            if same and _is_number(text[start + len(head) : middle]):
                 numbers.append(number)
                 places.append(place)
                 all_times += measured.groups()

@@ -45,7 +45,7 @@ class HeartbeatColumns:
     def __init__(self, routing: Routing) -> None:
         self._routing = routing
         self._lines = HeartbeatLines()
-        self._said = _Said(routing)
+        self._said = _Said(routing, self._lines.said)
 
     def learn(self, row: SourceRow, events: list[Event]) -> None:
         """Remember a line that was read with care, if it is a heartbeat and looks as Kafka writes them."""
@@ -56,8 +56,8 @@ class HeartbeatColumns:
         text, stops = run.text()
         found = self._lines.find(text, stops, run.keys.tolist(), run.instants_ms.tolist())
         if self._said.of is not self._lines.said:  # all was forgotten
-            self._said = _Said(self._routing)
-        self._said.catch_up(self._lines.said)
+            self._said = _Said(self._routing, self._lines.said)
+        self._said.catch_up()
         indexes, places = np.array(found.numbers, np.int64), np.array(found.places, np.int64)
         blocks = list(self._blocks(run, indexes, places, found.times)) if found.numbers else []
         return Found(blocks, indexes, self._said.shared["broker"].at(places))
@@ -124,17 +124,17 @@ class _Codes:
 class _Said:
     """What known heartbeats say, by columns, and the operator keys they belong to."""
 
-    def __init__(self, routing: Routing) -> None:
+    def __init__(self, routing: Routing, of: list[Heartbeat]) -> None:
         self._routing = routing
-        self.of: list[Heartbeat] = []
+        self.of = of
         self.keys = _Codes()
         self.own: dict[str, list[Any]] = {"group": [], "member_id": []}
         self.shared = {name: _Codes() for name in ("generation", "error", "broker", "kip848")}
 
-    def catch_up(self, said: list[Heartbeat]) -> None:
+    def catch_up(self) -> None:
         """Take in what was learned since."""
-        known, self.of, columns = len(self.own["group"]), said, self.own | self.shared
-        for first in said[known:]:
+        known, columns = len(self.own["group"]), self.own | self.shared
+        for first in self.of[known:]:
             self.keys.append(self._routing.key_of(first.group))
             for name, values in columns.items():
                 values.append(getattr(first, name))

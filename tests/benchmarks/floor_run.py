@@ -4,8 +4,6 @@ Same source, same exchange, same keys and action; nothing is parsed, remembered 
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -13,18 +11,14 @@ import pandas as pd
 import pyarrow as pa
 
 from streaming.run import job
-from streaming.run.packing import Routing
-from streaming.run.source import _PACKED
+from streaming.run.operator import Operator
+from streaming.run.sink import Sink
+from streaming.run.source import _PACKED, PackRows
 from streaming.run.worker import settle
 from tests.benchmarks import watched_run
 
 
-@dataclass(frozen=True)
-class EmptyPack:
-    routing: Routing
-    offsets_topic: str
-    live_keys_file: Path
-
+class EmptyPack(PackRows):
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settle()
         rows = sum(batch.num_rows for batch in batches)
@@ -33,10 +27,7 @@ class EmptyPack:
             yield pa.RecordBatch.from_arrays([pa.array(keys), pa.array([b"0"] * len(keys))], schema=_PACKED)
 
 
-@dataclass(frozen=True)
-class EmptyOperator:
-    settings: Any
-
+class EmptyOperator(Operator):
     def __call__(self, key: tuple[str], rows: Iterable[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
         for _ in rows:
             pass
@@ -44,7 +35,7 @@ class EmptyOperator:
         yield pd.DataFrame({"key": [key[0]], "outputs": ["[]"]})
 
 
-class EmptySink(job.Sink):
+class EmptySink(Sink):
     def __call__(self, frame: Any, batch_id: int) -> None:
         frame.collect()
 
