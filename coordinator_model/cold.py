@@ -12,11 +12,16 @@ class Cold:
 
     __slots__ = ("_joined", "_open", "_slices", "_touched")
 
-    def __init__(self, slices: dict[str, bytes] | None = None) -> None:
+    def __init__(self, slices: dict[str, bytes] | None = None, joined: bytes | None = None) -> None:
         self._slices = slices or {}
         self._open: dict[str, GroupReplica] = {}
         self._touched: set[str] = set()
-        self._joined: bytes | None = None
+        self._joined = joined
+
+    @property
+    def joined(self) -> bytes | None:
+        """The slices joined, as ``dump`` returned them; None before that."""
+        return self._joined
 
     def __contains__(self, group: str) -> bool:
         return group in self._slices or group in self._open

@@ -17,12 +17,13 @@ from coordinator_model.events import Event, Heartbeat
 
 order = itemgetter(0, 1, 2, 3, 4)
 """By what events are sorted: instant, rank, topic, partition, offset."""
-_QUICK = itemgetter(
+quick = itemgetter(
     *map(
         Heartbeat._fields.index,
         ("order_ms", "group", "member_id", "generation", "error", "applied_ms", "arrival_ms", "broker"),
     )
 )
+"""What the quick road needs of a heartbeat, or all their columns of it."""
 QuickRow = tuple[int, str, str, int, int, int, int, str]
 """``(order_ms, group, member_id, generation, error, applied_ms, arrival_ms, broker)``"""
 _ORDER_MS, _TOPIC, _PARTITION, _OFFSET = map(Heartbeat._fields.index, ("order_ms", "topic", "partition", "offset"))
@@ -74,7 +75,7 @@ class HeartbeatBlock:
 
     def quick_rows(self) -> Iterator[QuickRow]:
         """Yield of each what the quick road needs."""
-        return self._rows_of(_QUICK(self.columns))
+        return self._rows_of(quick(self.columns))
 
     def row(self, index: int) -> Heartbeat:
         """Return one of the heartbeats."""

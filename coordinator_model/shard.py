@@ -31,7 +31,7 @@ from coordinator_model.events import (
     parked_ms,
 )
 from coordinator_model.findings import Finding
-from coordinator_model.heartbeat_block import HeartbeatBlock, QuickRow
+from coordinator_model.heartbeat_block import HeartbeatBlock, QuickRow, quick
 from coordinator_model.hot import FAR_MS, NEVER, QUICK_TYPES, Hot
 from coordinator_model.intake import take
 from coordinator_model.liveness import Scene
@@ -53,7 +53,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Shard", "ShardSettings", "State"]
 
-State = tuple[int, bytes, bytes]
+State = tuple[int, bytes, bytes, bytes, bytes]
+"""Version, hot, memory, index and cold; the last two stay the same objects while only heartbeats come."""
 SETTLE_MS = 1_000
 """How long after a coordinator's first answer its groups are looked at: no session ends sooner."""
 _NO_SLOTS: dict[str, int] = {}
@@ -89,31 +90,36 @@ class Shard:
         key: str | None = None,
         *,
         moved: bool = False,
+        like: "Shard | None" = None,
     ) -> "Shard":
         """Make a shard from what ``dump`` returned, or a new one. Raises ValueError on a state it cannot read.
 
         ``key`` names the operator key where a shard is split over several. ``moved``: who keeps what is shown goes on
-        with it; else every group is shown whole again.
+        with it; else every group is shown whole again. ``like``: an outdated copy, not used any more after its
+        ``dump``; what the state has in common with it is taken from it.
         """
         made = cls(shard, settings, key)
         if state is None:
             return made
-        version, hot, cold = state
+        version, hot, memory, index, cold = state
         if version != snapshot.VERSION:
             raise ValueError(f"state version {version}, this monitor reads {snapshot.VERSION}")
-        made.hot, made._index = snapshot.load_hot(hot)
+        known = like or made
+        slots = known.hot.slots if known._index == index else snapshot.load_index(index)  # noqa: SLF001
+        made.hot, made._index = snapshot.load_hot(slots, hot), index
         if not moved:
             made.hot.forget_timeouts()
-        memory, slices = snapshot.load_slices(cold)
-        made.cold = Cold(slices)
-        made.memory = ShardMemory.from_dict(memory)
+        made.cold = known.cold if known.cold.joined == cold else Cold(snapshot.load_slices(cold), cold)
+        made.memory = ShardMemory.from_dict(snapshot.load_memory(memory))
         made._due_ms = 0
         return made
 
     def dump(self) -> State:
-        """Return the state: version, hot and cold bytes."""
-        hot, self._index = snapshot.dump_hot(self.hot, self._index)
-        return snapshot.VERSION, hot, snapshot.dump_header(self.memory.as_dict()) + self.cold.dump()
+        """Return the state."""
+        if self._index is None:
+            self._index = snapshot.dump_index(self.hot)
+        memory = snapshot.dump_memory(self.memory.as_dict())
+        return snapshot.VERSION, snapshot.dump_hot(self.hot), memory, self._index, self.cold.dump()
 
     def groups(self) -> list[str]:
         """Return the ids of the groups known here."""
@@ -197,6 +203,8 @@ class Shard:
         self._fire(self.clock.progress_ms)
         if isinstance(event, Heartbeat) and event.error in (0, 27):
             self.clock.prove(at_ms, event.arrival_ms)
+            if self._quick_road(iter((quick(event),))):
+                return  # it only had to wait for what was due before it
         self._cold(event)
 
     def _quick_road(self, rows: Iterator[QuickRow]) -> int:
@@ -418,19 +426,16 @@ class Shard:
     def _fire(self, until_ms: int) -> None:
         """Make every verdict that is due up to here, each at its own instant, earliest first."""
         while self._due_ms <= until_ms:
-            due_ms, groups = self._next_due()
+            self._due_ms = due_ms = self._next_due_ms()
             if due_ms > until_ms:
-                self._due_ms = due_ms
                 return
-            self._due_ms = FAR_MS
-            for group in groups:
+            for group in self._groups_due(due_ms):
                 self.memory.group_due.pop(group, None)
                 replica = self._replica(group)
                 if replica.ending_ms is not None:
                     self._evaluate(replica, due_ms, due_ms)  # whom it lost last is told before it is gone
                 self._end(replica)
                 self._evaluate(replica, due_ms, due_ms)
-            self._due_ms, _ = self._next_due()
 
     def _look_again(self, at_ms: int) -> None:
         """Look at what is due now, and at every group a little later, once, unless its timers are open still."""
@@ -440,14 +445,14 @@ class Shard:
             for group in self.hot.slots:
                 group_due[group] = min(at_ms + SETTLE_MS, group_due.get(group, FAR_MS))
 
-    def _next_due(self) -> tuple[int, list[str]]:
-        """Return the earliest instant at which something is due, and the groups it is due for."""
-        group_due = self.memory.group_due
-        due_ms = min(self.hot.due_ms(), *group_due.values()) if group_due else self.hot.due_ms()
-        if due_ms >= FAR_MS:
-            return FAR_MS, []
-        groups = self.hot.groups_due(due_ms) | {group for group, at_ms in group_due.items() if at_ms <= due_ms}
-        return due_ms, sorted(groups)
+    def _next_due_ms(self) -> int:
+        """Return the earliest instant at which something is due."""
+        return min(self.hot.due_ms(), *self.memory.group_due.values(), FAR_MS)
+
+    def _groups_due(self, due_ms: int) -> list[str]:
+        """Return the groups that something is due for by then."""
+        waiting = {group for group, at_ms in self.memory.group_due.items() if at_ms <= due_ms}
+        return sorted(self.hot.groups_due(due_ms) | waiting)
 
     def _watch_gap(self, before_ms: int, at_ms: int) -> None:
         """Tell of a hole in the coordinator's lines: a stall of telemetry, though it is over when we learn of it."""

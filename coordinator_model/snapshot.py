@@ -1,14 +1,14 @@
-"""A shard to versioned bytes and back: ``(version, hot, cold)``.
+"""A shard to versioned bytes and back: ``(version, hot, memory, index, cold)``.
 
-Hot changes with every heartbeat: four packed arrays over the members' slots, and which member has which slot. Cold is
-one compressed slice a group, encoded again only when something other than a heartbeat has touched the group, decoded
-only when something other than a heartbeat needs it.
+Hot changes with every heartbeat: packed arrays over the members' slots; and memory with every batch: what the shard
+knows beside its groups. The index, which member has which slot, and cold, one compressed slice a group, stay the same
+bytes until something other than a heartbeat comes, and are read only by who has not read them before.
 
-Format 7 (in 6, 5 and 4 less was known of join phases; 3 had no timeouts; in 2 heartbeats that wait stood among other
-events; in 1 less was known of groups and members). hot = uint32 length of the index, index, last, interval, generation,
-span, timeout (``array`` bytes, little-endian, slots in index order).
+Format 8 (in 7 these parts were two; in 6, 5 and 4 less was known of join phases; 3 had no timeouts; in 2 heartbeats
+that wait stood among other events; in 1 less was known of groups and members). hot = last, interval, generation, span,
+timeout (``array`` bytes, little-endian, slots in index order). memory = zlib(JSON).
 index = zlib(JSON ``[[group, [member id, ...]], ...]``). cold = zlib'd slices, each with its uint32 length and its
-group's name before it; the first, without a name, is the shard's own.
+group's name before it.
 
 Migration guide: read the version written before and this one, always write this one; what cannot be read starts the
 shard anew, which the run's layout file turns into a fresh checkpoint (see ``streaming/run/layout.py``).
@@ -27,7 +27,7 @@ from coordinator_model.hot import Hot
 from coordinator_model.replica.group import Departure, GroupReplica, Leave, Member
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType
 
-VERSION = 7
+VERSION = 8
 _LEVEL = 1
 _BYTES = "bytes in base64"
 _MEMBER_FIELDS = [f.name for f in fields(Member)]
@@ -38,15 +38,18 @@ _GROUP_FIELDS = [
 ]
 
 
-def dump_hot(hot: Hot, index: bytes | None) -> tuple[bytes, bytes]:
-    """Return the hot bytes and the index in them, which may be given back next time if no slot has changed."""
-    if index is None:
-        listing = [[group, list(members)] for group, members in hot.slots.items()]
-        index = zlib.compress(json.dumps(listing, separators=(",", ":")).encode(), _LEVEL)
-        order = [slot for members in hot.slots.values() for slot in members.values()]
-        if order != list(range(len(hot.last))):
-            _reorder(hot, order)
-    return b"".join([len(index).to_bytes(4, "little"), index, *map(_bytes, hot.columns)]), index
+def dump_index(hot: Hot) -> bytes:
+    """Put the slots in the order of their members, and return who they are."""
+    order = [slot for members in hot.slots.values() for slot in members.values()]
+    if order != list(range(len(hot.last))):
+        _reorder(hot, order)
+    listing = [[group, list(members)] for group, members in hot.slots.items()]
+    return zlib.compress(json.dumps(listing, separators=(",", ":")).encode(), _LEVEL)
+
+
+def dump_hot(hot: Hot) -> bytes:
+    """Encode what heartbeats change; no slot may have come or gone since ``dump_index``."""
+    return b"".join(map(_bytes, hot.columns))
 
 
 def _reorder(hot: Hot, order: list[int]) -> None:
@@ -67,31 +70,41 @@ def _bytes(column: "array[int]") -> bytes:
     return column.tobytes()
 
 
-def load_hot(data: bytes) -> tuple[Hot, bytes]:
-    """Read what ``dump_hot`` wrote. Raises ValueError, KeyError or zlib.error on anything else."""
-    hot = Hot()
-    length = int.from_bytes(data[:4], "little")
-    index = data[4 : 4 + length]
+def load_index(index: bytes) -> dict[str, dict[str, int]]:
+    """Read what ``dump_index`` wrote. Raises ValueError or zlib.error on anything else."""
+    slots: dict[str, dict[str, int]] = {}
     slot = 0
     for group, member_ids in json.loads(zlib.decompress(index)):
-        hot.slots[group] = {member_id: slot + n for n, member_id in enumerate(member_ids)}
+        slots[group] = {member_id: slot + n for n, member_id in enumerate(member_ids)}
         slot += len(member_ids)
-    start = 4 + length
+    return slots
+
+
+def load_hot(slots: dict[str, dict[str, int]], data: bytes) -> Hot:
+    """Read what ``dump_hot`` wrote of these slots. Raises ValueError on anything else."""
+    hot = Hot()
+    hot.slots = slots
+    members, start = sum(map(len, slots.values())), 0
     for column in hot.columns:
-        end = start + slot * column.itemsize
+        end = start + members * column.itemsize
         column.frombytes(data[start:end])
         if sys.byteorder == "big":
             column.byteswap()
         start = end
-    if start != len(data) or len(hot.timeout) != slot:
+    if start != len(data) or len(hot.timeout) != members:
         raise ValueError("hot state: lengths do not agree")
-    return hot, index
+    return hot
 
 
-def dump_header(header: dict[str, Any]) -> bytes:
-    """Encode what a shard knows beside its groups; it stands before their slices."""
-    own = zlib.compress(json.dumps(header, separators=(",", ":"), default=_from_bytes).encode(), _LEVEL)
-    return dump_slices({"": own})
+def dump_memory(memory: dict[str, Any]) -> bytes:
+    """Encode what a shard knows beside its groups."""
+    return zlib.compress(json.dumps(memory, separators=(",", ":"), default=_from_bytes).encode(), _LEVEL)
+
+
+def load_memory(data: bytes) -> dict[str, Any]:
+    """Read what ``dump_memory`` wrote."""
+    memory: dict[str, Any] = json.loads(zlib.decompress(data), object_hook=_to_bytes)
+    return memory
 
 
 def dump_slices(slices: dict[str, bytes]) -> bytes:
@@ -103,11 +116,9 @@ def dump_slices(slices: dict[str, bytes]) -> bytes:
     return b"".join(parts)
 
 
-def load_slices(data: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Read a header and the slices behind it."""
-    pieces = _pieces(data)
-    _, own = next(pieces)
-    return json.loads(zlib.decompress(own), object_hook=_to_bytes), dict(pieces)
+def load_slices(data: bytes) -> dict[str, bytes]:
+    """Read slices by their names."""
+    return dict(_pieces(data))
 
 
 def _from_bytes(value: bytes) -> dict[str, str]:

@@ -51,10 +51,11 @@ class Found(NamedTuple):
 class HeartbeatLines:
     """Remembers how members' heartbeats look: ``find`` knows them again, ``learn`` gets those that were not known."""
 
-    __slots__ = ("_known", "said")
+    __slots__ = ("_known", "_pieces", "said")
 
     def __init__(self) -> None:
         self._known: dict[bytes, Known] = {}
+        self._pieces: dict[bytes, bytes] = {}
         self.said: list[Heartbeat] = []
         """What each line that is known said as it was read with care; another list once all are forgotten."""
 
@@ -114,8 +115,9 @@ class HeartbeatLines:
         if b"TimeMs" in tail or b"\\" in tail:
             return  # a name given twice counts where it stands last, and an escape can spell any name
         if len(self.said) >= MAX_MEMBERS:
-            self._known, self.said = {}, []
-        self._known[value[middle:times]] = Known(value[:start], tail, row.key or None, len(self.said))
+            self._known, self._pieces, self.said = {}, {}, []
+        head, tail, key = (self._pieces.setdefault(piece, piece) for piece in (value[:start], tail, row.key or b""))
+        self._known[value[middle:times]] = Known(head, tail, key or None, len(self.said))
         self.said.append(said)
 
 

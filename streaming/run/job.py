@@ -5,6 +5,7 @@ explicitly) and when it failed without this process being at fault: brokers or d
 when it fails again and again without finishing one batch; whoever supervises the process decides then.
 """
 
+import gc
 import os
 import re
 import threading
@@ -39,7 +40,7 @@ from streaming.run.packing import Routing
 from streaming.run.probe import Probe
 from streaming.run.session import JVM_SILENT, jvm_status, start_session, stop_session
 from streaming.run.sink import LiveKeys, Sink
-from streaming.run.source import PACKED_SCHEMA, PackRows, kafka_rows
+from streaming.run.source import PACKED_SCHEMA, PackRows, source_rows
 from streaming.run.topics import Assigned, Topics
 from streaming.store import Store, StoreError
 
@@ -51,6 +52,7 @@ log = structlog.get_logger(__name__)
 
 TELEMETRY_BEFORE_MS = 120_000  # how much telemetry a fresh checkpoint reads back: two probes of every usual interval
 LOOK_FOR_TOPICS_S = 5.0
+QUERY_VERSION = 2  # another one where the query's sources or its stateful stage become others
 READ_TIMEOUTS_S = 60.0  # how soon a changed session timeout of a group is known
 STATUS_BATCHES = 100
 GIVE_UP_AFTER = 8  # failures in a row without one batch between them: brokers or database away for more than a minute
@@ -81,6 +83,7 @@ def run_job(
         spark = start_session(run.master, shuffle_partitions)
         stack.callback(stop_session, spark)
         stack.enter_context(Probe(settings.kafka.python_client()))
+        gc.freeze()  # what is loaded stays: each batch makes thousands of rows, and would have all else looked at too
         Job(settings, stop, topics, store, spark, shuffle_partitions, on_batch, reload).run()
 
 
@@ -163,12 +166,10 @@ class Job:
         pack = PackRows(routing, settings.kafka.offsets_topic, checkpoint.folder.absolute() / LIVE_KEYS_FILE)
         operator = Operator(self._shard_settings(partitions, checkpoint.live_from_ms))
         return (
-            kafka_rows(self.spark, settings.kafka, assigned, starts, checkpoint.live_from_ms)
+            source_rows(self.spark, settings.kafka, assigned, starts, checkpoint.live_from_ms)
             .mapInArrow(pack, PACKED_SCHEMA)
             .groupBy("key")
-            .applyInPandasWithState(
-                operator, OUTPUT_SCHEMA, STATE_SCHEMA, "append", GroupStateTimeout.ProcessingTimeTimeout
-            )
+            .applyInPandasWithState(operator, OUTPUT_SCHEMA, STATE_SCHEMA, "append", GroupStateTimeout.NoTimeout)
             .writeStream.foreachBatch(sink)
             .option("checkpointLocation", str(checkpoint.folder.absolute()))
             .trigger(processingTime=f"{run.trigger_ms} milliseconds")
@@ -247,6 +248,7 @@ class Job:
             shard_split=run.shard_split,
             shuffle_partitions=self.shuffle_partitions,
             state_version=snapshot.VERSION,
+            query_version=QUERY_VERSION,
         )
 
     def _live_from_ms(self) -> int:

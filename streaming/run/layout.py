@@ -33,6 +33,7 @@ class Layout:
     shard_split: int
     shuffle_partitions: int
     state_version: int
+    query_version: int
 
 
 @dataclass(frozen=True, slots=True)

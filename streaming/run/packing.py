@@ -128,6 +128,15 @@ class Packer:
         self._tick_due_ms[tick.broker] = tick.order_ms + TICK_EVERY_MS
         self._ticks.append(tuple(tick))
 
+    def wake(self) -> None:
+        """Let every known key be called, though nothing may have come for it."""
+        for key in self.known_keys:
+            self._packed.setdefault(key, {})
+
+    def __bool__(self) -> bool:
+        """Tell whether there is anything to send."""
+        return bool(self._packed or self._ticks or self.decoded)
+
     def reject(self, row: Rejected) -> None:
         """Let an unreadable row travel with the others, so that a batch stays one action."""
         self.size += 1

@@ -3,6 +3,8 @@
 One reader, because a source added later would break the checkpoint; `assign`, because subscribing would join a
 consumer group and so write into the very topic that is read. The parser is the core's own, the same that `replay`
 runs, in an Arrow stage: cheaper than Spark's JSON in the JVM, and there is one parser, not two (decision 0002).
+Beside it one row a batch that says nothing: with it there is a batch, and every shard is called, though Kafka is still
+(decision 0009).
 """
 
 import json
@@ -32,6 +34,7 @@ PACKED_SCHEMA = "key string, payload binary"
 _PACKED = pa.schema([("key", pa.string()), ("payload", pa.binary())])
 _known: dict[Routing, HeartbeatColumns] = {}  # a worker's, of all its batches
 FLUSH_EVENTS = 100_000  # bounds a worker's memory while it catches up
+WAKE_TOPIC = ""  # of the row that only wakes; no topic of Kafka has such a name
 ROWS_PER_BATCH = 2_000_000  # bounds a batch while it catches up
 _READER = {
     "failOnDataLoss": "false",  # retention and compaction make gaps; the core sees them as lost coverage
@@ -45,6 +48,23 @@ _READER = {
     # fetched: with the usual 500 records a poll most of its work is done again and again.
     "kafka.max.poll.records": "5000",
 }
+
+
+def source_rows(
+    spark: "SparkSession", kafka: "Kafka", assigned: Assigned, starts: Offsets, commits_from_ms: int
+) -> "DataFrame":
+    """Read all topics, and what wakes the shards, as one stream of raw rows."""
+    rows = kafka_rows(spark, kafka, assigned, starts, commits_from_ms).unionAll(_waking_rows(spark))
+    # A task a Kafka partition would mean fifty tasks for fifty records; one a core is even enough, for its share is
+    # made of small ranges.
+    return rows.coalesce(spark.sparkContext.defaultParallelism)
+
+
+def _waking_rows(spark: "SparkSession") -> "DataFrame":
+    """Make one row a batch, as Kafka's are: so there always is a batch."""
+    rows = spark.readStream.format("rate-micro-batch").options(rowsPerBatch="1", numPartitions="1").load()
+    nothing = ("0 AS partition", "value AS offset", "0L AS timestamp_ms", "X'' AS key", "X'' AS value")
+    return rows.selectExpr(f"'{WAKE_TOPIC}' AS topic", *nothing)
 
 
 def kafka_rows(
@@ -70,10 +90,7 @@ def kafka_rows(
         )
     )
     columns = ("topic", "partition", "offset", "unix_millis(timestamp) AS timestamp_ms", "key", "value")
-    # A task a Kafka partition would mean fifty tasks for fifty records; one a core is even enough, for its share is
-    # made of small ranges. A null key must not vanish in the filter.
-    tasks = spark.sparkContext.defaultParallelism
-    return rows.where(f"NOT coalesce({old_commit}, false)").selectExpr(*columns).coalesce(tasks)
+    return rows.where(f"NOT coalesce({old_commit}, false)").selectExpr(*columns)  # a null key must not vanish
 
 
 @dataclass(frozen=True)
@@ -95,11 +112,13 @@ class PackRows:
             for run in runs_of(batch):
                 if run.topic == self.offsets_topic:
                     _pack_records(run, packer)
+                elif run.topic == WAKE_TOPIC:
+                    packer.wake()
                 else:
                     _pack_lines(run, packer, heartbeats, run.after_gaps(next_offsets))
             if packer.size >= FLUSH_EVENTS:
                 yield _packed(packer)
-        if packer.size or packer.decoded:
+        if packer:
             yield _packed(packer)
 
 

@@ -18,15 +18,8 @@ class StateCell(Protocol):
     def get(self) -> tuple[Any, ...]:
         """Return the state; only where it exists."""
 
-    @property
-    def hasTimedOut(self) -> bool:  # noqa: N802 # Spark's name
-        """Tell whether the operator was called for want of rows."""
-
     def update(self, newValue: tuple[Any, ...]) -> None:  # noqa: N803 # Spark's names
         """Replace the state."""
-
-    def setTimeoutDuration(self, durationMs: int) -> None:  # noqa: N802, N803
-        """Ask to be called again after so long, though no row comes."""
 
     def getCurrentProcessingTimeMs(self) -> int:  # noqa: N802
         """Return the wall clock of this trigger."""
@@ -38,8 +31,6 @@ class MemoryCell:
 
     value: tuple[Any, ...] | None = None
     wall_ms: int = 0
-    timed_out: bool = False
-    timeout_ms: int | None = None
 
     @property
     def exists(self) -> bool:
@@ -53,18 +44,9 @@ class MemoryCell:
             raise ValueError("no state")
         return self.value
 
-    @property
-    def hasTimedOut(self) -> bool:  # noqa: N802
-        """As Spark's."""
-        return self.timed_out
-
     def update(self, newValue: tuple[Any, ...]) -> None:  # noqa: N803
         """As Spark's."""
         self.value = newValue
-
-    def setTimeoutDuration(self, durationMs: int) -> None:  # noqa: N802, N803
-        """As Spark's."""
-        self.timeout_ms = durationMs
 
     def getCurrentProcessingTimeMs(self) -> int:  # noqa: N802
         """As Spark's."""

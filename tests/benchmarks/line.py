@@ -89,7 +89,7 @@ def _live(load: Load, settings: ShardSettings) -> tuple[dict[str, list[float]], 
                 shard = shards.get(key) or shards.setdefault(key, Shard.restore(int(key), settings, None))
                 shard.apply(listed, heartbeats=blocks, wall_ms=rows[-1].timestamp_ms + 50)
             stamps.append(time.process_time())
-            state_bytes = sum(len(hot) + len(cold) for _, hot, cold in (shard.dump() for shard in shards.values()))
+            state_bytes = sum(len(part) for shard in shards.values() for part in shard.dump()[1:])
             stamps.append(time.process_time())
             if second >= WARM_S:
                 for index, step in enumerate(costs):

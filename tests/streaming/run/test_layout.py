@@ -5,7 +5,7 @@ import pytest
 from streaming.run.errors import RunError
 from streaming.run.layout import Layout, locked, open_checkpoint, remembered_shuffle_partitions
 
-LAYOUT = Layout("prod", "__consumer_offsets", 50, "shard", 1, 2, 1)
+LAYOUT = Layout("prod", "__consumer_offsets", 50, "shard", 1, 2, 1, 1)
 
 
 def never():

@@ -1,10 +1,12 @@
 import base64
 import json
 from dataclasses import replace
+from itertools import cycle, islice, repeat
 
 import pandas as pd
 import pytest
 
+from coordinator_model import snapshot
 from coordinator_model.ingest import Rejected, SourceRow, ingest
 from coordinator_model.shard import ShardSettings
 from coordinator_model.sharding import shard_of
@@ -66,29 +68,30 @@ def outputs(operator, cell, payloads, key=KEY):
 
 @pytest.fixture(autouse=True)
 def empty_worker(monkeypatch):
-    monkeypatch.setattr(operator_module, "_shards", {})
+    monkeypatch.setattr(operator_module, "_held", {})
 
 
-def play(*, forget):
+ONE, TWO, EACH_NEW = "one worker", "two workers in turn", "a new worker each time"
+
+
+def play(workers=ONE):
     operator, cell, said = Operator(SETTINGS, 1), MemoryCell(), []
-    for batch in batches():
-        if forget:
-            operator_module._shards.clear()
+    held = {ONE: repeat({}), TWO: cycle(({}, {})), EACH_NEW: iter(dict, None)}[workers]
+    for batch, operator_module._held in zip(batches(), held, strict=False):
         said += outputs(operator, cell, batch)
     return said
 
 
 def test_a_member_that_fell_silent_is_reported_with_its_deadline():
-    findings = [
-        finding for output in play(forget=False) if output["kind"] == "report" for finding in output["findings"]
-    ]
+    findings = [finding for output in play() if output["kind"] == "report" for finding in output["findings"]]
     expired = [finding for finding in findings if finding["rule"] == "session-expired"]
     assert {finding["member_id"] for finding in expired} == {MEMBERS[1].member_id}
     assert all(abs(finding["deadline_ms"] - (START_MS + 16_000)) < 5 for finding in expired)
 
 
-def test_a_shard_decoded_from_its_state_says_the_same_as_one_kept_in_the_worker():
-    decoded, kept = ([o for o in play(forget=forget) if o["kind"] == "report"] for forget in (True, False))
+@pytest.mark.parametrize("workers", [TWO, EACH_NEW])
+def test_a_shard_decoded_from_its_state_says_the_same_as_one_kept_in_the_worker(workers):
+    decoded, kept = ([o for o in play(each) if o["kind"] == "report"] for each in (workers, ONE))
     assert decoded == kept
     assert any(report["findings"] for report in kept)
 
@@ -117,21 +120,36 @@ def test_a_query_that_starts_again_judges_by_its_own_settings():
     first, second, *_ = batches()
     outputs(Operator(SETTINGS, 1), cell, first)
     outputs(Operator(replace(SETTINGS, cluster="renamed"), 2), cell, second)
-    _, shard = operator_module._shards[KEY]
-    assert shard.settings.cluster == "renamed"
+    assert operator_module._held[KEY].shard.settings.cluster == "renamed"
 
 
-def test_a_shard_that_moves_between_workers_says_the_same_in_the_same_way():
+@pytest.mark.parametrize("workers", [TWO, EACH_NEW])
+def test_a_shard_that_moves_between_workers_says_the_same_in_the_same_way(workers):
     """Groups shown whole at each move would cost more than all else: Spark moves shards nearly every batch."""
-    assert [o["kind"] for o in play(forget=True)] == [o["kind"] for o in play(forget=False)]
+    assert [o["kind"] for o in play(workers)] == [o["kind"] for o in play()]
 
 
-def test_an_idle_shard_asks_to_be_woken_and_takes_it():
+def test_a_shard_that_comes_back_reads_only_what_has_changed_meanwhile(monkeypatch):
+    """Nothing but heartbeats: neither who the members are nor the groups' slices are read again."""
+    operator, cell, here = Operator(SETTINGS, 1), MemoryCell(), operator_module._held
+    *quiet, elsewhere, back = islice(batches(), 6)
+    for batch in quiet:
+        outputs(operator, cell, batch)
+    monkeypatch.setattr(operator_module, "_held", {})
+    outputs(operator, cell, elsewhere)
+    monkeypatch.setattr(operator_module, "_held", here)
+    for name in ("load_index", "load_slices"):
+        monkeypatch.setattr(snapshot, name, None)
+    assert outputs(operator, cell, back)
+
+
+def test_a_shard_that_is_woken_for_nothing_says_how_far_it_is():
     operator, cell = Operator(SETTINGS, 1), MemoryCell(wall_ms=START_MS)
     outputs(operator, cell, next(batches()))
-    assert cell.timeout_ms
-    cell.timed_out, cell.wall_ms = True, START_MS + 1_000
-    assert [output["kind"] for output in outputs(operator, cell, [])] == ["progress"]
+    packer = Packer(Routing(50), (KEY,))
+    packer.wake()
+    cell.wall_ms = START_MS + 1_000
+    assert [output["kind"] for output in outputs(operator, cell, [dict(packer.rows())[KEY]])] == ["progress"]
 
 
 def test_unreadable_rows_become_quarantine_outputs_and_leave_no_state():

@@ -15,7 +15,7 @@ from streaming.run.packing import (
     shard_of_key,
     unpack,
 )
-from streaming.run.source import PackRows
+from streaming.run.source import WAKE_TOPIC, PackRows
 from tests.benchmarks import synthetic
 from tests.benchmarks.synthetic import Member
 from tests.streaming.run.events_of import unpacked
@@ -81,6 +81,17 @@ def test_a_tick_reaches_every_shard(tmp_path):
     ticks = {key: unpacked([payload]) for key, payload in packed(tmp_path, arrow(line(0, synthetic.probe_line(5))))}
     assert set(ticks) == set(ROUTING.all_keys())
     assert all([(tick.broker, tick.probe) for tick in events] == [("broker-1", 5)] for events in ticks.values())
+
+
+def test_a_row_that_wakes_calls_every_shard_that_has_a_group_and_says_nothing(tmp_path):
+    (tmp_path / "live-keys.json").write_text('["007", "031"]')
+    waking = arrow(SourceRow("telemetry", WAKE_TOPIC, 0, 5, 0, b"", b""))
+    assert {key: unpacked([payload]) for key, payload in packed(tmp_path, waking)} == {"007": [], "031": []}
+    ticks = {
+        key: len(unpacked([payload]))
+        for key, payload in packed(tmp_path, arrow(line(0, synthetic.probe_line(5))), waking)
+    }
+    assert ticks == {"007": 1, "031": 1}
 
 
 def test_a_broker_heard_while_no_shard_has_a_group_gives_no_rows(tmp_path):

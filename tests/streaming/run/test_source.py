@@ -1,6 +1,7 @@
 """Spark's Kafka source as we set it: what it must deliver, and the traps that the settings are there for."""
 
 import json
+from queue import Queue
 
 import pytest
 from kafka import KafkaConsumer, TopicPartition
@@ -8,7 +9,7 @@ from kafka.structs import OffsetAndMetadata
 
 from streaming.config import Settings
 from streaming.run.session import start_session
-from streaming.run.source import kafka_rows
+from streaming.run.source import WAKE_TOPIC, kafka_rows, source_rows
 from streaming.run.topics import Topics
 
 pytestmark = pytest.mark.spark
@@ -51,6 +52,25 @@ def read(spark, settings, folder, commits_from_ms=0):
         assigned = topics.existing([kafka.offsets_topic])
         starts = topics.starts(kafka.offsets_topic, assigned, 0)
     return collected(kafka_rows(spark, kafka, assigned, starts, commits_from_ms), folder)
+
+
+def test_a_batch_comes_each_trigger_though_kafka_is_still(spark, settings, tmp_path):
+    """Each brings the row that wakes the shards: only then can they see that telemetry stands still."""
+    kafka, batches = settings.kafka, Queue()
+    with Topics(kafka.python_client()) as topics:
+        assigned = topics.existing([kafka.offsets_topic])
+        starts = topics.ends(assigned)
+    query = (
+        source_rows(spark, kafka, assigned, starts, 0)
+        .writeStream.foreachBatch(lambda frame, _: batches.put([row.topic for row in frame.collect()]))
+        .option("checkpointLocation", str(tmp_path))
+        .trigger(processingTime="100 milliseconds")
+        .start()
+    )
+    try:
+        assert [batches.get(timeout=60) for _ in range(3)] == [[WAKE_TOPIC]] * 3
+    finally:
+        query.stop()
 
 
 def test_rows_of_the_internal_topic_arrive_as_they_lie_in_kafka(spark, settings, tmp_path):
