@@ -5,8 +5,8 @@ knows beside its groups. The index, which member has which slot, and cold, one c
 bytes until something other than a heartbeat comes, and are read only by who has not read them before.
 
 Format 8 (in 7 these parts were two; in 6, 5 and 4 less was known of join phases; 3 had no timeouts; in 2 heartbeats
-that wait stood among other events; in 1 less was known of groups and members). hot = last, interval, generation, span,
-timeout (``array`` bytes, little-endian, slots in index order). memory = zlib(JSON).
+that wait stood among other events; in 1 less was known of groups and members). hot = last, then zlib'd interval,
+generation, span, timeout (``array`` bytes, little-endian, slots in index order). memory = zlib(JSON).
 index = zlib(JSON ``[[group, [member id, ...]], ...]``). cold = zlib'd slices, each with its uint32 length and its
 group's name before it.
 
@@ -49,7 +49,8 @@ def dump_index(hot: Hot) -> bytes:
 
 def dump_hot(hot: Hot) -> bytes:
     """Encode what heartbeats change; no slot may have come or gone since ``dump_index``."""
-    return b"".join(map(_bytes, hot.columns))
+    last, *others = map(_bytes, hot.columns)
+    return last + zlib.compress(b"".join(others), _LEVEL)
 
 
 def _reorder(hot: Hot, order: list[int]) -> None:
@@ -81,10 +82,12 @@ def load_index(index: bytes) -> dict[str, dict[str, int]]:
 
 
 def load_hot(slots: dict[str, dict[str, int]], data: bytes) -> Hot:
-    """Read what ``dump_hot`` wrote of these slots. Raises ValueError on anything else."""
+    """Read what ``dump_hot`` wrote of these slots. Raises ValueError or zlib.error on anything else."""
     hot = Hot()
     hot.slots = slots
     members, start = sum(map(len, slots.values())), 0
+    lasts = members * hot.last.itemsize
+    data = data[:lasts] + zlib.decompress(data[lasts:])
     for column in hot.columns:
         end = start + members * column.itemsize
         column.frombytes(data[start:end])

@@ -20,8 +20,9 @@ class CatchUp:
         """Take in a batch's progress; return a line for people while it lasts."""
         if self.done:
             return None
-        self.rows_per_s = float(progress["sources"][0].get("processedRowsPerSecond") or 0.0)
-        self.remaining = self._remaining(_offsets(progress["sources"][0]["endOffset"]))
+        sources = progress["sources"]
+        self.rows_per_s = sum(float(source.get("processedRowsPerSecond") or 0.0) for source in sources)
+        self.remaining = self._remaining({k: v for source in sources for k, v in _offsets(source["endOffset"]).items()})
         if self.remaining == 0:
             self.done = True
             return "caught up: everything that lay in the topics at the start has been read"
@@ -36,6 +37,6 @@ class CatchUp:
 
 
 def _offsets(text: Any) -> Offsets:
-    """Spark's `endOffset`, which comes as JSON text or as what it means."""
+    """Spark's `endOffset`, which comes as JSON text or as what it means; nothing where it is not Kafka's."""
     found = json.loads(text) if isinstance(text, str) else text
     return found if isinstance(found, dict) else {}

@@ -99,7 +99,8 @@ class Load:
     def run(self, seconds: float, die_after_s: float, die_until_s: float) -> None:
         """Keep the pace for so long; members die between two instants, so that the first and last are judged too."""
         size, begin = len(self._ring), time.time()
-        slot = probes = deaths = 0
+        slot = probes = 0
+        dies_s = die_after_s
         with self.truth.open("w") as truth:
             while (now := time.time()) - begin < seconds:
                 now_ms, age_s = int(now * 1000), now - begin
@@ -111,8 +112,8 @@ class Load:
                 while slot < due:
                     self._heartbeat(slot % size, now_ms)
                     slot += 1
-                while deaths < (min(age_s, die_until_s) - die_after_s) * self.deaths_per_s:
-                    deaths += 1
+                while dies_s <= min(age_s, die_until_s):  # not in step with the trigger, which would bias the delay
+                    dies_s += self._random.uniform(0, 2) / self.deaths_per_s
                     self._kill(slot, truth)
                 while self._due and self._due[0][0] <= now_ms:
                     self._expire(*heapq.heappop(self._due))
