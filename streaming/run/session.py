@@ -85,7 +85,7 @@ def settings(shuffle_partitions: int) -> dict[str, str]:
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
         ),
         # Batches make much garbage and keep little: no collector needs to work beside them, on cores that they lack.
-        "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:+UseTransparentHugePages",
+        "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
         # Small batches, once a second: neither a page nor a bar is of use, and both cost.
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
