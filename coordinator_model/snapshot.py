@@ -10,8 +10,8 @@ generation, span, timeout (``array`` bytes, little-endian, slots in index order)
 index = zlib(JSON ``[[group, [member id, ...]], ...]``). cold = zlib'd slices, each with its uint32 length and its
 group's name before it.
 
-Migration guide: read the version written before and this one, always write this one; what cannot be read starts the
-shard anew, which the run's layout file turns into a fresh checkpoint (see ``streaming/run/layout.py``).
+Migration guide: another version is refused, which the run's layout file turns into a fresh checkpoint beforehand (see
+``streaming/run/layout.py``); open incidents are adopted by it.
 """
 
 import base64

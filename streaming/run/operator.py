@@ -1,7 +1,8 @@
 """The stateful stage: rows -> events -> `Shard.apply` -> outputs. Decides nothing.
 
 A worker process keeps the shards it decoded; the nonce in the state tells whether its copy is the one that the last
-committed batch left. After a move, a restart or a failed batch it is not, and the shard is decoded from the state.
+committed batch left. After a move, a restart or a failed batch it is not, and the shard is decoded from the state, but
+for the parts that are what the worker has decoded before.
 Moves are frequent: Spark gives a task to any idle worker. So the nonce also names the start of the query: who moved
 within it has nothing to show again.
 """

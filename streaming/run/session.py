@@ -71,8 +71,6 @@ def settings(shuffle_partitions: int) -> dict[str, str]:
         # Else a tenth of the JVM's time goes into whether a task that ran twice said the same: it may not, in bytes
         # (what a worker knows decides how it packs), and does, in events.
         "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
-        # Lines and state cross between JVM and workers, all on one machine: by a shorter way than TCP.
-        "spark.python.unix.domain.socket.enabled": "true",
         # Packed heartbeats hardly compress, and the number of keys is not worth a look at each before it is written.
         "spark.shuffle.compress": "false",
         "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",

@@ -142,15 +142,17 @@ def _sqlite(url: str, database: str | None) -> Engine:
     def _prepare(connection: Any, _record: Any) -> None:
         connection.isolation_level = None  # the driver would begin transactions by itself, too late
         # Readers never wait for the writer (WAL). FULL: after a power cut Spark's checkpoint must not be ahead of us.
-        # A batch of a large cluster changes some 10 MB of pages: in a cache of the usual 2 MiB they are written to the
-        # log before the commit and read back, and the usual 4 MB of log are copied into the file at every commit.
-        memory = ("cache_size=-65536", "wal_autocheckpoint=8192")
-        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", *memory):
+        # A batch of a large cluster writes some 10 MB: of a log of the usual 4 MB all would be copied at every commit.
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "wal_autocheckpoint=8192"):
             connection.execute(f"PRAGMA {pragma}")
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
         immediate = connection.get_execution_options().get("write_lock", False)
+        if (
+            immediate
+        ):  # in the usual 2 MiB a large batch's pages are written to the log before the commit, and read back
+            connection.exec_driver_sql("PRAGMA cache_size=-65536")
         connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
 
     return engine

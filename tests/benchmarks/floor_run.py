@@ -31,7 +31,7 @@ class EmptyOperator(Operator):
     def __call__(self, key: tuple[str], rows: Iterable[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
         for _ in rows:
             pass
-        state.update((1, 1, "", ""))
+        state.update((1, 1, *[""] * 4))
         yield pd.DataFrame({"key": [key[0]], "outputs": ["[]"]})
 
 

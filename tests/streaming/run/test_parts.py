@@ -9,7 +9,7 @@ from streaming.run.sink import LiveKeys, read_live_keys
 
 
 def progress(end, rows_per_s=1_000.0):
-    waking = {"endOffset": "17", "processedRowsPerSecond": 0.0}
+    waking = {"endOffset": '{"offset": 17, "timestamp": 0}', "processedRowsPerSecond": 0.0}
     return {"sources": [waking, {"endOffset": json.dumps(end), "processedRowsPerSecond": rows_per_s}]}
 
 
