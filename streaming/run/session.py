@@ -82,8 +82,9 @@ def settings(shuffle_partitions: int) -> dict[str, str]:
         "spark.sql.streaming.checkpointFileManagerClass": (
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
         ),
-        # Batches make much garbage and keep little: no collector needs to work beside them, on cores that they lack.
-        "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
+        # Batches make much garbage and keep little: no collector needs to work beside them, on cores that they lack,
+        # and a small nursery is used again while the processor's caches still hold part of it.
+        "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -Xmn128m",
         # Small batches, once a second: neither a page nor a bar is of use, and both cost.
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
