@@ -10,18 +10,14 @@ from coordinator_model.replica.group import GroupReplica
 class Cold:
     """Replicas by group id; what is changed in one counts only once it is marked by ``touch``."""
 
-    __slots__ = ("_joined", "_open", "_slices", "_touched")
+    __slots__ = ("_open", "_slices", "_touched", "joined")
 
     def __init__(self, slices: dict[str, bytes] | None = None, joined: bytes | None = None) -> None:
         self._slices = slices or {}
         self._open: dict[str, GroupReplica] = {}
         self._touched: set[str] = set()
-        self._joined = joined
-
-    @property
-    def joined(self) -> bytes | None:
+        self.joined = joined
         """The slices joined, as ``dump`` returned them; None before that."""
-        return self._joined
 
     def __contains__(self, group: str) -> bool:
         return group in self._slices or group in self._open
@@ -54,8 +50,8 @@ class Cold:
         """Put all replicas back and return the slices, joined."""
         for group in self._touched:
             self._slices[group] = snapshot.dump_group(self._open[group])
-        if self._touched or self._joined is None:
-            self._joined = snapshot.dump_slices(self._slices)
+        if self._touched or self.joined is None:
+            self.joined = snapshot.dump_slices(self._slices)
         self._touched.clear()
         self._open.clear()  # thousands of objects that nothing needs now, and the garbage collector would walk them
-        return self._joined
+        return self.joined

@@ -39,4 +39,4 @@ class CatchUp:
 def _offsets(text: Any) -> Offsets:
     """Spark's `endOffset`, which comes as JSON text or as what it means; nothing where it is not of Kafka's form."""
     found = json.loads(text) if isinstance(text, str) else text
-    return {topic: at for topic, at in found.items() if isinstance(at, dict)}
+    return {topic: at for topic, at in found.items() if isinstance(at, dict)} if isinstance(found, dict) else {}

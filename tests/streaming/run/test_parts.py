@@ -10,7 +10,8 @@ from streaming.run.sink import LiveKeys, read_live_keys
 
 def progress(end, rows_per_s=1_000.0):
     waking = {"endOffset": '{"offset": 17, "timestamp": 0}', "processedRowsPerSecond": 0.0}
-    return {"sources": [waking, {"endOffset": json.dumps(end), "processedRowsPerSecond": rows_per_s}]}
+    silent = {"endOffset": None}
+    return {"sources": [waking, silent, {"endOffset": json.dumps(end), "processedRowsPerSecond": rows_per_s}]}
 
 
 def test_it_has_caught_up_when_every_partition_is_at_its_start_time_end():
