@@ -85,13 +85,14 @@ class Packer:
     decoded: DecodeCounts = field(default_factory=DecodeCounts)
     _packed: dict[str, Payload] = field(default_factory=dict)
     _ticks: list[tuple[object, ...]] = field(default_factory=list)
-    _tick_due_ms: dict[str, int] = field(default_factory=dict)
+    _ticked_ms: dict[str, int] = field(default_factory=dict)
+    _newest: dict[str, Tick] = field(default_factory=dict)
 
     def add(self, event: Event, *, lost: bool = False) -> None:
         """Put an event to its key; a tick belongs to all. `lost`: lines before it are missing.
 
-        Every line of a broker moves its clock, so that ticks are also made of other lines, a few a second, exactly
-        as `replay` does.
+        Every line of a broker moves its clock, so that ticks are also made of other lines: a few a second, as in
+        `replay`, and the newest, for which other brokers' shards would wait until the next batch.
         """
         self.size += 1
         kind = type(event)
@@ -113,19 +114,22 @@ class Packer:
 
     def tick_due_ms(self, broker: str) -> int:
         """Return from which instant on a line of a broker makes the next tick."""
-        return self._tick_due_ms.get(broker, 0)
+        return self._ticked_ms.get(broker, 0) + TICK_EVERY_MS
 
     def hear(self, broker: str, order_ms: int, place: tuple[str, int, int], *, lost: bool = False) -> None:
         """Let a line of a broker move its clock; `place` is its topic, partition and offset."""
+        tick = Tick(order_ms, TELEMETRY_RANK, *place, "", broker, None, lost)
         if lost or order_ms >= self.tick_due_ms(broker):
-            self._tick(Tick(order_ms, TELEMETRY_RANK, *place, "", broker, None, lost))
+            self._tick(tick)
+        else:
+            self._newest[broker] = max(tick, self._newest.get(broker, tick))
 
     def _rows(self, key: str, code: int) -> list[Any]:
         rows: list[Any] = self._packed.setdefault(key, {}).setdefault(code, [])
         return rows
 
     def _tick(self, tick: Tick) -> None:
-        self._tick_due_ms[tick.broker] = tick.order_ms + TICK_EVERY_MS
+        self._ticked_ms[tick.broker] = tick.order_ms
         self._ticks.append(tuple(tick))
 
     def wake(self) -> None:
@@ -144,6 +148,8 @@ class Packer:
 
     def rows(self) -> Iterator[tuple[str, bytes]]:
         """Yield (operator key, payload); afterwards nothing is held."""
+        newest = (tick for broker, tick in self._newest.items() if tick.order_ms > self._ticked_ms.get(broker, 0))
+        self._ticks += map(tuple, newest)
         if self._ticks:
             code = _CODES[Tick]
             for key in {*self.known_keys, *self._packed} - {QUARANTINE_KEY}:
@@ -152,7 +158,7 @@ class Packer:
             self._packed.setdefault(next(iter(self._packed), QUARANTINE_KEY), {})[DECODED] = self.decoded.take()
         for key, events in self._packed.items():
             yield key, marshal.dumps(events, 2)  # without back references: half the time
-        self._packed, self._ticks, self.size = {}, [], 0
+        self._packed, self._ticks, self._newest, self.size = {}, [], {}, 0
 
 
 def unpack(payloads: Iterable[bytes]) -> list[Payload]:

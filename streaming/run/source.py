@@ -145,6 +145,7 @@ def _pack_lines(run: Run, packer: Packer, heartbeats: HeartbeatColumns, lost: An
         newest_ms = np.maximum.accumulate(run.instants_ms[indexes])
         while (at := int(np.searchsorted(newest_ms, packer.tick_due_ms(broker)))) < len(indexes):
             packer.hear(broker, *run.place(indexes[at]))
+        packer.hear(broker, *run.place(indexes[np.searchsorted(newest_ms, newest_ms[-1])]))
     for index, broker in found.lost(lost):
         packer.hear(broker, *run.place(index), lost=True)
 
