@@ -69,8 +69,9 @@ def settings(shuffle_partitions: int) -> dict[str, str]:
         # One Arrow batch a task in steady state: each costs a round of packing.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
         # Else a tenth of the JVM's time goes into whether a task that ran twice said the same: it may not, in bytes
-        # (what a worker knows decides how it packs), and does, in events.
+        # (what a worker knows decides how it packs), and does, in events. The sum is made as long as one of these is on.
         "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
+        "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "false",
         # Packed heartbeats hardly compress, and the number of keys is not worth a look at each before it is written.
         "spark.shuffle.compress": "false",
         "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
@@ -82,9 +83,13 @@ def settings(shuffle_partitions: int) -> dict[str, str]:
         "spark.sql.streaming.checkpointFileManagerClass": (
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
         ),
-        # Batches make much garbage and keep little: no collector needs to work beside them, on cores that they lack,
-        # and a small nursery is used again while the processor's caches still hold part of it.
-        "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -Xmn128m",
+        # Batches make much garbage and keep little: no collector needs to work beside them, on cores that they lack, and
+        # a nursery that holds a whole batch dies with it: from smaller ones lines in use get among what is kept.
+        "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -Xmn512m",
+        # What a range of offsets has read is kept for who reads on from its last record, which rarely anybody does: by
+        # the usual five minutes most of the heap is that, and a full collection of it takes as long as a batch.
+        "spark.kafka.consumer.fetchedData.cache.timeout": "50ms",
+        "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "50ms",
         # Small batches, once a second: neither a page nor a bar is of use, and both cost.
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
