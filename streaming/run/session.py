@@ -69,7 +69,7 @@ def settings(shuffle_partitions: int) -> dict[str, str]:
         # One Arrow batch a task in steady state: each costs a round of packing.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
         # Else a tenth of the JVM's time goes into whether a task that ran twice said the same: it may not, in bytes
-        # (what a worker knows decides how it packs), and does, in events. The sum is made as long as one of these is on.
+        # (what a worker knows decides how it packs), and does, in events. It is as long as one of these is on.
         "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
         "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "false",
         # Packed heartbeats hardly compress, and the number of keys is not worth a look at each before it is written.
@@ -83,8 +83,8 @@ def settings(shuffle_partitions: int) -> dict[str, str]:
         "spark.sql.streaming.checkpointFileManagerClass": (
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
         ),
-        # Batches make much garbage and keep little: no collector needs to work beside them, on cores that they lack, and
-        # a nursery that holds a whole batch dies with it: from smaller ones lines in use get among what is kept.
+        # Batches make much garbage and keep little: no collector needs to work beside them, on cores that they lack,
+        # and what a nursery for all of a batch holds dies in it: out of small ones lines got among what is kept.
         "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -Xmn512m",
         # What a range of offsets has read is kept for who reads on from its last record, which rarely anybody does: by
         # the usual five minutes most of the heap is that, and a full collection of it takes as long as a batch.
