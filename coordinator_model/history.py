@@ -32,7 +32,9 @@ from coordinator_model.sharding import infer_partitions, shard_of
 BrokerLine = Heartbeat | JoinAnswered | SyncAnswered | LeaveAnswered | ConsumerHeartbeat | Tick
 """An event that came from a broker's request log."""
 TICK_EVERY_MS = 100
-"""Lines closer than this move the clock of the other shards only once."""
+"""Lines closer than this move the clock of the other shards only once, but for the last before a hole."""
+HOLE_MS = 1_000
+"""Where no line comes for so long, the one before is a tick: what it begins (a pause, silence) begins exactly there."""
 
 
 @dataclass(slots=True)
@@ -150,20 +152,26 @@ def _gaps(offsets: dict[tuple[str, int], dict[int, str]]) -> set[tuple[str, int,
 
 
 def _ticks(lines: list[BrokerLine], gaps: set[tuple[str, int, int]]) -> list[Tick]:
-    """Return every probe's line, and others' lines often enough, as ticks for all shards."""
+    """Return as ticks for all shards every probe's line, and others': often enough, before a hole, and the newest."""
     ticks: list[Tick] = []
-    last: dict[str, int] = {}
+    ticked_ms: dict[tuple[str, str, int], int] = {}
+    newest: dict[tuple[str, str, int], Tick] = {}
     for event in sorted(lines, key=lambda e: (e[0], e[2], e[3], e[4])):
-        broker = event.broker
+        source = (event.broker, event.topic, event.partition)
         lost = event[2:5] in gaps
         if isinstance(event, Tick):
-            ticks.append(event._replace(lost=lost))
-        elif lost or event[0] >= last.get(broker, 0) + TICK_EVERY_MS:
-            ticks.append(Tick(*event[:5], "", broker, None, lost))
+            heard, due = event._replace(lost=lost), True
         else:
-            continue
-        last[broker] = event[0]
-    return ticks
+            heard = Tick(*event[:5], "", event.broker, None, lost)
+            due = lost or event[0] >= ticked_ms.get(source, 0) + TICK_EVERY_MS
+        before = newest.get(source, heard)
+        if heard.order_ms - before.order_ms >= HOLE_MS and before.order_ms > ticked_ms[source]:
+            ticks.append(before)
+        if due:
+            ticks.append(heard)
+            ticked_ms[source] = heard.order_ms
+        newest[source] = heard
+    return ticks + [tick for source, tick in newest.items() if tick.order_ms > ticked_ms[source]]
 
 
 def _transitions(outputs: list[dict[str, Any]], settings: ShardSettings) -> list[Transition]:

@@ -39,7 +39,7 @@ _COMMON = (
     b'"172.17.0.1",null,null,null,null,null,45000,300000,[""]},0,1,1800000000000,1800000000000,1800000000000,1800000000000,'
     b'null,null,null,null,null,null,false,null,[],null,{},{},null,{},false,false,false,null,null,null,null,3000],["'
 )
-"""What slices have in common, most of it last: a third less state. Another one is another format."""
+"""What slices have in common, most of it last. Another one is another format."""
 _MEMBER_FIELDS = [f.name for f in fields(Member)]
 _GROUP_FIELDS = [
     f.name
@@ -167,15 +167,17 @@ def dump_group(replica: GroupReplica) -> bytes:
         [_from_departure(d) for d in replica.departures],
         [_from_member(m) for m in replica.recorded],
     ]
-    squeezer = zlib.compressobj(zdict=_COMMON)
+    squeezer = zlib.compressobj(zdict=_COMMON)  # at zlib's usual level: seldom written, carried through each batch
     return squeezer.compress(json.dumps(body, separators=(",", ":")).encode()) + squeezer.flush()
 
 
 def load_group(group: str, data: bytes) -> GroupReplica:
     """Decode one group."""
-    type_, state, values, members, leaves, departures, recorded = json.loads(
-        zlib.decompressobj(zdict=_COMMON).decompress(data)
-    )
+    unpacker = zlib.decompressobj(zdict=_COMMON)
+    text = unpacker.decompress(data)
+    if not unpacker.eof:
+        raise ValueError(f"the slice of group {group!r} is cut short")
+    type_, state, values, members, leaves, departures, recorded = json.loads(text)
     replica = GroupReplica(group, type=GroupType(type_), state=GroupState(state))
     for name, value in zip(_GROUP_FIELDS, values, strict=True):
         setattr(replica, name, value)

@@ -23,7 +23,7 @@ from coordinator_model.events import (
     Tick,
 )
 from coordinator_model.heartbeat_block import HeartbeatBlock
-from coordinator_model.history import TICK_EVERY_MS
+from coordinator_model.history import HOLE_MS, TICK_EVERY_MS
 from coordinator_model.ingest import Rejected
 from coordinator_model.sharding import shard_of
 
@@ -34,6 +34,8 @@ HEARTBEAT_BLOCKS = -1
 DECODED = -2
 _NO_EVENTS = (HEARTBEAT_BLOCKS, DECODED)
 
+Source = tuple[str, str, int]
+"""Broker, topic, partition."""
 Payload = dict[int, Any]
 """One row of the shuffle, read: code of a type -> its events; `DECODED` -> the task's counts."""
 
@@ -85,19 +87,19 @@ class Packer:
     decoded: DecodeCounts = field(default_factory=DecodeCounts)
     _packed: dict[str, Payload] = field(default_factory=dict)
     _ticks: list[tuple[object, ...]] = field(default_factory=list)
-    _ticked_ms: dict[str, int] = field(default_factory=dict)
-    _newest: dict[str, Tick] = field(default_factory=dict)
+    _ticked_ms: dict[Source, int] = field(default_factory=dict)
+    _newest: dict[Source, Tick] = field(default_factory=dict)
 
     def add(self, event: Event, *, lost: bool = False) -> None:
         """Put an event to its key; a tick belongs to all. `lost`: lines before it are missing.
 
-        Every line of a broker moves its clock, so that ticks are also made of other lines: a few a second, as in
-        `replay`, and the newest, for which other brokers' shards would wait until the next batch.
+        Every line of a broker moves its clock, so that ticks are also made of other lines, exactly as `replay` does: a
+        few a second, the last before a hole, and the newest, for which other brokers' shards would wait.
         """
         self.size += 1
         kind = type(event)
         if isinstance(event, Tick):
-            self._tick(event._replace(lost=lost))
+            self._hear((event.broker, event.topic, event.partition), event._replace(lost=lost), say=True)
             return
         if kind is RecordRead or kind is OffsetCommitted:
             key = self.routing.key_of(event.group, event.partition)
@@ -112,25 +114,39 @@ class Packer:
         self.size += block.length
         self._rows(key, HEARTBEAT_BLOCKS).append((block.length, block.columns))
 
-    def tick_due_ms(self, broker: str) -> int:
-        """Return from which instant on a line of a broker makes the next tick."""
-        return self._ticked_ms.get(broker, 0) + TICK_EVERY_MS
+    def tick_due_ms(self, source: Source) -> int:
+        """Return from which instant on a line of a source makes the next tick."""
+        return self._ticked_ms.get(source, 0) + TICK_EVERY_MS
 
-    def hear(self, broker: str, order_ms: int, place: tuple[str, int, int], *, lost: bool = False) -> None:
-        """Let a line of a broker move its clock; `place` is its topic, partition and offset."""
-        tick = Tick(order_ms, TELEMETRY_RANK, *place, "", broker, None, lost)
-        if lost or order_ms >= self.tick_due_ms(broker):
-            self._tick(tick)
-        else:
-            self._newest[broker] = max(tick, self._newest.get(broker, tick))
+    def hear(
+        self, broker: str, order_ms: int, place: tuple[str, int, int], *, lost: bool = False, last: bool = False
+    ) -> None:
+        """Let a line of a broker move its clock; `place` is its topic, partition and offset. `last`: before a hole."""
+        tick, source = Tick(order_ms, TELEMETRY_RANK, *place, "", broker, None, lost), (broker, *place[:2])
+        say = order_ms != self._ticked_ms.get(source) if last else order_ms >= self.tick_due_ms(source)
+        self._hear(source, tick, say=lost or say)
+
+    def _hear(self, source: Source, tick: Tick, *, say: bool) -> None:
+        newest = self._newest.get(source, tick)
+        if tick.order_ms - newest.order_ms >= HOLE_MS:
+            self._say_newest(source)
+        if tick.order_ms >= newest.order_ms:
+            self._newest[source] = tick
+        if say:
+            self._say(source, tick)
+
+    def _say_newest(self, source: Source) -> None:
+        newest = self._newest[source]
+        if newest.order_ms > self._ticked_ms.get(source, 0):
+            self._say(source, newest)
+
+    def _say(self, source: Source, tick: Tick) -> None:
+        self._ticked_ms[source] = max(tick.order_ms, self._ticked_ms.get(source, 0))
+        self._ticks.append(tuple(tick))
 
     def _rows(self, key: str, code: int) -> list[Any]:
         rows: list[Any] = self._packed.setdefault(key, {}).setdefault(code, [])
         return rows
-
-    def _tick(self, tick: Tick) -> None:
-        self._ticked_ms[tick.broker] = tick.order_ms
-        self._ticks.append(tuple(tick))
 
     def wake(self) -> None:
         """Let every known key be called, though nothing may have come for it."""
@@ -148,8 +164,8 @@ class Packer:
 
     def rows(self) -> Iterator[tuple[str, bytes]]:
         """Yield (operator key, payload); afterwards nothing is held."""
-        newest = (tick for broker, tick in self._newest.items() if tick.order_ms > self._ticked_ms.get(broker, 0))
-        self._ticks += map(tuple, newest)
+        for source in self._newest:
+            self._say_newest(source)
         if self._ticks:
             code = _CODES[Tick]
             for key in {*self.known_keys, *self._packed} - {QUARANTINE_KEY}:

@@ -69,7 +69,7 @@ def settings(shuffle_partitions: int) -> dict[str, str]:
         # One Arrow batch a task in steady state: each costs a round of packing.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
         # Else a tenth of the JVM's time goes into whether a task that ran twice said the same: it may not, in bytes
-        # (what a worker knows decides how it packs), and does, in events. It is as long as one of these is on.
+        # (what a worker knows decides how it packs), and does, in what they mean. It is as long as one of these is on.
         "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
         "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "false",
         # Packed heartbeats hardly compress, and the number of keys is not worth a look at each before it is written.

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from coordinator_model.events import Event
+from coordinator_model.history import HOLE_MS
 from coordinator_model.ingest import OFFSETS, TELEMETRY, Rejected, ingest
 from streaming.run.heartbeat_columns import HeartbeatColumns
 from streaming.run.packing import Packer, Routing
@@ -142,10 +143,11 @@ def _pack_lines(run: Run, packer: Packer, heartbeats: HeartbeatColumns, lost: An
         elif not isinstance(events, Rejected):
             heartbeats.learn(row, events)
     for broker, indexes in found.by_broker():
-        newest_ms = np.maximum.accumulate(run.instants_ms[indexes])
-        while (at := int(np.searchsorted(newest_ms, packer.tick_due_ms(broker)))) < len(indexes):
+        source, newest_ms = (broker, run.topic, run.partition), np.maximum.accumulate(run.instants_ms[indexes])
+        while (at := int(np.searchsorted(newest_ms, packer.tick_due_ms(source)))) < len(indexes):
             packer.hear(broker, *run.place(indexes[at]))
-        packer.hear(broker, *run.place(indexes[np.searchsorted(newest_ms, newest_ms[-1])]))
+        for last_ms in (*newest_ms[:-1][np.diff(newest_ms) >= HOLE_MS], newest_ms[-1]):  # other lines were heard before
+            packer.hear(broker, *run.place(indexes[np.searchsorted(newest_ms, last_ms)]), last=True)
     for index, broker in found.lost(lost):
         packer.hear(broker, *run.place(index), lost=True)
 

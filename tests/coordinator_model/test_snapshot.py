@@ -111,6 +111,17 @@ def test_a_state_cut_short_is_refused(part, cut):
         Shard.restore(0, SETTINGS, (version, *parts))
 
 
+@pytest.mark.parametrize("cut", [1, 4, 7, 20])
+def test_a_slice_cut_short_is_refused(cut):
+    with pytest.raises(ValueError, match=r"'g' is cut short"):
+        snapshot.load_group("g", snapshot.dump_group(GroupReplica("g"))[:-cut])
+
+
+def test_another_dictionary_is_another_format():
+    """Slices written with one cannot be read with another: whoever changes it counts `VERSION` up, and this too."""
+    assert (snapshot.VERSION, zlib.adler32(snapshot._COMMON)) == (9, 2862938270)
+
+
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
 MS = st.none() | st.integers(0, 2**53)
 

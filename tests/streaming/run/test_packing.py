@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 
 from coordinator_model.events import Heartbeat, RecordRead, Tick
+from coordinator_model.history import _ticks
 from coordinator_model.ingest import Rejected, SourceRow, ingest
 from coordinator_model.sharding import shard_of
 from streaming.run.packing import (
@@ -110,7 +111,38 @@ def test_lines_of_a_broker_move_the_other_shards_a_few_times_a_second_and_the_ne
 def test_a_gap_in_a_telemetry_partition_is_told_once_by_the_next_line(tmp_path):
     rows = [line(n, synthetic.heartbeat_line("orders", MEMBERS[0], 3), NOW_MS + n) for n in (0, 1, 7, 8)]
     ticks = [e for e in unpacked([dict(packed(tmp_path, arrow(*rows)))["000"]]) if isinstance(e, Tick)]
-    assert [(tick.offset, tick.lost) for tick in ticks] == [(0, False), (7, True), (8, False)]
+    assert sorted((tick.offset, tick.lost) for tick in ticks) == [(0, False), (7, True), (8, False)]
+
+
+def a_hole(first_ms, then_ms, partition=0):
+    """Heartbeats each 10 ms and a probe each half second, and nothing between two instants."""
+    times = [*range(0, first_ms + 1, 10), *range(then_ms, then_ms + 1_000, 10)]
+    heartbeat = synthetic.heartbeat_line("orders", MEMBERS[0], 3)
+    return [
+        line(n, synthetic.probe_line(n) if ms % 500 == 0 else heartbeat, NOW_MS + ms, partition=partition)
+        for n, ms in enumerate(times)
+    ]
+
+
+@pytest.mark.parametrize("cut", [1, 150, 250, 300, 301, 310, 399])
+def test_the_last_line_before_a_hole_moves_every_shard_wherever_a_batch_ends(tmp_path, cut):
+    rows = a_hole(2_990, 23_500)
+    events = [event for row in rows for event in ingest(row)]
+    other = next(key for key in ROUTING.all_keys() if key != ROUTING.key_of("orders"))
+    read = [dict(packed(tmp_path, arrow(*part)))[other] for part in (rows[:cut], rows[cut:])]
+    live, replayed = ([tick for tick in ticks if tick.broker] for ticks in (unpacked(read), _ticks(events, set())))
+    for ticks in (live, replayed):
+        assert max(tick.order_ms for tick in ticks if tick.order_ms < NOW_MS + 23_500) == NOW_MS + 2_990
+        assert max(tick.order_ms for tick in ticks) == NOW_MS + 24_490
+        assert len({tick.order_ms for tick in ticks}) == len(ticks) < 50
+
+
+def test_the_newest_line_of_each_partition_moves_the_other_shards(tmp_path):
+    rows = [*a_hole(500, 1_000), *a_hole(400, 1_000, partition=1)[:-3]]
+    other = next(key for key in ROUTING.all_keys() if key != ROUTING.key_of("orders"))
+    ticks = unpacked([dict(packed(tmp_path, arrow(*rows)))[other]])
+    newest_ms = {n: max(tick.order_ms for tick in ticks if tick.partition == n) - NOW_MS for n in (0, 1)}
+    assert newest_ms == {0: 1_990, 1: 1_960}
 
 
 @pytest.mark.parametrize(
