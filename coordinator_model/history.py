@@ -165,13 +165,13 @@ def _ticks(lines: list[BrokerLine], gaps: set[tuple[str, int, int]]) -> list[Tic
             heard = Tick(*event[:5], "", event.broker, None, lost)
             due = lost or event[0] >= ticked_ms.get(source, 0) + TICK_EVERY_MS
         before = newest.get(source, heard)
-        if heard.order_ms - before.order_ms >= HOLE_MS and before.order_ms > ticked_ms[source]:
+        if heard.order_ms - before.order_ms >= HOLE_MS and before.order_ms > ticked_ms.get(source, 0):
             ticks.append(before)
         if due:
             ticks.append(heard)
             ticked_ms[source] = heard.order_ms
         newest[source] = heard
-    return ticks + [tick for source, tick in newest.items() if tick.order_ms > ticked_ms[source]]
+    return ticks + [tick for source, tick in newest.items() if tick.order_ms > ticked_ms.get(source, 0)]
 
 
 def _transitions(outputs: list[dict[str, Any]], settings: ShardSettings) -> list[Transition]:

@@ -2,12 +2,12 @@
 
 import random
 
-from coordinator_model.history import replay_rows
+from coordinator_model.history import _ticks, replay_rows
 from coordinator_model.incidents import to_contract
-from coordinator_model.ingest import OFFSETS, TELEMETRY, SourceRow
+from coordinator_model.ingest import OFFSETS, TELEMETRY, SourceRow, ingest
 from coordinator_model.shard import ShardSettings
 from coordinator_model.sharding import shard_of
-from tests.builders import T0, Story, group_metadata, key, rebalance, stable
+from tests.builders import T0, Story, group_metadata, heartbeat_line, key, rebalance, stable
 
 SETTINGS = ShardSettings(cluster="c", partitions=0, live_from_ms=0)
 
@@ -96,3 +96,8 @@ def test_transitions_are_in_the_order_of_their_instants():
     instants = [t["at_ms"] for t in told(replay_rows(story.source_rows(99_000), SETTINGS))]
     assert instants == sorted(instants)
     assert len(instants) >= 4
+
+
+def test_a_line_of_the_first_instants_of_1970_is_a_tick_like_any():
+    events = [ingest(SourceRow(TELEMETRY, "lines", 0, n, 7, b"b", heartbeat_line().encode()))[0] for n in (0, 1)]
+    assert [tick.order_ms for tick in _ticks(events, set())] == [7]
