@@ -244,7 +244,8 @@ class ShardClock:
             elif was.cause is Cause.UNKNOWN:
                 new.low_ms = was.low_ms
             elif was.cause is Cause.COORDINATOR_PAUSE and new.broker == was.broker:
-                new.cause = Cause.COORDINATOR_PAUSE  # it restarted and loads what it coordinated before
+                new.cause = Cause.COORDINATOR_PAUSE  # it restarted, or lost and regained what it coordinated before
+                new.low_ms = was.low_ms  # and between waking and refusing it let sessions end
         horizon_ms = new.low_ms - RESTART_MEMORY_MS
         self.restarts = [r for r in self.restarts if (r.high_ms or r.low_ms) >= horizon_ms][-(MAX_RESTARTS - 1) :]
         self.restarts.append(new)

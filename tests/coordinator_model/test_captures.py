@@ -108,3 +108,16 @@ def test_a_rolling_restart_of_static_members_accuses_nobody():
     logged = {e["member_id"] for e in truth("static", "session-expired", history)}
     assert replaced
     assert expired <= logged
+
+
+def test_a_pause_that_ends_in_refusals_is_one_restart():
+    """The broker woke, let the sessions expire that had run out, and only then learned to answer 16 for a while."""
+    name = "paused-then-refused"
+    history = replayed(name, consumer_session_timeout_ms=7_000)
+    incidents = [t.incident for t in history.transitions if t.kind is Kind.OPENED]
+    said = [(i.member_id, i.deadline_ms, i.cause) for i in incidents if i.group == "confluent-848"]
+    expected = [e for e in truth(name, "session-expired", history) if e["group"] == "confluent-848"]
+    assert len(expected) == 4
+    for event in expected:
+        offs_ms = [abs(deadline_ms - event["at_ms"]) for who, deadline_ms, _ in said if who == event["member_id"]]
+        assert min(offs_ms) <= AFTER_RESTART_MS
