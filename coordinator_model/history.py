@@ -28,13 +28,10 @@ from coordinator_model.incidents import Incident, Kind, Transition, diff
 from coordinator_model.ingest import OFFSETS, TELEMETRY, Reader, Rejected, SourceRow
 from coordinator_model.shard import Shard, ShardSettings
 from coordinator_model.sharding import infer_partitions, shard_of
+from coordinator_model.ticks import Ticker
 
 BrokerLine = Heartbeat | JoinAnswered | SyncAnswered | LeaveAnswered | ConsumerHeartbeat | Tick
 """An event that came from a broker's request log."""
-TICK_EVERY_MS = 100
-"""Lines closer than this move the clock of the other shards only once, but for the last before a hole."""
-HOLE_MS = 1_000
-"""Where no line comes for so long, the one before is a tick: what it begins (a pause, silence) begins exactly there."""
 
 
 @dataclass(slots=True)
@@ -152,26 +149,12 @@ def _gaps(offsets: dict[tuple[str, int], dict[int, str]]) -> set[tuple[str, int,
 
 
 def _ticks(lines: list[BrokerLine], gaps: set[tuple[str, int, int]]) -> list[Tick]:
-    """Return as ticks for all shards every probe's line, and others': often enough, before a hole, and the newest."""
-    ticks: list[Tick] = []
-    ticked_ms: dict[tuple[str, str, int], int] = {}
-    newest: dict[tuple[str, str, int], Tick] = {}
+    """Return the ticks for all shards."""
+    ticker = Ticker()
     for event in sorted(lines, key=lambda e: (e[0], e[2], e[3], e[4])):
-        source = (event.broker, event.topic, event.partition)
-        lost = event[2:5] in gaps
-        if isinstance(event, Tick):
-            heard, due = event._replace(lost=lost), True
-        else:
-            heard = Tick(*event[:5], "", event.broker, None, lost)
-            due = lost or event[0] >= ticked_ms.get(source, 0) + TICK_EVERY_MS
-        before = newest.get(source, heard)
-        if heard.order_ms - before.order_ms >= HOLE_MS and before.order_ms > ticked_ms.get(source, 0):
-            ticks.append(before)
-        if due:
-            ticks.append(heard)
-            ticked_ms[source] = heard.order_ms
-        newest[source] = heard
-    return ticks + [tick for source, tick in newest.items() if tick.order_ms > ticked_ms.get(source, 0)]
+        tick = event if isinstance(event, Tick) else Tick(*event[:5], "", event.broker, None)
+        ticker.hear(tick._replace(lost=event[2:5] in gaps), probe=isinstance(event, Tick))
+    return ticker.take()
 
 
 def _transitions(outputs: list[dict[str, Any]], settings: ShardSettings) -> list[Transition]:

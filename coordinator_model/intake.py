@@ -12,10 +12,9 @@ from coordinator_model.events import ClientPoll, Event, Heartbeat, OffsetCommitt
 from coordinator_model.heartbeat_block import HeartbeatBlock, order
 from coordinator_model.hot import FAR_MS
 from coordinator_model.shard_memory import ShardMemory
+from coordinator_model.ticks import Source
 
 _WITHOUT_BROKER = (RecordRead, OffsetCommitted, ClientPoll)
-Source = tuple[str, str, int]
-"""Broker, topic, partition."""
 
 
 class Taken(NamedTuple):

@@ -23,9 +23,9 @@ from coordinator_model.events import (
     Tick,
 )
 from coordinator_model.heartbeat_block import HeartbeatBlock
-from coordinator_model.history import HOLE_MS, TICK_EVERY_MS
 from coordinator_model.ingest import Rejected
 from coordinator_model.sharding import shard_of
+from coordinator_model.ticks import Ticker
 
 QUARANTINE_KEY = "quarantine"
 _TYPES: tuple[type[Event], ...] = get_args(Event)
@@ -34,8 +34,6 @@ HEARTBEAT_BLOCKS = -1
 DECODED = -2
 _NO_EVENTS = (HEARTBEAT_BLOCKS, DECODED)
 
-Source = tuple[str, str, int]
-"""Broker, topic, partition."""
 Payload = dict[int, Any]
 """One row of the shuffle, read: code of a type -> its events; `DECODED` -> the task's counts."""
 
@@ -85,21 +83,18 @@ class Packer:
     known_keys: tuple[str, ...]
     size: int = 0
     decoded: DecodeCounts = field(default_factory=DecodeCounts)
+    ticker: Ticker = field(default_factory=Ticker)
     _packed: dict[str, Payload] = field(default_factory=dict)
-    _ticks: list[tuple[object, ...]] = field(default_factory=list)
-    _ticked_ms: dict[Source, int] = field(default_factory=dict)
-    _newest: dict[Source, Tick] = field(default_factory=dict)
 
     def add(self, event: Event, *, lost: bool = False) -> None:
         """Put an event to its key; a tick belongs to all. `lost`: lines before it are missing.
 
-        Every line of a broker moves its clock, so that ticks are also made of other lines, exactly as `replay` does: a
-        few a second, the last before a hole, and the newest, for which other brokers' shards would wait.
+        Every line of a broker moves its clock, so that ticks are also made of other lines, exactly as `replay` does.
         """
         self.size += 1
         kind = type(event)
         if isinstance(event, Tick):
-            self._hear((event.broker, event.topic, event.partition), event._replace(lost=lost), say=True)
+            self.ticker.hear(event._replace(lost=lost), probe=True)
             return
         if kind is RecordRead or kind is OffsetCommitted:
             key = self.routing.key_of(event.group, event.partition)
@@ -114,35 +109,11 @@ class Packer:
         self.size += block.length
         self._rows(key, HEARTBEAT_BLOCKS).append((block.length, block.columns))
 
-    def tick_due_ms(self, source: Source) -> int:
-        """Return from which instant on a line of a source makes the next tick."""
-        return self._ticked_ms.get(source, 0) + TICK_EVERY_MS
-
     def hear(
         self, broker: str, order_ms: int, place: tuple[str, int, int], *, lost: bool = False, last: bool = False
     ) -> None:
         """Let a line of a broker move its clock; `place` is its topic, partition and offset. `last`: before a hole."""
-        tick, source = Tick(order_ms, TELEMETRY_RANK, *place, "", broker, None, lost), (broker, *place[:2])
-        say = order_ms != self._ticked_ms.get(source) if last else order_ms >= self.tick_due_ms(source)
-        self._hear(source, tick, say=lost or say)
-
-    def _hear(self, source: Source, tick: Tick, *, say: bool) -> None:
-        newest = self._newest.get(source, tick)
-        if tick.order_ms - newest.order_ms >= HOLE_MS:
-            self._say_newest(source)
-        if tick.order_ms >= newest.order_ms:
-            self._newest[source] = tick
-        if say:
-            self._say(source, tick)
-
-    def _say_newest(self, source: Source) -> None:
-        newest = self._newest[source]
-        if newest.order_ms > self._ticked_ms.get(source, 0):
-            self._say(source, newest)
-
-    def _say(self, source: Source, tick: Tick) -> None:
-        self._ticked_ms[source] = max(tick.order_ms, self._ticked_ms.get(source, 0))
-        self._ticks.append(tuple(tick))
+        self.ticker.hear(Tick(order_ms, TELEMETRY_RANK, *place, "", broker, None, lost), last=last)
 
     def _rows(self, key: str, code: int) -> list[Any]:
         rows: list[Any] = self._packed.setdefault(key, {}).setdefault(code, [])
@@ -155,7 +126,7 @@ class Packer:
 
     def __bool__(self) -> bool:
         """Tell whether there is anything to send."""
-        return bool(self._packed or self._ticks or self.decoded)
+        return bool(self._packed or self.ticker or self.decoded)
 
     def reject(self, row: Rejected) -> None:
         """Let an unreadable row travel with the others, so that a batch stays one action."""
@@ -164,17 +135,15 @@ class Packer:
 
     def rows(self) -> Iterator[tuple[str, bytes]]:
         """Yield (operator key, payload); afterwards nothing is held."""
-        for source in self._newest:
-            self._say_newest(source)
-        if self._ticks:
+        if ticks := list(map(tuple, self.ticker.take())):
             code = _CODES[Tick]
             for key in {*self.known_keys, *self._packed} - {QUARANTINE_KEY}:
-                self._packed.setdefault(key, {})[code] = self._ticks
+                self._packed.setdefault(key, {})[code] = ticks
         if self.decoded:  # they belong to no key: a row of their own would cost the operator one more call a batch
             self._packed.setdefault(next(iter(self._packed), QUARANTINE_KEY), {})[DECODED] = self.decoded.take()
         for key, events in self._packed.items():
             yield key, marshal.dumps(events, 2)  # without back references: half the time
-        self._packed, self._ticks, self._newest, self.size = {}, [], {}, 0
+        self._packed, self.size = {}, 0
 
 
 def unpack(payloads: Iterable[bytes]) -> list[Payload]:

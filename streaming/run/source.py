@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from coordinator_model.events import Event
-from coordinator_model.history import HOLE_MS
 from coordinator_model.ingest import OFFSETS, TELEMETRY, Rejected, ingest
+from coordinator_model.ticks import HOLE_MS
 from streaming.run.heartbeat_columns import HeartbeatColumns
 from streaming.run.packing import Packer, Routing
 from streaming.run.runs import Run, runs_of
@@ -144,7 +144,7 @@ def _pack_lines(run: Run, packer: Packer, heartbeats: HeartbeatColumns, lost: An
             heartbeats.learn(row, events)
     for broker, indexes in found.by_broker():
         source, newest_ms = (broker, run.topic, run.partition), np.maximum.accumulate(run.instants_ms[indexes])
-        while (at := int(np.searchsorted(newest_ms, packer.tick_due_ms(source)))) < len(indexes):
+        while (at := int(np.searchsorted(newest_ms, packer.ticker.due_ms(source)))) < len(indexes):
             packer.hear(broker, *run.place(indexes[at]))
         for last_ms in (*newest_ms[:-1][np.diff(newest_ms) >= HOLE_MS], newest_ms[-1]):  # other lines were heard before
             packer.hear(broker, *run.place(indexes[np.searchsorted(newest_ms, last_ms)]), last=True)
