@@ -49,6 +49,7 @@ class Rows:
 
     checkpoint_id: str
     groups: dict[str, dict[str, Any] | None] = field(default_factory=dict)  # None: the group was deleted
+    views: dict[str, str] = field(default_factory=dict)
     heartbeats: dict[str, dict[str, Any]] = field(default_factory=dict)  # of groups that changed in nothing else
     shards: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
     brokers: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
@@ -120,6 +121,8 @@ def write(connection: Connection, rows: Rows) -> None:
     remove(connection, tables.groups.c.group_key, (key for key, row in rows.groups.items() if row is None))
     kept = [row for row in rows.groups.values() if row is not None]
     upsert(connection, tables.groups, kept, changing=_GROUP_COLUMNS)
+    views = [{"group_key": row["group_key"], "view": rows.views[row["group_key"]]} for row in kept]
+    upsert(connection, tables.views, views, changing=("view",))
     if rows.heartbeats:
         connection.execute(_REFRESH, list(rows.heartbeats.values()))
     upsert(connection, tables.shards, list(rows.shards.values()), changing=("at_ms", "held"))
@@ -149,6 +152,7 @@ def _gather_report(rows: Rows, output: Mapping[str, Any]) -> None:
         rows.groups[key] = None
     elif view := output.get("view"):
         rows.groups[key] = {**_group_row(key, output, view), "checkpoint_id": rows.checkpoint_id}
+        rows.views[key] = json.dumps(view)
 
 
 def _group_row(key: str, output: Mapping[str, Any], view: Mapping[str, Any]) -> dict[str, Any]:
@@ -167,7 +171,6 @@ def _group_row(key: str, output: Mapping[str, Any], view: Mapping[str, Any]) -> 
         "worst_headroom": _least(members, "heartbeat_headroom"),
         "worst_poll_headroom": _least(members, "poll_headroom"),
         "at_ms": output["at_ms"],
-        "view": json.dumps(view),
         "heartbeats": None,
     }
 

@@ -210,13 +210,13 @@ def known_generations(connection: Connection, cluster: str) -> dict[str, int]:
 
 def load_before(connection: Connection, keys: Iterable[str]) -> Before:
     """Load how groups were when they last were settled (as kept here, else as their row shows them) and since."""
-    settled, groups = tables.settled.c, tables.groups.c
+    settled, groups, views = tables.settled.c, tables.groups.c, tables.views.c
     found = Before({}, {})
     for portion in in_portions(keys):
         shown = connection.execute(
-            select(groups.group_key, groups.generation, groups.state, groups.at_ms, groups.view).where(
-                groups.group_key.in_(portion)
-            )
+            select(groups.group_key, groups.generation, groups.state, groups.at_ms, views.view)
+            .join_from(tables.groups, tables.views)
+            .where(groups.group_key.in_(portion))
         )
         for row in shown:
             view = json.loads(row.view)

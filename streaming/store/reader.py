@@ -13,6 +13,9 @@ from streaming.store.batch import OWN_RULES, OpenIncidents
 from streaming.store.database import clean, group_key
 
 COUNTED = 100_000
+_SHOWN = select(tables.views.c.view, tables.groups.c.heartbeats, tables.groups.c.at_ms).join_from(
+    tables.groups, tables.views
+)
 
 
 class RunProgress(NamedTuple):
@@ -153,8 +156,7 @@ class Reader:
         """Give the newest view of a group, as the contract has it, or None."""
         known = tables.groups.c
         chosen = known.group_key == group_key(cluster, group)
-        rows = self._rows(select(known.view, known.heartbeats, known.at_ms).where(chosen))
-        return _group_object(rows[0].view, rows[0].heartbeats, rows[0].at_ms) if rows else None
+        return next(iter(self._shown(_SHOWN.where(chosen))), None)
 
     def groups(
         self, *, cluster: str | None = None, state: str | None = None, limit: int = 1_000, offset: int = 0
@@ -162,15 +164,9 @@ class Reader:
         """List views, sorted by cluster and group id."""
         known = tables.groups.c
         chosen = _all_of(cluster and known.cluster == cluster, state and known.state == state)
-        rows = self._rows(
-            select(known.view, known.heartbeats, known.at_ms)
-            .where(chosen)
-            .order_by(known.cluster, known.group_id, known.group_key)
-            .limit(limit)
-            .offset(offset)
-        )
+        ordered = _SHOWN.where(chosen).order_by(known.cluster, known.group_id, known.group_key)
         total = self._count(tables.groups, chosen)
-        return Page([_group_object(row.view, row.heartbeats, row.at_ms) for row in rows], total)
+        return Page(self._shown(ordered.limit(limit).offset(offset)), total)
 
     def generations(self, cluster: str, group: str, limit: int = 20) -> list[dict[str, Any]]:
         """Give the newest generations of a group, newest first."""
@@ -263,9 +259,7 @@ class Reader:
 
     def newest_groups(self, limit: int) -> list[dict[str, Any]]:
         """Give the views of some groups: those seen last."""
-        known = tables.groups.c
-        rows = self._rows(select(known.view, known.heartbeats, known.at_ms).order_by(known.at_ms.desc()).limit(limit))
-        return [_group_object(row.view, row.heartbeats, row.at_ms) for row in rows]
+        return self._shown(_SHOWN.order_by(tables.groups.c.at_ms.desc()).limit(limit))
 
     def quality(self) -> list[QualityResult]:
         """Tell what the newest check of data quality came to."""
@@ -276,16 +270,14 @@ class Reader:
     def groups_worst_off(self, limit: int, column: str = "worst_headroom") -> list[dict[str, Any]]:
         """Give the views of the groups whose members have the least headroom of a kind."""
         known = tables.groups.c
-        chosen = select(known.view, known.heartbeats, known.at_ms).where(known[column].is_not(None))
-        rows = self._rows(chosen.order_by(known[column], known.group_key).limit(limit))
-        return [_group_object(row.view, row.heartbeats, row.at_ms) for row in rows]
+        chosen = _SHOWN.where(known[column].is_not(None))
+        return self._shown(chosen.order_by(known[column], known.group_key).limit(limit))
 
     def groups_in(self, states: Sequence[str], limit: int) -> list[dict[str, Any]]:
         """Give the views of groups in one of some states, the largest first."""
         known = tables.groups.c
-        chosen = select(known.view, known.heartbeats, known.at_ms).where(known.state.in_(states))
-        rows = self._rows(chosen.order_by(known.members.desc(), known.group_key).limit(limit))
-        return [_group_object(row.view, row.heartbeats, row.at_ms) for row in rows]
+        chosen = _SHOWN.where(known.state.in_(states))
+        return self._shown(chosen.order_by(known.members.desc(), known.group_key).limit(limit))
 
     def group_totals(self) -> list[GroupTotals]:
         """Sum up the groups of every cluster, type and state."""
@@ -337,6 +329,9 @@ class Reader:
         """Give the newest rejected rows, newest first; `head` as bytes, the first of the row."""
         rows = self._rows(select(tables.quarantine).order_by(tables.quarantine.c.id.desc()).limit(limit))
         return [dict(row._mapping) for row in rows]  # noqa: SLF001 - SQLAlchemy's public name for it
+
+    def _shown(self, statement: Any) -> list[dict[str, Any]]:
+        return [_group_object(row.view, row.heartbeats, row.at_ms) for row in self._rows(statement)]
 
     def _count(self, table: Table, chosen: ColumnElement[bool]) -> int:
         """Count rows, up to `COUNTED`: nobody pages through more, and a database counts by looking at each."""

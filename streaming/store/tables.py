@@ -60,8 +60,16 @@ groups = Table(
     Column("worst_poll_headroom", Float),  # likewise of max.poll.interval.ms, of those whose clients tell
     Column("at_ms", BigInteger, nullable=False),
     Column("checkpoint_id", String(200), nullable=False),  # whoever wrote it last: see `store.vanished`
-    Column("view", Text, nullable=False),
     Column("heartbeats", Text),  # JSON: the members' last ones as of at_ms, in the view's order; NULL: as in the view
+)
+
+# What a group's row is about, whole. Of its own, for it is twenty times as long as the row and stays the same while
+# only heartbeats come: SQLite writes all pages of a row anew.
+views = Table(
+    "views",
+    metadata,
+    Column("group_key", ForeignKey("groups.group_key", ondelete="CASCADE"), primary_key=True),
+    Column("view", Text, nullable=False),
 )
 
 # Who was in a group when it last was Stable or Empty: what its next generation is compared with.

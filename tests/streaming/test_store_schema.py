@@ -57,6 +57,38 @@ def test_a_database_of_the_first_schema_keeps_what_is_in_it(url):
     store.close()
 
 
+def views_in_the_groups(connection):
+    """As schema 0004 had them."""
+    connection.exec_driver_sql("ALTER TABLE groups ADD COLUMN view TEXT NOT NULL DEFAULT ''")
+    of_the_group = "SELECT view FROM views WHERE views.group_key = groups.group_key"
+    connection.exec_driver_sql(f"UPDATE groups SET view = ({of_the_group})")  # noqa: S608 - our own words
+    connection.exec_driver_sql("DROP TABLE views")
+
+
+def test_groups_of_an_older_schema_are_shown_as_they_were(url):
+    store = Store.open(url)
+    outputs = [report("orders", view=view()), report("paid", view=view("paid"))]
+    store.apply_batch(checkpoint_id="c", batch_id=0, outputs=outputs, settings=Settings(cluster=CLUSTER))
+    shown = store.read.groups().objects
+    with store.engine.begin() as connection:
+        views_in_the_groups(connection)
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0004'")
+    store.close()
+    again = Store.open(url)
+    assert again.read.groups().objects == shown
+    assert len(shown) == 2
+    again.close()
+
+
+def test_a_group_that_is_gone_takes_its_view_along(url):
+    store = Store.open(url)
+    for number, outputs in enumerate(([report("orders", view=view())], [report("orders", deleted=True)])):
+        store.apply_batch(checkpoint_id="c", batch_id=number, outputs=outputs, settings=Settings(cluster=CLUSTER))
+    with store.engine.connect() as connection:
+        assert connection.execute(select(func.count()).select_from(tables.views)).scalar() == 0
+    store.close()
+
+
 def test_opening_again_changes_nothing(url):
     Store.open(url).close()
     store = Store.open(url)
@@ -146,6 +178,7 @@ def test_transitions_of_an_older_schema_get_their_groups(url):
         ):
             schema.drop_index(index, table)
         connection.exec_driver_sql("ALTER TABLE transitions DROP COLUMN group_key")
+        views_in_the_groups(connection)
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0002'")
     store.close()
     again = Store.open(url)
