@@ -1,12 +1,12 @@
 """Which lines of a broker move the clocks of all shards, as ticks: `replay` and the job's source stage make the same.
 
-A shard is sent its own groups' lines only, yet waits for every broker. So probes' lines are ticks, and of all others a
-few a second, the last before a hole, and the newest.
+A shard is sent its own groups' lines only, yet waits for every broker. So probes' lines are ticks, and of all others
+two a second, the last before a hole, and the newest. Each goes to every shard: a cluster pays for brokers times shards.
 """
 
 from coordinator_model.events import Tick
 
-TICK_EVERY_MS = 100
+TICK_EVERY_MS = 500
 """Lines closer than this move the clock of the other shards only once, but for the last before a hole."""
 HOLE_MS = 1_000
 """Where no line comes for so long, the one before is a tick: what it begins (a pause, silence) begins exactly there."""

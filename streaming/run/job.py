@@ -52,7 +52,7 @@ log = structlog.get_logger(__name__)
 
 TELEMETRY_BEFORE_MS = 120_000  # how much telemetry a fresh checkpoint reads back: two probes of every usual interval
 LOOK_FOR_TOPICS_S = 5.0
-QUERY_VERSION = 2  # another one where the query's sources or its stateful stage become others
+QUERY_VERSION = 3  # another one where the query's sources or its stateful stage become others
 READ_TIMEOUTS_S = 60.0  # how soon a changed session timeout of a group is known
 STATUS_BATCHES = 100
 GIVE_UP_AFTER = 8  # failures in a row without one batch between them: brokers or database away for more than a minute

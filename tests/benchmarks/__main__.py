@@ -15,7 +15,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from bisect import bisect
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 from streaming.embedded import EmbeddedCluster
@@ -24,7 +26,7 @@ from tests.benchmarks.load import INTERVAL_MS
 from tests.benchmarks.processes import Usage, usage_of
 
 START_S = 240  # Spark, the first batches, the telemetry read back: at most
-WARM_UP_S = 60  # the JVM compiles
+WARM_UP_S = 240  # the JVM compiles: a tenth of a core for three minutes, a third of that after five
 HEARTBEAT_S = INTERVAL_MS / 1_000
 BROKERS = 4
 JOB, FLOOR = "watched_run", "floor_run"
@@ -80,8 +82,10 @@ def steady(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespace) 
     seconds = START_S + WARM_UP_S + options.seconds
     with loaded(cluster, folder, options, seconds + 30), running(folder, options.job) as job:
         await_steady(folder, 3 * options.groups * options.members / HEARTBEAT_S)
+        begun = time.time()
         time.sleep(WARM_UP_S)
         before, since = usage_of(job.pid), time.time()
+        report_spans(f"its first {WARM_UP_S} s", batches_between(folder, begun, since), options.trigger_ms)
         time.sleep(options.seconds)
         after, until = usage_of(job.pid), time.time()
         report_batches(folder, since, until, options.trigger_ms)
@@ -165,19 +169,31 @@ def batches(folder: Path) -> list[dict[str, object]]:
 
 
 def report_batches(folder: Path, since: float, until: float, trigger_ms: int) -> None:
-    stamps = [time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(moment)) for moment in (since, until)]
-    chosen = [batch for batch in batches(folder) if stamps[0] <= batch["at"] < stamps[1]]
+    chosen = batches_between(folder, since, until)
     if not chosen:
         print("no batch ended in the measured part")
         return
-    spans = [batch["durations_ms"]["triggerExecution"] for batch in chosen]
     lines = sum(batch["rows"] for batch in chosen)
     print(f"| lines | {lines:,} in {len(chosen)} batches, {lines / (until - since):,.0f} a second |")
-    shares = ", ".join(f"{name} {value / trigger_ms:.0%}" for name, value in quantiles(spans).items())
-    print(f"| batch duration, share of a {trigger_ms} ms trigger | {shares} |")
+    report_spans("measured", chosen, trigger_ms)
     for part in ("latestOffset", "queryPlanning", "walCommit", "addBatch", "commitOffsets"):
         print(f"| … {part} | {statistics.mean(batch['durations_ms'].get(part, 0) for batch in chosen):.0f} ms |")
     print(f"| load of the machine | {os.getloadavg()[1]:.1f} on {os.cpu_count()} cores |")
+
+
+def batches_between(folder: Path, since: float, until: float) -> list[dict[str, object]]:
+    stamps = [time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(moment)) for moment in (since, until)]
+    return [batch for batch in batches(folder) if stamps[0] <= batch["at"] < stamps[1]]
+
+
+def end_ms(batch: dict[str, object]) -> float:
+    return datetime.fromisoformat(batch["at"]).timestamp() * 1000 + batch["durations_ms"]["triggerExecution"]
+
+
+def report_spans(when: str, chosen: list[dict[str, object]], trigger_ms: int) -> None:
+    spans = [batch["durations_ms"]["triggerExecution"] for batch in chosen]
+    shares = ", ".join(f"{name} {value / trigger_ms:.0%}" for name, value in quantiles(spans).items())
+    print(f"| batch duration, share of a {trigger_ms} ms trigger, {when} | {shares} |")
 
 
 def report_usage(before: dict[str, Usage], after: dict[str, Usage], seconds: float) -> None:
@@ -209,7 +225,12 @@ def report_detection(folder: Path, since: float, until: float) -> None:
     late = [detected - expected[key] for key, (_, _, detected) in hits.items()]
     decided = [detected - body["at_ms"] for body, _, detected in hits.values()]
     wrong = [abs(body["deadline_ms"] - expected[key]) for key, (body, _, _) in hits.items()]
+    ends = sorted(map(end_ms, batches(folder)))
+    committed = [
+        ends[bisect(ends, detected)] - expected[key] for key, (_, _, detected) in hits.items() if detected < ends[-1]
+    ]
     print(f"| deadline to outbox, ms | {quantiles(late)} |")
+    print(f"| deadline to the end of the batch, all committed, ms | {quantiles(committed)} |")
     print(f"| deciding instant to outbox, ms | {quantiles(decided)} |")
     print(f"| deadline off by, ms | {quantiles(wrong)} |")
 
@@ -223,6 +244,8 @@ def report_state(folder: Path, members: int) -> None:
 
 
 def quantiles(values: list[float]) -> dict[str, float]:
+    if not values:
+        return {}
     ordered = sorted(values)
     at = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
     return {name: ordered[min(len(ordered) - 1, int(len(ordered) * share))] for name, share in at.items()}

@@ -101,11 +101,11 @@ def test_a_broker_heard_while_no_shard_has_a_group_gives_no_rows(tmp_path):
     assert packed(tmp_path, arrow(line(0, synthetic.probe_line(5)))) == []
 
 
-def test_lines_of_a_broker_move_the_other_shards_a_few_times_a_second_and_the_newest_does(tmp_path):
+def test_lines_of_a_broker_move_the_other_shards_twice_a_second_and_the_newest_does(tmp_path):
     rows = [line(n, synthetic.heartbeat_line("orders", MEMBERS[0], 3), NOW_MS + 10 * n) for n in range(100)]
     other = next(key for key in ROUTING.all_keys() if key != ROUTING.key_of("orders"))
     ticks = unpacked([dict(packed(tmp_path, arrow(*rows)))[other]])
-    assert [tick.order_ms - NOW_MS for tick in ticks] == [*range(0, 1_000, 100), 990]
+    assert [tick.order_ms - NOW_MS for tick in ticks] == [0, 500, 990]
 
 
 def test_a_gap_in_a_telemetry_partition_is_told_once_by_the_next_line(tmp_path):
