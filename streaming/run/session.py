@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
@@ -35,9 +36,21 @@ def start_session(master: str, shuffle_partitions: int, more: Mapping[str, str] 
     try:
         session = builder.getOrCreate()
         session.sparkContext.setLogLevel("ERROR")
+        _without_checksums(session)
     except Exception as error:
         raise RunError(f"Spark does not start: {_first_line(error)}") from error
     return session
+
+
+def _without_checksums(session: SparkSession) -> None:
+    """Let Hadoop make no second file, of checksums, beside each local one: for each it starts a process, `chmod`.
+
+    Not by `RawLocalFileSystem` in the place of this one: Spark's snapshots of state cast it, fail with a warning that
+    nobody sees, and all change logs are kept for ever.
+    """
+    context: Any = session.sparkContext
+    files = context._jvm.org.apache.hadoop.fs.FileSystem  # noqa: SLF001 - nothing public has it
+    files.getLocal(context._jsc.hadoopConfiguration()).setWriteChecksum(False)  # noqa: SLF001
 
 
 def jvm_status(session: SparkSession) -> int | None:
@@ -78,8 +91,7 @@ def settings(shuffle_partitions: int) -> dict[str, str]:
         # Old batches are needed for going back by hand only; listing a hundred costs more than it is worth.
         "spark.sql.streaming.minBatchesToRetain": "10",
         "spark.driver.memory": "2g",
-        # As Spark reaches the local file system by itself, Hadoop starts a `chmod` for each file that it makes.
-        "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+        # As Spark reaches the local file system by itself, Hadoop starts more `chmod` for each file that it makes.
         "spark.sql.streaming.checkpointFileManagerClass": (
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
         ),

@@ -186,8 +186,8 @@ def batches_between(folder: Path, since: float, until: float) -> list[dict[str, 
     return [batch for batch in batches(folder) if stamps[0] <= batch["at"] < stamps[1]]
 
 
-def end_ms(batch: dict[str, object]) -> float:
-    return datetime.fromisoformat(batch["at"]).timestamp() * 1000 + batch["durations_ms"]["triggerExecution"]
+def start_ms(batch: dict[str, object]) -> int:
+    return round(datetime.fromisoformat(batch["at"]).timestamp() * 1000)
 
 
 def report_spans(when: str, chosen: list[dict[str, object]], trigger_ms: int) -> None:
@@ -225,13 +225,19 @@ def report_detection(folder: Path, since: float, until: float) -> None:
     late = [detected - expected[key] for key, (_, _, detected) in hits.items()]
     decided = [detected - body["at_ms"] for body, _, detected in hits.values()]
     wrong = [abs(body["deadline_ms"] - expected[key]) for key, (body, _, _) in hits.items()]
-    ends = sorted(map(end_ms, batches(folder)))
+    starts = [start_ms(batch) for batch in batches(folder)]
+    ends = [start_ms(batch) + batch["durations_ms"]["triggerExecution"] for batch in batches(folder)]
+    began = {key: starts[bisect(starts, detected) - 1] for key, (_, _, detected) in hits.items()}
+    waited = [began[key] - body["at_ms"] for key, (body, _, _) in hits.items()]
+    worked = [detected - began[key] for key, (_, _, detected) in hits.items()]
     committed = [
         ends[bisect(ends, detected)] - expected[key] for key, (_, _, detected) in hits.items() if detected < ends[-1]
     ]
     print(f"| deadline to outbox, ms | {quantiles(late)} |")
     print(f"| deadline to the end of the batch, all committed, ms | {quantiles(committed)} |")
     print(f"| deciding instant to outbox, ms | {quantiles(decided)} |")
+    print(f"| … of it until its batch began, ms | mean {statistics.mean(waited):.0f}, {quantiles(waited)} |")
+    print(f"| … of it in the batch, ms | mean {statistics.mean(worked):.0f}, {quantiles(worked)} |")
     print(f"| deadline off by, ms | {quantiles(wrong)} |")
 
 
