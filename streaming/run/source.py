@@ -55,7 +55,7 @@ def source_rows(
     spark: "SparkSession", kafka: "Kafka", assigned: Assigned, starts: Offsets, commits_from_ms: int
 ) -> "DataFrame":
     """Read all topics, and what wakes the shards, as one stream of raw rows."""
-    # The waking row last: neighbours share a task, and where it stood first one task had five of eight ranges of lines.
+    # The waking row last: neighbours share a task, and eight ranges of lines by themselves are cut four to four so.
     rows = kafka_rows(spark, kafka, assigned, starts, commits_from_ms).unionAll(_waking_rows(spark))
     # A task a Kafka partition would mean fifty tasks for fifty records; one a core is even enough, for its share is
     # made of small ranges.

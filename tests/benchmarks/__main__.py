@@ -26,7 +26,7 @@ from tests.benchmarks.load import INTERVAL_MS
 from tests.benchmarks.processes import Usage, usage_of
 
 START_S = 240  # Spark, the first batches, the telemetry read back: at most
-WARM_UP_S = 240  # the JVM compiles: a tenth of a core for three minutes, a third of that after five
+WARM_UP_S = 240  # the JVM compiles (decision 0007, 18)
 HEARTBEAT_S = INTERVAL_MS / 1_000
 BROKERS = 4
 JOB, FLOOR = "watched_run", "floor_run"
@@ -225,8 +225,9 @@ def report_detection(folder: Path, since: float, until: float) -> None:
     late = [detected - expected[key] for key, (_, _, detected) in hits.items()]
     decided = [detected - body["at_ms"] for body, _, detected in hits.values()]
     wrong = [abs(body["deadline_ms"] - expected[key]) for key, (body, _, _) in hits.items()]
-    starts = [start_ms(batch) for batch in batches(folder)]
-    ends = [start_ms(batch) + batch["durations_ms"]["triggerExecution"] for batch in batches(folder)]
+    done = batches(folder)
+    starts = [start_ms(batch) for batch in done]
+    ends = [begin + batch["durations_ms"]["triggerExecution"] for begin, batch in zip(starts, done, strict=True)]
     began = {key: starts[bisect(starts, detected) - 1] for key, (_, _, detected) in hits.items()}
     waited = [began[key] - body["at_ms"] for key, (body, _, _) in hits.items()]
     worked = [detected - began[key] for key, (_, _, detected) in hits.items()]
