@@ -27,6 +27,7 @@ from streaming.config import Settings
 from streaming.run.catch_up import CatchUp
 from streaming.run.cluster_facts import SessionTimeouts, TopicNames, ask_topic_names, read_session_timeouts
 from streaming.run.errors import RunError
+from streaming.run.lanes import lane_names
 from streaming.run.layout import (
     LIVE_KEYS_FILE,
     Checkpoint,
@@ -52,7 +53,7 @@ log = structlog.get_logger(__name__)
 
 TELEMETRY_BEFORE_MS = 120_000  # how much telemetry a fresh checkpoint reads back: two probes of every usual interval
 LOOK_FOR_TOPICS_S = 5.0
-QUERY_VERSION = 3  # another one where the query's sources or its stateful stage become others
+QUERY_VERSION = 4  # another one where the query's sources or its stateful stage become others
 READ_TIMEOUTS_S = 60.0  # how soon a changed session timeout of a group is known
 STATUS_BATCHES = 100
 GIVE_UP_AFTER = 8  # failures in a row without one batch between them: brokers or database away for more than a minute
@@ -162,13 +163,14 @@ class Job:
             settings.kafka.offsets_topic, assigned, checkpoint.live_from_ms - TELEMETRY_BEFORE_MS
         )
         partitions = len(assigned[settings.kafka.offsets_topic])
-        routing = Routing(partitions, run.operator_key, run.shard_split)
+        lanes = lane_names(self.spark, self.shuffle_partitions)
+        routing = Routing(partitions, run.operator_key, run.shard_split, lanes)
         pack = PackRows(routing, settings.kafka.offsets_topic, checkpoint.folder.absolute() / LIVE_KEYS_FILE)
         operator = Operator(self._shard_settings(partitions, checkpoint.live_from_ms))
         return (
             source_rows(self.spark, settings.kafka, assigned, starts, checkpoint.live_from_ms)
             .mapInArrow(pack, PACKED_SCHEMA)
-            .groupBy("key")
+            .groupBy("lane")
             .applyInPandasWithState(operator, OUTPUT_SCHEMA, STATE_SCHEMA, "append", GroupStateTimeout.NoTimeout)
             .writeStream.foreachBatch(sink)
             .option("checkpointLocation", str(checkpoint.folder.absolute()))

@@ -1,8 +1,8 @@
 """The stateful stage: rows -> events -> `Shard.apply` -> outputs. Decides nothing.
 
-A worker process keeps the shards it decoded; the nonce in the state tells whether its copy is the one that the last
-committed batch left. After a move, a restart or a failed batch it is not, and the shard is decoded from the state, but
-for the parts that are what the worker has decoded before.
+It is called for a lane of shards at once (`lanes`). A worker process keeps the shards it decoded; the nonce in the
+state tells whether its copies are those that the last committed batch left. After a move, a restart or a failed batch
+they are not, and the shards are decoded from the state, but for the parts that the worker has decoded before.
 Moves are frequent: Spark gives a task to any idle worker. So the nonce also names the start of the query: who moved
 within it has nothing to show again.
 """
@@ -12,11 +12,13 @@ import json
 import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from coordinator_model import snapshot
 from coordinator_model.shard import Shard, ShardSettings
 from streaming.run.packing import (
     QUARANTINE_KEY,
@@ -30,72 +32,115 @@ from streaming.run.packing import (
 )
 from streaming.run.state_cell import StateCell
 
-STATE_SCHEMA = "version int, nonce long, hot string, memory string, index string, cold string"
-"""Text, for Spark pickles bytes one by one, a fifth of all that the JVM did; ASCII is copied whole (decision 0007)."""
+STATE_SCHEMA = "version int, nonce long, keys string, parts string"
+"""A lane's keys, as JSON, and the parts of each one's state.
+
+All text, for Spark pickles bytes one by one, a fifth of all that the JVM did; ASCII is copied whole (decision 0007).
+"""
 OUTPUT_SCHEMA = "key string, outputs string"
 
 _NONCE_BITS = 32
 _COLUMNS = pd.Index(["key", "outputs"])
+_Parts = list[tuple[bytes, str]]
+"""The parts of a shard's state: each as the model dumped it, and as text."""
+_NO_PARTS: _Parts = [(b"", "")] * 4
+_BETWEEN = " "  # parts; base64 has none
+
+
+class _Kept(NamedTuple):
+    shard: Shard
+    parts: _Parts
 
 
 class _Held(NamedTuple):
-    """A shard in this worker, and the parts of its state: each as the model dumped it, and as text."""
+    """A lane in this worker, by operator key."""
 
     nonce: int
-    shard: Shard
-    parts: list[tuple[bytes, str]]
+    lane: dict[str, _Kept]
 
 
 _held: dict[str, _Held] = {}
-_NO_PARTS = [(b"", "")] * 4
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """What `applyInPandasWithState` calls for each key of each batch."""
+    """What `applyInPandasWithState` calls for each lane of each batch."""
 
     settings: ShardSettings
     query: int = field(default_factory=lambda: random.getrandbits(31))
     """Names this start of the query."""
 
     def __call__(self, key: tuple[str], rows: Iterable[pd.DataFrame], state: StateCell) -> Iterator[pd.DataFrame]:
-        """Advance one key by the rows of a batch; yields at most one row, of all its outputs."""
-        payloads = unpack(payload for frame in rows for payload in frame["payload"])
-        if key[0] == QUARANTINE_KEY:
-            outputs = [quarantine_output(self.settings.cluster, row) for row in rejected_in(payloads)]
-        else:
-            outputs = self._advance(key[0], payloads, state)
-        if counts := decoded_in(payloads):
-            outputs.append({"kind": "decoded", "cluster": self.settings.cluster, "counts": counts})
-        if outputs:  # of an array, for a frame of lists takes four times as long to make
-            yield pd.DataFrame(np.array([[key[0], json.dumps(outputs)]], dtype=object), columns=_COLUMNS, copy=False)
+        """Advance a lane by the rows of a batch; yields a row for each operator key that says something."""
+        packed, said = _by_key(rows), dict[str, list[dict[str, Any]]]()
+        if rejected := unpack(packed.pop(QUARANTINE_KEY, ())):
+            quarantined = [quarantine_output(self.settings.cluster, row) for row in rejected_in(rejected)]
+            said[QUARANTINE_KEY] = quarantined + self._decoded(rejected)
+        if packed:
+            said |= self._advance(key[0], packed, state)
+        told = [(name, json.dumps(outputs)) for name, outputs in said.items() if outputs]
+        if told:  # of an array, for a frame of lists takes four times as long to make
+            yield pd.DataFrame(np.array(told, dtype=object), columns=_COLUMNS, copy=False)
 
-    def _advance(self, key: str, payloads: list[Payload], state: StateCell) -> list[dict[str, Any]]:
-        shard, parts = self._shard(key, state)
-        wall_ms = state.getCurrentProcessingTimeMs()
-        outputs = shard.apply(events_in(payloads), heartbeats=heartbeats_in(payloads), wall_ms=wall_ms)
+    def _advance(
+        self, name: str, packed: dict[str, list[bytes]], state: StateCell
+    ) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+        """Advance the shards of a lane for which something came, and keep them all; yields what each says."""
+        lane, wall_ms = self._lane(name, state), state.getCurrentProcessingTimeMs()
+        for key, rows in packed.items():
+            shard, before = lane.get(key) or (Shard.restore(shard_of_key(key), self.settings, None, key), _NO_PARTS)
+            payloads = unpack(rows)
+            outputs = shard.apply(events_in(payloads), heartbeats=heartbeats_in(payloads), wall_ms=wall_ms)
+            lane[key] = _Kept(shard, _dumped(shard, before))
+            yield key, outputs + self._decoded(payloads)
         nonce = self.query << _NONCE_BITS | random.getrandbits(_NONCE_BITS)  # an identity, not a secret
-        version, *dumped = shard.dump()
-        parts = [was if part is was[0] else (part, _text(part)) for part, was in zip(dumped, parts, strict=True)]
-        state.update((version, nonce, *(text for _, text in parts)))
-        _held[key] = _Held(nonce, shard, parts)
-        return outputs
+        texts = _BETWEEN.join(text for _, parts in lane.values() for _, text in parts)
+        state.update((snapshot.VERSION, nonce, json.dumps(list(lane)), texts))
+        _held[name] = _Held(nonce, lane)
 
-    def _shard(self, key: str, state: StateCell) -> tuple[Shard, list[tuple[bytes, str]]]:
-        """Return the shard that the state is of, and the state's parts."""
-        held = _held.pop(key, None)
+    def _lane(self, name: str, state: StateCell) -> dict[str, _Kept]:
+        """Return the shards that the state is of, and the parts of their states."""
+        held = _held.pop(name, None)
         if not state.exists:
-            return Shard.restore(shard_of_key(key), self.settings, None, key), _NO_PARTS
-        version, nonce, *texts = state.get
+            return {}
+        version, nonce, keys, texts = state.get
         same_query = nonce >> _NONCE_BITS == self.query  # and so the same settings
         if held is not None and held.nonce == nonce and same_query:
-            return held.shard, held.parts
-        before, like = (held.parts, held.shard) if held is not None else (_NO_PARTS, None)
+            return held.lane
+        before = {} if held is None else held.lane
+        parts = iter(texts.split(_BETWEEN))
+        return {
+            key: self._restored(key, version, islice(parts, len(_NO_PARTS)), before.get(key), moved=same_query)
+            for key in json.loads(keys)
+        }
+
+    def _restored(self, key: str, version: int, texts: Iterable[str], before: _Kept | None, *, moved: bool) -> _Kept:
+        like, known = before or (None, _NO_PARTS)
         parts = [
-            was if text == was[1] else (base64.b64decode(text), text) for text, was in zip(texts, before, strict=True)
+            was if text == was[1] else (base64.b64decode(text), text) for text, was in zip(texts, known, strict=True)
         ]
-        kept = (version, *(part for part, _ in parts))
-        return Shard.restore(shard_of_key(key), self.settings, kept, key, moved=same_query, like=like), parts
+        hot, memory, index, cold = (part for part, _ in parts)
+        kept = version, hot, memory, index, cold
+        return _Kept(Shard.restore(shard_of_key(key), self.settings, kept, key, moved=moved, like=like), parts)
+
+    def _decoded(self, payloads: list[Payload]) -> list[dict[str, Any]]:
+        counts = decoded_in(payloads)
+        return [{"kind": "decoded", "cluster": self.settings.cluster, "counts": counts}] if counts else []
+
+
+def _by_key(rows: Iterable[pd.DataFrame]) -> dict[str, list[bytes]]:
+    """Sort a lane's payloads by operator key; what they hold is read key by key."""
+    packed: dict[str, list[bytes]] = {}
+    for frame in rows:
+        for key, payload in zip(frame["key"], frame["payload"], strict=True):
+            packed.setdefault(key, []).append(payload)
+    return packed
+
+
+def _dumped(shard: Shard, before: _Parts) -> _Parts:
+    """Dump a shard; parts that stayed the same objects keep their text."""
+    _, *parts = shard.dump()
+    return [was if part is was[0] else (part, _text(part)) for part, was in zip(parts, before, strict=True)]
 
 
 def _text(kept: bytes) -> str:

@@ -11,6 +11,7 @@ import marshal
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import cycle
 from typing import Any, Literal, get_args
 
 from coordinator_model.decode_counts import DecodeCounts
@@ -42,14 +43,14 @@ Payload = dict[int, Any]
 class Routing:
     """Which operator key an event belongs to; part of the checkpoint's layout.
 
-    A key is text: `017` (a shard), `017.2` (a slice of its groups, where `split` > 1) or `017/group` (one group). Three
-    digits, because Spark's hash of these sends the usual 50 shards to 2 or 4 tasks evenly, of `17` nearly twice as many
-    to one as to another.
+    A key is text: `017` (a shard), `017.2` (a slice of its groups, where `split` > 1) or `017/group` (one group).
+    Shards are dealt out to `lanes`, and these are the keys that Spark knows; a group is a lane of its own.
     """
 
     partitions: int
     operator_key: Literal["shard", "group"] = "shard"
     split: int = 1
+    lanes: tuple[str, ...] = ()
 
     def key_of(self, group: str, partition: int | None = None) -> str:
         """Return the operator key of a group; `partition` is where its record lies, if it is known from one."""
@@ -68,6 +69,12 @@ class Routing:
         if self.split == 1:
             return tuple(f"{shard:03}" for shard in shards)
         return tuple(f"{shard:03}.{part}" for shard in shards for part in range(self.split))
+
+    def lane_of_keys(self) -> dict[str, str]:
+        """Return each key's lane, as evenly as numbers allow; what is not in it is one by itself."""
+        if self.operator_key == "group" or not self.lanes:
+            return {}
+        return dict(zip(self.all_keys(), cycle(self.lanes), strict=False)) | {QUARANTINE_KEY: self.lanes[0]}
 
 
 def shard_of_key(key: str) -> int:

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from streaming.config import Kafka
 
-PACKED_SCHEMA = "key string, payload binary"
-_PACKED = pa.schema([("key", pa.string()), ("payload", pa.binary())])
+PACKED_SCHEMA = "lane string, key string, payload binary"
+_PACKED = pa.schema([("lane", pa.string()), ("key", pa.string()), ("payload", pa.binary())])
 _known: dict[Routing, HeartbeatColumns] = {}  # a worker's, of all its batches
 FLUSH_EVENTS = 100_000  # bounds a worker's memory while it catches up
 WAKE_TOPIC = ""  # of the row that only wakes; no topic of Kafka has such a name
@@ -97,7 +97,7 @@ def kafka_rows(
 
 @dataclass(frozen=True)
 class PackRows:
-    """What `mapInArrow` calls with a task's raw rows: makes (operator key, packed events) of them."""
+    """What `mapInArrow` calls with a task's raw rows: makes (lane, operator key, packed events) of them."""
 
     routing: Routing
     offsets_topic: str
@@ -119,9 +119,16 @@ class PackRows:
                 else:
                     _pack_lines(run, packer, heartbeats, run.after_gaps(next_offsets))
             if packer.size >= FLUSH_EVENTS:
-                yield _packed(packer)
+                yield self._packed(packer)
         if packer:
-            yield _packed(packer)
+            yield self._packed(packer)
+
+    def _packed(self, packer: Packer) -> pa.RecordBatch:
+        rows, lane_of = list(packer.rows()), self.routing.lane_of_keys()
+        keys, payloads = zip(*rows, strict=True) if rows else ((), ())  # none: a broker was heard, no shard has a group
+        columns = ([lane_of.get(key, key) for key in keys], keys, payloads)
+        arrays = [pa.array(column, kind) for column, kind in zip(columns, _PACKED.types, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=_PACKED)
 
 
 def _pack_records(run: Run, packer: Packer) -> None:
@@ -161,9 +168,3 @@ def _add(packer: Packer, events: list[Event] | Rejected, *, lost: bool) -> bool:
     for number, event in enumerate(events):
         packer.add(event, lost=lost and number == 0)
     return bool(events)
-
-
-def _packed(packer: Packer) -> pa.RecordBatch:
-    rows = list(packer.rows())  # none where a broker was heard and no shard has a group
-    keys, payloads = zip(*rows, strict=True) if rows else ((), ())
-    return pa.RecordBatch.from_arrays([pa.array(keys, pa.string()), pa.array(payloads, pa.binary())], schema=_PACKED)

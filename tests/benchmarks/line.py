@@ -80,7 +80,7 @@ def _live(load: Load, settings: ShardSettings) -> tuple[dict[str, list[float]], 
             rows = load.records() if second == 0 else load.second(second)
             batch = _arrow(rows)
             stamps = [time.process_time()]
-            packed = [pair for made in pack(iter([batch])) for pair in zip(*map(pa.Array.to_pylist, made), strict=True)]
+            packed = [(row["key"], row["payload"]) for made in pack(iter([batch])) for row in made.to_pylist()]
             stamps.append(time.process_time())
             rows_of = {key: unpack([payload]) for key, payload in packed}
             events = {key: (events_in(read), heartbeats_in(read)) for key, read in rows_of.items()}

@@ -118,7 +118,7 @@ def test_what_is_remembered_is_bounded(monkeypatch):
 
 
 def packed(pack, batch):
-    return dict(zip(*(column.to_pylist() for made in pack(iter([batch])) for column in made.columns), strict=True))
+    return {row["key"]: row["payload"] for made in pack(iter([batch])) for row in made.to_pylist()}
 
 
 def test_a_mixed_batch_is_packed_alike_whether_its_heartbeats_are_known_or_not(tmp_path: Path):

@@ -17,6 +17,8 @@ from streaming.run.state_cell import MemoryCell
 from tests.benchmarks import synthetic
 from tests.benchmarks.synthetic import Member
 
+OTHER_GROUP = "payments"
+OTHER_KEY = Routing(50).key_of(OTHER_GROUP)
 START_MS = 1_790_000_000_000
 GROUP = "orders"
 KEY = Routing(50).key_of(GROUP)
@@ -40,6 +42,15 @@ def line(offset, at_ms, value):
     return SourceRow("telemetry", "lines", 0, offset, at_ms, b"broker-1", value)
 
 
+def other_payloads(number):
+    """A group of another shard, with a heartbeat of its one member."""
+    at_ms = START_MS + number * 1_000
+    beat = line(10_000 + number, at_ms, synthetic.heartbeat_line(OTHER_GROUP, MEMBERS[0], 3))
+    key, value = synthetic.group_record(OTHER_GROUP, 3, MEMBERS[:1], START_MS)
+    record = SourceRow("offsets", "records", shard_of(OTHER_GROUP, 50), 0, START_MS, key, value)
+    return payloads(*([beat] if number else [record, beat]))
+
+
 def batches():
     """A group of two; the second member falls silent after 6 s, is removed at 16 s; one batch a second."""
     key, value = synthetic.group_record(GROUP, 3, MEMBERS, START_MS)
@@ -61,9 +72,21 @@ def batches():
         yield payloads(*rows)
 
 
+LANE = "0"
+
+
 def outputs(operator, cell, payloads, key=KEY):
-    frames = operator((key,), iter([pd.DataFrame({"payload": payloads})]), cell)
-    return [output for frame in frames for text in frame["outputs"] for output in json.loads(text)]
+    return [
+        output
+        for listed in outputs_by_key(operator, cell, dict.fromkeys([key], payloads)).values()
+        for output in listed
+    ]
+
+
+def outputs_by_key(operator, cell, payloads):
+    rows = [(LANE, key, payload) for key, listed in payloads.items() for payload in listed]
+    frames = operator((LANE,), iter([pd.DataFrame(rows, columns=["lane", "key", "payload"])]), cell)
+    return {key: json.loads(text) for frame in frames for key, text in zip(frame["key"], frame["outputs"], strict=True)}
 
 
 @pytest.fixture(autouse=True)
@@ -120,7 +143,7 @@ def test_a_query_that_starts_again_judges_by_its_own_settings():
     first, second, *_ = batches()
     outputs(Operator(SETTINGS, 1), cell, first)
     outputs(Operator(replace(SETTINGS, cluster="renamed"), 2), cell, second)
-    assert operator_module._held[KEY].shard.settings.cluster == "renamed"
+    assert operator_module._held[LANE].lane[KEY].shard.settings.cluster == "renamed"
 
 
 @pytest.mark.parametrize("workers", [TWO, EACH_NEW])
@@ -150,6 +173,25 @@ def test_a_shard_that_is_woken_for_nothing_says_how_far_it_is():
     packer.wake()
     cell.wall_ms = START_MS + 1_000
     assert [output["kind"] for output in outputs(operator, cell, [dict(packer.rows())[KEY]])] == ["progress"]
+
+
+@pytest.mark.parametrize("workers", [ONE, TWO, EACH_NEW])
+def test_a_shard_says_the_same_whoever_shares_its_lane(workers):
+    """Also where the other shard is not called in every batch, and beside rows that cannot be read."""
+    operator, cell, said = Operator(SETTINGS, 1), MemoryCell(), []
+    held = {ONE: repeat({}), TWO: cycle(({}, {})), EACH_NEW: iter(dict, None)}[workers]
+    packer = Packer(Routing(50), ())
+    packer.reject(Rejected("telemetry", "lines", 2, 40, START_MS, "no value", b""))
+    rejected = dict(packer.rows())
+    for number, (batch, operator_module._held) in enumerate(zip(batches(), held, strict=False)):
+        beside = {} if number % 3 else {OTHER_KEY: other_payloads(number), QUARANTINE_KEY: [*rejected.values()]}
+        told = outputs_by_key(operator, cell, {**beside, KEY: batch})
+        assert [output["kind"] for output in told.get(QUARANTINE_KEY, ())] == ["quarantine"] * bool(beside)
+        assert (OTHER_KEY in told) == bool(beside)
+        said += told[KEY]
+        assert {o["groups"] for o in told.get(OTHER_KEY, ()) if o["kind"] == "progress"} == ({1} if beside else set())
+    alone = play()
+    assert [o for o in said if o["kind"] == "report"] == [o for o in alone if o["kind"] == "report"]
 
 
 def test_unreadable_rows_become_quarantine_outputs_and_leave_no_state():

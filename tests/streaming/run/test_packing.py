@@ -1,4 +1,5 @@
 import marshal
+from collections import Counter
 
 import pyarrow as pa
 import pytest
@@ -172,6 +173,26 @@ def test_a_key_tells_its_shard_whatever_the_group_is_called(group, routing):
     assert key != QUARANTINE_KEY
     if routing.operator_key == "shard":
         assert key in routing.all_keys()
+
+
+@pytest.mark.parametrize("split", [1, 4])
+def test_shards_are_dealt_out_to_the_lanes_evenly(split):
+    routing = Routing(50, split=split, lanes=("a", "b", "c"))
+    lane_of = routing.lane_of_keys()
+    assert lane_of.keys() == {*routing.all_keys(), QUARANTINE_KEY}
+    dealt = Counter(lane_of[key] for key in routing.all_keys())
+    assert dealt.keys() == {"a", "b", "c"}
+    assert max(dealt.values()) - min(dealt.values()) <= 1
+
+
+def test_a_row_names_its_lane_and_a_group_as_key_is_one_by_itself(tmp_path):
+    for routing in (Routing(50, lanes=("a", "b")), Routing(50, "group", lanes=("a", "b"))):
+        stage = PackRows(routing, "records", tmp_path / "live-keys.json")
+        rows = [row for out in stage(iter([arrow(line(9, b"x"), *ROWS)])) for row in out.to_pylist()]
+        lane_of = routing.lane_of_keys()
+        assert {row["key"] for row in rows} >= {routing.key_of("orders"), QUARANTINE_KEY}
+        assert all(row["lane"] == lane_of.get(row["key"], row["key"]) for row in rows)
+        assert {row["lane"] for row in rows} <= ({"a", "b"} if lane_of else {row["key"] for row in rows})
 
 
 def test_ticks_go_to_the_keys_that_hold_groups_once_these_are_known(tmp_path):

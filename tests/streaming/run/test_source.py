@@ -8,6 +8,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
 from streaming.config import Settings
+from streaming.run.lanes import lane_names
 from streaming.run.session import start_session
 from streaming.run.source import WAKE_TOPIC, kafka_rows, source_rows
 from streaming.run.topics import Topics
@@ -21,6 +22,14 @@ def spark():
     session = start_session("local[2]", 2)
     yield session
     session.stop()
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 5, 16])
+def test_each_task_of_a_shuffle_has_a_lane_of_its_own(spark, tasks):
+    names = lane_names(spark, tasks)
+    rows = spark.createDataFrame([(name,) for name in names], "lane string").repartition(tasks, "lane")
+    tasks_of = [(row.lane, row.task) for row in rows.selectExpr("lane", "spark_partition_id() AS task").collect()]
+    assert sorted(tasks_of, key=lambda pair: pair[1]) == [(name, task) for task, name in enumerate(names)]
 
 
 @pytest.fixture(scope="module")
