@@ -6,8 +6,8 @@ the core's parser, one by one.
 """
 
 from array import array
-from collections.abc import Iterator
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,14 +16,22 @@ import pyarrow as pa
 from coordinator_model.events import TELEMETRY_RANK, Event, Heartbeat
 from coordinator_model.heartbeat_block import HeartbeatBlock
 from coordinator_model.source_row import SourceRow
-from coordinator_model.telemetry.heartbeats import HeartbeatLines
+from coordinator_model.telemetry import heartbeats
 from streaming.run.packing import Routing
 from streaming.run.runs import Flags, Indexes, Run
+
+
+class Piece(NamedTuple):
+    """A run of lines, and which of them are known heartbeats."""
+
+    run: Run
+    lines: heartbeats.Found
 
 
 class Found(NamedTuple):
     """The known heartbeats in a run of lines: blocks by operator key, which lines they are, and their brokers."""
 
+    run: Run
     blocks: list[tuple[str, HeartbeatBlock]]
     indexes: Indexes
     brokers: "Coded"
@@ -44,23 +52,31 @@ class HeartbeatColumns:
 
     def __init__(self, routing: Routing) -> None:
         self._routing = routing
-        self._lines = HeartbeatLines()
+        self._lines = heartbeats.HeartbeatLines()
         self._said = _Said(routing, self._lines.said)
 
     def learn(self, row: SourceRow, events: list[Event]) -> None:
         """Remember a line that was read with care, if it is a heartbeat and looks as Kafka writes them."""
         self._lines.learn(row, events)
 
-    def take(self, run: Run) -> Found:
-        """Find the known heartbeats among the lines of a run."""
+    def find(self, run: Run) -> Piece:
+        """Find the known heartbeats among the lines of a run; what they say is left to `take`."""
         text, stops = run.text()
-        found = self._lines.find(text, stops, run.keys.tolist(), run.instants_ms.tolist())
+        return Piece(run, self._lines.find(text, stops, run.keys.to_pylist(), run.instants_ms.tolist()))
+
+    def take(self, pieces: Sequence[Piece]) -> Found:
+        """Join what was found in pieces of one partition; nothing may have been learned since the first."""
         if self._said.of is not self._lines.said:  # all was forgotten
             self._said = _Said(self._routing, self._lines.said)
         self._said.catch_up()
-        indexes, places = np.array(found.numbers, np.int64), np.array(found.places, np.int64)
-        blocks = list(self._blocks(run, indexes, places, found.times)) if found.numbers else []
-        return Found(blocks, indexes, self._said.shared["broker"].at(places))
+        run = Run.joined([piece.run for piece in pieces])
+        starts = accumulate((len(piece.run.offsets) for piece in pieces), initial=0)
+        numbers = [np.array(lines.numbers, np.int64) + start for (_, lines), start in zip(pieces, starts, strict=False)]
+        indexes = np.concatenate(numbers)
+        places = np.array([place for _, lines in pieces for place in lines.places], np.int64)
+        times = [text for _, lines in pieces for text in lines.times]
+        blocks = list(self._blocks(run, indexes, places, times)) if len(indexes) else []
+        return Found(run, blocks, indexes, self._said.shared["broker"].at(places))
 
     def _blocks(
         self, run: Run, indexes: Indexes, places: Indexes, times: list[bytes]

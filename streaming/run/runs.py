@@ -1,6 +1,6 @@
 """Raw rows of one partition as Arrow and numpy columns: what the source stage works on."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -21,14 +21,27 @@ class Run(NamedTuple):
     partition: int
     offsets: Indexes
     instants_ms: Indexes
-    keys: pa.BinaryArray
-    values: pa.BinaryArray
+    keys: pa.BinaryArray | pa.ChunkedArray
+    values: pa.BinaryArray | pa.ChunkedArray
+
+    @classmethod
+    def joined(cls, runs: "Sequence[Run]") -> "Run":
+        """Put runs of one partition, in its order, together; nothing is copied but numbers."""
+        first = runs[0]
+        return cls(
+            first.topic,
+            first.partition,
+            np.concatenate([run.offsets for run in runs]),
+            np.concatenate([run.instants_ms for run in runs]),
+            pa.chunked_array([run.keys for run in runs]),
+            pa.chunked_array([run.values for run in runs]),
+        )
 
     def rows(self, source: str, indexes: Indexes | None = None) -> Iterator[SourceRow]:
         """Yield all rows, or some."""
         columns = (self.offsets, self.instants_ms, self.keys, self.values)
         chosen = columns if indexes is None else [column.take(indexes) for column in columns]
-        lists = (column.tolist() for column in chosen)
+        lists = (column.tolist() if isinstance(column, np.ndarray) else column.to_pylist() for column in chosen)
         return map(SourceRow, repeat(source), repeat(self.topic), repeat(self.partition), *lists)
 
     def text(self) -> tuple[bytes, list[int]]:

@@ -79,8 +79,8 @@ def settings(shuffle_partitions: int) -> dict[str, str]:
         "spark.sql.shuffle.partitions": str(shuffle_partitions),
         # The AdminClient way of asking for offsets yields nothing for an internal topic, silently and for ever.
         "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
-        # One Arrow batch a task in steady state: each costs a round of packing.
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+        # Some Arrow batches a task in steady state: a worker knows lines again while the JVM reads the next ones.
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "4500",
         # Else a tenth of the JVM's time goes into whether a task that ran twice said the same: it may not, in bytes
         # (what a worker knows decides how it packs), and does, in what they mean. It is as long as one of these is on.
         "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",

@@ -19,7 +19,7 @@ import pyarrow as pa
 from coordinator_model.events import Event
 from coordinator_model.ingest import OFFSETS, TELEMETRY, Rejected, ingest
 from coordinator_model.ticks import HOLE_MS
-from streaming.run.heartbeat_columns import HeartbeatColumns
+from streaming.run.heartbeat_columns import Found, HeartbeatColumns, Piece
 from streaming.run.packing import Packer, Routing
 from streaming.run.runs import Run, runs_of
 from streaming.run.sink import read_live_keys
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 PACKED_SCHEMA = "lane string, key string, payload binary"
 _PACKED = pa.schema([("lane", pa.string()), ("key", pa.string()), ("payload", pa.binary())])
 _known: dict[Routing, HeartbeatColumns] = {}  # a worker's, of all its batches
+JOINED_BYTES = 32 * 1024 * 1024  # of lines that are packed together, and held until then
 FLUSH_EVENTS = 100_000  # bounds a worker's memory while it catches up
 WAKE_TOPIC = ""  # of the row that only wakes; no topic of Kafka has such a name
 ROWS_PER_BATCH = 2_000_000  # bounds a batch while it catches up
@@ -109,7 +110,9 @@ class PackRows:
         live_keys = read_live_keys(self.live_keys_file)
         packer = Packer(self.routing, self.routing.all_keys() if live_keys is None else tuple(live_keys))
         heartbeats = _known.setdefault(self.routing, HeartbeatColumns(self.routing))
+        pieces: dict[tuple[str, int], list[Piece]] = {}
         next_offsets: dict[tuple[str, int], int] = {}
+        read_bytes = 0
         for batch in batches:
             for run in runs_of(batch):
                 if run.topic == self.offsets_topic:
@@ -117,9 +120,13 @@ class PackRows:
                 elif run.topic == WAKE_TOPIC:
                     packer.wake()
                 else:
-                    _pack_lines(run, packer, heartbeats, run.after_gaps(next_offsets))
+                    pieces.setdefault((run.topic, run.partition), []).append(heartbeats.find(run))
+            if (read_bytes := read_bytes + batch.nbytes) >= JOINED_BYTES:
+                _pack_pieces(pieces, packer, heartbeats, next_offsets)
+                read_bytes = 0
             if packer.size >= FLUSH_EVENTS:
                 yield self._packed(packer)
+        _pack_pieces(pieces, packer, heartbeats, next_offsets)
         if packer:
             yield self._packed(packer)
 
@@ -138,9 +145,21 @@ def _pack_records(run: Run, packer: Packer) -> None:
         _add(packer, events, lost=False)
 
 
-def _pack_lines(run: Run, packer: Packer, heartbeats: HeartbeatColumns, lost: Any) -> None:
+def _pack_pieces(
+    pieces: dict[tuple[str, int], list[Piece]],
+    packer: Packer,
+    heartbeats: HeartbeatColumns,
+    next_offsets: dict[tuple[str, int], int],
+) -> None:
+    """Pack what was found, and read with care what was not; afterwards there are no pieces."""
+    for found in [heartbeats.take(listed) for listed in pieces.values()]:  # all of them before more is learned
+        _pack_lines(found, packer, heartbeats, found.run.after_gaps(next_offsets))
+    pieces.clear()
+
+
+def _pack_lines(found: Found, packer: Packer, heartbeats: HeartbeatColumns, lost: Any) -> None:
     """Pack the lines of one partition; `lost` marks those before which lines are missing: the next event says so."""
-    found = heartbeats.take(run)
+    run = found.run
     for key, block in found.blocks:
         packer.add_heartbeats(key, block)
     others = np.delete(np.arange(len(lost)), found.indexes)

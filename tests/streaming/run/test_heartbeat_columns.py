@@ -12,6 +12,7 @@ from coordinator_model.events import Heartbeat, Tick
 from coordinator_model.ingest import Rejected, ingest
 from coordinator_model.source_row import TELEMETRY, SourceRow
 from coordinator_model.telemetry import heartbeats
+from streaming.run import source
 from streaming.run.heartbeat_columns import HeartbeatColumns
 from streaming.run.packing import QUARANTINE_KEY, Routing, rejected_in, unpack
 from streaming.run.runs import runs_of
@@ -44,7 +45,7 @@ def arrow(rows):
 def by_columns(known, rows):
     """The heartbeats found in rows of one partition, by offset."""
     [run] = runs_of(arrow(rows))
-    return {beat.offset: beat for _, block in known.take(run).blocks for beat in block.rows()}
+    return {beat.offset: beat for _, block in known.take([known.find(run)]).blocks for beat in block.rows()}
 
 
 def learned(*rows):
@@ -117,11 +118,11 @@ def test_what_is_remembered_is_bounded(monkeypatch):
     assert sorted(by_columns(learned(*rows), rows)) == [20, 21, 22, 23, 24]
 
 
-def packed(pack, batch):
-    return {row["key"]: row["payload"] for made in pack(iter([batch])) for row in made.to_pylist()}
+def packed(pack, *batches):
+    return {row["key"]: row["payload"] for made in pack(iter(batches)) for row in made.to_pylist()}
 
 
-def test_a_mixed_batch_is_packed_alike_whether_its_heartbeats_are_known_or_not(tmp_path: Path):
+def mixed_rows():
     """Heartbeats of many groups and brokers, probes, joins and garbage, in partitions and out of order."""
     chance = random.Random(5)
     rows = []
@@ -136,11 +137,48 @@ def test_a_mixed_batch_is_packed_alike_whether_its_heartbeats_are_known_or_not(t
         ])  # fmt: skip
         rows.append(row(made, offset + (offset > 300), f"b{broker}".encode(), T0 + offset * 7, partition=broker))
     rows.sort(key=lambda each: (each.partition, each.offset))
+    return rows
+
+
+def test_a_mixed_batch_is_packed_alike_whether_its_heartbeats_are_known_or_not(tmp_path: Path):
     pack = PackRows(Routing(50, split=2), "__consumer_offsets", tmp_path / "live-keys.json")
-    unknown, known = (packed(pack, arrow(rows)) for _ in range(2))
+    unknown, known = (packed(pack, arrow(mixed_rows())) for _ in range(2))
     assert unknown.keys() == known.keys()
     assert rejected_in(unpack([unknown[QUARANTINE_KEY]])) == rejected_in(unpack([known.pop(QUARANTINE_KEY)]))
     for key, payload in known.items():
         told = [sorted(e for e in unpacked([each]) if not isinstance(e, Tick)) for each in (unknown[key], payload)]
         assert told[0] == told[1]
     assert sum(isinstance(e, Heartbeat) for payload in known.values() for e in unpacked([payload])) > 100
+
+
+@pytest.mark.parametrize("size", [1, 7, 150, 394])
+def test_lines_that_come_in_pieces_are_packed_as_if_they_had_come_at_once(tmp_path: Path, monkeypatch, size):
+    """Also those before which lines are missing, or after which a broker was silent, at the end of a piece."""
+    rows = mixed_rows()
+    del rows[70:75]
+    rows = [each._replace(timestamp_ms=each.timestamp_ms + 9_000 * (each.offset > 140)) for each in rows]
+    whole, pieces = [arrow(rows)], [arrow(rows[start : start + size]) for start in range(0, len(rows), size)]
+    told = []
+    for batches in (whole, pieces):
+        monkeypatch.setattr(source, "_known", {})
+        pack = PackRows(Routing(50), "__consumer_offsets", tmp_path / "live-keys.json")
+        packed(pack, *whole)  # so that heartbeats are known
+        told.append(packed(pack, *batches))
+    assert told[0] == told[1]
+
+
+def test_no_more_lines_are_held_than_bytes_allow_and_none_is_lost(tmp_path: Path, monkeypatch):
+    rows = mixed_rows()
+    batches = [arrow(rows[start : start + 50]) for start in range(0, len(rows), 50)]
+    told, held = [], []
+    take = HeartbeatColumns.take
+    monkeypatch.setattr(HeartbeatColumns, "take", lambda known, pieces: held.append(len(pieces)) or take(known, pieces))
+    for allowed_bytes in (2**30, 1):
+        monkeypatch.setattr(source, "_known", {})
+        monkeypatch.setattr(source, "JOINED_BYTES", allowed_bytes)
+        found = packed(PackRows(Routing(50), "__consumer_offsets", tmp_path / "live-keys.json"), *batches)
+        found.pop(QUARANTINE_KEY)
+        events = {key: [e for e in unpacked([row]) if not isinstance(e, Tick)] for key, row in found.items()}
+        told.append({key: sorted(map(repr, listed)) for key, listed in events.items()})
+    assert told[0] == told[1]
+    assert (max(held[:3]), max(held[3:])) == (4, 1)
