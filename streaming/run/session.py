@@ -80,7 +80,7 @@ def settings(shuffle_partitions: int) -> dict[str, str]:
         # The AdminClient way of asking for offsets yields nothing for an internal topic, silently and for ever.
         "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
         # Some Arrow batches a task in steady state: a worker knows lines again while the JVM reads the next ones.
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "4500",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
         # Else a tenth of the JVM's time goes into whether a task that ran twice said the same: it may not, in bytes
         # (what a worker knows decides how it packs), and does, in what they mean. It is as long as one of these is on.
         "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
@@ -97,7 +97,10 @@ def settings(shuffle_partitions: int) -> dict[str, str]:
         ),
         # Batches make much garbage and keep little: no collector needs to work beside them, on cores that they lack,
         # and what a nursery for all of a batch holds dies in it: out of small ones lines got among what is kept.
-        "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -Xmn512m",
+        # Half of the kernel's share in it is making pages: huge ones (Linux has them) are few.
+        "spark.driver.extraJavaOptions": (
+            "-XX:+UseParallelGC -Xmn512m -XX:+IgnoreUnrecognizedVMOptions -XX:+UseTransparentHugePages"
+        ),
         # What a range of offsets has read is kept for who reads on from its last record, which rarely anybody does: by
         # the usual five minutes most of the heap is that, and a full collection of it takes as long as a batch.
         "spark.kafka.consumer.fetchedData.cache.timeout": "50ms",
