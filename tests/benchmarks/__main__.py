@@ -27,6 +27,7 @@ from tests.benchmarks.processes import Usage, usage_of
 
 START_S = 240  # Spark, the first batches, the telemetry read back: at most
 WARM_UP_S = 240  # the JVM compiles (decision 0007, 18)
+SPEED_LOOPS = 50
 HEARTBEAT_S = INTERVAL_MS / 1_000
 BROKERS = 4
 JOB, FLOOR = "watched_run", "floor_run"
@@ -84,10 +85,12 @@ def steady(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespace) 
         await_steady(folder, 3 * options.groups * options.members / HEARTBEAT_S)
         begun = time.time()
         time.sleep(WARM_UP_S)
+        report_speed("before")
         before, since = usage_of(job.pid), time.time()
         report_spans(f"its first {WARM_UP_S} s", batches_between(folder, begun, since), options.trigger_ms)
         time.sleep(options.seconds)
         after, until = usage_of(job.pid), time.time()
+        report_speed("after")
         report_batches(folder, since, until, options.trigger_ms)
         report_usage(before, after, until - since)
         if options.job == FLOOR:
@@ -166,6 +169,16 @@ def await_steady(folder: Path, most_rows: float) -> None:
 def batches(folder: Path) -> list[dict[str, object]]:
     file = folder / "batches.jsonl"
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def report_speed(when: str) -> None:
+    """Tell how fast the machine is just then: without it, runs of different hours cannot be compared."""
+    spans = []
+    for _ in range(SPEED_LOOPS):
+        begin = time.process_time()
+        sum(number * number for number in range(100_000))
+        spans.append(round((time.process_time() - begin) * 1000, 1))
+    print(f"| {SPEED_LOOPS} loops of arithmetic, {when}, ms of processor time | p50 {statistics.median(spans)} |")
 
 
 def report_batches(folder: Path, since: float, until: float, trigger_ms: int) -> None:
