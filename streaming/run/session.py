@@ -97,7 +97,7 @@ def settings(shuffle_partitions: int) -> dict[str, str]:
         ),
         # Batches make much garbage and keep little: no collector needs to work beside them, on cores that they lack,
         # and what a nursery for all of a batch holds dies in it: out of small ones lines got among what is kept.
-        # Half of the kernel's share in it is making pages: huge ones (Linux has them) are few.
+        # Huge pages, where Linux has them, are fewer to make; a JVM of another system does not know the option.
         "spark.driver.extraJavaOptions": (
             "-XX:+UseParallelGC -Xmn512m -XX:+IgnoreUnrecognizedVMOptions -XX:+UseTransparentHugePages"
         ),

@@ -76,11 +76,7 @@ LANE = "0"
 
 
 def outputs(operator, cell, payloads, key=KEY):
-    return [
-        output
-        for listed in outputs_by_key(operator, cell, dict.fromkeys([key], payloads)).values()
-        for output in listed
-    ]
+    return outputs_by_key(operator, cell, {key: payloads}).get(key, [])
 
 
 def outputs_by_key(operator, cell, payloads):
@@ -97,10 +93,14 @@ def empty_worker(monkeypatch):
 ONE, TWO, EACH_NEW = "one worker", "two workers in turn", "a new worker each time"
 
 
+def held_by(workers):
+    """What the worker of each batch in turn holds."""
+    return {ONE: repeat({}), TWO: cycle(({}, {})), EACH_NEW: iter(dict, None)}[workers]
+
+
 def play(workers=ONE):
     operator, cell, said = Operator(SETTINGS, 1), MemoryCell(), []
-    held = {ONE: repeat({}), TWO: cycle(({}, {})), EACH_NEW: iter(dict, None)}[workers]
-    for batch, operator_module._held in zip(batches(), held, strict=False):
+    for batch, operator_module._held in zip(batches(), held_by(workers), strict=False):
         said += outputs(operator, cell, batch)
     return said
 
@@ -179,11 +179,10 @@ def test_a_shard_that_is_woken_for_nothing_says_how_far_it_is():
 def test_a_shard_says_the_same_whoever_shares_its_lane(workers):
     """Also where the other shard is not called in every batch, and beside rows that cannot be read."""
     operator, cell, said = Operator(SETTINGS, 1), MemoryCell(), []
-    held = {ONE: repeat({}), TWO: cycle(({}, {})), EACH_NEW: iter(dict, None)}[workers]
     packer = Packer(Routing(50), ())
     packer.reject(Rejected("telemetry", "lines", 2, 40, START_MS, "no value", b""))
     rejected = dict(packer.rows())
-    for number, (batch, operator_module._held) in enumerate(zip(batches(), held, strict=False)):
+    for number, (batch, operator_module._held) in enumerate(zip(batches(), held_by(workers), strict=False)):
         beside = {} if number % 3 else {OTHER_KEY: other_payloads(number), QUARANTINE_KEY: [*rejected.values()]}
         told = outputs_by_key(operator, cell, {**beside, KEY: batch})
         assert [output["kind"] for output in told.get(QUARANTINE_KEY, ())] == ["quarantine"] * bool(beside)
