@@ -81,7 +81,8 @@ class Run(Table):
     """The Spark job."""
 
     data_folder: Path = Path("monitor-data")
-    trigger_ms: Positive = 1_000
+    trigger_ms: Positive = 800
+    """How often a batch begins: half of it is waited for on average before a deadline is judged (decision 0011)."""
     view_refresh_ms: Positive = 10_000
     """How often a group that does not change is written anyway: how old a member's headroom may be."""
     operator_key: Literal["shard", "group"] = "shard"

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
+from streaming.config import Run
 from streaming.embedded import EmbeddedCluster
 from tests.benchmarks import cold, history, line
 from tests.benchmarks.load import INTERVAL_MS
@@ -54,7 +55,7 @@ def main() -> None:
     parser.add_argument("--groups", type=int, default=10_000)
     parser.add_argument("--members", type=int, default=10)
     parser.add_argument("--cores", type=int, default=2, help="Spark's local[n]")
-    parser.add_argument("--trigger-ms", type=int, default=1_000)
+    parser.add_argument("--trigger-ms", type=int, default=Run().trigger_ms, help="the job's own unless told")
     parser.add_argument("--deaths-per-s", type=float, default=1.0)
     parser.add_argument("--job", choices=(JOB, FLOOR), default=JOB, help=f"{FLOOR}: Spark alone, with empty stages")
     parser.add_argument("--records", type=int, default=2_000_000, help="of the cold start; rows of the history")

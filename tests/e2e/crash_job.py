@@ -106,13 +106,15 @@ port = 0
         return self.said()[-3_000:]
 
     def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Query the store; nothing where it has no tables yet."""
+        """Query the store; nothing where it has no tables yet or is locked."""
         if not self.database.exists():
             return []
         try:
             with closing(sqlite3.connect(self.database)) as database:
                 return database.execute(sql, values).fetchall()
-        except sqlite3.OperationalError:
+        except sqlite3.OperationalError as error:
+            if not str(error).startswith(("no such table", "database is locked")):
+                raise  # a query that fits no schema must not look like an empty store
             return []
 
     def until(self, look: Callable[[], Found], enough: Callable[[Found], Any] = bool) -> Found:

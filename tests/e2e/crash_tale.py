@@ -116,7 +116,7 @@ class NothingLost:
         assert {member_id: reasons[member_id] for member_id in back} == dict.fromkeys(back, "rejoined")
 
     def test_the_stored_groups_are_the_cluster_s(self, tale):
-        stored = dict(tale.job.rows("SELECT group_id, view FROM groups"))
+        stored = dict(tale.job.rows("SELECT group_id, view FROM groups JOIN views USING (group_key)"))
         views = {name: json.loads(view) for name, view in stored.items()}
         assert {
             name: (view["generation"], sorted(m["member_id"] for m in view["members"])) for name, view in views.items()
