@@ -35,6 +35,9 @@ POLL_EXCEEDED = "poll-exceeded"
 
 STALL_MS = 5_000
 """How long a request waits for a write that stalls before it is answered 15 (`offsets.commit.timeout.ms`)."""
+CUT_MS = 2
+"""What comes right after an answer on its connection may seem that much earlier: a line's instant is cut to a
+millisecond, and the times that are taken off it are rounded."""
 POLL_REASONS = ("poll timeout has expired",)
 """KIP-800 reason of Java consumers and Connect workers (kafka-facts 4.6)."""
 ADMIN_REASON = "member was removed by an admin"
@@ -52,6 +55,14 @@ def leave_cause(reason: str | None) -> Cause:
 def is_known_leave(replica: GroupReplica, member_id: str, applied_ms: int) -> bool:
     """Tell whether this goodbye has been applied: its row came twice."""
     return any(leave.member.member_id == member_id and leave.applied_ms == applied_ms for leave in replica.leaves)
+
+
+def came_after(arrival_ms: int, leave: Leave) -> bool:
+    """Tell whether a request came after this goodbye was answered, both on one connection.
+
+    librdkafka's KIP-848 consumer leaves (-1) only when its application polls again, and joins (0) with the answer.
+    """
+    return leave.applied_ms - CUT_MS <= arrival_ms
 
 
 def remember_leave(replica: GroupReplica, leave: Leave) -> None:

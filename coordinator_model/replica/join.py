@@ -22,7 +22,7 @@ from coordinator_model.replica.classic import (
     poll_departure,
     prepare_rebalance,
 )
-from coordinator_model.replica.departures import add_departure, depart, remember_leave
+from coordinator_model.replica.departures import add_departure, came_after, depart, remember_leave
 from coordinator_model.replica.group import MAX_UNNAMED, GroupReplica, Leave, Member
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType
 
@@ -264,7 +264,7 @@ def _poll_leave_comes_back(replica: GroupReplica, event: JoinAnswered, scene: Sc
     """A silent leave and then a join on the same connection: the client overslept its poll, and woke."""
     for leave in replica.leaves:
         silent = leave.cause is Cause.LEFT and not leave.reason and leave.member.instance_id is None
-        if silent and leave.member.connection == event.connection and leave.applied_ms < event.arrival_ms:
+        if silent and leave.member.connection == event.connection and came_after(event.arrival_ms, leave):
             leave.cause = Cause.POLL_INTERVAL
             add_departure(replica, poll_departure(leave, replica, scene, Evidence.INFERRED, event.answer_ms))
             return

@@ -9,6 +9,7 @@ from coordinator_model.liveness import Scene
 from coordinator_model.replica.classic import STALLED_WRITE, hear, is_gone, poll_departure
 from coordinator_model.replica.departures import (
     add_departure,
+    came_after,
     came_back,
     explain,
     is_known_leave,
@@ -63,14 +64,17 @@ def _behind_a_stalled_write(replica: GroupReplica, event: ConsumerHeartbeat, sce
 def _leave(replica: GroupReplica, event: ConsumerHeartbeat, scene: Scene) -> None:
     if is_known_leave(replica, event.member_id, event.applied_ms):
         return
-    member = replica.members.get(event.member_id)
-    if member is not None and member.joined_ms is not None and member.joined_ms > event.applied_ms:
-        return  # trails: the same id has joined again since
-    if member is None:
-        member = explain(replica, event.member_id, event.applied_ms, scene.thresholds.grace_ms)
+    present = replica.members.get(event.member_id)
+    joined_ms = -1 if present is None or present.joined_ms is None else present.joined_ms
+    former = None
+    if present is None or joined_ms >= event.applied_ms:  # gone, or the same id has joined again since
+        former = explain(replica, event.member_id, event.applied_ms, scene.thresholds.grace_ms)
+    if former is None and joined_ms > event.applied_ms:
+        return  # trails
+    member = former or present
     if member is None:
         member = Member(event.member_id, event.instance_id, event.client_id, event.client_host, kip848=True)
-    if event.error == 0:  # else its tombstones may yet be lost with their coordinator: they end it when they come
+    if event.error == 0 and former is None:  # else its tombstones may yet be lost, or who is present is its next self
         replica.members.pop(event.member_id, None)
     member.connection = event.connection
     cause = Cause.LEFT if member.poll_deadline_ms is None else Cause.POLL_INTERVAL
@@ -88,7 +92,7 @@ def _come_back_after_poll(replica: GroupReplica, event: ConsumerHeartbeat, scene
     """
     for leave in replica.leaves:
         same = leave.member.member_id == event.member_id
-        left = leave.cause is Cause.LEFT and leave.applied_ms < event.arrival_ms
+        left = leave.cause is Cause.LEFT and came_after(event.arrival_ms, leave)
         returned = abs(leave.applied_ms - event.applied_ms) <= scene.thresholds.grace_ms
         away = leave.cause is Cause.REPLACED and leave.member.generation == STATIC_LEAVE_EPOCH and returned
         if same and (left or away):

@@ -394,6 +394,17 @@ def test_a_silent_leave_and_a_join_on_the_same_connection_is_a_slept_over_poll()
     assert told.facts("poll-exceeded", "subject", "evidence", "deadline_ms") == [("m2", "inferred", 3_500)]
 
 
+@pytest.mark.parametrize("arrived_ms", [3_498, 3_499, 3_500])
+def test_a_join_that_is_told_to_have_arrived_with_the_leave_came_after_it(arrived_ms):
+    """Times are cut and rounded; on one connection nothing is read before the answer before it is sent."""
+    back = Who("m2-again", client_id="client-m2", port=5_001)
+    story = stable("m1", "m2").beats("m1", 1_000, 9_000).beats("m2", 1_000, 3_000).leave(3_500, "m2")
+    story.beat(4_500, "m1", error=27).join(5_000, back, 2, parked_ms=5_000 - arrived_ms)
+    story.join(5_000, "m1", 2, listed=["m1", "m2-again"]).record(5_040, 2, "m1", back)
+    told = story.sync(5_050, "m1", 2, leader=True).beats("m1", 6_000, 9_000, generation=2).play(9_000)
+    assert told.facts("poll-exceeded", "subject", "evidence", "deadline_ms") == [("m2", "inferred", 3_500)]
+
+
 @pytest.mark.parametrize(
     "changed", [{"port": 5_009}, {"port": 5_009, "client_id": "other"}], ids=["new connection", "stranger"]
 )

@@ -151,6 +151,36 @@ def test_a_slept_over_poll_shows_as_a_leave_and_a_join_under_the_same_id():
     assert told.facts("poll-exceeded", "subject", "evidence", "deadline_ms") == [("m2", "inferred", 10_995)]
 
 
+# when the records of its leave and of its return, and the lines of both (told, how long each took), come
+AT_ONCE = {
+    "its return is told to have arrived in the millisecond of the leave": (11_000, 11_003, (11_001, 1), (11_003, 3)),
+    "its return is told to have arrived before the leave": (11_000, 11_002, (11_002, 0), (11_004, 4)),
+    "its return is written in the millisecond in which the leave is told": (11_000, 11_001, (11_001, 0), (11_003, 2)),
+}
+
+
+@pytest.mark.parametrize("name", AT_ONCE)
+def test_who_leaves_and_joins_within_a_millisecond_or_two_has_slept_over_its_poll(name):
+    """librdkafka leaves when its application polls again, and joins with the answer; seen on a real broker."""
+    left_ms, back_ms, (leave_ms, leave_took_ms), (join_ms, join_took_ms) = AT_ONCE[name]
+    story = removed(left_ms, before=lambda s: s.hello(leave_ms, "m2", -1, -1, parked_ms=leave_took_ms))
+    story.member(back_ms, "m2").epoch(back_ms, 4).target(back_ms, 4).current(back_ms, "m2", 4)
+    story.current(back_ms + 200, "m1", 4).hello(join_ms, "m2", 0, 4, parked_ms=join_took_ms)
+    told = play(story.hellos("m2", 12_000, 18_000, 4), 18_000)
+    assert told.accusations == [("poll-exceeded", "m2")]
+    assert told.facts("poll-exceeded", "evidence", "deadline_ms") == [("inferred", leave_ms - leave_took_ms)]
+    assert [reason for reason, _ in told.closed("poll-exceeded")] == ["rejoined"]
+    assert (set(told.members), told.members["m2"]["last_heartbeat_ms"]) == ({"m1", "m2"}, T0 + 18_000)
+
+
+def test_a_join_whose_line_trails_the_leave_after_it_is_no_return():
+    """A consumer that closes right after it has joined, its first line late."""
+    story = consumers("m1").hellos("m1", 1_000, 9_000, 2).member(3_000, "m2").epoch(3_000, 3).target(3_000, 3)
+    story.current(3_000, "m2", 3).gone(3_100, "m2").epoch(3_100, 4).target(3_100, 4).current(3_200, "m1", 4)
+    story.hello(3_100, "m2", -1, -1).hello(3_150, "m2", 0, 3, parked_ms=150)
+    assert play(story, 9_000).accusations == []
+
+
 def test_a_member_that_rejoins_at_once_after_its_expiry_is_accused_once_and_its_living_self_never():
     """Kafka retries an expiry; the removal stays apart from the living member of the same id."""
     story = removed(16_003).hello(16_200, "m2", 0, 4).member(16_200, "m2").epoch(16_200, 4).target(16_200, 4)

@@ -93,8 +93,10 @@ def returns(capture: Path, leaves: list[TruthEvent]) -> set[TruthEvent]:
             left_on[connection] = max(said, key=lambda leave: leave.at_ms)
 
     with open_text(capture) as rows:
-        lines = sorted((row.timestamp_ms, row.value or b"") for row in read_rows(rows) if row.source == "telemetry")
-    for at_ms, value in lines:
+        lines = [row for row in read_rows(rows) if row.source == "telemetry"]
+    # A leave and the join right after it can share a millisecond; one broker's lines are in one partition, in order.
+    for row in sorted(lines, key=lambda row: (row.timestamp_ms, row.partition, row.offset)):
+        at_ms, value = row.timestamp_ms, row.value or b""
         line = json.loads(value[value.index(b"{") :])
         request, connection = line["request"], line["connection"]
         api = line["requestHeader"]["requestApiKeyName"]
