@@ -13,7 +13,7 @@ import requests
 
 PROGRAM = "prometheus-alertmanager"
 _CONFIG = """
-route: {receiver: hook, group_by: [%s], group_wait: 100ms, group_interval: 1s}
+route: {receiver: hook, group_by: [%s], group_wait: %s, group_interval: 1s}
 receivers: [{name: hook, webhook_configs: [{url: "%s", send_resolved: true}]}]
 """
 
@@ -37,13 +37,15 @@ class Running:
 
 
 @contextmanager
-def alertmanager(folder: Path, hook_url: str, group_by: str = "alertname, cluster, group") -> Iterator[Running]:
+def alertmanager(
+    folder: Path, hook_url: str, group_by: str = "alertname, cluster, group", group_wait: str = "100ms"
+) -> Iterator[Running]:
     """Start one that notifies `hook_url`; it is gone afterwards."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "alertmanager.yml").write_text(_CONFIG % (group_by, hook_url))
+    (folder / "alertmanager.yml").write_text(_CONFIG % (group_by, group_wait, hook_url))
     options = [f"--config.file={folder}/alertmanager.yml", f"--storage.path={folder}", "--cluster.listen-address="]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
