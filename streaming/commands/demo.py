@@ -1,7 +1,6 @@
 """`demo`: the whole monitor on this machine, against real consumers and real faults."""
 
 import contextlib
-import signal
 import sys
 
 import click
@@ -19,13 +18,14 @@ def demo_command(keep: bool) -> None:
     from streaming.demo.scenario import Scenario, all_well
     from streaming.demo.screen import Screen
     from streaming.demo.setting import Setting
+    from streaming.demo.stop import Stop
     from streaming.embedded import EmbeddedBrokerError
     from streaming.embedded.java import JavaMissingError
 
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    stop = Stop()
     try:
         with Screen() as screen, Setting() as setting:
-            scenario = Scenario(setting, screen)
+            scenario = Scenario(setting, screen, stop)
             rows = scenario.play()
             screen.verdict(rows)
             if keep:

@@ -8,6 +8,7 @@ from streaming.demo.child import Child, DemoError
 from streaming.demo.consumer import CONFLUENT, CONFLUENT_848, KAFKA_PYTHON
 from streaming.demo.screen import Screen
 from streaming.demo.setting import MAX_POLL_INTERVAL_MS, SESSION_TIMEOUT_MS, Setting
+from streaming.demo.stop import Stop
 from streaming.demo.verdict import OK, POLL_EXCEEDED, Left, Row, judge
 from streaming.embedded.truth import SESSION_EXPIRED, read_truth
 
@@ -28,9 +29,10 @@ LOOK_S: Final = 0.5
 class Scenario:
     """One performance. Every wait shows what there is to see, and ends with the reason where it takes too long."""
 
-    def __init__(self, setting: Setting, screen: Screen) -> None:
+    def __init__(self, setting: Setting, screen: Screen, stop: Stop) -> None:
         self._setting = setting
         self._screen = screen
+        self._stop = stop
         self._consumers: dict[str, Child] = {}
         self._killed: list[tuple[str, str]] = []
         self._left: list[Left] = []
@@ -154,7 +156,8 @@ class Scenario:
         self._look()
 
     def _look(self) -> None:
-        """Show new alerts and how the groups stand."""
+        """Show new alerts and how the groups stand, unless the demo has been asked to stop."""
+        self._stop.obey()
         alerts = self._setting.webhook.alerts
         for alert in alerts[self._shown :]:
             self._screen.alert(alert)
