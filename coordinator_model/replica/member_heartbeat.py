@@ -70,7 +70,7 @@ def _leave(replica: GroupReplica, event: ConsumerHeartbeat, scene: Scene) -> Non
     if present is None or joined_ms >= event.applied_ms:  # gone, or the same id has joined again since
         former = explain(replica, event.member_id, event.applied_ms, scene.thresholds.grace_ms)
     if former is None and joined_ms > event.applied_ms:
-        return  # trails
+        return  # trails, and nothing was told of a removal that it would explain
     member = former or present
     if member is None:
         member = Member(event.member_id, event.instance_id, event.client_id, event.client_host, kip848=True)

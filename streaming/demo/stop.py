@@ -14,8 +14,9 @@ class Stop:
 
     def __init__(self) -> None:
         self._asked_by = 0
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._asked)
+        signal.signal(signal.SIGTERM, self._asked)
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # a script's background job is not for Ctrl-C
+            signal.signal(signal.SIGINT, self._asked)
 
     def obey(self) -> None:
         """Raise `KeyboardInterrupt` or `SystemExit` where one of the two has been asked for; else do nothing."""

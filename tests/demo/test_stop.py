@@ -11,12 +11,19 @@ from streaming.demo.stop import Stop
 ENDS = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: SystemExit}
 
 
-@pytest.fixture
-def stop():
+@pytest.fixture(autouse=True)
+def handlers():
+    """A process that minds both, whatever the shell has made of this one; afterwards as it was."""
     before = {number: signal.getsignal(number) for number in ENDS}
-    yield Stop()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
     for number, handler in before.items():
         signal.signal(number, handler)
+
+
+@pytest.fixture
+def stop():
+    return Stop()
 
 
 @pytest.mark.parametrize("number", ENDS)
@@ -41,4 +48,12 @@ def test_a_signal_that_is_lost_in_a_finalizer_is_obeyed_at_the_next_look(stop, n
 
 
 def test_nothing_asked_is_nothing_raised(stop):
+    stop.obey()
+
+
+def test_who_ignores_ctrl_c_goes_on_ignoring_it():
+    """As a script's background jobs do."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    stop = Stop()
+    os.kill(os.getpid(), signal.SIGINT)
     stop.obey()
