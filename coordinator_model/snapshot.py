@@ -4,8 +4,8 @@ Hot changes with every heartbeat: packed arrays over the members' slots; and mem
 knows beside its groups. The index, which member has which slot, and cold, one compressed slice a group, stay the same
 bytes until something other than a heartbeat comes, and are read only by who has not read them before.
 
-Format 9 (in 8 slices shared nothing; in 7 these parts were two; in 6, 5 and 4 less was known of join phases; 3 had no
-timeouts; in 2 heartbeats that wait stood among other events; in 1 less was known of groups and members). hot = last,
+Format 10 (in 9, 6, 5 and 4 less was known of join phases; in 8 slices shared nothing; in 7 these parts were two; 3 had
+no timeouts; in 2 heartbeats that wait stood among other events; in 1 less was known of groups and members). hot = last,
 then zlib'd interval, generation, span, timeout (``array`` bytes, little-endian, slots in index order). memory =
 zlib(JSON). index = zlib(JSON ``[[group, [member id, ...]], ...]``). cold = slices, zlib'd with ``_COMMON`` as preset
 dictionary (RFC 1950), each with its uint32 length and its group's name before it.
@@ -24,18 +24,18 @@ from dataclasses import fields
 from typing import Any
 
 from coordinator_model.hot import Hot
-from coordinator_model.replica.group import Departure, GroupReplica, Leave, Member
+from coordinator_model.replica.group import Departure, GroupReplica, JoinPhase, Leave, Member
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType
 
-VERSION = 9
+VERSION = 10
 _LEVEL = 1
 _BYTES = "bytes in base64"
 _COMMON = (
     b'"Empty","Dead","Assigning","Reconciling","PreparingRebalance","CompletingRebalance","inferred","roundrobin",'
     b'"sticky","cooperative-sticky","uniform","session-timeout","static-left","replaced",["consumer","Stable",["observed",'
-    b'0,1,0,null,-1,0,0,"",null,null,0,null,"",-1,{},null,-1,"consumer","range","consumer-",0,false,null,1,{},{},{},[],[],'
-    b'null,[],{},null,0],[],[],[]]["classic","Stable",["observed",",null,"rdkafka","10.0.0.1",null,null,null,null,null,'
-    b'30000,60000,["",null,"consumer-","192.168.",null,null,null,null,null,10000,300000,["",null,"kafka-python-",'
+    b'0,1,0,null,-1,null,"",-1,{},null,-1,"consumer","range","consumer-",0,false,null,1,{},{},{},[],[],null,[],{},null,0],'
+    b'[],[],[],[[0,null,"",null,null,0,-1,0,[]]]]["classic","Stable",["observed",",null,"rdkafka","10.0.0.1",null,null,'
+    b'null,null,null,30000,60000,["",null,"consumer-","192.168.",null,null,null,null,null,10000,300000,["",null,"kafka-python-",'
     b'"172.17.0.1",null,null,null,null,null,45000,300000,[""]},0,1,1800000000000,1800000000000,1800000000000,1800000000000,'
     b'null,null,null,null,null,null,false,null,[],null,{},{},null,{},false,false,false,null,null,null,null,3000],["'
 )
@@ -44,8 +44,10 @@ _MEMBER_FIELDS = [f.name for f in fields(Member)]
 _GROUP_FIELDS = [
     f.name
     for f in fields(GroupReplica)
-    if f.name not in ("group", "members", "recorded", "leaves", "departures", "type", "state")
+    if f.name not in ("group", "members", "recorded", "leaves", "departures", "type", "state", "phase", "untold")
 ]
+_PHASE_FIELDS = [f.name for f in fields(JoinPhase)]
+_DEPARTURE_FIELDS = [f.name for f in fields(Departure) if f.name not in ("member", "phase")]
 
 
 def dump_index(hot: Hot) -> bytes:
@@ -166,6 +168,7 @@ def dump_group(replica: GroupReplica) -> bytes:
         [[_from_member(leave.member), leave.applied_ms, leave.cause, leave.reason] for leave in replica.leaves],
         [_from_departure(d) for d in replica.departures],
         [_from_member(m) for m in replica.recorded],
+        [_from_phase(phase) for phase in (replica.phase, replica.untold) if phase is not None],
     ]
     squeezer = zlib.compressobj(zdict=_COMMON)  # at zlib's usual level: seldom written, carried through each batch
     return squeezer.compress(json.dumps(body, separators=(",", ":")).encode()) + squeezer.flush()
@@ -177,7 +180,7 @@ def load_group(group: str, data: bytes) -> GroupReplica:
     text = unpacker.decompress(data)
     if not unpacker.eof:
         raise ValueError(f"the slice of group {group!r} is cut short")
-    type_, state, values, members, leaves, departures, recorded = json.loads(text)
+    type_, state, values, members, leaves, departures, recorded, phases = json.loads(text)
     replica = GroupReplica(group, type=GroupType(type_), state=GroupState(state))
     for name, value in zip(_GROUP_FIELDS, values, strict=True):
         setattr(replica, name, value)
@@ -190,6 +193,8 @@ def load_group(group: str, data: bytes) -> GroupReplica:
     replica.leaves = [Leave(_to_member(m), at_ms, Cause(cause), reason) for m, at_ms, cause, reason in leaves]
     replica.recorded = [_to_member(m) for m in recorded]
     replica.departures = [_to_departure(d) for d in departures]
+    replica.phase, *untold = map(_to_phase, phases)
+    replica.untold = untold[0] if untold else None
     return replica
 
 
@@ -201,15 +206,22 @@ def _to_member(values: list[Any]) -> Member:
     return Member(**dict(zip(_MEMBER_FIELDS, values, strict=True)))
 
 
+def _from_phase(phase: JoinPhase) -> list[Any]:
+    return [getattr(phase, name) for name in _PHASE_FIELDS]
+
+
+def _to_phase(values: list[Any]) -> JoinPhase:
+    return JoinPhase(**dict(zip(_PHASE_FIELDS, values, strict=True)))
+
+
 def _from_departure(departure: Departure) -> list[Any]:
-    return [
-        _from_member(departure.member),
-        *(getattr(departure, f.name) for f in fields(Departure) if f.name != "member"),
-    ]
+    others = [getattr(departure, name) for name in _DEPARTURE_FIELDS]
+    return [_from_member(departure.member), _from_phase(departure.phase), *others]
 
 
 def _to_departure(values: list[Any]) -> Departure:
-    names = [f.name for f in fields(Departure) if f.name != "member"]
-    departure = Departure(_to_member(values[0]), **dict(zip(names, values[1:], strict=True)))
+    member, phase, *others = values
+    known = dict(zip(_DEPARTURE_FIELDS, others, strict=True))
+    departure = Departure(_to_member(member), phase=_to_phase(phase), **known)
     departure.cause, departure.evidence = Cause(departure.cause), Evidence(departure.evidence)
     return departure

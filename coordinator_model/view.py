@@ -70,7 +70,7 @@ def _rebalanced(replica: GroupReplica) -> dict[str, int | None] | None:
         return None
     if replica.type is not GroupType.CLASSIC:
         return {"began_ms": joined_ms, "joined_ms": None}  # of its epoch; members join one by one
-    began_ms = replica.join_started_ms
+    began_ms = replica.phase.started_ms
     return None if began_ms is None or began_ms >= joined_ms else {"began_ms": began_ms, "joined_ms": joined_ms}
 
 

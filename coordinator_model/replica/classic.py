@@ -66,7 +66,7 @@ def read_record(replica: GroupReplica, event: RecordRead, scene: Scene) -> None:
         if replica.state is not GroupState.PREPARING_REBALANCE:
             join_phase.begin(replica, at_ms)  # nobody told of it: the one before is not this one
         completed_ms = value.get("currentStateTimestamp", -1)
-        if replica.join_after_ms <= completed_ms < at_ms:
+        if replica.phase.after_ms <= completed_ms < at_ms:
             removed_ms = completed_ms  # its join phase ended then, of which no answer has told yet
         join_phase.end(replica, generation, removed_ms)
         replica.state_since_ms = at_ms  # stable before and after, yet a rebalance lies between that no answer told of
@@ -74,6 +74,7 @@ def read_record(replica: GroupReplica, event: RecordRead, scene: Scene) -> None:
     replica.protocol, replica.leader = value["protocol"], value["leader"]
     listed = {item["memberId"]: item for item in value["members"]}
     drop_unlisted(replica, set(listed), {i.get("groupInstanceId") for i in listed.values()}, removed_ms, scene)
+    replica.untold = None
     for member_id, item in listed.items():
         member = member_of(replica, member_id, at_ms)
         _fill_from_record(member, item, replica.protocol_type)
@@ -211,7 +212,7 @@ def heartbeat(replica: GroupReplica, event: Heartbeat, scene: Scene) -> None:
         return
     if event.generation > replica.generation:  # its join was before we looked, or was lost
         replica.generation, replica.generation_since_ms = event.generation, event.applied_ms
-        replica.first_join_ms = 0
+        replica.phase.first_join_ms = 0
         replica.enter(GroupState.STABLE, event.applied_ms, Evidence.INFERRED)
     _heartbeat_tells_state(replica, event)
 

@@ -82,17 +82,23 @@ def depart(
 ) -> None:
     """Take a member out of the replica because its absence has become a fact, told by a broker's answer or a record."""
     replica.move_on()
+    told_ms = removed_ms if successor is None else successor.answer_ms
+    phase, generation = replica.phase, replica.generation
+    missed = join_phase.left_behind(replica, member, scene)
+    if missed is not None:
+        phase, generation, removed_ms = missed, missed.generation, missed.ended_ms
     before = replica.departures[-1] if replica.departures else None
-    if before is not None and (before.removed_ms, before.generation) == (removed_ms, replica.generation):
+    if before is not None and (before.removed_ms, before.generation) == (removed_ms, generation):
         limit_ms, static_in, unjoined = before.join_timeout_ms, before.static_in, list(before.unjoined)  # of one phase
     else:
-        limit_ms, static_in = join_phase.timeout_ms(replica, removed_ms, scene), join_phase.static_in(replica)
-        unjoined = join_phase.unjoined(replica)
+        limit_ms = join_phase.timeout_ms(replica, phase, removed_ms, scene)
+        static_in, unjoined = join_phase.static_in(replica, phase), join_phase.unjoined(replica, generation)
     sync_timeout_ms = join_phase.sync_timeout_ms(replica, member, removed_ms)
     replica.members.pop(member.member_id, None)
     grace_ms = scene.thresholds.grace_ms
     for leave in replica.leaves:
-        trails = leave.cause is not Cause.REPLACED and abs(leave.applied_ms - removed_ms) <= grace_ms
+        applied = leave.cause not in (Cause.REPLACED, Cause.UNKNOWN)
+        trails = applied and abs(leave.applied_ms - removed_ms) <= grace_ms
         if trails and leave.member.member_id == member.member_id:
             return
     if member.replaced_ms is not None:
@@ -100,7 +106,6 @@ def depart(
         return
     if not _is_witnessed(replica, member, removed_ms, scene):
         return
-    told_ms = removed_ms if successor is None else successor.answer_ms
     departure = Departure(
         member=member,
         rule=SESSION_EXPIRED,
@@ -108,20 +113,15 @@ def depart(
         evidence=Evidence.OBSERVED,
         removed_ms=removed_ms,
         deadline_ms=None,
-        generation=replica.generation,
+        generation=generation,
         broker=scene.broker,
         judge_after_ms=told_ms + grace_ms + _stall_ms(replica, member),
         concluded=False,
         told_by=told_by,
         touches_ms=[at_ms for at_ms in touches_ms(member, scene.commits, 0) if at_ms <= removed_ms],
-        join_after_ms=replica.join_after_ms,
-        join_started_ms=replica.join_started_ms,
-        join_started_by=replica.join_started_by,
+        phase=replace(phase),
         join_timeout_ms=limit_ms,
-        starter_timeout_ms=replica.starter_timeout_ms,
         sync_timeout_ms=sync_timeout_ms,
-        first_join_ms=replica.first_join_ms,
-        last_join_ms=replica.last_join_ms,
         static_in=static_in,
         unjoined=unjoined,
         successor=successor.member_id if successor is not None else None,
@@ -221,8 +221,8 @@ def _prove(departure: Departure, together: list[Departure], scene: Scene) -> boo
 
 def _gone_by_ms(departure: Departure, together: list[Departure], scene: Scene) -> int:
     """Return when a member was gone at the latest: where its session's end alone can have begun the phase, by then."""
-    started_ms, spans = departure.join_started_ms, deadlines(departure, scene)
-    if started_ms is None or departure.join_started_by or not _may_have_started(departure, spans):
+    started_ms, spans = departure.phase.started_ms, deadlines(departure, scene)
+    if started_ms is None or departure.phase.started_by or not _may_have_started(departure, spans):
         return departure.removed_ms
     others = [(d, deadlines(d, _before(d, scene))) for d in together if d is not departure]
     shared = any(d.sync_timeout_ms or not span or _may_have_started(departure, span) for d, span in others)
@@ -248,7 +248,7 @@ def _went_before(departure: Departure, together: list[Departure], scene: Scene) 
 
 def _may_have_started(departure: Departure, spans: list[tuple[int, int, Restart | None]]) -> bool:
     """Tell whether a session that ended in one of these spans can have started the phase that told a departure."""
-    after_ms, started_ms = departure.join_after_ms, departure.join_started_ms or 0
+    after_ms, started_ms = departure.phase.after_ms, departure.phase.started_ms or 0
     return any(first_ms <= started_ms and after_ms <= last_ms for first_ms, last_ms, _ in spans)
 
 

@@ -119,7 +119,33 @@ class Leave:
     member: Member
     applied_ms: int
     cause: Cause
+    """UNKNOWN: the coordinator refused it, so it explains no removal."""
     reason: str | None
+
+
+@dataclass(slots=True)
+class JoinPhase:
+    """What is known of one join phase, see ``join_phase``."""
+
+    after_ms: int = 0
+    """The last instant at which it was known not to have begun."""
+    started_ms: int | None = None
+    """Its first sign; None: none was seen."""
+    started_by: str = ""
+    """Whose leave or JoinGroup that sign is; empty: an answer 27 or 25 to others, so somebody's session ended."""
+    starter_timeout_ms: int | None = None
+    """The rebalance timeout of the one whose JoinGroup that sign is, where the group's members do not tell it."""
+    first_join_ms: int | None = None
+    """When the first of those who joined its generation asked to, as their answers tell; 0: in a generation before,
+    which nobody told of; None: no answer told."""
+    last_join_ms: int = 0
+    """When the last of them did; 0: no answer told."""
+    generation: int = -1
+    """The generation that ended it; -1: it goes on."""
+    ended_ms: int = 0
+    """When that was first answered."""
+    unanswered: list[str] = field(default_factory=list)
+    """Ids of those whose JoinGroup was applied in it though answered 15: they are in without an answer's telling."""
 
 
 @dataclass(slots=True)
@@ -145,19 +171,12 @@ class Departure:
     """The broker whose answer told the absence: that it was the coordinator then. Empty: a record told it."""
     touches_ms: list[int] = field(default_factory=list)
     """Uncertain restarts of the session timer before the removal."""
-    join_after_ms: int = 0
-    join_started_ms: int | None = None
-    """Of the join phase that told its absence, as in the replica; None: none was seen."""
-    join_started_by: str = ""
+    phase: JoinPhase = field(default_factory=JoinPhase)
+    """The join phase that told its absence."""
     join_timeout_ms: int | None = None
     """How long that phase could last, if it began with the end of a session."""
-    starter_timeout_ms: int | None = None
-    """The rebalance timeout of the one whose JoinGroup its first sign was."""
     sync_timeout_ms: int | None = None
     """How long it had to sync, once it had joined."""
-    first_join_ms: int | None = None
-    last_join_ms: int = 0
-    """When the first and the last of those who joined the generation that ended it had asked to, as in the replica."""
     static_in: bool = False
     """Whether a static member was in that phase."""
     unjoined: list[str] = field(default_factory=list)
@@ -186,19 +205,10 @@ class GroupReplica:
     """The members of that record: what a coordinator that loads the log falls back to."""
     listed_generation: int = -1
     """The generation whose leader's member list has been applied."""
-    join_after_ms: int = 0
-    """The last instant at which the join phase was known not to have begun."""
-    join_started_ms: int | None = None
-    """The first sign of the join phase that the group is in, or that led to its generation; None: none was seen."""
-    join_started_by: str = ""
-    """Whose leave or JoinGroup that sign is; empty: an answer 27 or 25 to others, so somebody's session ended."""
-    starter_timeout_ms: int | None = None
-    """The rebalance timeout of that one, where its JoinGroup was refused in the end; None: it was not."""
-    first_join_ms: int | None = None
-    """When the first of those who joined the generation asked to, as their answers tell; 0: in a generation before,
-    which nobody told of; None: no answer told."""
-    last_join_ms: int = 0
-    """When the last of them did; 0: no answer told."""
+    phase: JoinPhase = field(default_factory=JoinPhase)
+    """The join phase that the group is in, or that led to its generation."""
+    untold: JoinPhase | None = None
+    """The one before, if its generation went by and no answer told who was in it."""
     stalled_ms: int | None = None
     """When an answer last came that had waited behind a stalled write."""
     announced_by: str = ""
@@ -250,8 +260,8 @@ class GroupReplica:
     def join_deadline_ms(self) -> int | None:
         """When the join phase that the group is in ends at the latest, as far as its start is known."""
         limits_ms = [m.rebalance_timeout_ms for m in self.members.values() if m.rebalance_timeout_ms]
-        joining = self.state is GroupState.PREPARING_REBALANCE and self.join_started_ms is not None
-        return (self.join_started_ms or 0) + max(limits_ms) if joining and limits_ms else None
+        joining = self.state is GroupState.PREPARING_REBALANCE and self.phase.started_ms is not None
+        return (self.phase.started_ms or 0) + max(limits_ms) if joining and limits_ms else None
 
     def enter(self, state: GroupState, at_ms: int, evidence: Evidence) -> None:
         """Change state; entering the state it is in keeps the instant and betters the evidence."""
@@ -282,7 +292,7 @@ class GroupReplica:
             self.members[member.member_id].awaiting_sync = False
             self.members[member.member_id].generation = self.recorded_generation
         self.generation, self.generation_since_ms = self.recorded_generation, at_ms
-        self.listed_generation = self.recorded_generation
+        self.listed_generation, self.untold = self.recorded_generation, None
         self.settle()
         self.enter(GroupState.STABLE if self.members else GroupState.EMPTY, at_ms, Evidence.INFERRED)
 
@@ -302,6 +312,7 @@ class GroupReplica:
         self.members.clear()
         self.departures.clear()
         self.taken_back.clear()
+        self.untold = None
         self.settle()
         self.generation = self.assignment_epoch = -1
 

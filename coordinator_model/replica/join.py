@@ -161,13 +161,15 @@ def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, sc
     if replica.state is GroupState.PREPARING_REBALANCE:
         join_phase.sign(replica, replica.generation + 1, event.arrival_ms, event.request_member_id)
         for old in former:
-            if event.arrival_ms >= (replica.join_started_ms or 0) and not event.request_member_id:
+            if event.arrival_ms >= (replica.phase.started_ms or 0) and not event.request_member_id:
                 old.replaced_ms = old.replaced_ms or event.arrival_ms
     elif replica.state is GroupState.STABLE and event.arrival_ms >= replica.state_since_ms and former:
         if not event.request_member_id:
             taken_back.note(replica, event, former[0])
     elif not former and (event.instance_id or event.request_member_id) and event.arrival_ms >= replica.state_since_ms:
         prepare_rebalance(replica, event.arrival_ms, Evidence.INFERRED, event.request_member_id)
+    if event.request_member_id:
+        join_phase.unanswered(replica, event)
 
 
 def _is_announced_again(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> bool:
@@ -276,6 +278,7 @@ def _apply_leaders_list(replica: GroupReplica, event: JoinAnswered, scene: Scene
     listed = {member_id for member_id, _, _ in event.members} | came_since
     instances = {instance_id for _, instance_id, _ in event.members}
     drop_unlisted(replica, listed, instances, replica.generation_since_ms, scene, event.broker)
+    replica.untold = None
     for member_id, instance_id, metadata in event.members:
         if is_gone(replica, member_id, event.answer_ms):
             continue  # it has left or was replaced since, and that came first

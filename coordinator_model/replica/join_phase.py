@@ -14,7 +14,7 @@ from operator import itemgetter
 
 from coordinator_model.events import JoinAnswered
 from coordinator_model.liveness import Scene, touches_ms
-from coordinator_model.replica.group import Departure, GroupReplica, Member
+from coordinator_model.replica.group import MAX_UNNAMED, Departure, GroupReplica, JoinPhase, Member
 from coordinator_model.states import Cause, GroupState
 
 EARLY_MS, LATE_MS = 10, 200
@@ -26,66 +26,103 @@ NEW_MEMBER_MS = 300_000
 
 def begin(replica: GroupReplica, sign_ms: int, by: str = "") -> None:
     """Start a join phase at its first sign; the last that is known of the time before bounds it from below."""
+    if replica.state is GroupState.COMPLETING_REBALANCE and replica.listed_generation != replica.generation:
+        replica.untold = replica.untold or replica.phase  # the earliest: who missed it is in none of those since
     members = replica.members.values()
     heard = [at_ms or 0 for m in members for at_ms in (m.previous_heartbeat_ms, m.last_heartbeat_ms)]
     before = [at_ms for at_ms in (*heard, replica.generation_since_ms) if at_ms < sign_ms]
-    replica.join_after_ms, replica.join_started_ms = max(before, default=0), sign_ms
-    replica.join_started_by, replica.starter_timeout_ms = by, None
+    former = replica.phase
+    replica.phase = JoinPhase(
+        max(before, default=0), sign_ms, by, first_join_ms=former.first_join_ms, last_join_ms=former.last_join_ms
+    )
 
 
 def sign(replica: GroupReplica, generation: int, sign_ms: int, by: str = "") -> None:
     """Note a sign of the join phase before a generation that is earlier than its first one so far."""
     in_the_next = generation == replica.generation and replica.state is GroupState.PREPARING_REBALANCE
-    phases: list[GroupReplica | Departure] = [] if in_the_next else [replica]
-    phases += [d for d in replica.departures if d.generation == generation and not d.concluded]
-    for phase in phases:
-        if phase.join_started_ms is not None and phase.join_after_ms <= sign_ms < phase.join_started_ms:
-            phase.join_started_ms, phase.join_started_by, phase.starter_timeout_ms = sign_ms, by, None
+    phases = [] if in_the_next else [replica.phase]
+    for phase in phases + _kept(replica, generation):
+        if phase.started_ms is not None and phase.after_ms <= sign_ms < phase.started_ms:
+            phase.started_ms, phase.started_by, phase.starter_timeout_ms = sign_ms, by, None
+
+
+def _open(replica: GroupReplica, generation: int) -> list[Departure]:
+    return [d for d in replica.departures if d.generation == generation and not d.concluded]
+
+
+def _kept(replica: GroupReplica, generation: int) -> list[JoinPhase]:
+    """Return what is kept of the phase that led to a generation, beside the group's own."""
+    untold = [phase for phase in (replica.untold,) if phase is not None and phase.generation == generation]
+    return untold + [departure.phase for departure in _open(replica, generation)]
 
 
 def end(replica: GroupReplica, generation: int, at_ms: int) -> None:
     """End a join phase with a new generation; one that was skipped ended others, of which nobody told."""
-    replica.first_join_ms, replica.last_join_ms = 0 if generation > replica.generation + 1 > 0 else None, 0
-    replica.generation, replica.generation_since_ms = generation, at_ms
+    phase = replica.phase
+    phase.first_join_ms, phase.last_join_ms = 0 if generation > replica.generation + 1 > 0 else None, 0
+    phase.generation = replica.generation = generation
+    phase.ended_ms = replica.generation_since_ms = at_ms
     replica.taken_back.clear()
 
 
 def joined(replica: GroupReplica, event: JoinAnswered) -> None:
     """Note who had asked to join a generation by its beginning, and when the first and the last of them did."""
-    phases: list[GroupReplica | Departure] = [replica]
-    for departure in replica.departures:
-        if departure.generation == event.generation and not departure.concluded:
-            phases.append(departure)
-            if event.instance_id in departure.unjoined and event.arrival_ms <= departure.removed_ms + EARLY_MS:
-                departure.unjoined.remove(event.instance_id)
-    for phase in phases:
+    for departure in _open(replica, event.generation):
+        if event.instance_id in departure.unjoined and event.arrival_ms <= departure.removed_ms + EARLY_MS:
+            departure.unjoined.remove(event.instance_id)
+    for phase in [replica.phase, *_kept(replica, event.generation)]:
         first_ms = phase.first_join_ms
         phase.first_join_ms = event.arrival_ms if first_ms is None else min(first_ms, event.arrival_ms)
         if event.arrival_ms <= replica.generation_since_ms + EARLY_MS:
             phase.last_join_ms = max(phase.last_join_ms, event.arrival_ms)
 
 
-def static_in(replica: GroupReplica) -> bool:
+def unanswered(replica: GroupReplica, event: JoinAnswered) -> None:
+    """Note who asked to join, was let in, and will not be told: its answer was lost behind a stalled write."""
+    for phase in (replica.phase, replica.untold):
+        if phase is not None and (phase.generation < 0 or event.arrival_ms <= phase.ended_ms):
+            phase.unanswered = [*phase.unanswered, event.request_member_id][-MAX_UNNAMED:]
+
+
+def left_behind(replica: GroupReplica, member: Member, scene: Scene) -> JoinPhase | None:
+    """Return the phase before that left a dynamic member behind by its timeout, though no answer told who was in.
+
+    It is not known to be in that generation, nor to have asked for it. What was left of its session tells the rest.
+    """
+    phase = replica.untold
+    if phase is None or phase.started_ms is None or member.kip848 or member.instance_id is not None:
+        return None
+    joined = (member.generation or -1) >= phase.generation or member.member_id in phase.unanswered
+    limit_ms = timeout_ms(replica, phase, phase.ended_ms, scene)
+    if joined or limit_ms is None:
+        return None
+    if any(r.may_load and (r.high_ms is None or r.high_ms >= phase.started_ms) for r in scene.restarts):
+        return None  # who loads the group has its members of before
+    late_ms = phase.ended_ms - phase.started_ms - max(limit_ms, phase.starter_timeout_ms or 0)
+    return phase if -EARLY_MS <= late_ms <= LATE_MS else None
+
+
+def static_in(replica: GroupReplica, phase: JoinPhase) -> bool:
     """Tell whether a static member was in the phase, be it that it has gone since."""
-    left = (leave.member for leave in replica.leaves if leave.applied_ms >= (replica.join_started_ms or 0))
+    left = (leave.member for leave in replica.leaves if leave.applied_ms >= (phase.started_ms or 0))
     return any(m.instance_id is not None for m in chain(replica.members.values(), left))
 
 
-def unjoined(replica: GroupReplica) -> list[str]:
-    """Return the instances whose JoinGroup is not seen to have been answered with the generation."""
+def unjoined(replica: GroupReplica, generation: int) -> list[str]:
+    """Return the instances whose JoinGroup is not seen to have been answered with a generation."""
     members = replica.members.values()
-    return [m.instance_id for m in members if m.instance_id is not None and (m.generation or -1) < replica.generation]
+    return [m.instance_id for m in members if m.instance_id is not None and (m.generation or -1) < generation]
 
 
-def timeout_ms(replica: GroupReplica, removed_ms: int, scene: Scene) -> int | None:
+def timeout_ms(replica: GroupReplica, phase: JoinPhase, removed_ms: int, scene: Scene) -> int | None:
     """Return how long the phase that ended at an instant could last: the longest timeout of the group's members.
 
     Of those that were in when it began: who came while it lasted has no say, but the one whose join began it, which
     ``count_starter_in`` adds; nor has who was gone by then, and be it that the end of its session began it.
     """
-    members, begun_ms = replica.members.values(), replica.join_started_ms or 0
-    gone = _gone_as_it_began(replica, removed_ms, begun_ms, scene)
-    in_by_ms = min(replica.join_started_ms or removed_ms, removed_ms - EARLY_MS)
+    members, begun_ms = replica.members.values(), phase.started_ms or 0
+    gone = _gone_as_it_began(replica, phase, removed_ms, scene)
+    in_by_ms = min(phase.started_ms or removed_ms, removed_ms - EARLY_MS)
     early = [m for m in members if (m.joined_ms or 0) <= in_by_ms and m.member_id not in gone]
     limits = [m.rebalance_timeout_ms for m in early or members]
     since = [leave for leave in replica.leaves if leave.applied_ms >= begun_ms]  # but whose leave began it is out
@@ -97,11 +134,11 @@ def timeout_ms(replica: GroupReplica, removed_ms: int, scene: Scene) -> int | No
 
 def count_starter_in(replica: GroupReplica, departure: Departure) -> None:
     """Let the one whose JoinGroup began the phase have a say in its time: by now all answers have told who that was."""
-    by = departure.join_started_by
+    by = departure.phase.started_by
     left = (leave.member for leave in replica.leaves if leave.applied_ms > departure.removed_ms)
     limits_ms = [m.rebalance_timeout_ms for m in chain(replica.members.values(), left) if m.member_id == by]
-    limits_ms.append(departure.starter_timeout_ms)
-    departure.starter_timeout_ms = max((limit_ms for limit_ms in limits_ms if limit_ms), default=None)
+    limits_ms.append(departure.phase.starter_timeout_ms)
+    departure.phase.starter_timeout_ms = max((limit_ms for limit_ms in limits_ms if limit_ms), default=None)
 
 
 def note_refused_newcomer(replica: GroupReplica, event: JoinAnswered) -> None:
@@ -113,15 +150,16 @@ def note_refused_newcomer(replica: GroupReplica, event: JoinAnswered) -> None:
     waited_ms = event.answer_ms - event.arrival_ms
     if replica.state is GroupState.PREPARING_REBALANCE and waited_ms >= NEW_MEMBER_MS - EARLY_MS:
         sign(replica, replica.generation + 1, event.arrival_ms, by)
-        if replica.join_started_by == by:
-            replica.starter_timeout_ms = event.rebalance_timeout_ms
+        if replica.phase.started_by == by:
+            replica.phase.starter_timeout_ms = event.rebalance_timeout_ms
 
 
-def _gone_as_it_began(replica: GroupReplica, removed_ms: int, begun_ms: int, scene: Scene) -> set[str]:
+def _gone_as_it_began(replica: GroupReplica, phase: JoinPhase, removed_ms: int, scene: Scene) -> set[str]:
     """Return who was gone when a phase began whose first sign came then: it may have begun with their going.
 
     The first session to end begins it, and who expires after that is still in; a missed sync ends for all at once.
     """
+    begun_ms = phase.started_ms or 0
     ends: list[tuple[int, bool, str]] = []
     waiting = [m for m in replica.members.values() if m.awaiting_sync and m.restart_ms is not None]
     limits = {at_ms: _sync_limit_ms(replica, at_ms, removed_ms) for at_ms in {m.restart_ms or 0 for m in waiting}}
@@ -135,8 +173,8 @@ def _gone_as_it_began(replica: GroupReplica, removed_ms: int, begun_ms: int, sce
             touched_ms = [at_ms for at_ms in touches_ms(member, scene.commits, clock_ms) if at_ms <= begun_ms]
             ends.append((max([clock_ms, *touched_ms]) + timeout_ms, True, member.member_id))
     ends = [end for end in ends if end[0] <= begun_ms]
-    first = min((end for end in ends if end[0] >= replica.join_after_ms), key=itemgetter(0, 1), default=None)
-    gone = {member_id for at_ms, _, member_id in ends if at_ms < replica.join_after_ms}
+    first = min((end for end in ends if end[0] >= phase.after_ms), key=itemgetter(0, 1), default=None)
+    gone = {member_id for at_ms, _, member_id in ends if at_ms < phase.after_ms}
     if first is None or first[1]:
         return gone | ({first[2]} if first is not None else set())
     return gone | {member_id for at_ms, alone, member_id in ends if at_ms == first[0] and not alone}
@@ -169,7 +207,7 @@ def sync_deadline_ms(departure: Departure, scene: Scene) -> int | None:
     deadline_ms = member.restart_ms + limit_ms
     if any(restart.may_load and restart.low_ms >= member.restart_ms for restart in scene.restarts):
         return None
-    if departure.join_started_ms is not None and departure.join_started_ms < deadline_ms - EARLY_MS:
+    if departure.phase.started_ms is not None and departure.phase.started_ms < deadline_ms - EARLY_MS:
         return None
     return deadline_ms if deadline_ms <= departure.removed_ms + EARLY_MS else None
 
@@ -187,9 +225,9 @@ def waited_in_vain(departure: Departure, end_ms: int | None, sessions_ms: Collec
     ``sessions_ms``: when the member's own would have ended, and those of the others whom the phase lost had at the
     latest. A busy coordinator runs its timers late; a grace is enough for that.
     """
-    if end_ms is None or not departure.last_join_ms or not all(sessions_ms):
+    if end_ms is None or not departure.phase.last_join_ms or not all(sessions_ms):
         return False
-    last_ms = max(departure.last_join_ms, *sessions_ms)
+    last_ms = max(departure.phase.last_join_ms, *sessions_ms)
     return end_ms - EARLY_MS <= departure.removed_ms and last_ms + scene.thresholds.grace_ms < departure.removed_ms
 
 
@@ -206,14 +244,14 @@ def outlasted(departure: Departure, deadlines_ms: Iterable[int], scene: Scene) -
     The coordinator then drops the dynamic ones, waits for the others once more, and announces nothing
     (``GroupMetadataManager.completeClassicGroupJoin``). So who joined the generation asked to only after that.
     """
-    limit_ms, started_ms = departure.join_timeout_ms, departure.join_started_ms
+    limit_ms, started_ms = departure.join_timeout_ms, departure.phase.started_ms
     ends_ms = _ends_ms(departure, deadlines_ms, scene)
-    if departure.join_started_by == "" and len(ends_ms) > 1:
+    if departure.phase.started_by == "" and len(ends_ms) > 1:
         ends_ms = ends_ms[1:]  # nobody's join or leave began it, so a session's end did, before its first sign
     if started_ms is None or limit_ms is None or not ends_ms or max(ends_ms) + LATE_MS >= departure.removed_ms:
         return False
-    skipped = departure.first_join_ms == 0
-    if not skipped and (not departure.static_in or (departure.first_join_ms or max(ends_ms) + 1) <= max(ends_ms)):
+    skipped = departure.phase.first_join_ms == 0
+    if not skipped and (not departure.static_in or (departure.phase.first_join_ms or max(ends_ms) + 1) <= max(ends_ms)):
         return False
     return not any(r.woke_ms is None and (r.high_ms is None or r.high_ms >= started_ms) for r in scene.restarts)
 
@@ -226,10 +264,10 @@ def due_ms(departure: Departure, deadlines_ms: Iterable[int], scene: Scene) -> i
 def _ends_ms(departure: Departure, deadlines_ms: Iterable[int], scene: Scene) -> list[int]:
     """Return its timeout after each start that it can have had: its first sign, or an end of a session before that."""
     limit_ms = departure.join_timeout_ms
-    if departure.join_started_ms is None or limit_ms is None:
+    if departure.phase.started_ms is None or limit_ms is None:
         return []
-    starts = [(departure.join_started_ms, _own_limit_ms(departure) or limit_ms)]
-    ends_ms = (at_ms for at_ms in deadlines_ms if departure.join_after_ms <= at_ms < departure.join_started_ms)
+    starts = [(departure.phase.started_ms, _own_limit_ms(departure) or limit_ms)]
+    ends_ms = (at_ms for at_ms in deadlines_ms if departure.phase.after_ms <= at_ms < departure.phase.started_ms)
     starts += [(at_ms, limit_ms) for at_ms in ends_ms]
     moved_ms = max((r.low_ms for r in scene.restarts if r.cause is Cause.COORDINATOR_MOVED), default=0)
     return [at_ms + lasts_ms for at_ms, lasts_ms in starts if at_ms >= moved_ms]
@@ -238,7 +276,7 @@ def _ends_ms(departure: Departure, deadlines_ms: Iterable[int], scene: Scene) ->
 def _own_limit_ms(departure: Departure) -> int | None:
     """Return how long the phase could last if it began with its first sign: then whose that was has a say in it."""
     limit_ms = departure.join_timeout_ms
-    return None if limit_ms is None else max(limit_ms, departure.starter_timeout_ms or 0)
+    return None if limit_ms is None else max(limit_ms, departure.phase.starter_timeout_ms or 0)
 
 
 def began_with(departure: Departure, first_deadline_ms: int) -> bool:
@@ -246,7 +284,7 @@ def began_with(departure: Departure, first_deadline_ms: int) -> bool:
 
     Its successor would have begun none in a stable group, but in one that waited for SyncGroups it does.
     """
-    started_ms, by = departure.join_started_ms, departure.join_started_by
+    started_ms, by = departure.phase.started_ms, departure.phase.started_by
     untold = by == "" or (by == departure.successor and not departure.member.awaiting_sync)
     return started_ms is not None and untold and first_deadline_ms <= started_ms + EARLY_MS
 
@@ -254,13 +292,13 @@ def began_with(departure: Departure, first_deadline_ms: int) -> bool:
 def may_have_timed_out(departure: Departure) -> bool:
     """Tell whether the phase can have lasted its whole timeout, be it that its timer ran late on a busy machine."""
     limit_ms = _own_limit_ms(departure)
-    known = departure.join_started_ms is not None and limit_ms is not None
-    return known and departure.removed_ms - departure.join_after_ms >= (limit_ms or 0)
+    known = departure.phase.started_ms is not None and limit_ms is not None
+    return known and departure.removed_ms - departure.phase.after_ms >= (limit_ms or 0)
 
 
 def too_young(departure: Departure, scene: Scene) -> bool:
     """Tell whether the phase had not lasted long enough, however early it began, to end by its timeout."""
     limit_ms = _own_limit_ms(departure)
-    if departure.join_started_ms is None or limit_ms is None:
+    if departure.phase.started_ms is None or limit_ms is None:
         return False
-    return departure.removed_ms - departure.join_after_ms < limit_ms - scene.thresholds.grace_ms
+    return departure.removed_ms - departure.phase.after_ms < limit_ms - scene.thresholds.grace_ms

@@ -4,6 +4,7 @@ Epoch 0 joins, -1 leaves, -2 leaves a static member's place for its return; all 
 to the group the records tell; only here one sees that a member lives, and that it left of its own accord.
 """
 
+from coordinator_model.broker_clock import REFUSALS
 from coordinator_model.events import ConsumerHeartbeat
 from coordinator_model.liveness import Scene
 from coordinator_model.replica.classic import STALLED_WRITE, hear, is_gone, poll_departure
@@ -26,10 +27,11 @@ LEAVE_EPOCH, STATIC_LEAVE_EPOCH = -1, -2
 def heartbeat(replica: GroupReplica, event: ConsumerHeartbeat, scene: Scene) -> None:
     """Apply a KIP-848 heartbeat that joins, leaves, or moves to another epoch (the others are plain heartbeats)."""
     member = replica.members.get(event.member_id)
-    if event.error == STALLED_WRITE:
-        if event.remote_ms >= scene.thresholds.stalled_write_ms:
-            _behind_a_stalled_write(replica, event, scene)
+    if event.error == STALLED_WRITE and event.remote_ms >= scene.thresholds.stalled_write_ms:
+        _behind_a_stalled_write(replica, event, scene)
         return
+    if event.error in REFUSALS and event.request_epoch == LEAVE_EPOCH:
+        _refused_leave(replica, event)
     if event.error != 0:
         return
     if event.request_epoch == LEAVE_EPOCH:
@@ -85,6 +87,17 @@ def _leave(replica: GroupReplica, event: ConsumerHeartbeat, scene: Scene) -> Non
     derive_state(replica, event.applied_ms)
 
 
+def _refused_leave(replica: GroupReplica, event: ConsumerHeartbeat) -> None:
+    """Remember a goodbye to one that is no coordinator: the client says it once and takes it for said.
+
+    So the member stays in until its session ends; if it comes back before, under its id, it had overslept its poll.
+    """
+    if not is_known_leave(replica, event.member_id, event.applied_ms):
+        member = replica.members.get(event.member_id)
+        member = member or Member(event.member_id, event.instance_id, event.client_id, event.client_host, kip848=True)
+        remember_leave(replica, Leave(member, event.applied_ms, Cause.UNKNOWN, None))
+
+
 def _come_back_after_poll(replica: GroupReplica, event: ConsumerHeartbeat, scene: Scene) -> None:
     """A leave (-1) and then epoch 0 under the same id: the client overslept its poll, and woke (kafka-facts 4.6).
 
@@ -92,7 +105,7 @@ def _come_back_after_poll(replica: GroupReplica, event: ConsumerHeartbeat, scene
     """
     for leave in replica.leaves:
         same = leave.member.member_id == event.member_id
-        left = leave.cause is Cause.LEFT and came_after(event.arrival_ms, leave)
+        left = leave.cause in (Cause.LEFT, Cause.UNKNOWN) and came_after(event.arrival_ms, leave)
         returned = abs(leave.applied_ms - event.applied_ms) <= scene.thresholds.grace_ms
         away = leave.cause is Cause.REPLACED and leave.member.generation == STATIC_LEAVE_EPOCH and returned
         if same and (left or away):

@@ -220,6 +220,41 @@ def test_a_generation_whose_answers_were_all_lost_ended_the_phase_before_it():
     assert told.opened("session-expired") == []
 
 
+def untold(*, asked_ms=9_000, told_ms=19_700):
+    """Generation 2 leaves m2 behind at 19,002; its list of members is lost with m3's answer, 3 has the next.
+
+    m2's session would have ended at 19,400.
+    """
+    story = group("m1", "m2", "m3").beats("m3", 1_000, 8_000).beats("m2", 9_400, 13_400, error=27)
+    story.join(asked_ms + 5_000, "m3", -1, error=15, parked_ms=5_000).beats("m1", 9_500, 10_500, error=27)
+    story.join(19_002, "m1", 2, leader="m3", parked_ms=8_000)
+    story.join(19_100, "m3", -1, error=27).beat(19_200, "m1", 2, error=27)
+    story.join(told_ms, "m1", 3, listed=["m1", "m3"]).join(told_ms, "m3", 3)
+    for member in ("m1", "m3"):
+        story.beats(member, told_ms + 500, told_ms + 8_500, generation=3)
+    return story
+
+
+def test_who_a_phase_left_behind_is_judged_by_it_though_only_the_next_one_told():
+    told = untold().play(28_000)
+    assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m2", 19_002)]
+    assert told.accusations == [("rebalance-timeout", "m2")]
+
+
+NOT_LEFT_BEHIND = {
+    "it asked too, and its answer was lost": lambda: untold().join(18_400, "m2", -1, error=15, parked_ms=5_000),
+    "it was heard after the phase": lambda: untold(told_ms=25_500).beat(19_300, "m2", 2, error=27),
+    "the phase was younger than its timeout": lambda: untold(asked_ms=13_000),
+    "the broker was restarted since": lambda: untold(told_ms=25_500).silent(19_210, 24_000, restart=True),
+}
+
+
+@pytest.mark.parametrize("name", NOT_LEFT_BEHIND)
+def test_a_phase_that_no_answer_told_of_judges_nobody_whom_it_need_not_have_left_behind(name):
+    told = NOT_LEFT_BEHIND[name]().play(34_000)
+    assert ("m2", 19_002) not in told.facts("rebalance-timeout", "subject", "deadline_ms")
+
+
 def test_a_session_that_ended_a_moment_before_the_timeout_ended_the_phase():
     """m2 beats 27 until 12,960: its session ends at 18,960, and with it the phase that could last till 19,000."""
     story = group("m1", "m2", "m3").beats("m3", 1_000, 8_000).leave(9_000, "m3").beat(9_500, "m1", error=27)

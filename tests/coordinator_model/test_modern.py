@@ -151,6 +151,18 @@ def test_a_slept_over_poll_shows_as_a_leave_and_a_join_under_the_same_id():
     assert told.facts("poll-exceeded", "subject", "evidence", "deadline_ms") == [("m2", "inferred", 10_995)]
 
 
+@pytest.mark.parametrize(("error", "took_ms"), [(16, 995), (16, 0), (15, 3), (14, 0)])
+def test_a_slept_over_poll_shows_also_where_the_leave_was_refused(error, took_ms):
+    """The coordinator moved before the leave was written: the member stays in, and joins under its id at the next."""
+    story = consumers("m1", "m2").hellos("m1", 1_000, 18_000, 2).hellos("m2", 1_000, 10_000, 2)
+    story.hello(11_000, "m2", -1, -1, error=error, parked_ms=took_ms)
+    told = play(story.hello(13_000, "m2", 0, 2).hellos("m2", 14_000, 18_000, 2), 18_000)
+    assert told.accusations == [("poll-exceeded", "m2")]
+    assert told.facts("poll-exceeded", "evidence", "deadline_ms") == [("inferred", 11_000 - took_ms)]
+    assert [reason for reason, _ in told.closed("poll-exceeded")] == ["rejoined"]
+    assert set(told.members) == {"m1", "m2"}
+
+
 # when the records of its leave and of its return, and the lines of both (told, how long each took), come
 AT_ONCE = {
     "its return is told to have arrived in the millisecond of the leave": (11_000, 11_003, (11_001, 1), (11_003, 3)),
