@@ -186,11 +186,13 @@ def _due(departure: Departure, scene: Scene) -> list[tuple[int, int, Restart | N
     if timeout_ms is None:
         return []
     spans: list[tuple[int, int, Restart | None]] = []
+    came_ms = min(member.joined_ms or 0, member.clock_ms or 0)  # no timer of a member runs before it is one
     for restart in _unheard_since(member, scene.restarts):
         if restart.woke_ms is not None:
             continue
+        low_ms = max(restart.low_ms, came_ms)
         high_ms = departure.removed_ms if restart.high_ms is None else restart.high_ms
-        spans.append((restart.low_ms, max(restart.low_ms, high_ms), restart))
+        spans.append((low_ms, max(low_ms, high_ms), restart))
         if restart.cause is Cause.COORDINATOR_MOVED:
             break  # the new coordinator knows nothing of the timers before it
     else:

@@ -50,7 +50,7 @@ def read_record(replica: GroupReplica, event: RecordRead, scene: Scene) -> None:
         _delete(replica, at_ms)
         return
     generation = value["generation"]
-    replacement = replica.state is GroupState.STABLE and generation == replica.generation
+    replacement = _is_written_again(replica, generation)
     if replica.generation_since_ms > at_ms and generation < replica.generation:
         return  # a record of an earlier generation that trails what was answered since
     if generation == replica.recorded_generation and generation < replica.generation:
@@ -93,6 +93,15 @@ def read_record(replica: GroupReplica, event: RecordRead, scene: Scene) -> None:
             taken_back.read(replica, successor, at_ms)
 
 
+def _is_written_again(replica: GroupReplica, generation: int) -> bool:
+    """Tell whether a record is of the generation of the last one: a static member was replaced in a stable group.
+
+    The group may seem to be in a join phase: of a coordinator that was deposed and did not know it.
+    """
+    was_stable = replica.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE)
+    return was_stable and generation == replica.generation and replica.recorded_generation in (None, generation)
+
+
 def _delete(replica: GroupReplica, at_ms: int) -> None:
     if replica.type is not GroupType.CLASSIC and replica.type is not GroupType.SIMPLE:
         return  # the classic past of a group that was upgraded
@@ -107,13 +116,17 @@ def drop_unlisted(
     scene: Scene,
     told_by: str = "",
 ) -> None:
-    """Let go of whom the coordinator no longer lists; a static member's successor explains its predecessor."""
+    """Let go of whom the coordinator no longer lists; a static member's successor explains its predecessor.
+
+    Where the record of a generation tells that first, it had come into the join phase that the generation ended.
+    """
+    replaced_ms = replica.generation_since_ms if replica.state is GroupState.COMPLETING_REBALANCE else at_ms
     for member in [m for m in replica.members.values() if m.member_id not in listed]:
         if member.kip848:
             del replica.members[member.member_id]
         elif member.instance_id is not None and member.instance_id in instances:
             del replica.members[member.member_id]
-            remember_leave(replica, Leave(member, at_ms, Cause.REPLACED, None))
+            remember_leave(replica, Leave(member, replaced_ms, Cause.REPLACED, None))
         else:
             depart(replica, member, at_ms, scene, told_by)
 

@@ -575,6 +575,16 @@ def test_a_former_self_is_found_also_where_a_follower_was_answered_before_the_le
     assert told.facts("session-expired", "member_id", "deadline_ms") == [("old", 17_000)]
 
 
+def test_a_former_self_is_found_also_where_the_record_is_told_before_its_successor():
+    """m3's answer tells the generation first, then its record, then the answers that waited for the record."""
+    story = stable("m1", OLD, poll_ms=POLL_MS).beats("m1", 1_000, 13_000).beats("old", 1_000, 8_000)
+    story.beat(14_100, "m1", error=27).join(15_600, "m3", 2, leader="m1", parked_ms=400)
+    story.record(15_620, 2, "m1", "m3", NEW).join(15_620, "m1", 2, listed=["m1", "m3", NEW])
+    story.join(15_620, NEW, 2, asked="", leader="m1", parked_ms=600).sync(15_640, "m1", 2, leader=True)
+    told = story.beats("m1", 16_000, 19_000, generation=2).play(19_000)
+    assert told.facts("session-expired", "member_id", "deadline_ms") == [("old", 14_000)]
+
+
 def test_who_may_have_expired_behind_a_stalled_write_started_the_rebalance():
     """pod-2's last heartbeat waited and was answered 15: its session ended at 8,000 or 10,500; nobody told.
 
@@ -743,3 +753,25 @@ def test_whom_a_deposed_coordinator_let_expire_expires_at_its_successors():
     assert told.accusations == [("session-expired", "m2")]
     [(deadline_ms,)] = told.facts("session-expired", "deadline_ms")
     assert 21_500 <= deadline_ms <= 26_000
+
+
+def test_who_replaced_another_as_the_coordinator_moved_cannot_have_expired_within_its_session_timeout():
+    """broker-1, paused from 9,000 to 21,000, lets all expire as it wakes; broker-2 has pod-1 replaced at 21,300.
+
+    Both it and m2 are silent from then on. So the 27 of 24,000 tells of m2's end, not of pod-1's at 27,300. m1, which
+    asks again, is told first that pod-1 leads.
+    """
+    story = stable("m1", "m2", OLD, poll_ms=POLL_MS).silent(9_000, 21_000)
+    for member in ("m1", "m2", "old"):
+        story.beats(member, 1_000, 9_000).beat(21_050, member, error=25)
+    story.brokers["broker-2"] = 0
+    story.broker = "broker-2"
+    story.record(21_300, 1, "m1", "m2", NEW, leader="new").join(21_700, "m1", 1, leader="new", parked_ms=1)
+    story.join(21_800, NEW, 1, asked="", leader="old", parked_ms=500).sync(21_820, "new", 1)
+    story.beats("m1", 22_000, 23_000).beats("m1", 24_000, 26_000, error=27)
+    rebalance(story, 27_310, 2, "m1")
+    told = story.beats("m1", 28_000, 31_000, generation=2).play(31_000)
+    assert told.accusations == [("session-expired", "m2"), ("session-expired", "pod-1")]
+    deadlines_ms = dict(told.facts("session-expired", "member_id", "deadline_ms"))
+    assert deadlines_ms["m2"] <= 24_000
+    assert 27_300 <= deadlines_ms["new"] <= 27_310

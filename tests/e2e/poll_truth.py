@@ -33,29 +33,33 @@ class _Silence:
     limit_ms: int
 
 
-def slept(truth: Iterable[TruthEvent], told: list[dict], actions: list[dict]) -> list[TruthEvent]:
-    """Return the leaves of members that had not polled for their limit."""
-    silences = _silences(told, actions)
-    names = {event["member_id"]: event["client"] for event in told if event.get("member_id")}
-    limits = {event["client"] for event in told}
-    closed = [(action["client"], action["at_ms"]) for action in actions if action["action"] == "close"]
-    found = []
-    for event in truth:
-        if event.kind not in (LEFT, "left-temporarily"):
-            continue
-        client = names.get(event.member_id, event.member_id[: -UUID_CHARS - 1])
-        if client not in limits or POLL_TIMEOUT_REASON in event.detail:
-            found += [event] if POLL_TIMEOUT_REASON in event.detail else []
-            continue
-        for silence in silences:
-            begin_ms = silence.begin_ms + silence.limit_ms - EARLY_MS
-            inside = silence.client == client and begin_ms <= event.at_ms <= silence.end_ms + LATE_MS
-            if inside and not any(
-                name == client and silence.begin_ms <= at_ms <= event.at_ms for name, at_ms in closed
-            ):
-                found.append(event)
-                break
-    return found
+class Sleepers:
+    """Who had not polled for its limit when, by the consumers' own words and what was done to them."""
+
+    def __init__(self, told: list[dict], actions: list[dict]) -> None:
+        self._silences = _silences(told, actions)
+        self._names = {event["member_id"]: event["client"] for event in told if event.get("member_id")}
+        self._closed = [(action["client"], action["at_ms"]) for action in actions if action["action"] == "close"]
+
+    def overslept(self, member_id: str, at_ms: int) -> bool:
+        """Tell whether a member that left then had not polled for its limit, and nobody had closed it."""
+        client = self._names.get(member_id, member_id[: -UUID_CHARS - 1])
+        return any(
+            silence.begin_ms + silence.limit_ms - EARLY_MS <= at_ms <= silence.end_ms + LATE_MS
+            and not any(name == client and silence.begin_ms <= ms <= at_ms for name, ms in self._closed)
+            for silence in self._silences
+            if silence.client == client
+        )
+
+
+def slept(truth: Iterable[TruthEvent], sleepers: Sleepers) -> list[TruthEvent]:
+    """Return the leaves of members that had not polled for their limit; Java's say so."""
+    leaves = [event for event in truth if event.kind in (LEFT, "left-temporarily")]
+    return [
+        leave
+        for leave in leaves
+        if POLL_TIMEOUT_REASON in leave.detail or sleepers.overslept(leave.member_id, leave.at_ms)
+    ]
 
 
 def _silences(told: list[dict], actions: list[dict]) -> list[_Silence]:

@@ -8,8 +8,8 @@ import pytest
 from streaming.embedded.truth import TruthEvent
 from tests.builders import heartbeat_line, line
 from tests.e2e import compare, quiet
-from tests.e2e.compare import Row, judge, named, rebalance_rows, score, session_rows, with_ties
-from tests.e2e.poll_truth import returns, slept
+from tests.e2e.compare import Row, judge, named, poll_rows, rebalance_rows, score, session_rows, with_ties
+from tests.e2e.poll_truth import Sleepers, returns, slept
 from tests.e2e.world import Played
 
 
@@ -132,7 +132,19 @@ def test_a_leave_is_a_poll_breach_by_what_its_consumer_did(name):
         {"client": "c", "action": what, "at_ms": at_ms} for what, at_ms in did if what not in ("stalled", "polling")
     ]
     left = logged(left_ms, kind="left")
-    assert slept([left], told, actions) == ([left] if breach else [])
+    assert slept([left], Sleepers(told, actions)) == ([left] if breach else [])
+
+
+@pytest.mark.parametrize(("at_ms", "verdict"), [(11_000, "UNHEARD"), (9_000, "EXTRA"), (28_000, "EXTRA")])
+def test_a_breach_whose_leave_no_broker_took_is_judged_by_its_clients_word(at_ms, verdict, tmp_path):
+    """It stalled from 1,000 until 21,000, and may stall for 10 s."""
+    tell = {"client": "c", "limit_ms": 10_000, "member_id": "m"}
+    did = [{**tell, "event": what, "at_ms": ms} for what, ms in (("stalled", 1_000), ("polling", 21_000))]
+    (tmp_path / "c.clients.json").write_text(json.dumps(did))
+    (tmp_path / "c.actions.json").write_text("[]")
+    (tmp_path / "c.jsonl.gz").touch()
+    told = recorded(said(at_ms, rule="poll-exceeded"))
+    assert [row.verdict for row in poll_rows(Played("c", tmp_path), [], told)] == [verdict]
 
 
 # what a KIP-848 member's client asked when, of which epoch -> whether it came back after its leave at 9,000
