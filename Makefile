@@ -8,7 +8,7 @@ SHELL := /bin/bash
 
 BIN := .venv/bin
 PYTHON ?=
-PART ?= steady
+PART ?= all
 CHAOS_SECONDS ?= 900
 KILLS ?= 50
 LIVES ?= 3000
@@ -69,7 +69,7 @@ check: setup ## Lint, format, types, import contracts
 docs: setup ## Write the generated pages anew: docs/metrics.md
 	$(BIN)/python -m tests.streaming.serve.metrics_table
 
-bench: setup ## The numbers of docs/performance.md, on this machine; PART=… chooses: steady, backlog, cold, line, history
+bench: setup ## The numbers of docs/performance.md, on this machine; PART=… chooses: steady, backlog, cold, line; history
 	exec $(BIN)/python -m tests.benchmarks $(PART)
 
 rules: setup ## The facts in docs/rules from the code

@@ -141,21 +141,27 @@ def timer_base_ms(member: Member, scene: Scene) -> int | None:
     return max([base_ms, *touches_ms(member, scene.commits, base_ms)])
 
 
-def removal_deadline_ms(departure: Departure, scene: Scene, by_ms: int) -> tuple[int | None, Restart | None]:
+def removal_deadline_ms(
+    departure: Departure, scene: Scene, since_ms: int, by_ms: int
+) -> tuple[int | None, Restart | None]:
     """Return the possible deadline nearest to a removal, and the restart it comes from if one does.
 
-    ``by_ms``: when the member was gone at the latest. One that has not passed at the removal counts only if none has.
-    None counts that had passed when the member was last touched: its commit would have been refused, its heartbeat
-    answered 25 at once.
+    The member went between ``since_ms`` and ``by_ms``; of an interval in there that is the middle, so that at most half
+    of it is wrong. One that has not passed at the removal counts only if none has. None counts that had passed when the
+    member was last touched: its commit would have been refused, its heartbeat answered 25 at once.
     """
     removed_ms, spans = gone_by_ms(departure.member, scene) or departure.removed_ms, deadlines(departure, scene)
     touched_ms = max(departure.touches_ms, default=0)
     spans = [span for span in spans if span[1] >= touched_ms] or spans
     removed_ms = min(removed_ms, departure.removed_ms, by_ms)
-    nearest = [(min(max(removed_ms, first_ms), last_ms), origin) for first_ms, last_ms, origin in spans]
+    nearest = [(min(max(removed_ms, span[0]), span[1]), span) for span in spans]
     latest_ms = removed_ms + scene.thresholds.grace_ms
     possible = [pair for pair in nearest if pair[0] <= latest_ms] or nearest
-    return min(possible, key=lambda pair: abs(pair[0] - removed_ms), default=(None, None))
+    if not possible:
+        return None, None
+    deadline_ms, (first_ms, _, origin) = min(possible, key=lambda pair: abs(pair[0] - removed_ms))
+    begin_ms = max(first_ms, since_ms)
+    return (begin_ms + deadline_ms) // 2 if begin_ms < deadline_ms <= by_ms else deadline_ms, origin
 
 
 def latest_deadline_ms(departure: Departure, scene: Scene) -> int | None:

@@ -309,7 +309,7 @@ def poll_departure(leave: Leave, replica: GroupReplica, scene: Scene, evidence: 
         cause=Cause.POLL_INTERVAL,
         evidence=evidence,
         removed_ms=decided_ms,
-        deadline_ms=leave.member.poll_deadline_ms or leave.applied_ms,
+        deadline_ms=leave.member.poll_deadline_ms or leave.member.away_ms or leave.applied_ms,
         generation=replica.generation,
         broker=scene.broker,
         judge_after_ms=decided_ms,

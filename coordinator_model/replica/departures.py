@@ -82,6 +82,20 @@ def depart(
 ) -> None:
     """Take a member out of the replica because its absence has become a fact, told by a broker's answer or a record."""
     replica.move_on()
+    departure = _departure(replica, member, removed_ms, scene, told_by, successor)
+    replica.members.pop(member.member_id, None)
+    if _said_goodbye(replica, member, departure.removed_ms, scene.thresholds.grace_ms):
+        return
+    if member.replaced_ms is not None:
+        remember_leave(replica, Leave(member, member.replaced_ms, Cause.REPLACED, None))
+    elif _is_witnessed(replica, member, departure.removed_ms, scene):
+        add_departure(replica, departure)
+
+
+def _departure(
+    replica: GroupReplica, member: Member, removed_ms: int, scene: Scene, told_by: str, successor: JoinAnswered | None
+) -> Departure:
+    """Keep what is known of a removal by the time it is told: of the phase that lost the member, before all."""
     told_ms = removed_ms if successor is None else successor.answer_ms
     phase, generation = replica.phase, replica.generation
     missed = join_phase.left_behind(replica, member, scene)
@@ -93,20 +107,7 @@ def depart(
     else:
         limit_ms = join_phase.timeout_ms(replica, phase, removed_ms, scene)
         static_in, unjoined = join_phase.static_in(replica, phase), join_phase.unjoined(replica, generation)
-    sync_timeout_ms = join_phase.sync_timeout_ms(replica, member, removed_ms)
-    replica.members.pop(member.member_id, None)
-    grace_ms = scene.thresholds.grace_ms
-    for leave in replica.leaves:
-        applied = leave.cause not in (Cause.REPLACED, Cause.UNKNOWN)
-        trails = applied and abs(leave.applied_ms - removed_ms) <= grace_ms
-        if trails and leave.member.member_id == member.member_id:
-            return
-    if member.replaced_ms is not None:
-        remember_leave(replica, Leave(member, member.replaced_ms, Cause.REPLACED, None))
-        return
-    if not _is_witnessed(replica, member, removed_ms, scene):
-        return
-    departure = Departure(
+    return Departure(
         member=member,
         rule=SESSION_EXPIRED,
         cause=Cause.UNKNOWN,
@@ -115,18 +116,24 @@ def depart(
         deadline_ms=None,
         generation=generation,
         broker=scene.broker,
-        judge_after_ms=told_ms + grace_ms + _stall_ms(replica, member),
+        judge_after_ms=told_ms + scene.thresholds.grace_ms + _stall_ms(replica, member),
         concluded=False,
         told_by=told_by,
         touches_ms=[at_ms for at_ms in touches_ms(member, scene.commits, 0) if at_ms <= removed_ms],
         phase=replace(phase),
         join_timeout_ms=limit_ms,
-        sync_timeout_ms=sync_timeout_ms,
+        sync_timeout_ms=join_phase.sync_timeout_ms(replica, member, removed_ms),
         static_in=static_in,
         unjoined=unjoined,
         successor=successor.member_id if successor is not None else None,
     )
-    add_departure(replica, departure)
+
+
+def _said_goodbye(replica: GroupReplica, member: Member, removed_ms: int, grace_ms: int) -> bool:
+    """Tell whether a goodbye that the coordinator took explains a removal."""
+    taken = (leave for leave in replica.leaves if leave.cause not in (Cause.REPLACED, Cause.UNKNOWN))
+    own = (leave for leave in taken if leave.member.member_id == member.member_id)
+    return any(abs(leave.applied_ms - removed_ms) <= grace_ms for leave in own)
 
 
 def conclude(replica: GroupReplica, scene: Scene) -> bool:
@@ -197,7 +204,7 @@ def _prove(departure: Departure, together: list[Departure], scene: Scene) -> boo
     """Write into a departure what its removal proves, beside those removed with it; False: nothing."""
     member, removed_ms = departure.member, departure.removed_ms
     timeout_ms = session_timeout_ms(member, scene)
-    deadline_ms, origin = removal_deadline_ms(departure, scene, _gone_by_ms(departure, together, scene))
+    deadline_ms, origin = removal_deadline_ms(departure, scene, *_gone_between(departure, together, scene))
     if member.kip848 and (deadline_ms is None or (deadline_ms > removed_ms and not member.unrevoked)):
         deadline_ms = removed_ms  # only the session can have ended, so it ended here
     if deadline_ms is None or (departure.successor is not None and not _went_before(departure, together, scene)):
@@ -219,14 +226,18 @@ def _prove(departure: Departure, together: list[Departure], scene: Scene) -> boo
     return True
 
 
-def _gone_by_ms(departure: Departure, together: list[Departure], scene: Scene) -> int:
-    """Return when a member was gone at the latest: where its session's end alone can have begun the phase, by then."""
+def _gone_between(departure: Departure, together: list[Departure], scene: Scene) -> tuple[int, int]:
+    """Return between which instants a member went: where its session's end alone can have begun the phase, as that did.
+
+    Else all that is known is when its absence was told.
+    """
+    told_ms = departure.removed_ms, departure.removed_ms
     started_ms, spans = departure.phase.started_ms, deadlines(departure, scene)
     if started_ms is None or departure.phase.started_by or not _may_have_started(departure, spans):
-        return departure.removed_ms
+        return told_ms
     others = [(d, deadlines(d, _before(d, scene))) for d in together if d is not departure]
     shared = any(d.sync_timeout_ms or not span or _may_have_started(departure, span) for d, span in others)
-    return departure.removed_ms if shared else started_ms
+    return told_ms if shared else (departure.phase.after_ms, started_ms)
 
 
 def _went_before(departure: Departure, together: list[Departure], scene: Scene) -> bool:

@@ -69,6 +69,8 @@ class Member:
     tasks: dict[str, Assignment] = field(default_factory=dict)
     """Role (active, standby, warmup; connectors) to names to numbers: what is assigned where it is not partitions."""
     kip848: bool = False
+    away_ms: int | None = None
+    """Since when a static KIP-848 member is away for a while (epoch -2); None: it is not."""
     beats_in_poll: bool = False
     """A client from before 0.10.1 (JoinGroup v0): its heartbeats stop when its polls do."""
     streams: bool = False

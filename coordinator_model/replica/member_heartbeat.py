@@ -21,7 +21,7 @@ from coordinator_model.replica.group import GroupReplica, Leave, Member
 from coordinator_model.replica.modern import derive_state, modern_member
 from coordinator_model.states import Cause, Evidence
 
-LEAVE_EPOCH, STATIC_LEAVE_EPOCH = -1, -2
+LEAVE_EPOCH = -1
 
 
 def heartbeat(replica: GroupReplica, event: ConsumerHeartbeat, scene: Scene) -> None:
@@ -107,7 +107,7 @@ def _come_back_after_poll(replica: GroupReplica, event: ConsumerHeartbeat, scene
         same = leave.member.member_id == event.member_id
         left = leave.cause in (Cause.LEFT, Cause.UNKNOWN) and came_after(event.arrival_ms, leave)
         returned = abs(leave.applied_ms - event.applied_ms) <= scene.thresholds.grace_ms
-        away = leave.cause is Cause.REPLACED and leave.member.generation == STATIC_LEAVE_EPOCH and returned
+        away = leave.cause is Cause.REPLACED and leave.member.away_ms is not None and returned
         if same and (left or away):
             leave.cause = Cause.POLL_INTERVAL
             add_departure(replica, poll_departure(leave, replica, scene, Evidence.INFERRED, event.applied_ms))

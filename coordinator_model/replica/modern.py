@@ -26,6 +26,7 @@ MEMBER_STATES = {
 }
 """What the numbers in records 8, 14 and 22 mean; in streams groups they begin at 1."""
 UNVALIDATED = -1
+STATIC_LEAVE_EPOCH = -2
 """No topology validated, or a broker before 4.2, which does not say."""
 TASKS = ("active", "standby", "warmup")
 
@@ -159,6 +160,10 @@ def _read_current(replica: GroupReplica, type_: GroupType, event: RecordRead) ->
     else:
         member.revoking = _by_topic(value.get("partitionsPendingRevocation", []))
         member.assignment = _together(_by_topic(value["assignedPartitions"]), member.revoking)
+    if member.generation != STATIC_LEAVE_EPOCH:
+        member.away_ms = None
+    elif member.away_ms is None:
+        member.away_ms = event.order_ms
     if not member.unrevoked:
         member.revoking_since_ms = None
     elif before != (member.generation, member.state):

@@ -1,7 +1,7 @@
-"""The numbers of docs/performance.md: `python -m tests.benchmarks [steady|backlog|cold|line|history] …`.
+"""The numbers of docs/performance.md: `python -m tests.benchmarks [all|steady|backlog|cold|line|history] …`.
 
 Real Kafka, the real job with real replicas and SQLite, synthetic groups (`load`). Nothing here passes or fails:
-it prints what it measured, as Markdown rows.
+it prints what it measured, as Markdown rows. `all` is all but the history.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import tempfile
 import time
 from bisect import bisect
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 from streaming.config import Run
@@ -28,9 +28,11 @@ from tests.benchmarks.processes import Usage, usage_of
 
 START_S = 240  # Spark, the first batches, the telemetry read back: at most
 WARM_UP_S = 240  # the JVM compiles (decision 0007, 18)
+BACKLOG_S = 90  # of heartbeats, waiting
 SPEED_LOOPS = 50
 HEARTBEAT_S = INTERVAL_MS / 1_000
 BROKERS = 4
+ALL = ("steady", "backlog", "cold", "line")
 JOB, FLOOR = "watched_run", "floor_run"
 CONFIG = """
 cluster = "bench"
@@ -50,8 +52,8 @@ url = "sqlite:///{folder}/monitor.db"
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
-    parser.add_argument("part", choices=("steady", "backlog", "cold", "line", "history"), nargs="?", default="steady")
-    parser.add_argument("--seconds", type=int, default=300, help="of the measured part")
+    parser.add_argument("part", choices=("all", *ALL, "history"), nargs="?", default="all")
+    parser.add_argument("--seconds", type=int, default=300, help="of the measured part of the steady load")
     parser.add_argument("--groups", type=int, default=10_000)
     parser.add_argument("--members", type=int, default=10)
     parser.add_argument("--cores", type=int, default=2, help="Spark's local[n]")
@@ -61,10 +63,16 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=2_000_000, help="of the cold start; rows of the history")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what was started ends too
-    if options.part == "line":
+    for part in ALL if options.part == "all" else (options.part,):
+        print(f"\n{part}, {datetime.now(UTC):%H:%M:%S}:", flush=True)
+        measure(part, options)
+
+
+def measure(part: str, options: argparse.Namespace) -> None:
+    if part == "line":
         line.main(options.groups, options.members)
         return
-    if options.part == "history":
+    if part == "history":
         history.main(options.records)
         return
     with tempfile.TemporaryDirectory(prefix="group-monitor-bench-") as temporary:
@@ -76,7 +84,7 @@ def main() -> None:
                 servers=cluster.bootstrap_servers, folder=folder, cores=options.cores, trigger_ms=options.trigger_ms
             )
             (folder / "monitor.toml").write_text(text)
-            {"steady": steady, "backlog": backlog, "cold": cold_start}[options.part](cluster, folder, options)
+            {"steady": steady, "backlog": backlog, "cold": cold_start}[part](cluster, folder, options)
 
 
 def steady(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespace) -> None:
@@ -102,14 +110,14 @@ def steady(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespace) 
 
 
 def backlog(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespace) -> None:
-    """Measure the highest rate: the job finds a minute or two of heartbeats waiting."""
-    with loaded(cluster, folder, options, options.seconds):
-        time.sleep(options.seconds)
+    """Measure the highest rate: the job, just started, finds heartbeats waiting."""
+    with loaded(cluster, folder, options, BACKLOG_S):
+        time.sleep(BACKLOG_S)
     with running(folder):
-        time.sleep(60)
-    rows = [batch for batch in batches(folder) if batch["rows"] > 100_000]
-    for batch in rows:
-        print(f"batch {batch['batch']}: {batch['rows']:,} lines, {batch['rows_per_s']:,.0f} a second")
+        await_steady(folder, 1_000)
+    full = [batch for batch in batches(folder) if batch["rows"] > 100_000]
+    lines, busy_s = sum(batch["rows"] for batch in full), busy(full)
+    print(f"| highest rate | {lines:,} lines that waited, in {len(full)} batches: {lines / busy_s:,.0f} a second |")
 
 
 def cold_start(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespace) -> None:
@@ -122,9 +130,11 @@ def cold_start(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespa
         while sum(batch["rows"] for batch in batches(folder)) < options.records:  # told once the batch has ended
             time.sleep(0.2)
     first = [batch for batch in batches(folder) if batch["rows"] > options.records // 10]
-    busy_s = sum(batch["durations_ms"]["triggerExecution"] for batch in first) / 1000
-    print(f"| cold start | {options.records:,} records: {options.records / busy_s:,.0f} records/s, {busy_s:.1f} s in")
-    print(f"batches, {total_s:.1f} s with the start of Spark |")
+    records_per_s = options.records / busy(first)
+    print(
+        f"| cold start | {options.records:,} records: {records_per_s:,.0f} a second, {busy(first):.1f} s in batches |"
+    )
+    print(f"| … until all groups are in view, with the start of Spark | {total_s:.1f} s |")
 
 
 @contextlib.contextmanager
@@ -154,6 +164,11 @@ def running(folder: Path, module: str = JOB) -> Iterator[subprocess.Popen[str]]:
                 print((folder / "run.log").read_text()[-3000:], file=sys.stderr)
         finally:
             job.terminate()
+
+
+def busy(chosen: list[dict[str, object]]) -> float:
+    """Return for how many seconds batches ran."""
+    return sum(batch["durations_ms"]["triggerExecution"] for batch in chosen) / 1000
 
 
 def await_steady(folder: Path, most_rows: float) -> None:

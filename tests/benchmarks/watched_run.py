@@ -25,7 +25,6 @@ def _brief(progress: object) -> dict[str, object]:
         "batch": body["batchId"],
         "at": body["timestamp"],
         "rows": sum(source["numInputRows"] for source in body["sources"] if source["description"].startswith("Kafka")),
-        "rows_per_s": body.get("processedRowsPerSecond", 0.0),
         "durations_ms": body["durationMs"],
         "state": {name: state.get(name) for name in ("memoryUsedBytes", "commitTimeMs", "allUpdatesTimeMs")},
     }

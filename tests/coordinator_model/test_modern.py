@@ -235,6 +235,7 @@ def test_a_static_member_that_is_away_for_a_while_and_returns_had_at_most_oversl
     story.gone(8_000, "pod").member(8_000, back).current(8_000, again, 2).hellos(again, 9_000, 30_000, 2)
     told = play(story, 30_000)
     assert told.accusations == accused
+    assert told.facts("poll-exceeded", "deadline_ms") == [(5_500,)] * len(accused)
     assert set(told.members) == {"m1", again}
 
 
