@@ -3,10 +3,8 @@
 from enum import StrEnum
 
 from coordinator_model.replica.group import GroupReplica, Member
-from coordinator_model.replica.modern import is_reconciled
+from coordinator_model.replica.modern import STATIC_LEAVE_EPOCH, is_reconciled
 from coordinator_model.states import GroupState, GroupType
-
-STATIC_LEAVE_EPOCH = -2
 
 
 class ClientPhase(StrEnum):

@@ -5,7 +5,7 @@ completion, the leader's sync), nearly see (an accepted offset commit restarts i
 and does not), or cannot see: a coordinator that was paused, restarted or moved starts all timers anew somewhere
 between two of its answers. So a deadline is a point, one of several points, or an interval. The timer's verdict takes
 the latest of them, so as never to accuse the living; a removal, which proves that some deadline has passed, takes the
-one nearest to it.
+one nearest to it, and of an interval that its group's rebalance bounds the middle.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -160,7 +160,7 @@ def removal_deadline_ms(
     if not possible:
         return None, None
     deadline_ms, (first_ms, _, origin) = min(possible, key=lambda pair: abs(pair[0] - removed_ms))
-    begin_ms = max(first_ms, since_ms)
+    begin_ms = max(first_ms, since_ms, touched_ms)
     return (begin_ms + deadline_ms) // 2 if begin_ms < deadline_ms <= by_ms else deadline_ms, origin
 
 

@@ -74,7 +74,6 @@ def read_record(replica: GroupReplica, event: RecordRead, scene: Scene) -> None:
     replica.protocol, replica.leader = value["protocol"], value["leader"]
     listed = {item["memberId"]: item for item in value["members"]}
     drop_unlisted(replica, set(listed), {i.get("groupInstanceId") for i in listed.values()}, removed_ms, scene)
-    replica.untold = None
     for member_id, item in listed.items():
         member = member_of(replica, member_id, at_ms)
         _fill_from_record(member, item, replica.protocol_type)
@@ -120,6 +119,7 @@ def drop_unlisted(
 
     Where the record of a generation tells that first, it had come into the join phase that the generation ended.
     """
+    join_phase.weigh_untold(replica, scene)
     replaced_ms = replica.generation_since_ms if replica.state is GroupState.COMPLETING_REBALANCE else at_ms
     for member in [m for m in replica.members.values() if m.member_id not in listed]:
         if member.kip848:
@@ -129,6 +129,7 @@ def drop_unlisted(
             remember_leave(replica, Leave(member, replaced_ms, Cause.REPLACED, None))
         else:
             depart(replica, member, at_ms, scene, told_by)
+    replica.untold = None  # all are told of now
 
 
 def member_of(replica: GroupReplica, member_id: str, at_ms: int) -> Member:
@@ -272,7 +273,7 @@ def hear(member: Member, applied_ms: int) -> bool:
 
 def is_gone(replica: GroupReplica, member_id: str, applied_ms: int) -> bool:
     """Tell whether a member had gone after this instant: its heartbeat's line only trails."""
-    return any(d.member.member_id == member_id and d.removed_ms >= applied_ms for d in replica.departures) or any(
+    return any(d.member.member_id == member_id and d.gone_ms >= applied_ms for d in replica.departures) or any(
         leave.member.member_id == member_id and leave.applied_ms >= applied_ms for leave in replica.leaves
     )
 

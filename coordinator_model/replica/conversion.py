@@ -26,6 +26,7 @@ def become(replica: GroupReplica, type_: GroupType, at_ms: int) -> None:
         _forget_names(replica)
         replica.generation = -1  # numbers of another kind: a smaller one is no new life of the group
     replica.type, replica.deleted, replica.ending_ms = type_, False, None
+    replica.untold = None
     replica.state, replica.state_since_ms = GroupState.UNKNOWN, at_ms
     replica.protocol_type = PROTOCOL_TYPES[type_]
     replica.protocol = replica.leader = None

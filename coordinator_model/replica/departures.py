@@ -84,7 +84,7 @@ def depart(
     replica.move_on()
     departure = _departure(replica, member, removed_ms, scene, told_by, successor)
     replica.members.pop(member.member_id, None)
-    if _said_goodbye(replica, member, departure.removed_ms, scene.thresholds.grace_ms):
+    if _said_goodbye(replica, member, removed_ms, scene.thresholds.grace_ms):
         return
     if member.replaced_ms is not None:
         remember_leave(replica, Leave(member, member.replaced_ms, Cause.REPLACED, None))
@@ -97,15 +97,14 @@ def _departure(
 ) -> Departure:
     """Keep what is known of a removal by the time it is told: of the phase that lost the member, before all."""
     told_ms = removed_ms if successor is None else successor.answer_ms
-    phase, generation = replica.phase, replica.generation
-    missed = join_phase.left_behind(replica, member, scene)
-    if missed is not None:
-        phase, generation, removed_ms = missed, missed.generation, missed.ended_ms
+    phase, generation, found_ms = replica.phase, replica.generation, removed_ms
+    if replica.untold is not None and join_phase.left_behind(replica.untold, member):
+        phase, generation, removed_ms = replica.untold, replica.untold.generation, replica.untold.ended_ms
     before = replica.departures[-1] if replica.departures else None
     if before is not None and (before.removed_ms, before.generation) == (removed_ms, generation):
-        limit_ms, static_in, unjoined = before.join_timeout_ms, before.static_in, list(before.unjoined)  # of one phase
+        limit_ms, static_in, unjoined = before.phase.limit_ms, before.static_in, list(before.unjoined)  # of one phase
     else:
-        limit_ms = join_phase.timeout_ms(replica, phase, removed_ms, scene)
+        limit_ms = phase.limit_ms or join_phase.timeout_ms(replica, phase, removed_ms, scene)
         static_in, unjoined = join_phase.static_in(replica, phase), join_phase.unjoined(replica, generation)
     return Departure(
         member=member,
@@ -120,8 +119,8 @@ def _departure(
         concluded=False,
         told_by=told_by,
         touches_ms=[at_ms for at_ms in touches_ms(member, scene.commits, 0) if at_ms <= removed_ms],
-        phase=replace(phase),
-        join_timeout_ms=limit_ms,
+        phase=replace(phase, limit_ms=limit_ms, unanswered=[]),
+        found_ms=found_ms,
         sync_timeout_ms=join_phase.sync_timeout_ms(replica, member, removed_ms),
         static_in=static_in,
         unjoined=unjoined,
@@ -130,10 +129,10 @@ def _departure(
 
 
 def _said_goodbye(replica: GroupReplica, member: Member, removed_ms: int, grace_ms: int) -> bool:
-    """Tell whether a goodbye that the coordinator took explains a removal."""
-    taken = (leave for leave in replica.leaves if leave.cause not in (Cause.REPLACED, Cause.UNKNOWN))
-    own = (leave for leave in taken if leave.member.member_id == member.member_id)
-    return any(abs(leave.applied_ms - removed_ms) <= grace_ms for leave in own)
+    """Tell whether a goodbye explains a removal."""
+    own = (leave for leave in replica.leaves if leave.member.member_id == member.member_id)
+    said = (leave.applied_ms for leave in own if leave.cause is not Cause.REPLACED)
+    return any(abs(said_ms - removed_ms) <= grace_ms for said_ms in said)
 
 
 def conclude(replica: GroupReplica, scene: Scene) -> bool:
@@ -178,14 +177,14 @@ def parked_heartbeat(replica: GroupReplica, member_id: str, applied_ms: int, ans
 def open_removals(replica: GroupReplica, member_id: str, applied_ms: int) -> list[Departure]:
     """Return a member's removals that came after an instant and are not judged yet: a line of then only trails."""
     own = (d for d in replica.departures if d.member.member_id == member_id)
-    return [d for d in own if not d.concluded and applied_ms <= d.removed_ms]
+    return [d for d in own if not d.concluded and applied_ms <= d.gone_ms]
 
 
 def _told_by_a_deposed_coordinator(departure: Departure, scene: Scene) -> bool:
     """Tell whether another broker had taken over before the removal was told: it knows nothing of it."""
     moves = [r for r in scene.restarts if r.cause is Cause.COORDINATOR_MOVED and r.broker != departure.told_by]
     return departure.told_by != "" and any(
-        r.low_ms <= departure.removed_ms and (r.high_ms is None or departure.removed_ms <= r.high_ms) for r in moves
+        r.low_ms <= departure.gone_ms and (r.high_ms is None or departure.gone_ms <= r.high_ms) for r in moves
     )
 
 
@@ -396,7 +395,7 @@ def explain(replica: GroupReplica, member_id: str, applied_ms: int, grace_ms: in
     """Take back a removal that a trailing goodbye explains; return the member as it was."""
     for departure in replica.departures:
         same = departure.member.member_id == member_id and departure.rule in (SESSION_EXPIRED, REBALANCE_TIMEOUT)
-        if same and applied_ms <= departure.removed_ms + grace_ms:
+        if same and applied_ms <= departure.gone_ms + grace_ms:
             withdraw(replica, departure)
             return departure.member
     return None

@@ -121,7 +121,6 @@ class Leave:
     member: Member
     applied_ms: int
     cause: Cause
-    """UNKNOWN: the coordinator refused it, so it explains no removal."""
     reason: str | None
 
 
@@ -139,15 +138,17 @@ class JoinPhase:
     """The rebalance timeout of the one whose JoinGroup that sign is, where the group's members do not tell it."""
     first_join_ms: int | None = None
     """When the first of those who joined its generation asked to, as their answers tell; 0: in a generation before,
-    which nobody told of; None: no answer told."""
+    which nobody told of; None: no answer told. Of the phase before while this one goes on, and so is the next."""
     last_join_ms: int = 0
     """When the last of them did; 0: no answer told."""
     generation: int = -1
-    """The generation that ended it; -1: it goes on."""
+    """The generation that ended it; -1: no answer and no record told of one."""
     ended_ms: int = 0
-    """When that was first answered."""
+    """When that was first told."""
     unanswered: list[str] = field(default_factory=list)
     """Ids of those whose JoinGroup was applied in it though answered 15: they are in without an answer's telling."""
+    limit_ms: int | None = None
+    """How long it could last, if it began with the end of a session; set as a removal is judged by it."""
 
 
 @dataclass(slots=True)
@@ -175,8 +176,8 @@ class Departure:
     """Uncertain restarts of the session timer before the removal."""
     phase: JoinPhase = field(default_factory=JoinPhase)
     """The join phase that told its absence."""
-    join_timeout_ms: int | None = None
-    """How long that phase could last, if it began with the end of a session."""
+    found_ms: int = 0
+    """When its absence was told, where that is later: of a phase before the one that told it."""
     sync_timeout_ms: int | None = None
     """How long it had to sync, once it had joined."""
     static_in: bool = False
@@ -188,6 +189,11 @@ class Departure:
     returned_ms: int | None = None
     returned_as: str | None = None
     """The member id under which it came back."""
+
+    @property
+    def gone_ms(self) -> int:
+        """When its absence was told: a line of before then only trails."""
+        return max(self.removed_ms, self.found_ms)
 
 
 @dataclass(slots=True)
@@ -210,7 +216,7 @@ class GroupReplica:
     phase: JoinPhase = field(default_factory=JoinPhase)
     """The join phase that the group is in, or that led to its generation."""
     untold: JoinPhase | None = None
-    """The one before, if its generation went by and no answer told who was in it."""
+    """The first since the last list of members whose generation went by without an answer that told who was in it."""
     stalled_ms: int | None = None
     """When an answer last came that had waited behind a stalled write."""
     announced_by: str = ""
@@ -237,6 +243,8 @@ class GroupReplica:
     taken_back: dict[str, list[Any]] = field(default_factory=dict)
     """By instance id: ``[asked ms, answered ms, whether its record was read]`` of a replacement that timed out."""
     leaves: list[Leave] = field(default_factory=list)
+    unheard: dict[str, int] = field(default_factory=dict)
+    """KIP-848 members by id: when their clients said goodbye to a broker that was no coordinator (14, 15, 16)."""
     departures: list[Departure] = field(default_factory=list)
     violations: list[tuple[str, int, str]] = field(default_factory=list)
     """(who, when, cause) of recent violations, to count recurrences."""

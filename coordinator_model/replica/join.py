@@ -278,7 +278,6 @@ def _apply_leaders_list(replica: GroupReplica, event: JoinAnswered, scene: Scene
     listed = {member_id for member_id, _, _ in event.members} | came_since
     instances = {instance_id for _, instance_id, _ in event.members}
     drop_unlisted(replica, listed, instances, replica.generation_since_ms, scene, event.broker)
-    replica.untold = None
     for member_id, instance_id, metadata in event.members:
         if is_gone(replica, member_id, event.answer_ms):
             continue  # it has left or was replaced since, and that came first

@@ -81,25 +81,33 @@ def unanswered(replica: GroupReplica, event: JoinAnswered) -> None:
     """Note who asked to join, was let in, and will not be told: its answer was lost behind a stalled write."""
     for phase in (replica.phase, replica.untold):
         if phase is not None and (phase.generation < 0 or event.arrival_ms <= phase.ended_ms):
-            phase.unanswered = [*phase.unanswered, event.request_member_id][-MAX_UNNAMED:]
+            phase.unanswered = [*phase.unanswered, event.request_member_id][:MAX_UNNAMED]
 
 
-def left_behind(replica: GroupReplica, member: Member, scene: Scene) -> JoinPhase | None:
-    """Return the phase before that left a dynamic member behind by its timeout, though no answer told who was in.
+def weigh_untold(replica: GroupReplica, scene: Scene) -> None:
+    """Keep the phase of which nobody told only if it ended by its timeout: then it left members behind.
 
-    It is not known to be in that generation, nor to have asked for it. What was left of its session tells the rest.
+    That is sure where its start was seen, the coordinator is no other since, and no lines were lost. To be asked before
+    anybody is dropped: all who were in have a say in how long it could last.
     """
     phase = replica.untold
-    if phase is None or phase.started_ms is None or member.kip848 or member.instance_id is not None:
-        return None
-    joined = (member.generation or -1) >= phase.generation or member.member_id in phase.unanswered
-    limit_ms = timeout_ms(replica, phase, phase.ended_ms, scene)
-    if joined or limit_ms is None:
-        return None
-    if any(r.may_load and (r.high_ms is None or r.high_ms >= phase.started_ms) for r in scene.restarts):
-        return None  # who loads the group has its members of before
-    late_ms = phase.ended_ms - phase.started_ms - max(limit_ms, phase.starter_timeout_ms or 0)
-    return phase if -EARLY_MS <= late_ms <= LATE_MS else None
+    if phase is None:
+        return
+    phase.limit_ms = timeout_ms(replica, phase, phase.ended_ms, scene)
+    if phase.started_ms is None or phase.limit_ms is None or len(phase.unanswered) == MAX_UNNAMED:
+        replica.untold = None
+        return
+    unsure = (r for r in scene.restarts if r.woke_ms is None and (r.high_ms is None or r.high_ms >= phase.started_ms))
+    late_ms = phase.ended_ms - phase.started_ms - max(phase.limit_ms, phase.starter_timeout_ms or 0)
+    if any(unsure) or not -EARLY_MS <= late_ms <= LATE_MS:
+        replica.untold = None
+
+
+def left_behind(phase: JoinPhase, member: Member) -> bool:
+    """Tell whether a phase left a dynamic member behind: it is not known to be in its generation, nor to have asked."""
+    if member.kip848 or member.instance_id is not None or member.member_id in phase.unanswered:
+        return False
+    return (member.generation or -1) < phase.generation
 
 
 def static_in(replica: GroupReplica, phase: JoinPhase) -> bool:
@@ -128,7 +136,7 @@ def timeout_ms(replica: GroupReplica, phase: JoinPhase, removed_ms: int, scene: 
     since = [leave for leave in replica.leaves if leave.applied_ms >= begun_ms]  # but whose leave began it is out
     left = [leave.member for leave in since if leave.applied_ms > begun_ms or leave.cause is Cause.REPLACED]
     limits += [m.rebalance_timeout_ms for m in left if (m.joined_ms or 0) <= begun_ms]
-    limits += [d.join_timeout_ms for d in replica.departures if d.removed_ms == removed_ms]
+    limits += [d.phase.limit_ms for d in replica.departures if d.removed_ms == removed_ms]
     return max((limit_ms for limit_ms in limits if limit_ms), default=None)
 
 
@@ -244,7 +252,7 @@ def outlasted(departure: Departure, deadlines_ms: Iterable[int], scene: Scene) -
     The coordinator then drops the dynamic ones, waits for the others once more, and announces nothing
     (``GroupMetadataManager.completeClassicGroupJoin``). So who joined the generation asked to only after that.
     """
-    limit_ms, started_ms = departure.join_timeout_ms, departure.phase.started_ms
+    limit_ms, started_ms = departure.phase.limit_ms, departure.phase.started_ms
     ends_ms = _ends_ms(departure, deadlines_ms, scene)
     if departure.phase.started_by == "" and len(ends_ms) > 1:
         ends_ms = ends_ms[1:]  # nobody's join or leave began it, so a session's end did, before its first sign
@@ -263,7 +271,7 @@ def due_ms(departure: Departure, deadlines_ms: Iterable[int], scene: Scene) -> i
 
 def _ends_ms(departure: Departure, deadlines_ms: Iterable[int], scene: Scene) -> list[int]:
     """Return its timeout after each start that it can have had: its first sign, or an end of a session before that."""
-    limit_ms = departure.join_timeout_ms
+    limit_ms = departure.phase.limit_ms
     if departure.phase.started_ms is None or limit_ms is None:
         return []
     starts = [(departure.phase.started_ms, _own_limit_ms(departure) or limit_ms)]
@@ -275,7 +283,7 @@ def _ends_ms(departure: Departure, deadlines_ms: Iterable[int], scene: Scene) ->
 
 def _own_limit_ms(departure: Departure) -> int | None:
     """Return how long the phase could last if it began with its first sign: then whose that was has a say in it."""
-    limit_ms = departure.join_timeout_ms
+    limit_ms = departure.phase.limit_ms
     return None if limit_ms is None else max(limit_ms, departure.phase.starter_timeout_ms or 0)
 
 

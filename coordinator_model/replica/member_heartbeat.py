@@ -4,6 +4,8 @@ Epoch 0 joins, -1 leaves, -2 leaves a static member's place for its return; all 
 to the group the records tell; only here one sees that a member lives, and that it left of its own accord.
 """
 
+from dataclasses import replace
+
 from coordinator_model.broker_clock import REFUSALS
 from coordinator_model.events import ConsumerHeartbeat
 from coordinator_model.liveness import Scene
@@ -17,7 +19,7 @@ from coordinator_model.replica.departures import (
     parked_heartbeat,
     remember_leave,
 )
-from coordinator_model.replica.group import GroupReplica, Leave, Member
+from coordinator_model.replica.group import LEAVE_MEMORY_MS, MAX_UNNAMED, GroupReplica, Leave, Member
 from coordinator_model.replica.modern import derive_state, modern_member
 from coordinator_model.states import Cause, Evidence
 
@@ -30,8 +32,8 @@ def heartbeat(replica: GroupReplica, event: ConsumerHeartbeat, scene: Scene) -> 
     if event.error == STALLED_WRITE and event.remote_ms >= scene.thresholds.stalled_write_ms:
         _behind_a_stalled_write(replica, event, scene)
         return
-    if event.error in REFUSALS and event.request_epoch == LEAVE_EPOCH:
-        _refused_leave(replica, event)
+    if event.error in REFUSALS and event.request_epoch < 0:
+        _goodbye_to_no_coordinator(replica, event)
     if event.error != 0:
         return
     if event.request_epoch == LEAVE_EPOCH:
@@ -73,9 +75,8 @@ def _leave(replica: GroupReplica, event: ConsumerHeartbeat, scene: Scene) -> Non
         former = explain(replica, event.member_id, event.applied_ms, scene.thresholds.grace_ms)
     if former is None and joined_ms > event.applied_ms:
         return  # trails, and nothing was told of a removal that it would explain
-    member = former or present
-    if member is None:
-        member = Member(event.member_id, event.instance_id, event.client_id, event.client_host, kip848=True)
+    member = former or present or _member(event)
+    replica.unheard.pop(event.member_id, None)
     if event.error == 0 and former is None:  # else its tombstones may yet be lost, or who is present is its next self
         replica.members.pop(event.member_id, None)
     member.connection = event.connection
@@ -87,28 +88,35 @@ def _leave(replica: GroupReplica, event: ConsumerHeartbeat, scene: Scene) -> Non
     derive_state(replica, event.applied_ms)
 
 
-def _refused_leave(replica: GroupReplica, event: ConsumerHeartbeat) -> None:
-    """Remember a goodbye to one that is no coordinator: the client says it once and takes it for said.
+def _member(event: ConsumerHeartbeat) -> Member:
+    return Member(event.member_id, event.instance_id, event.client_id, event.client_host, kip848=True)
 
-    So the member stays in until its session ends; if it comes back before, under its id, it had overslept its poll.
-    """
-    if not is_known_leave(replica, event.member_id, event.applied_ms):
-        member = replica.members.get(event.member_id)
-        member = member or Member(event.member_id, event.instance_id, event.client_id, event.client_host, kip848=True)
-        remember_leave(replica, Leave(member, event.applied_ms, Cause.UNKNOWN, None))
+
+def _goodbye_to_no_coordinator(replica: GroupReplica, event: ConsumerHeartbeat) -> None:
+    """Remember a goodbye that nobody took: the client says it once, and the member stays in until its session ends."""
+    horizon_ms = event.applied_ms - LEAVE_MEMORY_MS
+    replica.unheard = {name: said_ms for name, said_ms in replica.unheard.items() if said_ms >= horizon_ms}
+    if len(replica.unheard) < MAX_UNNAMED:
+        replica.unheard.setdefault(event.member_id, event.applied_ms)
 
 
 def _come_back_after_poll(replica: GroupReplica, event: ConsumerHeartbeat, scene: Scene) -> None:
     """A leave (-1) and then epoch 0 under the same id: the client overslept its poll, and woke (kafka-facts 4.6).
 
     A static one's place was kept meanwhile (-2): its return, of which its record told first, has ended its former self.
+    Of a goodbye to no coordinator only the client's own line tells, by the clock of another broker.
     """
+    said_ms = replica.unheard.pop(event.member_id, None)
     for leave in replica.leaves:
         same = leave.member.member_id == event.member_id
-        left = leave.cause in (Cause.LEFT, Cause.UNKNOWN) and came_after(event.arrival_ms, leave)
+        left = leave.cause is Cause.LEFT and came_after(event.arrival_ms, leave)
         returned = abs(leave.applied_ms - event.applied_ms) <= scene.thresholds.grace_ms
         away = leave.cause is Cause.REPLACED and leave.member.away_ms is not None and returned
         if same and (left or away):
             leave.cause = Cause.POLL_INTERVAL
             add_departure(replica, poll_departure(leave, replica, scene, Evidence.INFERRED, event.applied_ms))
             return
+    if said_ms is not None and event.arrival_ms >= said_ms - scene.thresholds.grace_ms:
+        member = replica.members.get(event.member_id) or _member(event)
+        leave = Leave(replace(member), said_ms, Cause.POLL_INTERVAL, None)
+        add_departure(replica, poll_departure(leave, replica, scene, Evidence.INFERRED, event.applied_ms))

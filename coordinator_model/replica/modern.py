@@ -25,8 +25,8 @@ MEMBER_STATES = {
     GroupType.STREAMS: (MemberState.UNKNOWN, MemberState.STABLE, MemberState.UNREVOKED, MemberState.UNRELEASED),
 }
 """What the numbers in records 8, 14 and 22 mean; in streams groups they begin at 1."""
-UNVALIDATED = -1
 STATIC_LEAVE_EPOCH = -2
+UNVALIDATED = -1
 """No topology validated, or a broker before 4.2, which does not say."""
 TASKS = ("active", "standby", "warmup")
 

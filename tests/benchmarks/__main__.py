@@ -116,6 +116,9 @@ def backlog(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespace)
     with running(folder):
         await_steady(folder, 1_000)
     full = [batch for batch in batches(folder) if batch["rows"] > 100_000]
+    if not full:
+        print("| highest rate | fewer lines waited than tell one |")
+        return
     lines, busy_s = sum(batch["rows"] for batch in full), busy(full)
     print(f"| highest rate | {lines:,} lines that waited, in {len(full)} batches: {lines / busy_s:,.0f} a second |")
 
@@ -129,10 +132,9 @@ def cold_start(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespa
         total_s = time.time() - begin
         while sum(batch["rows"] for batch in batches(folder)) < options.records:  # told once the batch has ended
             time.sleep(0.2)
-    first = [batch for batch in batches(folder) if batch["rows"] > options.records // 10]
-    records_per_s = options.records / busy(first)
+    busy_s = busy([batch for batch in batches(folder) if batch["rows"]])
     print(
-        f"| cold start | {options.records:,} records: {records_per_s:,.0f} a second, {busy(first):.1f} s in batches |"
+        f"| cold start | {options.records:,} records: {options.records / busy_s:,.0f} a second, {busy_s:.1f} s busy |"
     )
     print(f"| … until all groups are in view, with the start of Spark | {total_s:.1f} s |")
 

@@ -246,7 +246,31 @@ NOT_LEFT_BEHIND = {
     "it was heard after the phase": lambda: untold(told_ms=25_500).beat(19_300, "m2", 2, error=27),
     "the phase was younger than its timeout": lambda: untold(asked_ms=13_000),
     "the broker was restarted since": lambda: untold(told_ms=25_500).silent(19_210, 24_000, restart=True),
+    "lines were lost since": lambda: untold().lose(19_050),
+    "it left as it was told, and its line trails": lambda: untold().leave(19_710, "m2"),
 }
+
+
+@pytest.mark.parametrize("order", [("m2", "m4"), ("m4", "m2")])
+def test_who_was_let_in_and_went_since_has_a_say_in_how_long_that_phase_could_last(order):
+    """m4, with a minute, is in generation 2 and dies; so its phase of 10 s was no timeout, whoever is dropped first."""
+    story = stable("m1", "m3", *order, poll_ms=POLL_MS)
+    story.poll_ms = 60_000
+    story.join(200, "m4", 1).sync(250, "m4", 1)
+    story.poll_ms = POLL_MS
+    story.beats("m1", 1_000, 8_000).beats("m4", 1_000, 8_000).beats("m2", 1_000, 8_000)
+    story.beats("m2", 9_400, 13_400, error=27).join(14_000, "m3", -1, error=15, parked_ms=5_000)
+    story.beats("m4", 9_500, 18_500, error=27).beats("m1", 9_500, 10_500, error=27)
+    story.join(19_002, "m1", 2, leader="m3", parked_ms=8_000)
+    story.poll_ms = 60_000
+    story.join(19_002, "m4", 2, leader="m3", parked_ms=20)
+    story.poll_ms = POLL_MS
+    story.join(19_100, "m3", -1, error=27).beat(19_200, "m1", 2, error=27)
+    story.join(25_300, "m1", 3, listed=["m1", "m3"]).join(25_300, "m3", 3)
+    for member in ("m1", "m3"):
+        story.beats(member, 25_500, 34_000, generation=3)
+    told = story.play(34_000)
+    assert ("m2", 19_002) not in told.facts("rebalance-timeout", "subject", "deadline_ms")
 
 
 @pytest.mark.parametrize("name", NOT_LEFT_BEHIND)

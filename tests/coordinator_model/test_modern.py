@@ -2,6 +2,7 @@
 
 import pytest
 
+from coordinator_model.replica.group import MAX_UNNAMED
 from tests.builders import T0, Story, Who, consumers
 
 SESSION = {"consumer_session_timeouts_ms": {"": 6_000}}
@@ -151,16 +152,40 @@ def test_a_slept_over_poll_shows_as_a_leave_and_a_join_under_the_same_id():
     assert told.facts("poll-exceeded", "subject", "evidence", "deadline_ms") == [("m2", "inferred", 10_995)]
 
 
-@pytest.mark.parametrize(("error", "took_ms"), [(16, 995), (16, 0), (15, 3), (14, 0)])
-def test_a_slept_over_poll_shows_also_where_the_leave_was_refused(error, took_ms):
+@pytest.mark.parametrize(
+    ("asked", "error", "took_ms"), [(-1, 16, 995), (-1, 16, 0), (-1, 15, 3), (-1, 14, 0), (-2, 16, 0)]
+)
+def test_a_slept_over_poll_shows_also_where_the_leave_was_refused(asked, error, took_ms):
     """The coordinator moved before the leave was written: the member stays in, and joins under its id at the next."""
     story = consumers("m1", "m2").hellos("m1", 1_000, 18_000, 2).hellos("m2", 1_000, 10_000, 2)
-    story.hello(11_000, "m2", -1, -1, error=error, parked_ms=took_ms)
+    story.hello(11_000, "m2", asked, -1, error=error, parked_ms=took_ms)
     told = play(story.hello(13_000, "m2", 0, 2).hellos("m2", 14_000, 18_000, 2), 18_000)
     assert told.accusations == [("poll-exceeded", "m2")]
     assert told.facts("poll-exceeded", "evidence", "deadline_ms") == [("inferred", 11_000 - took_ms)]
     assert [reason for reason, _ in told.closed("poll-exceeded")] == ["rejoined"]
     assert set(told.members) == {"m1", "m2"}
+
+
+@pytest.mark.parametrize("error", [16, 0])
+def test_who_says_goodbye_again_has_slept_over_its_poll_once(error):
+    """First to no coordinator; much later it joins anew without a goodbye, as one does that was fenced."""
+    story = consumers("m1", "m2").hellos("m1", 1_000, 24_000, 2).hellos("m2", 1_000, 10_000, 2)
+    story.hello(11_000, "m2", -1, -1, error=16).hello(11_200, "m2", -1, -1, error=error)
+    story.hello(13_000, "m2", 0, 2).hellos("m2", 14_000, 20_000, 2).hello(21_000, "m2", 0, 2)
+    told = play(story.hellos("m2", 22_000, 24_000, 2), 24_000)
+    assert told.accusations == [("poll-exceeded", "m2")]
+
+
+def test_a_goodbye_to_no_coordinator_excuses_nobody_whose_session_ends():
+    story = removed(16_003, before=lambda s: s.hello(15_999, "m2", -1, -1, error=16))
+    assert ("session-expired", "m2") in play(story, 25_000).accusations
+
+
+def test_goodbyes_to_no_coordinator_cost_bounded_memory():
+    story = consumers("m1")
+    for n in range(MAX_UNNAMED + 6):
+        story.hello(1_000 + n, f"stranger-{n}", -1, -1, error=16).hello(2_000 + n, f"stranger-{n}", 0, 2)
+    assert len(play(story, 9_000).of("poll-exceeded")) == MAX_UNNAMED
 
 
 # when the records of its leave and of its return, and the lines of both (told, how long each took), come

@@ -26,7 +26,7 @@ from streaming.embedded.truth import (
     session_expiries,
 )
 from tests.e2e import quiet
-from tests.e2e.poll_truth import Sleepers, returns, slept
+from tests.e2e.poll_truth import Sleepers, refused, returns, slept
 from tests.e2e.world import Played
 
 POLL_EXCEEDED = "poll-exceeded"
@@ -199,8 +199,8 @@ def poll_rows(played: Played, truth: list[TruthEvent], printed: list[dict]) -> l
     """Pair the leaves of consumers that had not polled for their limit with ours.
 
     Java says why it leaves. The others do not: it shows once they join again on the same connection, and of those that
-    died before, or came on another one, nothing tells. A leave that went to no coordinator stands in no log: there the
-    client's own word is the truth.
+    died before, or came on another one, nothing tells. A leave that went to no coordinator stands in no log: there its
+    own line and the client's own word are the truth.
     """
     sleepers = Sleepers(played.told, played.actions)
     breaches = slept(captured(truth, printed), sleepers)
@@ -213,14 +213,17 @@ def poll_rows(played: Played, truth: list[TruthEvent], printed: list[dict]) -> l
     missing = {(row.member_id, row.log_ms) for row in rows if row.verdict == "MISSING"}
     returned = returns(played.capture, [event for event in breaches if (event.member_id, event.at_ms) in missing])
     silent = missing - {(event.member_id, event.at_ms) for event in returned}
-    return [
-        replace(
-            row,
-            untold=(row.member_id, row.log_ms) in silent,
-            unheard=row.deadline_ms is not None and sleepers.overslept(row.member_id, row.deadline_ms),
-        )
-        for row in rows
-    ]
+    goodbyes = refused(played.capture) if any(row.verdict == "EXTRA" for row in rows) else []
+    judged = []
+    for row in rows:
+        said = [g for g in goodbyes if row.verdict == "EXTRA" and _is_of(row, *g) and sleepers.overslept(*g)]
+        goodbyes = [g for g in goodbyes if g not in said[:1]]
+        judged.append(replace(row, untold=(row.member_id, row.log_ms) in silent, unheard=bool(said)))
+    return judged
+
+
+def _is_of(row: Row, member_id: str, said_ms: int) -> bool:
+    return member_id == row.member_id and abs(said_ms - (row.deadline_ms or 0)) <= TOLERANCE_MS
 
 
 def _paired(

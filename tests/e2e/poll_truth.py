@@ -6,7 +6,7 @@ consumer's own word that it had not polled for its limit (`stalled`, or frozen a
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from streaming.embedded.truth import LEFT, POLL_TIMEOUT_REASON, TruthEvent
 
 EARLY_MS, LATE_MS = 1_000, 6_000
 """A client counts from its last poll, some time before it is told to stall; librdkafka leaves when it has revoked."""
+NO_COORDINATOR = (14, 15, 16)
 UUID_CHARS = 36
 NEXT_COMMAND_MS = 100
 """A consumer that is told to stall while it stalls does so once more before it polls."""
@@ -48,7 +49,7 @@ class Sleepers:
             silence.begin_ms + silence.limit_ms - EARLY_MS <= at_ms <= silence.end_ms + LATE_MS
             and not any(name == client and silence.begin_ms <= ms <= at_ms for name, ms in self._closed)
             for silence in self._silences
-            if silence.client == client
+            if silence.client == client and silence.limit_ms  # one that never spoke has told no limit
         )
 
 
@@ -96,12 +97,7 @@ def returns(capture: Path, leaves: list[TruthEvent]) -> set[TruthEvent]:
         if said:
             left_on[connection] = max(said, key=lambda leave: leave.at_ms)
 
-    with open_text(capture) as rows:
-        lines = [row for row in read_rows(rows) if row.source == "telemetry"]
-    # A leave and the join right after it can share a millisecond; one broker's lines are in one partition, in order.
-    for row in sorted(lines, key=lambda row: (row.timestamp_ms, row.partition, row.offset)):
-        at_ms, value = row.timestamp_ms, row.value or b""
-        line = json.loads(value[value.index(b"{") :])
+    for at_ms, line in _lines(capture):
         request, connection = line["request"], line["connection"]
         api = line["requestHeader"]["requestApiKeyName"]
         before = left_on.get(connection)
@@ -115,3 +111,23 @@ def returns(capture: Path, leaves: list[TruthEvent]) -> set[TruthEvent]:
             elif request["memberEpoch"] == 0 and before is not None and before.member_id == request["memberId"]:
                 back.add(before)
     return back
+
+
+def refused(capture: Path) -> list[tuple[str, int]]:
+    """Return the KIP-848 goodbyes to brokers that were no coordinators: whose, and when its line came."""
+    return [
+        (line["request"]["memberId"], at_ms)
+        for at_ms, line in _lines(capture)
+        if line["requestHeader"]["requestApiKeyName"] == "CONSUMER_GROUP_HEARTBEAT"
+        and line["request"]["memberEpoch"] < 0
+        and line["response"]["errorCode"] in NO_COORDINATOR
+    ]
+
+
+def _lines(capture: Path) -> Iterator[tuple[int, dict]]:
+    """Read the lines of requests in order: a leave and the join right after it can share a millisecond."""
+    with open_text(capture) as rows:
+        lines = [row for row in read_rows(rows) if row.source == "telemetry"]
+    for row in sorted(lines, key=lambda row: (row.timestamp_ms, row.partition, row.offset)):
+        value = row.value or b""
+        yield row.timestamp_ms, json.loads(value[value.index(b"{") :])

@@ -135,16 +135,36 @@ def test_a_leave_is_a_poll_breach_by_what_its_consumer_did(name):
     assert slept([left], Sleepers(told, actions)) == ([left] if breach else [])
 
 
-@pytest.mark.parametrize(("at_ms", "verdict"), [(11_000, "UNHEARD"), (9_000, "EXTRA"), (28_000, "EXTRA")])
-def test_a_breach_whose_leave_no_broker_took_is_judged_by_its_clients_word(at_ms, verdict, tmp_path):
+def test_of_a_consumer_that_never_told_its_limit_nobody_knows_that_it_broke_it():
+    actions = [{"client": "c", "action": what, "at_ms": ms} for what, ms in (("freeze", 1_000), ("thaw", 3_000))]
+    left = logged(3_500, kind="left", member_id="c-" + "u" * 36)
+    assert slept([left], Sleepers([], actions)) == []
+
+
+# when we say that it broke its limit, when its leave was answered what
+UNHEARD = {
+    "as its leave was refused": ([11_000], (11_010, 16), ["UNHEARD"]),
+    "twice, and one leave was refused": ([11_000, 11_500], (11_010, 16), ["UNHEARD", "EXTRA"]),
+    "as its leave was taken": ([11_000], (11_010, 0), ["EXTRA"]),
+    "long before its leave was refused": ([11_000], (15_000, 16), ["EXTRA"]),
+    "before its limit": ([9_000], (9_010, 16), ["EXTRA"]),
+    "long after it woke": ([28_000], (28_010, 16), ["EXTRA"]),
+}
+
+
+@pytest.mark.parametrize("name", UNHEARD)
+def test_a_breach_whose_leave_no_broker_took_is_judged_by_its_clients_word(name, tmp_path):
     """It stalled from 1,000 until 21,000, and may stall for 10 s."""
+    told_ms, (left_ms, error), verdicts = UNHEARD[name]
+    leave = line("CONSUMER_GROUP_HEARTBEAT", {"memberId": "m", "memberEpoch": -1}, {"errorCode": error})
+    with gzip.open(tmp_path / "c.jsonl.gz", "wt") as capture:
+        capture.write(captured_lines(tmp_path, [(left_ms, leave)]).read_text())
     tell = {"client": "c", "limit_ms": 10_000, "member_id": "m"}
     did = [{**tell, "event": what, "at_ms": ms} for what, ms in (("stalled", 1_000), ("polling", 21_000))]
     (tmp_path / "c.clients.json").write_text(json.dumps(did))
     (tmp_path / "c.actions.json").write_text("[]")
-    (tmp_path / "c.jsonl.gz").touch()
-    told = recorded(said(at_ms, rule="poll-exceeded"))
-    assert [row.verdict for row in poll_rows(Played("c", tmp_path), [], told)] == [verdict]
+    told = recorded(*(said(at_ms, rule="poll-exceeded") for at_ms in told_ms))
+    assert [row.verdict for row in poll_rows(Played("c", tmp_path), [], told)] == verdicts
 
 
 # what a KIP-848 member's client asked when, of which epoch -> whether it came back after its leave at 9,000
