@@ -94,7 +94,7 @@ def _telemetry() -> list[object]:
         ),
         series(
             "Telemetry delay",
-            "Round trip of the newest probe: answered by the broker, read by the monitor.",
+            "How old the newest line of a broker was as it was read; its probe makes two a second.",
             Query(delay, name),
             look=Look("s", low=0),
         ),

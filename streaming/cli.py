@@ -43,15 +43,26 @@ class _Commands(click.Group):
         try:
             module = importlib.import_module(f"streaming.commands.{cmd_name}")
         except ModuleNotFoundError as error:
-            if error.name and error.name.startswith(("streaming", "coordinator_model")):
-                raise
-            raise click.ClickException(f"{cmd_name} needs the package {error.name}: {_extra(cmd_name)}") from error
+            raise _missing(cmd_name, error) from error
         command: click.Command = getattr(module, f"{cmd_name}_command")
         return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except ModuleNotFoundError as error:  # a command may need a package only as it runs
+            raise _missing(ctx.invoked_subcommand or "", error) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+
+def _missing(command: str, error: ModuleNotFoundError) -> Exception:
+    if error.name and error.name.startswith(("streaming", "coordinator_model", "dashboards")):
+        return error  # ours: a defect, not a package to install
+    package = (error.name or "").split(".")[0]
+    return click.ClickException(f"{command} needs the package {package}: {_extra(command)}")
 
 
 def _extra(command: str) -> str:

@@ -94,7 +94,7 @@ HELP: Final[Mapping[str, str]] = {
     INCIDENTS_REFUTED: "Incidents that the broker later proved wrong; the goal is zero.",
     GROUP_INCIDENTS: "Open incidents of a group, for the groups whose incidents are the worst and the oldest.",
     GROUP_INCIDENT_OPENED: "When the oldest open incident of a group, rule and severity began, in Unix seconds.",
-    TELEMETRY_DELAY: "Round trip of the newest probe: answered by the broker, read by the monitor.",
+    TELEMETRY_DELAY: "How old the newest line of a broker was as it was read; its probe makes two a second.",
     BROKER_PROGRESS_AGE: "Age of the newest telemetry line of a broker.",
     BROKER_COVERED: "1 while no line of a broker is known to be missing.",
     SHARD_PROGRESS_AGE: "Age of the newest instant that the slowest shard of a cluster has been judged at.",
