@@ -400,6 +400,7 @@ class Shard:
         self.memory.commits.pop(group, None)
         self.cold.touch(group)
         replica.leaves.clear()
+        replica.unheard.clear()
         replica.violations.clear()
 
     def _note_commit(self, event: OffsetCommitted) -> None:

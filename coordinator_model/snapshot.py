@@ -34,7 +34,7 @@ _COMMON = (
     b'"Empty","Dead","Assigning","Reconciling","PreparingRebalance","CompletingRebalance","inferred","roundrobin",'
     b'"sticky","cooperative-sticky","uniform","session-timeout","static-left","replaced",["consumer","Stable",["observed",'
     b'0,1,0,null,-1,null,"",-1,{},null,-1,"consumer","range","consumer-",0,false,null,1,{},{},{},{},[],[],null,[],{},null,0],'
-    b'[],[],[],[[0,null,"",null,null,0,-1,0,[],null]]]["classic","Stable",["observed",",null,"rdkafka","10.0.0.1",null,null,'
+    b'[],[],[],[[0,null,"",null,null,0,-1,0,[],[],null]]]["classic","Stable",["observed",",null,"rdkafka","10.0.0.1",null,null,'
     b'null,null,null,30000,60000,["",null,"consumer-","192.168.",null,null,null,null,null,10000,300000,["",null,"kafka-python-",'
     b'"172.17.0.1",null,null,null,null,null,45000,300000,[""]},0,1,1800000000000,1800000000000,1800000000000,1800000000000,'
     b'null,null,null,null,null,null,false,null,[],null,{},{},null,{},false,null,false,false,null,null,null,null,3000],["'

@@ -7,6 +7,7 @@ dropped; the leader's sync, or its record, makes it Stable.
 
 import base64
 import binascii
+from functools import partial
 from typing import Any
 
 from coordinator_model.events import Heartbeat, LeaveAnswered, RecordRead, SyncAnswered, parked_ms
@@ -119,9 +120,12 @@ def drop_unlisted(
 
     Where the record of a generation tells that first, it had come into the join phase that the generation ended.
     """
+    gone = [member for member in replica.members.values() if member.member_id not in listed]
     join_phase.weigh_untold(replica, scene)
+    if replica.untold is not None:  # whom that lost had no say in how long the next phase could last
+        gone = sorted(gone, key=partial(join_phase.stayed, replica.untold))
     replaced_ms = replica.generation_since_ms if replica.state is GroupState.COMPLETING_REBALANCE else at_ms
-    for member in [m for m in replica.members.values() if m.member_id not in listed]:
+    for member in gone:
         if member.kip848:
             del replica.members[member.member_id]
         elif member.instance_id is not None and member.instance_id in instances:

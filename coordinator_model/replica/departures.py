@@ -82,14 +82,14 @@ def depart(
 ) -> None:
     """Take a member out of the replica because its absence has become a fact, told by a broker's answer or a record."""
     replica.move_on()
-    departure = _departure(replica, member, removed_ms, scene, told_by, successor)
-    replica.members.pop(member.member_id, None)
-    if _said_goodbye(replica, member, removed_ms, scene.thresholds.grace_ms):
-        return
-    if member.replaced_ms is not None:
+    if heard_since(member, replica.unheard.get(member.member_id), scene):
+        del replica.unheard[member.member_id]
+    said_goodbye = _said_goodbye(replica, member, removed_ms, scene.thresholds.grace_ms)
+    if not said_goodbye and member.replaced_ms is not None:
         remember_leave(replica, Leave(member, member.replaced_ms, Cause.REPLACED, None))
-    elif _is_witnessed(replica, member, departure.removed_ms, scene):
-        add_departure(replica, departure)
+    elif not said_goodbye and _is_witnessed(replica, member, removed_ms, scene):
+        add_departure(replica, _departure(replica, member, removed_ms, scene, told_by, successor))
+    replica.members.pop(member.member_id, None)
 
 
 def _departure(
@@ -98,14 +98,16 @@ def _departure(
     """Keep what is known of a removal by the time it is told: of the phase that lost the member, before all."""
     told_ms = removed_ms if successor is None else successor.answer_ms
     phase, generation, found_ms = replica.phase, replica.generation, removed_ms
-    if replica.untold is not None and join_phase.left_behind(replica.untold, member):
-        phase, generation, removed_ms = replica.untold, replica.untold.generation, replica.untold.ended_ms
+    missed = replica.untold if replica.untold is not None and not join_phase.stayed(replica.untold, member) else None
+    if missed is not None:
+        phase, generation, removed_ms = missed, missed.generation, missed.ended_ms
     before = replica.departures[-1] if replica.departures else None
     if before is not None and (before.removed_ms, before.generation) == (removed_ms, generation):
         limit_ms, static_in, unjoined = before.phase.limit_ms, before.static_in, list(before.unjoined)  # of one phase
     else:
         limit_ms = phase.limit_ms or join_phase.timeout_ms(replica, phase, removed_ms, scene)
-        static_in, unjoined = join_phase.static_in(replica, phase), join_phase.unjoined(replica, generation)
+        static_in = join_phase.static_in(replica, phase)
+        unjoined = join_phase.unjoined(replica, generation) if missed is None else list(missed.unjoined)
     return Departure(
         member=member,
         rule=SESSION_EXPIRED,
@@ -119,7 +121,7 @@ def _departure(
         concluded=False,
         told_by=told_by,
         touches_ms=[at_ms for at_ms in touches_ms(member, scene.commits, 0) if at_ms <= removed_ms],
-        phase=replace(phase, limit_ms=limit_ms, unanswered=[]),
+        phase=replace(phase, limit_ms=limit_ms, unanswered=[], unjoined=[]),
         found_ms=found_ms,
         sync_timeout_ms=join_phase.sync_timeout_ms(replica, member, removed_ms),
         static_in=static_in,
@@ -135,13 +137,18 @@ def _said_goodbye(replica: GroupReplica, member: Member, removed_ms: int, grace_
     return any(abs(said_ms - removed_ms) <= grace_ms for said_ms in said)
 
 
+def heard_since(member: Member, said_ms: int | None, scene: Scene) -> bool:
+    """Tell whether a member was heard after it said goodbye to no coordinator, whose clock may be another."""
+    return said_ms is not None and (member.last_heartbeat_ms or 0) > said_ms + scene.thresholds.grace_ms
+
+
 def conclude(replica: GroupReplica, scene: Scene) -> bool:
     """Judge the removals whose grace has passed: by now a goodbye that trails, or a coordinator's pause, is known."""
     due = [d for d in replica.departures if not d.concluded and d.judge_after_ms <= scene.progress_ms]
     for departure in due:
         if _told_by_a_deposed_coordinator(departure, scene):
             replica.departures.remove(departure)
-            replica.fall_back(departure.removed_ms)
+            replica.fall_back(departure.gone_ms)
             continue
         join_phase.count_starter_in(replica, departure)
         together = [d for d in replica.departures if d.generation == departure.generation]
@@ -368,7 +375,8 @@ def _is_witnessed(replica: GroupReplica, member: Member, removed_ms: int, scene:
     """Tell whether we would have seen a goodbye: telemetry live, and the member or its group seen alive before."""
     if not scene.broker or removed_ms < scene.live_from_ms:
         return False
-    if member.clock_ms is not None or not replica.members:
+    others = len(replica.members) - (member.member_id in replica.members)
+    if member.clock_ms is not None or not others:
         return True
     return member.kip848 or (replica.stable_seen_ms is not None and replica.stable_seen_ms >= scene.live_from_ms)
 

@@ -147,6 +147,8 @@ class JoinPhase:
     """When that was first told."""
     unanswered: list[str] = field(default_factory=list)
     """Ids of those whose JoinGroup was applied in it though answered 15: they are in without an answer's telling."""
+    unjoined: list[str] = field(default_factory=list)
+    """Of one that no answer told of: instances that are not seen to have rejoined, as in ``Departure``."""
     limit_ms: int | None = None
     """How long it could last, if it began with the end of a session; set as a removal is judged by it."""
 
@@ -322,6 +324,7 @@ class GroupReplica:
         self.members.clear()
         self.departures.clear()
         self.taken_back.clear()
+        self.unheard.clear()
         self.untold = None
         self.settle()
         self.generation = self.assignment_epoch = -1

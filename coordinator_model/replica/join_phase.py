@@ -26,8 +26,10 @@ NEW_MEMBER_MS = 300_000
 
 def begin(replica: GroupReplica, sign_ms: int, by: str = "") -> None:
     """Start a join phase at its first sign; the last that is known of the time before bounds it from below."""
-    if replica.state is GroupState.COMPLETING_REBALANCE and replica.listed_generation != replica.generation:
-        replica.untold = replica.untold or replica.phase  # the earliest: who missed it is in none of those since
+    untold = replica.state is GroupState.COMPLETING_REBALANCE and replica.listed_generation != replica.generation
+    if untold and replica.untold is None:  # the earliest: who missed it is in none of those since
+        replica.untold = replica.phase
+        replica.untold.unjoined = unjoined(replica, replica.generation)
     members = replica.members.values()
     heard = [at_ms or 0 for m in members for at_ms in (m.previous_heartbeat_ms, m.last_heartbeat_ms)]
     before = [at_ms for at_ms in (*heard, replica.generation_since_ms) if at_ms < sign_ms]
@@ -70,6 +72,9 @@ def joined(replica: GroupReplica, event: JoinAnswered) -> None:
     for departure in _open(replica, event.generation):
         if event.instance_id in departure.unjoined and event.arrival_ms <= departure.removed_ms + EARLY_MS:
             departure.unjoined.remove(event.instance_id)
+    untold = replica.untold
+    if untold is not None and untold.generation == event.generation and event.arrival_ms <= untold.ended_ms + EARLY_MS:
+        untold.unjoined = [instance_id for instance_id in untold.unjoined if instance_id != event.instance_id]
     for phase in [replica.phase, *_kept(replica, event.generation)]:
         first_ms = phase.first_join_ms
         phase.first_join_ms = event.arrival_ms if first_ms is None else min(first_ms, event.arrival_ms)
@@ -88,12 +93,15 @@ def weigh_untold(replica: GroupReplica, scene: Scene) -> None:
     """Keep the phase of which nobody told only if it ended by its timeout: then it left members behind.
 
     That is sure where its start was seen, the coordinator is no other since, and no lines were lost. To be asked before
-    anybody is dropped: all who were in have a say in how long it could last.
+    anybody is dropped: all who were in have a say in how long it could last. Where the list is its own, told after the
+    next phase's first sign, it need not have.
     """
     phase = replica.untold
     if phase is None:
         return
     phase.limit_ms = timeout_ms(replica, phase, phase.ended_ms, scene)
+    if phase.generation == replica.generation:
+        return
     if phase.started_ms is None or phase.limit_ms is None or len(phase.unanswered) == MAX_UNNAMED:
         replica.untold = None
         return
@@ -103,11 +111,11 @@ def weigh_untold(replica: GroupReplica, scene: Scene) -> None:
         replica.untold = None
 
 
-def left_behind(phase: JoinPhase, member: Member) -> bool:
-    """Tell whether a phase left a dynamic member behind: it is not known to be in its generation, nor to have asked."""
+def stayed(phase: JoinPhase, member: Member) -> bool:
+    """Tell whether a phase that timed out kept a member: a static one, or one that is known to have asked to join."""
     if member.kip848 or member.instance_id is not None or member.member_id in phase.unanswered:
-        return False
-    return (member.generation or -1) < phase.generation
+        return True
+    return (member.generation or -1) >= phase.generation
 
 
 def static_in(replica: GroupReplica, phase: JoinPhase) -> bool:

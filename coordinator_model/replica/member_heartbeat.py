@@ -15,6 +15,7 @@ from coordinator_model.replica.departures import (
     came_after,
     came_back,
     explain,
+    heard_since,
     is_known_leave,
     parked_heartbeat,
     remember_leave,
@@ -81,7 +82,8 @@ def _leave(replica: GroupReplica, event: ConsumerHeartbeat, scene: Scene) -> Non
         replica.members.pop(event.member_id, None)
     member.connection = event.connection
     cause = Cause.LEFT if member.poll_deadline_ms is None else Cause.POLL_INTERVAL
-    goodbye = Leave(member, event.applied_ms, cause, None)
+    stays = event.member_id in replica.members
+    goodbye = Leave(replace(member) if stays else member, event.applied_ms, cause, None)
     remember_leave(replica, goodbye)
     if cause is Cause.POLL_INTERVAL and event.applied_ms >= scene.live_from_ms:
         add_departure(replica, poll_departure(goodbye, replica, scene, Evidence.OBSERVED, event.applied_ms))
@@ -96,8 +98,8 @@ def _goodbye_to_no_coordinator(replica: GroupReplica, event: ConsumerHeartbeat) 
     """Remember a goodbye that nobody took: the client says it once, and the member stays in until its session ends."""
     horizon_ms = event.applied_ms - LEAVE_MEMORY_MS
     replica.unheard = {name: said_ms for name, said_ms in replica.unheard.items() if said_ms >= horizon_ms}
-    if len(replica.unheard) < MAX_UNNAMED:
-        replica.unheard.setdefault(event.member_id, event.applied_ms)
+    if event.member_id in replica.unheard or len(replica.unheard) < MAX_UNNAMED:
+        replica.unheard[event.member_id] = event.applied_ms
 
 
 def _come_back_after_poll(replica: GroupReplica, event: ConsumerHeartbeat, scene: Scene) -> None:
@@ -116,7 +118,9 @@ def _come_back_after_poll(replica: GroupReplica, event: ConsumerHeartbeat, scene
             leave.cause = Cause.POLL_INTERVAL
             add_departure(replica, poll_departure(leave, replica, scene, Evidence.INFERRED, event.applied_ms))
             return
-    if said_ms is not None and event.arrival_ms >= said_ms - scene.thresholds.grace_ms:
-        member = replica.members.get(event.member_id) or _member(event)
+    if said_ms is None or not -scene.thresholds.grace_ms <= event.arrival_ms - said_ms <= LEAVE_MEMORY_MS:
+        return
+    member = replica.members.get(event.member_id) or _member(event)
+    if not heard_since(member, said_ms, scene):  # else it had come back before
         leave = Leave(replace(member), said_ms, Cause.POLL_INTERVAL, None)
         add_departure(replica, poll_departure(leave, replica, scene, Evidence.INFERRED, event.applied_ms))

@@ -252,6 +252,61 @@ NOT_LEFT_BEHIND = {
 
 
 @pytest.mark.parametrize("order", [("m2", "m4"), ("m4", "m2")])
+def test_whom_that_phase_left_behind_had_no_say_in_how_long_the_next_one_could_last(order):
+    """m2, with 20 s, is left behind at 29,002; m4 misses the next phase, of 10 s, at 39,205."""
+    story = stable("m1", "m3", *order, poll_ms=POLL_MS)
+    story.poll_ms = 20_000
+    story.join(200, "m2", 1).sync(250, "m2", 1)
+    story.poll_ms = POLL_MS
+    for member in ("m1", "m2", "m4"):
+        story.beats(member, 1_000, 8_000).beats(member, 9_500, 27_500 if member == "m2" else 10_500, error=27)
+    story.join(14_000, "m3", -1, error=15, parked_ms=5_000)
+    story.join(29_002, "m1", 2, leader="m3", parked_ms=18_002).join(29_002, "m4", 2, leader="m3", parked_ms=18_002)
+    story.beat(29_202, "m1", 2, error=27).beats("m4", 29_252, 38_800, generation=2, error=27)
+    story.join(39_205, "m1", 3, listed=["m1", "m3"], parked_ms=9_000).join(39_205, "m3", 3, parked_ms=9_500)
+    for member in ("m1", "m3"):
+        story.beats(member, 39_700, 47_700, generation=3)
+    accused = story.play(47_700).facts("rebalance-timeout", "subject", "deadline_ms")
+    assert sorted(accused) == [("m2", 29_002), ("m4", 39_205)]
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_static_member_for_which_that_phase_waited_need_not_have_joined_the_next_before_its_list(first):
+    """pod-1 lives and does not rejoin: the phase waited for it until 19,002; m2's session had ended at 16,400."""
+    story = (
+        stable("m1", "m2", "m3", OLD, poll_ms=POLL_MS).beats("m2", 1_000, 8_000).beats("m2", 9_400, 10_400, error=27)
+    )
+    for member, until_ms in (("m1", 10_600), ("old", 18_600)):
+        story.beats(member, 1_000, 8_000).beats(member, 9_600, until_ms, error=27)
+    story.join(14_000, "m3", -1, error=15, parked_ms=5_000).join(19_002, "m1", 2, leader="m3", parked_ms=8_000)
+    story.beat(19_200, "m1", 2, error=27)
+    for told in ("old", "m1") if first else ("m1", "old"):
+        story.join(19_700, told, 3, listed=["m1", "m3", "old"] if told == "m1" else ())
+    story.join(19_700, "m3", 3)
+    for member in ("m1", "m3", "old"):
+        story.beats(member, 20_200, 28_200, generation=3)
+    assert story.play(28_200).facts("session-expired", "subject", "deadline_ms") == [("m2", 16_400)]
+    assert story.play(28_200).accusations == [("session-expired", "m2")]
+
+
+@pytest.mark.parametrize("end_ms", [19_003, 19_350])
+def test_a_list_told_after_the_next_phases_first_sign_is_of_the_phase_before(end_ms):
+    """m2 misses the phase from 9,000, the second time by a late timer; m4 leaves before the leader's line comes."""
+    story = stable("m1", "m2", "m3", "m4", "m5", poll_ms=POLL_MS).leave(9_000, "m3")
+    for member in ("m1", "m2", "m4", "m5"):
+        story.beats(member, 1_000, 8_000).beats(member, 9_400, end_ms - 600 if member == "m2" else 9_900, error=27)
+    for member in ("m5", "m4"):
+        story.join(end_ms, member, 2, leader="m1", parked_ms=end_ms - 10_000)
+    story.leave(end_ms + 2, "m4").join(end_ms + 6, "m1", 2, listed=["m1", "m4", "m5"], parked_ms=end_ms - 10_000)
+    rebalance(story, end_ms + 500, 3, "m1", "m5")
+    for member in ("m1", "m5"):
+        story.beats(member, end_ms + 1_000, end_ms + 9_000, generation=3)
+    told = story.play(end_ms + 9_000)
+    assert told.accusations == [("rebalance-timeout", "m2")]
+    assert abs(told.facts("rebalance-timeout", "deadline_ms")[0][0] - end_ms) <= 10
+
+
+@pytest.mark.parametrize("order", [("m2", "m4"), ("m4", "m2")])
 def test_who_was_let_in_and_went_since_has_a_say_in_how_long_that_phase_could_last(order):
     """m4, with a minute, is in generation 2 and dies; so its phase of 10 s was no timeout, whoever is dropped first."""
     story = stable("m1", "m3", *order, poll_ms=POLL_MS)

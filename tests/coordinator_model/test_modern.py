@@ -176,6 +176,24 @@ def test_who_says_goodbye_again_has_slept_over_its_poll_once(error):
     assert told.accusations == [("poll-exceeded", "m2")]
 
 
+def test_a_goodbye_to_no_coordinator_that_is_told_after_the_return_is_over():
+    """Two brokers' clocks: the 16 of 11,200 came before the join of 11,000. Later its session ends, and it is back."""
+    story = consumers("m1", "m2").hellos("m1", 1_000, 60_000, 2).hellos("m2", 1_000, 10_000, 2)
+    story.brokers["broker-2"] = 0
+    story.hello(11_000, "m2", 0, 2).hello(11_200, "m2", -1, -1, error=16, broker="broker-2")
+    story.hellos("m2", 12_000, 30_000, 2).gone(36_003, "m2").epoch(36_003, 3).target(36_003, 3).current(36_004, "m1", 3)
+    story.member(50_000, "m2").epoch(50_000, 4).target(50_000, 4).current(50_000, "m2", 4).hello(50_001, "m2", 0, 4)
+    told = play(story.current(50_100, "m1", 4).hellos("m2", 51_000, 60_000, 4), 60_000)
+    assert told.accusations == [("session-expired", "m2")]
+
+
+def test_a_goodbye_to_no_coordinator_ends_with_its_group():
+    story = consumers("m1").hellos("m1", 1_000, 10_000, 2).hello(11_000, "m1", -1, -1, error=16)
+    story.gone(16_003, "m1").epoch(16_003, 3).target(30_000, None).epoch(30_000, None)
+    story.member(60_000, "m1").epoch(60_000, 1).target(60_000, 1).current(60_000, "m1", 1).hello(60_002, "m1", 0, 1)
+    assert play(story.hellos("m1", 61_000, 66_000, 1), 66_000).opened("poll-exceeded") == []
+
+
 def test_a_goodbye_to_no_coordinator_excuses_nobody_whose_session_ends():
     story = removed(16_003, before=lambda s: s.hello(15_999, "m2", -1, -1, error=16))
     assert ("session-expired", "m2") in play(story, 25_000).accusations
