@@ -37,7 +37,7 @@ _COMMON = (
     b'[],[],[],[[0,null,"",null,null,0,-1,0,[],[],null]]]["classic","Stable",["observed",",null,"rdkafka","10.0.0.1",null,null,'
     b'null,null,null,30000,60000,["",null,"consumer-","192.168.",null,null,null,null,null,10000,300000,["",null,"kafka-python-",'
     b'"172.17.0.1",null,null,null,null,null,45000,300000,[""]},0,1,1800000000000,1800000000000,1800000000000,1800000000000,'
-    b'null,null,null,null,null,null,false,null,[],null,{},{},null,{},false,null,false,false,null,null,null,null,3000],["'
+    b'null,null,null,null,null,null,false,null,[],null,{},{},null,{},false,null,false,false,null,null,null,null,null,3000],["'
 )
 """What slices have in common, most of it last. Another one is another format."""
 _MEMBER_FIELDS = [f.name for f in fields(Member)]

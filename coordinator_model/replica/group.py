@@ -77,6 +77,8 @@ class Member:
     """Whether its classic group chose Kafka Streams' protocol."""
     poll_deadline_ms: int | None = None
     """From a client's own report: when its poll age passed max.poll.interval.ms; None while it has not."""
+    poll_told_ms: int | None = None
+    """When it told so first."""
     poll_age_ms: int | None = None
     poll_reported_ms: int | None = None
     max_poll_interval_ms: int | None = None

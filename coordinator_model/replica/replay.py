@@ -92,6 +92,8 @@ def _client_poll(replica: GroupReplica, event: ClientPoll, scene: Scene) -> None
         member.poll_age_ms, member.poll_reported_ms = _poll_age_ms(event, member), event.order_ms
         member.max_poll_interval_ms = event.max_poll_interval_ms
         member.poll_deadline_ms = _poll_deadline_ms(event, member)
+        told_ms = event.order_ms if member.poll_told_ms is None else member.poll_told_ms
+        member.poll_told_ms = None if member.poll_deadline_ms is None else told_ms
         return
     for departure in replica.departures:
         if departure.member.member_id == event.member_id and departure.rule == SESSION_EXPIRED:

@@ -108,7 +108,7 @@ def judge_poll(replica: GroupReplica, member: Member, scene: Scene) -> Finding |
         rule=POLL_EXCEEDED,
         severity=Severity.WARN,
         opened_ms=member.poll_deadline_ms,
-        at_ms=member.poll_deadline_ms,
+        at_ms=member.poll_told_ms or member.poll_deadline_ms,
         evidence=Evidence.OBSERVED,
         cause=Cause.POLL_INTERVAL,
         summary=f"{name_of(member)} has not polled within max.poll.interval.ms of {member.rebalance_timeout_ms} ms",

@@ -58,6 +58,11 @@ def test_a_breach_supersedes_the_risk():
     assert told.facts("poll-exceeded", "cause", "deadline_ms") == [("poll-interval", 75_000)]
 
 
+def test_a_breach_is_decided_by_the_first_report_that_tells_it():
+    told = polling((70_000, 55_000), (76_000, 61_000), (77_000, 62_000), (78_000, 63_000)).play(80_000)
+    assert told.facts("poll-exceeded", "at_ms", "opened_ms", "deadline_ms") == [(76_000, 75_000, 75_000)]
+
+
 def test_a_report_is_not_believed_forever():
     """Ten seconds after the deadline the next report is missing, so nothing is known any more."""
     assert polling((70_000, 50_000)).play(100_000).closed("poll-at-risk") == [("recovered", 80_000 + 10_000)]
