@@ -241,23 +241,19 @@ def test_who_a_phase_left_behind_is_judged_by_it_though_only_the_next_one_told()
     assert told.accusations == [("rebalance-timeout", "m2")]
 
 
-NOT_LEFT_BEHIND = {
-    "it asked too, and its answer was lost": lambda: untold().join(18_400, "m2", -1, error=15, parked_ms=5_000),
-    "it was heard after the phase": lambda: untold(told_ms=25_500).beat(19_300, "m2", 2, error=27),
-    "the phase was younger than its timeout": lambda: untold(asked_ms=13_000),
-    "the broker was restarted since": lambda: untold(told_ms=25_500).silent(19_210, 24_000, restart=True),
-    "lines were lost since": lambda: untold().lose(19_050),
-    "it left as it was told, and its line trails": lambda: untold().leave(19_710, "m2"),
-}
+def patient(member, poll_ms, order):
+    """A stable group of m1, m3 and the others in this order, one of whom may take longer to rejoin than 10 s."""
+    story = stable("m1", "m3", *order, poll_ms=POLL_MS)
+    story.poll_ms = poll_ms
+    story.join(200, member, 1).sync(250, member, 1)
+    story.poll_ms = POLL_MS
+    return story
 
 
 @pytest.mark.parametrize("order", [("m2", "m4"), ("m4", "m2")])
 def test_whom_that_phase_left_behind_had_no_say_in_how_long_the_next_one_could_last(order):
     """m2, with 20 s, is left behind at 29,002; m4 misses the next phase, of 10 s, at 39,205."""
-    story = stable("m1", "m3", *order, poll_ms=POLL_MS)
-    story.poll_ms = 20_000
-    story.join(200, "m2", 1).sync(250, "m2", 1)
-    story.poll_ms = POLL_MS
+    story = patient("m2", 20_000, order)
     for member in ("m1", "m2", "m4"):
         story.beats(member, 1_000, 8_000).beats(member, 9_500, 27_500 if member == "m2" else 10_500, error=27)
     story.join(14_000, "m3", -1, error=15, parked_ms=5_000)
@@ -309,10 +305,7 @@ def test_a_list_told_after_the_next_phases_first_sign_is_of_the_phase_before(end
 @pytest.mark.parametrize("order", [("m2", "m4"), ("m4", "m2")])
 def test_who_was_let_in_and_went_since_has_a_say_in_how_long_that_phase_could_last(order):
     """m4, with a minute, is in generation 2 and dies; so its phase of 10 s was no timeout, whoever is dropped first."""
-    story = stable("m1", "m3", *order, poll_ms=POLL_MS)
-    story.poll_ms = 60_000
-    story.join(200, "m4", 1).sync(250, "m4", 1)
-    story.poll_ms = POLL_MS
+    story = patient("m4", 60_000, order)
     story.beats("m1", 1_000, 8_000).beats("m4", 1_000, 8_000).beats("m2", 1_000, 8_000)
     story.beats("m2", 9_400, 13_400, error=27).join(14_000, "m3", -1, error=15, parked_ms=5_000)
     story.beats("m4", 9_500, 18_500, error=27).beats("m1", 9_500, 10_500, error=27)
@@ -326,6 +319,16 @@ def test_who_was_let_in_and_went_since_has_a_say_in_how_long_that_phase_could_la
         story.beats(member, 25_500, 34_000, generation=3)
     told = story.play(34_000)
     assert ("m2", 19_002) not in told.facts("rebalance-timeout", "subject", "deadline_ms")
+
+
+NOT_LEFT_BEHIND = {
+    "it asked too, and its answer was lost": lambda: untold().join(18_400, "m2", -1, error=15, parked_ms=5_000),
+    "it was heard after the phase": lambda: untold(told_ms=25_500).beat(19_300, "m2", 2, error=27),
+    "the phase was younger than its timeout": lambda: untold(asked_ms=13_000),
+    "the broker was restarted since": lambda: untold(told_ms=25_500).silent(19_210, 24_000, restart=True),
+    "lines were lost since": lambda: untold().lose(19_050),
+    "it left as it was told, and its line trails": lambda: untold().leave(19_710, "m2"),
+}
 
 
 @pytest.mark.parametrize("name", NOT_LEFT_BEHIND)
