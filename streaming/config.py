@@ -27,7 +27,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from coordinator_model.thresholds import Thresholds
 from streaming.config_text import as_toml
-from streaming.kafka_config import ENVIRONMENT_PREFIX, Kafka, Table, read_text, revealed
+from streaming.kafka_config import ENVIRONMENT_PREFIX, Kafka, Table, read_secret, revealed
 from streaming.toml_errors import ConfigError, TomlPath, did_you_mean, key_lines, line_of, parse_toml
 
 __all__ = ["ConfigError", "Kafka", "Policy", "Settings", "load"]
@@ -142,7 +142,7 @@ class Serve(Table):
         if self.heartbeat_url_file is None:
             return self.heartbeat_url
         try:
-            return _http_url(read_text(self.heartbeat_url_file).strip())
+            return _http_url(read_secret(self.heartbeat_url_file).strip())
         except (OSError, ValueError) as error:
             raise ConfigError(f"[serve] heartbeat_url_file: {error}") from None
 
@@ -202,8 +202,13 @@ class WebhookReceiver(_Receiver):
         return self
 
     def address(self) -> str:
-        """Return the URL to POST to: never to be printed."""
-        return self.url or _http_url(read_text(self.url_file).strip() if self.url_file else "")
+        """Return the URL to POST to: never to be printed. Raises `ConfigError` where the file holds none."""
+        if self.url_file is None:
+            return self.url or ""
+        try:
+            return _http_url(read_secret(self.url_file).strip())
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"[[notify]] webhook: url_file: {error}") from None
 
 
 class PagerDutyReceiver(_Receiver):
@@ -222,11 +227,15 @@ class PagerDutyReceiver(_Receiver):
 
     def routing_key(self) -> str:
         """Return the key: never to be printed. Raises `ConfigError` where there is none."""
+        if self.routing_key_file is None:
+            key = os.environ.get(self.routing_key_env or "", "").strip()
+            if not key:
+                raise ConfigError(f"[[notify]] pagerduty: no routing key: {self.routing_key_env} is unset or empty")
+            return key
         try:
-            key = read_text(self.routing_key_file) if self.routing_key_file else os.environ[self.routing_key_env or ""]
-        except (OSError, UnicodeDecodeError, KeyError) as error:
+            return read_secret(self.routing_key_file).strip()
+        except (OSError, ValueError) as error:
             raise ConfigError(f"[[notify]] pagerduty: no routing key: {error}") from None
-        return key.strip()
 
 
 class LogReceiver(_Receiver):
@@ -323,10 +332,12 @@ def _add_secrets(path: Path, raw: dict[str, Any], lines: Mapping[TomlPath, int])
                 f"set {ENVIRONMENT_PREFIX}{variable.upper()} or {key}_file"
             )
         value = revealed(getattr(secrets, variable))
+        if value is not None and not value.strip():
+            raise ConfigError(f"{path}: {ENVIRONMENT_PREFIX}{variable.upper()} is set, but empty: unset it or fill it")
         if value is None and isinstance(file := section.get(f"{key}_file"), str):
             try:
-                value = read_text(Path(file)).rstrip("\r\n")
-            except (OSError, UnicodeDecodeError) as error:
+                value = read_secret(Path(file))
+            except (OSError, ValueError) as error:
                 place = line_of((table, f"{key}_file"), lines)
                 raise ConfigError(f"{path}:{place}: [{table}] {key}_file: {error}") from None
         if value is not None:

@@ -110,3 +110,14 @@ def revealed(secret: SecretStr | None) -> str | None:
 def read_text(path: Path) -> str:
     """Read a small text file."""
     return path.read_text(encoding="utf-8")
+
+
+def read_secret(path: Path) -> str:
+    """Read a secret from its file, without the line end; raises `ValueError` where the file holds none.
+
+    An empty secret is never meant: as a token of `serve` it would let everybody in.
+    """
+    secret = read_text(path).rstrip("\r\n")
+    if not secret.strip():
+        raise ValueError(f"{path} is empty")
+    return secret

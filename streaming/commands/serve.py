@@ -30,7 +30,7 @@ def serve_command(config_path: Path | None) -> None:
         store = Store.open(settings.store.connection_url())
     except (ConfigError, AddressError, StoreError) as error:
         click.echo(str(error), err=True)
-        sys.exit(1)
+        sys.exit(2 if isinstance(error, ConfigError) else 1)
     click.echo(settings.effective(), err=True)
     logs.configure()
     try:

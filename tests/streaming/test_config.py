@@ -232,6 +232,47 @@ def test_a_wrong_file_is_refused_with_file_line_and_reason(write, text, line, wo
     assert "hunter2" not in str(caught.value)
 
 
+SECRET_FILES = ("kafka.sasl_password", "kafka.ssl_key_password", "store.password", "serve.token")
+
+
+@pytest.mark.parametrize("content", ["", "\n", " \r\n", "\t"])
+@pytest.mark.parametrize("secret", SECRET_FILES)
+def test_an_empty_secret_file_is_an_error_and_no_secret(write, tmp_path, secret, content):
+    (tmp_path / "secret").write_text(content)
+    table, key = secret.split(".")
+    path = write(f'[{table}]\n{key}_file = "{tmp_path}/secret"\n')
+    with pytest.raises(ConfigError) as caught:
+        load(path)
+    assert str(caught.value) == f"{path}:2: [{table}] {key}_file: {tmp_path}/secret is empty"
+
+
+@pytest.mark.parametrize("secret", SECRET_FILES)
+def test_an_empty_secret_in_the_environment_is_an_error_and_no_secret(write, monkeypatch, secret):
+    variable = f"GROUP_MONITOR_{secret.replace('.', '_').upper()}"
+    monkeypatch.setenv(variable, "")
+    with pytest.raises(ConfigError, match=f"{variable} is set, but empty"):
+        load(write(""))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[[notify]]\nkind = "pagerduty"\nrouting_key_file = "{file}"',
+        '[[notify]]\nkind = "pagerduty"\nrouting_key_env = "EMPTY"',
+        '[[notify]]\nkind = "webhook"\nurl_file = "{file}"',
+        '[serve]\nheartbeat_url_file = "{file}"',
+    ],
+)
+def test_an_empty_secret_of_a_receiver_is_an_error(write, tmp_path, monkeypatch, text):
+    from streaming.serve.notify.receivers import receivers_of
+
+    monkeypatch.setenv("EMPTY", "\n")
+    (tmp_path / "secret").write_text("\n")
+    settings = load(write(text.format(file=tmp_path / "secret")))
+    with pytest.raises(ConfigError, match="empty"):
+        receivers_of(settings) or settings.serve.heartbeat_address()
+
+
 def test_every_mistake_is_named_at_once(write):
     with pytest.raises(ConfigError) as caught:
         load(write('clutser = "x"\n[serve]\nprot = 1\n'))

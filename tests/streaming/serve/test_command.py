@@ -33,10 +33,13 @@ def start(config: Path, **environment: str) -> subprocess.Popen[str]:
     )
 
 
-def refused(config: Path, **environment: str) -> str:
-    process = start(config, **environment)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 1
+def refused(config: Path, code: int = 1, **environment: str) -> str:
+    with start(config, **environment) as process:
+        try:
+            _, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == code
     return errors
 
 
@@ -136,12 +139,19 @@ def test_a_port_in_use_is_one_clear_line(config):
 def test_a_typo_in_the_configuration_is_one_clear_line(config):
     config.write_text(config.read_text().replace("port = 0", "prot = 0"))
     line = config.read_text().splitlines().index("prot = 0") + 1
-    errors = refused(config, GROUP_MONITOR_KAFKA_SASL_PASSWORD="x")
+    errors = refused(config, 2, GROUP_MONITOR_KAFKA_SASL_PASSWORD="x")
     assert errors == f'{config}:{line}: unknown key "prot" in [serve]; did you mean "port"?\n'
 
 
 def test_a_missing_password_is_named_with_the_way_to_give_it(config):
-    assert "GROUP_MONITOR_KAFKA_SASL_PASSWORD" in refused(config)
+    assert "GROUP_MONITOR_KAFKA_SASL_PASSWORD" in refused(config, 2)
+
+
+def test_an_empty_token_file_is_refused_for_it_would_let_everybody_in(config, tmp_path):
+    (tmp_path / "token").write_text("\n")
+    config.write_text(config.read_text().replace("port = 0", f'port = 0\ntoken_file = "{tmp_path}/token"'))
+    errors = refused(config, 2, GROUP_MONITOR_KAFKA_SASL_PASSWORD="x")
+    assert errors.endswith(f"[serve] token_file: {tmp_path}/token is empty\n")
 
 
 def test_a_database_that_cannot_be_opened_is_one_clear_line(config, tmp_path):
