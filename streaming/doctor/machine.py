@@ -116,13 +116,26 @@ def check_store(settings: StoreSettings) -> Check:
             if not os.access(folder, os.W_OK | os.X_OK):
                 return fail("store", f"{folder} is not writable", "choose another [store] url")
             return ok("store", f"{path} will be made")
-    from streaming.store import Store, StoreError  # noqa: PLC0415 # needs SQLAlchemy
+    from streaming.store import StoreError, look  # noqa: PLC0415 # needs SQLAlchemy
 
     try:
-        Store.open(settings.connection_url()).close()
+        schema = look(settings.connection_url())
     except StoreError as error:
         return fail("store", str(error), "see [store] in monitor.toml")
-    return ok("store", "opens")
+    return check_schema(schema.found, schema.needed)
+
+
+def check_schema(found: str | None, needed: str) -> Check:
+    """Compare the database's schema with what this version works on. Nothing is migrated here."""
+    if found is None:
+        return ok("store", f"opens, empty: `run` makes schema {needed}")
+    if found == needed:
+        return ok("store", f"opens, schema {found}")
+    if found > needed:
+        advice = "install that version, or choose another [store] url"
+        return fail("store", f"schema {found} is of a newer version, this one needs {needed}", advice)
+    advice = "back it up and end what still runs in the old version: `run` and `serve` migrate it when they start"
+    return warn("store", f"schema {found}, this version needs {needed}", advice)
 
 
 def check_port(serve: Serve) -> Check:

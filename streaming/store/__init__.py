@@ -11,7 +11,7 @@
 """
 
 from streaming.store.batch import BatchResult
-from streaming.store.database import StoreError
+from streaming.store.database import StoreError, look
 from streaming.store.store import Store
 
-__all__ = ["BatchResult", "Store", "StoreError"]
+__all__ = ["BatchResult", "Store", "StoreError", "look"]

@@ -1,10 +1,12 @@
 """Engines for SQLite and PostgreSQL, the schema, and the few statements whose spelling differs between them."""
 
 import hashlib
+import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     Column,
@@ -22,6 +24,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.pool import NullPool
 
 from streaming.store import migrations
 
@@ -34,25 +37,55 @@ class StoreError(Exception):
     """The database cannot be opened or was made by another version; the text says what to do."""
 
 
+class Schema(NamedTuple):
+    """Which version of the schema a database has (None: it is empty), and which one this program needs."""
+
+    found: str | None
+    needed: str
+
+
 def open_engine(url: str) -> Engine:
     """Connect and create what is missing; raises `StoreError` without repeating the URL's password."""
-    try:
+    with _errors_of(url):
         parsed = make_url(url)
         if parsed.get_backend_name() == "sqlite":
             engine = _sqlite(url, parsed.database)
         else:
             engine = create_engine(url, pool_pre_ping=True)
         _migrate(engine)
+    return engine
+
+
+def look(url: str) -> Schema:
+    """Tell the version of a database's schema without changing anything, files included; raises `StoreError`.
+
+    A SQLite file must exist.
+    """
+    with _errors_of(url):
+        parsed = make_url(url)
+        if parsed.get_backend_name() == "sqlite":
+            file = Path(parsed.database or "")
+            engine = create_engine("sqlite://", creator=lambda: _read_only(file), poolclass=NullPool)
+        else:
+            engine = create_engine(url, poolclass=NullPool).execution_options(postgresql_readonly=True)
+        with engine.connect() as connection:
+            return Schema(migrations.revision_of(connection), migrations.head())
+
+
+@contextmanager
+def _errors_of(url: str) -> Iterator[None]:
+    """Turn what may go wrong with a database into a `StoreError` that does not repeat the URL's password."""
+    try:
+        yield
     except (ArgumentError, NoSuchModuleError):
         raise StoreError("[store] url: not a database URL that SQLAlchemy knows") from None
     except ImportError as error:
         raise StoreError(f"[store] url: its driver is not installed: {error}") from None
     except migrations.UnknownSchemaError as error:
         raise StoreError(f"the database was made by a newer version of this program ({error})") from None
-    except (SQLAlchemyError, OSError) as error:
-        shown = parsed.render_as_string(hide_password=True)
+    except (SQLAlchemyError, sqlite3.Error, OSError) as error:
+        shown = make_url(url).render_as_string(hide_password=True)
         raise StoreError(f"cannot open {shown}: {getattr(error, 'orig', None) or error}") from None
-    return engine
 
 
 def writer_of(engine: Engine) -> Engine:
@@ -156,6 +189,17 @@ def _sqlite(url: str, database: str | None) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
 
     return engine
+
+
+def _read_only(file: Path) -> sqlite3.Connection:
+    """Open a SQLite file so that nothing beside it is made, nor moved from its log into it.
+
+    Without a log nobody has it open, so it may be read as if it never changed; with `mode=ro` alone SQLite would
+    leave an empty log behind.
+    """
+    log = file.with_name(f"{file.name}-wal")
+    options = "mode=ro" if log.exists() else "mode=ro&immutable=1"
+    return sqlite3.connect(f"{file.absolute().as_uri()}?{options}", uri=True)
 
 
 def _migrate(engine: Engine) -> None:

@@ -88,6 +88,20 @@ class TestMachine:
         (tmp_path / "text.db").write_text("this is no database, whatever its name says" * 100)
         assert machine.check_store(StoreSettings(url=f"sqlite:///{tmp_path}/text.db")).status is Status.FAIL
 
+    @pytest.mark.parametrize(
+        ("found", "status", "words"),
+        [
+            ("0005", Status.OK, "schema 0005"),
+            (None, Status.OK, "`run` makes schema 0005"),
+            ("0004", Status.WARN, "schema 0004, this version needs 0005"),
+            ("0006", Status.FAIL, "this one needs 0005"),
+        ],
+    )
+    def test_the_schema_of_the_store_is_told_beside_the_one_that_is_needed(self, found, status, words):
+        check = machine.check_schema(found, "0005")
+        assert check.status is status
+        assert words in check.found
+
     def test_a_password_is_not_printed_when_the_database_is_away(self):
         check = machine.check_store(StoreSettings(url="postgresql://monitor:hunter2@127.0.0.1:1/monitor"))
         assert check.status is Status.FAIL

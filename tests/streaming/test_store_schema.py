@@ -7,10 +7,12 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
-from sqlalchemy import create_engine, event, func, insert, select
+from sqlalchemy import create_engine, event, func, insert, inspect, select
 from sqlalchemy.exc import OperationalError
 
-from streaming.config import Settings
+from streaming.config import Settings, StoreSettings
+from streaming.doctor.check import Status
+from streaming.doctor.machine import check_store
 from streaming.store import Store, tables
 from streaming.store import store as store_module
 from streaming.store.migrations import head, upgrade
@@ -102,6 +104,40 @@ def test_opening_again_changes_nothing(url):
     again = Store.open(url)
     assert again.read.incidents().total == 1
     again.close()
+
+
+def fingerprint(url, folder):
+    """Every file of a SQLite database (of its shared memory the name: a reader's lock stands there), or every table."""
+    if url.startswith("sqlite"):
+        return {path.name: path.suffix == ".db-shm" or path.read_bytes() for path in folder.iterdir()}
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        names = inspect(connection).get_table_names()
+        rows = {name: connection.exec_driver_sql(f'SELECT * FROM "{name}"').all() for name in names}  # noqa: S608
+    engine.dispose()
+    return rows
+
+
+@pytest.mark.parametrize("revision", ["0004", "head", None])
+@pytest.mark.parametrize("crashed", [True, False])
+def test_doctor_says_which_schema_there_is_and_changes_nothing(url, tmp_path, revision, crashed):
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        if url.startswith("sqlite"):
+            connection.exec_driver_sql("PRAGMA journal_mode=WAL")
+        if revision is not None:
+            upgrade(connection, revision)
+    left_open = engine.connect() if crashed else None  # its log stays beside the file
+    if not crashed:
+        engine.dispose()
+    before = fingerprint(url, tmp_path)
+    check = check_store(StoreSettings(url=url))
+    assert fingerprint(url, tmp_path) == before
+    assert check.status is (Status.WARN if revision == "0004" else Status.OK)
+    assert f"schema {revision.replace('head', head()) if revision else head()}" in check.found.replace(" makes", "")
+    if left_open is not None:
+        left_open.close()
+        engine.dispose()
 
 
 def planned(store, question):

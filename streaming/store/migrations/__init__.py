@@ -25,19 +25,26 @@ def upgrade(connection: Connection, revision: str = "head") -> None:
 
     Raises `UnknownSchemaError` if it is newer than this program.
     """
-    if inspect(connection).has_table("alembic_version") and _revision(connection) == head():
+    if revision_of(connection) == head():
         return
     config = _config()
     config.attributes["connection"] = connection
     try:
         command.upgrade(config, revision)
     except (CommandError, ResolutionError) as error:
-        raise UnknownSchemaError(f"schema {_revision(connection)}: {error}") from None
+        raise UnknownSchemaError(f"schema {revision_of(connection)}: {error}") from None
 
 
-def head() -> str | None:
+def head() -> str:
     """Name the newest schema."""
-    return ScriptDirectory.from_config(_config()).get_current_head()
+    return str(ScriptDirectory.from_config(_config()).get_current_head())
+
+
+def revision_of(connection: Connection) -> str | None:
+    """Name the schema of a database; None if it is empty."""
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    return connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
 
 
 def _config() -> Config:
@@ -46,7 +53,3 @@ def _config() -> Config:
     config.set_main_option("path_separator", "os")
     return config
 
-
-def _revision(connection: Connection) -> str | None:
-    found = connection.execute(text("SELECT version_num FROM alembic_version")).first()
-    return None if found is None else str(found[0])
