@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Engine, Row, Table, and_, case, func, literal, select
+from sqlalchemy import Column, ColumnElement, Connection, Engine, Row, Table, and_, case, func, literal, select
 
 from coordinator_model.incidents import Incident
 from coordinator_model.refresh import with_heartbeats
@@ -163,7 +163,7 @@ class Reader:
     ) -> Page:
         """List views, sorted by cluster and group id."""
         known = tables.groups.c
-        chosen = _all_of(cluster and known.cluster == cluster, state and known.state == state)
+        chosen = _all_of(_equal(known.cluster, cluster), _equal(known.state, state))
         ordered = _SHOWN.where(chosen).order_by(known.cluster, known.group_id, known.group_key)
         total = self._count(tables.groups, chosen)
         return Page(self._shown(ordered.limit(limit).offset(offset)), total)
@@ -215,8 +215,8 @@ class Reader:
         chosen = _all_of(
             is_open,
             self._where(cluster, group),
-            rule and known.rule == rule,
-            severity and known.severity == severity,
+            _equal(known.rule, rule),
+            _equal(known.severity, severity),
             None if told is None else known.notify.is_(told),
         )
         rows = self._rows(
@@ -342,7 +342,7 @@ class Reader:
         """Choose incidents by cluster, by group or, as one key, by both."""
         known = tables.incidents.c
         if group is None:
-            return known.cluster == cluster if cluster else None
+            return _equal(known.cluster, cluster)
         return known.group_key.in_([group_key(cluster, group)] if cluster else self._keys(group))
 
     def _keys(self, group: str) -> dict[str, str]:
@@ -352,6 +352,11 @@ class Reader:
     def _rows(self, statement: Any) -> Sequence[Row[Any]]:
         with self._engine.connect() as connection:
             return connection.execute(statement).all()
+
+
+def _equal(column: Column[str], value: str | None) -> ColumnElement[bool] | None:
+    """Compare with what somebody asks for, cleaned like what is stored: PostgreSQL refuses a NUL even in a question."""
+    return column == clean(value) if value else None
 
 
 def _all_of(*conditions: Any) -> ColumnElement[bool]:

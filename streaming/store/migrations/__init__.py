@@ -52,4 +52,3 @@ def _config() -> Config:
     config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     return config
-
