@@ -33,6 +33,7 @@ from streaming.toml_errors import ConfigError, TomlPath, did_you_mean, key_lines
 __all__ = ["ConfigError", "Kafka", "Policy", "Settings", "load"]
 
 _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_HOST_NAME = re.compile(r"[A-Za-z0-9._-]{1,253}")
 _OWN_LABELS = frozenset({"alertname", "severity", "cluster", "group", "incident", "type", "state"})
 
 
@@ -69,9 +70,16 @@ def _http_url(url: str) -> str:
     return url
 
 
+def _host_name(name: str) -> str:
+    if not _HOST_NAME.fullmatch(name):
+        raise ValueError("a plain host name is needed, without scheme, port or path")
+    return name
+
+
 Pattern = Annotated[str, AfterValidator(_regex)]
 LabelName = Annotated[str, AfterValidator(_label_name)]
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
+HostName = Annotated[str, AfterValidator(_host_name)]
 Positive = Annotated[int, Field(gt=0)]
 Mode = Literal["off", "record", "notify"]
 Severity = Literal["info", "warn", "page"]
@@ -117,6 +125,8 @@ class Serve(Table):
     monitor_stalled_ms: Positive = 15_000
     external_url: HttpUrl | None = None
     """How people reach this page: alerts link to it."""
+    allowed_hosts: tuple[HostName, ...] = ()
+    """Further names under which this server may be asked; its address, localhost and `external_url`'s may always."""
     rules_url: str = "docs/rules"
     """Where the pages of the rules are: the runbook of an alert whose group has none of its own."""
     token: SecretStr | None = None

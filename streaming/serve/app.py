@@ -16,6 +16,7 @@ from streaming.config import ConfigError, Settings
 from streaming.serve.api import Ambiguous, Api, AsciiJson
 from streaming.serve.guard import Guard
 from streaming.serve.health import Health
+from streaming.serve.hosts import Hosts
 from streaming.serve.page import SCRIPT, STYLE, Pages, csp_hash, error_page
 from streaming.store import Store
 
@@ -26,6 +27,7 @@ SECURITY_HEADERS: Final[Mapping[str, str]] = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
 
@@ -49,7 +51,7 @@ def create_app(store: Store, settings: Settings, health: Health, reload: Callabl
             *Pages(store, api, health).routes(),
             Route("/-/reload", reloaded, methods=["POST"]),
         ],
-        middleware=[Middleware(SecurityHeaders), *guard],
+        middleware=[Middleware(SecurityHeaders), Middleware(Hosts, serve=settings.serve), *guard],
         exception_handlers={HTTPException: on_error, Exception: on_crash},
     )
 

@@ -216,6 +216,7 @@ REFUSED = {
     "half a certificate": ('[kafka]\nssl_certfile = "x"', 1, "come together"),
     "no http": ('[[notify]]\nkind = "webhook"\nurl = "file:///x"', 3, "http:// or https://"),
     "a webhook without address": ('[[notify]]\nkind = "webhook"', 1, "either url or url_file"),
+    "a host with a port": ('[serve]\nallowed_hosts = ["monitor:80"]', 2, "a plain host name is needed"),
     "no alertmanager": ('[[notify]]\nkind = "alertmanager"\nurls = []', 3, "at least 1 item"),
     "broken toml": ('cluster = "x"\n[kafka\n', 2, "not TOML"),
     "a key given twice": ("[run]\ntrigger_ms = 1\ntrigger_ms = 2\n", 3, "not TOML"),

@@ -1,0 +1,73 @@
+"""Under which names this server may be asked, and by which pages it may be changed.
+
+A page of a stranger can point its own name at this address (DNS rebinding) and would then read everything as a page of
+ours, from the browser of somebody inside. Its requests carry the stranger's name as `Host`, so only known names are
+answered: localhost, the bound one, that of `external_url`, those of `allowed_hosts`, and any address in digits, for no
+name can be pointed at that. What changes something is refused to pages of another origin.
+"""
+
+import ipaddress
+from collections.abc import Iterator
+from typing import Final
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from streaming.config import Serve
+
+_SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_OWN_PAGES: Final = frozenset({None, "same-origin", "none"})  # `Sec-Fetch-Site`; None: no browser, or an old one
+_SHOWN: Final = 100
+
+
+class Hosts:
+    """Lets pass what is meant for us."""
+
+    def __init__(self, app: ASGIApp, serve: Serve) -> None:
+        self._app = app
+        self._names = frozenset(_names(serve))
+        self._external = urlsplit(serve.external_url or "").netloc.lower()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on, or answer 421 (not our name) or 403 (another page's doing)."""
+        refusal = self._refusal(scope["method"], Headers(scope=scope)) if scope["type"] == "http" else None
+        await (refusal or self._app)(scope, receive, send)
+
+    def _refusal(self, method: str, headers: Headers) -> JSONResponse | None:
+        host = headers.get("Host", "").lower()
+        if host and not self._is_ours(host):  # no browser leaves it out
+            told = f"this server does not go by the name {host[:_SHOWN]!a}: see [serve] allowed_hosts"
+            return JSONResponse({"error": told}, 421)
+        if method not in _SAFE_METHODS and not self._is_own_page(headers, host):
+            return JSONResponse({"error": "only a page of this server may ask for a change"}, 403)
+        return None
+
+    def _is_ours(self, host: str) -> bool:
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+        except ValueError:
+            return False
+        return name.removesuffix(".") in self._names or _is_address(name)
+
+    def _is_own_page(self, headers: Headers, host: str) -> bool:
+        origin = headers.get("Origin")
+        if origin is None:
+            return headers.get("Sec-Fetch-Site") in _OWN_PAGES
+        page = origin.lower().partition("://")[2]
+        return bool(page) and page in (host, self._external)
+
+
+def _names(serve: Serve) -> Iterator[str]:
+    yield from ("localhost", serve.host.lower(), *(name.lower() for name in serve.allowed_hosts))
+    if serve.external_url is not None:
+        yield urlsplit(serve.external_url).hostname or ""
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

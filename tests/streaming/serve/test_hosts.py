@@ -1,0 +1,94 @@
+"""A stranger's page can neither read through a name of its own nor change anything."""
+
+import pytest
+import requests
+
+from streaming.config import Settings
+from tests.streaming.serve.conftest import listening, running
+
+EXTERNAL = {"external_url": "https://monitor.example/", "allowed_hosts": ("serve", "Monitor.Svc")}
+PATHS = ("/", "/metrics", "/healthz", "/api/v1/groups", "/groups/x", "/nothing")
+
+
+@pytest.fixture
+def base(store, settings):
+    with running(store, Settings.model_validate(settings.model_dump() | {"serve": EXTERNAL})) as address:
+        yield address
+
+
+def status(base, host, path="/healthz", method="GET", **headers):
+    return requests.request(method, base + path, headers={"Host": host, **headers}, timeout=5).status_code
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_name_that_is_not_ours_is_refused_whatever_it_asks_for(base, path):
+    answer = requests.get(base + path, headers={"Host": "rebound.evil.example:8844"}, timeout=5)
+    assert answer.status_code == 421
+    assert "allowed_hosts" in answer.json()["error"]
+    assert answer.headers["X-Frame-Options"] == "DENY"
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["localhost", "LOCALHOST:1", "localhost.", "127.0.0.1", "127.0.0.1:8844", "[::1]:8844", "10.1.2.3", "[fe80::1]",
+     "monitor.example", "monitor.example:443", "serve:8844", "monitor.svc"],
+)  # fmt: skip
+def test_our_names_and_any_address_are_answered(base, host):
+    assert status(base, host) == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["evil", "localhost.evil.example", "evil.localhost", "127.0.0.1.evil.example", "monitor.example.evil", "[::1", "@",
+     "monitor.example@evil", "evil/monitor.example", "0x7f.1", "serve evil", "a" * 5_000],
+)  # fmt: skip
+def test_what_only_looks_like_one_of_ours_is_refused(base, host):
+    assert status(base, host) == 421
+
+
+def test_a_client_of_http_1_0_may_leave_the_name_out(base):
+    import socket
+
+    host, port = base.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=5) as asked:
+        asked.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+        assert asked.recv(12).endswith(b" 200")
+
+
+@pytest.fixture
+def reloads(store, settings):
+    """The address of a server, and the list of what reloaded it."""
+    from streaming.serve.app import create_app
+    from streaming.serve.health import Health
+
+    done: list[int] = []
+    changed = Settings.model_validate(settings.model_dump() | {"serve": EXTERNAL})
+    app = create_app(store, changed, Health(started_ms=0, monitor_stalled_ms=1), lambda: done.append(1))
+    with listening(app, changed) as address:
+        yield address, done
+
+
+FOREIGN = (
+    {"Origin": "https://evil.example"},
+    {"Origin": "null"},
+    {"Origin": "http://127.0.0.1"},  # another port is another origin
+    {"Origin": "http://127.0.0.1:1"},
+    {"Origin": ""},
+    {"Sec-Fetch-Site": "cross-site"},
+    {"Sec-Fetch-Site": "same-site"},
+    {"Host": "evil.example", "Origin": "http://evil.example"},
+)
+
+
+@pytest.mark.parametrize("headers", FOREIGN)
+def test_a_page_of_another_origin_changes_nothing(reloads, headers):
+    base, done = reloads
+    assert requests.post(f"{base}/-/reload", headers=headers, timeout=5).status_code in (403, 421)
+    assert done == []
+
+
+def test_our_own_pages_and_programs_may_change_what_there_is_to_change(reloads):
+    base, done = reloads
+    for headers in ({}, {"Origin": base}, {"Origin": "https://monitor.example"}, {"Sec-Fetch-Site": "same-origin"}):
+        assert requests.post(f"{base}/-/reload", headers=headers, timeout=5).json() == {"reloaded": True}
+    assert len(done) == 4
