@@ -14,6 +14,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError
 
 from streaming.doctor.check import Check, Status, fail, ok, warn
+from streaming.embedded.settings import TELEMETRY_TOPIC_CONFIGS
 from streaming.kafka_config import Kafka
 
 TIMEOUT_MS: Final = 10_000
@@ -105,12 +106,14 @@ class Cluster:
         if self._error_of(topic) == NOT_AUTHORIZED:
             return fail(name, f"{topic} may not be described", ACL_ADVICE)
         if self._error_of(topic):
-            return warn(name, f"{topic} does not exist", f"{self._creation(topic)}; then {advice}")
+            creation = self._creation(topic, TELEMETRY_TOPIC_CONFIGS)
+            return warn(name, f"{topic} does not exist", f"{creation}; then {advice}")
         return ok(name, f"{topic}: {len(self._topics[topic]['partitions'])} partitions")
 
-    def _creation(self, topic: str, *configs: str) -> str:
+    def _creation(self, topic: str, configs: Mapping[str, str]) -> str:
         command = f"kafka-topics --bootstrap-server {self._kafka.bootstrap_servers} --create --topic {topic}"
-        return " ".join([f"{command} --partitions {max(3, len(self._brokers))}", *(f"--config {c}" for c in configs)])
+        more = "".join(f" --config {name}={value}" for name, value in configs.items())
+        return f"{command} --partitions {max(3, len(self._brokers))}{more}"
 
     def _check_lines(self, topics: list[str]) -> Iterator[Check]:
         """Ask each broker something tiny, one after the other, and wait for its line about it."""
@@ -144,7 +147,7 @@ class Cluster:
     def _check_reports(self, topic: str) -> Check:
         name = "client telemetry"
         advice = "only if applications report: streaming.reporter, one line each"
-        creation = f"{self._creation(topic, 'message.timestamp.type=LogAppendTime')} ({advice})"
+        creation = f"{self._creation(topic, {'message.timestamp.type': 'LogAppendTime'})} ({advice})"
         if self._error_of(topic) in (NOT_AUTHORIZED, 0):
             exists = self._check_exists(name, topic, creation)
             if exists.status is not Status.OK or self._stamps_at_append(topic):

@@ -1,4 +1,4 @@
-"""Three raw questions to one given broker, without a client that would retry, cache or ask another one."""
+"""Raw requests to one given broker, without a client that would retry, cache or ask another one."""
 
 import socket
 import struct
@@ -7,7 +7,7 @@ from typing import Final
 _METADATA: Final = 3
 _FIND_COORDINATOR: Final = 10
 _LIST_GROUPS: Final = 16
-_CLIENT_ID: Final = b"embedded-broker"
+_CLIENT_ID: Final = "embedded-broker"
 _TIMEOUT_S: Final = 5.0
 
 
@@ -15,7 +15,7 @@ def live_brokers(port: int) -> set[int]:
     """Ids of the brokers that the broker at 127.0.0.1:`port` knows to be alive; empty while it does not answer."""
     no_topics = struct.pack(">i", 0)
     try:
-        answer = _ask(port, _METADATA, version=1, body=no_topics)
+        answer = request(port, _METADATA, version=1, body=no_topics)
     except OSError:
         return set()
     ids, at = set(), 4
@@ -30,17 +30,19 @@ def live_brokers(port: int) -> set[int]:
 def has_coordinator(port: int) -> bool:
     """Whether the group coordinators are up; the first question makes the cluster create `__consumer_offsets`."""
     group = b"embedded-broker"
-    answer = _ask(port, _FIND_COORDINATOR, version=0, body=struct.pack(">h", len(group)) + group)
+    answer = request(port, _FIND_COORDINATOR, version=0, body=struct.pack(">h", len(group)) + group)
     return struct.unpack_from(">h", answer) == (0,)
 
 
-def list_groups(port: int) -> None:
+def list_groups(port: int, client_id: str = _CLIENT_ID) -> None:
     """Make the broker at 127.0.0.1:`port` log one LIST_GROUPS line; raises OSError where it does not answer."""
-    _ask(port, _LIST_GROUPS, version=0, body=b"")
+    request(port, _LIST_GROUPS, version=0, body=b"", client_id=client_id)
 
 
-def _ask(port: int, api: int, *, version: int, body: bytes) -> bytes:
-    header = struct.pack(">hhih", api, version, 1, len(_CLIENT_ID)) + _CLIENT_ID
+def request(port: int, api: int, *, version: int, body: bytes, client_id: str = _CLIENT_ID) -> bytes:
+    """Send one request on a connection of its own, with a header of version 1, and return the answer's body."""
+    name = client_id.encode()
+    header = struct.pack(">hhih", api, version, 1, len(name)) + name
     with socket.create_connection(("127.0.0.1", port), _TIMEOUT_S) as connection, connection.makefile("rb") as stream:
         connection.sendall(struct.pack(">i", len(header) + len(body)) + header + body)
         (size,) = struct.unpack(">i", _exactly(stream.read(4), 4))

@@ -182,6 +182,7 @@ class TestCluster:
         status, line = status_of(lines, "telemetry topic")
         assert status == "warn"
         assert "--create --topic nobody-made-this" in line
+        assert "--config max.message.bytes=16777216" in line
         assert status_of(lines, "tier")[1].split()[2] == "0:"
 
     def test_a_request_log_that_is_off_is_noticed(self, cluster, tmp_path):

@@ -1,0 +1,21 @@
+"""Bodies of group requests as bytes: what no client library would send."""
+
+import struct
+
+JOIN_GROUP = 11
+
+
+def string(text):
+    data = text.encode()
+    return struct.pack(">h", len(data)) + data
+
+
+def sized(data):
+    return struct.pack(">i", len(data)) + data
+
+
+def join_group(group, *, member_id="", session_timeout_ms=10_000, metadata=b""):
+    """JoinGroup, version 0 to 4: one protocol, `range`."""
+    timeouts = struct.pack(">ii", session_timeout_ms, session_timeout_ms)
+    protocols = struct.pack(">i", 1) + string("range") + sized(metadata)
+    return string(group) + timeouts + string(member_id) + string("consumer") + protocols
