@@ -27,13 +27,26 @@ def open_text(path: Path) -> IO[str]:
 
 
 def read_rows(lines: Iterator[str] | IO[str]) -> Iterator[SourceRow | BadRow]:
-    """Read a capture; a line that is no row comes back as ``BadRow``, an empty one not at all."""
-    for line in lines:
+    """Read a capture; a line that is no row comes back as ``BadRow``, an empty one not at all.
+
+    A gzip file that was cut short, as by the death of its writer, ends with one ``BadRow``.
+    """
+    for line in _until_cut(lines):
+        if line is None:
+            yield BadRow("cut short")
+            return
         if line.strip():
             try:
                 yield _row(line)
             except BadRow as bad:
                 yield bad
+
+
+def _until_cut(lines: Iterator[str] | IO[str]) -> Iterator[str | None]:
+    try:
+        yield from lines
+    except EOFError:
+        yield None
 
 
 def _row(line: str) -> SourceRow:

@@ -1,13 +1,31 @@
 """The `[kafka]` table: one set of settings, two clients that share no vocabulary, two explicit mappings."""
 
+import re
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, SecretStr, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, SecretStr, model_validator
 
 ENVIRONMENT_PREFIX = "GROUP_MONITOR_"
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+_SERVER = re.compile(r"(?:\[(?P<bracketed>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s:/@\[\]]+)):(?P<port>\d{1,5})")
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+
+
+def server_addresses(bootstrap_servers: str) -> list[tuple[str, int]]:
+    """`host:port,…` -> host and port of each, IPv6 addresses without their brackets; raises ValueError."""
+    addresses = []
+    for server in bootstrap_servers.split(","):
+        parts = _SERVER.fullmatch(server.strip())
+        if parts is None or not 0 < int(parts["port"]) < 65_536:
+            raise ValueError(f'"{server.strip()}" is not host:port')
+        addresses.append((parts["bracketed"] or parts["host"], int(parts["port"])))
+    return addresses
+
+
+def _servers(text: str) -> str:
+    server_addresses(text)
+    return text
 
 
 class Table(BaseModel):
@@ -19,7 +37,7 @@ class Table(BaseModel):
 class Kafka(Table):
     """How to reach the brokers, and which topics to read."""
 
-    bootstrap_servers: str = "127.0.0.1:9092"
+    bootstrap_servers: Annotated[str, AfterValidator(_servers)] = "127.0.0.1:9092"
     offsets_topic: str = "__consumer_offsets"
     telemetry_topics: tuple[str, ...] = ("group-telemetry",)
     client_telemetry_topics: tuple[str, ...] = ("group-client-telemetry",)

@@ -13,6 +13,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError
 
+from streaming.connection import diagnose
 from streaming.doctor.check import Check, Status, fail, ok, warn
 from streaming.embedded.settings import TELEMETRY_TOPIC_CONFIGS
 from streaming.kafka_config import Kafka
@@ -25,7 +26,10 @@ SNIPPET_ADVICE: Final = "merge streaming/embedded/broker-log4j2.yaml into each b
 
 
 def check_cluster(kafka: Kafka) -> Iterator[Check]:
-    """Check a cluster; ends early where nothing answers."""
+    """Check a cluster; ends early where no broker serves us."""
+    if problem := diagnose(kafka):
+        yield fail("broker", f"{problem.server}: {problem.found}", problem.advice)
+        return
     client = {
         **kafka.python_client(),
         "client_id": f"group-monitor-doctor-{secrets.token_hex(4)}",

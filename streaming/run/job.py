@@ -24,6 +24,7 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 from coordinator_model import snapshot
 from coordinator_model.shard import ShardSettings
 from streaming.config import Settings
+from streaming.connection import diagnose
 from streaming.run.catch_up import CatchUp
 from streaming.run.cluster_facts import SessionTimeouts, TopicNames, ask_topic_names, read_session_timeouts
 from streaming.run.errors import RunError
@@ -75,7 +76,10 @@ def run_job(
     shuffle_partitions = run.shuffle_partitions or remembered_shuffle_partitions(run.data_folder) or _cores(run.master)
     with ExitStack() as stack:
         stack.enter_context(locked(run.data_folder))
-        topics = stack.enter_context(_reach(settings, stop))
+        reached = _reach(settings, stop)
+        if reached is None:
+            return
+        topics = stack.enter_context(reached)
         try:
             store = Store.open(settings.store.connection_url())
         except StoreError as error:
@@ -130,7 +134,7 @@ class Job:
             assigned = self.topics.existing(kafka.topics)
             if kafka.offsets_topic in assigned:
                 for missing in set(kafka.topics) - assigned.keys():
-                    log.warning("topic does not exist yet, going on without it", topic=missing)
+                    log.warning("topic does not exist or may not be described, going on without it", topic=missing)
                 return assigned
             if not told:
                 log.warning("offsets topic does not exist yet: no group was ever used", topic=kafka.offsets_topic)
@@ -283,16 +287,27 @@ def reason_of(error: BaseException) -> str:
     return str(lines[-1]).strip()[:500]
 
 
-def _reach(settings: Settings, stop: threading.Event) -> Topics:
-    """Connect, waiting for brokers that are not there yet."""
+def _reach(settings: Settings, stop: threading.Event) -> Topics | None:
+    """Connect; waits for brokers that are not there yet, and for nothing that would not change by itself.
+
+    None when told to stop before.
+    """
+    problem = ""
     for attempt in range(GIVE_UP_AFTER):
-        if attempt and stop.wait(LOOK_FOR_TOPICS_S):
-            break
+        if stop.wait(LOOK_FOR_TOPICS_S if attempt else 0):
+            return None
+        if found := diagnose(settings.kafka, topics=[settings.kafka.offsets_topic]):
+            problem = str(found)
+            if not found.transient:
+                break
+            log.warning("no broker can be used, trying again", problem=problem)
+            continue
         try:
             return Topics(settings.kafka.python_client())
         except KafkaError as error:
-            log.warning("no broker answers", bootstrap_servers=settings.kafka.bootstrap_servers, error=str(error))
-    raise RunError(f"no broker answers at {settings.kafka.bootstrap_servers}")
+            problem = f"no broker answers at {settings.kafka.bootstrap_servers}: {error}"
+            log.warning("no broker answers, trying again", problem=problem)
+    raise RunError(problem)
 
 
 def _tell(checkpoint: Checkpoint) -> None:

@@ -4,9 +4,13 @@ import threading
 import pytest
 
 from streaming.capture_file import BadRow, read_rows
-from streaming.commands.capture import record
+from streaming.recorder import record
 
 pytestmark = pytest.mark.e2e
+
+
+def lines_into(file):
+    return lambda lines: file.writelines(f"{line}\n" for line in lines)
 
 
 def captured(broker, topics, tmp_path, enough, **options):
@@ -14,7 +18,7 @@ def captured(broker, topics, tmp_path, enough, **options):
     file, stop = tmp_path / "capture.jsonl", threading.Event()
     client = {"bootstrap_servers": broker.bootstrap_servers}
     with file.open("w") as out:
-        for written in record(client, topics, out, stop, **options):
+        for written in record(client, topics, lines_into(out), stop, **options):
             if written.total() >= enough:
                 stop.set()
     with file.open() as lines:
@@ -43,7 +47,7 @@ def test_by_default_a_capture_begins_now_and_misses_nothing_of_a_topic_that_appe
     file, stop = tmp_path / "capture.jsonl", threading.Event()
     topics = {coordinator.records: "offsets", coordinator.lines: "telemetry"}
     with file.open("w") as out:
-        polls = record({"bootstrap_servers": broker.bootstrap_servers}, topics, out, stop)
+        polls = record({"bootstrap_servers": broker.bootstrap_servers}, topics, lines_into(out), stop)
         for number, written in enumerate(polls):
             if number == 0:
                 coordinator.create_telemetry()

@@ -1,0 +1,48 @@
+"""How far a long command is: a bar on a terminal, else a line every few seconds; on stderr."""
+
+import time
+from typing import Final, Self
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+LINE_EVERY_S: Final = 5.0
+
+
+class ProgressShown:
+    """`total` is in whatever unit `update` counts; None where nobody knows how much there will be."""
+
+    def __init__(self, what: str, total: float | None = None, *, every_s: float = LINE_EVERY_S) -> None:
+        self._what = what
+        self._total = total
+        self._every_s = every_s
+        self._shown_s = time.monotonic()
+        console = Console(stderr=True, markup=False, emoji=False, highlight=False)
+        self._bar: Progress | None = None
+        if console.is_terminal:
+            known = (TaskProgressColumn(), TimeRemainingColumn()) if total is not None else ()
+            columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=24), *known)
+            text = TextColumn("{task.fields[text]}", markup=False)
+            self._bar = Progress(*columns, text, console=console, transient=True)
+            self._task = self._bar.add_task(what, total=total, text="")
+
+    def update(self, done: float, text: str) -> None:
+        """Show how much is done; cheap enough for every batch of rows."""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=done, text=text)
+            return
+        now_s = time.monotonic()
+        if now_s - self._shown_s >= self._every_s:
+            self._shown_s = now_s
+            share = f"{done / self._total:.0%}, " if self._total else ""
+            click.echo(f"{self._what}: {share}{text}", err=True)
+
+    def __enter__(self) -> Self:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()

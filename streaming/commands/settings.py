@@ -1,0 +1,21 @@
+"""What the commands do with a configuration: read it, or end with exit code 2."""
+
+from pathlib import Path
+
+import click
+
+from streaming.config import ConfigError, Settings, load
+
+
+class WrongConfiguration(click.ClickException):
+    """The configuration cannot be used; the text names file and line, one problem a line."""
+
+    exit_code = 2
+
+
+def settings_of(path: Path | None) -> Settings:
+    """Read `monitor.toml`, or take all defaults without one; raises `WrongConfiguration`."""
+    try:
+        return Settings() if path is None else load(path)
+    except ConfigError as error:
+        raise WrongConfiguration(str(error)) from None
