@@ -4,20 +4,25 @@ from typing import NamedTuple
 
 from coordinator_model.events import RECORD_RANK, Event, OffsetCommitted, RecordRead, Tick
 from coordinator_model.records import Outcome, RecordType, decode
-from coordinator_model.source_row import OFFSETS, TELEMETRY, SourceRow
+from coordinator_model.source_row import OFFSETS, REPORTS, TELEMETRY, SourceRow
 from coordinator_model.telemetry.client_report import REPORT_START, parse_report
 from coordinator_model.telemetry.fields import LATEST_MS, BadField
 from coordinator_model.telemetry.heartbeats import HeartbeatLines
 from coordinator_model.telemetry.request_log import parse_line
 
-__all__ = ["OFFSETS", "TELEMETRY", "Reader", "Rejected", "SourceRow", "ingest"]
+__all__ = ["OFFSETS", "REPORTS", "TELEMETRY", "Reader", "Rejected", "SourceRow", "ingest"]
 
 HEAD_BYTES = 96
 """How much of a rejected row the quarantine keeps."""
+DETAIL_CHARACTERS = 150
+"""How much of an error's text it keeps."""
 
 
 class Rejected(NamedTuple):
-    """A row that could not be read: counted, kept with its first bytes, never in the way of its neighbours."""
+    """A row that could not be read: counted, kept with its first bytes, never in the way of its neighbours.
+
+    ``reason`` is one of a few texts of the code, for it labels a counter; what depends on the row is in ``detail``.
+    """
 
     source: str
     topic: str
@@ -26,6 +31,7 @@ class Rejected(NamedTuple):
     timestamp_ms: int
     reason: str
     head: bytes
+    detail: str = ""
 
 
 class Reader:
@@ -37,9 +43,12 @@ class Reader:
     def read(self, row: SourceRow) -> list[Event] | Rejected:
         """As ``ingest``, with the same answer."""
         value = row.value
-        if row.source == OFFSETS or value is None:
+        if row.source != TELEMETRY or value is None:
             return ingest(row)
-        heartbeat = self._heartbeats.read(row, value)
+        try:
+            heartbeat = self._heartbeats.read(row, value)
+        except Exception:  # noqa: BLE001 # the parser below says what is wrong with the row
+            heartbeat = None
         if heartbeat is not None:
             return [heartbeat]
         events = ingest(row)
@@ -52,26 +61,38 @@ def ingest(row: SourceRow) -> list[Event] | Rejected:
     """Turn a row into events, oldest first; an empty list where it says nothing about a group.
 
     The group id "" is none: Kafka lets nobody join it, only old clients commit to it, and here it means a broker.
+    Any exception costs this row only: a fault in a reader must not end the job that reads a million rows.
     """
     if not 0 <= row.timestamp_ms < LATEST_MS:
         return _rejected(row, "timestamp out of range")
-    if row.source == OFFSETS:
-        return _ingest_record(row)
-    value = row.value
-    if value is None:
-        return _rejected(row, "no value")
     try:
-        events = [parse_report(row, value)] if value.startswith(REPORT_START) else parse_line(row, value)
-        return [event for event in events if event.group or type(event) is Tick]
+        return _ingest_record(row) if row.source == OFFSETS else _ingest_line(row)
     except BadField as bad:
         return _rejected(row, str(bad))
+    except Exception as error:  # noqa: BLE001 # whatever it is
+        return failed(row, error)
+
+
+def _ingest_line(row: SourceRow) -> list[Event]:
+    """Read a line by its topic: a broker's line is believed in a topic that only brokers may write to."""
+    value = row.value
+    if value is None:
+        raise BadField("no value")
+    is_report = value.startswith(REPORT_START)
+    if row.source == REPORTS:
+        if not is_report:
+            raise BadField("not a client's report, in a topic of reports")
+        return [parse_report(row, value)]
+    if is_report:
+        raise BadField("a client's report, in a topic of the request log")
+    return [event for event in parse_line(row, value) if event.group or type(event) is Tick]
 
 
 def _ingest_record(row: SourceRow) -> list[Event] | Rejected:
     record = decode(row.key, row.value)
     key, type_ = record.key, record.type
     if key is None or type_ is None or record.outcome not in (Outcome.DECODED, Outcome.TOMBSTONE):
-        return _rejected(row, f"{record.outcome.value}: {record.error}")
+        return _rejected(row, record.outcome.value, record.error or "")
     head = (row.timestamp_ms, RECORD_RANK, row.topic, row.partition, row.offset)
     if type_ in (RecordType.LEGACY_OFFSET_COMMIT, RecordType.OFFSET_COMMIT):
         commit = OffsetCommitted(*head, key["group"], key["topic"], key["partition"], row.value is None)
@@ -80,6 +101,13 @@ def _ingest_record(row: SourceRow) -> list[Event] | Rejected:
     return [RecordRead(*head, group, type_, key, record.value)] if group else []
 
 
-def _rejected(row: SourceRow, reason: str) -> Rejected:
-    start = (row.value if row.source == TELEMETRY else row.key) or row.value or b""
-    return Rejected(row.source, row.topic, row.partition, row.offset, row.timestamp_ms, reason, start[:HEAD_BYTES])
+def failed(row: SourceRow, error: Exception) -> Rejected:
+    """Reject a row that our own code failed on."""
+    return _rejected(row, f"failed: {type(error).__name__}", str(error))
+
+
+def _rejected(row: SourceRow, reason: str, detail: str = "") -> Rejected:
+    """Reject a row, with the first bytes of what is most telling of it."""
+    start = (row.key if row.source == OFFSETS else row.value) or row.value or b""
+    place = (row.source, row.topic, row.partition, row.offset, row.timestamp_ms)
+    return Rejected(*place, reason, start[:HEAD_BYTES], detail[:DETAIL_CHARACTERS])

@@ -4,10 +4,17 @@ from typing import NamedTuple
 
 OFFSETS = "offsets"
 TELEMETRY = "telemetry"
+REPORTS = "reports"
+CLIENT_TOPICS = frozenset({"group-client-telemetry"})
+"""Where clients report unless the configuration names other topics."""
 
 
 class SourceRow(NamedTuple):
-    """``source`` is "offsets" or "telemetry"; ``timestamp_ms`` the Kafka record's timestamp."""
+    """``timestamp_ms`` is the Kafka record's timestamp.
+
+    ``source`` says who may have written the row: "offsets" and "telemetry" are the brokers' own topics, "reports" is
+    open to every application. The topic decides it, never the content.
+    """
 
     source: str
     topic: str

@@ -4,13 +4,15 @@ import base64
 import binascii
 import gzip
 import json
-from collections.abc import Iterator
+import zlib
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from coordinator_model.ingest import OFFSETS, TELEMETRY, SourceRow
+from coordinator_model.source_row import CLIENT_TOPICS, OFFSETS, REPORTS, TELEMETRY, SourceRow
 
 INT64 = 2**63
+MAX_REASON = 200
 
 
 class BadRow(ValueError):
@@ -26,10 +28,14 @@ def open_text(path: Path) -> IO[str]:
     return path.open(encoding="utf-8", errors="replace")
 
 
-def read_rows(lines: Iterator[str] | IO[str]) -> Iterator[SourceRow | BadRow]:
+def read_rows(
+    lines: Iterator[str] | IO[str], client_topics: Collection[str] = CLIENT_TOPICS
+) -> Iterator[SourceRow | BadRow]:
     """Read a capture; a line that is no row comes back as ``BadRow``, an empty one not at all.
 
-    A gzip file that was cut short, as by the death of its writer, ends with one ``BadRow``.
+    Of the telemetry the topic decides what a row may say: in ``client_topics`` clients report, all others are the
+    brokers' request log. A gzip file that was cut short, as by the death of its writer, or damaged, ends with one
+    ``BadRow``.
     """
     for line in _until_cut(lines):
         if line is None:
@@ -37,19 +43,21 @@ def read_rows(lines: Iterator[str] | IO[str]) -> Iterator[SourceRow | BadRow]:
             return
         if line.strip():
             try:
-                yield _row(line)
+                yield _row(line, client_topics)
             except BadRow as bad:
                 yield bad
+            except Exception as error:  # noqa: BLE001 # no row costs its neighbours
+                yield BadRow(f"{type(error).__name__}: {error}"[:MAX_REASON])
 
 
 def _until_cut(lines: Iterator[str] | IO[str]) -> Iterator[str | None]:
     try:
         yield from lines
-    except EOFError:
+    except (EOFError, zlib.error, gzip.BadGzipFile):
         yield None
 
 
-def _row(line: str) -> SourceRow:
+def _row(line: str, client_topics: Collection[str]) -> SourceRow:
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -59,8 +67,9 @@ def _row(line: str) -> SourceRow:
     if not isinstance(row.get("topic"), str):
         raise BadRow("topic: not a string")
     decode = _from_base64 if row["source"] == OFFSETS else _from_text
+    is_report = row["source"] == TELEMETRY and row["topic"] in client_topics
     return SourceRow(
-        source=row["source"],
+        source=REPORTS if is_report else row["source"],
         topic=row["topic"],
         partition=_an_int(row, "partition"),
         offset=_an_int(row, "offset"),

@@ -1,6 +1,7 @@
 """The `[kafka]` table: one set of settings, two clients that share no vocabulary, two explicit mappings."""
 
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -62,6 +63,9 @@ class Kafka(Table):
             )
         if (self.ssl_certfile is None) != (self.ssl_keyfile is None):
             raise ValueError("ssl_certfile and ssl_keyfile come together")
+        twice = sorted(name for name, times in Counter(self.topics).items() if times > 1)
+        if twice:  # the topic decides who is believed: brokers, or any application
+            raise ValueError(f"{', '.join(twice)}: a topic is read as one of the three kinds, once")
         return self
 
     @property

@@ -31,6 +31,8 @@ def parse_toml(path: Path, text: str) -> dict[str, Any]:
         place = re.search(r"line (\d+), column \d+", str(error))
         line = int(place[1]) if place else len(text.splitlines())
         raise ConfigError(f"{path}:{line}: not TOML: {error}") from None
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, tables in tables in tables
+        raise ConfigError(f"{path}: not TOML that can be read: {error}") from None
 
 
 def key_lines(text: str) -> dict[TomlPath, int]:

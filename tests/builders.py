@@ -18,7 +18,7 @@ from uuid import UUID
 
 from coordinator_model.history import History, replay_rows
 from coordinator_model.incidents import Kind, to_contract
-from coordinator_model.ingest import OFFSETS, TELEMETRY, SourceRow, ingest
+from coordinator_model.ingest import OFFSETS, REPORTS, TELEMETRY, SourceRow, ingest
 from coordinator_model.shard import ShardSettings
 from coordinator_model.thresholds import Thresholds
 
@@ -396,7 +396,7 @@ class Story:
             "max_poll_interval_ms": limit_ms,
         }
         row = SourceRow(
-            TELEMETRY,
+            REPORTS,
             "group-client-telemetry",
             0,
             -1,

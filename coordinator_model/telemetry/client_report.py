@@ -4,6 +4,8 @@ The one thing no broker sees: when the application last polled. The report carri
 instant is the append time of a topic with ``message.timestamp.type=LogAppendTime``, so a broker's.
 """
 
+from typing import Any
+
 from coordinator_model.events import TELEMETRY_RANK, ClientPoll
 from coordinator_model.source_row import SourceRow
 from coordinator_model.telemetry.fields import BadField, a_str, an_int, parse_object, str_or_none
@@ -33,6 +35,13 @@ def parse_report(place: SourceRow, value: bytes) -> ClientPoll:
         a_str(report, "member_id"),
         str_or_none(report, "instance_id"),
         a_str(report, "client_id"),
-        an_int(report, "poll_age_ms"),
-        an_int(report, "max_poll_interval_ms"),
+        _natural(report, "poll_age_ms"),
+        _natural(report, "max_poll_interval_ms"),
     )
+
+
+def _natural(report: dict[str, Any], name: str) -> int:
+    number = an_int(report, name)
+    if number < 0:
+        raise BadField(f"{name}: negative")
+    return number

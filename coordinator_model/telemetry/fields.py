@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 INT32 = 2**31
-INT64 = 2**63
 LATEST_MS = 2**53
 """An instant beyond this (the year 287396) is no instant."""
 MAX_LINE_BYTES = 16 * 1024 * 1024

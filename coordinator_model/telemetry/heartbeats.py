@@ -17,6 +17,12 @@ from coordinator_model.telemetry.fields import LATEST_MS
 
 MAX_MEMBERS = 250_000
 """Members remembered, at some 600 bytes each; beyond that all are forgotten and learned again."""
+MAX_BYTES = 256 * 1024 * 1024
+"""Lines remembered, in bytes, likewise: ids may be 32 KB long."""
+MAX_LINE_BYTES = 8 * 1024
+"""A longer line is read with care each time."""
+ACCEPTED = (0, 27)
+"""Answers to members only. A refused heartbeat is anybody's to send, under as many ids as there are."""
 _NUMBER = rb"(?:0|[1-9]\d{0,8}+)\.\d{1,20}+"
 _TIME = b"(" + _NUMBER + b")"
 # No exponents: Java writes those below a microsecond, which Kafka's clock does not go, and beyond three hours.
@@ -51,11 +57,12 @@ class Found(NamedTuple):
 class HeartbeatLines:
     """Remembers how members' heartbeats look: ``find`` knows them again, ``learn`` gets those that were not known."""
 
-    __slots__ = ("_known", "_pieces", "said")
+    __slots__ = ("_bytes", "_known", "_pieces", "said")
 
     def __init__(self) -> None:
         self._known: dict[bytes, Known] = {}
         self._pieces: dict[bytes, bytes] = {}
+        self._bytes = 0
         self.said: list[Heartbeat] = []
         """What each line that is known said as it was read with care; another list once all are forgotten."""
 
@@ -105,6 +112,8 @@ class HeartbeatLines:
         """Remember a line that was read with care, if it is a heartbeat and looks as Kafka writes them."""
         if len(events) != 1 or type(said := events[0]) is not Heartbeat or (value := row.value) is None:
             return
+        if said.error not in ACCEPTED or len(value) > MAX_LINE_BYTES:
+            return
         middle = value.find(b',"clientId":')
         times = value.find(b',"totalTimeMs":', middle)
         start = value.rfind(b'"correlationId":', 0, max(middle, 0)) + len(b'"correlationId":')
@@ -114,8 +123,9 @@ class HeartbeatLines:
         tail = value[measured.end() :]
         if b"TimeMs" in tail or b"\\" in tail:
             return  # a name given twice counts where it stands last, and an escape can spell any name
-        if len(self.said) >= MAX_MEMBERS:
-            self._known, self._pieces, self.said = {}, {}, []
+        self._bytes += len(value)
+        if len(self.said) >= MAX_MEMBERS or self._bytes > MAX_BYTES:
+            self._known, self._pieces, self.said, self._bytes = {}, {}, [], len(value)
         head, tail, key = (self._pieces.setdefault(piece, piece) for piece in (value[:start], tail, row.key or b""))
         self._known[value[middle:times]] = Known(head, tail, key or None, len(self.said))
         self.said.append(said)

@@ -24,7 +24,6 @@ from coordinator_model.events import (
 )
 from coordinator_model.source_row import SourceRow
 from coordinator_model.telemetry.fields import (
-    INT64,
     MAX_LINE_BYTES,
     BadField,
     a_dict,
@@ -39,6 +38,8 @@ from coordinator_model.telemetry.fields import (
 PREFIX = "Completed request:"
 PROBE_CLIENT_ID = "group-monitor-probe"
 PROBE_STATE_PREFIX = "probe-"
+MAX_PROBE_DIGITS = 18
+"""Fits an int64. Anybody may send this request, and Python refuses to read 4,300 digits."""
 
 MAX_CONNECTION = 512
 """Longer is no connection; the pattern takes quadratic time on one made for it."""
@@ -300,7 +301,7 @@ def _list_groups(line: _Line) -> list[Event]:
     probe: int | None = None
     for state in a_list(line.request, "statesFilter"):
         number = state.removeprefix(PROBE_STATE_PREFIX) if isinstance(state, str) else ""
-        if number.isascii() and number.isdigit() and int(number) < INT64:
+        if len(number) <= MAX_PROBE_DIGITS and number.isascii() and number.isdigit():
             probe = int(number)
     return [Tick(*line.head(""), line.broker, probe, lost=False, connection=line.connection)]
 

@@ -1,6 +1,7 @@
 """`replay`: a capture through the same model as the live job; no Kafka, no Spark, JSON Lines out."""
 
 import json
+from collections.abc import Collection
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,8 @@ import click
 
 from coordinator_model.history import History, replay_rows
 from coordinator_model.incidents import Kind, to_contract
-from coordinator_model.ingest import SourceRow
 from coordinator_model.shard import ShardSettings
+from coordinator_model.source_row import CLIENT_TOPICS, SourceRow
 from streaming.capture_file import BadRow, open_text, read_rows
 
 SAMPLE = "sample.jsonl.gz"
@@ -37,39 +38,41 @@ def replay_command(capture: Path | None, config_path: Path | None, cluster: str 
     """
     if (capture is None) == (not sample):
         raise click.UsageError("name a CAPTURE, or give --sample")
-    settings = _settings(config_path, cluster)
+    settings, client_topics = _settings(config_path, cluster)
     bad: list[BadRow] = []
     if capture is None:
         with resources.as_file(resources.files("streaming.demo") / SAMPLE) as shipped:
-            _tell(_replay(shipped, settings, bad))
+            _tell(_replay(shipped, settings, client_topics, bad))
         return
-    history = _replay(capture, settings, bad)
+    history = _replay(capture, settings, client_topics, bad)
     for line in contract_lines(history, settings.cluster, len(bad)):
         click.echo(json.dumps(line, ensure_ascii=True))
 
 
-def _settings(config_path: Path | None, cluster: str | None) -> ShardSettings:
+def _settings(config_path: Path | None, cluster: str | None) -> tuple[ShardSettings, Collection[str]]:
+    """Return the settings, and the topics in which clients report."""
     if config_path is None:
-        return ShardSettings(cluster=cluster or "default", partitions=0, live_from_ms=0)
+        return ShardSettings(cluster=cluster or "default", partitions=0, live_from_ms=0), CLIENT_TOPICS
     from streaming.config import ConfigError, load
 
     try:
         settings = load(config_path)
     except ConfigError as error:
         raise click.ClickException(str(error)) from error
-    return ShardSettings(
+    shard_settings = ShardSettings(
         cluster=cluster or settings.cluster,
         partitions=0,
         live_from_ms=0,
         thresholds=settings.default_thresholds(),
         group_thresholds=settings.group_thresholds(),
     )
+    return shard_settings, settings.kafka.client_telemetry_topics
 
 
-def _replay(path: Path, settings: ShardSettings, bad: list[BadRow]) -> History:
+def _replay(path: Path, settings: ShardSettings, client_topics: Collection[str], bad: list[BadRow]) -> History:
     def rows() -> Any:
         with open_text(path) as lines:
-            for row in read_rows(lines):
+            for row in read_rows(lines, client_topics):
                 if isinstance(row, SourceRow):
                     yield row
                 else:
@@ -77,7 +80,7 @@ def _replay(path: Path, settings: ShardSettings, bad: list[BadRow]) -> History:
 
     try:
         return replay_rows(rows(), settings)
-    except (OSError, EOFError) as error:
+    except OSError as error:
         raise click.ClickException(f"{path}: cannot be read to its end: {error}") from error
 
 

@@ -20,6 +20,9 @@ from coordinator_model.telemetry import heartbeats
 from streaming.run.packing import Routing
 from streaming.run.runs import Flags, Indexes, Run
 
+NOT_FOUND = heartbeats.Found([], [], [])
+"""No line is known: all are left to the parser."""
+
 
 class Piece(NamedTuple):
     """A run of lines, and which of them are known heartbeats."""

@@ -169,7 +169,9 @@ class Job:
         partitions = len(assigned[settings.kafka.offsets_topic])
         lanes = lane_names(self.spark, self.shuffle_partitions)
         routing = Routing(partitions, run.operator_key, run.shard_split, lanes)
-        pack = PackRows(routing, settings.kafka.offsets_topic, checkpoint.folder.absolute() / LIVE_KEYS_FILE)
+        client_topics = frozenset(settings.kafka.client_telemetry_topics)
+        live_keys_file = checkpoint.folder.absolute() / LIVE_KEYS_FILE
+        pack = PackRows(routing, settings.kafka.offsets_topic, live_keys_file, client_topics)
         operator = Operator(self._shard_settings(partitions, checkpoint.live_from_ms))
         return (
             source_rows(self.spark, settings.kafka, assigned, starts, checkpoint.live_from_ms)

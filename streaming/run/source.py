@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import structlog
 
 from coordinator_model.events import Event
-from coordinator_model.ingest import OFFSETS, TELEMETRY, Rejected, ingest
+from coordinator_model.ingest import OFFSETS, REPORTS, TELEMETRY, Rejected, SourceRow, failed, ingest
 from coordinator_model.ticks import HOLE_MS
-from streaming.run.heartbeat_columns import Found, HeartbeatColumns, Piece
+from streaming.run.heartbeat_columns import NOT_FOUND, Found, HeartbeatColumns, Piece
 from streaming.run.packing import Packer, Routing
 from streaming.run.runs import Run, runs_of
 from streaming.run.sink import read_live_keys
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from streaming.config import Kafka
+
+log = structlog.get_logger(__name__)
 
 PACKED_SCHEMA = "lane string, key string, payload binary"
 _PACKED = pa.schema([("lane", pa.string()), ("key", pa.string()), ("payload", pa.binary())])
@@ -103,6 +106,8 @@ class PackRows:
     routing: Routing
     offsets_topic: str
     live_keys_file: Path
+    client_topics: frozenset[str] = frozenset()
+    """Where clients report: nothing else is believed there, and their reports nowhere else."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield packed rows at the end of the task, or sooner where there are very many."""
@@ -119,8 +124,10 @@ class PackRows:
                     _pack_records(run, packer)
                 elif run.topic == WAKE_TOPIC:
                     packer.wake()
+                elif run.topic in self.client_topics:
+                    _pack_reports(run, packer)
                 else:
-                    pieces.setdefault((run.topic, run.partition), []).append(heartbeats.find(run))
+                    pieces.setdefault((run.topic, run.partition), []).append(_find(run, heartbeats))
             if (read_bytes := read_bytes + batch.nbytes) >= JOINED_BYTES:
                 _pack_pieces(pieces, packer, heartbeats, next_offsets)
                 read_bytes = 0
@@ -142,7 +149,30 @@ def _pack_records(run: Run, packer: Packer) -> None:
     for row in run.rows(OFFSETS):
         events = ingest(row)
         packer.decoded.add(row, events)
-        _add(packer, events, lost=False)
+        _add(packer, row, events)
+
+
+def _pack_reports(run: Run, packer: Packer) -> None:
+    for row in run.rows(REPORTS):
+        _add(packer, row, ingest(row))
+
+
+def _find(run: Run, heartbeats: HeartbeatColumns) -> Piece:
+    """Find what is known of a run; where that fails its rows are read one by one, and one of them says why."""
+    try:
+        return heartbeats.find(run)
+    except Exception:
+        log.exception("heartbeats could not be looked up by columns", topic=run.topic, partition=run.partition)
+        return Piece(run, NOT_FOUND)
+
+
+def _take(pieces: list[Piece], heartbeats: HeartbeatColumns) -> Found:
+    """As `_find`, of what was found in a partition."""
+    try:
+        return heartbeats.take(pieces)
+    except Exception:
+        log.exception("heartbeats could not be taken by columns", topic=pieces[0].run.topic)
+        return heartbeats.take([Piece(piece.run, NOT_FOUND) for piece in pieces])
 
 
 def _pack_pieces(
@@ -152,7 +182,7 @@ def _pack_pieces(
     next_offsets: dict[tuple[str, int], int],
 ) -> None:
     """Pack what was found, and read with care what was not; afterwards there are no pieces."""
-    for found in [heartbeats.take(listed) for listed in pieces.values()]:  # all of them before more is learned
+    for found in [_take(listed, heartbeats) for listed in pieces.values()]:  # all of them before more is learned
         _pack_lines(found, packer, heartbeats, found.run.after_gaps(next_offsets))
     pieces.clear()
 
@@ -165,7 +195,7 @@ def _pack_lines(found: Found, packer: Packer, heartbeats: HeartbeatColumns, lost
     others = np.delete(np.arange(len(lost)), found.indexes)
     for index, row in zip(others.tolist(), run.rows(TELEMETRY, others), strict=True):
         events = ingest(row)
-        if not _add(packer, events, lost=bool(lost[index])):
+        if not _add(packer, row, events, lost=bool(lost[index])):
             lost[index + 1 : index + 2] |= lost[index]
         elif not isinstance(events, Rejected):
             heartbeats.learn(row, events)
@@ -179,11 +209,15 @@ def _pack_lines(found: Found, packer: Packer, heartbeats: HeartbeatColumns, lost
         packer.hear(broker, *run.place(index), lost=True)
 
 
-def _add(packer: Packer, events: list[Event] | Rejected, *, lost: bool) -> bool:
+def _add(packer: Packer, row: SourceRow, events: list[Event] | Rejected, *, lost: bool = False) -> bool:
     """Pack what a row says; false where it says nothing."""
     if isinstance(events, Rejected):
         packer.reject(events)
         return False
-    for number, event in enumerate(events):
-        packer.add(event, lost=lost and number == 0)
+    try:
+        for number, event in enumerate(events):
+            packer.add(event, lost=lost and number == 0)
+    except Exception as error:  # noqa: BLE001 # it costs this row
+        packer.reject(failed(row, error))
+        return False
     return bool(events)

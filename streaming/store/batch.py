@@ -226,6 +226,7 @@ def _gather_decoded(rows: Rows, output: Mapping[str, Any]) -> None:
 
 def _gather_quarantine(rows: Rows, output: Mapping[str, Any]) -> None:
     cluster, source, reason = clean(output["cluster"], 255), clean(output["source"], 32), clean(output["reason"], 200)
+    detail = output.get("detail")
     try:
         head = base64.b64decode(output.get("head") or "")
     except (binascii.Error, ValueError):
@@ -238,7 +239,7 @@ def _gather_quarantine(rows: Rows, output: Mapping[str, Any]) -> None:
             "partition": output["partition"],
             "offset": output["offset"],
             "timestamp_ms": output["timestamp_ms"],
-            "reason": reason,
+            "reason": clean(f"{reason}: {detail}", 200) if detail else reason,
             "head": head,
         }
     )

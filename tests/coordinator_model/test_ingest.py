@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coordinator_model import ingest as ingest_module
 from coordinator_model.events import ClientPoll, Event, OffsetCommitted, RecordRead, Tick
-from coordinator_model.ingest import OFFSETS, TELEMETRY, Rejected, SourceRow, ingest
+from coordinator_model.ingest import OFFSETS, REPORTS, TELEMETRY, Reader, Rejected, SourceRow, ingest
 from coordinator_model.shard import Shard, ShardSettings
 from tests.builders import T0, Story, events_of, group_metadata, heartbeat_line, key, line, probe_line, telemetry
 
@@ -20,6 +21,12 @@ REPORT = {
     "poll_age_ms": 7,
     "max_poll_interval_ms": 300_000,
 }
+
+
+def reported(value, source=REPORTS):
+    """What the door makes of a row in the topic of reports."""
+    raw = (value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))).encode()
+    return ingest(SourceRow(source, "group-client-telemetry", 0, 0, T0, b"g", raw))
 
 
 def record(key_, value):
@@ -90,11 +97,17 @@ def test_the_empty_group_id_has_no_members_and_is_left_alone():
     assert isinstance(events_of(probe_line(1))[0], Tick)
 
 
+LINES_OF_A_BROKER = [
+    heartbeat_line(),
+    probe_line(1),
+    line("LEAVE_GROUP", {"groupId": "g", "memberId": "m"}, {"errorCode": 0}),
+    "no line at all",
+]
 # ------------------------------------------------------------------------------------------------ clients' own reports
 
 
 def test_a_clients_report_is_its_poll_age():
-    [event] = events_of(json.dumps(REPORT, separators=(",", ":")))
+    [event] = reported(REPORT)
     assert isinstance(event, ClientPoll)
     assert (event.order_ms, event.group, event.member_id, event.poll_age_ms, event.max_poll_interval_ms) == (
         T0,
@@ -109,19 +122,80 @@ def test_a_clients_report_is_its_poll_age():
     "change",
     [{"group_monitor_reporter": 2}, {"group": 7},
      {"group": ""}, {"member_id": None}, {"instance_id": 1}, {"poll_age_ms": "7"},
-     {"poll_age_ms": 1.5}, {"poll_age_ms": True}, {"max_poll_interval_ms": 2**31}, {"client_id": None}],
+     {"poll_age_ms": 1.5}, {"poll_age_ms": True}, {"max_poll_interval_ms": 2**31}, {"client_id": None},
+     {"poll_age_ms": -1}, {"max_poll_interval_ms": -1}],
     ids=str,
 )  # fmt: skip
 def test_a_report_of_another_shape_is_rejected(change):
-    assert isinstance(events_of(json.dumps(REPORT | change, separators=(",", ":"))), Rejected)
+    assert isinstance(reported(REPORT | change), Rejected)
+
+
+@pytest.mark.parametrize("value", LINES_OF_A_BROKER)
+def test_a_brokers_line_is_not_believed_where_every_application_may_write(value):
+    """Forged heartbeats hid nine deaths of nine; a forged goodbye made a page."""
+    rejected = reported(value)
+    assert isinstance(rejected, Rejected)
+    assert rejected.reason == "not a client's report, in a topic of reports"
+
+
+def test_a_report_is_not_believed_in_a_topic_of_the_request_log():
+    rejected = reported(REPORT, TELEMETRY)
+    assert isinstance(rejected, Rejected)
+    assert rejected.reason == "a client's report, in a topic of the request log"
 
 
 # ------------------------------------------------------------------------------------------------ never an exception
 
+
+@pytest.mark.parametrize("digits", [19, 4_301, 5_000, 1_000_000])
+def test_a_probe_with_a_number_too_long_to_read_is_a_line_like_any_other(digits):
+    """Anybody may send ListGroups under this client id; Python refuses to read 4,301 digits (one ended the job)."""
+    request = {"statesFilter": ["probe-" + "1" * digits]}
+    [tick] = events_of(line("LIST_GROUPS", request, {"errorCode": 0, "groups": []}, client="group-monitor-probe"))
+    assert isinstance(tick, Tick)
+    assert tick.probe is None
+
+
+@pytest.mark.parametrize(
+    "number", ["1" * 5_000, "-" + "9" * 5_000, "1e999", "NaN", "-Infinity", "1" * 400, "{" * 90_000]
+)
+@pytest.mark.parametrize("name", ['"generationId":1', '"totalTimeMs":0.5', '"errorCode":0', '"requestApiVersion":4'])
+def test_a_number_that_is_none_rejects_its_line(number, name):
+    made = heartbeat_line().replace(name, f"{name.partition(':')[0]}:{number}")
+    assert made != heartbeat_line()
+    assert isinstance(events_of(made), Rejected)
+    assert isinstance(Reader().read(telemetry(made)), Rejected)
+    assert isinstance(reported(json.dumps(REPORT, separators=(",", ":")).replace(":7", f":{number}")), Rejected)
+
+
+def test_whatever_a_reader_raises_costs_its_row_only(monkeypatch):
+    def fails(*_):
+        raise ZeroDivisionError("secrets of " + "x" * 10_000)
+
+    for name, source in (("parse_line", TELEMETRY), ("parse_report", REPORTS), ("decode", OFFSETS)):
+        monkeypatch.setattr(ingest_module, name, fails)
+        row = SourceRow(source, "t", 3, 4, T0, key(2, "g"), b'{"group_monitor_reporter"' if source == REPORTS else b"x")
+        rejected = ingest(row)
+        assert isinstance(rejected, Rejected)
+        assert (rejected[:5], rejected.reason) == (row[:5], "failed: ZeroDivisionError")
+        assert len(rejected.detail) < 200
+
+
+def test_the_reasons_for_which_rows_are_rejected_are_few_whatever_strangers_send():
+    """They label a counter and name rows of a table: places and bytes belong into the detail."""
+    whole = group_metadata(1, [], None)
+    cuts = [record(key(2, "g"), whole[:length]) for length in range(len(whole))]
+    cuts += [record(key(2, "g"), bytes([1, number])) for number in range(99)]
+    types = [record(number.to_bytes(2, "big") + b"\0\1g", b"") for number in range(100, 400)]
+    rejected = [each for each in cuts + types if isinstance(each, Rejected)]
+    assert len(rejected) > 300
+    assert {each.reason for each in rejected} == {"malformed", "unknown-type", "unknown-version"}
+    assert len({each.detail for each in rejected}) > 300
+
+
 LINES = [
     heartbeat_line(),
     probe_line(1),
-    json.dumps(REPORT, separators=(",", ":")),
     *(row.value.decode() for _, _, row in Story().join(0, "m", 1, listed=["m"]).sync(0, "m", 1, leader=True).rows),
     *(
         row.value.decode()

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from coordinator_model.ingest import TELEMETRY, SourceRow
+from coordinator_model.ingest import REPORTS, SourceRow
 from tests.builders import T0, Who, stable
 
 LIMIT_MS = 60_000
@@ -18,7 +18,7 @@ def report(story, at_ms, age_ms, member="m1"):
         "group": story.group,
         "member_id": member,
         "instance_id": None,
-        "client_id": "c",
+        "client_id": story.know(member)[0].client_id,
         "poll_age_ms": age_ms,
         "max_poll_interval_ms": LIMIT_MS,
         "session_timeout_ms": story.session_ms,
@@ -26,7 +26,7 @@ def report(story, at_ms, age_ms, member="m1"):
         "software": "kafka-python 3.0.12",
     }
     value = json.dumps(body, separators=(",", ":")).encode()
-    story.rows.append((at_ms, 1, SourceRow(TELEMETRY, "group-client-telemetry", 0, -1, T0 + at_ms, b"k", value)))
+    story.rows.append((at_ms, 1, SourceRow(REPORTS, "group-client-telemetry", 0, -1, T0 + at_ms, b"k", value)))
     return story
 
 

@@ -219,6 +219,7 @@ REFUSED = {
     "a host with a port": ('[serve]\nallowed_hosts = ["monitor:80"]', 2, "a plain host name is needed"),
     "no alertmanager": ('[[notify]]\nkind = "alertmanager"\nurls = []', 3, "at least 1 item"),
     "broken toml": ('cluster = "x"\n[kafka\n', 2, "not TOML"),
+    "a topic of two kinds": ('[kafka]\nclient_telemetry_topics = ["group-telemetry"]\n', 1, "group-telemetry"),
     "a key given twice": ("[run]\ntrigger_ms = 1\ntrigger_ms = 2\n", 3, "not TOML"),
 }
 
@@ -272,6 +273,12 @@ def test_an_empty_secret_of_a_receiver_is_an_error(write, tmp_path, monkeypatch,
     settings = load(write(text.format(file=tmp_path / "secret")))
     with pytest.raises(ConfigError, match="empty"):
         receivers_of(settings) or settings.serve.heartbeat_address()
+
+
+@pytest.mark.parametrize("value", ["1" * 5_000, "[" * 100_000], ids=["digits", "depth"])
+def test_a_file_that_no_reader_takes_is_one_clear_line(write, value):
+    with pytest.raises(ConfigError, match=r"monitor\.toml: not TOML that can be read: "):
+        load(write(f"[run]\ntrigger_ms = {value}\n"))
 
 
 def test_every_mistake_is_named_at_once(write):

@@ -432,6 +432,12 @@ def test_the_quarantine_keeps_the_newest_rows_and_counts_all(store, job, monkeyp
     assert store.read.counters()[CLUSTER]["quarantined:telemetry:cut"] == 23
 
 
+def test_what_tells_one_rejected_row_from_another_is_kept_with_it_and_labels_no_counter(store, job):
+    job.apply(*(rejected(number, detail=f"byte {number}") for number in range(3)))
+    assert store.read.counters()[CLUSTER]["quarantined:telemetry:cut"] == 3
+    assert {row["reason"] for row in store.read.quarantine()} == {f"cut: byte {number}" for number in range(3)}
+
+
 def test_a_group_row_tells_its_worst_member(store, job):
     members = [
         member("a", heartbeat_headroom=0.8),

@@ -118,6 +118,45 @@ def test_what_is_remembered_is_bounded(monkeypatch):
     assert sorted(by_columns(learned(*rows), rows)) == [20, 21, 22, 23, 24]
 
 
+def test_what_is_remembered_is_bounded_in_bytes_for_an_id_may_be_32_kb_long(monkeypatch):
+    monkeypatch.setattr(heartbeats, "MAX_BYTES", 40_000)
+    rows = [row(heartbeat_line(member=f"{n}" * 7_000), n) for n in range(8)]
+    known = learned(*rows)
+    assert 0 < len(by_columns(known, rows)) <= 40_000 // 7_000
+    assert by_columns(learned(long := row(heartbeat_line(member="m" * 30_000))), [long]) == {}
+
+
+@pytest.mark.parametrize("error", [14, 15, 16, 22, 25, 30, 82])
+def test_a_refused_heartbeat_is_not_remembered_for_a_stranger_has_as_many_as_it_likes(error):
+    refused = row(heartbeat_line(error=error))
+    assert by_columns(learned(refused), [refused]) == {}
+
+
+@pytest.mark.parametrize("fails", ["find", "take"])
+def test_lines_that_cannot_be_read_by_columns_are_read_one_by_one(fails, monkeypatch, tmp_path):
+    """A fault there costs time, not lines: the parser says of each row what is wrong with it, or nothing is."""
+    batch = arrow([row(heartbeat_line(member=f"m{n % 3}"), n) for n in range(9)] + [row("noise", 9)])
+    pack = PackRows(ROUTING, "__consumer_offsets", tmp_path / "live-keys.json")
+    monkeypatch.setattr(source, "_known", {})
+    packed(pack, batch)  # learns them
+    known = packed(pack, batch)
+    whole, calls = getattr(HeartbeatColumns, fails), []
+
+    def once_broken(columns, what):
+        calls.append(what)
+        if len(calls) == 1:
+            raise OverflowError
+        return whole(columns, what)
+
+    monkeypatch.setattr(HeartbeatColumns, fails, once_broken)
+    read = packed(pack, batch)
+    assert calls
+    assert [sorted(unpacked([read[key]])) for key in read if key != QUARANTINE_KEY] == [
+        sorted(unpacked([known[key]])) for key in known if key != QUARANTINE_KEY
+    ]
+    assert rejected_in(unpack([read[QUARANTINE_KEY]])) == rejected_in(unpack([known[QUARANTINE_KEY]]))
+
+
 def packed(pack, *batches):
     return {row["key"]: row["payload"] for made in pack(iter(batches)) for row in made.to_pylist()}
 

@@ -4,7 +4,7 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from coordinator_model.events import Heartbeat, RecordRead, Tick
+from coordinator_model.events import ClientPoll, Heartbeat, RecordRead, Tick
 from coordinator_model.history import _ticks
 from coordinator_model.ingest import Rejected, SourceRow, ingest
 from coordinator_model.sharding import shard_of
@@ -213,6 +213,37 @@ def test_payloads_hold_plain_values_only():
         packed = marshal.loads(payload)  # noqa: S302 # written above
         assert {type(value) for rows in packed.values() for value in rows} <= {tuple, list, bytes, int}
         assert unpacked([payload])
+
+
+def test_the_topic_decides_who_is_believed(tmp_path):
+    """Every application may write into the topic of reports, and nobody but brokers into the others."""
+    report = (
+        b'{"group_monitor_reporter":1,"group":"orders","member_id":"m","instance_id":null,"client_id":"c",'
+        b'"poll_age_ms":1,"max_poll_interval_ms":2}'
+    )
+    values = [synthetic.heartbeat_line("orders", MEMBERS[0], 3), report]
+    rows = [line(n, value)._replace(topic=topic) for topic in ("lines", "reports") for n, value in enumerate(values)]
+    stage = PackRows(ROUTING, "records", tmp_path / "live-keys.json", frozenset({"reports"}))
+    read = {row["key"]: row["payload"] for out in stage(iter([arrow(*rows)])) for row in out.to_pylist()}
+    kept = {(type(event), event.topic, event.offset) for event in unpacked([read[ROUTING.key_of("orders")]])}
+    assert kept - {(Tick, "lines", 0)} == {(Heartbeat, "lines", 0), (ClientPoll, "reports", 1)}
+    refused = [(bad.source, bad.topic, bad.offset) for bad in rejected_in(unpack([read[QUARANTINE_KEY]]))]
+    assert sorted(refused) == [("reports", "reports", 0), ("telemetry", "lines", 1)]
+
+
+def test_a_row_whose_event_cannot_be_packed_is_rejected_and_its_neighbours_are_not(tmp_path, monkeypatch):
+    whole = Packer.add
+
+    def fails(packer, event, *, lost=False):
+        if event.group == "billing":
+            raise KeyError("billing")
+        whole(packer, event, lost=lost)
+
+    monkeypatch.setattr(Packer, "add", fails)
+    read = dict(packed(tmp_path, arrow(record("orders"), record("billing"), record("orders", 1))))
+    [bad] = rejected_in(unpack([read[QUARANTINE_KEY]]))
+    assert (bad.source, bad.partition, bad.reason) == ("offsets", shard_of("billing", 50), "failed: KeyError")
+    assert len(unpacked([read[ROUTING.key_of("orders")]])) == 2
 
 
 def test_what_became_of_records_is_counted_by_type_version_and_outcome_whatever_row_carries_it(tmp_path):

@@ -101,9 +101,11 @@ def test_what_is_not_there_is_a_404_in_json(apply, client, path):
     assert "error" in client.json(path, 404)
 
 
-@pytest.mark.parametrize(
-    "query", ["limit=0", "limit=10001", "limit=x", "limit=-1", "limit=1e3", f"offset={10**30}", "limit=²", "state=odd"]
-)
+WRONG_PARAMETERS = ["limit=0", "limit=10001", "limit=x", "limit=-1", "limit=1e3", "limit=²", "state=odd",
+                    f"offset={10**30}", f"offset={'0' * 19}1{'0' * 5_000}"]  # fmt: skip
+
+
+@pytest.mark.parametrize("query", WRONG_PARAMETERS, ids=range(len(WRONG_PARAMETERS)))
 def test_a_wrong_parameter_is_a_400_that_says_what_is_right(client, query):
     assert "is " in client.json(f"/api/v1/incidents?{query}", 400)["error"]
 

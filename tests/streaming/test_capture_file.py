@@ -1,0 +1,77 @@
+"""A capture is somebody's file: what cannot be read in it is counted, and its topics decide who is believed."""
+
+import gzip
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from coordinator_model.source_row import OFFSETS, REPORTS, TELEMETRY, SourceRow
+from streaming import capture_file
+from streaming.capture_file import BadRow, read_rows
+from streaming.commands.replay import replay_command
+from tests.builders import stable
+
+ROW = {"source": "telemetry", "topic": "group-telemetry", "partition": 0, "offset": 0, "timestamp_ms": 1, "value": "x"}
+
+
+def read(*rows, **how):
+    return list(read_rows(iter(row if isinstance(row, str) else json.dumps(row) for row in rows), **how))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"offset": 10**30}, {"partition": 1e999}, {"timestamp_ms": "1"}, {"offset": True}, {"topic": None}, {"value": 7},
+     {"key": []}, {"source": "elsewhere"}, {"source": ["telemetry"]}, {"source": "offsets", "value": "é"}],
+    ids=str,
+)  # fmt: skip
+def test_a_row_of_another_shape_is_counted(change):
+    good, bad = read(ROW, ROW | change)
+    assert isinstance(good, SourceRow)
+    assert isinstance(bad, BadRow)
+
+
+@pytest.mark.parametrize("line", ["[" * 100_000, '{"source":' + "1" * 5_000 + "}", "\x00", '"', "null", '{"a":'])
+def test_a_line_that_is_no_row_is_counted(line):
+    assert [type(row) for row in read(line, ROW)] == [BadRow, SourceRow]
+
+
+def test_whatever_reading_a_row_raises_costs_that_row_only(monkeypatch):
+    def fails(value):
+        if value == "bad":
+            raise ZeroDivisionError
+        return value
+
+    monkeypatch.setattr(capture_file, "_from_text", fails)
+    assert [type(row) for row in read(ROW, ROW | {"value": "bad"}, ROW)] == [SourceRow, BadRow, SourceRow]
+
+
+def test_the_name_of_a_telemetry_topic_decides_what_it_may_say():
+    topics = ["group-telemetry", "group-client-telemetry", "whatever"]
+    rows = [ROW | {"topic": topic} for topic in topics] + [ROW | {"source": "offsets", "topic": topics[1], "value": ""}]
+    assert [row.source for row in read(*rows)] == [TELEMETRY, REPORTS, TELEMETRY, OFFSETS]
+    assert [row.source for row in read(*rows, client_topics=["whatever"])] == [TELEMETRY, TELEMETRY, REPORTS, OFFSETS]
+
+
+def test_replay_takes_the_topics_of_its_configuration(tmp_path):
+    config, capture = tmp_path / "monitor.toml", tmp_path / "capture.jsonl"
+    config.write_text('[kafka]\nclient_telemetry_topics = ["lines-of-broker-1"]\n')
+    rows = stable("m1").source_rows(200)
+    capture.write_text("".join(json.dumps(ROW | as_json(row)) + "\n" for row in rows if row.source == TELEMETRY))
+    printed = CliRunner().invoke(replay_command, [str(capture), "--config", str(config)]).stdout.splitlines()
+    undecodable = json.loads(printed[-1])["undecodable"]
+    assert undecodable == {"reports: not a client's report, in a topic of reports": json.loads(printed[-1])["rows"]}
+
+
+def as_json(row):
+    return row._asdict() | {"key": None, "value": row.value.decode()}
+
+
+@pytest.mark.parametrize("spoil", [lambda data: data[:-20], lambda data: data[:60] + b"\xff" * 40 + data[100:]])
+def test_a_damaged_gzip_is_read_up_to_the_damage_which_is_counted(tmp_path, spoil):
+    capture = tmp_path / "capture.jsonl.gz"
+    lines = "".join(f"{json.dumps(ROW | {'offset': n})}\n" for n in range(9_999))
+    capture.write_bytes(spoil(gzip.compress(lines.encode())))
+    result = CliRunner().invoke(replay_command, [str(capture)])
+    assert result.exit_code == 0
+    assert json.loads(result.stdout.splitlines()[-1])["undecodable"]["capture: not a row"] >= 1
