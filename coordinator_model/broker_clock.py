@@ -29,6 +29,8 @@ MAX_PROBES = 8
 MAX_BROKERS = 4_096
 """Broker names come from record keys, which a stranger could write."""
 PROOF_STEP_MS = 100
+MAX_PROOFS = 600
+"""Proofs remembered a shard: a minute of them, far longer than any grace."""
 MAX_LOAD_MS = 30_000
 """Heartbeats answered 0 for so long are taken for accepted where nothing else tells: 50 partitions took a busy broker
 6 s to load."""
@@ -250,11 +252,22 @@ class ShardClock:
         self.restarts = [r for r in self.restarts if (r.high_ms or r.low_ms) >= horizon_ms][-(MAX_RESTARTS - 1) :]
         self.restarts.append(new)
 
-    def prove(self, line_ms: int, arrival_ms: int) -> None:
-        """Remember that a heartbeat which arrived then was accepted, its line at ``line_ms``."""
-        if not self.proofs or line_ms >= self.proofs[-1][0] + PROOF_STEP_MS:
-            best_ms = max(arrival_ms, self.proofs[-1][1]) if self.proofs else arrival_ms
-            self.proofs.append((line_ms, best_ms))
+    def prove(self, line_ms: int, arrival_ms: int) -> bool:
+        """Remember that a heartbeat which arrived then was accepted, its line at ``line_ms``.
+
+        Return whether it is one that counts: of ten a second one does.
+        """
+        proofs = self.proofs
+        if proofs and line_ms < proofs[-1][0] + PROOF_STEP_MS:
+            return False
+        proofs.append((line_ms, max(arrival_ms, proofs[-1][1]) if proofs else arrival_ms))
+        if len(proofs) > MAX_PROOFS:
+            del proofs[: MAX_PROOFS // 2]
+        return True
+
+    def proven_ms(self, arrival_ms: int, grace_ms: int) -> int | None:
+        """Return when the first known heartbeat that arrived then or later is ``grace_ms`` old; None: there is none."""
+        return next((line_ms + grace_ms for line_ms, best_ms in self.proofs if best_ms >= arrival_ms), None)
 
     def proof_arrival_ms(self, at_ms: int, grace_ms: int) -> int:
         """Return the greatest arrival among heartbeats whose line is ``grace_ms`` old at ``at_ms``; drop the older."""

@@ -6,7 +6,7 @@ the group as a whole.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from coordinator_model.findings import Finding, Verdict
 from coordinator_model.liveness import Scene
@@ -50,13 +50,16 @@ HEARTBEAT_RULES = VIOLATIONS | {SESSION_AT_RISK, TELEMETRY_UNCOVERED}
 """Rules whose findings a heartbeat may end: it takes the careful road where one of them is true."""
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluation:
-    """Findings, when to look at the group again, and when at each of its members (absent: when something happens)."""
+class Evaluation(NamedTuple):
+    """Findings, when to look at the group again, and when at each of its members (absent: when something happens).
+
+    ``proof_ms``: some verdict waits for another heartbeat of the shard that arrived then or later.
+    """
 
     findings: list[Finding]
     due_ms: int | None
     member_due_ms: dict[str, int]
+    proof_ms: int | None
 
 
 def evaluate(replica: GroupReplica, scene: Scene) -> Evaluation:
@@ -69,10 +72,13 @@ def evaluate(replica: GroupReplica, scene: Scene) -> Evaluation:
         if verdict.finding is not None:
             found[verdict.finding.rule, verdict.finding.member_id] = verdict.finding
     member_due_ms: dict[str, int] = {}
+    proofs_ms: list[int] = []
     for member in replica.members.values():
         judged = session.judge(replica, member, scene)
         if judged.due_ms is not None:
             member_due_ms[member.member_id] = judged.due_ms
+        if judged.proof_ms is not None:
+            proofs_ms.append(judged.proof_ms)
         polled = _polled(replica, member, scene) if member.poll_age_ms is not None else ()
         dues += [verdict.due_ms for verdict in polled]
         for finding in (judged.finding, *(verdict.finding for verdict in polled)):
@@ -83,7 +89,8 @@ def evaluate(replica: GroupReplica, scene: Scene) -> Evaluation:
         dues.append(verdict.due_ms)
         if verdict.finding is not None:
             findings.append(verdict.finding)
-    return Evaluation(findings, min((due_ms for due_ms in dues if due_ms is not None), default=None), member_due_ms)
+    due_ms = min((due_ms for due_ms in dues if due_ms is not None), default=None)
+    return Evaluation(findings, due_ms, member_due_ms, min(proofs_ms, default=None))
 
 
 def _polled(replica: GroupReplica, member: Member, scene: Scene) -> tuple[Verdict, ...]:

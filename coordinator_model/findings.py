@@ -53,10 +53,14 @@ class Finding:
 
 
 class Verdict(NamedTuple):
-    """What a rule says now: what is true, and when to look again (None: when something happens)."""
+    """What a rule says now: what is true, and when to look again (None: when something happens).
+
+    ``proof_ms``: it waits for another heartbeat of the shard that arrived then or later.
+    """
 
     finding: Finding | None
     due_ms: int | None
+    proof_ms: int | None = None
 
 
 NOTHING = Verdict(None, None)

@@ -14,8 +14,11 @@ from coordinator_model.states import GroupState, GroupType
 FAR_MS = 2**62
 """No instant: nothing is due."""
 NO_INSTANT = 2**61
-NEVER = 2**31 - 1
-"""A span that no session lasts: added to an instant it is never due."""
+"""Instants from here on are none: what is due then is never due."""
+NEVER = NO_INSTANT
+"""The span of a member that need not be looked at: a sum with it is no instant."""
+MAX_INTERVAL_MS = 2**31 - 1
+"""The longest interval between two heartbeats that is told apart from a longer one."""
 CAREFUL = -1
 QUICK_TYPES = (GroupType.CLASSIC, GroupType.CONSUMER, GroupType.SHARE, GroupType.STREAMS)
 
@@ -31,7 +34,7 @@ class Hot:
         self.last = array("q")
         self.interval = array("i")
         self.generation = array("i")
-        self.span = array("i")
+        self.span = array("q")
         self.timeout = array("i")
 
     @property
@@ -106,10 +109,10 @@ class Hot:
             member.previous_heartbeat_ms,
         )
         self.last[slot] = last_ms
-        self.interval[slot] = 0 if previous_ms is None else min(last_ms - previous_ms, NEVER)
+        self.interval[slot] = 0 if previous_ms is None else min(max(0, last_ms - previous_ms), MAX_INTERVAL_MS)
         settled = quick and previous_ms is not None and not member.awaiting_sync
         self.generation[slot] = member.generation if settled and member.generation is not None else CAREFUL
-        self.span[slot] = NEVER if due_ms is None else min(max(0, due_ms - last_ms), NEVER)
+        self.span[slot] = NEVER if due_ms is None else max(0, due_ms - last_ms)
 
     def forget_timeouts(self) -> None:
         """Let all groups be shown whole the next time."""
@@ -117,7 +120,8 @@ class Hot:
 
     def due_ms(self) -> int:
         """Return the earliest instant at which some member must be looked at."""
-        return min(map(add, self.last, self.span), default=FAR_MS)
+        due_ms = min(map(add, self.last, self.span), default=FAR_MS)
+        return due_ms if due_ms < NO_INSTANT else FAR_MS
 
     def groups_due(self, due_ms: int) -> set[str]:
         """Return the groups with a member to be looked at by then."""
@@ -127,3 +131,10 @@ class Hot:
             for group, members in self.slots.items()
             if any(last[slot] + span[slot] <= due_ms for slot in members.values())
         }
+
+    def put_off(self, group: str, due_ms: int) -> bool:
+        """Let the members that are due by then wait for their next heartbeat; return whether there were any."""
+        overdue = [slot for slot in self.slots.get(group, {}).values() if self.last[slot] + self.span[slot] <= due_ms]
+        for slot in overdue:
+            self.span[slot], self.generation[slot] = NEVER, CAREFUL
+        return bool(overdue)

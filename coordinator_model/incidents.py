@@ -17,6 +17,7 @@ from coordinator_model.replica.departures import POLL_EXCEEDED, REBALANCE_TIMEOU
 from coordinator_model.rules.coordinator import TELEMETRY_STALLED
 from coordinator_model.rules.polling import POLL_AT_RISK
 from coordinator_model.rules.session import SESSION_AT_RISK
+from coordinator_model.rules.telemetry_uncovered import TELEMETRY_UNCOVERED
 from coordinator_model.states import Evidence, GroupState, Severity
 from coordinator_model.thresholds import Thresholds
 
@@ -171,7 +172,8 @@ def _on_absence(
     if incident.rule in AT_RISK_RULES:
         gone = view is not None and all(m["member_id"] != incident.member_id for m in view["members"])
         unsure = incident.rule == SESSION_AT_RISK and view is not None and view["state"] != GroupState.STABLE
-        superseded = gone or unsure or (AT_RISK_RULES[incident.rule], incident.subject) in rules_found
+        unknown = incident.rule == SESSION_AT_RISK and (TELEMETRY_UNCOVERED, incident.group) in rules_found
+        superseded = gone or unsure or unknown or (AT_RISK_RULES[incident.rule], incident.subject) in rules_found
         return [_closed(incident, "superseded" if superseded else "recovered", at_ms)]
     if incident.rule in LASTING_RULES and view is not None:
         return _adopted_end(incident, report, view, resolve_after_ms)

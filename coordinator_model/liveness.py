@@ -141,6 +141,21 @@ def timer_base_ms(member: Member, scene: Scene) -> int | None:
     return max([base_ms, *touches_ms(member, scene.commits, base_ms)])
 
 
+def unseen_from_ms(member: Member, scene: Scene) -> int | None:
+    """Return from when on nobody can say whether a member that was heard still lives, if nothing more is heard.
+
+    That is ``settled_after_ms`` after the latest end of its session, were its coordinator the one that is known; of a
+    restart that is still open the earliest instant counts. None: it was never heard, or its timeout is unknown.
+    """
+    timeout_ms = session_timeout_ms(member, scene)
+    if member.last_heartbeat_ms is None or timeout_ms is None:
+        return None
+    base_ms = timer_base_ms(member, scene)
+    if base_ms is None:
+        base_ms = max([member.last_heartbeat_ms, *(r.low_ms for r in _unheard_since(member, scene.restarts))])
+    return base_ms + timeout_ms + scene.thresholds.settled_after_ms
+
+
 def removal_deadline_ms(
     departure: Departure, scene: Scene, since_ms: int, by_ms: int
 ) -> tuple[int | None, Restart | None]:

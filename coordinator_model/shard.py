@@ -14,12 +14,11 @@ that "is anything due?" is one pass over arrays.
 import zlib
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from coordinator_model import snapshot
 from coordinator_model.broker_clock import PROOF_STEP_MS, REFUSALS, ShardClock
 from coordinator_model.cold import Cold
-from coordinator_model.evaluate import HEARTBEAT_RULES, evaluate, need_heartbeats, violated
+from coordinator_model.evaluate import HEARTBEAT_RULES, Evaluation, evaluate, need_heartbeats, violated
 from coordinator_model.events import (
     ClientPoll,
     ConsumerHeartbeat,
@@ -32,7 +31,7 @@ from coordinator_model.events import (
 )
 from coordinator_model.findings import Finding
 from coordinator_model.heartbeat_block import HeartbeatBlock, QuickRow, quick
-from coordinator_model.hot import FAR_MS, NEVER, QUICK_TYPES, Hot
+from coordinator_model.hot import FAR_MS, MAX_INTERVAL_MS, QUICK_TYPES, Hot
 from coordinator_model.intake import take
 from coordinator_model.liveness import Scene
 from coordinator_model.outputs import Output, Outputs
@@ -46,10 +45,8 @@ from coordinator_model.rules.session import judge
 from coordinator_model.shard_memory import ShardMemory
 from coordinator_model.shard_settings import ShardSettings
 from coordinator_model.states import Evidence, GroupState, GroupType
+from coordinator_model.thresholds import Thresholds
 from coordinator_model.view import view
-
-if TYPE_CHECKING:
-    from coordinator_model.thresholds import Thresholds
 
 __all__ = ["Shard", "ShardSettings", "State"]
 
@@ -202,7 +199,7 @@ class Shard:
             self._look_again(at_ms)
         self._fire(self.clock.progress_ms)
         if isinstance(event, Heartbeat) and event.error in (0, 27):
-            self.clock.prove(at_ms, event.arrival_ms)
+            self._prove(at_ms, event.arrival_ms)
             if self._quick_road(iter((quick(event),))):
                 return  # it only had to wait for what was due before it
         self._cold(event)
@@ -232,17 +229,24 @@ class Shard:
                 line_ms = order_ms
             interval_ms = applied_ms - last[slot]
             if interval_ms > 0:  # one that trails a later one changes nothing
-                interval[slot] = interval_ms if interval_ms < NEVER else NEVER  # noqa: FURB136 # a call
+                interval[slot] = interval_ms if interval_ms < MAX_INTERVAL_MS else MAX_INTERVAL_MS  # noqa: FURB136 # a call
                 last[slot] = applied_ms
             if order_ms >= proof_due_ms:
-                clock.prove(order_ms, arrival_ms)
-                proof_due_ms = order_ms + PROOF_STEP_MS
+                self._prove(order_ms, arrival_ms)
+                proof_due_ms, due_ms = order_ms + PROOF_STEP_MS, self._due_ms
             done += 1
         if done:
             broker.line_ms = line_ms
             clock.last_answer_ms = max(clock.last_answer_ms, line_ms)
             self._said.count("heartbeats", done)
         return done
+
+    def _prove(self, line_ms: int, arrival_ms: int) -> None:
+        """Note an accepted heartbeat; what waited for one is due once its line is a grace old."""
+        if self.clock.prove(line_ms, arrival_ms) and self.memory.unproved:
+            waiting = [group for group, proof_ms in self.memory.unproved.items() if arrival_ms >= proof_ms]
+            for group in waiting:
+                self._look_at(group, line_ms + self._thresholds_of(group).grace_ms)
 
     def _cold(self, event: GroupEvent) -> None:
         """Replay one event on its group's replica, and evaluate the group."""
@@ -279,9 +283,7 @@ class Shard:
         """
         if self.hot.copy_from(replica, {}, set()):
             self._index = None
-        group_due = self.memory.group_due
-        group_due[replica.group] = min(due_ms, group_due.get(replica.group, FAR_MS))
-        self._due_ms = min(self._due_ms, due_ms)
+        self._look_at(replica.group, due_ms)
 
     def _plain(self, replica: GroupReplica, event: Heartbeat, scene: Scene) -> bool:
         """Take the middle road: a heartbeat of a quiet group changes nothing but its member's clock.
@@ -317,10 +319,14 @@ class Shard:
         self.hot.copy_to(replica)
         return replica
 
-    def _scene(self, group: str, progress_ms: int) -> Scene:
+    def _thresholds_of(self, group: str) -> Thresholds:
         thresholds = self._thresholds.get(group)
         if thresholds is None:
             thresholds = self._thresholds[group] = self.settings.thresholds_of(group)
+        return thresholds
+
+    def _scene(self, group: str, progress_ms: int) -> Scene:
+        thresholds = self._thresholds_of(group)
         return Scene(
             progress_ms=progress_ms,
             broker=self.clock.coordinator or "",
@@ -363,18 +369,28 @@ class Shard:
             replica.departures = [d for d in replica.departures if (d.rule, d.member.member_id) not in ended]
         if self.hot.copy_from(replica, evaluation.member_due_ms, need_heartbeats(findings)):
             self._index = None
+        self._due_next(replica, evaluation)
+        if replica.deleted:
+            self._forget(group)
+
+    def _due_next(self, replica: GroupReplica, evaluation: Evaluation) -> None:
+        """Note when to look at a group again, and what decides it sooner."""
+        group, unproved = replica.group, self.memory.unproved
         due_ms = FAR_MS if evaluation.due_ms is None else evaluation.due_ms
         if replica.ending_ms is not None:  # its tombstone's write has ended when time goes on
             due_ms = min(due_ms, replica.ending_ms)
+        unproved.pop(group, None)
+        if evaluation.proof_ms is not None:
+            proven_ms = self.clock.proven_ms(evaluation.proof_ms, self._thresholds_of(group).grace_ms)
+            if proven_ms is None:
+                unproved[group] = evaluation.proof_ms
+            else:
+                due_ms = min(due_ms, proven_ms)
         if due_ms < FAR_MS:
             self.memory.group_due[group] = due_ms
         else:
             self.memory.group_due.pop(group, None)
-        for member_due_ms in evaluation.member_due_ms.values():
-            due_ms = min(due_ms, member_due_ms)
-        self._due_ms = min(self._due_ms, due_ms)
-        if replica.deleted:
-            self._forget(group)
+        self._due_ms = min(self._due_ms, due_ms, *evaluation.member_due_ms.values())
 
     def _remember_verdicts(self, replica: GroupReplica, findings: list[Finding]) -> None:
         """Keep the timer's verdicts with their members: a rebalance that follows must not unsay them."""
@@ -398,6 +414,7 @@ class Shard:
         if self.hot.drop_group(group):
             self._index = None
         self.memory.commits.pop(group, None)
+        self.memory.unproved.pop(group, None)
         self.cold.touch(group)
         replica.leaves.clear()
         replica.unheard.clear()
@@ -425,26 +442,44 @@ class Shard:
     # ------------------------------------------------------------------ time
 
     def _fire(self, until_ms: int) -> None:
-        """Make every verdict that is due up to here, each at its own instant, earliest first."""
+        """Make every verdict that is due up to here, each at its own instant, earliest first.
+
+        A round looks once at each group that is due, and leaves nothing due at its instant: so it ends.
+        """
         while self._due_ms <= until_ms:
             self._due_ms = due_ms = self._next_due_ms()
             if due_ms > until_ms:
                 return
             for group in self._groups_due(due_ms):
-                self.memory.group_due.pop(group, None)
-                replica = self._replica(group)
-                if replica.ending_ms is not None:
-                    self._evaluate(replica, due_ms, due_ms)  # whom it lost last is told before it is gone
-                self._end(replica)
-                self._evaluate(replica, due_ms, due_ms)
+                self._look(group, due_ms)
+
+    def _look(self, group: str, due_ms: int) -> None:
+        """Look at a group that is due; what still is afterwards waits for its next event, and is counted."""
+        self.memory.group_due.pop(group, None)
+        replica = self._replica(group)
+        if replica.ending_ms is not None:
+            self._evaluate(replica, due_ms, due_ms)  # whom it lost last is told before it is gone
+        self._end(replica)
+        self._evaluate(replica, due_ms, due_ms)
+        overdue = self.hot.put_off(group, due_ms)
+        if self.memory.group_due.get(group, FAR_MS) <= due_ms:
+            del self.memory.group_due[group]
+            overdue = True
+        if overdue:
+            self._said.count("put_off")
+
+    def _look_at(self, group: str, at_ms: int) -> None:
+        """Let a group be looked at then, if not sooner."""
+        group_due = self.memory.group_due
+        group_due[group] = min(at_ms, group_due.get(group, FAR_MS))
+        self._due_ms = min(self._due_ms, at_ms)
 
     def _look_again(self, at_ms: int) -> None:
         """Look at what is due now, and at every group a little later, once, unless its timers are open still."""
         self._due_ms = min(self._due_ms, at_ms)
         if self.clock.restarts and not self.clock.waiting:
-            group_due = self.memory.group_due
             for group in self.hot.slots:
-                group_due[group] = min(at_ms + SETTLE_MS, group_due.get(group, FAR_MS))
+                self._look_at(group, at_ms + SETTLE_MS)
 
     def _next_due_ms(self) -> int:
         """Return the earliest instant at which something is due."""

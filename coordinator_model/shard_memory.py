@@ -24,6 +24,8 @@ class ShardMemory:
     held: list[Event] = field(default_factory=list)
     held_heartbeats: HeartbeatBlock = NO_HEARTBEATS
     group_due: dict[str, int] = field(default_factory=dict)
+    unproved: dict[str, int] = field(default_factory=dict)
+    """Group to the arrival from which on another heartbeat of the shard decides a verdict on one of its members."""
     reported: dict[str, list[list[Any]]] = field(default_factory=dict)
     """Group to its findings of the last report, in brief; groups without findings are left out."""
     commits: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
@@ -51,6 +53,7 @@ class ShardMemory:
             "held": [[type(event).__name__, list(event)] for event in self.held],
             "held_heartbeats": self.held_heartbeats.as_list(),
             "group_due": self.group_due,
+            "unproved": self.unproved,
             "reported": self.reported,
             "commits": {
                 group: [[*key, at_ms] for key, at_ms in commits.items()] for group, commits in self.commits.items()
@@ -87,6 +90,7 @@ class ShardMemory:
             held=[_EVENTS[name](*_tuples(fields)) for name, fields in values["held"]],
             held_heartbeats=HeartbeatBlock.of_list(values["held_heartbeats"]),
             group_due=values["group_due"],
+            unproved=values["unproved"],
             reported=values["reported"],
             commits={g: {(topic, p): at_ms for topic, p, at_ms in rows} for g, rows in values["commits"].items()},
             offsets={(topic, partition): offset for topic, partition, offset in values["offsets"]},

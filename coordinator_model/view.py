@@ -3,13 +3,13 @@
 from typing import Any
 
 from coordinator_model.client_phase import client_phase
-from coordinator_model.liveness import Scene, is_covered, session_timeout_ms, timer_base_ms
+from coordinator_model.liveness import Scene, is_covered, session_timeout_ms, timer_base_ms, unseen_from_ms
 from coordinator_model.refresh import headroom
 from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.replica.rebalances import SETTLED
 from coordinator_model.replica.reconciliation import group_fields, member_fields, shown_assignment, waits
 from coordinator_model.rules.rebalance_stuck import MAX_NAMED, phase_of
-from coordinator_model.states import GroupType
+from coordinator_model.states import GroupState, GroupType
 
 MAX_MEMBERS_SHOWN = 5_000
 
@@ -80,7 +80,9 @@ def _member(replica: GroupReplica, member: Member, scene: Scene, violated: set[s
     left = None
     if timeout_ms and base_ms is not None and scene.progress_ms:
         left = headroom(scene.progress_ms, base_ms, timeout_ms)
-    covered = is_covered(member, scene) and not (scene.waiting or scene.stalled)
+    unseen_ms = unseen_from_ms(member, scene)
+    unseen = replica.state is GroupState.STABLE and unseen_ms is not None and scene.progress_ms >= unseen_ms
+    covered = is_covered(member, scene) and not (scene.waiting or scene.stalled or unseen)
     liveness = "violated" if member.subject in violated else "alive" if covered else "unknown"
     return {
         "member_id": member.member_id,

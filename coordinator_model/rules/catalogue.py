@@ -35,7 +35,8 @@ RULES = (
         ("info",),
         "observed",
         "a member of a stable group has used two thirds of its session timeout without a heartbeat",
-        "`recovered` (heard again), `superseded` (its session expired, it is gone, or the group rebalances)",
+        "`recovered` (heard again), `superseded` (its session expired, it is gone, the group rebalances, or nobody can"
+        " say any more: `telemetry-uncovered`)",
         ("at_risk_ratio",),
     ),
     Rule(
@@ -191,8 +192,8 @@ RULES = (
         "telemetry-uncovered",
         ("info",),
         "observed",
-        "members of a stable group have not been heard for longer than their session timeout and `settled_after_ms`,"
-        " while their coordinator's telemetry flows",
+        "members of a stable group have not been heard, or are heard no more, for longer than their session timeout and"
+        " `settled_after_ms`, while their coordinator's telemetry flows and no heartbeat of another proves them dead",
         "`recovered` (they are heard, or the group is not stable)",
         ("settled_after_ms",),
     ),

@@ -7,18 +7,27 @@ after the member's last, answered a grace ago. A rebalance that is first told of
 member: it is what the coordinator begins as the session ends (decision 0008). (Probes, errors and JoinGroup answers
 prove nothing: a partition whose replicas stall still sends those while heartbeats are applied and their answers park.)
 Once spoken, the verdict stands until the member is heard or its removal is known.
+
+Where no other heartbeat comes the verdict waits for one, without being looked at again and again: a shard that moved to
+a broker without a request log looks like this. After ``settled_after_ms`` nobody can say any more whether the member
+is at risk: ``telemetry-uncovered`` says so.
 """
 
 from coordinator_model.findings import Finding, Verdict, about_member, name_of
-from coordinator_model.liveness import Scene, blamed_restart, is_covered, session_timeout_ms, timer_base_ms
+from coordinator_model.liveness import (
+    Scene,
+    blamed_restart,
+    is_covered,
+    session_timeout_ms,
+    timer_base_ms,
+    unseen_from_ms,
+)
 from coordinator_model.replica.departures import SESSION_EXPIRED, own_cause
 from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.rules.streams import is_streams
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType, Severity
 
 SESSION_AT_RISK = "session-at-risk"
-RECHECK_MS = 100
-"""How soon to look again while the verdict waits for its proof."""
 _JUDGED_STATES = (GroupState.STABLE, GroupState.PREPARING_REBALANCE)
 JUDGED_TYPES = (GroupType.CLASSIC, GroupType.CONSUMER, GroupType.SHARE, GroupType.STREAMS)
 
@@ -29,23 +38,31 @@ def judge(replica: GroupReplica, member: Member, scene: Scene) -> Verdict:
     if member.verdict_ms is not None and timeout_ms is not None:
         return Verdict(_expired(replica, member, scene, member.verdict_ms, timeout_ms), None)
     watched = replica.type in JUDGED_TYPES and replica.state in _JUDGED_STATES and not member.awaiting_sync
-    if not watched or timeout_ms is None or not is_covered(member, scene):
+    if not watched or timeout_ms is None:
         return Verdict(None, None)
     base_ms = timer_base_ms(member, scene)
-    if base_ms is None:
-        return Verdict(None, None)  # the answer that closes the restart has every group looked at again
+    if base_ms is None or not is_covered(member, scene):  # what closes the restart has every group looked at again
+        return Verdict(None, _later(unseen_from_ms(member, scene), scene))
     deadline_ms = base_ms + timeout_ms
     if _may_wait_in_its_join(replica, member, deadline_ms):
         return Verdict(None, None)
     verdict_ms = deadline_ms + scene.thresholds.grace_ms
     if scene.progress_ms >= verdict_ms:
-        if scene.proof_arrival_ms >= base_ms + timeout_ms // 2:
+        proof_ms = base_ms + timeout_ms // 2
+        if scene.proof_arrival_ms >= proof_ms:
             return Verdict(_expired(replica, member, scene, deadline_ms, timeout_ms), None)
-        return Verdict(_at_risk(replica, member, scene, base_ms, timeout_ms), scene.progress_ms + RECHECK_MS)
+        unseen_ms = _later(unseen_from_ms(member, scene), scene)
+        at_risk = None if unseen_ms is None else _at_risk(replica, member, scene, base_ms, timeout_ms)
+        return Verdict(at_risk, unseen_ms, proof_ms)
     risk_ms = base_ms + int(timeout_ms * scene.thresholds.at_risk_ratio)
     if scene.progress_ms >= risk_ms:
         return Verdict(_at_risk(replica, member, scene, base_ms, timeout_ms), verdict_ms)
     return Verdict(None, risk_ms)
+
+
+def _later(at_ms: int | None, scene: Scene) -> int | None:
+    """Return an instant that lies ahead, to look again then."""
+    return at_ms if at_ms is not None and at_ms > scene.progress_ms else None
 
 
 def _may_wait_in_its_join(replica: GroupReplica, member: Member, deadline_ms: int) -> bool:

@@ -1,11 +1,13 @@
 """``telemetry-uncovered``: members whose heartbeats no source shows, though their coordinator's telemetry flows.
 
-Their sessions can only be judged by consequence; a broker whose snippet filters heartbeats out looks like this.
+Their sessions can only be judged by consequence. A broker whose snippet filters heartbeats out looks like this, and a
+shard that moved to a broker without a request log: then all its members fall silent at once, and the timer's verdict
+has no other heartbeat to prove it.
 """
 
 from coordinator_model.findings import NOTHING, Finding, Verdict, about_group
-from coordinator_model.liveness import Scene, session_timeout_ms
-from coordinator_model.replica.group import GroupReplica
+from coordinator_model.liveness import Scene, session_timeout_ms, unseen_from_ms
+from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.rules.settled import quiet_since_ms
 from coordinator_model.states import Cause, Evidence, Severity
 
@@ -14,26 +16,45 @@ MAX_NAMED = 64
 
 
 def judge(replica: GroupReplica, scene: Scene) -> Verdict:
-    """Judge the members that have not been heard for longer than their session could last."""
+    """Judge the members that were never heard, and those that are heard no more, longer than their session can last."""
     since_ms = quiet_since_ms(replica, scene)
-    unheard = [m for m in replica.members.values() if m.last_heartbeat_ms is None]
-    if since_ms is None or not unheard or scene.waiting or scene.stalled:
+    if since_ms is None or scene.stalled:
         return NOTHING
-    longest_ms = max(session_timeout_ms(member, scene) or 0 for member in unheard)
-    begun_ms = max(since_ms, scene.covered_since_ms)
-    due_ms = begun_ms + max(scene.thresholds.settled_after_ms, longest_ms)
-    if scene.progress_ms < due_ms:
+    lost = {m.member_id: at_ms for m in replica.members.values() if (at_ms := _unseen_ms(m, scene)) is not None}
+    unheard = [m for m in replica.members.values() if m.last_heartbeat_ms is None]
+    due_ms, begun_ms = min(lost.values(), default=None), since_ms
+    if due_ms is not None:
+        begun_ms = due_ms - scene.thresholds.settled_after_ms
+    if unheard and not scene.waiting:
+        longest_ms = max(session_timeout_ms(member, scene) or 0 for member in unheard)
+        begun_ms = max(since_ms, scene.covered_since_ms)
+        silent_ms = begun_ms + max(scene.thresholds.settled_after_ms, longest_ms)
+        if scene.progress_ms >= silent_ms:
+            lost |= dict.fromkeys((m.member_id for m in unheard), silent_ms)
+        due_ms = silent_ms if due_ms is None else min(due_ms, silent_ms)
+    if not lost or due_ms is None:
         return Verdict(None, due_ms)
-    finding = Finding(
+    return Verdict(_finding(replica, scene, sorted(lost), begun_ms, due_ms), None)
+
+
+def _unseen_ms(member: Member, scene: Scene) -> int | None:
+    """Return since when nobody can say whether a member lives that was heard once; None: it can be said."""
+    if member.verdict_ms is not None or member.awaiting_sync:
+        return None
+    unseen_ms = unseen_from_ms(member, scene)
+    return unseen_ms if unseen_ms is not None and scene.progress_ms >= unseen_ms else None
+
+
+def _finding(replica: GroupReplica, scene: Scene, lost: list[str], begun_ms: int, at_ms: int) -> Finding:
+    return Finding(
         rule=TELEMETRY_UNCOVERED,
         severity=Severity.INFO,
         opened_ms=begun_ms,
-        at_ms=due_ms,
+        at_ms=at_ms,
         evidence=Evidence.OBSERVED,
         cause=Cause.UNKNOWN,
-        summary=f"no heartbeat of {len(unheard)} of {replica.group}'s {len(replica.members)} members has been seen:"
+        summary=f"no heartbeat of {len(lost)} of {replica.group}'s {len(replica.members)} members is seen:"
         " their sessions are judged by consequence only",
-        detail={"members": sorted(m.member_id for m in unheard)[:MAX_NAMED], "total": len(unheard)},
+        detail={"members": lost[:MAX_NAMED], "total": len(lost)},
         **about_group(replica, scene),
     )
-    return Verdict(finding, None)
