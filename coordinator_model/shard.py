@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from coordinator_model import snapshot
+from coordinator_model.agenda import Agenda
 from coordinator_model.broker_clock import PROOF_STEP_MS, REFUSALS, ShardClock
 from coordinator_model.cold import Cold
 from coordinator_model.evaluate import HEARTBEAT_RULES, Evaluation, evaluate, need_heartbeats, violated
@@ -69,7 +70,7 @@ class Shard:
         self._index: bytes | None = None
         self.cold = Cold()
         self._thresholds: dict[str, Thresholds] = {}
-        self._due_ms = FAR_MS
+        self.agenda = Agenda(self.hot)
         self._changed: set[str] = set()
         self._said = Outputs(settings.cluster, shard)
 
@@ -107,15 +108,17 @@ class Shard:
         if not moved:
             made.hot.forget_timeouts()
         made.cold = known.cold if known.cold.joined == cold else Cold(snapshot.load_slices(cold), cold)
-        made.memory = ShardMemory.from_dict(snapshot.load_memory(memory))
-        made._due_ms = 0
+        kept = snapshot.load_memory(memory)
+        made.memory = ShardMemory.from_dict(kept)
+        made.agenda = Agenda(made.hot, kept["group_due"], kept["unproved"])
         return made
 
     def dump(self) -> State:
         """Return the state."""
         if self._index is None:
             self._index = snapshot.dump_index(self.hot)
-        memory = snapshot.dump_memory(self.memory.as_dict())
+        agenda = {"group_due": self.agenda.group_due, "unproved": self.agenda.unproved}
+        memory = snapshot.dump_memory(self.memory.as_dict() | agenda)
         return snapshot.VERSION, snapshot.dump_hot(self.hot), memory, self._index, self.cold.dump()
 
     def groups(self) -> list[str]:
@@ -211,7 +214,7 @@ class Shard:
         generation, answered 0 by the coordinator, whose clock runs, and nothing is due before them.
         """
         hot, clock = self.hot, self.clock
-        coordinator, due_ms = clock.coordinator, self._due_ms
+        coordinator, due_ms = clock.coordinator, self.agenda.due_ms
         broker = clock.brokers.get(coordinator or "")
         if broker is None or clock.waiting:
             next(rows)
@@ -233,7 +236,7 @@ class Shard:
                 last[slot] = applied_ms
             if order_ms >= proof_due_ms:
                 self._prove(order_ms, arrival_ms)
-                proof_due_ms, due_ms = order_ms + PROOF_STEP_MS, self._due_ms
+                proof_due_ms, due_ms = order_ms + PROOF_STEP_MS, self.agenda.due_ms
             done += 1
         if done:
             broker.line_ms = line_ms
@@ -243,10 +246,9 @@ class Shard:
 
     def _prove(self, line_ms: int, arrival_ms: int) -> None:
         """Note an accepted heartbeat; what waited for one is due once its line is a grace old."""
-        if self.clock.prove(line_ms, arrival_ms) and self.memory.unproved:
-            waiting = [group for group, proof_ms in self.memory.unproved.items() if arrival_ms >= proof_ms]
-            for group in waiting:
-                self._look_at(group, line_ms + self._thresholds_of(group).grace_ms)
+        if self.clock.prove(line_ms, arrival_ms) and self.agenda.unproved:
+            for group in self.agenda.proved_by(arrival_ms):
+                self.agenda.look_at(group, line_ms + self._thresholds_of(group).grace_ms)
 
     def _cold(self, event: GroupEvent) -> None:
         """Replay one event on its group's replica, and evaluate the group."""
@@ -283,7 +285,7 @@ class Shard:
         """
         if self.hot.copy_from(replica, {}, set()):
             self._index = None
-        self._look_at(replica.group, due_ms)
+        self.agenda.look_at(replica.group, due_ms)
 
     def _plain(self, replica: GroupReplica, event: Heartbeat, scene: Scene) -> bool:
         """Take the middle road: a heartbeat of a quiet group changes nothing but its member's clock.
@@ -308,7 +310,8 @@ class Shard:
         if event.member_id not in self.hot.slots.get(event.group, {}):
             self._index = None
         self.hot.put(event.group, member, verdict.due_ms, quick=True)
-        self._due_ms = min(self._due_ms, FAR_MS if verdict.due_ms is None else verdict.due_ms)
+        if verdict.due_ms is not None:
+            self.agenda.due_ms = min(self.agenda.due_ms, verdict.due_ms)
         return True
 
     # ------------------------------------------------------------------ one group
@@ -375,22 +378,11 @@ class Shard:
 
     def _due_next(self, replica: GroupReplica, evaluation: Evaluation) -> None:
         """Note when to look at a group again, and what decides it sooner."""
-        group, unproved = replica.group, self.memory.unproved
-        due_ms = FAR_MS if evaluation.due_ms is None else evaluation.due_ms
-        if replica.ending_ms is not None:  # its tombstone's write has ended when time goes on
-            due_ms = min(due_ms, replica.ending_ms)
-        unproved.pop(group, None)
+        group, proven_ms = replica.group, None
         if evaluation.proof_ms is not None:
             proven_ms = self.clock.proven_ms(evaluation.proof_ms, self._thresholds_of(group).grace_ms)
-            if proven_ms is None:
-                unproved[group] = evaluation.proof_ms
-            else:
-                due_ms = min(due_ms, proven_ms)
-        if due_ms < FAR_MS:
-            self.memory.group_due[group] = due_ms
-        else:
-            self.memory.group_due.pop(group, None)
-        self._due_ms = min(self._due_ms, due_ms, *evaluation.member_due_ms.values())
+        ending_ms = FAR_MS if replica.ending_ms is None else replica.ending_ms
+        self.agenda.looked(group, evaluation, ending_ms, proven_ms)  # its tombstone's write has ended by then
 
     def _remember_verdicts(self, replica: GroupReplica, findings: list[Finding]) -> None:
         """Keep the timer's verdicts with their members: a rebalance that follows must not unsay them."""
@@ -414,7 +406,7 @@ class Shard:
         if self.hot.drop_group(group):
             self._index = None
         self.memory.commits.pop(group, None)
-        self.memory.unproved.pop(group, None)
+        self.agenda.forget(group)
         self.cold.touch(group)
         replica.leaves.clear()
         replica.unheard.clear()
@@ -446,49 +438,30 @@ class Shard:
 
         A round looks once at each group that is due, and leaves nothing due at its instant: so it ends.
         """
-        while self._due_ms <= until_ms:
-            self._due_ms = due_ms = self._next_due_ms()
+        while self.agenda.due_ms <= until_ms:
+            due_ms = self.agenda.next_ms()
             if due_ms > until_ms:
                 return
-            for group in self._groups_due(due_ms):
+            for group in self.agenda.groups_due(due_ms):
                 self._look(group, due_ms)
 
     def _look(self, group: str, due_ms: int) -> None:
         """Look at a group that is due; what still is afterwards waits for its next event, and is counted."""
-        self.memory.group_due.pop(group, None)
+        self.agenda.group_due.pop(group, None)
         replica = self._replica(group)
         if replica.ending_ms is not None:
             self._evaluate(replica, due_ms, due_ms)  # whom it lost last is told before it is gone
         self._end(replica)
         self._evaluate(replica, due_ms, due_ms)
-        overdue = self.hot.put_off(group, due_ms)
-        if self.memory.group_due.get(group, FAR_MS) <= due_ms:
-            del self.memory.group_due[group]
-            overdue = True
-        if overdue:
+        if self.agenda.put_off(group, due_ms):
             self._said.count("put_off")
-
-    def _look_at(self, group: str, at_ms: int) -> None:
-        """Let a group be looked at then, if not sooner."""
-        group_due = self.memory.group_due
-        group_due[group] = min(at_ms, group_due.get(group, FAR_MS))
-        self._due_ms = min(self._due_ms, at_ms)
 
     def _look_again(self, at_ms: int) -> None:
         """Look at what is due now, and at every group a little later, once, unless its timers are open still."""
-        self._due_ms = min(self._due_ms, at_ms)
+        self.agenda.due_ms = min(self.agenda.due_ms, at_ms)
         if self.clock.restarts and not self.clock.waiting:
             for group in self.hot.slots:
-                self._look_at(group, at_ms + SETTLE_MS)
-
-    def _next_due_ms(self) -> int:
-        """Return the earliest instant at which something is due."""
-        return min(self.hot.due_ms(), *self.memory.group_due.values(), FAR_MS)
-
-    def _groups_due(self, due_ms: int) -> list[str]:
-        """Return the groups that something is due for by then."""
-        waiting = {group for group, at_ms in self.memory.group_due.items() if at_ms <= due_ms}
-        return sorted(self.hot.groups_due(due_ms) | waiting)
+                self.agenda.look_at(group, at_ms + SETTLE_MS)
 
     def _watch_gap(self, before_ms: int, at_ms: int) -> None:
         """Tell of a hole in the coordinator's lines: a stall of telemetry, though it is over when we learn of it."""

@@ -17,15 +17,12 @@ _EVENTS: dict[str, Any] = {kind.__name__: kind for kind in get_args(Event)}
 
 @dataclass(slots=True)
 class ShardMemory:
-    """Clocks, what is held back, what is due, what has been reported, commits by partition, offsets read."""
+    """Clocks, what is held back, what has been reported, commits by partition, offsets read."""
 
     clock: ShardClock = field(default_factory=ShardClock)
     watch: BrokerWatch = field(default_factory=BrokerWatch)
     held: list[Event] = field(default_factory=list)
     held_heartbeats: HeartbeatBlock = NO_HEARTBEATS
-    group_due: dict[str, int] = field(default_factory=dict)
-    unproved: dict[str, int] = field(default_factory=dict)
-    """Group to the arrival from which on another heartbeat of the shard decides a verdict on one of its members."""
     reported: dict[str, list[list[Any]]] = field(default_factory=dict)
     """Group to its findings of the last report, in brief; groups without findings are left out."""
     commits: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
@@ -52,8 +49,6 @@ class ShardMemory:
             "watch": [self.watch.costs, self.watch.stalled_ms, self.watch.refusals],
             "held": [[type(event).__name__, list(event)] for event in self.held],
             "held_heartbeats": self.held_heartbeats.as_list(),
-            "group_due": self.group_due,
-            "unproved": self.unproved,
             "reported": self.reported,
             "commits": {
                 group: [[*key, at_ms] for key, at_ms in commits.items()] for group, commits in self.commits.items()
@@ -89,8 +84,6 @@ class ShardMemory:
             watch=BrokerWatch(*values["watch"]),
             held=[_EVENTS[name](*_tuples(fields)) for name, fields in values["held"]],
             held_heartbeats=HeartbeatBlock.of_list(values["held_heartbeats"]),
-            group_due=values["group_due"],
-            unproved=values["unproved"],
             reported=values["reported"],
             commits={g: {(topic, p): at_ms for topic, p, at_ms in rows} for g, rows in values["commits"].items()},
             offsets={(topic, partition): offset for topic, partition, offset in values["offsets"]},
