@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 import structlog
 
+from streaming import logs
 from streaming.config import ConfigError, Settings, load
 from streaming.reload import RUN_FIXED, reread
 
@@ -22,6 +23,7 @@ def run_command(config: Path) -> None:
         click.echo(str(error), err=True)
         sys.exit(2)
     click.echo(settings.effective(), err=True)
+    logs.configure()
     try:
         from streaming.run.errors import RunError
         from streaming.run.job import run_job

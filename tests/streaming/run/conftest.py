@@ -97,6 +97,7 @@ class Monitor:
         self.database = self.folder / "monitor.db"
         self.store_url = f"sqlite:///{self.database}"
         self.log = self.folder / "run.log"
+        self.printed = self.folder / "run.out"
         self.process = None
 
     def start(self):
@@ -116,10 +117,10 @@ class Monitor:
         )
         (self.folder / "monitor.toml").write_text(text)
         command = [sys.executable, "-c", "from streaming.cli import main; main()", "run"]
-        with self.log.open("a") as log:
+        with self.log.open("a") as log, self.printed.open("a") as printed:
             self.process = subprocess.Popen(
                 [*command, "--config", str(self.folder / "monitor.toml")],
-                stdout=log,
+                stdout=printed,
                 stderr=log,
                 start_new_session=True,
                 env=os.environ | {"PYTHONPATH": str(Path.cwd())},
@@ -156,6 +157,10 @@ class Monitor:
             assert time.monotonic() < deadline, f"{what}: only {found}\n{self.log.read_text()[-3000:]}"
             time.sleep(0.2)
         return found
+
+    def events(self):
+        """What it logged itself, without its configuration and what Spark's JVM prints at its start."""
+        return [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
 
     def said(self, text):
         """Wait for the log to say something."""

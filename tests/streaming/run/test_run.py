@@ -59,6 +59,9 @@ def test_a_death_seen_live_becomes_one_incident(coordinator, monitor, members, r
         "SELECT t.transition FROM transitions t JOIN incidents USING (incident_id) WHERE rule = 'session-expired'"
     )
     assert watching.stop() == 0
+    assert watching.printed.read_text() == ""
+    caught_up = next(event for event in watching.events() if event["event"].startswith("caught up"))
+    assert (caught_up["level"], caught_up["timestamp"][-1]) == ("info", "Z")
 
 
 def test_killed_and_restarted_it_raises_what_it_missed_and_nothing_twice(coordinator, monitor, members):
