@@ -5,6 +5,8 @@ from importlib.metadata import PackageNotFoundError, version
 
 import click
 
+from streaming.extras import how_to_install
+
 COMMANDS = {
     "broker": "Run the embedded broker in the foreground.",
     "capture": "Record a cluster's records and telemetry into a file.",
@@ -68,7 +70,7 @@ def _missing(command: str, error: ModuleNotFoundError) -> Exception:
 def _extra(command: str) -> str:
     extras = {"run": "spark", "serve": "serve", "demo": "demo", "dashboards": "grafana", "quality": "quality"}
     extra = extras.get(command, "kafka")
-    return f"install kafka-group-monitor[{extra}]"
+    return how_to_install(extra)
 
 
 @click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

@@ -28,12 +28,14 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from coordinator_model.thresholds import Thresholds
 from streaming.config_text import as_toml
 from streaming.kafka_config import ENVIRONMENT_PREFIX, Kafka, Table, read_secret, revealed
+from streaming.local_path import LocalPath, without_scheme
 from streaming.toml_errors import ConfigError, TomlPath, did_you_mean, key_lines, line_of, parse_toml
 
 __all__ = ["ConfigError", "Kafka", "Policy", "Settings", "load"]
 
 _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _HOST_NAME = re.compile(r"[A-Za-z0-9._-]{1,253}")
+_SQLITE = re.compile(r"sqlite(\+\w+)?:///")
 _OWN_LABELS = frozenset({"alertname", "severity", "cluster", "group", "incident", "type", "state"})
 
 
@@ -76,6 +78,12 @@ def _host_name(name: str) -> str:
     return name
 
 
+def _database_url(url: str) -> str:
+    if sqlite := _SQLITE.match(url):
+        without_scheme(url[sqlite.end() :])
+    return url
+
+
 Pattern = Annotated[str, AfterValidator(_regex)]
 LabelName = Annotated[str, AfterValidator(_label_name)]
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
@@ -88,7 +96,7 @@ Severity = Literal["info", "warn", "page"]
 class Run(Table):
     """The Spark job."""
 
-    data_folder: Path = Path("monitor-data")
+    data_folder: LocalPath = Path("monitor-data")
     trigger_ms: Positive = 800
     """How often a batch begins: half of it is waited for on average before a deadline is judged (decision 0011)."""
     view_refresh_ms: Positive = 10_000
@@ -102,9 +110,9 @@ class Run(Table):
 class StoreSettings(Table):
     """The SQL database that `run` writes and `serve` reads."""
 
-    url: str = "sqlite:///monitor-data/monitor.db"
+    url: Annotated[str, AfterValidator(_database_url)] = "sqlite:///monitor-data/monitor.db"
     password: SecretStr | None = None
-    password_file: Path | None = None
+    password_file: LocalPath | None = None
     retention_days: Positive = 30
 
     def connection_url(self) -> str:
@@ -130,12 +138,12 @@ class Serve(Table):
     rules_url: str = "docs/rules"
     """Where the pages of the rules are: the runbook of an alert whose group has none of its own."""
     token: SecretStr | None = None
-    token_file: Path | None = None
+    token_file: LocalPath | None = None
     """Who has the token may read: as `Authorization: Bearer`, or as a password with any user name."""
-    tls_certfile: Path | None = None
-    tls_keyfile: Path | None = None
+    tls_certfile: LocalPath | None = None
+    tls_keyfile: LocalPath | None = None
     heartbeat_url: HttpUrl | None = None
-    heartbeat_url_file: Path | None = None
+    heartbeat_url_file: LocalPath | None = None
     """A dead man's switch: gets a POST every `heartbeat_ms` while the monitor is well."""
     heartbeat_ms: Positive = 60_000
 
@@ -203,7 +211,7 @@ class WebhookReceiver(_Receiver):
 
     kind: Literal["webhook"]
     url: HttpUrl | None = None
-    url_file: Path | None = None  # for receivers whose URL is itself the secret
+    url_file: LocalPath | None = None  # for receivers whose URL is itself the secret
 
     @model_validator(mode="after")
     def _one_address(self) -> Self:
@@ -225,7 +233,7 @@ class PagerDutyReceiver(_Receiver):
     """`[[notify]]` for PagerDuty's Events API v2; the routing key stands in a file or in an environment variable."""
 
     kind: Literal["pagerduty"]
-    routing_key_file: Path | None = None
+    routing_key_file: LocalPath | None = None
     routing_key_env: str | None = None
     url: HttpUrl = "https://events.pagerduty.com"
 

@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, SecretStr, model_validator
 
+from streaming.local_path import LocalPath
+
 ENVIRONMENT_PREFIX = "GROUP_MONITOR_"
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 _SERVER = re.compile(r"(?:\[(?P<bracketed>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s:/@\[\]]+)):(?P<port>\d{1,5})")
@@ -46,12 +48,12 @@ class Kafka(Table):
     sasl_mechanism: SaslMechanism | None = None
     sasl_username: str | None = None
     sasl_password: SecretStr | None = None
-    sasl_password_file: Path | None = None
-    ssl_cafile: Path | None = None
-    ssl_certfile: Path | None = None
-    ssl_keyfile: Path | None = None
+    sasl_password_file: LocalPath | None = None
+    ssl_cafile: LocalPath | None = None
+    ssl_certfile: LocalPath | None = None
+    ssl_keyfile: LocalPath | None = None
     ssl_key_password: SecretStr | None = None
-    ssl_key_password_file: Path | None = None
+    ssl_key_password_file: LocalPath | None = None
 
     @model_validator(mode="after")
     def _complete(self) -> Self:

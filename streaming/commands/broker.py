@@ -12,12 +12,13 @@ import click
 
 if TYPE_CHECKING:
     from streaming.embedded import EmbeddedCluster
+from streaming.local_path import LocalPathParam
 
 
 @click.command("broker")
 @click.option("--nodes", type=click.IntRange(1, 3), default=1, show_default=True, help="How many brokers.")
 @click.option("--port", type=click.IntRange(1, 65_000), default=9092, show_default=True, help="Of the first broker.")
-@click.option("--data-folder", type=click.Path(path_type=Path, file_okay=False), help="Keep the data here.")
+@click.option("--data-folder", type=LocalPathParam(path_type=Path, file_okay=False), help="Keep the data here.")
 @click.option("--no-telemetry", is_flag=True, help="Start with the request log off.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of server.properties.")
 def broker_command(

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from streaming.commands.progress import ProgressShown
 from streaming.commands.settings import settings_of
 from streaming.kafka_config import Kafka
+from streaming.local_path import LocalPathParam
 
 if TYPE_CHECKING:
     from streaming.recorder import Recording
@@ -51,7 +52,7 @@ def _new_file(_: click.Context, __: click.Parameter, path: Path) -> Path:
 @click.option(
     "--out",
     required=True,
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=LocalPathParam(dir_okay=False, path_type=Path),
     callback=_new_file,
     help="A new file, .jsonl or .jsonl.gz.",
 )

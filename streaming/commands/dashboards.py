@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from streaming.extras import how_to_install
+from streaming.local_path import LocalPathParam
+
 if TYPE_CHECKING:
     from dashboards.publish import Change
 
@@ -25,7 +28,7 @@ def dashboards_command() -> None:
 @dashboards_command.command("render")
 @click.option(
     "--out",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=LocalPathParam(path_type=Path, file_okay=False),
     help="Another folder than dashboards/rendered in this source tree.",
 )
 def render_command(out: Path | None) -> None:
@@ -74,7 +77,7 @@ def publish_command(  # noqa: PLR0913, PLR0917 - one parameter an option
     try:
         from dashboards import files, publish
     except ImportError as error:
-        click.echo(f"dashboards publish: {error}: install kafka-group-monitor[grafana]", err=True)
+        click.echo(f"dashboards publish: {error}: {how_to_install('grafana')}", err=True)
         sys.exit(1)
     token = None if user else _secret(TOKEN_VARIABLE, token_file)
     password = _secret(PASSWORD_VARIABLE, password_file) if user else None

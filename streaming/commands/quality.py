@@ -8,11 +8,12 @@ from pathlib import Path
 import click
 
 from streaming.config import ConfigError, load
+from streaming.local_path import LocalPathParam
 
 
 @click.command("quality")
 @click.option("--config", "config", required=True, type=click.Path(dir_okay=False, path_type=Path), help="monitor.toml")
-@click.option("--docs", type=click.Path(file_okay=False, path_type=Path), help="A folder for Data Docs (HTML).")
+@click.option("--docs", type=LocalPathParam(file_okay=False, path_type=Path), help="A folder for Data Docs (HTML).")
 @click.option("--json", "as_json", is_flag=True, help="One object a line, for programs.")
 def quality_command(config: Path, docs: Path | None, *, as_json: bool) -> None:
     """Check what the store holds: one line an expectation; exit 1 if any fails. Needs the extra `quality`."""

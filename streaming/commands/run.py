@@ -10,6 +10,7 @@ import structlog
 
 from streaming import logs
 from streaming.config import ConfigError, Settings, load
+from streaming.extras import how_to_install
 from streaming.reload import RUN_FIXED, reread
 
 
@@ -28,7 +29,7 @@ def run_command(config: Path) -> None:
         from streaming.run.errors import RunError
         from streaming.run.job import run_job
     except ImportError as error:
-        click.echo(f"run: {error}: install the extra `spark` (pip install 'kafka-group-monitor[spark]')", err=True)
+        click.echo(f"run: {error}: {how_to_install('spark')}", err=True)
         sys.exit(1)
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -14,14 +14,15 @@ from typing import Final
 
 from streaming.config import Serve, StoreSettings
 from streaming.doctor.check import Check, fail, ok, warn
+from streaming.extras import how_to_install
 
 DISTRIBUTION: Final = "kafka-group-monitor"
 OUR_PACKAGES: Final = ("streaming", "coordinator_model", "dashboards")
 OLDEST_PYTHON: Final = (3, 11)
 PYSPARK_VERSION: Final = "4.2.0"  # older ones fail with today's pyarrow
 FIRST_BAD_PANDAS: Final = 3
-SPARK_EXTRA: Final = f"pip install '{DISTRIBUTION}[spark]'"
-KAFKA_EXTRA: Final = f"pip install '{DISTRIBUTION}[kafka]'"
+SPARK_EXTRA: Final = how_to_install("spark")
+KAFKA_EXTRA: Final = how_to_install("kafka")
 HEALTH_TIMEOUT_S: Final = 2.0
 
 

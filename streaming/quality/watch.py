@@ -9,6 +9,7 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from streaming.config import Settings
+from streaming.extras import how_to_install
 from streaming.quality.sample import Row, take
 from streaming.store import Store
 from streaming.store.batch import DATA_QUALITY
@@ -45,7 +46,7 @@ class QualityWatch(threading.Thread):
                 if self._leads():
                     self.check(wall_ms())
             except ImportError as error:
-                self._log.info("no checks of data quality: install kafka-group-monitor[quality]", missing=error.name)
+                self._log.info("no checks of data quality", missing=error.name, advice=how_to_install("quality"))
                 return
             except SQLAlchemyError as error:
                 self._log.warning("the store cannot be reached", error=type(error).__name__)

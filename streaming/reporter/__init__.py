@@ -3,7 +3,8 @@
     from streaming.reporter import report_polls
     report_polls(consumer)
 
-Depends on nothing else of the monitor and on nothing but kafka-python.
+Depends on nothing else of the monitor and on nothing but kafka-python; `pip install ./streaming/reporter` in a checkout
+installs it alone.
 """
 
 from streaming.reporter.reporter import TOPIC, report_polls

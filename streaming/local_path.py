@@ -1,0 +1,32 @@
+"""Paths of this machine. Python takes `s3a://bucket/data` for the folder `s3a:`; here a URI is an error."""
+
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import click
+from pydantic import BeforeValidator
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+def without_scheme(text: Any) -> Any:
+    """Return what is no URI unchanged; raises `ValueError` for a URI of any scheme."""
+    if isinstance(text, str) and (scheme := _SCHEME.match(text)):
+        raise ValueError(f"a path on this machine is needed; {scheme[0]} is not supported")
+    return text
+
+
+LocalPath = Annotated[Path, BeforeValidator(without_scheme)]
+"""A path in `monitor.toml`."""
+
+
+class LocalPathParam(click.Path):
+    """A path on the command line."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Refuse a URI; exits as click does for wrong usage."""
+        try:
+            return super().convert(without_scheme(value), param, ctx)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
