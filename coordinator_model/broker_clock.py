@@ -3,22 +3,18 @@
 Theory. A broker's *progress* is its newest line (where its lines lie in several partitions, the least of their
 newest). The probe makes a line every half second, so a hole of 2.5 s means that the broker stood still or restarted,
 and a jump in the probe's numbers that lines were lost. The coordinator of a shard is the broker that last gave an
-answer other than 14, 15, 16 about one of its groups. A pause, a move or a loss makes a ``Restart``: session timers
-started anew at an instant that is known only within an interval, open until that coordinator gives its first accepted
-answer. While it loads it answers classic heartbeats a *blind* 0, so that one proves nothing: any other answer does, and
-any record written after it. A refusal opens the interval again.
+answer about one of its groups which only its coordinator gives (``coordinator_check``). A pause, a move or a loss makes
+a ``Restart``: session timers started anew at an instant that is known only within an interval, open until that
+coordinator gives its first accepted answer. While it loads it answers classic heartbeats a *blind* 0, so that one
+proves nothing: any other answer does, and any record written after it. A refusal opens the interval again.
 """
 
 from dataclasses import dataclass, field
 
+from coordinator_model.coordinator_check import Proof
 from coordinator_model.liveness import Restart
 from coordinator_model.states import Cause
 from coordinator_model.thresholds import Thresholds
-
-COORDINATOR_LOAD_IN_PROGRESS = 14
-COORDINATOR_NOT_AVAILABLE = 15
-NOT_COORDINATOR = 16
-REFUSALS = frozenset({COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR})
 
 MAX_RESTARTS = 16
 """Restarts remembered a shard; session timeouts are bounded, so older ones no longer matter."""
@@ -174,16 +170,11 @@ class ShardClock:
             self.covered_since_ms = line_ms
             self._open(Restart(before_ms, None, Cause.UNKNOWN, broker))
 
-    def answered(
-        self, broker: str, error: int, remote_ms: int, line_ms: int, thresholds: Thresholds, *, blind: bool = False
-    ) -> bool:
-        """Take an answer about the shard; return whether the coordinator or its restarts changed.
-
-        ``blind``: one that a coordinator gives also while it loads.
-        """
-        if error == COORDINATOR_NOT_AVAILABLE and remote_ms >= thresholds.stalled_write_ms:
-            return False  # a stalled write, neither a refusal nor accepted
-        if error in REFUSALS:
+    def answered(self, broker: str, proof: Proof, line_ms: int, thresholds: Thresholds) -> bool:
+        """Take what an answer about the shard proves; return whether the coordinator or its restarts changed."""
+        if proof is Proof.NOTHING:
+            return False
+        if proof is Proof.REFUSES:
             self._clock(broker).refused_ms = line_ms
             if broker != self.coordinator:
                 return False
@@ -199,6 +190,7 @@ class ShardClock:
             self.coordinator, self.coordinator_since_ms, changed = broker, line_ms, True
         self.last_answer_ms = max(self.last_answer_ms, line_ms)
         restart = self._newest_restart
+        blind = proof is Proof.LEADS
         if blind and restart is not None and restart.may_load and not self._surely_loaded(restart, line_ms):
             return changed
         return self._close(line_ms) or changed

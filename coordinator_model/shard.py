@@ -17,8 +17,9 @@ from itertools import islice
 
 from coordinator_model import snapshot
 from coordinator_model.agenda import Agenda
-from coordinator_model.broker_clock import PROOF_STEP_MS, REFUSALS, ShardClock
+from coordinator_model.broker_clock import PROOF_STEP_MS, ShardClock
 from coordinator_model.cold import Cold
+from coordinator_model.coordinator_check import REFUSALS, Proof, proof
 from coordinator_model.evaluate import HEARTBEAT_RULES, Evaluation, evaluate, need_heartbeats, violated
 from coordinator_model.events import (
     ClientPoll,
@@ -196,9 +197,9 @@ class Shard:
             self._said.count("deposed")
             return
         remote_ms = event.remote_ms if isinstance(event, Heartbeat | ConsumerHeartbeat) else parked_ms(event)
-        self._watch_refusals(event.broker, event.error, remote_ms, at_ms)
-        blind = isinstance(event, Heartbeat) and event.error == 0 and not event.kip848
-        if self.clock.answered(event.broker, event.error, remote_ms, at_ms, thresholds, blind=blind):
+        proven = proof(event, remote_ms, thresholds.stalled_write_ms)
+        self._watch_refusals(event.broker, event.error, proven, at_ms)
+        if self.clock.answered(event.broker, proven, at_ms, thresholds):
             self._look_again(at_ms)
         self._fire(self.clock.progress_ms)
         if isinstance(event, Heartbeat) and event.error in (0, 27):
@@ -470,14 +471,14 @@ class Shard:
             self._report_silence(watch.silent(before_ms, at_ms - before_ms, thresholds))
         self._report_silence(watch.back(at_ms))
 
-    def _watch_refusals(self, broker: str, error: int, remote_ms: int, at_ms: int) -> None:
+    def _watch_refusals(self, broker: str, error: int, proven: Proof, at_ms: int) -> None:
         """Tell of clients that find no coordinator for longer than a failover takes."""
         watch, thresholds = self.memory.watch, self.settings.thresholds
         if at_ms < self.settings.live_from_ms:
             return
-        if error not in REFUSALS:
+        if proven in (Proof.LEADS, Proof.COORDINATES):
             self._report_broker(watch.answered(at_ms, thresholds))
-        elif remote_ms < thresholds.stalled_write_ms:
+        elif proven is Proof.REFUSES:
             self._report_broker(watch.refused(broker, error, at_ms, self.clock.last_answer_ms, thresholds))
 
     def _watch_silence(self, wall_ms: int | None) -> None:

@@ -6,7 +6,7 @@ to the group the records tell; only here one sees that a member lives, and that 
 
 from dataclasses import replace
 
-from coordinator_model.broker_clock import REFUSALS
+from coordinator_model.coordinator_check import REFUSALS
 from coordinator_model.events import ConsumerHeartbeat
 from coordinator_model.liveness import Scene
 from coordinator_model.replica.classic import STALLED_WRITE, hear, is_gone, poll_departure

@@ -1,0 +1,69 @@
+"""Which answers prove that the broker coordinates the group: those that Kafka gives only after it has looked.
+
+Read in Kafka's source: ``KafkaApis.scala`` and ``GroupCoordinator.scala`` of 2.8.0 and 3.9.0 (the Scala coordinator,
+where ``validateGroupStatus`` is the check), ``GroupCoordinatorService.java`` and ``GroupMetadataManager.java`` of
+3.9.0, 4.2, 4.3 and trunk of 2026-08 (the Java one: ``CoordinatorRuntime.scheduleWriteOperation`` is the check).
+
+Before the check, and so by any broker to anybody who asks: authorization (29, 30), versions that are off (35), an empty
+group id (24), a session timeout out of bounds (26; Java only, but no line tells which coordinator it was), a
+SyncGroup without the protocol (23, in ``KafkaApis``), an invalid request (42), an assignor or a topology that is not
+supported (112, 130), and whatever fails unexpectedly (-1). They prove nothing, nor does a code that this table does not
+know.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+
+from coordinator_model.events import ConsumerHeartbeat, Event, Heartbeat, JoinAnswered, LeaveAnswered, SyncAnswered
+
+COORDINATOR_LOAD_IN_PROGRESS = 14
+COORDINATOR_NOT_AVAILABLE = 15
+NOT_COORDINATOR = 16
+REFUSALS = frozenset({COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR})
+
+AFTER_CHECK: Mapping[type, frozenset[int]] = {
+    Heartbeat: frozenset({0, 22, 25, 27, 82}),
+    JoinAnswered: frozenset({0, 23, 25, 27, 79, 81, 82}),
+    SyncAnswered: frozenset({0, 22, 25, 27, 82}),
+    LeaveAnswered: frozenset({0, 25, 82}),
+    # ConsumerGroupHeartbeat, ShareGroupHeartbeat and StreamsGroupHeartbeat
+    ConsumerHeartbeat: frozenset({0, 23, 25, 69, 81, 82, 110, 111, 128}),
+}
+"""Codes by API. ``LeaveGroup`` from version 3 on has a code for each member, which always comes after the check."""
+WHILE_LOADING: Mapping[type, frozenset[int]] = {
+    Heartbeat: frozenset({0}),
+    SyncAnswered: frozenset({27}),
+}
+"""What a classic group's coordinator also answers while it loads, without a look at the group.
+
+``GroupCoordinatorService.heartbeat`` and ``GroupCoordinator.handleHeartbeat`` answer 0 in the place of 14,
+``GroupCoordinator.handleSyncGroup`` (Scala) 27.
+"""
+
+
+class Proof(Enum):
+    """What an answer says of the broker that gave it."""
+
+    REFUSES = "refuses"
+    """14, 15, 16: it does not coordinate the group now."""
+    NOTHING = "nothing"
+    """Any broker may have answered so."""
+    LEADS = "leads"
+    """It coordinates the group, or is about to: it may still be loading it."""
+    COORDINATES = "coordinates"
+
+
+def proof(event: Event, parked_ms: int, stalled_write_ms: int) -> Proof:
+    """Return what an answered request that waited for ``parked_ms`` proves of the broker that answered it.
+
+    A 15 after ``stalled_write_ms`` or more is the end of a write that stalled: neither a refusal nor accepted.
+    """
+    error: int = event.error  # type: ignore[union-attr] # of the five kinds that are answers
+    if error in REFUSALS:
+        stalled = error == COORDINATOR_NOT_AVAILABLE and parked_ms >= stalled_write_ms
+        return Proof.NOTHING if stalled else Proof.REFUSES
+    kind = type(event)
+    if error not in AFTER_CHECK.get(kind, ()):
+        return Proof.NOTHING
+    modern = isinstance(event, Heartbeat) and event.kip848
+    return Proof.LEADS if error in WHILE_LOADING.get(kind, ()) and not modern else Proof.COORDINATES
