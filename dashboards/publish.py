@@ -17,6 +17,8 @@ from grafana_api.grafana_api import GrafanaException
 from grafana_api.grafana_face import GrafanaFace
 
 from dashboards.files import FOLDER, TAG
+from dashboards.unreachable import reason
+from streaming.config_text import mask_url
 
 OLDEST_MAJOR: Final = 10
 TIMEOUT_S: Final = 30.0
@@ -38,6 +40,10 @@ _MEANINGS: Final[Mapping[int, str]] = {
 
 class PublishError(Exception):
     """Grafana, or the way to it, does not let us; the text is one line, without secrets."""
+
+
+class AddressError(PublishError):
+    """The address is not one that can be used."""
 
 
 class Change(NamedTuple):
@@ -64,9 +70,9 @@ def connect(url: str, login: Login, *, ca_file: str | None = None, plain_http: b
     """Reach a Grafana and check its version; raises `PublishError`. Plain http only on loopback, unless asked for."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
-        raise PublishError("the URL has to be https://host[:port][/path], without user and password in it")
+        raise AddressError("the URL has to be https://host[:port][/path], without user and password in it")
     if parts.scheme == "http" and parts.hostname not in LOOPBACK and not plain_http:
-        raise PublishError("plain http would show the credentials to the network: use https, or --plain-http")
+        raise AddressError("plain http would show the credentials to the network: use https, or --plain-http")
     path = parts.path.strip("/")
     auth = login.token or (login.user or "", login.password or "")
     grafana = GrafanaFace(
@@ -77,7 +83,7 @@ def connect(url: str, login: Login, *, ca_file: str | None = None, plain_http: b
         verify=ca_file or True,
         timeout=TIMEOUT_S,
     )
-    with _explained("asking for its version"):
+    with _explained(f"asking {parts.scheme}://{parts.netloc} for its version"):
         version = str(grafana.api.GET("/health").get("version", ""))
     major = re.match(r"\d+", version)
     if major and int(major[0]) < OLDEST_MAJOR:
@@ -119,12 +125,16 @@ def publish_incidents(
 
 def incidents_of(monitor: str) -> list[dict[str, Any]]:
     """Ask `serve` for its newest incidents, open and closed."""
+    address = mask_url(monitor)
     try:
         answer = requests.get(f"{monitor.rstrip('/')}/api/v1/incidents", params={"limit": INCIDENTS}, timeout=TIMEOUT_S)
         answer.raise_for_status()
-        return list(answer.json())
+        incidents = answer.json()
     except requests.RequestException as error:
-        raise PublishError(f"the monitor does not tell its incidents: {type(error).__name__}") from None
+        raise PublishError(f"the monitor at {address} does not give its incidents: {reason(error)}") from None
+    if not (isinstance(incidents, list) and all(isinstance(i, dict) and "opened_ms" in i for i in incidents)):
+        raise PublishError(f"what answers at {address} is no monitor")
+    return incidents
 
 
 def differences(ours: Any, theirs: Any, place: str = "") -> Iterator[str]:
@@ -242,7 +252,7 @@ def _explained(doing: str) -> Iterator[None]:
     except requests.exceptions.JSONDecodeError:
         raise PublishError(f"{doing}: what answers there is not Grafana's API") from None
     except requests.RequestException as error:
-        raise PublishError(f"{doing}: Grafana cannot be reached: {type(error).__name__}") from None
+        raise PublishError(f"{doing}: Grafana cannot be reached: {reason(error)}") from None
     except (KeyError, TypeError, AttributeError) as error:
         raise PublishError(f"{doing}: Grafana's answer is not what it should be: {type(error).__name__}") from None
 

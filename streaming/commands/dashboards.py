@@ -95,6 +95,8 @@ def publish_command(  # noqa: PLR0913, PLR0917 - one parameter an option
         if monitor:
             for change in publish.publish_incidents(grafana, publish.incidents_of(monitor), dry_run=dry_run):
                 _tell(change, dry_run=dry_run)
+    except publish.AddressError as error:
+        raise click.BadParameter(str(error), param_hint="--url") from None
     except publish.PublishError as error:
         click.echo(f"dashboards publish: {error}", err=True)
         sys.exit(1)

@@ -1,6 +1,8 @@
 """`dashboards publish`: brings a Grafana to what the code says, once, and says in one line why it cannot."""
 
+import contextlib
 import shutil
+import socket
 import subprocess
 
 import pytest
@@ -147,7 +149,7 @@ def test_https_is_verified_and_a_private_authority_can_be_named(tmp_path):
     subprocess.run([*command.split(), "-keyout", pem, "-out", tmp_path / "ca.pem"], check=True, capture_output=True)
     pem.write_text(pem.read_text() + (tmp_path / "ca.pem").read_text())
     with grafana(certificate=pem) as peer:
-        assert "SSLError" in refused(peer)
+        assert "its certificate is not accepted: self-signed certificate" in refused(peer)
         run(peer, "--ca-file", str(tmp_path / "ca.pem"))
         assert peer.dashboards.keys() == BOARDS.keys()
 
@@ -223,19 +225,49 @@ def test_a_grafana_too_old_for_the_dashboards_is_named(version, known):
 
 
 @pytest.mark.parametrize(
-    ("url", "words"),
+    ("url", "code", "words"),
     [
-        ("http://grafana.example:3000", "use https, or --plain-http"),
-        ("https://admin:hunter3@grafana.example", "without user and password in it"),
-        ("grafana.example", "https://host"),
-        ("http://127.0.0.1:9", "cannot be reached"),
+        ("http://grafana.example:3000", 2, "use https, or --plain-http"),
+        ("https://admin:hunter3@grafana.example", 2, "without user and password in it"),
+        ("grafana.example", 2, "https://host"),
+        ("http://127.0.0.1:9", 1, "asking http://127.0.0.1:9 for its version: Grafana cannot be reached: nothing listens"),
+        ("https://127.0.0.1:9", 1, "nothing listens on this port"),
+        ("https://no-such-host.invalid", 1, "the host name does not resolve"),
     ],
 )
-def test_an_address_that_will_not_do_is_said_so(url, words):
+def test_an_address_that_will_not_do_is_said_so(url, code, words):
     result = CliRunner().invoke(dashboards_command, ["publish", "--url", url], env={TOKEN_VARIABLE: TOKEN})
-    assert result.exit_code == 1
-    assert words in result.output
+    assert result.exit_code == code
+    assert words in " ".join(result.output.split())
     assert "hunter3" not in result.output
+
+
+@contextlib.contextmanager
+def silent_server():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_a_grafana_that_stays_silent_is_named_with_its_address(monkeypatch):
+    monkeypatch.setattr(publish, "TIMEOUT_S", 0.3)
+    with silent_server() as address:
+        result = CliRunner().invoke(
+            dashboards_command, ["publish", "--url", f"http://{address}"], env={TOKEN_VARIABLE: TOKEN}
+        )
+    assert result.exit_code == 1
+    assert f"asking http://{address} for its version: Grafana cannot be reached: no answer in time" in result.output
+
+
+def test_a_server_without_tls_is_told_from_one_that_is_away(peer):
+    with pytest.raises(publish.PublishError, match="TLS fails"):
+        publish.connect(peer.url.replace("http:", "https:"), publish.Login(token=TOKEN))
+
+
+def test_a_monitor_that_gives_no_incidents_is_named_without_its_password(peer):
+    with pytest.raises(publish.PublishError, match=r"the monitor at http://me:\*+@127\.0\.0\.1:9 .*nothing listens"):
+        publish.incidents_of("http://me:hunter3@127.0.0.1:9")
+    with pytest.raises(publish.PublishError, match="it answers 40|is no monitor"):
+        publish.incidents_of(peer.url)
 
 
 def test_an_incident_becomes_one_annotation_that_gets_its_end(peer):
