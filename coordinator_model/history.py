@@ -27,7 +27,7 @@ from coordinator_model.hot import FAR_MS
 from coordinator_model.incidents import Incident, Kind, Transition, diff
 from coordinator_model.ingest import OFFSETS, TELEMETRY, Reader, Rejected, SourceRow
 from coordinator_model.shard import Shard, ShardSettings
-from coordinator_model.sharding import infer_partitions, shard_of
+from coordinator_model.sharding import DEFAULT_PARTITIONS, infer_partitions, shard_of
 from coordinator_model.ticks import Ticker
 
 BrokerLine = Heartbeat | JoinAnswered | SyncAnswered | LeaveAnswered | ConsumerHeartbeat | Tick
@@ -59,10 +59,12 @@ class _Reading:
 def replay_rows(rows: Iterable[SourceRow], settings: ShardSettings) -> History:
     """Replay the rows of a capture, in any order and with duplicates.
 
-    ``settings.partitions`` 0: inferred. ``settings.live_from_ms`` is set to the first telemetry line.
+    ``settings.partitions`` 0: inferred; Kafka's default, reported as None, where nothing tells.
+    ``settings.live_from_ms`` is set to the first telemetry line.
     """
     reading = _read(rows)
-    partitions = settings.partitions or infer_partitions(reading.placements)
+    known_partitions = settings.partitions or infer_partitions(reading.placements)
+    partitions = known_partitions or DEFAULT_PARTITIONS
     lines = [event for event in reading.events if not isinstance(event, RecordRead | OffsetCommitted | ClientPoll)]
     live_from_ms = min((event[0] for event in lines), default=FAR_MS)
     settings = replace(settings, partitions=partitions, live_from_ms=live_from_ms)
@@ -81,7 +83,7 @@ def replay_rows(rows: Iterable[SourceRow], settings: ShardSettings) -> History:
         rows=reading.rows,
         decoded=reading.decoded,
         undecodable=reading.undecodable,
-        coverage=_coverage(lines, partitions),
+        coverage=_coverage(lines, known_partitions),
     )
 
 
@@ -186,7 +188,7 @@ def _transitions(outputs: list[dict[str, Any]], settings: ShardSettings) -> list
     return sorted(transitions, key=lambda t: t.at_ms)
 
 
-def _coverage(lines: list[BrokerLine], partitions: int) -> dict[str, Any]:
+def _coverage(lines: list[BrokerLine], partitions: int | None) -> dict[str, Any]:
     brokers: dict[str, dict[str, int]] = {}
     for event in lines:
         broker = brokers.setdefault(

@@ -23,15 +23,18 @@ def shard_of(group: str, partitions: int) -> int:
     return 0 if value == -0x8000_0000 else int(abs(value) % partitions)
 
 
-def infer_partitions(placements: Iterable[tuple[str, int]]) -> int:
+def infer_partitions(placements: Iterable[tuple[str, int]]) -> int | None:
     """Return how many partitions the offsets topic must have, seen ``(group, partition)`` pairs of its records.
 
-    The default of 50 where it explains every pair, else the smallest number that does, else the default.
+    The default of 50 where it explains every pair, else the smallest number that does; None, unknown, where there is
+    no pair or no number that explains them.
     """
     pairs = set(placements)
-    lowest: int = max((partition for _, partition in pairs), default=0) + 1
+    if not pairs:
+        return None
+    lowest: int = max(partition for _, partition in pairs) + 1
     candidates: list[int] = [DEFAULT_PARTITIONS, *range(lowest, max(lowest, 1_000) + 1)]
     for candidate in candidates:
         if candidate >= lowest and all(shard_of(group, candidate) == partition for group, partition in pairs):
             return candidate
-    return DEFAULT_PARTITIONS
+    return None

@@ -1,5 +1,6 @@
 """The command `group-monitor`: one module a command, imported when it is named."""
 
+import difflib
 import importlib
 from importlib.metadata import PackageNotFoundError, version
 
@@ -48,6 +49,16 @@ class _Commands(click.Group):
             raise _missing(cmd_name, error) from error
         command: click.Command = getattr(module, f"{cmd_name}_command")
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            if not (near := difflib.get_close_matches(args[0], COMMANDS, n=1)):
+                raise
+            raise click.UsageError(f"{error.message} Did you mean '{near[0]}'?", ctx) from None
 
     def invoke(self, ctx: click.Context) -> object:
         try:

@@ -26,10 +26,12 @@ from pydantic import (
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from coordinator_model.thresholds import Thresholds
+from streaming.config_environment import add_environment
+from streaming.config_problems import Problems, described
 from streaming.config_text import as_toml
 from streaming.kafka_config import ENVIRONMENT_PREFIX, Kafka, Table, read_secret, revealed
 from streaming.local_path import LocalPath, without_scheme
-from streaming.toml_errors import ConfigError, TomlPath, did_you_mean, key_lines, line_of, parse_toml
+from streaming.toml_errors import ConfigError, TomlPath, did_you_mean, key_lines, parse_toml
 
 __all__ = ["ConfigError", "Kafka", "Policy", "Settings", "load"]
 
@@ -311,21 +313,26 @@ class Settings(Table):
         return "\n".join(as_toml(self.model_dump(mode="json", exclude_none=True)))
 
 
-def load(path: Path) -> Settings:
-    """Read, complete with secrets, and validate; raises `ConfigError`."""
+def load(path: Path | None) -> Settings:
+    """Read, complete with environment and secrets, and validate; raises `ConfigError`. None: no file, all defaults."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = "" if path is None else path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from None
+    path = path or Path("defaults")
     raw = parse_toml(path, text)
-    lines = key_lines(text)
-    _add_secrets(path, raw, lines)
+    problems = Problems(path, key_lines(text))
+    _add_secrets(raw, problems)
+    add_environment(raw, Settings, os.environ, problems)
     try:
         # JSON mode is strict about scalars and still takes an array for a tuple and a string for a path.
-        return Settings.model_validate_json(json.dumps(raw, default=str))
+        settings = Settings.model_validate_json(json.dumps(raw, default=str))
     except ValidationError as error:
-        problems = (_problem(path, dict(detail), raw, lines) for detail in error.errors(include_url=False))
-        raise ConfigError("\n".join(problems)) from None
+        for detail in error.errors(include_url=False):
+            _add_problem(detail, raw, problems)
+    if problems:
+        problems.stop()
+    return settings
 
 
 _SECRET_KEYS = {
@@ -336,33 +343,30 @@ _SECRET_KEYS = {
 }
 
 
-def _add_secrets(path: Path, raw: dict[str, Any], lines: Mapping[TomlPath, int]) -> None:
+def _add_secrets(raw: dict[str, Any], problems: Problems) -> None:
     """Put secrets from files and environment (which wins) where the models expect them; refuse them in the file."""
     secrets = Secrets()
-    for (table, key), variable in _SECRET_KEYS.items():
-        section = raw.get(table, {})
+    for (table, key), name in _SECRET_KEYS.items():
+        section, variable = raw.get(table, {}), f"{ENVIRONMENT_PREFIX}{name.upper()}"
         if not isinstance(section, dict):
             continue
-        line = line_of((table, key), lines)
         if key in section:
-            raise ConfigError(
-                f"{path}:{line}: [{table}] {key}: secrets do not belong into this file; "
-                f"set {ENVIRONMENT_PREFIX}{variable.upper()} or {key}_file"
-            )
-        value = revealed(getattr(secrets, variable))
+            advice = f"set {variable} or {key}_file"
+            problems.add((table, key), f"[{table}] {key}: secrets do not belong into this file; {advice}")
+        value = revealed(getattr(secrets, name))
         if value is not None and not value.strip():
-            raise ConfigError(f"{path}: {ENVIRONMENT_PREFIX}{variable.upper()} is set, but empty: unset it or fill it")
+            problems.add_variable(variable, "it is empty: unset it or fill it")
         if value is None and isinstance(file := section.get(f"{key}_file"), str):
             try:
                 value = read_secret(Path(file))
             except (OSError, ValueError) as error:
-                place = line_of((table, f"{key}_file"), lines)
-                raise ConfigError(f"{path}:{place}: [{table}] {key}_file: {error}") from None
+                problems.add((table, f"{key}_file"), f"[{table}] {key}_file: {error}")
+                value = "unreadable"  # what is wrong with it is said already
         if value is not None:
             raw.setdefault(table, section)[key] = value
 
 
-_TABLES: dict[str, type[BaseModel]] = {
+TABLES: dict[str, type[BaseModel]] = {
     "": Settings,
     "kafka": Kafka,
     "run": Run,
@@ -378,29 +382,18 @@ _TABLES: dict[str, type[BaseModel]] = {
 }
 
 
-def _problem(path: Path, detail: dict[str, Any], raw: Mapping[str, Any], lines: Mapping[TomlPath, int]) -> str:
-    """One line of text for one pydantic error."""
+def _add_problem(detail: Mapping[str, Any], raw: Mapping[str, Any], problems: Problems) -> None:
+    """Note one of pydantic's errors at its place in the file."""
     where: TomlPath = detail["loc"]
     names = [part for part in where if isinstance(part, str)]
-    table = next((name for name in reversed(names[:-1]) if name in _TABLES), "")
+    table = next((name for name in reversed(names[:-1]) if name in TABLES), "")
     if where[:1] == ("notify",):  # pydantic adds the receiver's kind to the place
         where = (*where[:2], *where[3:])
-    line = line_of(where, lines)
-    shown = ".".join(str(part) for part in where)
+    if detail["type"].startswith("union_tag_"):
+        where = (*where, "kind")
     if detail["type"] == "extra_forbidden":
-        known = {name: set(model.model_fields) for name, model in _TABLES.items()}
+        known = {name: set(model.model_fields) for name, model in TABLES.items()}
         hint = did_you_mean(str(where[-1]), known[table], {name: keys for name, keys in known.items() if name})
-        return f'{path}:{line}: unknown key "{where[-1]}" in {f"[{table}]" if table else "the top level"}{hint}'
-    message = detail["msg"].removeprefix("Value error, ")
-    return f"{path}:{line}: {shown}: {message}{_found(where, raw)}"
-
-
-def _found(where: TomlPath, raw: Any) -> str:
-    """Tell what stood there, if it is a plain value and no secret."""
-    for part in where:
-        try:
-            raw = raw[part]
-        except (KeyError, IndexError, TypeError):
-            return ""
-    plain = isinstance(raw, str | int | float) and "password" not in str(where[-1]) and "url" not in str(where[-1])
-    return f", not {json.dumps(raw)[:80]}" if plain else ""
+        problems.add(where, f'unknown key "{where[-1]}" in {f"[{table}]" if table else "the top level"}{hint}')
+        return
+    problems.add(where, described(detail, where, raw))

@@ -70,6 +70,12 @@ def did_you_mean(key: str, here: Iterable[str], elsewhere: Mapping[str, Iterable
     return f"; known here: {', '.join(sorted(here))}"
 
 
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Give a hint: the nearest of the known names, if there is one."""
+    near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
 def _split(dotted: str) -> TomlPath:
     """`a."b.c"` -> ("a", "b.c"), by letting TOML's own parser read it."""
     parts: list[str] = []

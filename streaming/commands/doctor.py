@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 )
 @click.option("--acls", is_flag=True, help="Only print the `kafka-acls` commands for this configuration.")
 def doctor_command(config_path: Path | None, acls: bool) -> None:
-    """Check this machine and the cluster: one line a check, and what to do about it. Exit code 1 on a failure.
+    """Check this machine and the cluster: one line a check, and what to do about it.
 
-    Writes nothing to the cluster and joins no group.
+    Exit code 1 on a failure, 2 where the configuration is wrong. Writes nothing to the cluster and joins no group.
     """
-    from streaming.config import ConfigError, Settings, load
+    from streaming.config import ConfigError, load
     from streaming.doctor.check import Status, fail, ok
     from streaming.doctor.rights import acl_commands
 
     try:
-        settings = Settings() if config_path is None else load(config_path)
+        settings = load(config_path)
     except ConfigError as error:
         for problem in str(error).splitlines():
             click.echo(fail("config", problem, "correct it").line())
-        sys.exit(1)
+        sys.exit(2)
     if acls:
         click.echo("\n".join(acl_commands(settings.kafka)))
         return

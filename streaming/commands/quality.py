@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from streaming.config import ConfigError, load
+from streaming.commands.settings import settings_of
 from streaming.local_path import LocalPathParam
 
 
@@ -17,17 +17,16 @@ from streaming.local_path import LocalPathParam
 @click.option("--json", "as_json", is_flag=True, help="One object a line, for programs.")
 def quality_command(config: Path, docs: Path | None, *, as_json: bool) -> None:
     """Check what the store holds: one line an expectation; exit 1 if any fails. Needs the extra `quality`."""
+    settings = settings_of(config)  # before what takes seconds to import
     from streaming.quality.checker import Checker
     from streaming.quality.sample import take
     from streaming.quality.watch import of
     from streaming.store import Store, StoreError
 
     try:
-        settings = load(config)
         store = Store.open(settings.store.connection_url())
-    except (ConfigError, StoreError) as error:
-        click.echo(str(error), err=True)
-        sys.exit(2)
+    except StoreError as error:
+        raise click.ClickException(str(error)) from None
     if docs is not None:
         docs.mkdir(parents=True, exist_ok=True)
     checker = Checker(docs)

@@ -1,6 +1,7 @@
 """`replay`: a capture through the same model as the live job; no Kafka, no Spark, JSON Lines out."""
 
 import json
+from collections import Counter
 from collections.abc import Collection
 from importlib import resources
 from pathlib import Path
@@ -11,10 +12,12 @@ import click
 from coordinator_model.history import History, replay_rows
 from coordinator_model.incidents import Kind, to_contract
 from coordinator_model.shard import ShardSettings
-from coordinator_model.source_row import CLIENT_TOPICS, SourceRow
+from coordinator_model.source_row import SourceRow
 from streaming.capture_file import BadRow, open_text, read_rows
+from streaming.commands.settings import settings_of
 
 SAMPLE = "sample.jsonl.gz"
+REASONS_SHOWN = 5
 
 
 @click.command("replay")
@@ -34,7 +37,8 @@ SAMPLE = "sample.jsonl.gz"
 def replay_command(capture: Path | None, config_path: Path | None, cluster: str | None, sample: bool) -> None:
     """Replay CAPTURE (.jsonl or .jsonl.gz, made by `capture`) and print what was true, as JSON Lines.
 
-    Incidents in the coordinator's time order, then every group as it was at the end, then a summary.
+    Incidents in the coordinator's time order, then every group as it was at the end, then a summary. Exit code 1 where
+    no row of it could be used.
     """
     if (capture is None) == (not sample):
         raise click.UsageError("name a CAPTURE, or give --sample")
@@ -47,18 +51,13 @@ def replay_command(capture: Path | None, config_path: Path | None, cluster: str 
     history = _replay(capture, settings, client_topics, bad)
     for line in contract_lines(history, settings.cluster, len(bad)):
         click.echo(json.dumps(line, ensure_ascii=True))
+    if not history.decoded:
+        raise click.ClickException(f"{capture}: {_nothing(history, bad)}")
 
 
 def _settings(config_path: Path | None, cluster: str | None) -> tuple[ShardSettings, Collection[str]]:
     """Return the settings, and the topics in which clients report."""
-    if config_path is None:
-        return ShardSettings(cluster=cluster or "default", partitions=0, live_from_ms=0), CLIENT_TOPICS
-    from streaming.config import ConfigError, load
-
-    try:
-        settings = load(config_path)
-    except ConfigError as error:
-        raise click.ClickException(str(error)) from error
+    settings = settings_of(config_path)
     shard_settings = ShardSettings(
         cluster=cluster or settings.cluster,
         partitions=0,
@@ -98,6 +97,15 @@ def contract_lines(history: History, cluster: str, bad_rows: int) -> list[dict[s
         "coverage": history.coverage,
     }
     return [*map(to_contract, history.transitions), *history.groups, summary]
+
+
+def _nothing(history: History, bad: list[BadRow]) -> str:
+    """Say why a capture gave nothing."""
+    reasons = Counter(map(str, bad)) + history.undecodable
+    if not reasons:
+        return "no rows in it; is it a capture, and was there anything to capture?"
+    shown = ", ".join(f"{reason} ({count:,})" for reason, count in reasons.most_common(REASONS_SHOWN))
+    return f"none of its {reasons.total():,} rows could be read: {shown}; is it a capture? `capture` makes one"
 
 
 def _tell(history: History) -> None:

@@ -9,7 +9,8 @@ import click
 import structlog
 
 from streaming import logs
-from streaming.config import ConfigError, Settings, load
+from streaming.commands.settings import settings_of
+from streaming.config import ConfigError, Settings
 from streaming.extras import how_to_install
 from streaming.reload import RUN_FIXED, reread
 
@@ -18,11 +19,7 @@ from streaming.reload import RUN_FIXED, reread
 @click.option("--config", "config", required=True, type=click.Path(dir_okay=False, path_type=Path), help="monitor.toml")
 def run_command(config: Path) -> None:
     """Watch a cluster: read its records and telemetry, keep incidents in the database. Needs Spark and Java."""
-    try:
-        settings = load(config)
-    except ConfigError as error:
-        click.echo(str(error), err=True)
-        sys.exit(2)
+    settings = settings_of(config)
     click.echo(settings.effective(), err=True)
     logs.configure()
     try:

@@ -17,18 +17,21 @@ import click
 def serve_command(config_path: Path | None) -> None:
     """Serve API, page, metrics and notifications from the store that `run` writes."""
     from streaming import logs
-    from streaming.config import ConfigError, Settings, load
+    from streaming.commands.settings import WrongConfiguration, settings_of
+    from streaming.config import ConfigError
     from streaming.serve.notify.receivers import receivers_of
     from streaming.serve.server import AddressError, bind, serve
     from streaming.store import Store, StoreError
 
+    settings = settings_of(config_path)
     try:
-        settings = Settings() if config_path is None else load(config_path)
         settings.serve.heartbeat_address()
         receivers_of(settings)  # secrets in files: say now what is missing
         listener = bind(settings.serve.host, settings.serve.port)
         store = Store.open(settings.store.connection_url())
-    except (ConfigError, AddressError, StoreError) as error:
+    except ConfigError as error:
+        raise WrongConfiguration(str(error)) from None
+    except (AddressError, StoreError) as error:
         click.echo(str(error), err=True)
         sys.exit(2 if isinstance(error, ConfigError) else 1)
     click.echo(settings.effective(), err=True)

@@ -14,8 +14,8 @@ class WrongConfiguration(click.ClickException):
 
 
 def settings_of(path: Path | None) -> Settings:
-    """Read `monitor.toml`, or take all defaults without one; raises `WrongConfiguration`."""
+    """Read `monitor.toml` and the environment, all defaults without a file; raises `WrongConfiguration`."""
     try:
-        return Settings() if path is None else load(path)
+        return load(path)
     except ConfigError as error:
         raise WrongConfiguration(str(error)) from None

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator_model.sharding import DEFAULT_PARTITIONS, infer_partitions, java_string_hash, shard_of
+from coordinator_model.sharding import infer_partitions, java_string_hash, shard_of
 
 # group -> Java's hashCode, partition of 50 (computed by Kafka)
 KNOWN = {
@@ -38,5 +38,5 @@ def test_the_number_of_partitions_follows_from_where_records_lie(partitions):
 
 
 @pytest.mark.parametrize("placements", [[], [("g", 4), ("g", 5)]], ids=["nothing seen", "no number explains it"])
-def test_without_an_explanation_it_is_kafkas_default(placements):
-    assert infer_partitions(placements) == DEFAULT_PARTITIONS
+def test_without_an_explanation_it_is_unknown(placements):
+    assert infer_partitions(placements) is None

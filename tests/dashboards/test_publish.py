@@ -230,7 +230,7 @@ def test_a_grafana_too_old_for_the_dashboards_is_named(version, known):
         ("http://grafana.example:3000", 2, "use https, or --plain-http"),
         ("https://admin:hunter3@grafana.example", 2, "without user and password in it"),
         ("grafana.example", 2, "https://host"),
-        ("http://127.0.0.1:9", 1, "asking http://127.0.0.1:9 for its version: Grafana cannot be reached: nothing listens"),
+        ("http://127.0.0.1:9", 1, "asking http://127.0.0.1:9 for its version: Grafana cannot be reached: nothing"),
         ("https://127.0.0.1:9", 1, "nothing listens on this port"),
         ("https://no-such-host.invalid", 1, "the host name does not resolve"),
     ],
@@ -266,7 +266,7 @@ def test_a_server_without_tls_is_told_from_one_that_is_away(peer):
 def test_a_monitor_that_gives_no_incidents_is_named_without_its_password(peer):
     with pytest.raises(publish.PublishError, match=r"the monitor at http://me:\*+@127\.0\.0\.1:9 .*nothing listens"):
         publish.incidents_of("http://me:hunter3@127.0.0.1:9")
-    with pytest.raises(publish.PublishError, match="it answers 40|is no monitor"):
+    with pytest.raises(publish.PublishError, match=r"it answers 40|is no monitor"):
         publish.incidents_of(peer.url)
 
 

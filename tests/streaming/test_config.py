@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from coordinator_model.thresholds import Thresholds
-from streaming.config import ConfigError, Settings, load
+from streaming.config import TABLES, ConfigError, Settings, load
 from streaming.config_text import mask_url
+
+RECEIVERS = ("alertmanager", "pagerduty", "webhook", "log")
 
 FULL = """
 cluster = "prod"
@@ -195,15 +197,20 @@ REFUSED = {
         6,
         'unknown key "url" in [alertmanager]; did you mean "urls"?',
     ),
-    "unknown receiver": ('[[notify]]\nkind = "pager"', 1, "'alertmanager', 'pagerduty', 'webhook', 'log'"),
-    "text for a number": ('[serve]\nport = "8844"', 2, 'serve.port: Input should be a valid integer, not "8844"'),
-    "a number for text": ("cluster = 1", 1, "cluster: Input should be a valid string, not 1"),
-    "true for a number": ("[run]\ntrigger_ms = true", 2, "run.trigger_ms: Input should be a valid integer"),
+    "unknown receiver": (
+        '[[notify]]\nmin_severity = "page"\nkind = "slack"',
+        3,
+        'notify.0.kind: "slack" is not a receiver; one of alertmanager, pagerduty, webhook, log',
+    ),
+    "a receiver without kind": ('[[notify]]\nurl = "http://x"', 1, "notify.0.kind: this key is needed"),
+    "text for a number": ('[serve]\nport = "8844"', 2, 'serve.port: a whole number is needed, not "8844"'),
+    "a number for text": ("cluster = 1", 1, "cluster: text in quotes is needed, not 1"),
+    "true for a number": ("[run]\ntrigger_ms = true", 2, "run.trigger_ms: a whole number is needed, not true"),
     "a value for a table": ("kafka = 3", 1, "kafka"),
-    "zero milliseconds": ("[thresholds]\ngrace_ms = 0", 2, "greater than 0, not 0"),
-    "a word outside the list": ('[run]\noperator_key = "member"', 2, "'shard' or 'group', not \"member\""),
+    "zero milliseconds": ("[thresholds]\ngrace_ms = 0", 2, "a number greater than 0 is needed, not 0"),
+    "a word outside the list": ('[run]\noperator_key = "member"', 2, 'one of shard, group is needed, not "member"'),
     "a bad pattern": ('[[groups]]\npattern = "a("', 2, "not a regular expression: missing ), unterminated subpattern"),
-    "a block without pattern": ('[[groups]]\nmode = "off"', 1, "Field required"),
+    "a block without pattern": ('[[groups]]\nmode = "off"', 1, "groups.0.pattern: this key is needed"),
     "a bad label name": ('[[groups]]\npattern = "a"\nlabels = { "te-am" = "x" }', 3, "not a Prometheus label name"),
     "a label of ours": ('[[groups]]\npattern = "a"\nlabels = { severity = "x" }', 3, "set by the monitor itself"),
     "a secret in the file": (
@@ -217,7 +224,7 @@ REFUSED = {
     "no http": ('[[notify]]\nkind = "webhook"\nurl = "file:///x"', 3, "http:// or https://"),
     "a webhook without address": ('[[notify]]\nkind = "webhook"', 1, "either url or url_file"),
     "a host with a port": ('[serve]\nallowed_hosts = ["monitor:80"]', 2, "a plain host name is needed"),
-    "no alertmanager": ('[[notify]]\nkind = "alertmanager"\nurls = []', 3, "at least 1 item"),
+    "no alertmanager": ('[[notify]]\nkind = "alertmanager"\nurls = []', 3, "notify.0.urls: it must not be empty"),
     "a data folder in a bucket": ('[run]\ndata_folder = "s3a://bucket/data"', 2, "s3a:// is not supported"),
     "a data folder as a file URI": ('[run]\ndata_folder = "file:///data"', 2, "file:// is not supported"),
     "a certificate in a bucket": ('[kafka]\nssl_cafile = "gs://bucket/ca.pem"', 2, "gs:// is not supported"),
@@ -238,6 +245,93 @@ def test_a_wrong_file_is_refused_with_file_line_and_reason(write, text, line, wo
     assert "hunter2" not in str(caught.value)
 
 
+def test_problems_are_told_in_the_order_of_the_file(write):
+    path = write(
+        '[[notify]]\nkind = "slack"\n[serve]\nport = "x"\ntoken = "hunter2"\n[run]\ntrigger_sm = 1\n'
+        '[[groups]]\nmode = "of"\n[kafka]\nsasl_password = "hunter2"\nbootstrap_servers = "a"\ncluster = 1'
+    )
+    with pytest.raises(ConfigError) as caught:
+        load(path)
+    lines = [int(line.removeprefix(f"{path}:").partition(":")[0]) for line in str(caught.value).splitlines()]
+    assert lines == [2, 4, 5, 7, 8, 9, 11, 12, 13]
+
+
+def _keys():
+    """Every key that a file may have, as the text of a file that sets it to a value."""
+    for table, model in TABLES.items():
+        header = {"groups": '[[groups]]\npattern = "a"\n', "": ""}.get(table, f"[{table}]\n")
+        if table in RECEIVERS:
+            header = f'[[notify]]\nkind = "{table}"\n'
+        for key in model.model_fields.keys() - {"kind", "pattern"}:
+            yield header + f"{key} = "
+
+
+@pytest.mark.parametrize("begin", sorted(_keys()))
+def test_no_value_of_any_key_is_refused_in_words_about_python(write, begin):
+    refusals = []
+    for value in ("1", "-1", "nan", "true", '""', '"text"', "[1]", "{}", "2026-11-23"):
+        try:
+            load(write(f"{begin}{value}\n"))
+        except ConfigError as error:
+            refusals.append(str(error))
+    assert refusals
+    for words in ("Input", "should", "Value error", "valid", "pydantic", "JSON", "tuple", "dictionary"):
+        assert not [refusal for refusal in refusals if words in refusal]
+
+
+class TestEnvironment:
+    def test_it_wins_over_the_file_and_over_the_defaults(self, write, monkeypatch):
+        monkeypatch.setenv("GROUP_MONITOR_CLUSTER", "prod")
+        monkeypatch.setenv("GROUP_MONITOR_KAFKA__BOOTSTRAP_SERVERS", "kafka-1:9092")
+        monkeypatch.setenv("GROUP_MONITOR_RUN__TRIGGER_MS", "1000")
+        monkeypatch.setenv("GROUP_MONITOR_RUN__DATA_FOLDER", "/srv/1")
+        monkeypatch.setenv("GROUP_MONITOR_QUALITY__ENABLED", "false")
+        monkeypatch.setenv("GROUP_MONITOR_THRESHOLDS__AT_RISK_RATIO", "0.5")
+        settings = load(write('cluster = "test"\n[kafka]\nbootstrap_servers = "a:1"\n[run]\nshard_split = 2'))
+        assert (settings.cluster, settings.kafka.bootstrap_servers) == ("prod", "kafka-1:9092")
+        assert (settings.run.trigger_ms, settings.run.shard_split) == (1000, 2)
+        assert settings.run.data_folder == Path("/srv/1")
+        assert settings.quality.enabled is False
+        assert settings.default_thresholds().at_risk_ratio == 0.5
+
+    def test_a_text_that_looks_like_a_number_stays_a_text(self, monkeypatch):
+        monkeypatch.setenv("GROUP_MONITOR_CLUSTER", "42")
+        monkeypatch.setenv("GROUP_MONITOR_KAFKA__SASL_USERNAME", "true")
+        settings = load(None)
+        assert (settings.cluster, settings.kafka.sasl_username) == ("42", "true")
+
+    def test_a_list_is_written_as_in_toml(self, monkeypatch):
+        monkeypatch.setenv("GROUP_MONITOR_KAFKA__TELEMETRY_TOPICS", '["a", "b"]')
+        assert load(None).kafka.telemetry_topics == ("a", "b")
+
+    @pytest.mark.parametrize(
+        ("variable", "value", "words"),
+        [
+            ("GROUP_MONITOR_RUN__TRIGGER_MS", "fast", 'run.trigger_ms: a whole number is needed, not "fast"'),
+            ("GROUP_MONITOR_RUN__TRIGGER_SM", "1", "did you mean GROUP_MONITOR_RUN__TRIGGER_MS?"),
+            ("GROUP_MONITOR_KAFKA__TELEMETRY_TOPICS", "a,b", "a list is needed"),
+            ("GROUP_MONITOR_GROUPS__0__PATTERN", "x", "no key has this variable"),
+        ],
+    )
+    def test_what_is_wrong_is_told_with_the_variable_s_name(self, monkeypatch, variable, value, words):
+        monkeypatch.setenv(variable, value)
+        with pytest.raises(ConfigError) as caught:
+            load(None)
+        assert str(caught.value).startswith(f"defaults: {variable}: ")
+        assert words in str(caught.value)
+
+    def test_other_variables_of_ours_and_of_kubernetes_are_no_keys(self, monkeypatch):
+        for variable in ("GROUP_MONITOR_PORT", "GROUP_MONITOR_SERVICE_HOST", "GROUP_MONITOR_PORT_8844_TCP_ADDR"):
+            monkeypatch.setenv(variable, "tcp://10.0.0.1:8844")
+        assert load(None) == Settings()
+
+    def test_a_secret_may_be_given_either_way_and_is_not_shown(self, monkeypatch):
+        monkeypatch.setenv("GROUP_MONITOR_SERVE__TOKEN", "hunter2")
+        settings = load(None)
+        assert settings.serve.token.get_secret_value() == "hunter2"
+        assert "hunter2" not in settings.effective()
+
+
 SECRET_FILES = ("kafka.sasl_password", "kafka.ssl_key_password", "store.password", "serve.token")
 
 
@@ -256,7 +350,7 @@ def test_an_empty_secret_file_is_an_error_and_no_secret(write, tmp_path, secret,
 def test_an_empty_secret_in_the_environment_is_an_error_and_no_secret(write, monkeypatch, secret):
     variable = f"GROUP_MONITOR_{secret.replace('.', '_').upper()}"
     monkeypatch.setenv(variable, "")
-    with pytest.raises(ConfigError, match=f"{variable} is set, but empty"):
+    with pytest.raises(ConfigError, match=f"{variable}: it is empty"):
         load(write(""))
 
 

@@ -123,7 +123,7 @@ class TestRights:
 class TestConfiguration:
     def test_a_typo_is_a_failure_that_names_file_and_line(self, tmp_path):
         code, lines = doctor(tmp_path, more="sasl_usrname = 'x'\n")
-        assert code == 1
+        assert code == 2
         status, line = status_of(lines, "config")
         assert status == "fail"
         assert "monitor.toml:3" in line

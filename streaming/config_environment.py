@@ -1,0 +1,67 @@
+"""Environment variables that win over the file: `GROUP_MONITOR_SERVE__PORT` is `[serve] port`.
+
+Two underscores stand between table and key; a key of the top level has none. A variable with two underscores that
+names no key is an error, as a wrong key in the file is. Arrays of tables (`[[groups]]`, `[[notify]]`) have none.
+"""
+
+import json
+import tomllib
+from collections.abc import Mapping
+from typing import Any, Final, get_origin
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+
+from streaming.config_problems import Problems
+from streaming.kafka_config import ENVIRONMENT_PREFIX
+from streaming.toml_errors import nearest
+
+BETWEEN: Final = "__"
+
+
+def variables_of(settings: type[BaseModel]) -> dict[str, tuple[tuple[str, ...], FieldInfo]]:
+    """Every variable of the environment -> the place of its key, and the key's field."""
+    found: dict[str, tuple[tuple[str, ...], FieldInfo]] = {}
+    for name, field in settings.model_fields.items():
+        table = field.annotation
+        if isinstance(table, type) and issubclass(table, BaseModel):
+            for key, inner in table.model_fields.items():
+                found[f"{ENVIRONMENT_PREFIX}{name}{BETWEEN}{key}".upper()] = ((name, key), inner)
+        elif get_origin(table) is not tuple:
+            found[f"{ENVIRONMENT_PREFIX}{name}".upper()] = ((name,), field)
+    return found
+
+
+def add_environment(
+    raw: dict[str, Any], settings: type[BaseModel], environment: Mapping[str, str], problems: Problems
+) -> None:
+    """Put what the environment says into `raw`, over what the file says."""
+    known = variables_of(settings)
+    for variable, text in sorted(environment.items()):
+        if variable in known:
+            place, field = known[variable]
+            *tables, key = place
+            section = raw.setdefault(tables[0], {}) if tables else raw
+            if isinstance(section, dict):
+                section[key] = _value(text, field)
+                problems.variables[place] = variable
+        elif variable.startswith(ENVIRONMENT_PREFIX) and BETWEEN in variable:
+            problems.add_variable(variable, f"no key has this variable{nearest(variable, known)}")
+
+
+def _value(text: str, field: FieldInfo) -> Any:
+    """Read a variable as what its key takes: as it stands where that is text, else as a TOML value."""
+    if _accepts(field, text):
+        return text
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _accepts(field: FieldInfo, text: str) -> bool:
+    try:
+        TypeAdapter(field.rebuild_annotation(), config=ConfigDict(strict=True)).validate_json(json.dumps(text))
+    except ValidationError:
+        return False
+    return True

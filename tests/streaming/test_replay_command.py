@@ -1,0 +1,61 @@
+"""`replay` of what is no capture, or one without anything in it."""
+
+import gzip
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from streaming.cli import main
+from tests.builders import probe_line
+
+DAMAGED = bytearray(gzip.compress(b"".join(b"%d once upon a time\n" % n for n in range(20_000))))
+DAMAGED[len(DAMAGED) // 2 : len(DAMAGED) // 2 + 200] = b"\xff" * 200
+
+
+def row(**more):
+    base = {"source": "telemetry", "topic": "group-telemetry", "partition": 0, "offset": 0, "timestamp_ms": 1}
+    return json.dumps({**base, "key": "broker-1", "value": "", **more})
+
+
+def replay(folder, data):
+    capture = folder / "capture.jsonl"
+    capture.write_bytes(data)
+    result = CliRunner().invoke(main, ["replay", str(capture)])
+    assert "Traceback" not in result.output
+    return result
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "no rows in it"),
+        (b"\n\n", "no rows in it"),
+        (gzip.compress(b""), "no rows in it"),
+        (b"once upon a time\n" * 3, "none of its 3 rows could be read: not JSON (3)"),
+        (b"{}\n", "could be read: no source (1)"),
+        (f"{row(value='hello')}\n{row(offset=1, value='Completed request:{')}\n".encode(), "none of its 2 rows"),
+        (b"\x00\xff" * 500, "none of its 1 rows"),
+        (DAMAGED, "cut short (1)"),
+    ],
+    ids=["empty", "blank", "empty gzip", "prose", "other JSON", "other lines", "binary", "broken gzip"],
+)
+def test_what_holds_nothing_that_can_be_replayed_fails_and_says_why(tmp_path, data, words):
+    result = replay(tmp_path, data)
+    assert result.exit_code == 1
+    assert words in result.stderr
+
+
+def test_a_summary_is_printed_all_the_same_and_claims_no_number_of_partitions(tmp_path):
+    summary = json.loads(replay(tmp_path, b"prose\n").stdout.splitlines()[-1])
+    assert summary["kind"] == "summary"
+    assert summary["coverage"]["partitions"] is None
+    assert summary["undecodable"] == {"capture: not a row": 1}
+
+
+def test_one_row_that_can_be_read_is_a_replay_and_telemetry_alone_tells_no_number_of_partitions(tmp_path):
+    result = replay(tmp_path, f"prose\n{row(value=probe_line(1))}\n".encode())
+    assert result.exit_code == 0, result.output
+    summary = json.loads(result.stdout.splitlines()[-1])
+    assert summary["decoded"] == {"probe": 1}
+    assert summary["coverage"]["partitions"] is None
