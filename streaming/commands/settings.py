@@ -1,6 +1,7 @@
 """What the commands do with a configuration: read it, or end with exit code 2."""
 
 from pathlib import Path
+from typing import IO
 
 import click
 
@@ -11,6 +12,10 @@ class WrongConfiguration(click.ClickException):
     """The configuration cannot be used; the text names file and line, one problem a line."""
 
     exit_code = 2
+
+    def show(self, file: IO[str] | None = None) -> None:
+        """Print the problems as they are: each line begins with its place."""
+        click.echo(self.format_message(), file=file, err=file is None)
 
 
 def settings_of(path: Path | None) -> Settings:

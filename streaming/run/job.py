@@ -134,7 +134,7 @@ class Job:
             assigned = self.topics.existing(kafka.topics)
             if kafka.offsets_topic in assigned:
                 for missing in set(kafka.topics) - assigned.keys():
-                    log.warning("topic does not exist or may not be described, going on without it", topic=missing)
+                    log.warning("topic does not exist yet or may not be described, going on without it", topic=missing)
                 return assigned
             if not told:
                 log.warning("offsets topic does not exist yet: no group was ever used", topic=kafka.offsets_topic)

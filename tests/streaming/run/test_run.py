@@ -145,7 +145,7 @@ def test_a_telemetry_topic_that_appears_later_is_picked_up(coordinator, monitor,
     coordinator.record("orders", 3, members, 0)
     coordinator.producer.flush()
     watching = monitor()
-    watching.said("topic does not exist yet, going on without it")
+    watching.said("topic does not exist yet")
     watching.wait_for("SELECT 1 FROM groups WHERE members = 3")
     coordinator.start_ms = time.time_ns() // 1_000_000  # after the start of the monitor: no history
     live(coordinator, members)
