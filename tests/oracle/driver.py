@@ -1,0 +1,72 @@
+"""Kafka's own group coordinator in a process of its own: compiles the driver once, and plays plans on it."""
+
+import atexit
+import functools
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Self
+
+from streaming.embedded.errors import EmbeddedBrokerError
+from streaming.embedded.jars import broker_class_path
+from streaming.embedded.java import JavaMissingError, java_command
+from tests.oracle.life import Life
+from tests.oracle.plans import Plan
+
+SOURCES = Path(__file__).with_name("java")
+FLAGS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=4", "-Xshare:auto")
+
+
+def why_not() -> str | None:
+    """Return why no life can be played here, None where one can."""
+    try:
+        java = java_command()
+        broker_class_path()
+    except (JavaMissingError, EmbeddedBrokerError) as missing:
+        return str(missing)
+    modules = subprocess.run([java, "--list-modules"], capture_output=True, text=True, check=True).stdout
+    return None if "jdk.compiler@" in modules else f"{java} cannot compile (no module jdk.compiler): a JDK is needed"
+
+
+@functools.cache
+def classes() -> Path:
+    """Return the folder of the compiled driver, which goes with this process."""
+    folder = Path(mkdtemp(prefix="oracle-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    compiler = [java_command(), "-m", "jdk.compiler/com.sun.tools.javac.Main", "-proc:none", "-cp", broker_class_path()]
+    sources = map(str, sorted(SOURCES.rglob("*.java")))
+    subprocess.run([*compiler, "-d", str(folder), *sources], check=True)
+    return folder
+
+
+class Driver:
+    """A driver process; plays one plan after the other."""
+
+    def __init__(self, compiled: Path | None = None) -> None:
+        class_path = os.pathsep.join((str(compiled or classes()), broker_class_path()))
+        self._process = subprocess.Popen(
+            [java_command(), *FLAGS, "-cp", class_path, "oracle.Driver"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()
+
+    def play(self, plan: Plan) -> Life:
+        """Return the life of a plan."""
+        into, out = self._process.stdin, self._process.stdout
+        assert into is not None
+        assert out is not None
+        into.write(plan.as_line().encode() + b"\n")
+        into.flush()
+        lines = list(iter(out.readline, END))
+        if lines and not lines[-1]:
+            raise RuntimeError(f"the driver ended while it played {plan.kind}/{plan.seed}")
+        return Life.parse(plan, lines)
+
+
+END = b'{"source":"end"}\n'

@@ -1,0 +1,69 @@
+"""The coordinator's live groups and the monitor's, field by field, in everything that the two logs can tell."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from tests.oracle.life import Look
+from tests.oracle.monitor import Monitor
+
+DEADLINE_MS = 50
+"""Between an answer's milliseconds and what the coordinator armed lie queues and roundings."""
+
+Difference = tuple[str, str, str, str]
+"""Field, group, member, and what either side holds."""
+
+
+def difference(look: Look, monitor: Monitor) -> Iterator[Difference]:
+    """Yield what differs at a quiet moment."""
+    views = monitor.views()
+    for group in look.groups:
+        view = views.pop(group["group"], None)
+        if view is None:
+            if group["state"] != "Empty":
+                yield "known", group["group"], "", f"{group['state']}, unknown to the monitor"
+        elif group["type"] == "classic":
+            yield from _classic(group, view, monitor, look)
+    for name in views:
+        yield "known", name, "", "known to the monitor only"
+
+
+def _classic(group: dict[str, Any], view: dict[str, Any], monitor: Monitor, look: Look) -> Iterator[Difference]:
+    name = group["group"]
+    if group["state"] in ("PreparingRebalance", "CompletingRebalance") or group["joining"] or group["owing_sync"]:
+        return  # who is in is told by the answers at its end
+    fields = ("state", "generation", "protocol", "protocol_type") if group["members"] else ("state", "generation")
+    for field in fields:
+        if group[field] != view[field]:
+            yield field, name, "", f"{group[field]!r}, told {view[field]!r}"
+    if (group["leader"] or None) != (view["leader"] or None):
+        yield "leader", name, "", f"{group['leader']!r}, told {view['leader']!r}"
+    members = {member["member_id"]: member for member in view["members"]}
+    live = {member["member_id"]: member for member in group["members"]}
+    if members.keys() != live.keys():
+        only, told = sorted(live.keys() - members.keys()), sorted(members.keys() - live.keys())
+        yield "members", name, "", f"{only} unknown to the monitor, {told} known to it only"
+        return
+    for member_id, member in live.items():
+        for field, note in _member(member, members[member_id]):
+            yield field, name, member_id, note
+        yield from _deadline(member, name, monitor)
+
+
+def _member(member: dict[str, Any], shown: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for field in ("instance_id", "client_id", "client_host", "session_timeout_ms", "rebalance_timeout_ms"):
+        if field in member and member[field] != shown[field]:
+            yield field, f"{member[field]!r}, told {shown[field]!r}"
+    if "assignment" in member:
+        held = sorted(f"{part['topic']}-{number}" for part in shown["assignment"] for number in part["partitions"])
+        if held != member["assignment"]:
+            yield "assignment", f"{member['assignment']}, told {held}"
+
+
+def _deadline(member: dict[str, Any], group: str, monitor: Monitor) -> Iterator[Difference]:
+    member_id = member["member_id"]
+    told_ms = monitor.deadline_ms(group, member_id)
+    armed_ms = member.get("deadline_ms")
+    if armed_ms is None or told_ms is None or monitor.shard.clock.waiting:
+        return
+    if abs(armed_ms - told_ms) > DEADLINE_MS:
+        yield "deadline", group, member_id, f"{armed_ms}, told {told_ms} ({told_ms - armed_ms:+})"

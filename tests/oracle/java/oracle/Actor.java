@@ -1,0 +1,35 @@
+package oracle;
+
+/** A client application over its starts. */
+final class Actor {
+    private final World world;
+    private final Plan.Client plan;
+    private Client client;
+    private int runs = 0;
+
+    Actor(World world, Plan.Client plan) {
+        this.world = world;
+        this.plan = plan;
+    }
+
+    boolean isAlive() {
+        return client != null && client.isAlive();
+    }
+
+    Client client() {
+        return client;
+    }
+
+    void start() {
+        if (isAlive()) return;
+        client = make(runs++);
+        client.start();
+    }
+
+    private Client make(int run) {
+        return switch (plan.protocol()) {
+            case "classic" -> new ClassicConsumer(world, plan, run);
+            default -> throw new IllegalArgumentException(plan.protocol());
+        };
+    }
+}

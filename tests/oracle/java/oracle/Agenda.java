@@ -1,0 +1,41 @@
+package oracle;
+
+import java.util.PriorityQueue;
+
+/** What happens when, in virtual microseconds since the life began; at one instant in the order it was planned. */
+final class Agenda {
+    static final long MS = 1_000;
+
+    private record Entry(long atUs, long number, Runnable action) implements Comparable<Entry> {
+        @Override
+        public int compareTo(Entry other) {
+            int byTime = Long.compare(atUs, other.atUs);
+            return byTime == 0 ? Long.compare(number, other.number) : byTime;
+        }
+    }
+
+    private final PriorityQueue<Entry> entries = new PriorityQueue<>();
+    private long count = 0;
+    private long nowUs = 0;
+
+    long nowUs() {
+        return nowUs;
+    }
+
+    void at(long atUs, Runnable action) {
+        entries.add(new Entry(Math.max(atUs, nowUs), count++, action));
+    }
+
+    void after(long delayUs, Runnable action) {
+        at(nowUs + delayUs, action);
+    }
+
+    void runUntil(long untilUs) {
+        while (!entries.isEmpty() && entries.peek().atUs() <= untilUs) {
+            Entry entry = entries.poll();
+            nowUs = entry.atUs();
+            entry.action().run();
+        }
+        nowUs = untilUs;
+    }
+}

@@ -1,0 +1,46 @@
+package oracle;
+
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import org.apache.logging.log4j.Level;
+import org.apache.logging.log4j.LogManager;
+import org.apache.logging.log4j.core.LogEvent;
+import org.apache.logging.log4j.core.LoggerContext;
+import org.apache.logging.log4j.core.appender.AbstractAppender;
+import org.apache.logging.log4j.core.config.Configuration;
+import org.apache.logging.log4j.core.config.Property;
+
+/** Takes what Kafka logs from INFO on, at virtual time, into the life that is being played. */
+final class LogCapture extends AbstractAppender {
+    private static final Pattern BROKER = Pattern.compile("^\\[GroupCoordinator id=(\\d+)[ \\]].*", Pattern.DOTALL);
+
+    private static World world;
+
+    private LogCapture() {
+        super("life", null, null, false, Property.EMPTY_ARRAY);
+    }
+
+    static void install() {
+        LoggerContext context = (LoggerContext) LogManager.getContext(false);
+        Configuration configuration = context.getConfiguration();
+        LogCapture capture = new LogCapture();
+        capture.start();
+        configuration.getRootLogger().getAppenders().keySet().forEach(configuration.getRootLogger()::removeAppender);
+        configuration.getRootLogger().addAppender(capture, null, null);
+        configuration.getRootLogger().setLevel(Level.INFO);
+        context.updateLoggers();
+    }
+
+    static void into(World next) {
+        world = next;
+    }
+
+    @Override
+    public void append(LogEvent event) {
+        if (world == null || !event.getLoggerName().startsWith("org.apache.kafka.coordinator")) return;
+        String message = event.getMessage().getFormattedMessage();
+        if (event.getThrown() != null) message += " " + event.getThrown();
+        Matcher broker = BROKER.matcher(message);
+        world.log(broker.matches() ? Integer.parseInt(broker.group(1)) : 0, event, message);
+    }
+}

@@ -1,0 +1,44 @@
+package oracle;
+
+import com.fasterxml.jackson.annotation.JsonProperty;
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * A life as it was drawn: who is there and what befalls them when. `tests/oracle/plans.py` draws plans and says what
+ * each field means. Times end in their unit; a range is [least, most].
+ */
+record Plan(
+    long seed,
+    @JsonProperty("start_ms") long startMs,
+    @JsonProperty("until_ms") long untilMs,
+    @JsonProperty("clock_offsets_ms") List<Long> clockOffsetsMs,
+    Map<String, String> config,
+    @JsonProperty("group_config") Map<String, Map<String, String>> groupConfig,
+    Ranges ranges,
+    Map<String, Integer> topics,
+    List<Client> clients,
+    List<Event> events) {
+
+    /** How long things take, in microseconds. */
+    record Ranges(
+        List<Long> network, List<Long> queue, List<Long> local, List<Long> respond, List<Long> send,
+        List<Long> replicate, List<Long> load, List<Long> ship) {
+    }
+
+    /** A client application: what it is at each of its starts. */
+    record Client(
+        String name, String protocol, String group, String host, String instance, int version, String library,
+        @JsonProperty("session_ms") int sessionMs,
+        @JsonProperty("rebalance_ms") int rebalanceMs,
+        @JsonProperty("heartbeat_ms") int heartbeatMs,
+        @JsonProperty("poll_ms") List<Long> pollMs,
+        @JsonProperty("commit_ms") int commitMs,
+        List<String> topics, String regex, List<String> assignors) {
+    }
+
+    /** Something that happens to a client or a broker; what it takes more stands in {@code with}. */
+    record Event(@JsonProperty("at_ms") long atMs, @JsonProperty("do") String what, String who, JsonNode with) {
+    }
+}

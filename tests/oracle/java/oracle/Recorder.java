@@ -1,0 +1,110 @@
+package oracle;
+
+import com.fasterxml.jackson.core.JsonGenerator;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.JsonNode;
+import java.io.IOException;
+import java.io.OutputStream;
+import java.io.UncheckedIOException;
+import java.util.HashMap;
+import java.util.Map;
+
+/**
+ * Writes a life down as JSON Lines in the order in which its rows can be read: a capture (sources "offsets" and
+ * "telemetry"), and what no monitor sees: the coordinators' log ("log"), their live groups ("look"), and what clients
+ * know of themselves ("client").
+ */
+final class Recorder {
+    @FunctionalInterface
+    interface Fields {
+        void write(JsonGenerator json) throws IOException;
+    }
+
+    private final JsonGenerator json;
+    private final Map<Integer, Long> telemetryOffsets = new HashMap<>();
+
+    Recorder(OutputStream out) {
+        try {
+            json = new ObjectMapper().createGenerator(out);
+            json.setRootValueSeparator(null);
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
+    }
+
+    void record(Replica.Entry entry) {
+        row("offsets", fields -> {
+            place(fields, "__consumer_offsets", 0, entry.offset(), entry.timestampMs());
+            fields.writeBinaryField("key", entry.key());
+            if (entry.value() == null) fields.writeNullField("value");
+            else fields.writeBinaryField("value", entry.value());
+        });
+    }
+
+    void line(int brokerId, long timestampMs, String line) {
+        long offset = telemetryOffsets.merge(brokerId, 1L, Long::sum) - 1;
+        row("telemetry", fields -> {
+            place(fields, "group-telemetry", brokerId, offset, timestampMs);
+            fields.writeStringField("key", "broker-" + brokerId);
+            fields.writeStringField("value", line);
+        });
+    }
+
+    private static void place(JsonGenerator fields, String topic, int partition, long offset, long timestampMs)
+        throws IOException {
+        fields.writeStringField("topic", topic);
+        fields.writeNumberField("partition", partition);
+        fields.writeNumberField("offset", offset);
+        fields.writeNumberField("timestamp_ms", timestampMs);
+    }
+
+    void log(int brokerId, long timestampMs, String level, String message, String logger) {
+        row("log", fields -> {
+            fields.writeNumberField("broker", brokerId);
+            fields.writeNumberField("timestamp_ms", timestampMs);
+            fields.writeStringField("level", level);
+            fields.writeStringField("message", message);
+            fields.writeStringField("logger", logger);
+        });
+    }
+
+    void look(int brokerId, long timestampMs, JsonNode groups) {
+        row("look", fields -> {
+            fields.writeNumberField("broker", brokerId);
+            fields.writeNumberField("timestamp_ms", timestampMs);
+            fields.writeFieldName("groups");
+            fields.writeTree(groups);
+        });
+    }
+
+    void client(String name, String what, long timestampMs, String group, String memberId) {
+        row("client", fields -> {
+            fields.writeStringField("name", name);
+            fields.writeStringField("what", what);
+            fields.writeNumberField("timestamp_ms", timestampMs);
+            fields.writeStringField("group", group);
+            fields.writeStringField("member_id", memberId);
+        });
+    }
+
+    void end() {
+        row("end", fields -> { });
+        try {
+            json.flush();
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
+    }
+
+    private void row(String source, Fields fields) {
+        try {
+            json.writeStartObject();
+            json.writeStringField("source", source);
+            fields.write(json);
+            json.writeEndObject();
+            json.writeRaw('\n');
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
+    }
+}

@@ -1,0 +1,115 @@
+package oracle;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.logging.log4j.core.LogEvent;
+
+/** One life: its brokers and clients, and what befalls them. */
+final class World {
+    private static final long LOOK_EVERY_US = 1_000 * Agenda.MS;
+
+    private final Plan plan;
+    private final Recorder recorder;
+    private final Agenda agenda = new Agenda();
+    private final Topics topics = new Topics();
+    private final List<Broker> brokers = new ArrayList<>();
+    private final Map<String, Actor> actors = new LinkedHashMap<>();
+    private final OffsetsTopic offsets;
+    private final Map<String, Dice> ids = new HashMap<>();
+    private int port = 20_000;
+
+    World(Plan plan, Recorder recorder) {
+        this.plan = plan;
+        this.recorder = recorder;
+        offsets = new OffsetsTopic(
+            agenda, plan.ranges().replicate(), new Dice(plan.seed(), "replication"), recorder);
+        for (Plan.Client client : plan.clients()) actors.put(client.name(), new Actor(this, client));
+        for (int n = 0; n < plan.clockOffsetsMs().size(); n++)
+            brokers.add(new Broker(n + 1, this, plan.clockOffsetsMs().get(n)));
+    }
+
+    void play() {
+        topics.grow(plan.topics());
+        brokers.forEach(this::start);
+        Events events = new Events(this);
+        events.elect(brokers.get(0), true, 0, 0);
+        brokers.forEach(broker -> new Prober(this, broker).start());
+        plan.events().forEach(event -> agenda.at(event.atMs() * Agenda.MS, () -> events.happen(event)));
+        agenda.at(LOOK_EVERY_US, this::look);
+        agenda.runUntil(plan.untilMs() * Agenda.MS);
+    }
+
+    void start(Broker broker) {
+        broker.start();
+        Topics.Change all = topics.all();
+        broker.run().learnTopics(all.delta(), all.image(), 0);
+    }
+
+    Plan plan() {
+        return plan;
+    }
+
+    Agenda agenda() {
+        return agenda;
+    }
+
+    Recorder recorder() {
+        return recorder;
+    }
+
+    OffsetsTopic offsets() {
+        return offsets;
+    }
+
+    Topics topics() {
+        return topics;
+    }
+
+    List<Broker> brokers() {
+        return brokers;
+    }
+
+    Map<String, Actor> actors() {
+        return actors;
+    }
+
+    long realMs() {
+        return plan.startMs() + agenda.nowUs() / Agenda.MS;
+    }
+
+    /** Where random ids come from that are made for a client. */
+    Dice idsOf(String clientId) {
+        return ids.computeIfAbsent(clientId, id -> new Dice(plan.seed(), "ids of " + id));
+    }
+
+    int nextPort() {
+        return port++;
+    }
+
+    /** Whom a broker, asked by chance, names as the coordinator; null where nobody answers or knows. */
+    Broker coordinatorToldTo(Dice dice) {
+        Broker asked = brokers.get((int) dice.between(0, brokers.size() - 1));
+        if (!asked.isUp() || asked.isPaused()) return null;
+        Broker told = asked.run().leader();
+        return told != null && told.isUp() ? told : null;
+    }
+
+    void log(int brokerId, LogEvent event, String message) {
+        long atMs = brokerId == 0 ? realMs() : brokers.get(brokerId - 1).time().milliseconds();
+        recorder.log(brokerId, atMs, event.getLevel().name(), message, event.getLoggerName());
+    }
+
+    /** Writes down the coordinator's live groups if nothing about them is on its way to the capture. */
+    private void look() {
+        agenda.after(LOOK_EVERY_US, this::look);
+        Broker leader = offsets.leader();
+        if (!leader.isUp() || !offsets.isSettled() || !leader.believesToLead()) return;
+        JsonNode groups = leader.run().liveGroups();
+        long parked = groups.findValues("parked").stream().filter(JsonNode::asBoolean).count();
+        if (leader.run().isQuiet(parked)) recorder.look(leader.id(), leader.time().milliseconds(), groups);
+    }
+}

@@ -1,0 +1,223 @@
+"""What the monitor says of a life, held against what its coordinator logged and what its live groups were."""
+
+import traceback
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from coordinator_model.shard import ShardSettings
+from streaming.embedded.truth import (
+    REBALANCE_TIMEOUT,
+    SESSION_EXPIRED,
+    Expiry,
+    TruthEvent,
+    authoritative,
+    coordinator_moves,
+    lasts,
+    session_expiries,
+)
+from tests.oracle.groups import difference
+from tests.oracle.life import Life
+from tests.oracle.monitor import Monitor
+
+TOLERANCE_MS = 1_000
+AFTER_A_MOVE_MS = 3_000
+"""Of when a coordinator that loads restarts its timers only an interval is known."""
+MOVE_IS_RECENT_MS = 20_000
+TRAILING_MS = 2_000
+"""What happens at the very end may have left no trace yet."""
+SAME_REMOVAL_MS = 15_000
+"""Further apart it is another removal of the same member."""
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """One thing that monitor and coordinator see differently. ``what``: missing, extra, cause, off, group, …"""
+
+    what: str
+    rule: str
+    group: str
+    member_id: str
+    truth_ms: int | None
+    told_ms: int | None
+    note: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.rule} {self.group} {self.member_id} {self.truth_ms} {self.told_ms} {self.note}"
+
+
+@dataclass
+class Judgement:
+    """Of a life: disagreements, and how much was compared."""
+
+    disagreements: list[Disagreement]
+    compared: Counter[str]
+
+
+@dataclass(frozen=True)
+class _Removal:
+    """A member removed for a timeout, by the coordinator's log; at several instants where it was tried again."""
+
+    rule: str
+    group: str
+    member_id: str
+    at_ms: tuple[int, ...]
+    certain: bool
+    tolerance_ms: int
+
+
+def judge(life: Life) -> Judgement:
+    """Let the monitor read a life, compare at every look and at the end."""
+    monitor = Monitor(settings_of(life))
+    judgement = Judgement([], Counter())
+    try:
+        _read(life, monitor, judgement)
+        told = monitor.incidents()
+    except Exception as error:  # noqa: BLE001 # whatever the model raises is its fault
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        judgement.disagreements.append(
+            Disagreement("crash", "", "", "", None, None, f"{error!r} in {where.filename}:{where.lineno}")
+        )
+        return judgement
+    judgement.disagreements += [
+        Disagreement("rejected", "", "", "", None, row.timestamp_ms, row.reason) for row in monitor.rejected
+    ]
+    judgement.disagreements += _removals(life, told, judgement.compared)
+    judgement.disagreements += _taken_back(told)
+    return judgement
+
+
+def settings_of(life: Life) -> ShardSettings:
+    """Return what the monitor is told of the cluster: session timeouts of KIP-848, share and streams groups."""
+    timeouts = {
+        kind: {"": int(life.plan.config.get(f"group.{kind}.session.timeout.ms", 45_000))}
+        | {
+            group: int(config[f"{kind}.session.timeout.ms"])
+            for group, config in life.plan.group_config.items()
+            if f"{kind}.session.timeout.ms" in config
+        }
+        for kind in ("consumer", "share", "streams")
+    }
+    return ShardSettings(
+        cluster="life",
+        partitions=1,
+        live_from_ms=life.plan.start_ms,
+        consumer_session_timeouts_ms=timeouts["consumer"],
+        share_session_timeouts_ms=timeouts["share"],
+        streams_session_timeouts_ms=timeouts["streams"],
+        view_refresh_ms=0,
+    )
+
+
+def _read(life: Life, monitor: Monitor, judgement: Judgement) -> None:
+    done = 0
+    for look in life.looks:
+        monitor.read(life.rows[done : look.rows])
+        done = look.rows
+        if monitor.is_up_to_date:
+            judgement.compared["looks"] += 1
+            judgement.disagreements += [
+                Disagreement("group", field, group, member_id, look.at_ms, None, note)
+                for field, group, member_id, note in difference(look, monitor)
+            ]
+    monitor.read(life.rows[done:], final=True)
+
+
+def _removals(life: Life, told: list[dict[str, Any]], compared: Counter[str]) -> Iterable[Disagreement]:
+    end_ms = life.plan.start_ms + life.plan.until_ms - TRAILING_MS
+    removals = list(_logged(life))
+    lines = [line for rule in (SESSION_EXPIRED, REBALANCE_TIMEOUT) for line in _told(told, rule)]
+    pairs = sorted(
+        (line["rule"] != removal.rule, abs(_instant(line) - at_ms), index, number, at_ms)
+        for index, removal in enumerate(removals)
+        for at_ms in removal.at_ms
+        for number, line in enumerate(lines)
+        if (line["group"], line["member_id"]) == (removal.group, removal.member_id)
+    )
+    paired: set[int] = set()
+    used: set[int] = set()
+    for other_rule, off_ms, index, number, at_ms in pairs:
+        if index in paired or number in used or off_ms > SAME_REMOVAL_MS:
+            continue
+        paired.add(index)
+        used.add(number)
+        removal, line = removals[index], lines[number]
+        compared[removal.rule] += 1
+        where = (removal.rule, removal.group, removal.member_id, at_ms, _instant(line))
+        if other_rule:
+            yield Disagreement("cause", *where, f"told as {line['rule']}: {line['summary']}")
+        elif off_ms > removal.tolerance_ms:
+            yield Disagreement("off", *where, line["evidence"])
+    for index, removal in enumerate(removals):
+        if index not in paired and removal.certain and removal.at_ms[0] <= end_ms:
+            yield Disagreement("missing", removal.rule, removal.group, removal.member_id, removal.at_ms[0], None)
+    for number, line in enumerate(lines):
+        if number not in used and not _again(line, removals):
+            yield Disagreement(
+                "extra", line["rule"], line["group"], line["member_id"], None, _instant(line),
+                f"{line['evidence']} {line['severity']}: {line['summary']}",
+            )  # fmt: skip
+
+
+def _again(line: dict[str, Any], removals: list[_Removal]) -> bool:
+    """Tell whether an opening is of a removal with several instants, of which another was paired."""
+    return any(
+        len(removal.at_ms) > 1
+        and (removal.rule, removal.group, removal.member_id) == (line["rule"], line["group"], line["member_id"])
+        and any(abs(at_ms - _instant(line)) <= removal.tolerance_ms for at_ms in removal.at_ms)
+        for removal in removals
+    )
+
+
+def _logged(life: Life) -> Iterable[_Removal]:
+    """Return every removal for a timeout; uncertain where another coordinator took over before it can have lasted."""
+    truth = sorted(life.truth, key=lambda event: event.at_ms)
+    moves = coordinator_moves(truth)
+    loads = [event.at_ms for event in truth if event.kind == "coordinator-loaded"][1:]
+    for expiry in session_expiries(truth):
+        yield _removal(expiry, loads)
+    replaced: set[tuple[str, str]] = set()
+    for event in authoritative(truth):
+        member = (event.group, event.member_id)
+        if event.kind == "replaced" and event.detail != event.member_id:
+            replaced.add(member)
+        elif event.kind == "joined":
+            replaced.discard(member)
+        elif event.kind == REBALANCE_TIMEOUT and member not in replaced:
+            yield _removal(Expiry([event], certain=lasts(event, moves)), loads)
+
+
+def _removal(expiry: Expiry, loads: list[int]) -> _Removal:
+    first: TruthEvent = expiry.lines[0]
+    moved = any(0 <= first.at_ms - load_ms <= MOVE_IS_RECENT_MS for load_ms in loads)
+    instants = tuple(line.at_ms for line in expiry.lines)
+    tolerance_ms = AFTER_A_MOVE_MS if moved else TOLERANCE_MS
+    return _Removal(first.kind, first.group, first.member_id, instants, expiry.certain, tolerance_ms)
+
+
+def _told(told: Iterable[dict[str, Any]], rule: str) -> list[dict[str, Any]]:
+    """Return the openings of a rule, and what an open incident went on with: another removal's deadline."""
+    deadlines_ms: dict[str, int | None] = {}
+    lines = []
+    for line in told:
+        if line["rule"] != rule:
+            continue
+        before_ms, now_ms = deadlines_ms.get(line["incident_id"]), line["deadline_ms"]
+        moved = before_ms is not None and now_ms is not None and now_ms - before_ms > AFTER_A_MOVE_MS
+        if line["transition"] == "opened" or moved:
+            lines.append(line)
+            deadlines_ms[line["incident_id"]] = now_ms
+    return lines
+
+
+def _instant(line: dict[str, Any]) -> int:
+    return int(line["at_ms"] if line["deadline_ms"] is None else line["deadline_ms"])
+
+
+def _taken_back(told: Iterable[dict[str, Any]]) -> Iterable[Disagreement]:
+    for line in told:
+        if line.get("reason") == "refuted":
+            yield Disagreement(
+                "refuted", line["rule"], line["group"], line["member_id"], None, _instant(line), line["summary"]
+            )

@@ -1,0 +1,75 @@
+"""A life as it was played: the capture that a monitor reads, and what really happened."""
+
+import json
+from base64 import b64decode
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from coordinator_model.source_row import OFFSETS, TELEMETRY, SourceRow
+from streaming.embedded.truth import TruthEvent, parse_line
+from tests.oracle.plans import Plan
+
+TROUBLE = ("WARN", "ERROR")
+
+
+@dataclass(frozen=True)
+class Look:
+    """The coordinator's live groups at a quiet moment, when ``rows`` rows of the capture could be read."""
+
+    rows: int
+    broker: str
+    at_ms: int
+    groups: list[dict[str, Any]]
+
+
+@dataclass
+class Life:
+    """Rows in the order in which they could be read; looks; the coordinators' log; what clients know of themselves."""
+
+    plan: Plan
+    rows: list[SourceRow] = field(default_factory=list)
+    looks: list[Look] = field(default_factory=list)
+    truth: list[TruthEvent] = field(default_factory=list)
+    log: list[dict[str, Any]] = field(default_factory=list)
+    client: list[dict[str, Any]] = field(default_factory=list)
+
+    @classmethod
+    def parse(cls, plan: Plan, lines: Iterable[bytes]) -> "Life":
+        """Read what the driver prints."""
+        life = cls(plan)
+        for line in lines:
+            row = json.loads(line)
+            source = row["source"]
+            if source == TELEMETRY:
+                value = row["value"].encode()
+                life.rows.append(SourceRow(source, *_place(row), row["key"].encode(), value))
+            elif source == OFFSETS:
+                value = row["value"] and b64decode(row["value"])
+                life.rows.append(SourceRow(source, *_place(row), b64decode(row["key"]), value))
+            elif source == "look":
+                life.looks.append(
+                    Look(len(life.rows), f"broker-{row['broker']}", row["timestamp_ms"], row["groups"])
+                )
+            elif source == "log":
+                life.log.append(row)
+                life.truth += parse_line(as_log_line(row), f"broker-{row['broker']}")
+            else:
+                life.client.append(row)
+        return life
+
+    def trouble(self) -> list[str]:
+        """Return what Kafka itself complained of."""
+        return [row["message"] for row in self.log if row["level"] in TROUBLE]
+
+
+def _place(row: dict[str, Any]) -> tuple[str, int, int, int]:
+    return row["topic"], row["partition"], row["offset"], row["timestamp_ms"]
+
+
+def as_log_line(row: dict[str, Any]) -> str:
+    """Return a line of the coordinator's log as its broker would have written it."""
+    at_ms = row["timestamp_ms"]
+    at = datetime.fromtimestamp(at_ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return f"[{at},{at_ms % 1000:03}] {row['level']} {row['message']} ({row['logger']})"

@@ -1,0 +1,77 @@
+"""The monitor, reading a life as the job would: batch by batch, with a dump and a restore between two batches."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from coordinator_model.events import ClientPoll, OffsetCommitted, RecordRead, Tick
+from coordinator_model.history import _transitions
+from coordinator_model.incidents import to_contract
+from coordinator_model.ingest import Reader, Rejected, SourceRow
+from coordinator_model.liveness import session_timeout_ms, timer_base_ms
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.shard import Shard, ShardSettings
+from coordinator_model.ticks import Ticker
+
+WITHOUT_BROKER = (RecordRead, OffsetCommitted, ClientPoll)
+
+
+@dataclass
+class Monitor:
+    """A shard, fed with rows."""
+
+    settings: ShardSettings
+    outputs: list[dict[str, Any]] = field(default_factory=list)
+    rejected: list[Rejected] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.shard = Shard.restore(0, self.settings, None)
+        self._reader, self._ticker = Reader(), Ticker()
+
+    def read(self, rows: Iterable[SourceRow], *, final: bool = False) -> None:
+        """Apply a batch. ``final``: the last one."""
+        events = []
+        for row in rows:
+            read = self._reader.read(row)
+            if isinstance(read, Rejected):
+                self.rejected.append(read)
+                continue
+            for event in read:
+                if isinstance(event, WITHOUT_BROKER):
+                    events.append(event)
+                elif isinstance(event, Tick):
+                    self._ticker.hear(event, probe=True)
+                else:
+                    self._ticker.hear(Tick(*event[:5], "", event.broker, None))
+                    events.append(event)
+        count = len(self.outputs)
+        said = self.shard.apply([*events, *self._ticker.take()], final=final)
+        self.outputs += [{**output, "seq": count + output["seq"]} for output in said]
+
+    def restart(self) -> None:
+        """Go through a dump and a restore."""
+        self.shard = Shard.restore(0, self.settings, self.shard.dump())
+
+    @property
+    def is_up_to_date(self) -> bool:
+        """Whether all that was read has been applied."""
+        return not self.shard.memory.held and not self.shard.memory.held_heartbeats.length
+
+    def replica(self, group: str) -> GroupReplica:
+        return self.shard._replica(group)
+
+    def deadline_ms(self, group: str, member_id: str) -> int | None:
+        """Return when the session of a member ends, as far as the replica knows."""
+        scene = self.shard._scene(group, self.shard.clock.progress_ms)
+        member = self.replica(group).members[member_id]
+        base_ms, timeout_ms = timer_base_ms(member, scene), session_timeout_ms(member, scene)
+        return None if base_ms is None or timeout_ms is None else base_ms + timeout_ms
+
+    def views(self) -> dict[str, dict[str, Any]]:
+        """Return the group objects by group."""
+        return {str(view["group"]): view for view in self.shard.views()}
+
+    def incidents(self) -> list[dict[str, Any]]:
+        """Return what `replay` prints of incidents."""
+        reports = [output for output in self.outputs if output["kind"] == "report"]
+        return [to_contract(transition) for transition in _transitions(reports, self.settings)]

@@ -1,0 +1,100 @@
+"""What a life consists of before it is played: who is there, what befalls them when. Plain data, so that it can shrink.
+
+The driver (`java/oracle/Plan.java`) reads a plan as a line of JSON and plays it; the same plan gives the same life, and
+a life from which somebody is left out goes on as it did for the others.
+"""
+
+import json
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+START_MS = 1_764_547_200_000  # 2025-12-01 in UTC
+
+Range = tuple[int, int]
+"""Least and most, both included."""
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """How long things take, in microseconds."""
+
+    network: Range = (100, 2_000)
+    """Between a client and a broker, one way."""
+    queue: Range = (20, 300)
+    """From a request's arrival to the thread that handles it."""
+    local: Range = (30, 200)
+    respond: Range = (10, 100)
+    """From an answer to the thread that sends it."""
+    send: Range = (20, 300)
+    replicate: Range = (0, 0)
+    """From a write to the high watermark; 0: there is one replica."""
+    load: Range = (1_000, 20_000)
+    ship: Range = (1_000, 25_000)
+    """From a line to the telemetry topic."""
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client application: what it is at each of its starts. ``version``: of JoinGroup or of its heartbeat."""
+
+    name: str
+    protocol: str
+    """"classic", "consumer" (KIP-848), "share" or "streams"."""
+    group: str = "g"
+    host: str = "10.1.0.1"
+    instance: str | None = None
+    version: int = 9
+    library: str = "java"
+    """"java", "librdkafka", "kafka-python" or "streams" (which does not leave): how it says goodbye."""
+    session_ms: int = 10_000
+    rebalance_ms: int = 30_000
+    heartbeat_ms: int = 3_000
+    poll_ms: Range = (50, 800)
+    commit_ms: int = 0
+    """Between two offset commits; 0: none."""
+    topics: tuple[str, ...] = ("t",)
+    regex: str | None = None
+    assignors: tuple[str, ...] = ("range",)
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happens to a client (by name) or a broker (by number; None: who coordinates)."""
+
+    at_ms: int
+    do: str
+    who: str | None = None
+    args: dict[str, Any] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        return {"at_ms": self.at_ms, "do": self.do, "who": self.who, "with": self.args}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A life as it is to be played. Milliseconds count from its start."""
+
+    seed: int
+    kind: str
+    until_ms: int
+    clients: tuple[Client, ...]
+    events: tuple[Event, ...]
+    clock_offsets_ms: tuple[int, ...] = (0,)
+    """How far each broker's clock is ahead; as many as there are brokers. Broker 1 coordinates first."""
+    config: dict[str, str] = field(default_factory=dict)
+    group_config: dict[str, dict[str, str]] = field(default_factory=dict)
+    ranges: Ranges = Ranges()
+    topics: dict[str, int] = field(default_factory=lambda: {"t": 4, "u": 2})
+    start_ms: int = START_MS
+
+    def as_line(self) -> str:
+        """Return the plan as the driver reads it."""
+        fields = asdict(self)
+        del fields["kind"]
+        fields["events"] = [event.as_json() for event in sorted(self.events, key=lambda event: event.at_ms)]
+        return json.dumps(fields)
+
+    def without_idle(self) -> "Plan":
+        """Leave out clients that never start."""
+        started = {event.who for event in self.events if event.do == "start"}
+        return replace(self, clients=tuple(client for client in self.clients if client.name in started))
