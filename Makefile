@@ -50,9 +50,8 @@ test: setup ## Every test; those that start brokers and Spark are marked e2e and
 soak: setup ## The slow truths: the job killed again and again
 	$(BIN)/python -m pytest -m soak
 
-lives: setup ## Random lives of simulated groups against the replica, both protocols; LIVES=3000 SEED=1 choose
-	$(BIN)/python -m tests.simulation.lives classic --first $(or $(SEED),1) --count $(LIVES)
-	$(BIN)/python -m tests.simulation.lives consumer --first $(or $(SEED),1) --count $(LIVES)
+lives: setup ## Random lives on Kafka's own coordinator, judged by its log; LIVES=3000 SEED=1 KINDS=static+moves,… choose
+	exec $(BIN)/python -m tests.oracle.lives --first $(or $(SEED),1) --count $(LIVES) $(if $(KINDS),--kinds $(KINDS))
 
 kills: setup ## Driver, JVM or worker of the job killed again and again, which and when by a seed; KILLS=50 SEED=… choose
 	KILLS=$(KILLS) SEED=$(SEED) exec $(BIN)/python -m pytest tests/e2e/test_kills.py

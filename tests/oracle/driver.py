@@ -58,15 +58,21 @@ class Driver:
 
     def play(self, plan: Plan) -> Life:
         """Return the life of a plan."""
+        return Life.parse(plan, self.lines(plan))
+
+    def lines(self, plan: Plan) -> list[bytes]:
+        """Return what the driver prints of a plan's life."""
         into, out = self._process.stdin, self._process.stdout
         assert into is not None
         assert out is not None
         into.write(plan.as_line().encode() + b"\n")
         into.flush()
-        lines = list(iter(out.readline, END))
-        if lines and not lines[-1]:
-            raise RuntimeError(f"the driver ended while it played {plan.kind}/{plan.seed}")
-        return Life.parse(plan, lines)
+        lines = []
+        while (line := out.readline()) != END:
+            if not line:
+                raise RuntimeError(f"the driver ended while it played {plan.kind}/{plan.seed}")
+            lines.append(line)
+        return lines
 
 
 END = b'{"source":"end"}\n'

@@ -22,12 +22,14 @@ def difference(look: Look, monitor: Monitor) -> Iterator[Difference]:
             if group["state"] != "Empty":
                 yield "known", group["group"], "", f"{group['state']}, unknown to the monitor"
         elif group["type"] == "classic":
-            yield from _classic(group, view, monitor, look)
+            yield from _classic(group, view, monitor)
+        else:
+            yield from _modern(group, view, monitor)
     for name in views:
         yield "known", name, "", "known to the monitor only"
 
 
-def _classic(group: dict[str, Any], view: dict[str, Any], monitor: Monitor, look: Look) -> Iterator[Difference]:
+def _classic(group: dict[str, Any], view: dict[str, Any], monitor: Monitor) -> Iterator[Difference]:
     name = group["group"]
     if group["state"] in ("PreparingRebalance", "CompletingRebalance") or group["joining"] or group["owing_sync"]:
         return  # who is in is told by the answers at its end
@@ -37,6 +39,18 @@ def _classic(group: dict[str, Any], view: dict[str, Any], monitor: Monitor, look
             yield field, name, "", f"{group[field]!r}, told {view[field]!r}"
     if (group["leader"] or None) != (view["leader"] or None):
         yield "leader", name, "", f"{group['leader']!r}, told {view['leader']!r}"
+    yield from _members(group, view, monitor)
+
+
+def _modern(group: dict[str, Any], view: dict[str, Any], monitor: Monitor) -> Iterator[Difference]:
+    for field in ("type", "state", "generation"):
+        if group[field] != view[field]:
+            yield field, group["group"], "", f"{group[field]!r}, told {view[field]!r}"
+    yield from _members(group, view, monitor)
+
+
+def _members(group: dict[str, Any], view: dict[str, Any], monitor: Monitor) -> Iterator[Difference]:
+    name = group["group"]
     members = {member["member_id"]: member for member in view["members"]}
     live = {member["member_id"]: member for member in group["members"]}
     if members.keys() != live.keys():
@@ -50,9 +64,14 @@ def _classic(group: dict[str, Any], view: dict[str, Any], monitor: Monitor, look
 
 
 def _member(member: dict[str, Any], shown: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    for field in ("instance_id", "client_id", "client_host", "session_timeout_ms", "rebalance_timeout_ms"):
+    fields = ["instance_id", "session_timeout_ms", "rebalance_timeout_ms"]
+    if member["instance_id"] is None:  # Kafka keeps client and host of an instance's first member; we show the last
+        fields += ["client_id", "client_host"]
+    for field in fields:
         if field in member and member[field] != shown[field]:
             yield field, f"{member[field]!r}, told {shown[field]!r}"
+    if "epoch" in member and member["epoch"] != shown["generation"]:
+        yield "epoch", f"{member['epoch']}, told {shown['generation']}"
     if "assignment" in member:
         held = sorted(f"{part['topic']}-{number}" for part in shown["assignment"] for number in part["partitions"])
         if held != member["assignment"]:

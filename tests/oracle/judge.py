@@ -27,6 +27,8 @@ AFTER_A_MOVE_MS = 3_000
 MOVE_IS_RECENT_MS = 20_000
 TRAILING_MS = 2_000
 """What happens at the very end may have left no trace yet."""
+RESTART_EVERY = 8
+"""Looks; then the monitor's state goes through its bytes, as at a restart of the job."""
 SAME_REMOVAL_MS = 15_000
 """Further apart it is another removal of the same member."""
 
@@ -111,16 +113,20 @@ def settings_of(life: Life) -> ShardSettings:
 
 
 def _read(life: Life, monitor: Monitor, judgement: Judgement) -> None:
-    done = 0
-    for look in life.looks:
+    done, seen = 0, set[tuple[str, str, str]]()
+    for number, look in enumerate(life.looks):
         monitor.read(life.rows[done : look.rows])
         done = look.rows
+        if number % RESTART_EVERY == 0:
+            monitor.restart()
         if monitor.is_up_to_date:
             judgement.compared["looks"] += 1
-            judgement.disagreements += [
-                Disagreement("group", field, group, member_id, look.at_ms, None, note)
-                for field, group, member_id, note in difference(look, monitor)
-            ]
+            for field, group, member_id, note in difference(look, monitor):
+                if (field, group, member_id) not in seen:  # it goes on until something changes
+                    judgement.disagreements.append(
+                        Disagreement("group", field, group, member_id, look.at_ms, None, note)
+                    )
+                seen.add((field, group, member_id))
     monitor.read(life.rows[done:], final=True)
 
 

@@ -5,7 +5,7 @@ member or fault is a row in a table here (and a word in `java/oracle/Events.java
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from tests.oracle.plans import Client, Event, Plan, Range, Ranges
@@ -30,7 +30,7 @@ class Faults:
     drawn: tuple[Callable[[Random, int, int], list[Event]], ...] = ()
     every_ms: Range = (20_000, 60_000)
     brokers: int = 1
-    ranges: Ranges = Ranges()
+    ranges: Ranges = field(default_factory=Ranges)
     offsets_ms: Range = (0, 0)
 
 
@@ -68,11 +68,66 @@ def _old(chance: Random, name: str) -> Client:
     return replace(_classic(chance, name), version=chance.randint(0, 3), library="java", assignors=("range",))
 
 
+SHORT_SESSIONS = {
+    f"group.{kind}.{name}": value
+    for kind in ("consumer", "share", "streams")
+    for name, value in (
+        ("session.timeout.ms", "7000"),
+        ("min.session.timeout.ms", "5000"),
+        ("heartbeat.interval.ms", "2000"),
+        ("min.heartbeat.interval.ms", "1000"),
+    )
+}
+
+
+def _consumer(chance: Random, name: str) -> Client:
+    return Client(
+        name,
+        "consumer",
+        host=f"10.1.0.{chance.randint(1, 250)}",
+        version=chance.choice([1, 1, 1, 0]),
+        session_ms=7_000,
+        rebalance_ms=chance.choice([3_000, 8_000, 15_000, 60_000]),
+        heartbeat_ms=2_000,
+        poll_ms=chance.choice([(50, 800), (50, 800), (500, 4_000)]),
+        topics=chance.choice([("t",), ("t",), ("t", "u"), ("u",)]),
+        assignors=(chance.choice(["uniform", "range"]),),
+    )
+
+
+def _consumer_static(chance: Random, name: str) -> Client:
+    return replace(_consumer(chance, name), instance=chance.choice([f"i-{name}", f"i-{name}", "i-shared", None]))
+
+
+def _regex(chance: Random, name: str) -> Client:
+    regex = chance.choice(["t", "t|u", "u.*", "nothing.*", ".*"])
+    return replace(_consumer(chance, name), regex=regex, version=1, topics=())
+
+
+def _mixed(chance: Random, name: str) -> Client:
+    one = chance.choice([_classic, _static, _cooperative, _consumer, _consumer_static, _consumer])
+    return one(chance, name)
+
+
+def _share(chance: Random, name: str) -> Client:
+    return replace(_consumer(chance, name), protocol="share", version=1, rebalance_ms=30_000)
+
+
+def _streams(chance: Random, name: str) -> Client:
+    return replace(_consumer(chance, name), protocol="streams", version=0, topics=("t", "u"))
+
+
 MEMBERS = {
     "classic": Members(_classic),
     "static": Members(_static),
     "cooperative": Members(_cooperative),
     "old": Members(_old),
+    "consumer": Members(_consumer, config=SHORT_SESSIONS),
+    "consumer-static": Members(_consumer_static, config=SHORT_SESSIONS),
+    "regex": Members(_regex, config=SHORT_SESSIONS),
+    "mixed": Members(_mixed, config=SHORT_SESSIONS),
+    "share": Members(_share, config=SHORT_SESSIONS),
+    "streams": Members(_streams, config=SHORT_SESSIONS),
 }
 
 # ---------------------------------------------------------------- what befalls a client
@@ -148,6 +203,8 @@ FAULTS = {
     "pauses": Faults((_pause,)),
     "moves": Faults((_move,), brokers=3, ranges=SLOW_REPLICAS),
 }
+
+ALL_KINDS = [f"{members}+{faults}" for members in MEMBERS for faults in FAULTS]
 
 # ---------------------------------------------------------------- a plan
 

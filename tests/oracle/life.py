@@ -11,12 +11,14 @@ from coordinator_model.source_row import OFFSETS, TELEMETRY, SourceRow
 from streaming.embedded.truth import TruthEvent, parse_line
 from tests.oracle.plans import Plan
 
-TROUBLE = ("WARN", "ERROR")
+PROBE = b'"clientId":"group-monitor-probe"'
+USUAL_ERRORS = ("for the timer",)
+"""A timer's write that failed: Kafka logs an error and tries again or not."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """The coordinator's live groups at a quiet moment, when ``rows`` rows of the capture could be read."""
+    """The coordinator's live groups at a quiet moment. Of the capture ``rows`` rows tell nothing of what came after."""
 
     rows: int
     broker: str
@@ -34,6 +36,7 @@ class Life:
     truth: list[TruthEvent] = field(default_factory=list)
     log: list[dict[str, Any]] = field(default_factory=list)
     client: list[dict[str, Any]] = field(default_factory=list)
+    _look: dict[str, Any] | None = None
 
     @classmethod
     def parse(cls, plan: Plan, lines: Iterable[bytes]) -> "Life":
@@ -44,24 +47,34 @@ class Life:
             source = row["source"]
             if source == TELEMETRY:
                 value = row["value"].encode()
+                if PROBE not in value:
+                    life.end_looks()
                 life.rows.append(SourceRow(source, *_place(row), row["key"].encode(), value))
             elif source == OFFSETS:
+                life.end_looks()
                 value = row["value"] and b64decode(row["value"])
                 life.rows.append(SourceRow(source, *_place(row), b64decode(row["key"]), value))
             elif source == "look":
-                life.looks.append(
-                    Look(len(life.rows), f"broker-{row['broker']}", row["timestamp_ms"], row["groups"])
-                )
+                life.end_looks()
+                life._look = row
             elif source == "log":
                 life.log.append(row)
                 life.truth += parse_line(as_log_line(row), f"broker-{row['broker']}")
             else:
                 life.client.append(row)
+        life.end_looks()
         return life
 
+    def end_looks(self) -> None:
+        """What comes next tells more than was so at the last look; probes tell only that time goes on."""
+        if self._look is not None:
+            look, self._look = self._look, None
+            self.looks.append(Look(len(self.rows), f"broker-{look['broker']}", look["timestamp_ms"], look["groups"]))
+
     def trouble(self) -> list[str]:
-        """Return what Kafka itself complained of."""
-        return [row["message"] for row in self.log if row["level"] in TROUBLE]
+        """Return what Kafka's runtime complained of that no life should bring about: the driver is wrong then."""
+        errors = [row["message"] for row in self.log if row["level"] == "ERROR"]
+        return [message for message in errors if not any(known in message for known in USUAL_ERRORS)]
 
 
 def _place(row: dict[str, Any]) -> tuple[str, int, int, int]:

@@ -1,47 +1,109 @@
 """Random lives on Kafka's own coordinator: `python -m tests.oracle.lives --kinds classic,static+moves --count 1000`.
 
-Prints every life that monitor and coordinator see differently, with what differs; exit 1 if there is one.
+Prints every life that monitor and coordinator see differently, with what differs, and the numbers; exit 1 if there is
+one. A life is had again by its name: `python -m tests.oracle.story KIND/SEED`, and made small by `…shrink KIND/SEED`.
 """
 
 import argparse
+import os
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
 
-from tests.oracle.driver import Driver
+from tests.oracle.driver import Driver, classes, why_not
 from tests.oracle.judge import judge
-from tests.oracle.kinds import FAULTS, MEMBERS, draw
+from tests.oracle.kinds import ALL_KINDS, draw
 
-ALL_KINDS = [f"{members}+{faults}" for members in MEMBERS for faults in FAULTS]
+PROGRESS_EVERY = 500
+SHOWN = 6
+"""Of a life's disagreements."""
+
+
+@dataclass
+class Played:
+    """What came of a life."""
+
+    name: str
+    virtual_ms: int
+    rows: int
+    compared: Counter[str]
+    wrong: list[str] = field(default_factory=list)
+    sorts: Counter[str] = field(default_factory=Counter)
+
+
+class _Worker:
+    """One process's driver."""
+
+    driver: Driver
+
+    @classmethod
+    def start(cls, compiled: Path) -> None:
+        cls.driver = Driver(compiled)
+
+    @classmethod
+    def play(cls, kind: str, seed: int) -> Played:
+        life = cls.driver.play(draw(kind, seed))
+        judgement = judge(life)
+        played = Played(f"{kind}/{seed}", life.plan.until_ms, len(life.rows), judgement.compared)
+        played.wrong = [*life.trouble(), *map(str, judgement.disagreements)]
+        played.sorts.update(f"{d.what} {d.rule}" for d in judgement.disagreements)
+        return played
+
+
+def play(names: list[tuple[str, int]], processes: int) -> Iterator[Played]:
+    """Play and judge lives, one driver a process."""
+    with ProcessPoolExecutor(processes, initializer=_Worker.start, initargs=(classes(),)) as pool:
+        kinds, seeds = zip(*names, strict=True)
+        yield from pool.map(_Worker.play, kinds, seeds, chunksize=min(10, 1 + len(names) // processes))
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--kinds", default=",".join(ALL_KINDS))
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--kinds", default=",".join(ALL_KINDS), help="members and faults, as static+moves; all")
     parser.add_argument("--first", type=int, default=1, help="seed of the first life")
-    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--count", type=int, default=1_000)
+    parser.add_argument("--processes", type=int, default=os.cpu_count())
     options = parser.parse_args()
+    if missing := why_not():
+        print(missing)
+        return 1
     kinds = options.kinds.split(",")
-    found: Counter[str] = Counter()
-    compared: Counter[str] = Counter()
-    wrong = 0
-    began, driver_s = time.perf_counter(), 0.0
-    with Driver() as driver:
-        for number in range(options.first, options.first + options.count):
-            kind = kinds[number % len(kinds)]
-            started = time.perf_counter()
-            life = driver.play(draw(kind, number))
-            driver_s += time.perf_counter() - started
-            judgement = judge(life)
-            compared += judgement.compared
-            if judgement.disagreements or life.trouble():
-                wrong += 1
-                print(f"{kind}/{number}:", *life.trouble()[:3], *judgement.disagreements[:6], sep="\n  ", flush=True)
-                found.update(f"{d.what} {d.rule}" for d in judgement.disagreements)
-    took = time.perf_counter() - began
-    print(f"{options.count} lives in {took:.0f} s ({driver_s:.0f} s of them playing), {wrong} wrong")
-    print(dict(compared), dict(found))
-    return 1 if wrong else 0
+    names = [(kinds[seed % len(kinds)], seed) for seed in range(options.first, options.first + options.count)]
+    began = time.perf_counter()
+    lives = []
+    for life in play(names, options.processes):
+        lives.append(life)
+        if life.wrong:
+            print(f"{life.name}:", *life.wrong[:SHOWN], sep="\n  ", flush=True)
+        if len(lives) % PROGRESS_EVERY == 0:
+            print(f"{len(lives)} lives, {sum(bool(each.wrong) for each in lives)} wrong", flush=True)
+    print(summary(lives, time.perf_counter() - began, options.processes))
+    return 1 if any(life.wrong for life in lives) else 0
+
+
+def summary(lives: list[Played], took_s: float, processes: int) -> str:
+    """Tell in numbers what was played, how fast, and what came of it."""
+    compared, sorts = Counter[str](), Counter[str]()
+    for life in lives:
+        compared += life.compared
+        sorts += life.sorts
+    minutes, rows = sum(life.virtual_ms for life in lives) / 60_000, sum(life.rows for life in lives)
+    speed = f"in {took_s:.0f} s by {processes} processes: {len(lives) / took_s:.1f} lives a second"
+    return "\n".join(
+        [
+            f"{len(lives)} lives of {minutes:.0f} virtual minutes, {rows} rows, {speed}",
+            f"compared: {_counts(compared)}",
+            f"wrong: {sum(bool(life.wrong) for life in lives)} lives; {_counts(sorts) or 'nothing'}",
+        ]
+    )
+
+
+def _counts(counted: Counter[str]) -> str:
+    return ", ".join(f"{count} {what.strip()}" for what, count in sorted(counted.items()))
 
 
 if __name__ == "__main__":

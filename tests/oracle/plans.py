@@ -83,7 +83,7 @@ class Plan:
     """How far each broker's clock is ahead; as many as there are brokers. Broker 1 coordinates first."""
     config: dict[str, str] = field(default_factory=dict)
     group_config: dict[str, dict[str, str]] = field(default_factory=dict)
-    ranges: Ranges = Ranges()
+    ranges: Ranges = field(default_factory=Ranges)
     topics: dict[str, int] = field(default_factory=lambda: {"t": 4, "u": 2})
     start_ms: int = START_MS
 
@@ -94,7 +94,21 @@ class Plan:
         fields["events"] = [event.as_json() for event in sorted(self.events, key=lambda event: event.at_ms)]
         return json.dumps(fields)
 
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> "Plan":
+        """Return the plan that ``dataclasses.asdict`` took apart."""
+        clients = tuple(Client(**{k: _tuple(v) for k, v in client.items()}) for client in fields["clients"])
+        events = tuple(Event(**event) for event in fields["events"])
+        ranges = Ranges(**{k: _tuple(v) for k, v in fields["ranges"].items()})
+        offsets_ms = tuple(fields["clock_offsets_ms"])
+        parts = {"clients": clients, "events": events, "ranges": ranges, "clock_offsets_ms": offsets_ms}
+        return cls(**(fields | parts))
+
     def without_idle(self) -> "Plan":
         """Leave out clients that never start."""
         started = {event.who for event in self.events if event.do == "start"}
         return replace(self, clients=tuple(client for client in self.clients if client.name in started))
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

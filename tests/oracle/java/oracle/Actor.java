@@ -29,6 +29,9 @@ final class Actor {
     private Client make(int run) {
         return switch (plan.protocol()) {
             case "classic" -> new ClassicConsumer(world, plan, run);
+            case "consumer" -> new ModernConsumer(world, plan, run);
+            case "share" -> new ShareConsumer(world, plan, run);
+            case "streams" -> new StreamsClient(world, plan, run);
             default -> throw new IllegalArgumentException(plan.protocol());
         };
     }

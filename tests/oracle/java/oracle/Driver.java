@@ -1,11 +1,10 @@
 package oracle;
 
+import com.fasterxml.jackson.core.JsonGenerator;
 import com.fasterxml.jackson.databind.ObjectMapper;
-import java.io.BufferedOutputStream;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
-import java.io.OutputStream;
 import java.nio.charset.StandardCharsets;
 
 /** Plays lives: a plan a line on stdin, the rows of its life on stdout, ended by a row of source "end". */
@@ -17,12 +16,13 @@ public final class Driver {
         SeededIds.install();
         LogCapture.install();
         ObjectMapper mapper = new ObjectMapper();
-        OutputStream out = new BufferedOutputStream(System.out, 1 << 16);
+        JsonGenerator out = mapper.createGenerator(System.out);
+        out.setRootValueSeparator(null);
         System.setOut(System.err);
         BufferedReader plans = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        Recorder recorder = new Recorder(out);
         for (String line = plans.readLine(); line != null; line = plans.readLine()) {
             Plan plan = mapper.readValue(line, Plan.class);
+            Recorder recorder = new Recorder(out);
             World world = new World(plan, recorder);
             SeededIds.drawFrom(world.idsOf("the cluster"));
             LogCapture.into(world);

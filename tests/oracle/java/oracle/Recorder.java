@@ -1,10 +1,8 @@
 package oracle;
 
 import com.fasterxml.jackson.core.JsonGenerator;
-import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.io.IOException;
-import java.io.OutputStream;
 import java.io.UncheckedIOException;
 import java.util.HashMap;
 import java.util.Map;
@@ -23,13 +21,8 @@ final class Recorder {
     private final JsonGenerator json;
     private final Map<Integer, Long> telemetryOffsets = new HashMap<>();
 
-    Recorder(OutputStream out) {
-        try {
-            json = new ObjectMapper().createGenerator(out);
-            json.setRootValueSeparator(null);
-        } catch (IOException error) {
-            throw new UncheckedIOException(error);
-        }
+    Recorder(JsonGenerator json) {
+        this.json = json;
     }
 
     void record(Replica.Entry entry) {

@@ -10,7 +10,7 @@ import org.apache.logging.log4j.core.LogEvent;
 
 /** One life: its brokers and clients, and what befalls them. */
 final class World {
-    private static final long LOOK_EVERY_US = 1_000 * Agenda.MS;
+    private static final long LOOK_EVERY_US = 1_500 * Agenda.MS;
 
     private final Plan plan;
     private final Recorder recorder;

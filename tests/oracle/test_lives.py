@@ -1,0 +1,34 @@
+"""The monitor reads random lives that Kafka's own coordinator played, and says of each what its log says.
+
+`make lives` plays as many as one likes; these are some of each kind, always the same.
+"""
+
+import pytest
+
+from tests.oracle.driver import Driver, why_not
+from tests.oracle.judge import judge
+from tests.oracle.kinds import draw
+
+LIVES_OF_A_KIND = 8
+KINDS = ["classic", "cooperative", "old", "consumer", "consumer-static", "share", "streams"]
+
+
+@pytest.fixture(scope="module")
+def driver():
+    if missing := why_not():
+        pytest.skip(missing)
+    with Driver() as running:
+        yield running
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_monitor_and_coordinator_agree_on_every_removal_and_at_every_quiet_moment(driver, kind):
+    removals = looks = 0
+    for seed in range(1, LIVES_OF_A_KIND + 1):
+        life = driver.play(draw(kind, seed))
+        judgement = judge(life)
+        assert [*map(str, judgement.disagreements), *life.trouble()] == [], f"{kind}/{seed}"
+        looks += judgement.compared["looks"]
+        removals += judgement.compared.total() - judgement.compared["looks"]
+    assert removals > 0
+    assert looks > 50 * LIVES_OF_A_KIND
