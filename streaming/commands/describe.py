@@ -19,8 +19,11 @@ def describe_command(group: str | None, cluster: str | None, limit: int, url: st
 
     monitor, out = Monitor(url), tables.console()
     if group is None:
-        groups = monitor.get("/api/v1/groups", cluster=cluster, limit=limit)
-        echo_json(groups) if as_json else out.print(tables.groups_table(f"groups ({len(groups)})", groups))
+        groups = monitor.listing("/api/v1/groups", cluster=cluster, limit=limit)
+        if as_json:
+            groups.echo_json("groups")
+        else:
+            out.print(tables.groups_table(groups.title("groups"), groups.objects))
         return
     found = monitor.group(group, cluster)
     if as_json:

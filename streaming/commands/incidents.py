@@ -3,7 +3,7 @@
 import click
 
 from streaming.commands import remote
-from streaming.commands.remote import Monitor, echo_json
+from streaming.commands.remote import Monitor
 
 
 @click.command("incidents")
@@ -26,9 +26,9 @@ def incidents_command(
 
     recorded = {"told": "false", "severity": "page"} if would_have_paged else {}
     chosen = state or ("all" if would_have_paged else "open")
-    found = Monitor(url).get("/api/v1/incidents", state=chosen, **filters, **recorded)
+    found = Monitor(url).listing("/api/v1/incidents", state=chosen, **filters, **recorded)
     if as_json:
-        echo_json(found)
+        found.echo_json("incidents")
         return
     title = "would have paged" if would_have_paged else f"{chosen} incidents"
-    tables.console().print(tables.incidents_table(f"{title} ({len(found)})", found))
+    tables.console().print(tables.incidents_table(found.title(title), found.objects))

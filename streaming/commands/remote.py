@@ -6,9 +6,10 @@ Only the standard library: the base install can read a monitor that runs elsewhe
 import json
 import os
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from email.message import Message
+from typing import Any, Final, NamedTuple
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import Request, urlopen
@@ -18,6 +19,32 @@ import click
 DEFAULT_URL: Final = "http://127.0.0.1:8844"
 TOKEN_VARIABLE: Final = "GROUP_MONITOR_SERVE_TOKEN"  # noqa: S105 - a name
 TIMEOUT_S: Final = 10
+TOTAL_HEADER: Final = "X-Total-Count"
+COUNTED: Final = 100_000
+
+
+class Listing(NamedTuple):
+    """Some objects of a list, and how many there are in all; the API counts up to `COUNTED`."""
+
+    objects: list[dict[str, Any]]
+    total: int
+
+    @property
+    def cut(self) -> str:
+        """Say how much of the whole this is; empty where it is the whole."""
+        if len(self.objects) >= self.total:
+            return ""
+        return f"showing {len(self.objects):,} of {self.total:,}{' or more' if self.total >= COUNTED else ''}"
+
+    def title(self, what: str) -> str:
+        """Name the list with its number of objects."""
+        return f"{what}: {self.cut}; --limit shows more" if self.cut else f"{what} ({len(self.objects):,})"
+
+    def echo_json(self, what: str) -> None:
+        """Print the objects; a note on stderr where they are not all."""
+        echo_json(self.objects)
+        if self.cut:
+            click.echo(f"{what}: {self.cut}; --limit shows more", err=True)
 
 
 class Monitor:
@@ -30,13 +57,22 @@ class Monitor:
 
     def get(self, path: str, **parameters: object) -> Any:
         """Answer of the API; raises `click.ClickException` that says what to do."""
+        return self._ask(path, parameters)[0]
+
+    def listing(self, path: str, **parameters: object) -> "Listing":
+        """Answer of the API where that is a list, with how many there are in all."""
+        objects, headers = self._ask(path, parameters)
+        total = headers.get(TOTAL_HEADER, "")
+        return Listing(objects, int(total) if total.isascii() and total.isdigit() else len(objects))
+
+    def _ask(self, path: str, parameters: Mapping[str, object]) -> tuple[Any, Message]:
         given = {name: value for name, value in parameters.items() if value is not None}
         address = f"{self.url}{path}" + (f"?{urlencode(given)}" if given else "")
         token = os.environ.get(TOKEN_VARIABLE)
         request = Request(address, headers={"Authorization": f"Bearer {token}"} if token else {})  # noqa: S310
         try:
             with urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310 - the scheme was looked at
-                return json.load(answer)
+                return json.load(answer), answer.headers
         except HTTPError as error:
             raise click.ClickException(_why(error)) from None
         except (URLError, OSError) as error:

@@ -1,10 +1,12 @@
 """Tables of groups, members and incidents for the terminal; strangers' strings are plain text in them."""
 
+import base64
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, Group, RenderResult
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -12,7 +14,11 @@ from streaming.commands.remote import instant, shown
 
 STYLES = {"page": "bold red", "warn": "yellow", "violated": "bold red", "unknown": "dim"}
 BAR = 10
+HEAD_SHOWN = 60
+INDENT = 4
 PIPED_COLUMNS = 240
+WIDE_COLUMNS = 120
+"""From this width on, a table of incidents or members has room for its texts."""
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
@@ -39,26 +45,57 @@ def bar(headroom: float | None) -> Text:
     return Text("█" * full + "░" * (BAR - full) + f" {headroom:.0%}", style=style)
 
 
-def incidents_table(title: str, incidents: Iterable[Mapping[str, Any]]) -> Table:
+class ByWidth(NamedTuple):
+    """A table where the console is wide enough for it, else a block of lines for each of its rows."""
+
+    wide: Table
+    narrow: Group
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
+        yield self.wide if options.max_width >= WIDE_COLUMNS else self.narrow
+
+
+def blocks(title: str, rows: Iterable[tuple[Text, Sequence[Text]]]) -> Group:
+    """Show rows as a head and indented lines each."""
+    parts: list[Text | Padding] = [Text(title, "italic")]
+    for head, details in rows:
+        parts.append(head)
+        parts += [Padding(line, (0, 0, 0, INDENT)) for line in details if line.plain]
+    return Group(*parts)
+
+
+def incidents_table(title: str, incidents: Sequence[Mapping[str, Any]]) -> ByWidth:
     """Show incidents, a line each."""
     rows = (
         (instant(i["opened_ms"]), i["severity"], i["rule"], i["group"] or i["cluster"], i["summary"], _end(i))
         for i in incidents
     )
-    return table(title, ("opened (UTC)", "severity", "rule", "group", "what happened", "closed"), rows)
+    columns = ("opened (UTC)", "severity", "rule", "group", "what happened", "closed")
+    return ByWidth(table(title, columns, rows), blocks(title, map(_incident_block, incidents)))
+
+
+def _incident_block(incident: Mapping[str, Any]) -> tuple[Text, list[Text]]:
+    severity, group = str(incident["severity"]), incident["group"] or incident["cluster"]
+    head = Text(f"{instant(incident['opened_ms'])}  ") + Text(f"{severity:4}", STYLES.get(severity, ""))
+    closed = Text(f"closed {_end(incident)}" if incident["closed_ms"] else "")
+    return head + Text(f"  {shown(incident['rule'])}  {shown(group)}"), [_text(incident["summary"]), closed]
 
 
 def _end(incident: Mapping[str, Any]) -> str:
     return f"{instant(incident['closed_ms'])} {incident.get('reason')}" if incident["closed_ms"] else "open"
 
 
-def groups_table(title: str, groups: Iterable[Mapping[str, Any]]) -> Table:
+def groups_table(title: str, groups: Sequence[Mapping[str, Any]]) -> ByWidth:
     """Show groups, a line each, with the least headroom of any member."""
-    rows = (
+    rows = [
         (g["cluster"], g["group"], g["type"], g["state"], g["generation"], len(g["members"]), bar(worst_headroom(g)))
         for g in groups
-    )
-    return table(title, ("cluster", "group", "type", "state", "generation", "members", "worst headroom"), rows)
+    ]
+    columns = ("cluster", "group", "type", "state", "generation", "members", "worst headroom")
+    several = len({group["cluster"] for group in groups}) > 1
+    short = [(f"{g[1]} ({g[0]})" if several else g[1], g[3], g[5], g[6]) for g in rows]
+    narrow = table(title, ("group", "state", "members", "worst headroom"), short)
+    return ByWidth(table(title, columns, rows), Group(narrow))
 
 
 def worst_headroom(group: Mapping[str, Any]) -> float | None:
@@ -66,9 +103,11 @@ def worst_headroom(group: Mapping[str, Any]) -> float | None:
     return min((h for m in group["members"] if (h := m.get("heartbeat_headroom")) is not None), default=None)
 
 
-def members_table(group: Mapping[str, Any]) -> Table:
+def members_table(group: Mapping[str, Any]) -> ByWidth:
     """Show a group's members."""
-    rows = (
+    title = f"members ({len(group['members'])})"
+    columns = ("member", "instance", "client", "host", "liveness", "headroom", "assignment")
+    rows = [
         (
             m["member_id"],
             m["instance_id"],
@@ -79,9 +118,32 @@ def members_table(group: Mapping[str, Any]) -> Table:
             "; ".join(f"{a['topic']} {', '.join(map(str, a['partitions']))}" for a in m["assignment"]),
         )
         for m in group["members"]
-    )
-    columns = ("member", "instance", "client", "host", "liveness", "headroom", "assignment")
-    return table(f"members ({len(group['members'])})", columns, rows)
+    ]
+    return ByWidth(table(title, columns, rows), blocks(title, map(_member_block, rows)))
+
+
+def _member_block(row: tuple[Any, ...]) -> tuple[Text, list[Text]]:
+    member, instance, client, host, liveness, headroom, assignment = row
+    head = _text(member) + Text("  ") + _text(liveness) + Text("  ") + headroom
+    details = (instance and f"instance {instance}", f"{client} at {host}", assignment)
+    return head, [_text(detail) for detail in details if detail]
+
+
+def quarantine_table(title: str, rows: Sequence[Mapping[str, Any]]) -> ByWidth:
+    """Show rows that could not be understood."""
+    columns = ("timestamp (UTC)", "source", "topic", "partition", "offset", "reason", "begins with")
+    names = ("source", "topic", "partition", "offset", "reason")
+    cells = [(instant(row["timestamp_ms"]), *(row[name] for name in names), _head(row)) for row in rows]
+    return ByWidth(table(title, columns, cells), blocks(title, map(_quarantine_block, cells)))
+
+
+def _quarantine_block(cells: tuple[Any, ...]) -> tuple[Text, list[Text]]:
+    at, _, topic, partition, offset, reason, begin = cells
+    return Text(f"{at}  {shown(topic)}-{partition} offset {offset}"), [_text(reason), _text(begin)]
+
+
+def _head(row: Mapping[str, Any]) -> str:
+    return base64.b64decode(row["head"])[:HEAD_SHOWN].decode("utf-8", "backslashreplace")
 
 
 def console() -> Console:

@@ -3,13 +3,18 @@
 import itertools
 import json
 import time
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
 from streaming.commands import remote
-from streaming.commands.remote import Monitor, instant
+from streaming.commands.remote import Listing, Monitor, instant
 
+if TYPE_CHECKING:
+    from rich.console import Console, Group
+
+BLOCK_LINES: Final = 3  # of an incident, where the console is too narrow for a table
 _SETTLED = frozenset({"Stable", "Empty", "Dead"})
 
 
@@ -20,28 +25,16 @@ _SETTLED = frozenset({"Stable", "Empty", "Dead"})
 @remote.options
 def watch_command(*, cluster: str | None, every_s: float, times: int | None, url: str, as_json: bool) -> None:
     """Follow groups and open incidents, those in trouble first; Ctrl-C ends it. --json: one object a look."""
-    from rich.console import Group
     from rich.live import Live
 
     from streaming.commands import tables
 
     monitor, out = Monitor(url), tables.console()
 
-    def picture(seen: dict[str, Any]) -> Group:
-        rows = max(3, out.height - 12)
-        title = f"{len(seen['groups'])} groups, {len(seen['incidents'])} open incidents, {instant(seen['at_ms'])} UTC"
-        groups = sorted(seen["groups"], key=_trouble)[: rows - min(len(seen["incidents"]), rows // 2)]
-        parts = [tables.groups_table(title, groups)]
-        if seen["incidents"]:
-            parts.insert(0, tables.incidents_table("open incidents", seen["incidents"][: rows // 2]))
-        return Group(*parts)
-
-    def look() -> dict[str, Any]:
-        return {
-            "at_ms": time.time_ns() // 1_000_000,
-            "groups": monitor.get("/api/v1/groups", cluster=cluster),
-            "incidents": monitor.get("/api/v1/incidents", state="open", cluster=cluster),
-        }
+    def look() -> Look:
+        groups = monitor.listing("/api/v1/groups", cluster=cluster)
+        incidents = monitor.listing("/api/v1/incidents", state="open", cluster=cluster)
+        return Look(time.time_ns() // 1_000_000, groups, incidents)
 
     looks = range(times) if times else itertools.count()
     try:
@@ -49,15 +42,56 @@ def watch_command(*, cluster: str | None, every_s: float, times: int | None, url
             for number in looks:
                 if number:
                     time.sleep(every_s)
-                click.echo(json.dumps(look()))
+                click.echo(json.dumps(look().as_json()))
             return
         first = look()
-        with Live(picture(first), console=out, screen=out.is_terminal, auto_refresh=False) as live:
+        with Live(_picture(first, out), console=out, screen=out.is_terminal, auto_refresh=False) as live:
             for _ in itertools.islice(looks, 1, None):
                 time.sleep(every_s)
-                live.update(picture(look()), refresh=True)
+                live.update(_picture(look(), out), refresh=True)
     except KeyboardInterrupt:
         pass
+
+
+class Look(NamedTuple):
+    """What was seen at one instant."""
+
+    at_ms: int
+    groups: Listing
+    incidents: Listing
+
+    def as_json(self) -> dict[str, Any]:
+        """One line of `watch --json`; the totals tell whether the lists are whole."""
+        return {
+            "at_ms": self.at_ms,
+            "groups": self.groups.objects,
+            "groups_total": self.groups.total,
+            "incidents": self.incidents.objects,
+            "incidents_total": self.incidents.total,
+        }
+
+
+def _picture(seen: Look, out: "Console") -> "Group":
+    """Draw as much as the console has room for, and say how much that is."""
+    from rich.console import Group
+
+    from streaming.commands import tables
+
+    rows = max(3, out.height - 12)
+    lines_each = 1 if out.width >= tables.WIDE_COLUMNS else BLOCK_LINES
+    incidents = seen.incidents.objects[: max(1, rows // 2 // lines_each)]
+    left = max(1, rows - len(incidents) * lines_each)
+    groups = sorted(seen.groups.objects, key=_trouble)[:left]
+    title = f"{_count('groups', groups, seen.groups)}, {_count('open incidents', incidents, seen.incidents)}"
+    parts = [tables.groups_table(f"{title}, {instant(seen.at_ms)} UTC", groups)]
+    if incidents:
+        parts.insert(0, tables.incidents_table("open incidents, the newest", incidents))
+    return Group(*parts)
+
+
+def _count(what: str, drawn: Sequence[object], listing: Listing) -> str:
+    total = f"{listing.total:,} {what}"
+    return total if len(drawn) == listing.total else f"{len(drawn):,} of {total}"
 
 
 def _trouble(group: dict[str, Any]) -> tuple[bool, bool, int]:

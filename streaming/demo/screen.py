@@ -18,6 +18,8 @@ from streaming.demo.verdict import OK, Row
 BAR_CELLS: Final = 12
 PLAIN_STATUS_S: Final = 10.0
 PLAIN_WIDTH: Final = 170
+WIDE_COLUMNS: Final = 130
+"""From this width on, the tables have room for member ids and names of rules."""
 LOW_HEADROOM: Final = 1 / 3  # where `session-at-risk` begins
 _STYLES: Final = {"info": "cyan", "warn": "yellow", "page": "bold red", "closed": "green"}
 
@@ -75,7 +77,8 @@ class Screen:
     def update(self, groups: Sequence[Mapping[str, Any]], incidents: Sequence[Mapping[str, Any]]) -> None:
         """Show how things stand: at once in the table, as a plain line now and then."""
         if self._live is not None:
-            self._live.update(_overview(groups, incidents), refresh=True)
+            wide = self._console.width >= WIDE_COLUMNS
+            self._live.update(_overview(groups, incidents, wide=wide), refresh=True)
         elif time.monotonic() - self._status_s >= PLAIN_STATUS_S:
             self._status_s = time.monotonic()
             stand = "; ".join(
@@ -85,27 +88,53 @@ class Screen:
 
     def verdict(self, rows: Sequence[Row]) -> None:
         """Print the last table."""
-        table = Table(title="What the broker's own log says, and what we said", title_justify="left", box=self._box)
+        title = "What the broker's own log says, and what we said"
+        if self._console.width < WIDE_COLUMNS:
+            self._console.print(Text(title, "italic"))
+            for row in rows:
+                self._console.print(_block(row))
+            return
+        table = Table(title=title, title_justify="left", box=self._box)
         for heading in ("group", "member", "what", "broker log's time", "our time", "difference", ""):
             table.add_column(heading, overflow="fold", justify="right" if heading == "difference" else "left")
         for row in rows:
-            difference = "" if row.difference_ms is None else f"{row.difference_ms / 1000:+.3f} s"
-            member = row.member_id if row.member_id.startswith(row.client_id) else f"{row.client_id} {row.member_id}"
-            cells = (row.group, member, row.what, _clock(row.log_ms), _clock(row.our_ms), difference, row.verdict)
+            times = (_clock(row.log_ms), _clock(row.our_ms), _difference(row))
+            cells = (row.group, _member(row), row.what, *times, row.verdict)
             table.add_row(*map(Text, cells), style="" if row.verdict == OK else "bold red")
         self._console.print(table)
 
 
-def _overview(groups: Sequence[Mapping[str, Any]], incidents: Sequence[Mapping[str, Any]]) -> Table:
+def _member(row: Row) -> str:
+    return row.member_id if row.member_id.startswith(row.client_id) else f"{row.client_id} {row.member_id}"
+
+
+def _difference(row: Row) -> str:
+    return "" if row.difference_ms is None else f"{row.difference_ms / 1000:+.3f} s"
+
+
+def _block(row: Row) -> Text:
+    """A row of the last table where there is no room for a table."""
+    times = f"log {_clock(row.log_ms)}, ours {_clock(row.our_ms)}, difference {_difference(row) or '-'}"
+    lines = (f"{row.verdict:7}  {row.group}: {row.what}", f"         {_member(row)}", f"         {times}")
+    return Text("\n".join(lines), "" if row.verdict == OK else "bold red")
+
+
+def _overview(groups: Sequence[Mapping[str, Any]], incidents: Sequence[Mapping[str, Any]], *, wide: bool) -> Table:
+    """Draw the groups; where it is narrow, what is open stands below the state, and some columns are left out."""
     table = Table(title="groups, as the monitor sees them", title_justify="left")
-    for heading in ("group", "type", "state", "generation", "members", "heartbeat headroom", "open incidents"):
-        table.add_column(heading)
+    headings = ("group", "type", "state", "generation", "members", "heartbeat headroom", "open incidents")
+    for heading in headings if wide else ("group", "state", "heartbeat headroom"):
+        table.add_column(heading, overflow="fold")
     for group in groups:
         mine = Counter(incident["rule"] for incident in incidents if incident["group"] == group["group"])
-        cells = (group["group"], group["type"], group["state"], group["generation"], len(group["members"]))
+        name, state = Text(str(group["group"])), Text(str(group["state"]))
         bars = Text("\n").join(_bar(member) for member in group["members"])
-        found = ", ".join(f"{number} {rule}" for rule, number in mine.items())
-        table.add_row(*(Text(str(cell)) for cell in cells), bars, Text(found, "red"))
+        found = [Text(f"{number} {rule}", "red") for rule, number in mine.items()]
+        if wide:
+            counts = (Text(str(group["generation"])), Text(str(len(group["members"]))))
+            table.add_row(name, Text(str(group["type"])), state, *counts, bars, Text("\n").join(found))
+        else:
+            table.add_row(name, Text("\n").join([state, *found]), bars)
     return table
 
 

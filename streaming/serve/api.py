@@ -5,6 +5,7 @@ so it may hold slashes. JSON is written in ASCII: a stranger's string can hold w
 """
 
 import base64
+import difflib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ MAX_LIMIT = 10_000
 MAX_OFFSET = 10_000_000
 MAX_DIGITS = 18  # Python refuses to read 4,300, and no parameter takes more
 MAX_ECHO = 200
+ALMOST = 0.8  # how alike two ids have to be, of 1
 GENERATIONS_SHOWN = 20
 EVENTS_SHOWN = 20
 
@@ -131,14 +133,15 @@ class Api:
 
     def quarantine(self, request: Request) -> Response:
         """List the newest rows that could not be understood; `head` is base64."""
-        limit, _ = bounds(request)
-        rows = self.store.read.quarantine(limit)
-        return AsciiJson([{**row, "head": base64.b64encode(row["head"]).decode()} for row in rows])
+        limit, offset = bounds(request)
+        page = self.store.read.quarantine(limit, offset)
+        rows = [{**row, "head": base64.b64encode(row["head"]).decode()} for row in page.objects]
+        return listing(request, Page(rows, page.total), limit, offset)
 
     def dead_letters(self, request: Request) -> Response:
         """List the newest messages that were given up."""
-        limit, _ = bounds(request)
-        return AsciiJson(self.store.outbox.dead_letters(limit))
+        limit, offset = bounds(request)
+        return listing(request, self.store.outbox.dead_letters(limit, offset), limit, offset)
 
     def openapi(self, _request: Request) -> Response:
         """Describe this API."""
@@ -153,7 +156,7 @@ class Api:
             cluster = clusters[0] if clusters else self.settings.cluster
         found = self.store.read.group(cluster, group)
         if found is None:
-            raise HTTPException(404, "no such group")
+            raise HTTPException(404, f"no such group{self._meant(group)}")
         read = self.store.read
         return {
             **self.labelled(found),
@@ -161,6 +164,14 @@ class Api:
             "generations": read.generations(cluster, group, GENERATIONS_SHOWN),
             "events": [event._asdict() for event in self._events(cluster, group)],
         }
+
+    def _meant(self, group: str) -> str:
+        """Give a hint where a known group has almost the id that was asked for."""
+        if len(group) > MAX_ECHO:
+            return ""
+        known = [name for name in self.store.read.groups_like(group) if len(name) <= MAX_ECHO]
+        near = difflib.get_close_matches(group, known, n=1, cutoff=ALMOST)
+        return f"; did you mean {near[0]}?" if near else ""
 
     def _events(self, cluster: str, group: str) -> list[Happening]:
         history = self.store.read.history(cluster, group, wall_ms() + DAY_MS, EVENTS_SHOWN)

@@ -62,8 +62,8 @@ OPENAPI: Final[dict[str, Any]] = {
             ],
             _list("Incident"),
         ),
-        "/api/v1/quarantine": _get("Rows that could not be understood, newest first", _PAGE[:1], _list("Rejected")),
-        "/api/v1/dead-letters": _get("Messages that were given up, newest first", _PAGE[:1], _list("DeadLetter")),
+        "/api/v1/quarantine": _get("Rows that could not be understood, newest first", _PAGE, _list("Rejected")),
+        "/api/v1/dead-letters": _get("Messages that were given up, newest first", _PAGE, _list("DeadLetter")),
         "/api/v1/openapi.json": _get("This", [], {"type": "object"}),
     },
     "components": {

@@ -6,12 +6,13 @@ receiver, so that a closing can never overtake its opening.
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sqlalchemy import Engine, delete, func, insert, select, update
 
 from streaming.store import tables
 from streaming.store.database import clean, writer_of
+from streaming.store.reader import Page
 
 _OUTBOX = tables.outbox
 _PENDING = _OUTBOX.c.delivered_ms.is_(None) & _OUTBOX.c.dead.is_(False)
@@ -104,12 +105,14 @@ class Outbox:
         with self._writer.begin() as connection:
             return connection.execute(update(_OUTBOX).where(strangers).values(values)).rowcount
 
-    def dead_letters(self, limit: int = 100) -> list[dict[str, Any]]:
+    def dead_letters(self, limit: int = 100, offset: int = 0) -> Page:
         """Give the newest messages that were given up, newest first, each with what it would have said."""
-        statement = select(_OUTBOX).where(_OUTBOX.c.dead.is_(True)).order_by(_OUTBOX.c.id.desc()).limit(limit)
+        dead = _OUTBOX.c.dead.is_(True)
+        statement = select(_OUTBOX).where(dead).order_by(_OUTBOX.c.id.desc()).limit(limit).offset(offset)
         with self._engine.connect() as connection:
             rows = connection.execute(statement).all()
-        return [
+            total = connection.execute(select(func.count()).select_from(_OUTBOX).where(dead)).scalar_one()
+        letters = [
             {
                 "receiver": row.receiver,
                 "created_ms": row.created_ms,
@@ -119,6 +122,7 @@ class Outbox:
             }
             for row in rows
         ]
+        return Page(letters, total)
 
     def totals(self) -> list[OutboxTotals]:
         """Sum up by receiver; the receiver "" holds what `serve` has not taken yet."""

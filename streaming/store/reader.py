@@ -13,6 +13,7 @@ from streaming.store.batch import OWN_RULES, OpenIncidents
 from streaming.store.database import clean, group_key
 
 COUNTED = 100_000
+GROUPS_COMPARED = 2_000
 _SHOWN = select(tables.views.c.view, tables.groups.c.heartbeats, tables.groups.c.at_ms).join_from(
     tables.groups, tables.views
 )
@@ -325,10 +326,17 @@ class Reader:
             result.setdefault(row.cluster, {})[row.name] = row.value
         return result
 
-    def quarantine(self, limit: int = 100) -> list[dict[str, Any]]:
+    def quarantine(self, limit: int = 100, offset: int = 0) -> Page:
         """Give the newest rejected rows, newest first; `head` as bytes, the first of the row."""
-        rows = self._rows(select(tables.quarantine).order_by(tables.quarantine.c.id.desc()).limit(limit))
-        return [dict(row._mapping) for row in rows]  # noqa: SLF001 - SQLAlchemy's public name for it
+        chosen = select(tables.quarantine).order_by(tables.quarantine.c.id.desc()).limit(limit).offset(offset)
+        rows = [dict(row._mapping) for row in self._rows(chosen)]  # noqa: SLF001 - SQLAlchemy's public name for it
+        return Page(rows, self._count(tables.quarantine, _all_of()))
+
+    def groups_like(self, group: str, limit: int = GROUPS_COMPARED) -> list[str]:
+        """Name groups that a mistyped id may have meant: known ids that begin with the same character."""
+        known = tables.groups.c.group_id
+        begins = known.startswith(clean(group[:1]), autoescape=True)
+        return [row.group_id for row in self._rows(select(known).where(begins).distinct().order_by(known).limit(limit))]
 
     def _shown(self, statement: Any) -> list[dict[str, Any]]:
         return [_group_object(row.view, row.heartbeats, row.at_ms) for row in self._rows(statement)]

@@ -117,7 +117,7 @@ def test_a_batch_fills_every_table(store, job):
     assert store.read.brokers() == [(CLUSTER, "broker-1", START_MS, True, 120)]
     assert store.read.counters()[CLUSTER]["ingest:heartbeats"] == 10
     assert store.read.counters()[CLUSTER]["quarantined:telemetry:cut"] == 1
-    assert [(row["offset"], row["head"]) for row in store.read.quarantine()] == [(1, b"{}")]
+    assert [(row["offset"], row["head"]) for row in store.read.quarantine().objects] == [(1, b"{}")]
     assert store.read.runs() == [(CLUSTER, "c-1", 0, START_MS + 2_000, True)]
     assert store.outbox.totals() == [("", 1, 0, 0, START_MS + 2_000)]
 
@@ -428,14 +428,14 @@ def test_the_quarantine_keeps_the_newest_rows_and_counts_all(store, job, monkeyp
     monkeypatch.setattr(batch, "QUARANTINE_ROWS", 5)
     job.apply(*(rejected(offset) for offset in range(20)))
     job.apply(*(rejected(offset) for offset in range(20, 23)))
-    assert [row["offset"] for row in store.read.quarantine()] == [22, 21, 20, 19, 18]
+    assert [row["offset"] for row in store.read.quarantine().objects] == [22, 21, 20, 19, 18]
     assert store.read.counters()[CLUSTER]["quarantined:telemetry:cut"] == 23
 
 
 def test_what_tells_one_rejected_row_from_another_is_kept_with_it_and_labels_no_counter(store, job):
     job.apply(*(rejected(number, detail=f"byte {number}") for number in range(3)))
     assert store.read.counters()[CLUSTER]["quarantined:telemetry:cut"] == 3
-    assert {row["reason"] for row in store.read.quarantine()} == {f"cut: byte {number}" for number in range(3)}
+    assert {row["reason"] for row in store.read.quarantine().objects} == {f"cut: byte {number}" for number in range(3)}
 
 
 def test_a_group_row_tells_its_worst_member(store, job):

@@ -116,7 +116,7 @@ def test_a_wrong_parameter_is_a_400_that_says_what_is_right(client, query):
         ("/api/v1/incidents", "state, cluster, group, rule, severity, told, limit, offset"),
         ("/api/v1/groups", "cluster, state, limit, offset"),
         ("/api/v1/groups/orders", "cluster"),
-        ("/api/v1/quarantine", "limit"),
+        ("/api/v1/quarantine", "limit, offset"),
         ("/api/v1/openapi.json", "none"),
     ],
 )

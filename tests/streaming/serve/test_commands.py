@@ -120,3 +120,91 @@ def test_nobody_there_is_one_clear_line(command):
         == "Error: no monitor answers at http://127.0.0.1:9: [Errno 111] Connection refused; is `serve` running?\n"
     )
     assert "http://" in CliRunner().invoke(main, ["incidents", "--url", "file:///etc/passwd"]).output
+
+
+def many(apply, count=7):
+    """So many groups, each with an open incident, and as many rows that could not be understood."""
+    names = [f"group-{number}" for number in range(count)]
+    apply(
+        *(report(name, finding(name), view=view(name)) for name in names), *(rejected(offset=n) for n in range(count))
+    )
+
+
+class TestListsThatWereCut:
+    @pytest.mark.parametrize(
+        ("arguments", "what"),
+        [(["describe"], "groups"), (["incidents"], "open incidents"), (["quarantine"], "quarantine")],
+    )
+    def test_a_list_that_was_cut_says_so_and_a_whole_one_does_not(self, apply, command, arguments, what):
+        many(apply)
+        assert f"{what}: showing 3 of 7; --limit shows more" in command(*arguments, "--limit", "3")
+        assert f"{what} (7)" in command(*arguments, "--limit", "7")
+
+    @pytest.mark.parametrize("name", ["describe", "incidents", "quarantine"])
+    def test_as_json_the_list_stays_the_api_s_and_the_note_goes_to_stderr(self, apply, client, name):
+        many(apply)
+        done = CliRunner().invoke(main, [name, "--url", client.base, "--json", "--limit", "3"])
+        assert len(json.loads(done.stdout)) == 3
+        assert "showing 3 of 7" in done.stderr
+
+    def test_watch_says_how_much_of_it_has_no_room(self, apply, command, monkeypatch):
+        many(apply, 30)
+        monkeypatch.setenv("LINES", "24")
+        assert "6 of 30 groups, 6 of 30 open incidents" in command("watch", "--times", "1")
+        look = json.loads(command("watch", "--times", "1", "--json"))
+        assert (look["groups_total"], look["incidents_total"]) == (30, 30)
+
+    @pytest.mark.parametrize("path", ["groups", "incidents", "quarantine", "dead-letters"])
+    def test_every_list_of_the_api_tells_its_total(self, apply, client, path):
+        many(apply)
+        answer = client.get(f"/api/v1/{path}?limit=3")
+        total = int(answer.headers["X-Total-Count"])
+        assert total == (0 if path == "dead-letters" else 7)
+        assert ('rel="next"' in answer.headers.get("Link", "")) == (total > 3)
+
+    def test_the_page_says_so_too(self, apply, client, monkeypatch):
+        many(apply)
+        monkeypatch.setattr("streaming.serve.page.INCIDENTS_SHOWN", 2)
+        monkeypatch.setattr("streaming.serve.page.GROUPS_SHOWN", 2)
+        page = client.get("/").text
+        assert "Open incidents (showing 2 of 7)" in page
+        assert "Groups (2 of 7" in page
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("ordres", "orders"), ("order", "orders"), ("payments", None)])
+def test_a_mistyped_group_is_answered_with_the_nearest(apply, command, typed, meant):
+    apply(report("orders", view=view()), report("o%_", view=view("o%_")))
+    hint = f"; did you mean {meant}?" if meant else ""
+    assert command("describe", typed, code=1) == f"Error: no such group{hint}\n"
+
+
+SUMMARY = (
+    "orders-consumer-1 missed its session timeout of 10,000 ms: its last heartbeat was 10,512 ms before, host 10.0.0.7"
+)
+
+
+class TestNarrow:
+    """A terminal of 80 columns."""
+
+    @pytest.fixture(autouse=True)
+    def columns(self, apply, command, monkeypatch):
+        member = "orders-consumer-1-0f0b1c5e-9a57-4d5e-8a3c-5f5f4a3d2b1c"
+        apply(report("orders", finding("orders", member, summary=SUMMARY), view=view(members=2)), rejected(reason="x"))
+        monkeypatch.setenv("COLUMNS", "80")
+
+    @pytest.mark.parametrize("arguments", [["incidents"], ["describe"], ["quarantine"], ["watch", "--times", "1"]])
+    def test_no_line_is_longer_and_no_row_takes_more_than_four(self, command, arguments):
+        lines = command(*arguments).splitlines()
+        assert max(map(len, lines)) <= 80
+        assert len(lines) <= 14
+
+    def test_an_incident_is_its_facts_and_its_summary_in_whole_words(self, command):
+        _, head, *rest = command("incidents").splitlines()
+        assert head.split()[2:] == ["warn", "session-expired", "orders"]
+        assert len(rest) == 2
+        assert " ".join(" ".join(rest).split()) == SUMMARY
+
+    def test_members_are_blocks_too(self, command):
+        said = command("describe", "orders")
+        assert max(map(len, said.splitlines())) <= 80
+        assert "at 10.0.0.7" in said
