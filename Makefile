@@ -74,10 +74,18 @@ bench: setup ## The numbers of docs/performance.md, on this machine; PART=… ch
 rules: setup ## The facts in docs/rules from the code
 	$(BIN)/python -m tests.repository.rule_pages
 
-lock: setup ## Resolve requirements.lock anew from pyproject.toml
+lock: setup ## Resolve all locks anew from pyproject.toml: requirements.lock (everything) and deploy/locks (the images)
 	$(BIN)/python -m pip install --quiet --upgrade --target .cache/lock uv
-	.cache/lock/bin/uv pip compile pyproject.toml --all-extras --group dev --universal --python-version 3.11 --upgrade \
-	  --generate-hashes --no-emit-index-url --no-annotate --custom-compile-command "make lock" --quiet -o requirements.lock
+	compile() { # OUT WHAT...
+	  .cache/lock/bin/uv pip compile "$${@:2}" --universal --python-version 3.11 --upgrade --generate-hashes \
+	    --no-emit-index-url --no-annotate --custom-compile-command "make lock" --quiet --output-file "$$1"
+	}
+	compile requirements.lock pyproject.toml --all-extras --group dev
+	tested=(--constraint requirements.lock) # the images get the versions that the tests ran with
+	compile deploy/locks/build.lock --group build "$${tested[@]}"
+	compile deploy/locks/run.lock pyproject.toml --extra spark --extra postgresql "$${tested[@]}"
+	compile deploy/locks/serve.lock pyproject.toml --extra serve --extra postgresql --extra quality --extra grafana "$${tested[@]}"
+	compile deploy/locks/sample.lock pyproject.toml --extra sample "$${tested[@]}"
 
 jar-sums: setup ## Fetch the jars of a changed ivy.xml and write their sums
 	$(BIN)/python -m streaming.embedded.fetch --accept

@@ -94,16 +94,17 @@ def check_spark() -> Check:
 
 def check_jars() -> Check:
     """Check where Spark finds its Kafka source."""
+    from streaming.run.connector import checked, connector_folder  # noqa: PLC0415
     from streaming.run.errors import RunError  # noqa: PLC0415 # needs PySpark
-    from streaming.run.session import connector  # noqa: PLC0415
 
+    folder = connector_folder()
+    if not folder.exists():
+        return warn("jars", "not here", f"run fetches them into {folder} when it starts, and checks their sums")
     try:
-        found = connector()
+        return ok("jars", f"{len(checked(folder))} in {folder}, sums right")
     except RunError as error:
-        return fail("jars", str(error), "run `make setup`, or unset it to let Spark fetch its Kafka source")
-    if "spark.jars" in found:
-        return ok("jars", f"{found['spark.jars'].count(',') + 1} in {Path(found['spark.jars'].split(',')[0]).parent}")
-    return warn("jars", "not here", f"Spark fetches {found['spark.jars.packages']} when it starts; or run `make setup`")
+        found, _, advice = str(error).partition(": ")
+        return fail("jars", found, advice)
 
 
 def check_store(settings: StoreSettings) -> Check:

@@ -1,12 +1,14 @@
 """`python -m streaming.embedded.fetch`: get the jars of ivy.xml with the Ivy inside PySpark, and check their sums.
 
 `--accept` writes the sums of what was fetched: after a change of ivy.xml, to be looked at in the diff.
+`--connector FOLDER` gets only the jars of Spark's Kafka source, into a folder of one's own.
 """
 
 import importlib.util
 import shutil
 import subprocess
-import sys
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,38 +20,70 @@ from streaming.embedded.java import JavaMissingError, java_command
 
 IVY_FILE: Final = Path(__file__).with_name("ivy.xml")
 IVY_FOLDER: Final = JARS_FOLDER.with_name(".ivy")  # a cache of our own: half-filled ones of other tools confuse Ivy
+CONNECTOR: Final = ("spark",)
+ALL: Final = ("spark", "broker")
 
 
-def main(*, accept: bool) -> None:
+@click.command(help=__doc__)
+@click.option("--accept", is_flag=True)
+@click.option("--connector", type=click.Path(file_okay=False, path_type=Path))
+def main(*, accept: bool, connector: Path | None) -> None:
     """Leave the right jars in place; fetches only where they are not there."""
-    if not accept and not difference(JARS_FOLDER):
-        click.echo(f"jars: all there, sums right ({JARS_FOLDER})")
-        return
+    try:
+        if connector:
+            fetch_connector(connector, connector.with_name(f"{connector.name}.ivy"))
+        elif accept or difference(JARS_FOLDER):
+            _fetch_all(accept=accept)
+        else:
+            click.echo(f"jars: all there, sums right ({JARS_FOLDER})")
+    except (EmbeddedBrokerError, JavaMissingError) as error:
+        raise click.ClickException(f"jars: {error}") from error
+
+
+def fetch_connector(folder: Path, ivy_folder: Path) -> None:
+    """Leave the jars of Spark's Kafka source in `folder`; raises `EmbeddedBrokerError` and changes nothing there."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
+        fresh = Path(temporary)
+        _resolve(fresh, ivy_folder, CONNECTOR)
+        _require_right(fresh, CONNECTOR)
+        _replace(folder, fresh / CONNECTOR[0])
+
+
+def _fetch_all(*, accept: bool) -> None:
     fresh = JARS_FOLDER.with_name(".jars.new")
     shutil.rmtree(fresh, ignore_errors=True)
-    _resolve(fresh)
+    _resolve(fresh, IVY_FOLDER, ALL)
     if accept:
         SUMS_FILE.write_text(sums_of(fresh), encoding="ascii")
-    elif wrong := difference(fresh):
+    _require_right(fresh, ALL)
+    _replace(JARS_FOLDER, fresh)
+
+
+def _require_right(folder: Path, configurations: Sequence[str]) -> None:
+    if wrong := difference(folder, configurations):
         raise EmbeddedBrokerError("fetched jars are not the ones of jars.sha256:\n" + "\n".join(wrong))
-    shutil.rmtree(JARS_FOLDER, ignore_errors=True)
-    fresh.rename(JARS_FOLDER)
-    click.echo(f"jars: {len(list(JARS_FOLDER.glob('*/*.jar')))} fetched, sums {'written' if accept else 'right'}")
+    click.echo(f"jars: {len(list(folder.glob('*/*.jar')))} fetched, sums right", err=True)
 
 
-def _resolve(folder: Path) -> None:
+def _replace(folder: Path, fresh: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    fresh.rename(folder)
+
+
+def _resolve(folder: Path, ivy_folder: Path, configurations: Sequence[str]) -> None:
     """Run Ivy on ivy.xml, a line per jar; raises EmbeddedBrokerError with what Ivy says is wrong."""
     pattern = f"{folder}/[conf]/[artifact]-[revision].[ext]"
-    command = [java_command(), f"-Divy.default.ivy.user.dir={IVY_FOLDER}", "-jar", str(_ivy_jar())]
-    command += ["-ivy", str(IVY_FILE), "-cache", str(IVY_FOLDER / "cache"), "-retrieve", pattern]
-    command += ["-confs", "spark", "broker", "-types", "jar", "bundle"]
-    click.echo("jars: resolving ivy.xml; nothing to see for half a minute")
+    command = [java_command(), f"-Divy.default.ivy.user.dir={ivy_folder}", "-jar", str(_ivy_jar())]
+    command += ["-ivy", str(IVY_FILE), "-cache", str(ivy_folder / "cache"), "-retrieve", pattern]
+    command += ["-confs", *configurations, "-types", "jar", "bundle"]
+    click.echo("jars: resolving ivy.xml; nothing to see for half a minute", err=True)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as ivy:
         lines = []
         for line in ivy.stdout or ():
             lines.append(line.rstrip())
             if "[SUCCESSFUL ]" in line:
-                click.echo("jars: " + line.split("]", 1)[1].split("!")[0].strip())
+                click.echo("jars: " + line.split("]", 1)[1].split("!")[0].strip(), err=True)
     if ivy.returncode:
         problems = [line for line in lines if "unresolved dependency" in line or "FAILED" in line or "ERROR" in line]
         raise EmbeddedBrokerError(
@@ -65,7 +99,4 @@ def _ivy_jar() -> Path:
 
 
 if __name__ == "__main__":
-    try:
-        main(accept="--accept" in sys.argv[1:])
-    except (EmbeddedBrokerError, JavaMissingError) as error:
-        sys.exit(f"jars: {error}")
+    main()

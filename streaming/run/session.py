@@ -15,23 +15,23 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from streaming.run.connector import connector_jars
 from streaming.run.errors import RunError
 
-JARS_VARIABLE = "GROUP_MONITOR_JARS"
 JVM_SILENT = (Py4JError, ConnectionError)  # what calls of its objects raise once it is gone
 JVM_ENDS_S = 5.0  # from its last word to its end
 OLDEST_JAVA = 17  # what Spark 4 runs on
-KAFKA_PACKAGE = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
 
 
 def start_session(master: str, shuffle_partitions: int, more: Mapping[str, str] | None = None) -> SparkSession:
     """Start Spark; raises `RunError` where Java or the Kafka connector is missing."""
     require_java()
+    jars = ",".join(map(str, connector_jars()))
     # Without it workers run whatever `python3` PATH has.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     logging.getLogger("py4j").setLevel(logging.ERROR)
     builder = SparkSession.builder.appName("group-monitor").master(master)
-    for name, value in (settings(shuffle_partitions) | connector() | dict(more or {})).items():
+    for name, value in (settings(shuffle_partitions) | {"spark.jars": jars} | dict(more or {})).items():
         builder = builder.config(name, value)
     try:
         session = builder.getOrCreate()
@@ -110,17 +110,6 @@ def settings(shuffle_partitions: int) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
     }
-
-
-def connector() -> dict[str, str]:
-    """Say where Spark finds its Kafka source: the folder of `make setup`, or the usual package coordinates."""
-    folder = Path(os.environ.get(JARS_VARIABLE) or Path(__file__).resolve().parents[2] / ".jars" / "spark")
-    jars = sorted(folder.glob("*.jar"))
-    if jars:
-        return {"spark.jars": ",".join(map(str, jars))}
-    if os.environ.get(JARS_VARIABLE):
-        raise RunError(f"{JARS_VARIABLE}={folder} holds no jars")
-    return {"spark.jars.packages": KAFKA_PACKAGE}
 
 
 def require_java() -> None:

@@ -6,10 +6,8 @@ names stand in /etc/hosts, and since the network is private, ports are the file'
 images are stood in for by this machine's programs (`STAND_INS`); all services share one file system and its loopback.
 """
 
-import itertools
 import json
 import os
-import re
 import shlex
 import shutil
 import subprocess
@@ -23,19 +21,18 @@ from ruamel.yaml import YAML
 
 from streaming.embedded.jars import broker_class_path
 from streaming.embedded.java import java_command
+from tests.dashboards.dockerfile import STAGES, instructions
 from tests.embedded.waiting import await_true
 
 ROOT = Path(__file__).parents[2]
 SERVICES: Mapping[str, Mapping[str, Any]] = YAML(typ="safe").load(ROOT / "docker-compose.yml")["services"]
-DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text()
-MONITOR = SERVICES["run"]["image"]
 START_S = 300
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # an image's
 
 KAFKA = """#!/bin/sh
 exec {java} $KAFKA_HEAP_OPTS {options} -cp '{class_path}' {main} "$@"
 """
-ADMIN = """#!/venv/bin/python
+ADMIN = """#!/venv/run/bin/python
 import sys
 from kafka.admin import KafkaAdminClient, NewTopic
 words = iter(word for word in sys.argv[1:] if word not in ("--create", "--if-not-exists", "--describe"))
@@ -98,12 +95,19 @@ def missing() -> str | None:
     return None if tried.returncode == 0 else "this user may not make namespaces: be root"
 
 
-def stages() -> list[list[tuple[str, str]]]:
-    """(instruction, argument) of each stage of the Dockerfile, lines joined, comments gone."""
-    text = re.sub(r"(?m)^#.*\n", "", DOCKERFILE).replace("\\\n", "")
-    lines = re.findall(r"(?m)^([A-Z]+) (.+)$", text)
-    starts = [place for place, (name, _) in enumerate(lines) if name == "FROM"] + [len(lines)]
-    return [lines[start:end] for start, end in itertools.pairwise(starts)]
+class Image:
+    """What an engine takes of an image that the Dockerfile builds."""
+
+    def __init__(self, target: str) -> None:
+        assignments = shlex.split(" ".join(instructions(target, "ENV")))
+        self.environment = dict(assignment.split("=", 1) for assignment in assignments)
+        self.environment["PATH"] = self.environment["PATH"].replace("$PATH", PATH)
+        self.user = int(instructions(target, "USER")[-1].split(":")[0])
+        self.entry_point: list[str] = json.loads(instructions(target, "ENTRYPOINT")[-1])
+
+
+OURS = {name: Image(service["build"]["target"]) for name, service in SERVICES.items() if "build" in service}
+"""Service -> its image, where it is one of ours."""
 
 
 class Engine:
@@ -113,12 +117,6 @@ class Engine:
         self._folder = folder
         self._root = folder / "layer" / "root"
         self._running: dict[str, list[subprocess.Popen[bytes]]] = {}
-        _, final = stages()
-        assignments = " ".join(value for name, value in final if name == "ENV")
-        self._image_environment = dict(part.split("=", 1) for part in shlex.split(assignments))
-        self._image_user = int(next(value for name, value in final if name == "USER").split(":")[0])
-        self._entry_point = json.loads(next(value for name, value in final if name == "ENTRYPOINT"))
-        self._image_environment["PATH"] = self._image_environment["PATH"].replace("$PATH", PATH)
         self._holder = subprocess.Popen(
             ["unshare", "--mount", "--net", "bash", "-euc", self._set_up()],
             stdin=subprocess.PIPE,
@@ -161,10 +159,12 @@ class Engine:
 
     def user(self, name: str) -> int:
         """Number of the user that a service runs as."""
+        if name in OURS:
+            return OURS[name].user
         image = SERVICES[name]["image"]
         if "entrypoint" in SERVICES[name] and image.startswith("postgres"):
             return 0
-        return self._image_user if image == MONITOR else USERS.get(image.rpartition(":")[0], 0)
+        return USERS.get(image.rpartition(":")[0], 0)
 
     def inside(self, *command: str, user: int = 0, network: bool = True) -> list[str]:
         """A command line that runs in the root file system, and in the private network unless told otherwise."""
@@ -174,27 +174,28 @@ class Engine:
         return [*entered, "chroot", str(self._root), *(caged + bounds if user else []), *command]
 
     def build(self) -> None:
-        """Do what the Dockerfile says, but for Debian's packages, which have to be here."""
-        build, final = stages()
-        environment = {**os.environ, "PATH": f"{sys.base_prefix}/bin:{os.environ['PATH']}"}
-        for name, argument in build:
-            if name == "COPY":
+        """Do what the Dockerfile says, but for Debian's packages, which have to be here.
+
+        All stages share one file system, so what one copies from another is there already.
+        """
+        for name, argument in (instruction for stage in STAGES.values() for instruction in stage.own):
+            if name == "COPY" and not argument.startswith("--from"):
                 *sources, target = argument.split()
                 for source in sources:
                     _copy(ROOT / source, self._folder / "src" / target)
-            elif name == "RUN" and "apt-get" not in argument:
-                script = f"cd /src; {argument}"
-                subprocess.run(
-                    self.inside("bash", "-euo", "pipefail", "-c", script, network=False), env=environment, check=True
-                )
-        for source, target in (argument.split()[1:] for name, argument in final if name == "COPY"):
-            if source != target:
-                self.run("bash", "-euc", f"mkdir -p {Path(target).parent}; cp -r {source} {target}")
-        for command in (part.strip() for name, argument in final if name == "RUN" for part in argument.split("&&")):
-            if command.startswith("useradd"):  # Spark asks for its user's name
-                self.run(*command.split())
+            elif name == "COPY":
+                assert len(set(argument.split()[1:])) == 1, argument
+            elif name == "RUN":
+                self._build_step(argument)
         self.run("umount", "/src")  # the image has it not: whoever needs it finds nothing
         self._stand_in()
+
+    def _build_step(self, script: str) -> None:
+        environment = {**os.environ, "PATH": f"{sys.base_prefix}/bin:{os.environ['PATH']}"}
+        if "apt-get" in script:  # of these only the user that Spark asks the name of
+            script = next((part for part in script.split("&&") if "useradd" in part), "true")
+        command = self.inside("bash", "-euo", "pipefail", "-c", f"cd /src; {script}", network=False)
+        subprocess.run(command, env=environment, check=True)
 
     def _stand_in(self) -> None:
         """Write the programs of the images that cannot be had."""
@@ -234,14 +235,14 @@ class Engine:
 
     def _start(self, name: str) -> "subprocess.Popen[bytes]":
         service = SERVICES[name]
-        ours = service["image"] == MONITOR
-        default = self._entry_point if ours else STAND_INS.get(service["image"].rpartition(":")[0], ())
+        ours = OURS.get(name)
+        default = ours.entry_point if ours else STAND_INS.get(service["image"].rpartition(":")[0], ())
         command = [
             word.replace("$$", "$") for word in (*service.get("entrypoint", default), *service.get("command", ()))
         ]
         environment = {
             "PATH": PATH,
-            **(self._image_environment if ours else {}),
+            **(ours.environment if ours else {}),
             **service.get("environment", {}),
         }
         if ours:
@@ -260,7 +261,7 @@ class Engine:
         assert all(one.poll() is None for one in self._running[name]), self.log(name)
         kind, *test = SERVICES[name]["healthcheck"]["test"]
         test = ["sh", "-c", *test] if kind == "CMD-SHELL" else test
-        environment = {"PATH": PATH, **(self._image_environment if SERVICES[name]["image"] == MONITOR else {})}
+        environment = {"PATH": PATH, **(OURS[name].environment if name in OURS else {})}
         asked = self.inside(*test, user=self.user(name))
         return subprocess.run(asked, env=environment, capture_output=True, check=False).returncode == 0
 

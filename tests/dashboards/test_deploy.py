@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,8 @@ from dashboards.rules import GRAFANA_DATASOURCE, grafana_rules
 from streaming.config import load
 from streaming.embedded.settings import SNIPPET, TELEMETRY_TOPIC
 from streaming.reporter import TOPIC as CLIENT_TELEMETRY_TOPIC
+from tests.dashboards.dockerfile import STAGES, first_image, instructions, packages_stage
+from tests.repository.locks import locked
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -25,7 +26,18 @@ COMPOSE = YAML(typ="safe").load(ROOT / "docker-compose.yml")
 SERVICES = COMPOSE["services"]
 ONE_SHOT = {"secrets", "topics"}
 SAMPLES = {name for name, service in SERVICES.items() if "sample" in service.get("profiles", ())}
-DOCKERFILE = (DEPLOY / "Dockerfile").read_text()
+TARGETS = sorted({service["build"]["target"] for service in SERVICES.values() if "build" in service})
+IMPORTED = {
+    "run": ["streaming.run.job", "streaming.commands.run", "streaming.doctor.cluster", "streaming.recorder", "psycopg"],
+    "serve": [
+        "streaming.serve.server",
+        "streaming.quality.watch",
+        "great_expectations",
+        "dashboards.publish",
+        "psycopg",
+    ],
+    "sample": ["streaming.demo.consumer", "streaming.reporter", "confluent_kafka", "lz4.frame"],
+}
 PROVISIONING = DEPLOY / "grafana" / "provisioning"
 HADOLINT = shutil.which("hadolint", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
 AMTOOL = shutil.which("amtool")
@@ -206,28 +218,54 @@ def test_hadolint_finds_nothing_in_the_dockerfile():
     ran(HADOLINT, str(DEPLOY / "Dockerfile"))
 
 
-def test_the_image_runs_as_nobody_special_from_pinned_parts():
-    instructions = re.findall(r"(?m)^([A-Z]+) (.+)$", DOCKERFILE)
-    final = instructions[max(place for place, (name, _) in enumerate(instructions) if name == "FROM") :]
-    assert [value for name, value in final if name == "USER"] == ["10001:10001"]
-    assert all(re.match(r"python:\d+\.\d+\.\d+-", value) for name, value in instructions if name == "FROM")
-    assert ("ENTRYPOINT", '["tini", "--", "group-monitor"]') in final
-    assert "--require-hashes" in DOCKERFILE
+@pytest.mark.parametrize("target", TARGETS)
+def test_an_image_runs_as_nobody_special_from_pinned_parts(target):
+    assert instructions(target, "USER")[-1] == "10001:10001"
+    assert instructions(target, "ENTRYPOINT") == ['["tini", "--", "group-monitor"]']
+    assert re.match(r"python:\d+\.\d+\.\d+-", first_image(target))
+    [installs] = [line for line in instructions(packages_stage(target), "RUN") if "--requirement" in line]
+    assert "--require-hashes --no-deps" in installs
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_only_run_holds_java(target):
+    """What is in an image: its own stages', and what it copies of the stage of its packages."""
+    assert any("openjdk" in line for line in instructions(target, "RUN")) == (target == "run")
+    assert any("openjdk" in line for line in instructions(packages_stage(target), "RUN")) == (target == "run")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    build = "import sys, hatchling.build; print(hatchling.build.build_wheel(sys.argv[1]))"
+    return folder / ran(sys.executable, "-c", build, str(folder)).splitlines()[-1]
 
 
 @pytest.fixture
-def installed(tmp_path):
-    """The wheel in a venv of its own, beside the packages of the lock: what the image holds."""
-    build = "import sys, hatchling.build; print(hatchling.build.build_wheel(sys.argv[1]))"
-    wheel = tmp_path / ran(sys.executable, "-c", build, str(tmp_path)).splitlines()[-1]
-    ran(sys.executable, "-m", "venv", str(tmp_path / "venv"))
-    ran(str(tmp_path / "venv" / "bin" / "pip"), "install", "--quiet", "--no-deps", "--no-index", str(wheel))
-    packages = sysconfig.get_path("purelib")  # on PYTHONPATH its .pth files do not count, so this tree is not there
-    return tmp_path / "venv" / "bin" / "group-monitor", {**os.environ, "PYTHONPATH": packages}
+def image(wheel, tmp_path):
+    """A venv with the wheel and the packages of an image's lock, linked from here where all are installed."""
+
+    def installed(target):
+        locked(target).link(tmp_path / "packages")
+        ran(sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv"))
+        install = ["-m", "pip", "--python", str(tmp_path / "venv"), "install", "--quiet", "--no-deps", "--no-index"]
+        ran(sys.executable, *install, str(wheel))
+        # Of a folder on PYTHONPATH the .pth files do not count: this tree, an editable install, is not there.
+        return tmp_path / "venv" / "bin", {**os.environ, "PYTHONPATH": str(tmp_path / "packages")}
+
+    return installed
 
 
-def test_the_images_command_serves_from_the_wheel_alone(installed, tmp_path):
-    command, environment = installed
+@pytest.mark.parametrize(("target", "modules"), IMPORTED.items(), ids=IMPORTED)
+def test_an_image_holds_what_its_commands_import(image, target, modules, tmp_path):
+    folder, environment = image(target)
+    command = [folder / "python", "-c", f"import {', '.join(modules)}"]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_images_command_serves_with_the_packages_of_its_lock_alone(image, tmp_path):
+    folder, environment = image("serve")
     text = (DEPLOY / "monitor.toml").read_text()
     for theirs, ours in (
         ("postgresql+psycopg://monitor@postgres:5432/monitor", f"sqlite:///{tmp_path}/monitor.db"),
@@ -238,7 +276,8 @@ def test_the_images_command_serves_from_the_wheel_alone(installed, tmp_path):
         text = text.replace(theirs, ours)
     (tmp_path / "monitor.toml").write_text(text)
     arguments = [part.replace("/etc/group-monitor", str(tmp_path)) for part in SERVICES["serve"]["command"]]
-    serve = subprocess.Popen([command, *arguments], env=environment, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    command = [folder / "group-monitor", *arguments]
+    serve = subprocess.Popen(command, env=environment, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     try:
         events = (json.loads(line) for line in serve.stderr if line.startswith("{"))
         url = next(event["url"] for event in events if event["event"] == "listening")
@@ -250,9 +289,10 @@ def test_the_images_command_serves_from_the_wheel_alone(installed, tmp_path):
     assert serve.returncode == 0
 
 
-def test_the_image_is_built_from_files_that_are_there_and_sent():
-    sent = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
-    for copied in re.findall(r"(?m)^COPY (?!--from)(.+) \S+$", DOCKERFILE):
-        for source in copied.split():
-            assert (ROOT / source).exists()
-            assert source in sent
+def test_the_images_are_built_from_files_that_are_there_and_sent():
+    sent = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
+    for stage in STAGES.values():
+        for copied in (argument for name, argument in stage.own if name == "COPY" and not argument.startswith("--")):
+            for source in copied.split()[:-1]:
+                assert (ROOT / source).exists()
+                assert any((ROOT / source).is_relative_to(ROOT / name) for name in sent), source

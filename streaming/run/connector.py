@@ -1,0 +1,63 @@
+"""The jars of Spark's Kafka source: where they are, and that they are the ones this project was tested with.
+
+A checkout has them since `make setup`, an image since it was built. Elsewhere `run` fetches them once, into the user's
+cache folder. Spark itself would fetch them at every first start (`spark.jars.packages`), and take what it is given.
+"""
+
+import os
+from pathlib import Path
+
+from streaming.embedded.errors import EmbeddedBrokerError
+from streaming.embedded.fetch import CONNECTOR, fetch_connector
+from streaming.embedded.jars import JARS_FOLDER, committed_sums, sum_of
+from streaming.embedded.java import JavaMissingError
+from streaming.run.errors import RunError
+
+JARS_VARIABLE = "GROUP_MONITOR_JARS"
+
+
+def connector_folder() -> Path:
+    """Return the folder that is looked at: the one of the variable, of the checkout, or of the user's cache."""
+    if named := os.environ.get(JARS_VARIABLE):
+        return Path(named)
+    checkout = JARS_FOLDER / CONNECTOR[0]
+    return checkout if checkout.exists() else _cache() / "connector"
+
+
+def connector_jars() -> list[Path]:
+    """Return the jars to give to Spark, fetched where there are none; raises `RunError` where they are not ours."""
+    folder = connector_folder()
+    if not any(folder.glob("*.jar")) and not os.environ.get(JARS_VARIABLE):
+        _fetch(folder)
+    return checked(folder)
+
+
+def checked(folder: Path) -> list[Path]:
+    """Return the jars of a folder, with those that somebody put beside ours; raises `RunError` where ours differ."""
+    jars = {jar.name: jar for jar in sorted(folder.glob("*.jar"))}
+    for path, expected in sorted(line.split()[::-1] for line in committed_sums(CONNECTOR)):
+        name = Path(path).name
+        if name not in jars:
+            raise RunError(f"{folder} lacks {name}: {_advice(folder)}")
+        if sum_of(jars[name]) != expected:
+            raise RunError(f"{jars[name]} is not the jar of jars.sha256: {_advice(folder)}")
+    return list(jars.values())
+
+
+def _fetch(folder: Path) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        fetch_connector(folder, _cache() / "ivy")
+    except (EmbeddedBrokerError, JavaMissingError) as error:
+        hint = f"or set {JARS_VARIABLE} to a copy of a checkout's .jars/{CONNECTOR[0]} after `make setup`"
+        raise RunError(f"the jars of Spark's Kafka source cannot be had: {error}\n{hint}") from None
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kafka-group-monitor"
+
+
+def _advice(folder: Path) -> str:
+    if os.environ.get(JARS_VARIABLE):
+        return f"{JARS_VARIABLE} has to name a copy of .jars/{CONNECTOR[0]} of a checkout after `make setup`"
+    return f"remove {folder}, then run fetches it anew"
