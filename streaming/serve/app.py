@@ -32,14 +32,20 @@ SECURITY_HEADERS: Final[Mapping[str, str]] = {
 }
 
 
+class TooSoonError(Exception):
+    """The configuration was read again a moment ago."""
+
+
 def create_app(store: Store, settings: Settings, health: Health, reload: Callable[[], None] | None = None) -> Starlette:
-    """Build the application; `reload` reads the configuration again, raising `ConfigError`."""
+    """Build the application; `reload` reads the configuration again, raising `ConfigError` or `TooSoonError`."""
 
     def reloaded(_request: Request) -> Response:
         try:
             (reload or _cannot_reload)()
         except ConfigError as error:
             return AsciiJson({"error": str(error)}, 400)
+        except TooSoonError as error:
+            return AsciiJson({"error": str(error)}, 429)
         return AsciiJson({"reloaded": True})
 
     api = Api(store, settings, health)

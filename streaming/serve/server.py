@@ -3,9 +3,12 @@
 import signal
 import socket
 import threading
+import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
+import anyio.to_thread
 import structlog
 import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
@@ -14,8 +17,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from streaming.config import ConfigError, Settings
 from streaming.quality.watch import QualityWatch
 from streaming.reload import SERVE_FIXED, reread
-from streaming.serve.app import create_app
+from streaming.serve.app import TooSoonError, create_app
 from streaming.serve.clerk import Clerk
+from streaming.serve.connections import BACKLOG, Listener, Timed
 from streaming.serve.health import Health
 from streaming.serve.leader import Leader
 from streaming.serve.notify.courier import Courier
@@ -26,18 +30,20 @@ from streaming.store import Store
 from streaming.store.store import wall_ms
 
 STOP_S = 10  # a receiver may take as long as its timeouts
-BACKLOG = 512
+RELOAD_EVERY_S = 1.0  # over HTTP at most so often: couriers that start anew all the time deliver nothing
+QUESTIONS = 8  # requests at the database at a time: fewer than its pool has connections, so that couriers find one
+MAX_HEAD_BYTES = 128 * 1024  # a group id has up to 32 KiB, three times as much in a URL
 
 
 class AddressError(Exception):
     """The address cannot be bound; the text says which and why."""
 
 
-def bind(host: str, port: int) -> socket.socket:
+def bind(host: str, port: int) -> Listener:
     """Take the address before anything else starts; raises `AddressError`."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, kind, protocol)
+        listener = Listener(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
         listener.listen(BACKLOG)
@@ -58,10 +64,12 @@ class Service:
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self._app: ASGIApp | None = None
+        self._reloaded_s = -RELOAD_EVERY_S
         self._log = structlog.get_logger("serve")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on to the application in force."""
+        anyio.to_thread.current_default_thread_limiter().total_tokens = QUESTIONS
         assert self._app is not None, "started before it is asked"  # noqa: S101 - ours
         await self._app(scope, receive, send)
 
@@ -77,23 +85,26 @@ class Service:
             threads.append(Pulse(store, heartbeat_url, settings.serve.heartbeat_ms, health, leader, stop))
         if settings.quality.enabled:
             threads.append(QualityWatch(store, settings, leader.leads, stop))
-        self._app, self._threads, self._stop = create_app(store, settings, health, self.reload), threads, stop
+        self._app = create_app(store, settings, health, partial(self.reload, RELOAD_EVERY_S))
+        self._threads, self._stop = threads, stop
         for thread in threads:
             thread.start()
 
-    def reload(self) -> None:
-        """Read the configuration again and go on with it; raises `ConfigError`, and nothing has changed."""
+    def reload(self, pause_s: float = 0.0) -> None:
+        """Read the configuration again and go on with it; raises `ConfigError`, and nothing has changed.
+
+        So does `TooSoonError`, where the last time is less than `pause_s` ago.
+        """
         with self._lock:
             if self._config is None:
                 raise ConfigError("started without a configuration file: there is nothing to read again")
-            old = self._settings
-            self._settings = reread(self._config, old, SERVE_FIXED)
-            try:
-                receivers_of(self._settings)
-                self._settings.serve.heartbeat_address()
-            except ConfigError:
-                self._settings = old
-                raise
+            fresh = reread(self._config, self._settings, SERVE_FIXED)
+            receivers_of(fresh)
+            fresh.serve.heartbeat_address()
+            now_s = time.monotonic()
+            if now_s - self._reloaded_s < pause_s:
+                raise TooSoonError(f"the configuration was read again less than {pause_s:.0f} s ago")
+            self._settings, self._reloaded_s = fresh, now_s
             self._halt()
             self.start()
             self._log.info("configuration read again", receivers=[block.kind for block in self._settings.notify])
@@ -111,10 +122,10 @@ class Service:
             thread.join(STOP_S)
 
 
-def serve(settings: Settings, store: Store, listener: socket.socket, config: Path | None = None) -> None:
+def serve(settings: Settings, store: Store, listener: Listener, config: Path | None = None) -> None:
     """Answer, watch and notify until a signal asks to stop; `config`: the file that SIGHUP reads again."""
     service = Service(settings, store, config)
-    server = uvicorn.Server(server_config(service, settings))
+    server = uvicorn.Server(server_config(service, settings, listener))
     host, port = listener.getsockname()[:2]
     scheme = "https" if settings.serve.tls_certfile else "http"
     log = structlog.get_logger("serve")
@@ -139,10 +150,16 @@ def _reload(service: Service) -> None:
         structlog.get_logger("serve").error("the configuration stays as it was", because=str(error))
 
 
-def server_config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
-    """Say how HTTP is spoken."""
+def server_config(app: ASGIApp, settings: Settings, listener: Listener) -> uvicorn.Config:
+    """Say how HTTP is spoken, and within which limits."""
     return uvicorn.Config(
-        app,
+        Timed(app, listener),
+        loop="asyncio",  # uvloop would accept past the listener
+        http="h11",
+        ws="none",
+        proxy_headers=False,  # a client's address and scheme are what the connection says
+        backlog=BACKLOG,
+        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
         log_config=None,
         access_log=False,
         server_header=False,

@@ -90,7 +90,7 @@ def running(store: Store, settings: Settings) -> Iterator[str]:
 def listening(app: Any, settings: Settings) -> Iterator[str]:
     """Answer with an application on a free port; yields the address."""
     listener = bind("127.0.0.1", 0)
-    server = uvicorn.Server(server_config(app, settings))
+    server = uvicorn.Server(server_config(app, settings, listener))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     scheme = "https" if settings.serve.tls_certfile else "http"

@@ -191,6 +191,11 @@ class TestReload:
         served.event("configuration read again")
         assert requests.get(group, timeout=5).json()["labels"] == {"team": "sales"}
 
+    def test_whoever_asks_for_it_again_and_again_does_not_start_the_couriers_all_the_time(self, served):
+        answers = [requests.post(f"{served.url}/-/reload", timeout=30).status_code for _ in range(5)]
+        assert answers[0] == 200
+        assert 429 in answers
+
     def test_a_token_in_a_file_is_read_again(self, config, tmp_path):
         """As operators run it: TLS, and a token that a secret store replaces."""
         token, tls = tmp_path / "token", self_signed(tmp_path)
