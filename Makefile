@@ -68,7 +68,7 @@ check: setup ## Lint, format, types, import contracts
 docs: setup ## Write the generated pages anew: docs/metrics.md
 	$(BIN)/python -m tests.streaming.serve.metrics_table
 
-bench: setup ## The numbers of docs/performance.md, on this machine; PART=… chooses: steady, backlog, cold, line; history
+bench: setup ## The numbers of docs/performance.md, on this machine; PART=… chooses: steady, backlog, cold, line; history, answers
 	exec $(BIN)/python -m tests.benchmarks $(PART)
 
 rules: setup ## The facts in docs/rules from the code

@@ -36,13 +36,17 @@ class Frames(NamedTuple):
 
 def take(store: Store, rows: int, now_ms: int, before: Mapping[str, Mapping[str, int]]) -> Frames:
     """Take a sample of at most `rows` rows a frame; `before`: the counters of the sample before."""
-    views = store.read.newest_groups(rows)
+    groups: list[Row] = []
+    members: list[Row] = []
+    for view in store.read.newest_groups(rows):
+        groups.append(_group(view, now_ms))
+        members += [_member(view, member) for member in view["members"][: rows - len(members)]]
     counters = store.read.counters()
     frames = {
-        "groups": [_group(view, now_ms) for view in views],
-        "members": [_member(view, member) for view in views for member in view["members"]][:rows],
+        "groups": groups,
+        "members": members,
         "generations": list(_steps(store, rows)),
-        "incidents": [_incident(incident, now_ms) for incident in store.read.incidents(limit=rows).objects],
+        "incidents": [_incident(incident, now_ms) for incident in store.read.incidents(limit=rows)],
         "sources": list(_sources(store, counters, before, now_ms)),
     }
     return Frames(frames, counters)

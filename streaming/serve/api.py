@@ -1,13 +1,14 @@
 """The JSON API: the contract's objects in arrays, with more fields; errors as `{"error": ...}`.
 
-Lists come in pages (`limit`, `offset`; `X-Total-Count` and `Link` tell the rest). A group id is the rest of the path,
-so it may hold slashes. JSON is written in ASCII: a stranger's string can hold what UTF-8 cannot.
+Lists come in pages (`limit`, `offset`; `X-Total-Count` and `Link` tell the rest) and are sent as they are read. A group
+id is the rest of the path, so it may hold slashes. JSON is written in ASCII: a stranger's string can hold what UTF-8
+cannot.
 """
 
 import base64
 import difflib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -15,7 +16,7 @@ from urllib.parse import urlencode
 from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from streaming.config import Settings
@@ -25,7 +26,7 @@ from streaming.serve.metrics import exposition
 from streaming.serve.notify.base import SEVERITIES
 from streaming.serve.openapi import OPENAPI
 from streaming.store import Store
-from streaming.store.reader import Page
+from streaming.store.pages import Object, Page
 from streaming.store.store import DAY_MS, wall_ms
 
 DEFAULT_LIMIT = 1_000
@@ -34,6 +35,7 @@ MAX_OFFSET = 10_000_000
 MAX_DIGITS = 18  # Python refuses to read 4,300, and no parameter takes more
 MAX_ECHO = 200
 ALMOST = 0.8  # how alike two ids have to be, of 1
+PIECE_CHARACTERS = 64 * 1024
 GENERATIONS_SHOWN = 20
 EVENTS_SHOWN = 20
 
@@ -44,6 +46,28 @@ class AsciiJson(JSONResponse):
     def render(self, content: Any) -> bytes:
         """Encode with escapes."""
         return json.dumps(content).encode("ascii")
+
+
+class JsonList(StreamingResponse):
+    """An array whose elements are read as they are sent, so that a long one takes no more memory than a short one."""
+
+    media_type = "application/json"
+
+    def __init__(self, objects: Iterable[Object], headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(_written(objects), headers=headers)
+
+
+def _written(objects: Iterable[Object]) -> Iterator[bytes]:
+    """Write an array in pieces of `PIECE_CHARACTERS` or a little more: each is a turn of a worker thread."""
+    piece, characters, separator = ["["], 1, ""
+    for found in objects:
+        text = json.dumps(found)
+        piece += (separator, text)
+        separator, characters = ", ", characters + len(text)
+        if characters >= PIECE_CHARACTERS:
+            yield "".join(piece).encode("ascii")
+            piece, characters = [], 0
+    yield "".join((*piece, "]")).encode("ascii")
 
 
 class Ambiguous(HTTPException):
@@ -109,7 +133,7 @@ class Api:
             limit=limit,
             offset=offset,
         )
-        return listing(request, Page([self.labelled(group) for group in page.objects], page.total), limit, offset)
+        return listing(request, page, limit, offset, self.labelled)
 
     def group(self, request: Request) -> Response:
         """Give one group, its open incidents and its newest generations."""
@@ -135,8 +159,7 @@ class Api:
         """List the newest rows that could not be understood; `head` is base64."""
         limit, offset = bounds(request)
         page = self.store.read.quarantine(limit, offset)
-        rows = [{**row, "head": base64.b64encode(row["head"]).decode()} for row in page.objects]
-        return listing(request, Page(rows, page.total), limit, offset)
+        return listing(request, page, limit, offset, _readable)
 
     def dead_letters(self, request: Request) -> Response:
         """List the newest messages that were given up."""
@@ -147,7 +170,7 @@ class Api:
         """Describe this API."""
         return AsciiJson(OPENAPI)
 
-    def detail(self, group: str, cluster: str | None) -> dict[str, Any]:
+    def detail(self, group: str, cluster: str | None) -> Object:
         """Find a group; 404 if nobody has it, 400 if several clusters do and none is named."""
         if cluster is None:
             clusters = self.store.read.clusters_of(group)
@@ -157,7 +180,11 @@ class Api:
         found = self.store.read.group(cluster, group)
         if found is None:
             raise HTTPException(404, f"no such group{self._meant(group)}")
-        read = self.store.read
+        return self.completed(found)
+
+    def completed(self, found: Object) -> Object:
+        """Add to a group's view what the configuration, its incidents and its history say."""
+        read, cluster, group = self.store.read, found["cluster"], found["group"]
         return {
             **self.labelled(found),
             "incidents": read.incidents(state="open", cluster=cluster, group=group).objects,
@@ -177,7 +204,7 @@ class Api:
         history = self.store.read.history(cluster, group, wall_ms() + DAY_MS, EVENTS_SHOWN)
         return happened(*history, EVENTS_SHOWN)
 
-    def labelled(self, group: Mapping[str, Any]) -> dict[str, Any]:
+    def labelled(self, group: Object) -> Object:
         """Add what the configuration says about a group."""
         policy = self.settings.policy_for(group["group"])
         return {**group, "labels": dict(policy.labels), "runbook_url": policy.runbook_url, "mode": policy.mode}
@@ -218,10 +245,21 @@ def number(request: Request, name: str, default: int, least: int, most: int) -> 
     return int(text)
 
 
-def listing(request: Request, page: Page, limit: int, offset: int) -> Response:
+def _readable(rejected: Object) -> Object:
+    """Write the head of a rejected row as base64."""
+    return {**rejected, "head": base64.b64encode(rejected["head"]).decode()}
+
+
+def listing(
+    request: Request,
+    page: Page[str] | Page[int],
+    limit: int,
+    offset: int,
+    completed: Callable[[Object], Object] = lambda found: found,
+) -> Response:
     """Answer an array, with the way to its next page."""
     headers = {"X-Total-Count": str(page.total)}
-    if offset + len(page.objects) < page.total:
+    if offset + len(page) < page.total:
         query = dict(request.query_params) | {"limit": str(limit), "offset": str(offset + limit)}
         headers["Link"] = f'<{request.url.path}?{urlencode(query)}>; rel="next"'
-    return AsciiJson(page.objects, headers=headers)
+    return JsonList(map(completed, page), headers=headers)

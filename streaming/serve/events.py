@@ -62,14 +62,15 @@ def ranges(partitions: Iterable[Sequence[Any]]) -> str:
     by_topic: dict[str, list[int]] = {}
     for topic, number in partitions:
         by_topic.setdefault(str(topic), []).append(number)
-    return "; ".join(f"{topic} {_runs(sorted(numbers))}" for topic, numbers in sorted(by_topic.items()))
+    return "; ".join(f"{topic} {runs(sorted(numbers))}" for topic, numbers in sorted(by_topic.items()))
 
 
-def _runs(numbers: Sequence[int]) -> str:
-    runs: list[list[int]] = []
+def runs(numbers: Sequence[int]) -> str:
+    """Write sorted numbers shortly: `0-3, 7`."""
+    found: list[list[int]] = []
     for number in numbers:
-        if runs and number <= runs[-1][1] + 1:
-            runs[-1][1] = number
+        if found and number <= found[-1][1] + 1:
+            found[-1][1] = number
         else:
-            runs.append([number, number])
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+            found.append([number, number])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in found)

@@ -5,6 +5,7 @@ in trouble first, then the largest), never one a member: member ids are unbounde
 worst off, and those that a rebalance waits for, are told by client and host.
 """
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -27,6 +28,8 @@ GROUP_SERIES = 2_000
 MEMBER_SERIES = 20
 REBALANCING_GROUPS = 50  # the largest of those that rebalance now: their views are read at every scrape
 NEWEST_GENERATIONS = 200
+LABEL_CHARACTERS = 256  # of a label's value: ids have up to 32 KiB, and each of them stands in several series
+HASH_CHARACTERS = 12
 NAMES_A_COUNTER = 200  # of one kind and cluster: reasons and causes are few unless somebody plays with us
 
 _CLIENT: Final = ("cluster", "group", "client_id", "client_host")
@@ -269,7 +272,7 @@ def gauge(name: str, labels: Sequence[str], samples: Iterable[Series]) -> Metric
     """Make a gauge family."""
     family = GaugeMetricFamily(name, HELP[name], labels=labels)
     for sample in samples:
-        family.add_metric(sample.labels, float(sample.value))
+        family.add_metric([label(value) for value in sample.labels], float(sample.value))
     return family
 
 
@@ -277,8 +280,17 @@ def counter(name: str, labels: Sequence[str], samples: Iterable[Series]) -> Metr
     """Make a counter family."""
     family = CounterMetricFamily(name, HELP[name], labels=labels)
     for sample in samples:
-        family.add_metric(sample.labels, float(sample.value))
+        family.add_metric([label(value) for value in sample.labels], float(sample.value))
     return family
+
+
+def label(value: str) -> str:
+    """Cut a label's value to `LABEL_CHARACTERS`; of a longer one the end becomes a hash, so that two stay two."""
+    text = clean(value)
+    if len(text) <= LABEL_CHARACTERS:
+        return text
+    digest = hashlib.sha256(text.encode()).hexdigest()[:HASH_CHARACTERS]
+    return f"{text[: LABEL_CHARACTERS - HASH_CHARACTERS - 1]}~{digest}"
 
 
 def histogram(name: str, counters: Mapping[str, Mapping[str, int]], stored: str) -> Metric:
@@ -300,11 +312,11 @@ def named(counters: Mapping[str, Mapping[str, int]], kind: str, parts: int) -> I
 
 
 def _names(group: Mapping[str, Any]) -> tuple[str, str]:
-    return clean(group["cluster"]), clean(group["group"])
+    return group["cluster"], group["group"]
 
 
 def _client(group: Mapping[str, Any], member: Mapping[str, Any]) -> tuple[str, ...]:
-    return (*_names(group), clean(member["client_id"] or ""), clean(member["client_host"] or ""))
+    return (*_names(group), member["client_id"] or "", member["client_host"] or "")
 
 
 def _is_refuted(name: str) -> bool:

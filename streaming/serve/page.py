@@ -6,23 +6,27 @@ every script but our own (by its hash) and every foreign resource. A page is com
 
 import base64
 import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple, Self
+from urllib.parse import urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from streaming.serve.api import Api, number
-from streaming.serve.events import seconds
+from streaming.serve.events import runs, seconds
 from streaming.serve.health import Health
 from streaming.serve.notify.message import group_path
-from streaming.serve.timeline import LABEL, WIDTH, heartbeats, timeline, waited_for
+from streaming.serve.timeline import LABEL, WIDTH, heartbeats, timeline, troubled_first, waited_for
 from streaming.store import Store
+from streaming.store.pages import Object
 from streaming.store.store import wall_ms
 
 _FOLDER: Final = Path(__file__).parent / "templates"
@@ -32,6 +36,9 @@ GROUPS_SHOWN: Final = 200
 INCIDENTS_SHOWN: Final = 200
 DEAD_LETTERS_SHOWN: Final = 10
 GENERATIONS_DRAWN: Final = 200
+MEMBERS_SHOWN: Final = 100
+MOST_PAGES: Final = 1_000_000
+CELL_CHARACTERS: Final = 400
 MINUTES: Final = 30
 
 
@@ -51,8 +58,15 @@ def instant(value_ms: int | None) -> str:
 
 
 def plain(value: object) -> str:
-    """Show text, with what UTF-8 cannot hold replaced."""
-    return str(value).encode("utf-8", "replace").decode("utf-8")
+    """Show text, with what UTF-8 cannot hold replaced; ids have up to 32 KiB, a page has hundreds: the API has all."""
+    text = str(value)
+    shown = text if len(text) <= CELL_CHARACTERS else f"{text[:CELL_CHARACTERS]}…"
+    return shown.encode("utf-8", "replace").decode("utf-8")
+
+
+def path_to(cluster: str, group: str) -> Markup:
+    """Link to a group's page; percent-encoded, and as long as it is."""
+    return Markup(group_path(cluster, group))  # noqa: S704 - it has no character that HTML knows
 
 
 _TEMPLATES: Final = Environment(
@@ -63,8 +77,8 @@ _TEMPLATES: Final = Environment(
     lstrip_blocks=True,
     finalize=lambda value: "" if value is None else value if isinstance(value, Markup) else plain(value),
 )
-_TEMPLATES.filters.update(instant=instant, seconds=seconds)
-_TEMPLATES.globals.update(group_path=group_path, style=Markup(STYLE), script=Markup(SCRIPT))  # noqa: S704 - our own files
+_TEMPLATES.filters.update(instant=instant, seconds=seconds, runs=lambda numbers: runs(sorted(numbers)))
+_TEMPLATES.globals.update(group_path=path_to, style=Markup(STYLE), script=Markup(SCRIPT))  # noqa: S704 - our own files
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +91,16 @@ class Pages:
 
     def routes(self) -> list[Route]:
         """List the routes."""
-        return [Route("/", self.overview), Route("/groups/{group:group_id}", self.group)]
+        return [
+            Route("/", self.overview),
+            Route("/groups/{group:group_id}", self.group),
+            Route("/group/{key}", self.group_of_key),
+        ]
 
-    def overview(self, _request: Request) -> Response:
+    def overview(self, request: Request) -> Response:
         """Show what is open, and the groups in trouble first."""
         ready, readiness = self.health.readiness(self.store.read.runs(), wall_ms())
-        return _page(
+        page = _page(
             "overview.html",
             ready=ready,
             clusters=readiness["clusters"],
@@ -91,24 +109,68 @@ class Pages:
             dead_letters=self.store.outbox.dead_letters(DEAD_LETTERS_SHOWN),
             total=sum(row.groups for row in self.store.read.group_totals()),
         )
+        return if_changed(request, page)
 
     def group(self, request: Request) -> Response:
         """Show one group."""
         found = self.api.detail(request.path_params["group"], request.query_params.get("cluster"))
+        return self._group(request, found)
+
+    def group_of_key(self, request: Request) -> Response:
+        """Show a group whose id is too long for a link."""
+        found = self.store.read.group_of_key(request.path_params["key"])
+        if found is None:
+            raise HTTPException(404, "no such group")
+        return self._group(request, self.api.completed(found))
+
+    def _group(self, request: Request, found: Object) -> Response:
         recent = self.store.read.incidents(cluster=found["cluster"], group=found["group"], limit=INCIDENTS_SHOWN)
         minutes = number(request, "minutes", MINUTES, 1, 30 * 24 * 60)
+        page_number = number(request, "page", 1, 1, MOST_PAGES)
         drawn = self.store.read.generations(found["cluster"], found["group"], GENERATIONS_DRAWN)
-        return _page(
+        incidents = recent.objects
+        page = _page(
             "group.html",
             group=found,
             incidents=recent,
+            incident_rows=incidents,
+            members=MembersPage.of(request, found, page_number),
             minutes=minutes,
-            timeline=timeline(found, drawn, recent.objects, minutes * 60_000),
+            timeline=timeline(found, drawn, incidents, minutes * 60_000),
             heartbeats=heartbeats(found),
             waited_for=waited_for(found["incidents"]),
             width=WIDTH,
             label=LABEL,
         )
+        return if_changed(request, page)
+
+
+class MembersPage(NamedTuple):
+    """Some of a group's members, those in trouble first; `first`: the number of the first one, from 1."""
+
+    first: int
+    rows: Sequence[Mapping[str, Any]]
+    before: str | None
+    """Where the page before this one is, as a query."""
+    after: str | None
+
+    @classmethod
+    def of(cls, request: Request, group: Object, number: int) -> Self:
+        """Cut a page out of a group's members; one beyond the last is empty."""
+        begin = (number - 1) * MEMBERS_SHOWN
+        rows = troubled_first(group)[begin : begin + MEMBERS_SHOWN]
+
+        def link(to: int) -> str:
+            return "?" + urlencode(dict(request.query_params) | {"page": str(to)})
+
+        has_more = begin + MEMBERS_SHOWN < len(group["members"])
+        return cls(begin + 1, rows, link(number - 1) if number > 1 else None, link(number + 1) if has_more else None)
+
+
+def if_changed(request: Request, page: Response) -> Response:
+    """Answer 304 to a reader that has this very page: it asks again every two seconds."""
+    page.headers["ETag"] = etag = f'"{hashlib.sha256(bytes(page.body)).hexdigest()[:32]}"'
+    return Response(status_code=304, headers={"ETag": etag}) if request.headers.get("If-None-Match") == etag else page
 
 
 def error_page(status: int, message: str, clusters: list[str], group: str) -> Response:

@@ -98,7 +98,7 @@ def heartbeats(group: Mapping[str, Any]) -> Heartbeats:
     """Draw the members with the least headroom first."""
     now_ms = group["at_ms"]
     heard = [member for member in group["members"] if member.get("last_heartbeat_ms") is not None]
-    heard.sort(key=_headroom)
+    heard.sort(key=lambda member: _headroom(member, "heartbeat_headroom"))
     shown = heard[:MEMBER_ROWS]
     spans = [(m["last_heartbeat_ms"], m["last_heartbeat_ms"] + (m["session_timeout_ms"] or 0)) for m in shown]
     from_ms = max(now_ms - 10 * _NO_TIMEOUT_MS, min((begin for begin, _ in spans), default=now_ms - _NO_TIMEOUT_MS))
@@ -109,6 +109,16 @@ def heartbeats(group: Mapping[str, Any]) -> Heartbeats:
         for number, (member, (begin, end)) in enumerate(zip(shown, spans, strict=True))
     ]
     return Heartbeats(axis.from_ms, axis.to_ms, ROW * (len(bars) + 1), axis.x(now_ms), bars, len(heard) - len(shown))
+
+
+def troubled_first(group: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Order a group's members: the violated, those that its rebalance waits for, then by the time they have left."""
+    awaited = set((group.get("rebalance") or {}).get("waiting_for") or ())
+
+    def trouble(member: Mapping[str, Any]) -> int:
+        return 0 if member["liveness"] == "violated" else 1 if member["member_id"] in awaited else 2
+
+    return sorted(group["members"], key=lambda m: (trouble(m), _headroom(m, "heartbeat_headroom", "poll_headroom")))
 
 
 def waited_for(incidents: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -131,9 +141,9 @@ def _span(axis: _Axis, begin_ms: int, end_ms: int, row: int, kind: str, label: s
     return Bar(x, max(2.0, round(axis.x(end_ms) - x, 1)), row * ROW, kind, label, title)
 
 
-def _headroom(member: Mapping[str, Any]) -> tuple[float, str]:
-    headroom = member.get("heartbeat_headroom")
-    return (1.0 if headroom is None else headroom, member["member_id"])
+def _headroom(member: Mapping[str, Any], *names: str) -> tuple[float, str]:
+    """Order by the least that is left; what is not known counts as all."""
+    return (min((1.0 if (left := member.get(name)) is None else left) for name in names), member["member_id"])
 
 
 def _name(member: Mapping[str, Any]) -> str:

@@ -12,11 +12,12 @@ from sqlalchemy import Engine, delete, func, insert, select, update
 
 from streaming.store import tables
 from streaming.store.database import clean, writer_of
-from streaming.store.reader import Page
+from streaming.store.pages import Object, Page, in_portions_of
 
 _OUTBOX = tables.outbox
 _PENDING = _OUTBOX.c.delivered_ms.is_(None) & _OUTBOX.c.dead.is_(False)
 _ERROR_CHARACTERS = 500
+_LETTERS_AT_ONCE = 100
 
 
 class Delivery(NamedTuple):
@@ -105,15 +106,20 @@ class Outbox:
         with self._writer.begin() as connection:
             return connection.execute(update(_OUTBOX).where(strangers).values(values)).rowcount
 
-    def dead_letters(self, limit: int = 100, offset: int = 0) -> Page:
+    def dead_letters(self, limit: int = 100, offset: int = 0) -> Page[int]:
         """Give the newest messages that were given up, newest first, each with what it would have said."""
         dead = _OUTBOX.c.dead.is_(True)
-        statement = select(_OUTBOX).where(dead).order_by(_OUTBOX.c.id.desc()).limit(limit).offset(offset)
+        statement = select(_OUTBOX.c.id).where(dead).order_by(_OUTBOX.c.id.desc()).limit(limit).offset(offset)
         with self._engine.connect() as connection:
-            rows = connection.execute(statement).all()
+            ids = connection.execute(statement).scalars().all()
             total = connection.execute(select(func.count()).select_from(_OUTBOX).where(dead)).scalar_one()
-        letters = [
-            {
+        return Page(total, in_portions_of(ids, _LETTERS_AT_ONCE), self._letters)
+
+    def _letters(self, ids: Sequence[int]) -> dict[int, Object]:
+        with self._engine.connect() as connection:
+            rows = connection.execute(select(_OUTBOX).where(_OUTBOX.c.id.in_(ids))).all()
+        return {
+            row.id: {
                 "receiver": row.receiver,
                 "created_ms": row.created_ms,
                 "attempts": row.attempts,
@@ -121,8 +127,7 @@ class Outbox:
                 **json.loads(row.payload)["incident"],
             }
             for row in rows
-        ]
-        return Page(letters, total)
+        }
 
     def totals(self) -> list[OutboxTotals]:
         """Sum up by receiver; the receiver "" holds what `serve` has not taken yet."""

@@ -11,12 +11,18 @@ from coordinator_model.refresh import with_heartbeats
 from streaming.store import tables
 from streaming.store.batch import OWN_RULES, OpenIncidents
 from streaming.store.database import clean, group_key
+from streaming.store.pages import Page, by_weight, in_portions_of
 
 COUNTED = 100_000
 GROUPS_COMPARED = 2_000
-_SHOWN = select(tables.views.c.view, tables.groups.c.heartbeats, tables.groups.c.at_ms).join_from(
-    tables.groups, tables.views
-)
+_MEMBERS_AT_ONCE = 2_000  # of the groups of a portion
+_GROUP_WEIGHT = 10  # what a group weighs beside its members
+_INCIDENTS_AT_ONCE = 100
+_REJECTED_AT_ONCE = 500
+_SHOWN = select(
+    tables.groups.c.group_key, tables.views.c.view, tables.groups.c.heartbeats, tables.groups.c.at_ms
+).join_from(tables.groups, tables.views)
+_WEIGHED = select(tables.groups.c.group_key, tables.groups.c.members)
 
 
 class RunProgress(NamedTuple):
@@ -111,13 +117,6 @@ class QualityResult(NamedTuple):
     unexpected: int
 
 
-class Page(NamedTuple):
-    """Some of the objects asked for, and how many there are in all, up to `COUNTED`."""
-
-    objects: list[dict[str, Any]]
-    total: int
-
-
 def open_incidents(connection: Connection, cluster: str, own_rule: str | None = None) -> OpenIncidents:
     """Load what is open in a cluster: `run`'s incidents, or those of the one rule that `serve` judges itself."""
     known = tables.incidents.c
@@ -155,19 +154,20 @@ class Reader:
 
     def group(self, cluster: str, group: str) -> dict[str, Any] | None:
         """Give the newest view of a group, as the contract has it, or None."""
-        known = tables.groups.c
-        chosen = known.group_key == group_key(cluster, group)
-        return next(iter(self._shown(_SHOWN.where(chosen))), None)
+        return self.group_of_key(group_key(cluster, group))
+
+    def group_of_key(self, key: str) -> dict[str, Any] | None:
+        """Give the newest view of the group with a key, or None."""
+        return self._views([key]).get(key)
 
     def groups(
         self, *, cluster: str | None = None, state: str | None = None, limit: int = 1_000, offset: int = 0
-    ) -> Page:
+    ) -> Page[str]:
         """List views, sorted by cluster and group id."""
         known = tables.groups.c
         chosen = _all_of(_equal(known.cluster, cluster), _equal(known.state, state))
-        ordered = _SHOWN.where(chosen).order_by(known.cluster, known.group_id, known.group_key)
-        total = self._count(tables.groups, chosen)
-        return Page(self._shown(ordered.limit(limit).offset(offset)), total)
+        ordered = _WEIGHED.where(chosen).order_by(known.cluster, known.group_id, known.group_key)
+        return self._groups(ordered.limit(limit).offset(offset), self._count(tables.groups, chosen))
 
     def generations(self, cluster: str, group: str, limit: int = 20) -> list[dict[str, Any]]:
         """Give the newest generations of a group, newest first."""
@@ -206,7 +206,7 @@ class Reader:
         told: bool | None = None,
         limit: int = 1_000,
         offset: int = 0,
-    ) -> Page:
+    ) -> Page[str]:
         """List incidents, newest opening first: the contract's object with the newest transition, and more fields.
 
         `told`: only those that somebody was told of, or that were only recorded.
@@ -221,14 +221,14 @@ class Reader:
             None if told is None else known.notify.is_(told),
         )
         rows = self._rows(
-            select(tables.incidents)
+            select(known.incident_id)
             .where(chosen)
             .order_by(known.opened_ms.desc(), known.incident_id)
             .limit(limit)
             .offset(offset)
         )
-        total = self._count(tables.incidents, chosen)
-        return Page([_incident(row) for row in rows], total)
+        portions = in_portions_of([row.incident_id for row in rows], _INCIDENTS_AT_ONCE)
+        return Page(self._count(tables.incidents, chosen), portions, self._incidents)
 
     def firing(self, severities: Sequence[str]) -> list[dict[str, Any]]:
         """Give what receivers that forget must be told again: payloads of open incidents to be notified."""
@@ -258,9 +258,9 @@ class Reader:
         moved = {(row.cluster, row.group_id): json.loads(row.body)["partitions_moved"] for row in found}  # the last
         return [Moves(cluster, group, partitions) for (cluster, group), partitions in moved.items()]
 
-    def newest_groups(self, limit: int) -> list[dict[str, Any]]:
+    def newest_groups(self, limit: int) -> Page[str]:
         """Give the views of some groups: those seen last."""
-        return self._shown(_SHOWN.order_by(tables.groups.c.at_ms.desc()).limit(limit))
+        return self._groups(_WEIGHED.order_by(tables.groups.c.at_ms.desc()).limit(limit))
 
     def quality(self) -> list[QualityResult]:
         """Tell what the newest check of data quality came to."""
@@ -268,17 +268,17 @@ class Reader:
         columns = [known[name] for name in QualityResult._fields]
         return [QualityResult._make(row) for row in self._rows(select(*columns).order_by(*columns[:3]))]
 
-    def groups_worst_off(self, limit: int, column: str = "worst_headroom") -> list[dict[str, Any]]:
+    def groups_worst_off(self, limit: int, column: str = "worst_headroom") -> Page[str]:
         """Give the views of the groups whose members have the least headroom of a kind."""
         known = tables.groups.c
-        chosen = _SHOWN.where(known[column].is_not(None))
-        return self._shown(chosen.order_by(known[column], known.group_key).limit(limit))
+        chosen = _WEIGHED.where(known[column].is_not(None))
+        return self._groups(chosen.order_by(known[column], known.group_key).limit(limit))
 
-    def groups_in(self, states: Sequence[str], limit: int) -> list[dict[str, Any]]:
+    def groups_in(self, states: Sequence[str], limit: int) -> Page[str]:
         """Give the views of groups in one of some states, the largest first."""
         known = tables.groups.c
-        chosen = _SHOWN.where(known.state.in_(states))
-        return self._shown(chosen.order_by(known.members.desc(), known.group_key).limit(limit))
+        chosen = _WEIGHED.where(known.state.in_(states))
+        return self._groups(chosen.order_by(known.members.desc(), known.group_key).limit(limit))
 
     def group_totals(self) -> list[GroupTotals]:
         """Sum up the groups of every cluster, type and state."""
@@ -326,11 +326,11 @@ class Reader:
             result.setdefault(row.cluster, {})[row.name] = row.value
         return result
 
-    def quarantine(self, limit: int = 100, offset: int = 0) -> Page:
+    def quarantine(self, limit: int = 100, offset: int = 0) -> Page[int]:
         """Give the newest rejected rows, newest first; `head` as bytes, the first of the row."""
-        chosen = select(tables.quarantine).order_by(tables.quarantine.c.id.desc()).limit(limit).offset(offset)
-        rows = [dict(row._mapping) for row in self._rows(chosen)]  # noqa: SLF001 - SQLAlchemy's public name for it
-        return Page(rows, self._count(tables.quarantine, _all_of()))
+        known = tables.quarantine.c.id
+        ids = [row.id for row in self._rows(select(known).order_by(known.desc()).limit(limit).offset(offset))]
+        return Page(self._count(tables.quarantine, _all_of()), in_portions_of(ids, _REJECTED_AT_ONCE), self._rejected)
 
     def groups_like(self, group: str, limit: int = GROUPS_COMPARED) -> list[str]:
         """Name groups that a mistyped id may have meant: known ids that begin with the same character."""
@@ -338,8 +338,23 @@ class Reader:
         begins = known.startswith(clean(group[:1]), autoescape=True)
         return [row.group_id for row in self._rows(select(known).where(begins).distinct().order_by(known).limit(limit))]
 
-    def _shown(self, statement: Any) -> list[dict[str, Any]]:
-        return [_group_object(row.view, row.heartbeats, row.at_ms) for row in self._rows(statement)]
+    def _rejected(self, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
+        rows = self._rows(select(tables.quarantine).where(tables.quarantine.c.id.in_(ids)))
+        return {row.id: dict(row._mapping) for row in rows}  # noqa: SLF001 - SQLAlchemy's public name for it
+
+    def _incidents(self, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+        rows = self._rows(select(tables.incidents).where(tables.incidents.c.incident_id.in_(ids)))
+        return {row.incident_id: _incident(row) for row in rows}
+
+    def _groups(self, weighed: Any, total: int | None = None) -> Page[str]:
+        """Make a page of the groups that a statement over `_WEIGHED` names."""
+        rows = self._rows(weighed)
+        portions = by_weight(((row.group_key, _GROUP_WEIGHT + row.members) for row in rows), _MEMBERS_AT_ONCE)
+        return Page(len(rows) if total is None else total, portions, self._views)
+
+    def _views(self, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
+        rows = self._rows(_SHOWN.where(tables.groups.c.group_key.in_(keys)))
+        return {row.group_key: _group_object(row.view, row.heartbeats, row.at_ms) for row in rows}
 
     def _count(self, table: Table, chosen: ColumnElement[bool]) -> int:
         """Count rows, up to `COUNTED`: nobody pages through more, and a database counts by looking at each."""

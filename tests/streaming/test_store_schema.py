@@ -55,7 +55,7 @@ def test_a_database_of_the_first_schema_keeps_what_is_in_it(url):
     engine.dispose()
     store = Store.open(url)
     assert [run.batch_id for run in store.read.runs()] == [3]
-    assert store.read.groups_worst_off(5, "worst_poll_headroom") == []
+    assert store.read.groups_worst_off(5, "worst_poll_headroom").objects == []
     store.close()
 
 

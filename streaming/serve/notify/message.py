@@ -13,11 +13,12 @@ from urllib.parse import quote
 from streaming.config import Serve
 from streaming.serve.events import Happening, happened, ranges
 from streaming.serve.notify.base import Payload
-from streaming.store.database import clean
+from streaming.store.database import clean, group_key
 from streaming.store.reader import Reader
 
 EVENTS_TOLD: Final = 5
 LINE_CHARACTERS: Final = 400
+PATH_CHARACTERS: Final = 1_000
 _STEERING: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})  # control, format (bidi), surrogate, private, breaks
 _LAST_INSTANT_MS: Final = 253_402_300_000_000  # the year 9999
 
@@ -81,9 +82,10 @@ def group_url(serve: Serve, cluster: str, group: str) -> str | None:
 
 
 def group_path(cluster: str, group: str) -> str:
-    """Path of a group's page; whatever its id holds becomes part of one path."""
+    """Path of a group's page; whatever its id holds becomes part of one path; a long id is named by its key."""
     safe = group.encode("utf-8", "replace")
-    return f"/groups/{quote(safe, safe='')}?cluster={quote(cluster.encode('utf-8', 'replace'), safe='')}"
+    path = f"/groups/{quote(safe, safe='')}?cluster={quote(cluster.encode('utf-8', 'replace'), safe='')}"
+    return path if len(path) <= PATH_CHARACTERS else f"/group/{group_key(cluster, group)}"
 
 
 def description(said: Payload) -> str:

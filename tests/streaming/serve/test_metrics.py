@@ -150,6 +150,23 @@ def test_a_hostile_name_cannot_break_the_format(apply, client):
     assert samples[metrics.GROUP_MEMBERS] == {labels(cluster=CLUSTER, group=evil): 1}
 
 
+def test_a_label_has_an_end_and_two_long_ids_stay_two(apply, client):
+    names = [f"{'g' * 32_000}{end}" for end in ("a", "b")]
+    for name in names:
+        long = member("m-1", client_id=name, client_host=name, heartbeat_headroom=0.1)
+        waiting = {"phase": "join", "since_ms": START_MS, "waiting_for": ["m-1"], "waiting_for_total": 1}
+        shown = view(name, state="PreparingRebalance", rebalance=waiting) | {"members": [long]}
+        apply(report(name, finding(name, rule=f"rule-{name[-1]}"), view=shown))
+    text = client.get("/metrics").text
+    assert max(len(line) for line in text.splitlines()) < 4 * metrics.LABEL_CHARACTERS + 500
+    samples = scrape(client)
+    groups = {dict(found)["group"] for found in samples[metrics.GROUP_MEMBERS]}
+    assert len(groups) == 2
+    assert {len(group) for group in groups} == {metrics.LABEL_CHARACTERS}
+    for family in (metrics.GROUP_INFO, metrics.MEMBER_HEADROOM, metrics.WAITED_FOR, metrics.GROUP_INCIDENTS):
+        assert {dict(found)["group"] for found in samples[family]} == groups
+
+
 def test_the_page_of_metrics_is_the_codes_and_shows_a_sample_of_each():
     """`make docs` writes it."""
     from tests.streaming.serve import metrics_table

@@ -1,5 +1,6 @@
 """The page, as geometry and as a real browser shows it."""
 
+import html
 import re
 from urllib.parse import quote
 
@@ -95,6 +96,75 @@ def test_the_page_shows_what_happened_without_any_script(apply, client):
 def test_the_window_of_the_timeline_can_be_asked_for(apply, client, query, status):
     apply(report("orders", view=view()))
     client.get(f"/groups/orders?{query}", status)
+
+
+def ids_of(text):
+    return re.findall(r"<td><bdi>(m-\d+)</bdi>", text)
+
+
+def huge(members=10_000):
+    """A group of many; three of its members are in trouble, each in another way."""
+    made = [member(f"m-{number}") for number in range(members)]
+    made[7_000] |= {"liveness": "violated"}
+    made[8_000] |= {"heartbeat_headroom": 0.05}
+    made[9_000] |= {"poll_headroom": 0.04}
+    waiting = {"phase": "join", "since_ms": START_MS, "waiting_for": ["m-5000"], "waiting_for_total": 1}
+    return view("huge", rebalance=waiting) | {"members": made}
+
+
+def test_a_page_of_ten_thousand_members_is_short_and_shows_those_in_trouble_first(apply, client):
+    apply(report("huge", view=huge()))
+    text = client.get("/groups/huge").text
+    assert ids_of(text)[:5] == ["m-7000", "m-5000", "m-9000", "m-8000", "m-0"]
+    assert len(ids_of(text)) == 100
+    assert len(text) < 150_000
+    assert "Members (10000)" in text
+    assert "1 to 100, those in trouble first" in text
+
+
+def test_every_member_is_on_one_page(apply, client):
+    apply(report("huge", view=view("huge", members=450)))
+    link, seen = "/groups/huge?minutes=5&cluster=prod", []
+    while link:
+        text = client.get(link).text
+        seen += ids_of(text)
+        found = re.search(r'<a href="(\?[^"]*)">Next</a>', text)
+        link = f"/groups/huge{html.unescape(found[1])}" if found else None
+        assert link is None or "minutes=5" in link
+    assert sorted(seen) == sorted(f"m-{number}" for number in range(450))
+    assert "Next</a>" not in text
+    assert ids_of(client.get("/groups/huge?page=1000000").text) == []
+    client.get("/groups/huge?page=0", 400)
+
+
+def test_a_page_that_did_not_change_is_not_sent_again(apply, client):
+    apply(report("orders", view=view()))
+    for path in ("/groups/orders", "/"):
+        version = client.get(path).headers["ETag"]
+        asked = client.session.get(client.base + path, headers={"If-None-Match": version}, timeout=5)
+        assert (asked.status_code, asked.content) == (304, b"")
+        assert asked.headers["Content-Security-Policy"]
+    apply(report("orders", view=view(generation=4)))
+    again = client.session.get(f"{client.base}/groups/orders", headers={"If-None-Match": version}, timeout=5)
+    assert again.status_code == 200
+
+
+def test_the_longest_names_make_no_long_page_and_their_links_lead_somewhere(apply, client):
+    for number in range(10):
+        name = f"{number:02}".ljust(32_000, "é")
+        long = [member(f"{number}{name}", client_id=name, instance_id=name, client_host=name) for number in range(5)]
+        topics = [{"topic": f"{number}".ljust(249, "t"), "partitions": list(range(100))} for number in range(50)]
+        long[0] |= {"assignment": topics}
+        shown = view(name, leader=name, protocol=name) | {"members": long}
+        apply(report(name, finding(name, name, summary=name, client_host=name), view=shown))
+    overview = client.get("/").text
+    assert len(overview) < 60_000
+    (first, *_) = re.findall(r'href="(/group/[0-9a-f]{64})"', overview)
+    group = client.get(first).text
+    assert len(group) < 80_000
+    assert "0-99<br>" in group
+    assert "and 40 more topics" in group
+    client.get("/group/nonsense", 404)
 
 
 @pytest.fixture
