@@ -65,8 +65,9 @@ check: setup ## Lint, format, types, import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-docs: setup ## Write the generated pages anew: docs/metrics.md
+docs: setup ## Write the generated pages anew: docs/metrics.md, docs/configuration.md
 	$(BIN)/python -m tests.streaming.serve.metrics_table
+	$(BIN)/python -m tests.repository.configuration_page
 
 bench: setup ## The numbers of docs/performance.md, on this machine; PART=… chooses: steady, backlog, cold, line; history, answers
 	exec $(BIN)/python -m tests.benchmarks $(PART)

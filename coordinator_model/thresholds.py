@@ -22,13 +22,15 @@ class Thresholds:
     recurrences_to_page: int = 3
     """So many violations of one client within ``recurrence_window_ms`` make a page."""
     recurrence_window_ms: int = 600_000
+    """The window of ``recurrences_to_page``."""
     rebalance_slow_ms: int = 60_000
     """A join or sync phase longer than this is stuck."""
     storm_rebalances: int = 5
     """So many rebalances within ``storm_window_ms`` are a storm, unless they are a deploy."""
     storm_window_ms: int = 600_000
+    """The window of ``storm_rebalances``."""
     unstable_after_ms: int = 10_000
-    """A group whose generations are given up before their sync is told of when it is not stable so long after."""
+    """A group whose generations are given up before their sync is reported when it is not stable so long after."""
     telemetry_stalled_ms: int = 15_000
     """A broker whose telemetry stands still for so long cannot be judged any more."""
     failover_ms: int = 30_000
@@ -40,7 +42,7 @@ class Thresholds:
     stalled_write_ms: int = 1_000
     """A heartbeat answered 15 after waiting at least this long was applied before its answer was lost."""
     consumer_session_timeout_ms: int | None = None
-    """Session timeout of KIP-848 groups where neither group nor broker configuration tells; None: unknown."""
+    """Session timeout of KIP-848 groups where neither group nor broker configuration says; none: unknown."""
 
 
 DEFAULT_THRESHOLDS = Thresholds()

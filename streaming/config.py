@@ -99,23 +99,34 @@ class Run(Table):
     """The Spark job."""
 
     data_folder: LocalPath = Path("monitor-data")
+    """Where checkpoints are kept. One cluster each."""
     trigger_ms: Positive = 800
     """How often a batch begins: half of it is waited for on average before a deadline is judged (decision 0011)."""
     view_refresh_ms: Positive = 10_000
     """How often a group that does not change is written anyway: how old a member's headroom may be."""
     operator_key: Literal["shard", "group"] = "shard"
+    """What a state of the Spark job belongs to: a partition of `__consumer_offsets`, or a group, which costs 20 to 40
+    times more.
+    """
     shard_split: Positive = 1
+    """Into how many states a partition's groups are divided, where one of them is too large for a core."""
     shuffle_partitions: Positive | None = None
+    """Spark's `spark.sql.shuffle.partitions`; without it, as many as the master has cores. It stays as it was first."""
     master: str = "local[*]"
+    """Spark's master: `local[*]`, `local[2]`, `spark://host:7077`."""
 
 
 class StoreSettings(Table):
     """The SQL database that `run` writes and `serve` reads."""
 
     url: Annotated[str, AfterValidator(_database_url)] = "sqlite:///monitor-data/monitor.db"
+    """SQLAlchemy's URL: `sqlite:///FILE` for one machine, `postgresql+psycopg://user@host/database` for more."""
     password: SecretStr | None = None
+    """The database user's password; by the environment or by `password_file`."""
     password_file: LocalPath | None = None
+    """A file that holds the password, and nothing else."""
     retention_days: Positive = 30
+    """For how long closed incidents, generations and delivered messages are kept."""
 
     def connection_url(self) -> str:
         """Return the URL with its password filled in: never to be printed."""
@@ -131,8 +142,11 @@ class Serve(Table):
     """The HTTP side."""
 
     host: str = "127.0.0.1"
+    """The address to listen at; `0.0.0.0` is every address of this machine."""
     port: Annotated[int, Field(ge=0, le=65_535)] = 8_844
+    """The port to listen at; 0 takes a free one."""
     monitor_stalled_ms: Positive = 15_000
+    """A `run` without a sign of life for so long is alerted as `monitor-stalled`."""
     external_url: HttpUrl | None = None
     """How people reach this page: alerts link to it."""
     allowed_hosts: tuple[HostName, ...] = ()
@@ -140,14 +154,21 @@ class Serve(Table):
     rules_url: str = "docs/rules"
     """Where the pages of the rules are: the runbook of an alert whose group has none of its own."""
     token: SecretStr | None = None
+    """Who has the token may read: as `Authorization: Bearer`, or as a password with any user name. By the environment
+    or by `token_file`; without one, everybody may.
+    """
     token_file: LocalPath | None = None
-    """Who has the token may read: as `Authorization: Bearer`, or as a password with any user name."""
+    """A file that holds the token, and nothing else."""
     tls_certfile: LocalPath | None = None
+    """The server's certificate, PEM: HTTPS in the place of HTTP; needs `tls_keyfile`."""
     tls_keyfile: LocalPath | None = None
+    """The private key of `tls_certfile`, PEM."""
     heartbeat_url: HttpUrl | None = None
+    """A dead man's switch: it gets a POST every `heartbeat_ms` while the monitor is well."""
     heartbeat_url_file: LocalPath | None = None
-    """A dead man's switch: gets a POST every `heartbeat_ms` while the monitor is well."""
+    """A file that holds that URL, where the URL is itself the secret."""
     heartbeat_ms: Positive = 60_000
+    """How often that POST is sent."""
 
     @model_validator(mode="after")
     def _pairs(self) -> Self:
@@ -171,8 +192,11 @@ class Quality(Table):
     """Checks of the data as a whole, in `serve`; they need the extra `quality`."""
 
     enabled: bool = True
+    """Whether `serve` checks."""
     every_ms: Positive = 30_000
+    """How often it checks."""
     sample_rows: Annotated[int, Field(gt=0, le=10_000)] = 1_000
+    """How many rows of each table a check looks at."""
 
 
 # A model over exactly the fields of `Thresholds`, all optional, so that a knob is named in one place only.
@@ -190,10 +214,15 @@ class GroupBlock(Table):
     """One `[[groups]]` block; the first whose `pattern` matches the whole group id counts, alone."""
 
     pattern: Pattern
+    """A regular expression (Python's) that has to match the whole group id."""
     mode: Mode = "notify"
+    """`notify`: incidents are alerted. `record`: they are kept, and nobody is notified. `off`: there are none."""
     labels: dict[LabelName, str] = Field(default_factory=dict)
+    """Names and values that go with these groups' alerts, API objects and `group_monitor_group_info`: team, service."""
     runbook_url: HttpUrl | None = None
+    """Where alerts of these groups send people, in the place of the rule's own page."""
     thresholds: ThresholdOverrides = Field(default_factory=ThresholdOverrides)  # type: ignore[valid-type]
+    """Thresholds of these groups, as in `[thresholds]`."""
 
 
 class _Receiver(Table):
@@ -205,15 +234,20 @@ class AlertmanagerReceiver(_Receiver):
     """`[[notify]]` for Alertmanager's v2 API; every member of its cluster gets every alert."""
 
     kind: Literal["alertmanager"]
+    """`alertmanager`."""
     urls: Annotated[tuple[HttpUrl, ...], Field(min_length=1)]
+    """The addresses of all members of the Alertmanager cluster: each gets every alert."""
 
 
 class WebhookReceiver(_Receiver):
     """`[[notify]]` for anything that takes the contract's incident object as a JSON POST."""
 
     kind: Literal["webhook"]
+    """`webhook`."""
     url: HttpUrl | None = None
-    url_file: LocalPath | None = None  # for receivers whose URL is itself the secret
+    """Where to POST; this or `url_file`."""
+    url_file: LocalPath | None = None
+    """A file that holds the URL, where the URL is itself the secret."""
 
     @model_validator(mode="after")
     def _one_address(self) -> Self:
@@ -235,9 +269,13 @@ class PagerDutyReceiver(_Receiver):
     """`[[notify]]` for PagerDuty's Events API v2; the routing key stands in a file or in an environment variable."""
 
     kind: Literal["pagerduty"]
+    """`pagerduty`."""
     routing_key_file: LocalPath | None = None
+    """A file that holds the routing key of the service's Events API v2 integration; this or `routing_key_env`."""
     routing_key_env: str | None = None
+    """The environment variable that holds the routing key."""
     url: HttpUrl = "https://events.pagerduty.com"
+    """PagerDuty's address; another one for the EU: `https://events.eu.pagerduty.com`."""
 
     @model_validator(mode="after")
     def _one_key(self) -> Self:
@@ -262,6 +300,7 @@ class LogReceiver(_Receiver):
     """`[[notify]]` into the log of `serve`."""
 
     kind: Literal["log"]
+    """`log`."""
 
 
 Receiver = Annotated[
@@ -282,14 +321,23 @@ class Settings(Table):
     """The whole configuration; `Settings()` is all defaults."""
 
     cluster: Annotated[str, Field(min_length=1, max_length=255)] = "default"
+    """The name of the Kafka cluster in alerts, metrics and the store; every `run` of one store has its own."""
     kafka: Kafka = Kafka()
+    """How to reach the brokers."""
     run: Run = Run()
+    """The Spark job."""
     store: StoreSettings = StoreSettings()
+    """The database."""
     serve: Serve = Serve()
+    """The HTTP side."""
     quality: Quality = Quality()
+    """Checks of the data."""
     thresholds: ThresholdOverrides = Field(default_factory=ThresholdOverrides)  # type: ignore[valid-type]
+    """What separates late from lost, for all groups."""
     groups: tuple[GroupBlock, ...] = ()
+    """What is different for some groups."""
     notify: tuple[Receiver, ...] = ()
+    """Who is told."""
 
     def default_thresholds(self) -> Thresholds:
         """Return the thresholds of a group that no `[[groups]]` block matches."""
@@ -335,7 +383,7 @@ def load(path: Path | None) -> Settings:
     return settings
 
 
-_SECRET_KEYS = {
+SECRET_KEYS = {
     ("kafka", "sasl_password"): "kafka_sasl_password",
     ("kafka", "ssl_key_password"): "kafka_ssl_key_password",
     ("store", "password"): "store_password",
@@ -346,7 +394,7 @@ _SECRET_KEYS = {
 def _add_secrets(raw: dict[str, Any], problems: Problems) -> None:
     """Put secrets from files and environment (which wins) where the models expect them; refuse them in the file."""
     secrets = Secrets()
-    for (table, key), name in _SECRET_KEYS.items():
+    for (table, key), name in SECRET_KEYS.items():
         section, variable = raw.get(table, {}), f"{ENVIRONMENT_PREFIX}{name.upper()}"
         if not isinstance(section, dict):
             continue
