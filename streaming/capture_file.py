@@ -28,6 +28,12 @@ def open_text(path: Path) -> IO[str]:
     return path.open(encoding="utf-8", errors="replace")
 
 
+def position_bytes(text: IO[str]) -> int:
+    """Return how far into the file, as it lies on the disk, an opened capture has been read."""
+    buffer: Any = text.buffer  # type: ignore[attr-defined]  # both are text over bytes
+    return int(getattr(buffer, "fileobj", buffer).tell())
+
+
 def read_rows(
     lines: Iterator[str] | IO[str], client_topics: Collection[str] = CLIENT_TOPICS
 ) -> Iterator[SourceRow | BadRow]:

@@ -5,6 +5,7 @@ import importlib
 from importlib.metadata import PackageNotFoundError, version
 
 import click
+from click.shell_completion import CompletionItem
 
 from streaming.extras import how_to_install
 
@@ -50,6 +51,11 @@ class _Commands(click.Group):
         command: click.Command = getattr(module, f"{cmd_name}_command")
         return command
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete a command's name without importing what it needs."""
+        names = [CompletionItem(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -89,7 +95,10 @@ def _extra(command: str) -> str:
 def main() -> None:
     """Which member of a Kafka consumer group broke which timeout, when, and what that did to the group.
 
-    Start with `group-monitor demo`; `group-monitor doctor --config monitor.toml` tells what your cluster lacks.
+    Start with `group-monitor demo`; `group-monitor doctor --config monitor.toml` says what your cluster lacks.
+
+    Completion in the shell: eval "$(_GROUP_MONITOR_COMPLETE=bash_source group-monitor)" in ~/.bashrc; zsh_source and
+    fish_source are the others.
     """
 
 

@@ -4,8 +4,19 @@ JSON because it escapes: strings of strangers cannot break lines or paint a term
 """
 
 import sys
+from typing import TextIO, cast
 
 import structlog
+
+
+class _Stderr:
+    """What `sys.stderr` is just then: while a progress bar is drawn, lines go above it."""
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
 
 
 def configure() -> None:
@@ -18,6 +29,6 @@ def configure() -> None:
             structlog.processors.dict_tracebacks,
             structlog.processors.JSONRenderer(),
         ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _Stderr())),
         cache_logger_on_first_use=True,
     )

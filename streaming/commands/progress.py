@@ -13,10 +13,10 @@ LINE_EVERY_S: Final = 5.0
 class ProgressShown:
     """`total` is in whatever unit `update` counts; None where nobody knows how much there will be."""
 
-    def __init__(self, what: str, total: float | None = None, *, every_s: float = LINE_EVERY_S) -> None:
+    def __init__(self, what: str, total: float | None = None, *, every_s: float | None = None) -> None:
         self._what = what
         self._total = total
-        self._every_s = every_s
+        self._every_s = LINE_EVERY_S if every_s is None else every_s
         self._shown_s = time.monotonic()
         console = Console(stderr=True, markup=False, emoji=False, highlight=False)
         self._bar: Progress | None = None
@@ -24,7 +24,7 @@ class ProgressShown:
             known = (TaskProgressColumn(), TimeRemainingColumn()) if total is not None else ()
             columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=24), *known)
             text = TextColumn("{task.fields[text]}", markup=False)
-            self._bar = Progress(*columns, text, console=console, transient=True)
+            self._bar = Progress(*columns, text, console=console, transient=True, redirect_stdout=False)
             self._task = self._bar.add_task(what, total=total, text="")
 
     def update(self, done: float, text: str) -> None:

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,13 @@ from coordinator_model.history import History, replay_rows
 from coordinator_model.incidents import Kind, to_contract
 from coordinator_model.shard import ShardSettings
 from coordinator_model.source_row import SourceRow
-from streaming.capture_file import BadRow, open_text, read_rows
+from streaming.capture_file import BadRow, open_text, position_bytes, read_rows
+from streaming.commands.progress import ProgressShown
 from streaming.commands.settings import settings_of
 
 SAMPLE = "sample.jsonl.gz"
 REASONS_SHOWN = 5
+ROWS_BETWEEN_LOOKS = 1_000
 
 
 @click.command("replay")
@@ -69,16 +71,22 @@ def _settings(config_path: Path | None, cluster: str | None) -> tuple[ShardSetti
 
 
 def _replay(path: Path, settings: ShardSettings, client_topics: Collection[str], bad: list[BadRow]) -> History:
-    def rows() -> Any:
+    def rows() -> Iterator[SourceRow]:
+        number = 0
         with open_text(path) as lines:
-            for row in read_rows(lines, client_topics):
+            for number, row in enumerate(read_rows(lines, client_topics), start=1):
+                if number % ROWS_BETWEEN_LOOKS == 0:
+                    progress.update(position_bytes(lines), f"{number:,} rows read")
                 if isinstance(row, SourceRow):
                     yield row
                 else:
                     bad.append(row)
+        progress.update(size_bytes, f"{number:,} rows read, replaying them")
 
+    size_bytes = path.stat().st_size
     try:
-        return replay_rows(rows(), settings)
+        with ProgressShown("replay", size_bytes) as progress:
+            return replay_rows(rows(), settings)
     except OSError as error:
         raise click.ClickException(f"{path}: cannot be read to its end: {error}") from error
 

@@ -1,18 +1,24 @@
 """`run`: the job, in the foreground."""
 
+import contextlib
 import signal
 import sys
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING, Self
 
 import click
 import structlog
 
 from streaming import logs
+from streaming.commands.progress import ProgressShown
 from streaming.commands.settings import settings_of
 from streaming.config import ConfigError, Settings
 from streaming.extras import how_to_install
 from streaming.reload import RUN_FIXED, reread
+
+if TYPE_CHECKING:
+    from streaming.run.catch_up import CatchUp
 
 
 @click.command("run")
@@ -49,7 +55,34 @@ def run_command(config: Path) -> None:
         return fresh
 
     try:
-        run_job(settings, stop, reload=reload)
+        with CatchUpBar() as bar:
+            run_job(settings, stop, reload=reload, on_catch_up=bar.show)
     except RunError as error:
         click.echo(f"run: {error}", err=True)
         sys.exit(1)
+
+
+class CatchUpBar:
+    """On a terminal a bar, until the job has caught up; elsewhere nothing: the log has a line a batch."""
+
+    def __init__(self) -> None:
+        self._open = contextlib.ExitStack()
+        self._bar: ProgressShown | None = None
+
+    def show(self, catch_up: "CatchUp") -> None:
+        """Show how far the job is."""
+        if catch_up.done or not sys.stderr.isatty():
+            self._open.close()
+            self._bar = None
+            return
+        if self._bar is None:
+            self._bar = self._open.enter_context(ProgressShown("catching up", catch_up.total))
+        remaining = catch_up.remaining or 0
+        text = f"{remaining:,} records to go, {catch_up.rows_per_s:,.0f} a second"
+        self._bar.update(catch_up.total - remaining, text)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()

@@ -15,6 +15,8 @@ class CatchUp:
     done: bool = False
     remaining: int | None = None
     rows_per_s: float = 0.0
+    total: int = 0
+    """What was to be read when the first batch had ended."""
 
     def update(self, progress: dict[str, Any]) -> str | None:
         """Take in a batch's progress; return a line for people while it lasts."""
@@ -23,10 +25,12 @@ class CatchUp:
         sources = progress["sources"]
         self.rows_per_s = sum(float(source.get("processedRowsPerSecond") or 0.0) for source in sources)
         self.remaining = self._remaining({k: v for source in sources for k, v in _offsets(source["endOffset"]).items()})
+        self.total = max(self.total, self.remaining)
         if self.remaining == 0:
             self.done = True
             return "caught up: everything that lay in the topics at the start has been read"
-        return f"catching up: {self.remaining:,} records to go, {self.rows_per_s:,.0f} a second"
+        share = f"{1 - self.remaining / self.total:.0%}"
+        return f"catching up: {share}, {self.remaining:,} records to go, {self.rows_per_s:,.0f} a second"
 
     def _remaining(self, at: Offsets) -> int:
         return sum(

@@ -66,11 +66,13 @@ def run_job(
     stop: threading.Event,
     on_batch: Callable[[Mapping[str, Any]], None] = lambda _: None,
     reload: Callable[[Settings], Settings | None] = lambda _: None,
+    on_catch_up: Callable[[CatchUp], None] = lambda _: None,
 ) -> None:
     """Run until `stop` is set; raises `RunError` with a reason where it cannot start or go on.
 
     `on_batch` gets Spark's progress of each batch that ends. `reload` is asked often, with the settings in force; it
-    returns others to go on with, on the same checkpoint, or None.
+    returns others to go on with, on the same checkpoint, or None. `on_catch_up` gets, after each batch until it is
+    done, how far the job is from what lay in the topics at the start.
     """
     run = settings.run
     shuffle_partitions = run.shuffle_partitions or remembered_shuffle_partitions(run.data_folder) or _cores(run.master)
@@ -89,7 +91,7 @@ def run_job(
         stack.callback(stop_session, spark)
         stack.enter_context(Probe(settings.kafka.python_client()))
         gc.freeze()  # what is loaded stays: each batch makes thousands of rows, and would have all else looked at too
-        Job(settings, stop, topics, store, spark, shuffle_partitions, on_batch, reload).run()
+        Job(settings, stop, topics, store, spark, shuffle_partitions, on_batch, reload, on_catch_up).run()
 
 
 @dataclass
@@ -104,6 +106,7 @@ class Job:
     shuffle_partitions: int
     on_batch: Callable[[Mapping[str, Any]], None]
     reload: Callable[[Settings], Settings | None]
+    on_catch_up: Callable[[CatchUp], None]
     failures: int = 0
 
     def __post_init__(self) -> None:
@@ -213,6 +216,7 @@ class Job:
         sink.batch_ms = progress["durationMs"].get("triggerExecution")
         if (line := catch_up.update(progress)) is not None:
             log.info(line)
+            self.on_catch_up(catch_up)
         sink.caught_up = catch_up.done
         if progress["batchId"] % STATUS_BATCHES == 0:
             log.info("at work", batch=progress["batchId"], rows=progress["numInputRows"], batch_ms=sink.batch_ms)

@@ -16,8 +16,11 @@ def progress(end, rows_per_s=1_000.0):
 
 def test_it_has_caught_up_when_every_partition_is_at_its_start_time_end():
     catch_up = CatchUp({"records": {"0": 100, "1": 5}, "lines": {"0": 50}})
+    assert catch_up.update(progress({"records": {"0": 20, "1": 5}, "lines": {"0": 50}})) == (
+        "catching up: 0%, 80 records to go, 1,000 a second"
+    )
     assert catch_up.update(progress({"records": {"0": 90, "1": 5}, "lines": {"0": 70}})) == (
-        "catching up: 10 records to go, 1,000 a second"
+        "catching up: 88%, 10 records to go, 1,000 a second"
     )
     assert not catch_up.done
     assert "caught up" in catch_up.update(progress({"records": {"0": 100, "1": 9}, "lines": {"0": 80}}))
