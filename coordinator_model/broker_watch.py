@@ -6,8 +6,10 @@ The findings about a broker, not about a group; every method that changes them r
 from dataclasses import dataclass, field
 from typing import Any
 
+from coordinator_model.events import ConsumerHeartbeat, JoinAnswered
 from coordinator_model.findings import Finding
-from coordinator_model.rules import coordinator, coordinator_unavailable
+from coordinator_model.rules import coordinator, coordinator_unavailable, refused_unknown
+from coordinator_model.rules.refused_unknown import RefusedClient
 from coordinator_model.states import Cause
 from coordinator_model.thresholds import Thresholds
 
@@ -23,13 +25,19 @@ class BrokerWatch:
     stalled_ms: int | None = None
     refusals: list[Any] | None = None
     """The spell of 14, 15 and 16 that nothing has ended yet, see ``coordinator_unavailable``."""
+    refused_joins: dict[str, RefusedClient] = field(default_factory=dict)
+    """Clients that ask to join groups that are not known, see ``refused_unknown``."""
 
     def findings(self, broker: str, thresholds: Thresholds) -> list[Finding]:
         """Return what is true of the brokers now."""
         found = coordinator.judge(self.costs, self.stalled_ms, broker, thresholds)
         if self.refusals is not None and self.refusals[-1]:
             found.append(coordinator_unavailable.judge(self.refusals, thresholds))
-        return found
+        return found + refused_unknown.judge(self.refused_joins)
+
+    def refused_join(self, event: JoinAnswered | ConsumerHeartbeat) -> list[int]:
+        """Note a refused join of a group that is not known."""
+        return refused_unknown.note(self.refused_joins, event)
 
     def refused(self, broker: str, error: int, at_ms: int, answered_ms: int, thresholds: Thresholds) -> list[int]:
         """Note that a broker refused for want of a coordinator; ``answered_ms``: the last other answer."""
@@ -71,14 +79,15 @@ class BrokerWatch:
         return instants
 
     def expire(self, progress_ms: int, thresholds: Thresholds) -> list[int]:
-        """End a pause's page once it has cost nobody anything for ``resolve_after_ms``."""
+        """End a pause's page once it has cost nobody for ``resolve_after_ms``, and joins that nobody asks any more."""
+        instants = refused_unknown.expire(self.refused_joins, progress_ms)
         if not self.costs:
-            return []
+            return instants
         end_ms = max(int(cost[2]) for cost in self.costs) + thresholds.resolve_after_ms
         if progress_ms < end_ms:
-            return []
+            return instants
         self.costs.clear()
-        return [end_ms]
+        return sorted([*instants, end_ms])
 
     def silent(self, line_ms: int, silence_ms: int, thresholds: Thresholds) -> list[int]:
         """Note a silence of the coordinator that still lasts."""

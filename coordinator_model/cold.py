@@ -42,16 +42,39 @@ class Cold:
             self._open[group] = replica
         return replica
 
+    def put(self, replica: GroupReplica) -> None:
+        """Put a replica in the place of what was known of its group."""
+        self._open[replica.group] = replica
+        self._touched.add(replica.group)
+
+    def drop(self, group: str) -> None:
+        """Forget a group; nothing of it stays."""
+        self._open.pop(group, None)
+        self._touched.discard(group)
+        if self._slices.pop(group, None) is not None:
+            self.joined = None
+
     def touch(self, group: str) -> None:
         """Let a group's replica be encoded again at the end of the batch."""
         self._touched.add(group)
 
+    def encode(self) -> dict[str, Exception]:
+        """Encode the replicas that were touched; returns why those that cannot be are not."""
+        failed: dict[str, Exception] = {}
+        for group in self._touched:
+            try:
+                self._slices[group] = snapshot.dump_group(self._open[group])
+            except Exception as error:  # noqa: BLE001 # whatever it is, the others are encoded
+                failed[group] = error
+        if self._touched:
+            self.joined = None
+        self._touched.clear()
+        return failed
+
     def dump(self) -> bytes:
         """Put all replicas back and return the slices, joined."""
-        for group in self._touched:
-            self._slices[group] = snapshot.dump_group(self._open[group])
-        if self._touched or self.joined is None:
+        self.encode()
+        if self.joined is None:
             self.joined = snapshot.dump_slices(self._slices)
-        self._touched.clear()
         self._open.clear()  # thousands of objects that nothing needs now, and the garbage collector would walk them
         return self.joined

@@ -14,6 +14,7 @@ from coordinator_model.replica.departures import POLL_EXCEEDED, REBALANCE_TIMEOU
 from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.rules import (
     departed,
+    group_set_aside,
     partition_unowned,
     polling,
     rebalance_aborted,
@@ -37,6 +38,7 @@ GROUP_RULES: tuple[Callable[[GroupReplica, Scene], Verdict], ...] = (
     partition_unowned.judge,
     telemetry_uncovered.judge,
     replica_diverged.judge,
+    group_set_aside.judge,
 )
 SETTLED_RULES: tuple[Callable[[GroupReplica, Scene, int], Finding | None], ...] = (
     setup.timeouts_inconsistent,

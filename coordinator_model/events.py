@@ -181,6 +181,7 @@ class ClientPoll(NamedTuple):
     client_id: str
     poll_age_ms: int
     max_poll_interval_ms: int
+    client_host: str | None = None
 
 
 class Tick(NamedTuple):

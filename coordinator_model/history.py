@@ -74,8 +74,12 @@ def replay_rows(rows: Iterable[SourceRow], settings: ShardSettings) -> History:
     groups: list[dict[str, Any]] = []
     for number, events in by_shard.items():
         shard = Shard.restore(number, settings, None)
-        outputs += shard.apply([*events, *ticks], final=True)
+        said = shard.apply([*events, *ticks], final=True)
         groups += shard.views()
+        outputs += said
+        for output in said:
+            if output["kind"] == "quarantine":
+                reading.undecodable[f"{output['source']}: {output['reason']}"] += 1
     groups.sort(key=lambda group: str(group["group"]))
     return History(
         transitions=_transitions(outputs, settings),

@@ -15,6 +15,7 @@ from typing import Any
 
 from coordinator_model.replica.departures import POLL_EXCEEDED, REBALANCE_TIMEOUT, SESSION_EXPIRED
 from coordinator_model.rules.coordinator import TELEMETRY_STALLED
+from coordinator_model.rules.group_set_aside import GROUP_SET_ASIDE
 from coordinator_model.rules.polling import POLL_AT_RISK
 from coordinator_model.rules.session import SESSION_AT_RISK
 from coordinator_model.rules.telemetry_uncovered import TELEMETRY_UNCOVERED
@@ -177,7 +178,10 @@ def _on_absence(
         return [_closed(incident, "superseded" if superseded else "recovered", at_ms)]
     if incident.rule in LASTING_RULES and view is not None:
         return _adopted_end(incident, report, view, resolve_after_ms)
-    return [] if incident.rule in LASTING_RULES else [_closed(incident, "recovered", at_ms)]
+    if incident.rule in LASTING_RULES:
+        return []
+    unknown = (GROUP_SET_ASIDE, incident.group) in rules_found  # what was known of it is dropped, not over
+    return [_closed(incident, "superseded" if unknown else "recovered", at_ms)]
 
 
 def _adopted_end(

@@ -1,12 +1,19 @@
 """What a shard says of a batch, in order: findings and views (``report``), heartbeats, progress."""
 
+import base64
 from collections.abc import Mapping
 from typing import Any
 
 from coordinator_model.broker_clock import BrokerClock, ShardClock
+from coordinator_model.events import Event
 from coordinator_model.findings import Finding
+from coordinator_model.ingest import DETAIL_CHARACTERS
 
 Output = dict[str, Any]
+FAILED = "group"
+"""The source of a row of the quarantine that was read, and failed as it was applied to its group."""
+EVENT_CHARACTERS = 1_000
+"""How much of an event the quarantine keeps."""
 
 
 class Outputs:
@@ -50,6 +57,24 @@ class Outputs:
             **numbers,
             brokers=brokers,
             counts=self._counts,
+        )
+
+    def quarantine(self, at_ms: int, event: Event | None, error: Exception) -> None:
+        """Keep what failed, and why; no event: it failed as time went on, or as state was read or written."""
+        place = ("", self._shard, at_ms) if event is None else event[2:5]
+        topic, partition, offset = place
+        head = "" if event is None else f"{type(event).__name__}{event[5:]!r}"
+        self._emit(
+            "quarantine",
+            at_ms,
+            source=FAILED,
+            topic=topic,
+            partition=partition,
+            offset=offset,
+            timestamp_ms=at_ms,
+            reason=f"failed: {type(error).__name__}",
+            detail=str(error)[:DETAIL_CHARACTERS],
+            head=base64.b64encode(head[:EVENT_CHARACTERS].encode("utf-8", "replace")).decode("ascii"),
         )
 
     def _emit(self, kind: str, at_ms: int, **rest: Any) -> None:

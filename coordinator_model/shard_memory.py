@@ -28,6 +28,8 @@ class ShardMemory:
     commits: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
     offsets: dict[tuple[str, int], int] = field(default_factory=dict)
     """(topic, partition) to the greatest offset read: what comes again is a duplicate."""
+    deleted: dict[str, int] = field(default_factory=dict)
+    """Groups whose end is remembered for what trails it, and when it was."""
     viewed_ms: int = 0
     lag_ms: int = 0
     """How far the wall clock was ahead of the newest line when one last came: more than a moment while catching up."""
@@ -46,7 +48,7 @@ class ShardMemory:
                 clock.proofs,
             ],
             "restarts": [[r.low_ms, r.high_ms, r.cause, r.broker, r.woke_ms, r.blind_ms] for r in clock.restarts],
-            "watch": [self.watch.costs, self.watch.stalled_ms, self.watch.refusals],
+            "watch": [self.watch.costs, self.watch.stalled_ms, self.watch.refusals, self.watch.refused_joins],
             "held": [[type(event).__name__, list(event)] for event in self.held],
             "held_heartbeats": self.held_heartbeats.as_list(),
             "reported": self.reported,
@@ -54,6 +56,7 @@ class ShardMemory:
                 group: [[*key, at_ms] for key, at_ms in commits.items()] for group, commits in self.commits.items()
             },
             "offsets": [[*source, offset] for source, offset in self.offsets.items()],
+            "deleted": self.deleted,
             "viewed_ms": self.viewed_ms,
             "lag_ms": self.lag_ms,
         }
@@ -87,6 +90,7 @@ class ShardMemory:
             reported=values["reported"],
             commits={g: {(topic, p): at_ms for topic, p, at_ms in rows} for g, rows in values["commits"].items()},
             offsets={(topic, partition): offset for topic, partition, offset in values["offsets"]},
+            deleted=values["deleted"],
             viewed_ms=values["viewed_ms"],
             lag_ms=values.get("lag_ms", 0),
         )

@@ -1,7 +1,7 @@
 """What the replica knows of one group: plain values, written by ``replay`` only."""
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType, MemberState
 
@@ -200,6 +200,16 @@ class Departure:
         return max(self.removed_ms, self.found_ms)
 
 
+class SetAside(NamedTuple):
+    """This monitor's own failure on a group, which cost all that was known of it."""
+
+    since_ms: int
+    error: str
+    failures: int
+    resumed_ms: int | None
+    """When a record of the group began a new replica; None: none has come yet."""
+
+
 @dataclass(slots=True)
 class GroupReplica:
     """One group. ``generation`` is the group epoch for KIP-848 groups."""
@@ -264,6 +274,8 @@ class GroupReplica:
     """The last record that said otherwise than the replica, see ``divergence``."""
     unexpected: int = 0
     """Illegal transitions and contradictions adopted."""
+    set_aside: SetAside | None = None
+    """When this monitor failed on the group; None: it did not, or long ago."""
 
     @property
     def stable_since_ms(self) -> int | None:

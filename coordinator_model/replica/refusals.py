@@ -1,6 +1,7 @@
 """Who goes on being refused: joins that can never succeed, and members that the coordinator no longer knows.
 
-One refusal is nothing: a client that was thrown out is told so once, and joins again. Counted by error and by client.
+One refusal is nothing: a client that was thrown out is told so once, and joins again. Counted by error and by client,
+up to a bound: clients choose their ids, so those beyond it are counted together.
 """
 
 from typing import Any
@@ -21,13 +22,17 @@ JOIN_REFUSALS = {
 FENCINGS = {22: "ILLEGAL_GENERATION", 25: "UNKNOWN_MEMBER_ID", 82: "FENCED_INSTANCE_ID", 110: "FENCED_MEMBER_EPOCH"}
 REPEATED = 3
 """So many of one kind for one client are no accident."""
-MAX_REFUSED = 64
+MAX_NAMED = 16
+"""Clients told apart whose joins are refused, and members that are fenced."""
 MAX_NAME = 256
 REFUSAL_MEMORY_MS = 600_000
 """After so long without another the count begins anew."""
 
 Refusal = list[Any]
-"""``[error, count, first_ms, repeated_ms, last_ms, client id, client host, member id, instance id]``."""
+"""``[error, count, first_ms, repeated_ms, last_ms, client id, client host, member id, instance id]``.
+
+With neither client id nor member id it is about all who are not told apart.
+"""
 
 
 def note(replica: GroupReplica, event: object) -> None:
@@ -50,15 +55,25 @@ def _count(
     replica: GroupReplica, key: str, event: Heartbeat | JoinAnswered | SyncAnswered | ConsumerHeartbeat, who: list[Any]
 ) -> None:
     at_ms, row = event.order_ms, replica.refused.pop(key, None)
+    if row is None and _is_full(replica.refused, event.error, at_ms):
+        key, who = f"{event.error in JOIN_REFUSALS}", [None] * len(who)
+        row = replica.refused.pop(key, None)
     if row is None or at_ms - row[4] > REFUSAL_MEMORY_MS:
         row = [event.error, 0, at_ms, None, at_ms]
-    error, count, first_ms, repeated_ms, last_ms, *_ = row
+    _, count, first_ms, repeated_ms, last_ms, *_ = row
     count += 1
     if count == REPEATED:
         repeated_ms = at_ms
-    while len(replica.refused) >= MAX_REFUSED:
-        del replica.refused[next(iter(replica.refused))]  # the one that was refused longest ago
-    replica.refused[key] = [error, count, first_ms, repeated_ms, max(last_ms, at_ms), *who]
+    replica.refused[key] = [event.error, count, first_ms, repeated_ms, max(last_ms, at_ms), *who]
+
+
+def _is_full(refused: dict[str, Refusal], error: int, at_ms: int) -> bool:
+    """Forget who was refused long ago; tell whether as many of the kind are left as are told apart."""
+    for key, row in list(refused.items()):
+        if at_ms - row[4] > REFUSAL_MEMORY_MS:
+            del refused[key]
+    joining = error in JOIN_REFUSALS
+    return sum((row[0] in JOIN_REFUSALS) == joining for row in refused.values()) >= MAX_NAMED
 
 
 def _instance_of(

@@ -181,6 +181,14 @@ RULES = (
         ("resolve_after_ms",),
     ),
     Rule(
+        "group-set-aside",
+        ("warn",),
+        "observed: this monitor's own failure",
+        "this monitor failed on an event or the state of a group, and has dropped what it knew of it",
+        "`recovered` (the group's next record was read, and nothing failed for `resolve_after_ms`), `group-deleted`",
+        ("resolve_after_ms",),
+    ),
+    Rule(
         "telemetry-stalled",
         ("page",),
         "observed",

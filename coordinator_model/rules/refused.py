@@ -10,6 +10,8 @@ from coordinator_model.states import Cause, Evidence, Severity
 
 JOIN_REFUSED = "join-refused"
 MEMBER_FENCED = "member-fenced"
+OTHERS = "other clients"
+"""All who are not told apart."""
 
 
 def judge(replica: GroupReplica, scene: Scene) -> Iterator[Verdict]:
@@ -27,10 +29,14 @@ def _finding(replica: GroupReplica, scene: Scene, row: Refusal) -> Finding:
     error, count, first_ms, repeated_ms, last_ms, client_id, client_host, member_id, instance_id = row
     joining = error in JOIN_REFUSALS
     name = JOIN_REFUSALS.get(error) or FENCINGS[error]
-    who = f"{client_id or 'unknown client'} on {client_host}" if joining else instance_id or member_id
-    what = "asks to join" if joining else "goes on as a member"
     about = about_group(replica, scene)
-    about |= {"subject": who, "incarnation": f"{about['incarnation']}/{error}"}
+    if client_id is None and member_id is None:
+        who = OTHERS
+        about |= {"subject": who, "incarnation": f"{about['incarnation']}/{who}"}
+    else:
+        who = f"{client_id or 'unknown client'} on {client_host}" if joining else instance_id or member_id
+        about |= {"subject": who, "incarnation": f"{about['incarnation']}/{error}"}
+    what = "asks to join" if joining else "goes on as a member"
     return Finding(
         rule=JOIN_REFUSED if joining else MEMBER_FENCED,
         severity=Severity.WARN,

@@ -37,6 +37,7 @@ def parse_report(place: SourceRow, value: bytes) -> ClientPoll:
         a_str(report, "client_id"),
         _natural(report, "poll_age_ms"),
         _natural(report, "max_poll_interval_ms"),
+        str_or_none(report, "client_host"),
     )
 
 

@@ -227,7 +227,8 @@ def _leave(line: _Line) -> list[Event]:
     """LeaveGroup v0-2 names one member at the top, v3+ a batch with an error each, v5+ a reason each."""
     request, response = line.request, line.response
     group, error = a_str(request, "groupId"), an_int(response, "errorCode")
-    asked = [m for m in a_list(request, "members") if isinstance(m, dict)] or [request]
+    named = [request] if "memberId" in request else []
+    asked = [m for m in a_list(request, "members") if isinstance(m, dict)] or named
     answered = [m for m in a_list(response, "members") if isinstance(m, dict)]
     events: list[Event] = []
     for index, member in enumerate(asked):

@@ -31,7 +31,9 @@ NOT_OBSERVABLE = {
 def replayed(name, **thresholds):
     settings = ShardSettings(cluster="c", partitions=0, live_from_ms=0, thresholds=Thresholds(**thresholds))
     with open_text(CAPTURES / f"{name}.jsonl.gz") as lines:
-        return replay_rows(read_rows(lines), settings)
+        history = replay_rows(read_rows(lines), settings)
+    assert not history.undecodable
+    return history
 
 
 def truth(name, kind, history):

@@ -10,7 +10,7 @@ def replica_of(story, until_ms):
     shard = Shard.restore(0, ShardSettings(cluster="c", partitions=1, live_from_ms=T0), None)
     events = [event for row in story.source_rows(until_ms) for event in ingest(row)]
     shard.apply(events, final=True)
-    return shard._replica(story.group)
+    return shard._groups.replica(story.group)
 
 
 def heard(*members, poll_ms=60_000):

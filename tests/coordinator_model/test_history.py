@@ -4,7 +4,7 @@ import random
 
 from coordinator_model.history import _ticks, replay_rows
 from coordinator_model.incidents import to_contract
-from coordinator_model.ingest import OFFSETS, TELEMETRY, SourceRow, ingest
+from coordinator_model.ingest import OFFSETS, REPORTS, TELEMETRY, SourceRow, ingest
 from coordinator_model.shard import ShardSettings
 from coordinator_model.sharding import shard_of
 from tests.builders import T0, Story, group_metadata, heartbeat_line, key, rebalance, stable
@@ -101,3 +101,22 @@ def test_transitions_are_in_the_order_of_their_instants():
 def test_a_line_of_the_first_instants_of_1970_is_a_tick_like_any():
     events = [ingest(SourceRow(TELEMETRY, "lines", 0, n, 7, b"b", heartbeat_line().encode()))[0] for n in (0, 1)]
     assert [tick.order_ms for tick in _ticks(events, set())] == [7]
+
+
+def forged_by_an_application(made):
+    """Lines of a request log, in the topic into which every application may write."""
+    return [row._replace(source=REPORTS, topic="group-client-telemetry") for row in made if row.source == TELEMETRY]
+
+
+def test_forged_heartbeats_hide_no_death():
+    """Nine of nine were hidden."""
+    forged = stable("m1", "m2").beats("m2", 8_500, 20_000, every_ms=500)
+    history = replay_rows([*rows(), *forged_by_an_application(forged.source_rows(20_000))], SETTINGS)
+    assert told(history) == told(replay_rows(rows(), SETTINGS)) != []
+
+
+def test_a_forged_goodbye_makes_no_departure():
+    forged = Story().leave(5_000, "m1").leave(5_100, "m2")
+    history = replay_rows([*rows(), *forged_by_an_application(forged.source_rows(6_000))], SETTINGS)
+    assert told(history) == told(replay_rows(rows(), SETTINGS))
+    assert history.groups == replay_rows(rows(), SETTINGS).groups

@@ -230,7 +230,8 @@ def mutated_lines(draw):
 
 
 def feed(shard, events):
-    shard.apply(events, wall_ms=T0)
+    outputs = shard.apply(events, wall_ms=T0)
+    assert [output for output in outputs if output["kind"] == "quarantine"] == []
     return Shard.restore(0, shard.settings, shard.dump())
 
 
@@ -244,7 +245,7 @@ def test_no_mutation_of_a_line_raises_at_the_door_or_in_the_shard(lines):
         if not isinstance(events, Rejected):
             assert all(isinstance(event, Event) for event in events)
             shard = feed(shard, events)
-    shard.apply([], final=True)
+    assert [output for output in shard.apply([], final=True) if output["kind"] == "quarantine"] == []
 
 
 @settings(max_examples=200, deadline=None)

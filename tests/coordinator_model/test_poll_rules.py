@@ -104,3 +104,38 @@ def test_a_member_is_shown_with_the_share_of_its_poll_interval_that_its_client_l
     told = polling((70_000, 45_000)).play(90_000)
     assert (told.members["m1"]["poll_age_ms"], told.members["m1"]["poll_headroom"]) == (45_000, 0.25)
     assert polling().play(90_000).members["m1"]["poll_headroom"] is None
+
+
+# ------------------------------------------------------------------------------------------------ who is believed
+
+
+def foreign(at_ms, age_ms, **changes):
+    """A report about m1 that says otherwise than is known of it."""
+    story = stable("m1", partitions=2).beats("m1", 1_000, 100_000)
+    report(story, at_ms, age_ms)
+    _, _, row = story.rows.pop()
+    value = json.dumps(json.loads(row.value) | changes, separators=(",", ":")).encode()
+    story.rows.append((at_ms, 1, row._replace(value=value)))
+    return story.play(75_000)
+
+
+@pytest.mark.parametrize(
+    ("changes", "believed"),
+    [({}, True), ({"client_host": "10.0.0.7"}, True), ({"client_host": None}, True),
+     ({"client_id": "somebody"}, False), ({"client_id": ""}, False), ({"client_host": "10.0.0.8"}, False),
+     ({"member_id": "m2"}, False), ({"group": "others"}, False)],
+    ids=str,
+)  # fmt: skip
+def test_a_report_is_believed_about_its_own_client_only(changes, believed):
+    told = foreign(70_000, 61_000, **changes)
+    assert told.opened("poll-exceeded") == (["m1"] if believed else [])
+    assert (told.members["m1"]["poll_age_ms"] is not None) == believed
+
+
+def test_of_one_that_has_left_a_strangers_report_tells_nothing_either():
+    story = stable("m1", "m2").beats("m1", 1_000, 75_000).beats("m2", 1_000, 68_000).leave(69_000, "m2")
+    report(story, 70_000, 65_000, "m2")
+    assert story.play(75_000).opened("poll-exceeded") == ["m2"]
+    _, _, row = story.rows.pop()
+    story.rows.append((70_000, 1, row._replace(value=row.value.replace(b"client-m2", b"client-m3"))))
+    assert story.play(75_000).opened("poll-exceeded") == []

@@ -2,7 +2,8 @@
 
 import pytest
 
-from coordinator_model.replica.refusals import MAX_REFUSED
+from coordinator_model.replica.refusals import MAX_NAMED
+from coordinator_model.rules.refused_unknown import MAX_CLIENTS
 from tests.builders import T0, Story, Who, rebalance, stable
 
 JOINER = Who("", client_id="worker", host="10.0.0.7")
@@ -54,12 +55,79 @@ def test_it_ends_when_the_client_has_long_given_up():
     assert refusals(81, 1_000, 2_000, 3_000).play(700_000).closed("join-refused") == [("recovered", 603_000)]
 
 
-def test_a_crowd_of_refused_clients_costs_bounded_memory():
-    story = stable("m1", session_ms=300_000)
-    for n in range(MAX_REFUSED + 6):
+def crowd(story, clients, error=81):
+    for n in range(clients):
         for at_ms in (1_000, 2_000, 3_000):
-            story.join(at_ms + 10 * n, Who("", client_id=f"c{n}"), -1, error=81)
-    assert len(story.play(9_000).of("join-refused")) <= MAX_REFUSED
+            story.join(at_ms + n, Who("", client_id=f"c{n}"), -1, error=error)
+    return story
+
+
+def test_clients_beyond_a_bound_are_one_incident():
+    """A stranger has as many client ids as it likes."""
+    told = crowd(stable("m1", session_ms=300_000), MAX_NAMED + 40).play(9_000)
+    subjects = told.opened("join-refused")
+    assert len(subjects) == MAX_NAMED + 1
+    assert subjects.count("other clients") == 1
+    assert told.of("join-refused")[-1]["detail"]["error"] == 81
+
+
+def test_what_is_told_of_the_others_ends_too():
+    told = crowd(stable("m1", session_ms=300_000), MAX_NAMED + 40).play(700_000)
+    assert len(told.closed("join-refused")) == MAX_NAMED + 1
+
+
+def test_members_that_are_fenced_beyond_a_bound_are_one_incident():
+    story = stable("m1", session_ms=300_000)
+    for n in range(MAX_NAMED + 40):
+        for at_ms in (5_000, 8_000, 11_000):
+            story.beat(at_ms + n, f"zombie-{n}", error=25)
+    told = story.play(20_000).opened("member-fenced")
+    assert len(told) == MAX_NAMED + 1
+    assert told.count("other clients") == 1
+
+
+# ------------------------------------------------------------------------------------------------ groups not known
+
+
+def strangers(*askers, error=30, groups=3):
+    """Clients that ask to join groups of which no record tells, beside a group that is."""
+    story = stable("m1", session_ms=300_000)
+    for n in range(groups):
+        story.group = f"made-up-{n}"
+        for who in askers:
+            story.join(1_000 + n, Who("", client_id=who), -1, error=error)
+    story.group = "orders"
+    return story
+
+
+def test_a_client_refused_for_groups_that_are_not_known_is_one_incident_and_no_group():
+    """4,000 ids made 4,000 groups, incidents and messages."""
+    told = strangers("worker", groups=4_000).play(9_000)
+    assert [group["group"] for group in told.history.groups] == ["orders"]
+    [incident] = told.of("join-refused")
+    assert (incident["group"], incident["subject"]) == ("", "worker (User:ANONYMOUS)")
+    assert incident["severity"] == "warn"
+    assert incident["detail"]["groups"] == ["made-up-0", "made-up-1", "made-up-2"]
+
+
+@pytest.mark.parametrize("error", [23, 26, 30, 81, 111, 112, 128])
+def test_every_lasting_refusal_counts_for_groups_that_are_not_known(error):
+    assert strangers("worker", error=error).play(9_000).opened("join-refused") == ["worker (User:ANONYMOUS)"]
+
+
+@pytest.mark.parametrize(("error", "groups"), [(30, 2), (79, 9), (16, 9), (15, 9), (14, 9), (25, 9), (22, 9)])
+def test_what_is_no_lasting_refusal_of_a_group_that_is_not_known(error, groups):
+    assert strangers("worker", error=error, groups=groups).play(9_000).of("join-refused") == []
+
+
+def test_it_ends_once_the_client_has_not_asked_for_ten_minutes():
+    assert strangers("worker").play(700_000).closed("join-refused") == [("recovered", 601_002)]
+
+
+def test_clients_that_no_group_knows_are_one_incident_beyond_a_bound():
+    told = strangers(*(f"c{n}" for n in range(50))).play(9_000)
+    assert told.opened("join-refused").count("other clients") == 1
+    assert len(told.opened("join-refused")) == MAX_CLIENTS + 1
 
 
 # ------------------------------------------------------------------------------------------------ member-fenced

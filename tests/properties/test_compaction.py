@@ -37,6 +37,7 @@ def compacted(rows, window):
 
 def ends(rows):
     history = replay_rows(rows, ShardSettings(cluster="c", partitions=50, live_from_ms=0))
+    assert not history.undecodable
     return [
         [group[field] for field in SHOWN]
         + [

@@ -38,8 +38,10 @@ class Witness:
         for row in rows:
             events += self._read(row)
         count = len(self.outputs)
-        self.outputs += [{**o, "seq": count + o["seq"]} for o in self.shard.apply(events)]
-        self.shard = Shard.restore(0, self.settings, self.shard.dump())
+        outputs, state = self.shard.apply(events), self.shard.dump()
+        assert [output for output in outputs if output["kind"] == "quarantine"] == []
+        self.outputs += [{**o, "seq": count + o["seq"]} for o in outputs]
+        self.shard = Shard.restore(0, self.settings, state)
 
     def _read(self, row: SourceRow) -> list[Event]:
         """Read a row. Nearly all are probes: of those the first is read in full, the others differ in three fields."""
@@ -56,11 +58,11 @@ class Witness:
         return read
 
     def replica(self, group: str) -> GroupReplica:
-        return self.shard._replica(group)
+        return self.shard._groups.replica(group)
 
     def deadline_ms(self, group: str, member_id: str) -> int | None:
         """When the session of a member ends, as far as the replica knows."""
-        scene = self.shard._scene(group, self.shard.clock.progress_ms)
+        scene = self.shard._groups.scene(group, self.shard.clock.progress_ms)
         member = self.replica(group).members[member_id]
         base_ms, timeout_ms = timer_base_ms(member, scene), session_timeout_ms(member, scene)
         return None if base_ms is None or timeout_ms is None else base_ms + timeout_ms

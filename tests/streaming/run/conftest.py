@@ -92,6 +92,7 @@ class Monitor:
     coordinator: Coordinator
     folder: Path
     run: dict = field(default_factory=dict)
+    kafka: dict = field(default_factory=dict)
 
     def __post_init__(self):
         self.database = self.folder / "monitor.db"
@@ -107,7 +108,8 @@ class Monitor:
                 "offsets_topic": self.coordinator.records,
                 "telemetry_topics": [self.coordinator.lines],
                 "client_telemetry_topics": [],
-            },
+            }
+            | self.kafka,
             "run": {"data_folder": str(self.folder / "data"), "master": "local[2]"} | self.run,
             "store": {"url": self.store_url},
         }
@@ -176,8 +178,8 @@ def coordinator(broker, request):
 def monitor(coordinator, tmp_path):
     monitors = []
 
-    def make(**run):
-        monitors.append(Monitor(coordinator, tmp_path, run))
+    def make(kafka=None, **run):
+        monitors.append(Monitor(coordinator, tmp_path, run, kafka or {}))
         return monitors[-1].start()
 
     yield make

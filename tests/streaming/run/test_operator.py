@@ -6,7 +6,7 @@ from itertools import cycle, islice, repeat
 import pandas as pd
 import pytest
 
-from coordinator_model import snapshot
+from coordinator_model import groups, snapshot
 from coordinator_model.ingest import Rejected, SourceRow, ingest
 from coordinator_model.shard import ShardSettings
 from coordinator_model.sharding import shard_of
@@ -191,6 +191,33 @@ def test_a_shard_says_the_same_whoever_shares_its_lane(workers):
         assert {o["groups"] for o in told.get(OTHER_KEY, ()) if o["kind"] == "progress"} == ({1} if beside else set())
     alone = play()
     assert [o for o in said if o["kind"] == "report"] == [o for o in alone if o["kind"] == "report"]
+
+
+@pytest.mark.parametrize("workers", [ONE, TWO, EACH_NEW])
+def test_a_group_that_the_model_fails_on_is_set_aside_and_the_query_goes_on(workers, monkeypatch):
+    """Beside it another group in the same lane, which says the same as ever."""
+    whole = groups.replay
+
+    def fails(replica, event, scene):
+        if replica.group == GROUP and getattr(event, "error", 0) == 27:
+            raise ZeroDivisionError("a mistake of ours")
+        whole(replica, event, scene)
+
+    monkeypatch.setattr(groups, "replay", fails)
+    operator, cell, said, beside = Operator(SETTINGS, 1), MemoryCell(), [], []
+    for number, (batch, operator_module._held) in enumerate(zip(batches(), held_by(workers), strict=False)):
+        told = outputs_by_key(operator, cell, {KEY: batch, OTHER_KEY: other_payloads(number)})
+        said += told[KEY]
+        beside += told[OTHER_KEY]
+    [row] = [output for output in said if output["kind"] == "quarantine"]
+    assert (row["source"], row["reason"]) == ("group", "failed: ZeroDivisionError")
+    rules = [finding["rule"] for output in said if output["kind"] == "report" for finding in output["findings"]]
+    assert rules[0] == "session-at-risk"
+    assert rules[-1] == "group-set-aside"
+    assert {o["groups"] for o in beside if o["kind"] == "progress"} == {1}
+    assert not any(output["findings"] for output in beside if output["kind"] == "report")
+    views = [output["view"] for output in said if output["kind"] == "report"]
+    assert [member["member_id"] for member in views[-1]["members"]] == [MEMBERS[0].member_id]
 
 
 def test_unreadable_rows_become_quarantine_outputs_and_leave_no_state():

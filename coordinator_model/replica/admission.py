@@ -1,0 +1,59 @@
+"""What may touch a group: of one that is not known, a record or an answer that only its members get.
+
+Refusals prove nothing about a group: Kafka answers them to anybody, for any group id. So 4,000 refused requests under
+4,000 ids are 4,000 lines and no group. Sources: ``KafkaApis`` (30 before all else), ``GroupCoordinatorService`` (24 and
+26 by the request alone, 14 to 16 by the partition), ``GroupMetadataManager`` (22, 25, 69, 82, 110: the group has no
+such member; 79 gives an id to a stranger, who may never come back).
+"""
+
+from coordinator_model.events import (
+    ClientPoll,
+    ConsumerHeartbeat,
+    Heartbeat,
+    JoinAnswered,
+    OffsetCommitted,
+    RecordRead,
+)
+from coordinator_model.replica.client_report import is_believed
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.replay import GroupEvent
+
+REBALANCE_IN_PROGRESS = 27
+UNKNOWN_GROUP = "unknown_group"
+NOT_BELIEVED = "reports_not_believed"
+SET_ASIDE = "group_set_aside"
+
+
+def why_not(replica: GroupReplica | None, event: GroupEvent, *, loading: bool) -> str | None:
+    """Return as what an event is counted that may not touch its group; None: it may.
+
+    ``loading``: its coordinator may be loading, and answers classic heartbeats 0 whoever sends them.
+    """
+    if replica is None or replica.deleted:
+        return None if makes_known(event, loading=loading) else UNKNOWN_GROUP
+    if isinstance(event, ClientPoll) and not is_believed(replica, event):
+        return NOT_BELIEVED
+    waits = replica.set_aside is not None and replica.set_aside.resumed_ms is None
+    return SET_ASIDE if waits and not isinstance(event, RecordRead) else None
+
+
+def makes_known(event: GroupEvent, *, loading: bool) -> bool:
+    """Tell whether an event about a group that is not known makes it known.
+
+    A tombstone is the end of something that was not known, and so is a goodbye that was accepted; a client's report is
+    no broker's word, and a SyncGroup tells nothing of a member whose JoinGroup was not seen.
+    """
+    match event:
+        case RecordRead():
+            return event.value is not None
+        case OffsetCommitted():
+            return not event.tombstone
+        case Heartbeat():
+            blind = loading and event.error == 0 and not event.kip848
+            return event.error in (0, REBALANCE_IN_PROGRESS) and not blind
+        case JoinAnswered():
+            return event.error == 0
+        case ConsumerHeartbeat():
+            return event.error == 0 and event.request_epoch >= 0
+        case _:
+            return False

@@ -1,0 +1,87 @@
+"""A client's report of its last poll: past its limit, it has broken it, whether it is still in or has just left.
+
+Every application with a reporter may write any report. So one is believed about its own client only: member id, client
+id and, where the report has one, host must be those of a member that the broker's own lines or records told of.
+"""
+
+from collections.abc import Iterator
+
+from coordinator_model.events import ClientPoll
+from coordinator_model.liveness import Scene
+from coordinator_model.replica import classic
+from coordinator_model.replica.departures import SESSION_EXPIRED, add_departure, own_cause
+from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.states import Cause, Evidence
+
+
+def is_believed(replica: GroupReplica, event: ClientPoll) -> bool:
+    """Tell whether the member that a report names is known, and is the client that the report says it is."""
+    return any(_is_of(event, member) for member in _known_as(replica, event.member_id))
+
+
+def _known_as(replica: GroupReplica, member_id: str) -> Iterator[Member]:
+    if member_id in replica.members:
+        yield replica.members[member_id]
+    yield from (d.member for d in replica.departures if d.member.member_id == member_id)
+    yield from (leave.member for leave in replica.leaves if leave.member.member_id == member_id)
+
+
+def _is_of(event: ClientPoll, member: Member) -> bool:
+    known_host = bool(event.client_host and member.client_host)
+    return event.client_id == member.client_id and (not known_host or event.client_host == member.client_host)
+
+
+def report(replica: GroupReplica, event: ClientPoll, scene: Scene) -> None:
+    """Apply a report that is believed."""
+    if not is_believed(replica, event):
+        return
+    member = replica.members.get(event.member_id)
+    if member is not None:
+        member.poll_age_ms, member.poll_reported_ms = _poll_age_ms(event, member), event.order_ms
+        member.max_poll_interval_ms = event.max_poll_interval_ms
+        member.poll_deadline_ms = _poll_deadline_ms(event, member)
+        told_ms = event.order_ms if member.poll_told_ms is None else member.poll_told_ms
+        member.poll_told_ms = None if member.poll_deadline_ms is None else told_ms
+        return
+    _of_one_removed(replica, event)
+    _of_one_that_left(replica, event, scene)
+
+
+def _of_one_removed(replica: GroupReplica, event: ClientPoll) -> None:
+    for departure in replica.departures:
+        if departure.member.member_id == event.member_id and departure.rule == SESSION_EXPIRED:
+            deadline_ms = _poll_deadline_ms(event, departure.member)
+            if deadline_ms is None:
+                continue
+            departure.member.poll_deadline_ms = deadline_ms
+            if departure.cause is Cause.SESSION_TIMEOUT:
+                departure.cause = own_cause(departure.member)
+
+
+def _of_one_that_left(replica: GroupReplica, event: ClientPoll, scene: Scene) -> None:
+    for leave in replica.leaves:
+        if leave.member.member_id == event.member_id and leave.cause is Cause.LEFT:
+            deadline_ms = _poll_deadline_ms(event, leave.member)
+            if deadline_ms is None:
+                return
+            leave.cause = Cause.POLL_INTERVAL
+            leave.member.poll_deadline_ms = deadline_ms
+            if event.order_ms >= scene.live_from_ms:
+                departure = classic.poll_departure(leave, replica, scene, Evidence.OBSERVED, event.order_ms)
+                add_departure(replica, departure)
+            return
+
+
+def _poll_age_ms(event: ClientPoll, member: Member) -> int:
+    """How long ago it polled: at the earliest when it joined, for a client gets a member id from within a poll.
+
+    kafka-python names its new id before it counts that poll (``ConsumerCoordinator.poll``: ``ensure_active_group``,
+    then ``poll_heartbeat``), so who rejoins after a breach reports the old age with the new id.
+    """
+    return event.poll_age_ms if member.joined_ms is None else min(event.poll_age_ms, event.order_ms - member.joined_ms)
+
+
+def _poll_deadline_ms(event: ClientPoll, member: Member) -> int | None:
+    """When its poll interval ended; None while it has not."""
+    overdue_ms = _poll_age_ms(event, member) - event.max_poll_interval_ms
+    return event.order_ms - overdue_ms if overdue_ms > 0 else None

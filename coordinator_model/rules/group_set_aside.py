@@ -1,0 +1,36 @@
+"""``group-set-aside``: this monitor itself failed on something of a group, and knows nothing of it for a while.
+
+The one rule about us and not about a group. The failure cost the group's replica and nobody else's; the next record
+of the group begins a new one. It is over once the group has gone on for ``resolve_after_ms`` without another failure,
+so that a stranger who knows what we fail on makes one incident and not one a second.
+"""
+
+from coordinator_model.findings import NOTHING, Finding, Verdict, about_group
+from coordinator_model.liveness import Scene
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.states import Cause, Evidence, Severity
+
+GROUP_SET_ASIDE = "group-set-aside"
+
+
+def judge(replica: GroupReplica, scene: Scene) -> Verdict:
+    """Judge a group that has failed: until it has gone on for long enough."""
+    aside = replica.set_aside
+    if aside is None:
+        return NOTHING
+    over_ms = None if aside.resumed_ms is None else aside.resumed_ms + scene.thresholds.resolve_after_ms
+    if over_ms is not None and (scene.progress_ms >= over_ms or not scene.broker):
+        return NOTHING  # with records only there is no clock that would end it later
+    so_far = "nothing is known of it until its next record" if aside.resumed_ms is None else "it has begun anew"
+    finding = Finding(
+        rule=GROUP_SET_ASIDE,
+        severity=Severity.WARN,
+        opened_ms=aside.since_ms,
+        at_ms=aside.since_ms,
+        evidence=Evidence.OBSERVED,
+        cause=Cause.UNKNOWN,
+        summary=f"this monitor failed on {replica.group} ({aside.error}) and has dropped what it knew: {so_far}",
+        detail={"error": aside.error, "failures": aside.failures, "resumed_ms": aside.resumed_ms},
+        **about_group(replica, scene),
+    )
+    return Verdict(finding, over_ms)
