@@ -2,7 +2,7 @@
 
 import itertools
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,33 +21,51 @@ if TYPE_CHECKING:
     help="monitor.toml; all defaults without it.",
 )
 @click.option("--acls", is_flag=True, help="Only print the `kafka-acls` commands for this configuration.")
-def doctor_command(config_path: Path | None, acls: bool) -> None:
+@click.option(
+    "--create-topics",
+    is_flag=True,
+    help="Only create the telemetry topics that do not exist, with the settings they need; change no other.",
+)
+def doctor_command(config_path: Path | None, acls: bool, create_topics: bool) -> None:
     """Check this machine and the cluster: one line a check, and what to do about it.
 
-    Exit code 1 on a failure, 2 where the configuration is wrong. Writes nothing to the cluster and joins no group.
+    Exit code 1 on a failure, 2 where the configuration is wrong. Writes nothing to the cluster, but for
+    --create-topics, and joins no group.
     """
     from streaming.config import ConfigError, load
-    from streaming.doctor.check import Status, fail, ok
+    from streaming.doctor.check import fail, ok
     from streaming.doctor.rights import acl_commands
 
     try:
         settings = load(config_path)
     except ConfigError as error:
-        for problem in str(error).splitlines():
-            click.echo(fail("config", problem, "correct it").line())
+        _show(fail("config", problem, "correct it") for problem in str(error).splitlines())
         sys.exit(2)
     if acls:
         click.echo("\n".join(acl_commands(settings.kafka)))
         return
+    if create_topics:
+        from streaming.doctor import cluster
+
+        sys.exit(_exit_code(_show(cluster.create_topics(settings.kafka))))
     configured = ok("config", f"{config_path or 'all defaults'}, cluster {settings.cluster!r}")
-    failed = refused = False
-    for check in itertools.chain([configured], _checks(settings)):
-        click.echo(check.line())
-        failed |= check.status is Status.FAIL
-        refused |= "--acls" in check.advice
-    if refused:
+    shown = _show(itertools.chain([configured], _checks(settings)))
+    if any("--acls" in check.advice for check in shown):
         click.echo("\n".join(acl_commands(settings.kafka)))
-    sys.exit(failed)
+    sys.exit(_exit_code(shown))
+
+
+def _show(checks: "Iterable[Check]") -> "list[Check]":
+    """Print checks as they are done; returns them."""
+    shown = []
+    for check in checks:
+        click.echo(check.line())
+        shown.append(check)
+    return shown
+
+
+def _exit_code(checks: "Iterable[Check]") -> int:
+    return int(any(check.status == "fail" for check in checks))
 
 
 def _checks(settings: "Settings") -> Iterator["Check"]:

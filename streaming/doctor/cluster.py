@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
-from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError
 
 from streaming.connection import diagnose
 from streaming.doctor.check import Check, Status, fail, ok, warn
-from streaming.embedded.settings import TELEMETRY_TOPIC_CONFIGS
+from streaming.doctor.topics import check_disk, check_settings, configs_of, create_missing
 from streaming.kafka_config import Kafka
+from streaming.telemetry_topics import creation_command
 
 TIMEOUT_MS: Final = 10_000
 LINE_TIMEOUT_S: Final = 10.0
@@ -27,6 +27,21 @@ SNIPPET_ADVICE: Final = "merge streaming/embedded/broker-log4j2.yaml into each b
 
 def check_cluster(kafka: Kafka) -> Iterator[Check]:
     """Check a cluster; ends early where no broker serves us."""
+
+    def checks(admin: KafkaAdminClient, client: Mapping[str, Any]) -> Iterator[Check]:
+        with KafkaConsumer(**client, group_id=None, allow_auto_create_topics=False) as consumer:
+            yield from Cluster(kafka, admin, consumer, client["client_id"]).checks()
+
+    yield from _reached(kafka, checks)
+
+
+def create_topics(kafka: Kafka) -> Iterator[Check]:
+    """Create the telemetry topics that do not exist; nothing else is changed."""
+    yield from _reached(kafka, lambda admin, _: create_missing(kafka, admin))
+
+
+def _reached(kafka: Kafka, then: Callable[[KafkaAdminClient, Mapping[str, Any]], Iterator[Check]]) -> Iterator[Check]:
+    """Go on with a cluster that serves us, else say why it does not."""
     if problem := diagnose(kafka):
         yield fail("broker", f"{problem.server}: {problem.found}", problem.advice)
         return
@@ -37,18 +52,10 @@ def check_cluster(kafka: Kafka) -> Iterator[Check]:
         "request_timeout_ms": TIMEOUT_MS,
     }
     try:
-        admin = KafkaAdminClient(**client)
+        with KafkaAdminClient(**client) as admin:
+            yield from then(admin, client)
     except (KafkaError, OSError, ValueError) as error:
-        advice = "see [kafka] bootstrap_servers and the security settings"
-        yield fail("broker", f"{kafka.bootstrap_servers}: {_said(error)}", advice)
-        return
-    try:
-        with KafkaConsumer(**client, group_id=None, allow_auto_create_topics=False) as consumer:
-            yield from Cluster(kafka, admin, consumer, client["client_id"]).checks()
-    except (KafkaError, OSError) as error:
         yield fail("broker", _said(error), "see the broker's log")
-    finally:
-        admin.close()
 
 
 class Cluster:
@@ -74,6 +81,8 @@ class Cluster:
         yield from lines
         for name in self._kafka.client_telemetry_topics:
             yield self._check_reports(name)
+        for name in self._there((*self._kafka.telemetry_topics, *self._kafka.client_telemetry_topics)):
+            yield from self._check_topic(self._topics[name])
         yield self._tier(heard=bool(lines) and all(line.status is Status.OK for line in lines))
 
     def _check_brokers(self) -> Check:
@@ -110,14 +119,12 @@ class Cluster:
         if self._error_of(topic) == NOT_AUTHORIZED:
             return fail(name, f"{topic} may not be described", ACL_ADVICE)
         if self._error_of(topic):
-            creation = self._creation(topic, TELEMETRY_TOPIC_CONFIGS)
-            return warn(name, f"{topic} does not exist", f"{creation}; then {advice}")
+            return warn(name, f"{topic} does not exist", f"{self._creation(topic)}; then {advice}")
         return ok(name, f"{topic}: {len(self._topics[topic]['partitions'])} partitions")
 
-    def _creation(self, topic: str, configs: Mapping[str, str]) -> str:
-        command = f"kafka-topics --bootstrap-server {self._kafka.bootstrap_servers} --create --topic {topic}"
-        more = "".join(f" --config {name}={value}" for name, value in configs.items())
-        return f"{command} --partitions {max(3, len(self._brokers))}{more}"
+    def _creation(self, topic: str) -> str:
+        command = creation_command(self._kafka, topic, len(self._brokers))
+        return f"`group-monitor doctor --create-topics` creates it, or: {command}"
 
     def _check_lines(self, topics: list[str]) -> Iterator[Check]:
         """Ask each broker something tiny, one after the other, and wait for its line about it."""
@@ -150,25 +157,19 @@ class Cluster:
 
     def _check_reports(self, topic: str) -> Check:
         name = "client telemetry"
-        advice = "only if applications report: streaming.reporter, one line each"
-        creation = f"{self._creation(topic, {'message.timestamp.type': 'LogAppendTime'})} ({advice})"
-        if self._error_of(topic) in (NOT_AUTHORIZED, 0):
-            exists = self._check_exists(name, topic, creation)
-            if exists.status is not Status.OK or self._stamps_at_append(topic):
-                return exists
-            change = f"kafka-configs --bootstrap-server {self._kafka.bootstrap_servers} --alter --topic {topic}"
-            change += " --add-config message.timestamp.type=LogAppendTime"
-            return warn(name, f"{topic} has the clients' clocks in its timestamps", change)
-        return warn(name, f"{topic} does not exist: poll ages stay unknown", creation)
+        if self._error_of(topic) == UNKNOWN_TOPIC:
+            advice = f"{self._creation(topic)} (only if applications report: streaming.reporter, one line each)"
+            return warn(name, f"{topic} does not exist: poll ages stay unknown", advice)
+        return self._check_exists(name, topic, "")
 
-    def _stamps_at_append(self, topic: str) -> bool:
-        """Tell whether timestamps are the broker's; also where that may not be asked, for it is the usual advice."""
+    def _check_topic(self, topic: Mapping[str, Any]) -> Iterator[Check]:
+        """Check what a telemetry topic is like, and what it costs."""
+        found = configs_of(self._admin, topic["name"])
+        yield check_settings(self._kafka, topic, found, len(self._brokers))
         try:
-            resource = ConfigResource(ConfigResourceType.TOPIC, topic, {"message.timestamp.type": None})
-            found = self._admin.describe_configs([resource], config_filter="all")
-            return bool(next(iter(found.values()))[topic]["message.timestamp.type"]["value"] == "LogAppendTime")
-        except (KafkaError, KeyError, StopIteration):
-            return True
+            yield check_disk(self._admin, self._consumer, topic, found)
+        except KafkaError as error:
+            yield warn("telemetry disk", f"{topic['name']}: its size may not be asked: {_said(error)}", ACL_ADVICE)
 
     def _tier(self, *, heard: bool) -> Check:
         clients = "with client telemetry" if self._there(self._kafka.client_telemetry_topics) else "no client telemetry"

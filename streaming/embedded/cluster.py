@@ -21,7 +21,8 @@ from streaming.embedded import readiness, watchdog
 from streaming.embedded.errors import EmbeddedBrokerError
 from streaming.embedded.node import START_TIMEOUT_S, Node
 from streaming.embedded.ports import free_ports, require_free
-from streaming.embedded.settings import TELEMETRY_TOPIC, TELEMETRY_TOPIC_CONFIGS, log4j2_yaml, server_properties
+from streaming.embedded.settings import TELEMETRY_TOPIC, log4j2_yaml, server_properties
+from streaming.telemetry_topics import REQUEST_LOG_CONFIGS
 
 REQUEST_LOGGER: Final = "kafka.request.logger"
 
@@ -102,7 +103,7 @@ class EmbeddedCluster:
         # A monitor reads __consumer_offsets by `assign`, so it has to exist before anybody's first group makes it.
         readiness.await_coordinator(self.nodes[0].port)
         if self._create_telemetry_topic:
-            self.create_topic(TELEMETRY_TOPIC, partitions=max(3, self._size), configs=TELEMETRY_TOPIC_CONFIGS)
+            self.create_topic(TELEMETRY_TOPIC, partitions=max(3, self._size), configs=REQUEST_LOG_CONFIGS)
         if self._telemetry and self._create_telemetry_topic and self._telemetry_bootstrap_servers is None:
             readiness.await_telemetry(self.bootstrap_servers, {f"broker-{n.node_id}": n.port for n in self.nodes})
 

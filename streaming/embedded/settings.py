@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import Final
 
 TELEMETRY_TOPIC: Final = "group-telemetry"
-TELEMETRY_TOPIC_CONFIGS: Final = {"max.message.bytes": "16777216"}
-"""As large as a line of the snippet's producer; the broker's usual 1 MiB would refuse what large groups are told."""
 SNIPPET: Final = Path(__file__).with_name("broker-log4j2.yaml")
 
 

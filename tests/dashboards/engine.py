@@ -36,12 +36,13 @@ ADMIN = """#!/venv/run/bin/python
 import sys
 from kafka.admin import KafkaAdminClient, NewTopic
 words = iter(word for word in sys.argv[1:] if word not in ("--create", "--if-not-exists", "--describe"))
-options = dict(zip(words, words))
+given = list(zip(words, words))
+options = dict(given)
 admin = KafkaAdminClient(bootstrap_servers=options["--bootstrap-server"])
 if "--group" in options:
     admin.describe_groups([options["--group"]])
 if "--topic" in options:
-    configs = dict([options["--config"].split("=")]) if "--config" in options else {}
+    configs = dict(value.split("=") for name, value in given if name == "--config")
     admin.create_topics([NewTopic(options["--topic"], int(options["--partitions"]), 1, topic_configs=configs)])
 """
 POSTGRES = """#!/bin/bash

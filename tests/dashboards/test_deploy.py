@@ -16,7 +16,9 @@ from dashboards import files
 from dashboards.rules import GRAFANA_DATASOURCE, grafana_rules
 from streaming.config import load
 from streaming.embedded.settings import SNIPPET, TELEMETRY_TOPIC
+from streaming.kafka_config import Kafka
 from streaming.reporter import TOPIC as CLIENT_TELEMETRY_TOPIC
+from streaming.telemetry_topics import creation_command
 from tests.dashboards.dockerfile import STAGES, first_image, instructions, packages_stage
 from tests.repository.locks import locked
 
@@ -143,9 +145,10 @@ def test_secrets_are_made_once_and_kept(tmp_path):
 
 
 def test_the_broker_ships_its_telemetry_into_topics_that_exist_first():
-    topics = SERVICES["topics"]["command"][0]
-    assert f"create {TELEMETRY_TOPIC} --" in topics
-    assert f"create {CLIENT_TELEMETRY_TOPIC} --partitions 3 --config message.timestamp.type=LogAppendTime" in topics
+    created = [line.split() for line in SERVICES["topics"]["command"][0].replace("\\\n", "").splitlines()]
+    for topic in (TELEMETRY_TOPIC, CLIENT_TELEMETRY_TOPIC):
+        options = creation_command(Kafka(), topic, 1).partition("--topic ")[2].split()
+        assert ["create", *options] in created
     assert f"./{SNIPPET.relative_to(ROOT)}:/etc/group-monitor/log4j2.yaml:ro" in SERVICES["kafka"]["volumes"]
     assert "topics" in SERVICES["run"]["depends_on"]
 
