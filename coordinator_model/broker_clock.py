@@ -12,6 +12,8 @@ proves nothing: any other answer does, and any record written after it. A refusa
 from dataclasses import dataclass, field
 
 from coordinator_model.coordinator_check import Proof
+from coordinator_model.events import LeaderNamed
+from coordinator_model.leadership import Leadership
 from coordinator_model.liveness import Restart
 from coordinator_model.states import Cause
 from coordinator_model.thresholds import Thresholds
@@ -69,12 +71,15 @@ class ShardClock:
     restarts: list[Restart] = field(default_factory=list)
     proofs: list[tuple[int, int]] = field(default_factory=list)
     """(line instant, greatest arrival) of accepted heartbeats, thinned, oldest first."""
+    floor_ms: int = 0
+    """The progress under the coordinators before: a move takes none of it back."""
+    leadership: Leadership = field(default_factory=Leadership)
 
     @property
     def progress_ms(self) -> int:
-        """The coordinator's newest applied line; 0 while nobody is known to coordinate."""
+        """The coordinator's newest applied line; 0 while nobody was known to coordinate."""
         clock = self.brokers.get(self.coordinator or "")
-        return clock.line_ms if clock else 0
+        return max(clock.line_ms, self.floor_ms) if clock else self.floor_ms
 
     @property
     def waiting(self) -> bool:
@@ -177,23 +182,63 @@ class ShardClock:
         if proof is Proof.REFUSES:
             self._clock(broker).refused_ms = line_ms
             if broker != self.coordinator:
+                self.leadership.claims.pop(broker, None)
                 return False
             self._open(Restart(line_ms, None, Cause.COORDINATOR_MOVED, broker))
             return True
-        changed = False
-        if broker != self.coordinator:
-            if self.coordinator is None:
-                self.covered_since_ms = line_ms
-            else:
-                low_ms = max(self._last_word_ms(line_ms, thresholds), self._clock(broker).refused_ms or 0)
-                self._open(Restart(low_ms, None, Cause.COORDINATOR_MOVED, broker))
-            self.coordinator, self.coordinator_since_ms, changed = broker, line_ms, True
+        changed = broker != self.coordinator
+        if changed:
+            self._move(broker, line_ms, thresholds)
         self.last_answer_ms = max(self.last_answer_ms, line_ms)
         restart = self._newest_restart
         blind = proof is Proof.LEADS
         if blind and restart is not None and restart.may_load and not self._surely_loaded(restart, line_ms):
             return changed
         return self._close(line_ms) or changed
+
+    def _move(self, broker: str, at_ms: int, thresholds: Thresholds) -> None:
+        """Let a broker coordinate from an instant on; session timers start anew unless it is the first."""
+        if not self.last_answer_ms:
+            self.covered_since_ms = at_ms
+        else:
+            low_ms = max(self._last_word_ms(at_ms, thresholds), self._clock(broker).refused_ms or 0)
+            self._open(Restart(low_ms, None, Cause.COORDINATOR_MOVED, broker))
+        self.floor_ms = self.progress_ms
+        self.coordinator, self.coordinator_since_ms = broker, at_ms
+
+    def disputed(self, broker: str, proof: Proof, line_ms: int) -> bool:
+        """Tell whether metadata speaks against an answer that only a coordinator gives."""
+        if proof not in (Proof.LEADS, Proof.COORDINATES):
+            return False
+        answered_ms = self.last_answer_ms if self.coordinator == self.leadership.leader else 0
+        return self.leadership.disputes(broker, proof, line_ms, answered_ms)
+
+    def named(self, event: LeaderNamed, thresholds: Thresholds) -> bool:
+        """Take what metadata says of the shard's leader; return whether the coordinator changed.
+
+        A leader without a request log coordinates unseen: then nobody is known to coordinate.
+        """
+        leadership, before = self.leadership, self.coordinator
+        another = leadership.name(event)
+        deposed = another or before is None or before in leadership.others
+        if deposed and leadership.leader not in ("", before):
+            self._move(leadership.leader, leadership.named_ms, thresholds)
+            self._take_claim(leadership.leader)
+        elif before in leadership.others and leadership.unlogged:
+            self.floor_ms, self.coordinator = self.progress_ms, None
+        return self.coordinator != before
+
+    def _take_claim(self, broker: str) -> None:
+        """Take what the new coordinator answered before metadata named it."""
+        claim = self.leadership.claims.pop(broker, None)
+        restart = self._newest_restart
+        if claim is None:
+            return
+        self.last_answer_ms = max(self.last_answer_ms, claim.last_ms)
+        if restart is not None and restart.high_ms is None:
+            restart.blind_ms = claim.blind_ms
+            if claim.sure_ms is not None:
+                self._close(claim.sure_ms)
 
     def _surely_loaded(self, restart: Restart, line_ms: int) -> bool:
         """Tell whether heartbeats have been answered 0 for longer than a load takes."""

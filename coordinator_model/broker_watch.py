@@ -27,17 +27,32 @@ class BrokerWatch:
     """The spell of 14, 15 and 16 that nothing has ended yet, see ``coordinator_unavailable``."""
     refused_joins: dict[str, RefusedClient] = field(default_factory=dict)
     """Clients that ask to join groups that are not known, see ``refused_unknown``."""
+    unlogged: list[int] | None = None
+    """``[since_ms, node]`` of a leader without a request log."""
+
+    @property
+    def blind(self) -> bool:
+        """Whether nothing is seen of the coordinator now: then nobody is known to live."""
+        return self.stalled_ms is not None or self.unlogged is not None
 
     def findings(self, broker: str, thresholds: Thresholds) -> list[Finding]:
         """Return what is true of the brokers now."""
         found = coordinator.judge(self.costs, self.stalled_ms, broker, thresholds)
         if self.refusals is not None and self.refusals[-1]:
             found.append(coordinator_unavailable.judge(self.refusals, thresholds))
+        if self.unlogged is not None:
+            found.append(coordinator.uncovered(*self.unlogged))
         return found + refused_unknown.judge(self.refused_joins)
 
     def refused_join(self, event: JoinAnswered | ConsumerHeartbeat) -> list[int]:
         """Note a refused join of a group that is not known."""
         return refused_unknown.note(self.refused_joins, event)
+
+    def moved(self, at_ms: int, unlogged: list[int] | None) -> list[int]:
+        """Note that another broker leads the shard; ``unlogged`` if its telemetry has never been seen."""
+        before = (self.unlogged, self.stalled_ms)
+        self.unlogged, self.stalled_ms = unlogged, None
+        return [at_ms] if before != (unlogged, None) else []
 
     def refused(self, broker: str, error: int, at_ms: int, answered_ms: int, thresholds: Thresholds) -> list[int]:
         """Note that a broker refused for want of a coordinator; ``answered_ms``: the last other answer."""

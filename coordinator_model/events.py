@@ -189,7 +189,7 @@ class Tick(NamedTuple):
 
     ``probe`` is the number in the probe's states filter: a jump shows lines that were lost. None: another line.
     ``lost``: offsets are missing before it, so lines are. ``connection`` tells two probes apart, as of `capture`
-    beside `run`.
+    beside `run`. ``asked`` is what a probe says of the broker that it asks, for itself to know again.
     """
 
     order_ms: int
@@ -202,20 +202,33 @@ class Tick(NamedTuple):
     probe: int | None
     lost: bool = False
     connection: str = ""
+    asked: str = ""
 
 
-Event = (
-    RecordRead
-    | OffsetCommitted
-    | Heartbeat
-    | JoinAnswered
-    | SyncAnswered
-    | LeaveAnswered
-    | ConsumerHeartbeat
-    | ClientPoll
-    | Tick
-)
-"""A consumed event. All but RecordRead, OffsetCommitted and ClientPoll come from a broker's request log."""
+class LeaderNamed(NamedTuple):
+    """What metadata says of the partition of the offsets topic that is a shard: node ``node`` leads it.
+
+    ``key`` is the telemetry key of that broker, empty while it is unknown; ``others`` are the keys of known brokers
+    that do not lead. ``topic`` and ``group`` are empty, ``partition`` is the shard, ``offset`` the question's instant.
+    """
+
+    order_ms: int
+    rank: int
+    topic: str
+    partition: int
+    offset: int
+    group: str
+    node: int
+    key: str
+    others: tuple[str, ...]
+
+
+Answer = Heartbeat | JoinAnswered | SyncAnswered | LeaveAnswered | ConsumerHeartbeat
+"""An answered request about a group, from a broker's request log."""
+BrokerLine = Answer | Tick
+"""What comes from a broker's request log."""
+Event = BrokerLine | RecordRead | OffsetCommitted | ClientPoll | LeaderNamed
+"""A consumed event."""
 
 
 def parked_ms(event: JoinAnswered | SyncAnswered | LeaveAnswered) -> int:

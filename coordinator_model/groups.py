@@ -253,7 +253,7 @@ class Groups:
             consumer_session_timeout_ms=self.settings.session_timeout_ms(group, self._type_of(group), thresholds),
             thresholds=thresholds,
             topic_partitions=self.settings.topic_partitions,
-            stalled=self.memory.watch.stalled_ms is not None,
+            stalled=self.memory.watch.blind,
         )
 
     def _type_of(self, group: str) -> GroupType | None:

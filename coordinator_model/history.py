@@ -11,12 +11,15 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
+from coordinator_model.cluster import GROUP_KINDS, ClusterRow, read_cluster_row
 from coordinator_model.events import (
+    BrokerLine,
     ClientPoll,
     ConsumerHeartbeat,
     Event,
     Heartbeat,
     JoinAnswered,
+    LeaderNamed,
     LeaveAnswered,
     OffsetCommitted,
     RecordRead,
@@ -28,10 +31,11 @@ from coordinator_model.incidents import Incident, Kind, Transition, diff
 from coordinator_model.ingest import OFFSETS, TELEMETRY, Reader, Rejected, SourceRow
 from coordinator_model.shard import Shard, ShardSettings
 from coordinator_model.sharding import DEFAULT_PARTITIONS, infer_partitions, shard_of
+from coordinator_model.source_row import CLUSTER
+from coordinator_model.telemetry.fields import BadField
 from coordinator_model.ticks import Ticker
 
-BrokerLine = Heartbeat | JoinAnswered | SyncAnswered | LeaveAnswered | ConsumerHeartbeat | Tick
-"""An event that came from a broker's request log."""
+_WITHOUT_BROKER = (RecordRead, OffsetCommitted, ClientPoll, LeaderNamed)
 
 
 @dataclass(slots=True)
@@ -54,6 +58,7 @@ class _Reading:
     decoded: Counter[str] = field(default_factory=Counter)
     undecodable: Counter[str] = field(default_factory=Counter)
     offsets: dict[tuple[str, int], dict[int, str]] = field(default_factory=lambda: defaultdict(dict))
+    cluster: list[ClusterRow] = field(default_factory=list)
 
 
 def replay_rows(rows: Iterable[SourceRow], settings: ShardSettings) -> History:
@@ -63,18 +68,20 @@ def replay_rows(rows: Iterable[SourceRow], settings: ShardSettings) -> History:
     ``settings.live_from_ms`` is set to the first telemetry line.
     """
     reading = _read(rows)
-    known_partitions = settings.partitions or infer_partitions(reading.placements)
+    lines = [event for event in reading.events if not isinstance(event, _WITHOUT_BROKER)]
+    live_from_ms = min((event.order_ms for event in lines), default=FAR_MS)
+    settings = _as_captured(replace(settings, live_from_ms=live_from_ms), reading)
+    known_partitions = settings.partitions or None
     partitions = known_partitions or DEFAULT_PARTITIONS
-    lines = [event for event in reading.events if not isinstance(event, RecordRead | OffsetCommitted | ClientPoll)]
-    live_from_ms = min((event[0] for event in lines), default=FAR_MS)
-    settings = replace(settings, partitions=partitions, live_from_ms=live_from_ms)
+    settings = replace(settings, partitions=partitions)
     by_shard = _route(reading.events, partitions)
     ticks = _ticks(lines, _gaps(reading.offsets))
     outputs: list[dict[str, Any]] = []
     groups: list[dict[str, Any]] = []
     for number, events in by_shard.items():
         shard = Shard.restore(number, settings, None)
-        said = shard.apply([*events, *ticks], final=True)
+        named = [event for row in reading.cluster if (event := row.named(number)) is not None]
+        said = shard.apply([*events, *ticks, *named], final=True)
         groups += shard.views()
         outputs += said
         for output in said:
@@ -91,9 +98,32 @@ def replay_rows(rows: Iterable[SourceRow], settings: ShardSettings) -> History:
     )
 
 
+def _as_captured(settings: ShardSettings, reading: _Reading) -> ShardSettings:
+    """Add what the capture says of its cluster to what is set; the newest row counts, and what is set before it."""
+    cluster = sorted(reading.cluster, key=lambda row: row.timestamp_ms)
+    told: dict[str, dict[str, int]] = {kind: {} for kind in GROUP_KINDS}
+    topic_partitions: dict[str, int] = {}
+    for row in cluster:
+        topic_partitions |= row.topic_partitions
+        for kind, timeouts_ms in row.session_timeouts_ms.items():
+            told[kind] |= timeouts_ms
+    leaders = next((len(row.leaders) for row in reversed(cluster) if row.leaders), 0)
+    return replace(
+        settings,
+        partitions=settings.partitions or leaders or infer_partitions(reading.placements) or 0,
+        consumer_session_timeouts_ms=told["consumer"] | dict(settings.consumer_session_timeouts_ms),
+        share_session_timeouts_ms=told["share"] | dict(settings.share_session_timeouts_ms),
+        streams_session_timeouts_ms=told["streams"] | dict(settings.streams_session_timeouts_ms),
+        topic_partitions=topic_partitions | dict(settings.topic_partitions),
+    )
+
+
 def _read(rows: Iterable[SourceRow]) -> _Reading:
     reading, reader = _Reading(), Reader()
     for row in rows:
+        if row.source == CLUSTER:
+            _read_cluster(row, reading)
+            continue
         seen = reading.offsets[row.topic, row.partition]
         if row.offset in seen:
             continue
@@ -112,6 +142,15 @@ def _read(rows: Iterable[SourceRow]) -> _Reading:
             reading.decoded["other"] += 1
         reading.events += events
     return reading
+
+
+def _read_cluster(row: SourceRow, reading: _Reading) -> None:
+    reading.rows += 1
+    try:
+        reading.cluster.append(read_cluster_row(row.value or b""))
+        reading.decoded[CLUSTER] += 1
+    except BadField as bad:
+        reading.undecodable[f"{CLUSTER}: {str(bad).partition(':')[0]}"] += 1
 
 
 def _kind(event: Event) -> str:

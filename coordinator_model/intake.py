@@ -8,13 +8,14 @@ What was read before is a duplicate.
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from coordinator_model.events import ClientPoll, Event, Heartbeat, OffsetCommitted, RecordRead
+from coordinator_model.events import ClientPoll, Event, Heartbeat, LeaderNamed, OffsetCommitted, RecordRead
 from coordinator_model.heartbeat_block import HeartbeatBlock, order
 from coordinator_model.hot import FAR_MS
+from coordinator_model.leadership import STALE_MS
 from coordinator_model.shard_memory import ShardMemory
 from coordinator_model.ticks import Source
 
-_WITHOUT_BROKER = (RecordRead, OffsetCommitted, ClientPoll)
+_WITHOUT_BROKER = (RecordRead, OffsetCommitted, ClientPoll, LeaderNamed)
 
 
 class Taken(NamedTuple):
@@ -47,10 +48,12 @@ def take(
     for (broker, topic, partition), line_ms in lines.items():
         clock.read(broker, f"{topic}/{partition}", line_ms)
     heartbeats = HeartbeatBlock.joined([memory.held_heartbeats, *fresh.blocks])
-    others = sorted(memory.held + fresh.others, key=order)
+    present_ms = None if wall_ms is None else _present_ms(memory, wall_ms, lines.values())
+    named = fresh.named if wall_ms is None else _as_read(fresh.named, memory.lag_ms)
+    others = sorted([*memory.held, *fresh.others, *named], key=order)
     latest_ms = max(lines.values(), default=max(_last_ms(heartbeats), others[-1][0] if others else 0))
-    if wall_ms is not None:
-        latest_ms = _present_ms(memory, wall_ms, lines.values())
+    if present_ms is not None:
+        latest_ms = present_ms
     lines_ms = clock.frontier_ms(hold_ms) if clock.brokers and not final else FAR_MS
     frontier_ms = max(min(lines_ms, records_read_ms), latest_ms - hold_ms)
     cut = len(others)
@@ -73,6 +76,7 @@ class _Fresh:
         self.newest = dict(seen)
         self.blocks: list[HeartbeatBlock] = []
         self.others: list[Event] = []
+        self.named: list[LeaderNamed] = []
         self.lines: dict[Source, int] = {}
         self.duplicates = 0
 
@@ -94,12 +98,14 @@ class _Fresh:
             order_ms, _, topic, partition, offset, *_ = event
             source = (topic, partition)
             if offset <= self._seen.get(source, -1):
-                self.duplicates += 1
+                self.duplicates += type(event) is not LeaderNamed  # said again each time, until something else is
                 continue
             if offset > self.newest.get(source, -1):
                 self.newest[source] = offset
             if type(event) is Heartbeat:
                 heartbeats.append(event)
+            elif type(event) is LeaderNamed:
+                self.named.append(event)
             else:
                 self.others.append(event)
             if not isinstance(event, _WITHOUT_BROKER):
@@ -120,3 +126,13 @@ def _present_ms(memory: ShardMemory, wall_ms: int, lines_ms: Collection[int]) ->
     if lines_ms:
         memory.lag_ms = wall_ms - max(lines_ms)
     return wall_ms - memory.lag_ms
+
+
+def _as_read(named: list[LeaderNamed], lag_ms: int) -> list[LeaderNamed]:
+    """Return what metadata says, asked by this machine's clock, as of what was read then; nothing while catching up.
+
+    What metadata says now is no word on answers of an hour ago.
+    """
+    if lag_ms > STALE_MS:
+        return []
+    return [event._replace(order_ms=event.order_ms - lag_ms) for event in named]

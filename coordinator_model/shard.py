@@ -18,13 +18,17 @@ from itertools import islice
 from coordinator_model import snapshot
 from coordinator_model.agenda import Agenda
 from coordinator_model.broker_clock import PROOF_STEP_MS, ShardClock
+from coordinator_model.broker_reports import BrokerReports
 from coordinator_model.cold import Cold
-from coordinator_model.coordinator_check import REFUSALS, Proof, proof
+from coordinator_model.coordinator_check import REFUSALS, proof
 from coordinator_model.events import (
+    Answer,
+    BrokerLine,
     ClientPoll,
     ConsumerHeartbeat,
     Event,
     Heartbeat,
+    LeaderNamed,
     OffsetCommitted,
     RecordRead,
     Tick,
@@ -56,6 +60,7 @@ class Shard:
         self.settings = groups.settings
         self.memory = groups.memory
         self.agenda = groups.agenda
+        self._brokers = BrokerReports(groups)
 
     @property
     def clock(self) -> ShardClock:
@@ -161,7 +166,7 @@ class Shard:
             done = self._hear(beats, rows, done, beats.before(event))
             self._try(event)
         self._hear(beats, rows, done, beats.length)
-        self._watch_silence(wall_ms)
+        self._brokers.silence(wall_ms)
         self._refresh_views()
         self._groups.forget_deleted(max(self.clock.progress_ms, others[-1][0] if others else 0))
         self._report_progress(wall_ms)
@@ -185,29 +190,46 @@ class Shard:
 
     def _step(self, event: Event) -> None:
         """Apply one event in its place."""
-        at_ms = event[0]
         if isinstance(event, RecordRead | OffsetCommitted | ClientPoll):
-            if not isinstance(event, ClientPoll) and self.clock.wrote(at_ms):
-                self._look_again(at_ms)
+            if not isinstance(event, ClientPoll) and self.clock.wrote(event.order_ms):
+                self._look_again(event.order_ms)
             self._groups.apply(event)
-            return
-        thresholds = self.settings.thresholds
+        elif isinstance(event, LeaderNamed):
+            if self.clock.named(event, self.settings.thresholds):
+                self._brokers.moved(event)
+                self._look_again(event.order_ms)
+        else:
+            self._line(event)
+
+    def _line(self, event: BrokerLine) -> None:
+        """Apply a line of a broker: it moves that broker's clock, and what is due before it comes first."""
+        at_ms, thresholds = event.order_ms, self.settings.thresholds
         before_ms = self.clock.advance(event.broker, at_ms, thresholds)
         if event.broker == self.clock.coordinator:
-            self._watch_gap(before_ms, at_ms)
-        if isinstance(event, Tick):
-            self._said.count("ticks")
-            self.clock.probed(event.broker, event.probe, at_ms, before_ms, thresholds, event.connection)
-            if event.lost:
-                self.clock.lost_lines(event.broker, at_ms, before_ms)
-            self._fire(self.clock.progress_ms)
+            self._brokers.gap(before_ms, at_ms)
+        if not isinstance(event, Tick):
+            self._answer(event)
             return
+        self._said.count("ticks")
+        self.clock.probed(event.broker, event.probe, at_ms, before_ms, thresholds, event.connection)
+        if event.lost:
+            self.clock.lost_lines(event.broker, at_ms, before_ms)
+        self._fire(self.clock.progress_ms)
+
+    def _answer(self, event: Answer) -> None:
+        """Apply a request that a broker has answered."""
+        at_ms, thresholds = event.order_ms, self.settings.thresholds
         if event.error not in REFUSALS and self.clock.is_deposed(event.broker, at_ms, thresholds):
             self._said.count("deposed")
             return
         remote_ms = event.remote_ms if isinstance(event, Heartbeat | ConsumerHeartbeat) else parked_ms(event)
         proven = proof(event, remote_ms, thresholds.stalled_write_ms)
-        self._watch_refusals(event.broker, event.error, proven, at_ms)
+        if self.clock.disputed(event.broker, proven, at_ms):
+            self._said.count("disputed")
+            if not isinstance(event, Heartbeat):
+                self._groups.apply(event)  # a new coordinator's, most likely; it only moves nothing yet
+            return
+        self._brokers.answered(event.broker, event.error, proven, at_ms)
         if self.clock.answered(event.broker, proven, at_ms, thresholds):
             self._look_again(at_ms)
         self._fire(self.clock.progress_ms)
@@ -282,45 +304,12 @@ class Shard:
             for group in self.hot.slots:
                 self.agenda.look_at(group, at_ms + SETTLE_MS)
 
-    def _watch_gap(self, before_ms: int, at_ms: int) -> None:
-        """Tell of a hole in the coordinator's lines: a stall of telemetry, though it is over when we learn of it."""
-        watch, thresholds = self.memory.watch, self.settings.thresholds
-        if before_ms >= self.settings.live_from_ms:
-            self._report_silence(watch.silent(before_ms, at_ms - before_ms, thresholds))
-        self._report_silence(watch.back(at_ms))
-
-    def _watch_refusals(self, broker: str, error: int, proven: Proof, at_ms: int) -> None:
-        """Tell of clients that find no coordinator for longer than a failover takes."""
-        watch, thresholds = self.memory.watch, self.settings.thresholds
-        if at_ms < self.settings.live_from_ms:
-            return
-        if proven in (Proof.LEADS, Proof.COORDINATES):
-            self._groups.report_broker(watch.answered(at_ms, thresholds))
-        elif proven is Proof.REFUSES:
-            self._groups.report_broker(watch.refused(broker, error, at_ms, self.clock.last_answer_ms, thresholds))
-
-    def _watch_silence(self, wall_ms: int | None) -> None:
-        """While nothing comes from the coordinator only other clocks tell for how long: a peer's, or the wall's."""
-        clock = self.clock.brokers.get(self.clock.coordinator or "")
-        if clock is None or not self.hot.slots or clock.line_ms < self.settings.live_from_ms:
-            return
-        present_ms = 0 if wall_ms is None else wall_ms - self.memory.lag_ms
-        now_ms = max(*(broker.line_ms for broker in self.clock.brokers.values()), present_ms)
-        self._report_silence(self.memory.watch.silent(clock.line_ms, now_ms - clock.line_ms, self.settings.thresholds))
-
     # ------------------------------------------------------------------ outputs
-
-    def _report_silence(self, instants: list[int]) -> None:
-        """Report that a silence began or ended, and with it that all members are unknown, or known again."""
-        self._groups.report_broker(instants)
-        if instants:
-            self._groups.changed |= self.hot.slots.keys()
 
     def _refresh_views(self) -> None:
         """Report the groups that changed without a finding, and every group once in ``view_refresh_ms``, staggered."""
         progress_ms, period_ms = self.clock.progress_ms, self.settings.view_refresh_ms
-        self._groups.report_broker(self.memory.watch.expire(progress_ms, self.settings.thresholds))
-        self._groups.report_broker(self.memory.watch.given_up(progress_ms, self.settings.thresholds))
+        self._brokers.expire(progress_ms)
         stale = set(self._groups.changed)
         for group in stale:
             forget_shown(group, self.hot)

@@ -1,17 +1,19 @@
 """The small things a shard remembers from batch to batch beside its groups, and their way into the state and back."""
 
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, fields
 from typing import Any, get_args
 
 from coordinator_model.broker_clock import BrokerClock, ShardClock
 from coordinator_model.broker_watch import BrokerWatch
 from coordinator_model.events import Event
 from coordinator_model.heartbeat_block import NO_HEARTBEATS, HeartbeatBlock
+from coordinator_model.leadership import Claim, Leadership
 from coordinator_model.liveness import Restart
 from coordinator_model.states import Cause
 
 COMMIT_MEMORY_MS = 600_000
 """An offset commit older than this restarts no session timer that matters."""
+_WATCH_FIELDS = [f.name for f in fields(BrokerWatch)]
 _EVENTS: dict[str, Any] = {kind.__name__: kind for kind in get_args(Event)}
 
 
@@ -46,9 +48,11 @@ class ShardMemory:
                 clock.last_answer_ms,
                 clock.covered_since_ms,
                 clock.proofs,
+                clock.floor_ms,
             ],
+            "leadership": list(astuple(clock.leadership)),
             "restarts": [[r.low_ms, r.high_ms, r.cause, r.broker, r.woke_ms, r.blind_ms] for r in clock.restarts],
-            "watch": [self.watch.costs, self.watch.stalled_ms, self.watch.refusals, self.watch.refused_joins],
+            "watch": [getattr(self.watch, name) for name in _WATCH_FIELDS],
             "held": [[type(event).__name__, list(event)] for event in self.held],
             "held_heartbeats": self.held_heartbeats.as_list(),
             "reported": self.reported,
@@ -72,7 +76,8 @@ class ShardMemory:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "ShardMemory":
         """Read what ``as_dict`` returned."""
-        coordinator, since_ms, last_answer_ms, covered_since_ms, proofs = values["clock"]
+        coordinator, since_ms, last_answer_ms, covered_since_ms, proofs, floor_ms = values["clock"]
+        named_ms, node, leader, others, unlogged_ms, claims = values["leadership"]
         clock = ShardClock(
             brokers={name: BrokerClock(*fields) for name, fields in values["brokers"].items()},
             coordinator=coordinator,
@@ -81,6 +86,8 @@ class ShardMemory:
             covered_since_ms=covered_since_ms,
             restarts=[Restart(low, high, Cause(cause), *rest) for low, high, cause, *rest in values["restarts"]],
             proofs=[(line_ms, arrival_ms) for line_ms, arrival_ms in proofs],
+            floor_ms=floor_ms,
+            leadership=Leadership(named_ms, node, leader, tuple(others), unlogged_ms, _claims(claims)),
         )
         return cls(
             clock=clock,
@@ -94,6 +101,10 @@ class ShardMemory:
             viewed_ms=values["viewed_ms"],
             lag_ms=values.get("lag_ms", 0),
         )
+
+
+def _claims(values: dict[str, list[Any]]) -> dict[str, Claim]:
+    return {broker: Claim(*claim) for broker, claim in values.items()}
 
 
 def _tuples(values: list[Any]) -> list[Any]:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 OFFSETS = "offsets"
 TELEMETRY = "telemetry"
 REPORTS = "reports"
+CLUSTER = "cluster"
 CLIENT_TOPICS = frozenset({"group-client-telemetry"})
 """Where clients report unless the configuration names other topics."""
 
@@ -13,7 +14,8 @@ class SourceRow(NamedTuple):
     """``timestamp_ms`` is the Kafka record's timestamp.
 
     ``source`` says who may have written the row: "offsets" and "telemetry" are the brokers' own topics, "reports" is
-    open to every application. The topic decides it, never the content.
+    open to every application. The topic decides it, never the content. "cluster" is no row of Kafka: its value is what
+    the brokers' metadata said at that instant (``cluster``), its topic is empty.
     """
 
     source: str

@@ -9,14 +9,18 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from coordinator_model.source_row import CLIENT_TOPICS, OFFSETS, REPORTS, TELEMETRY, SourceRow
+from coordinator_model.source_row import CLIENT_TOPICS, CLUSTER, OFFSETS, REPORTS, TELEMETRY, SourceRow
 
 INT64 = 2**63
 MAX_REASON = 200
 
 
 class BadRow(ValueError):
-    """A line of a capture that is no row."""
+    """A line of a capture that is no row, or none that this version reads."""
+
+
+OTHER_SOURCE = "another source"
+"""Of a row that another version may write: skipped, with a count."""
 
 
 def open_text(path: Path) -> IO[str]:
@@ -68,8 +72,13 @@ def _row(line: str, client_topics: Collection[str]) -> SourceRow:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise BadRow("not JSON") from error
-    if not isinstance(row, dict) or row.get("source") not in (OFFSETS, TELEMETRY):
+    if not isinstance(row, dict) or not isinstance(row.get("source"), str):
         raise BadRow("no source")
+    if row["source"] == CLUSTER:
+        timestamp_ms = _an_int(row, "timestamp_ms")
+        return SourceRow(CLUSTER, "", 0, timestamp_ms, timestamp_ms, None, line.encode("utf-8", "replace"))
+    if row["source"] not in (OFFSETS, TELEMETRY):
+        raise BadRow(OTHER_SOURCE)
     if not isinstance(row.get("topic"), str):
         raise BadRow("topic: not a string")
     decode = _from_base64 if row["source"] == OFFSETS else _from_text

@@ -12,12 +12,14 @@ import json
 import threading
 import time
 from collections import Counter
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
 from streaming.capture_writer import CaptureWriter
+from streaming.cluster_rows import ClusterRows
 from streaming.connection import Kind, diagnose
 from streaming.run.probe import Probe
 
@@ -81,8 +83,15 @@ class Recording:
         if (refused := diagnose(kafka, topics=telemetry)) and refused.kind is Kind.AUTHORIZATION:
             self.warning = str(refused)
         topics = {kafka.offsets_topic: "offsets"} | dict.fromkeys(telemetry, "telemetry")
-        with Probe(client) if self._probing else contextlib.nullcontext():
-            for written in record(client, topics, self._write, self._stop, from_beginning=self._from_beginning):
+        with ExitStack() as stack:
+            nonce = stack.enter_context(Probe(client)).nonce if self._probing else ""
+            cluster = stack.enter_context(ClusterRows(client, kafka.offsets_topic, nonce, self._write))
+
+            def write(lines: Sequence[str]) -> None:
+                self._write(lines)
+                cluster.saw(lines)
+
+            for written in record(client, topics, write, self._stop, from_beginning=self._from_beginning):
                 self._write([])
                 self.written = Counter(written)
 

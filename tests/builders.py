@@ -20,6 +20,7 @@ from coordinator_model.history import History, replay_rows
 from coordinator_model.incidents import Kind, to_contract
 from coordinator_model.ingest import OFFSETS, REPORTS, TELEMETRY, SourceRow, ingest
 from coordinator_model.shard import ShardSettings
+from coordinator_model.source_row import CLUSTER
 from coordinator_model.thresholds import Thresholds
 
 T0 = 1_700_000_000_000
@@ -465,7 +466,20 @@ class Story:
             self.write(at_ms, key(type_, self.group, member), None)
         return self
 
-    # -- the broker
+    # -- the brokers
+
+    def leads(self, at_ms: int, leader: str | None, *more: int, **facts: Any) -> "Story":
+        """Let metadata say at an instant, and at `more`, who leads the one partition: "broker-<node>", None for nobody.
+
+        All brokers that are probed have their names as keys.
+        """
+        brokers = {name.removeprefix("broker-"): {"key": name} for name in self.brokers}
+        node = None if leader is None else int(leader.removeprefix("broker-"))
+        for instant_ms in (at_ms, *more):
+            row = {"timestamp_ms": T0 + instant_ms, "leaders": [node], "brokers": brokers, **facts}
+            value = json.dumps({"source": "cluster", **row}).encode()
+            self.rows.append((instant_ms, 2, SourceRow(CLUSTER, "", 0, -1, T0 + instant_ms, None, value)))
+        return self
 
     def silent(self, start_ms: int, end_ms: int, broker: str = "broker-1", *, restart: bool = False) -> "Story":
         """Let a broker answer no probe for a while: the next has the next number, for one is asked at a time.

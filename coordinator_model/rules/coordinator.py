@@ -1,4 +1,4 @@
-"""``coordinator-paused`` and ``telemetry-stalled``: findings about a broker, not about one group.
+"""``coordinator-paused``, ``telemetry-stalled``, ``telemetry-uncovered``: findings about a broker, not about one group.
 
 Every shard that the broker coordinates says what it sees; ``incidents.diff`` makes one incident of it, held open until
 the last shard has let go.
@@ -7,6 +7,8 @@ the last shard has let go.
 from typing import Any
 
 from coordinator_model.findings import Finding
+from coordinator_model.leadership import UNLOGGED_AFTER_MS
+from coordinator_model.rules.telemetry_uncovered import TELEMETRY_UNCOVERED
 from coordinator_model.states import Cause, Evidence, Severity
 from coordinator_model.thresholds import Thresholds
 
@@ -55,4 +57,21 @@ def _stalled(broker: str, stalled_ms: int, thresholds: Thresholds) -> Finding:
         summary=f"no telemetry from {broker} for {limit_ms} ms: the members it coordinates cannot be judged",
         broker=broker,
         detail={"last_line_ms": stalled_ms},
+    )
+
+
+def uncovered(since_ms: int, node: int) -> Finding:
+    """Return the finding of a leader that has no request log; its key is not known, so its node id names it."""
+    return Finding(
+        rule=TELEMETRY_UNCOVERED,
+        severity=Severity.INFO,
+        group="",
+        subject=f"node {node}",
+        opened_ms=since_ms,
+        at_ms=since_ms + UNLOGGED_AFTER_MS,
+        evidence=Evidence.OBSERVED,
+        cause=Cause.UNKNOWN,
+        summary=f"node {node} coordinates groups and no line of its request log comes: their members cannot be judged",
+        broker=f"node {node}",
+        detail={"node": node},
     )

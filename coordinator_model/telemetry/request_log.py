@@ -31,6 +31,7 @@ from coordinator_model.telemetry.fields import (
     a_list,
     a_str,
     an_int,
+    clean,
     parse_object,
     str_or_none,
 )
@@ -38,6 +39,8 @@ from coordinator_model.telemetry.fields import (
 PREFIX = "Completed request:"
 PROBE_CLIENT_ID = "group-monitor-probe"
 PROBE_STATE_PREFIX = "probe-"
+PROBE_ASKED_PREFIX = "asked-"
+MAX_ASKED = 64
 MAX_PROBE_DIGITS = 18
 """Fits an int64. Anybody may send this request, and Python refuses to read 4,300 digits."""
 
@@ -296,15 +299,22 @@ def _consumer_heartbeat(line: _Line) -> list[Event]:
 
 
 def _list_groups(line: _Line) -> list[Event]:
-    """Only the monitor's own probe counts: its states filter carries the number that makes lost lines visible."""
+    """Only the monitor's own probe counts: its states filter carries the number that makes lost lines visible.
+
+    And what the probe calls the broker that it asks, so that it knows the line's key for that broker's.
+    """
     if line.client_id != PROBE_CLIENT_ID:
         return []
-    probe: int | None = None
+    probe, asked = None, ""
     for state in a_list(line.request, "statesFilter"):
-        number = state.removeprefix(PROBE_STATE_PREFIX) if isinstance(state, str) else ""
+        if not isinstance(state, str):
+            continue
+        number = state.removeprefix(PROBE_STATE_PREFIX)
         if len(number) <= MAX_PROBE_DIGITS and number.isascii() and number.isdigit():
             probe = int(number)
-    return [Tick(*line.head(""), line.broker, probe, lost=False, connection=line.connection)]
+        elif state.startswith(PROBE_ASKED_PREFIX) and len(state) <= MAX_ASKED:
+            asked = clean(state.removeprefix(PROBE_ASKED_PREFIX))
+    return [Tick(*line.head(""), line.broker, probe, connection=line.connection, asked=asked)]
 
 
 _READERS = {

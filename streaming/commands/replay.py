@@ -13,7 +13,7 @@ from coordinator_model.history import History, replay_rows
 from coordinator_model.incidents import Kind, to_contract
 from coordinator_model.shard import ShardSettings
 from coordinator_model.source_row import SourceRow
-from streaming.capture_file import BadRow, open_text, position_bytes, read_rows
+from streaming.capture_file import OTHER_SOURCE, BadRow, open_text, position_bytes, read_rows
 from streaming.commands.progress import ProgressShown
 from streaming.commands.settings import settings_of
 
@@ -51,7 +51,7 @@ def replay_command(capture: Path | None, config_path: Path | None, cluster: str 
             _tell(_replay(shipped, settings, client_topics, bad))
         return
     history = _replay(capture, settings, client_topics, bad)
-    for line in contract_lines(history, settings.cluster, len(bad)):
+    for line in contract_lines(history, settings.cluster, bad):
         click.echo(json.dumps(line, ensure_ascii=True))
     if not history.decoded:
         raise click.ClickException(f"{capture}: {_nothing(history, bad)}")
@@ -91,15 +91,16 @@ def _replay(path: Path, settings: ShardSettings, client_topics: Collection[str],
         raise click.ClickException(f"{path}: cannot be read to its end: {error}") from error
 
 
-def contract_lines(history: History, cluster: str, bad_rows: int) -> list[dict[str, Any]]:
+def contract_lines(history: History, cluster: str, bad: Collection[BadRow]) -> list[dict[str, Any]]:
     """Return what `replay` prints, line by line: the contract's incident, group and summary objects."""
     undecodable = dict(sorted(history.undecodable.items()))
-    if bad_rows:
-        undecodable["capture: not a row"] = bad_rows
+    others = sum(str(row) == OTHER_SOURCE for row in bad)
+    counts = {f"capture: {OTHER_SOURCE}": others, "capture: not a row": len(bad) - others}
+    undecodable |= {reason: count for reason, count in counts.items() if count}
     summary = {
         "kind": "summary",
         "cluster": cluster,
-        "rows": history.rows + bad_rows,
+        "rows": history.rows + len(bad),
         "decoded": dict(sorted(history.decoded.items())),
         "undecodable": undecodable,
         "coverage": history.coverage,

@@ -56,6 +56,13 @@ def read_session_timeouts(client: Mapping[str, Any]) -> SessionTimeouts:
     return SessionTimeouts(**found)
 
 
+def ask_partition_counts(client: Mapping[str, Any]) -> dict[str, int]:
+    """Ask how many partitions every topic has, Kafka's own (``__...``) left out."""
+    with closing(KafkaAdminClient(**client)) as admin:
+        topics = admin.describe_topics()
+    return {topic["name"]: len(topic["partitions"]) for topic in topics if not topic["name"].startswith("__")}
+
+
 def _keys(pattern: str) -> dict[str, None]:
     return {pattern.format(kind): None for kind in KINDS}
 

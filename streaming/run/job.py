@@ -27,6 +27,8 @@ from streaming.config import Settings
 from streaming.connection import diagnose
 from streaming.run.catch_up import CatchUp
 from streaming.run.cluster_facts import SessionTimeouts, TopicNames, ask_topic_names, read_session_timeouts
+from streaming.run.cluster_file import CLUSTER_FILE, ClusterFile
+from streaming.run.cluster_watch import ClusterWatch
 from streaming.run.errors import RunError
 from streaming.run.lanes import lane_names
 from streaming.run.layout import (
@@ -89,9 +91,9 @@ def run_job(
         stack.callback(store.close)
         spark = start_session(run.master, shuffle_partitions)
         stack.callback(stop_session, spark)
-        stack.enter_context(Probe(settings.kafka.python_client()))
+        probe = stack.enter_context(Probe(settings.kafka.python_client()))
         gc.freeze()  # what is loaded stays: each batch makes thousands of rows, and would have all else looked at too
-        Job(settings, stop, topics, store, spark, shuffle_partitions, on_batch, reload, on_catch_up).run()
+        Job(settings, stop, topics, probe, store, spark, shuffle_partitions, on_batch, reload, on_catch_up).run()
 
 
 @dataclass
@@ -101,6 +103,7 @@ class Job:
     settings: Settings
     stop: threading.Event
     topics: Topics
+    probe: Probe
     store: Store
     spark: "SparkSession"
     shuffle_partitions: int
@@ -149,6 +152,8 @@ class Job:
         checkpoint = open_checkpoint(self.settings.run.data_folder, self._layout(assigned), self._live_from_ms)
         _tell(checkpoint)
         catch_up = CatchUp(self.topics.ends(assigned))
+        kafka, file = self.settings.kafka, ClusterFile(checkpoint.folder / CLUSTER_FILE)
+        watch = ClusterWatch(kafka.python_client(), kafka.offsets_topic, self.probe.nonce, file.write, file.keys())
         sink = Sink(
             self.store,
             self.settings,
@@ -156,10 +161,12 @@ class Job:
             late_before_ms=self._started_ms if checkpoint.resumed else -1,
             live_keys=LiveKeys(checkpoint.folder / LIVE_KEYS_FILE),
             topic_names=self._topic_names,
+            watch=watch,
         )
         query = self._start(assigned, checkpoint, sink)
         try:
-            self._watch(query, sink, catch_up, assigned)
+            with watch:
+                self._watch(query, sink, catch_up, assigned)
         finally:
             sink.close()
             query.stop()
@@ -174,7 +181,8 @@ class Job:
         routing = Routing(partitions, run.operator_key, run.shard_split, lanes)
         client_topics = frozenset(settings.kafka.client_telemetry_topics)
         live_keys_file = checkpoint.folder.absolute() / LIVE_KEYS_FILE
-        pack = PackRows(routing, settings.kafka.offsets_topic, live_keys_file, client_topics)
+        cluster_file = checkpoint.folder.absolute() / CLUSTER_FILE
+        pack = PackRows(routing, settings.kafka.offsets_topic, live_keys_file, client_topics, cluster_file)
         operator = Operator(self._shard_settings(partitions, checkpoint.live_from_ms))
         return (
             source_rows(self.spark, settings.kafka, assigned, starts, checkpoint.live_from_ms)
@@ -189,9 +197,12 @@ class Job:
 
     def _watch(self, query: "StreamingQuery", sink: Sink, catch_up: CatchUp, assigned: Assigned) -> None:
         """Return when told to stop, when there are new partitions to read or new settings; raises what ended it."""
-        look_s, seen = time.monotonic(), -1
+        look_s, seen, silent = time.monotonic(), -1, self.probe.silent()
         read_s = look_s
         while not self.stop.wait(0.1):
+            if (now_silent := self.probe.silent()) != silent:
+                silent = now_silent
+                sink.watch.doubt()  # a broker is gone or back: others lead what it led
             if (failure := query.exception()) is not None:
                 raise failure
             if (settings := self.reload(self.settings)) is not None:

@@ -23,6 +23,7 @@ from coordinator_model.shard import Shard, ShardSettings
 from streaming.run.packing import (
     QUARANTINE_KEY,
     Payload,
+    asked_in,
     decoded_in,
     events_in,
     heartbeats_in,
@@ -75,7 +76,7 @@ class Operator:
         packed, said = _by_key(rows), dict[str, list[dict[str, Any]]]()
         if rejected := unpack(packed.pop(QUARANTINE_KEY, ())):
             quarantined = [quarantine_output(self.settings.cluster, row) for row in rejected_in(rejected)]
-            said[QUARANTINE_KEY] = quarantined + self._decoded(rejected)
+            said[QUARANTINE_KEY] = quarantined + self._of_no_key(rejected)
         if packed:
             said |= self._advance(key[0], packed, state)
         told = [(name, json.dumps(outputs)) for name, outputs in said.items() if outputs]
@@ -92,7 +93,7 @@ class Operator:
             payloads = unpack(rows)
             outputs = shard.apply(events_in(payloads), heartbeats=heartbeats_in(payloads), wall_ms=wall_ms)
             lane[key] = _Kept(shard, _dumped(shard, before))
-            yield key, outputs + self._decoded(payloads)
+            yield key, outputs + self._of_no_key(payloads)
         nonce = self.query << _NONCE_BITS | random.getrandbits(_NONCE_BITS)  # an identity, not a secret
         texts = _BETWEEN.join(text for _, parts in lane.values() for _, text in parts)
         state.update((snapshot.VERSION, nonce, json.dumps(list(lane)), texts))
@@ -123,9 +124,15 @@ class Operator:
         kept = version, hot, memory, index, cold
         return _Kept(Shard.restore(shard_of_key(key), self.settings, kept, key, moved=moved, like=like), parts)
 
-    def _decoded(self, payloads: list[Payload]) -> list[dict[str, Any]]:
-        counts = decoded_in(payloads)
-        return [{"kind": "decoded", "cluster": self.settings.cluster, "counts": counts}] if counts else []
+    def _of_no_key(self, payloads: list[Payload]) -> list[dict[str, Any]]:
+        """Return what came with these payloads and belongs to no shard."""
+        cluster, counts, asked = self.settings.cluster, decoded_in(payloads), asked_in(payloads)
+        told: list[dict[str, Any]] = []
+        if counts:
+            told.append({"kind": "decoded", "cluster": cluster, "counts": counts})
+        if asked:
+            told.append({"kind": "asked", "cluster": cluster, "keys": asked})
+        return told
 
 
 def _by_key(rows: Iterable[pd.DataFrame]) -> dict[str, list[bytes]]:

@@ -14,11 +14,13 @@ from dataclasses import dataclass, field
 from itertools import cycle
 from typing import Any, Literal, get_args
 
+from coordinator_model.cluster import ClusterRow
 from coordinator_model.decode_counts import DecodeCounts
 from coordinator_model.events import (
     TELEMETRY_RANK,
     ClientPoll,
     Event,
+    LeaderNamed,
     OffsetCommitted,
     RecordRead,
     Tick,
@@ -33,10 +35,14 @@ _TYPES: tuple[type[Event], ...] = get_args(Event)
 _CODES = {kind: code for code, kind in enumerate(_TYPES)}
 HEARTBEAT_BLOCKS = -1
 DECODED = -2
-_NO_EVENTS = (HEARTBEAT_BLOCKS, DECODED)
+ASKED = -3
+_NO_EVENTS = (HEARTBEAT_BLOCKS, DECODED, ASKED)
+MAX_ASKED = 64
+"""Probes told apart in one task: a stranger may send as many as it likes."""
 
 Payload = dict[int, Any]
-"""One row of the shuffle, read: code of a type -> its events; `DECODED` -> the task's counts."""
+"""One row of the shuffle, read: code of a type -> its events; `DECODED` -> the task's counts; `ASKED` -> what probes
+called the broker they asked, and the key of their lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +97,9 @@ class Packer:
     size: int = 0
     decoded: DecodeCounts = field(default_factory=DecodeCounts)
     ticker: Ticker = field(default_factory=Ticker)
+    cluster: ClusterRow | None = None
+    """What metadata says now: each key is told who leads its shard."""
+    _asked: dict[str, str] = field(default_factory=dict)
     _packed: dict[str, Payload] = field(default_factory=dict)
 
     def add(self, event: Event, *, lost: bool = False) -> None:
@@ -101,7 +110,9 @@ class Packer:
         self.size += 1
         kind = type(event)
         if isinstance(event, Tick):
-            self.ticker.hear(event._replace(lost=lost), probe=True)
+            if event.asked and len(self._asked) < MAX_ASKED:
+                self._asked[event.asked] = event.broker
+            self.ticker.hear(event._replace(lost=lost, asked=""), probe=True)
             return
         if kind is RecordRead or kind is OffsetCommitted:
             key = self.routing.key_of(event.group, event.partition)
@@ -133,7 +144,7 @@ class Packer:
 
     def __bool__(self) -> bool:
         """Tell whether there is anything to send."""
-        return bool(self._packed or self.ticker or self.decoded)
+        return bool(self._packed or self.ticker or self.decoded or self._asked)
 
     def reject(self, row: Rejected) -> None:
         """Let an unreadable row travel with the others, so that a batch stays one action."""
@@ -146,11 +157,21 @@ class Packer:
             code = _CODES[Tick]
             for key in {*self.known_keys, *self._packed} - {QUARANTINE_KEY}:
                 self._packed.setdefault(key, {})[code] = ticks
-        if self.decoded:  # they belong to no key: a row of their own would cost the operator one more call a batch
-            self._packed.setdefault(next(iter(self._packed), QUARANTINE_KEY), {})[DECODED] = self.decoded.take()
+        self._pack_leaders()
+        # What belongs to no key: a row of its own would cost the operator one more call a batch.
+        for code, told in ((DECODED, self.decoded.take() if self.decoded else None), (ASKED, self._asked)):
+            if told:
+                self._packed.setdefault(next(iter(self._packed), QUARANTINE_KEY), {})[code] = told
         for key, events in self._packed.items():
             yield key, marshal.dumps(events, 2)  # without back references: half the time
-        self._packed, self.size = {}, 0
+        self._packed, self._asked, self.cluster, self.size = {}, {}, None, 0
+
+    def _pack_leaders(self) -> None:
+        if self.cluster is not None:
+            for key in {*self.known_keys, *self._packed} - {QUARANTINE_KEY}:
+                named = self.cluster.named(shard_of_key(key))
+                if named is not None:
+                    self._rows(key, _CODES[LeaderNamed]).append(tuple(named))
 
 
 def unpack(payloads: Iterable[bytes]) -> list[Payload]:
@@ -184,3 +205,8 @@ def decoded_in(payloads: Iterable[Payload]) -> Counter[str]:
     for payload in payloads:
         counts.update(payload.get(DECODED, {}))
     return counts
+
+
+def asked_in(payloads: Iterable[Payload]) -> dict[str, str]:
+    """Return what probes called the brokers they asked, and the keys of their lines."""
+    return {asked: key for payload in payloads for asked, key in payload.get(ASKED, {}).items()}

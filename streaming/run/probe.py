@@ -3,7 +3,9 @@
 A broker whose groups are quiet writes no telemetry, and a broker that is dead writes none either. So each broker is
 asked one tiny thing every half second, on a connection of its own: ListGroups with a state that no group is ever in.
 The answer is empty; the broker's log of it carries the broker's clock. The state is `probe-<n>`, n counting the
-answers of one connection, so that the reader of the log sees when a line went missing.
+answers of one connection, so that the reader of the log sees when a line went missing. A second one,
+`asked-<nonce>-<node>`, says whom the probe believes to ask: so the line's key is known for that node's
+(`cluster_watch`).
 
 One dead broker does not silence the rest: all connections live in one non-blocking event loop.
 """
@@ -11,6 +13,7 @@ One dead broker does not silence the rest: all connections live in one non-block
 from __future__ import annotations
 
 import functools
+import secrets
 import threading
 import time
 from dataclasses import dataclass
@@ -34,6 +37,8 @@ ANSWER_TIMEOUT_MS = 5_000
 # A broker that is back must tick again at once, and a new broker within some seconds.
 RECONNECT_BACKOFF_MAX_MS = 500
 METADATA_MAX_AGE_MS = 5_000
+SILENT_MS = 1_500
+NONCE_BYTES = 8
 
 
 @dataclass(slots=True)
@@ -66,6 +71,14 @@ class Probe:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="probe", daemon=True)
         self.brokers: dict[int, BrokerProbe] = {}
+        self.nonce = secrets.token_hex(NONCE_BYTES)
+        """A part of each question that nobody else can know before it is asked."""
+
+    def silent(self) -> frozenset[int]:
+        """Return the nodes that have left a question unanswered for a while."""
+        now_ms = _now_ms()
+        asked = {node: state.asked_ms for node, state in list(self.brokers.items())}
+        return frozenset(node for node, at_ms in asked.items() if at_ms is not None and now_ms - at_ms > SILENT_MS)
 
     def start(self) -> Self:
         """Begin asking; returns at once."""
@@ -113,7 +126,8 @@ class Probe:
         if state.asked_ms is not None:
             return  # one question at a time: a paused broker is not to wake up to a queue of them
         state.asked_ms = _now_ms()
-        request = ListGroupsRequest(states_filter=[f"probe-{state.answers + 1}"], types_filter=[])
+        states = [f"probe-{state.answers + 1}", f"asked-{self.nonce}-{node_id}"]
+        request = ListGroupsRequest(states_filter=states, types_filter=[])
         try:
             answer = manager.send(request, node_id=node_id)
         except KafkaError as error:

@@ -5,10 +5,11 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streaming.config import Settings
 from streaming.run.cluster_facts import TopicNames
+from streaming.run.cluster_watch import ClusterWatch
 from streaming.run.layout import write_atomically
 from streaming.store import Store
 
@@ -28,6 +29,7 @@ class Sink:
     late_before_ms: int
     live_keys: "LiveKeys"
     topic_names: TopicNames
+    watch: ClusterWatch
     caught_up: bool = False
     batch_ms: int | None = None
     _at_work: threading.Lock = field(default_factory=threading.Lock)
@@ -46,6 +48,7 @@ class Sink:
             if self._closed:
                 raise RuntimeError("the query is being stopped")
             said = [(row.key, output) for row in frame.collect() for output in json.loads(row.outputs)]
+            said = [(key, output) for key, output in said if not self._of_metadata(output)]
             self.topic_names.resolve(output for _, output in said)
             self.store.apply_batch(
                 checkpoint_id=self.checkpoint_id,
@@ -57,6 +60,16 @@ class Sink:
                 batch_ms=self.batch_ms,
             )
             self.live_keys.update({key: output["groups"] for key, output in said if output["kind"] == "progress"})
+
+    def _of_metadata(self, output: Mapping[str, Any]) -> bool:
+        """Hand on what concerns who leads what; return whether that is all that the output is about."""
+        if output["kind"] == "progress" and output["counts"].get("disputed"):
+            self.watch.doubt()
+        if output["kind"] != "asked":
+            return False
+        for asked, key in output["keys"].items():
+            self.watch.heard(asked, key)
+        return True
 
 
 class LiveKeys:

@@ -17,9 +17,12 @@ import numpy as np
 import pyarrow as pa
 import structlog
 
+from coordinator_model.cluster import ClusterRow, read_cluster_row
 from coordinator_model.events import Event
 from coordinator_model.ingest import OFFSETS, REPORTS, TELEMETRY, Rejected, SourceRow, failed, ingest
+from coordinator_model.telemetry.fields import BadField
 from coordinator_model.ticks import HOLE_MS
+from streaming.run.cluster_file import ClusterFile
 from streaming.run.heartbeat_columns import NOT_FOUND, Found, HeartbeatColumns, Piece
 from streaming.run.packing import Packer, Routing
 from streaming.run.runs import Run, runs_of
@@ -108,6 +111,8 @@ class PackRows:
     live_keys_file: Path
     client_topics: frozenset[str] = frozenset()
     """Where clients report: nothing else is believed there, and their reports nowhere else."""
+    cluster_file: Path | None = None
+    """What metadata says, written by the driver."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield packed rows at the end of the task, or sooner where there are very many."""
@@ -124,6 +129,7 @@ class PackRows:
                     _pack_records(run, packer)
                 elif run.topic == WAKE_TOPIC:
                     packer.wake()
+                    packer.cluster = _read_cluster(self.cluster_file)
                 elif run.topic in self.client_topics:
                     _pack_reports(run, packer)
                 else:
@@ -143,6 +149,15 @@ class PackRows:
         columns = ([lane_of.get(key, key) for key in keys], keys, payloads)
         arrays = [pa.array(column, kind) for column, kind in zip(columns, _PACKED.types, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=_PACKED)
+
+
+def _read_cluster(file: Path | None) -> ClusterRow | None:
+    text = None if file is None else ClusterFile(file).read()
+    try:
+        return None if text is None else read_cluster_row(text)
+    except BadField as bad:
+        log.warning("what metadata says cannot be read", file=str(file), error=str(bad))
+        return None
 
 
 def _pack_records(run: Run, packer: Packer) -> None:

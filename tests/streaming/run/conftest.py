@@ -35,6 +35,13 @@ def broker():
         yield cluster
 
 
+@pytest.fixture(scope="session")
+def three_brokers(broker):  # which skips where there are no jars
+    """A cluster whose brokers a test may kill and pause, if all are well again when it ends."""
+    with EmbeddedCluster(nodes=3) as cluster:
+        yield cluster
+
+
 @dataclass
 class Coordinator:
     """Writes what a coordinator would about made-up groups, into two topics of its own, at instants of our choice."""

@@ -2,7 +2,6 @@ import time
 
 import pytest
 
-from streaming.embedded import EmbeddedCluster
 from streaming.run.probe import Probe
 
 pytestmark = pytest.mark.e2e
@@ -19,13 +18,8 @@ def answers(probe):
     return {node: state.answers for node, state in probe.brokers.items()}
 
 
-@pytest.fixture
-def cluster(broker):  # `broker` skips where there are no jars
-    with EmbeddedCluster(nodes=3, telemetry=False, create_telemetry_topic=False) as three:
-        yield three
-
-
-def test_a_broker_that_is_gone_does_not_silence_the_others_and_ticks_again_when_it_is_back(cluster):
+def test_a_broker_that_is_gone_does_not_silence_the_others_and_ticks_again_when_it_is_back(three_brokers):
+    cluster = three_brokers
     with Probe({"bootstrap_servers": cluster.bootstrap_servers.split(",")}, interval_ms=100) as probe:
         until(lambda: len(probe.brokers) == 3 and min(answers(probe).values()) >= 3, answers(probe))
         cluster.node(3).kill()

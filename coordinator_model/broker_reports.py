@@ -1,0 +1,63 @@
+"""Reports what a shard notices about its brokers: silence, refusals, pauses and moves that have cost somebody.
+
+``BrokerWatch`` remembers and decides; here it is asked at the right moments, and what changed becomes a report.
+"""
+
+from coordinator_model.coordinator_check import Proof
+from coordinator_model.events import LeaderNamed
+from coordinator_model.groups import Groups
+
+
+class BrokerReports:
+    """One shard's."""
+
+    def __init__(self, groups: Groups) -> None:
+        self._groups = groups
+        self._memory, self._settings = groups.memory, groups.settings
+
+    def _report_silence(self, instants: list[int]) -> None:
+        """Report that telemetry stopped or came back, and with it that all members are unknown, or known again."""
+        self._groups.report_broker(instants)
+        if instants:
+            self._groups.changed |= self._groups.hot.slots.keys()
+
+    def gap(self, before_ms: int, at_ms: int) -> None:
+        """Report a hole in the coordinator's lines: a stall of telemetry, though it is over when we learn of it."""
+        watch, thresholds = self._memory.watch, self._settings.thresholds
+        if before_ms >= self._settings.live_from_ms:
+            self._report_silence(watch.silent(before_ms, at_ms - before_ms, thresholds))
+        self._report_silence(watch.back(at_ms))
+
+    def answered(self, broker: str, error: int, proof: Proof, at_ms: int) -> None:
+        """Report clients that find no coordinator for longer than a failover takes, and the end of that."""
+        watch, thresholds = self._memory.watch, self._settings.thresholds
+        if at_ms < self._settings.live_from_ms:
+            return
+        if proof in (Proof.LEADS, Proof.COORDINATES):
+            self._groups.report_broker(watch.answered(at_ms, thresholds))
+        elif proof is Proof.REFUSES:
+            answered_ms = self._memory.clock.last_answer_ms
+            self._groups.report_broker(watch.refused(broker, error, at_ms, answered_ms, thresholds))
+
+    def moved(self, event: LeaderNamed) -> None:
+        """Report that metadata names another leader, or one that has no request log, and what ends with that."""
+        clock = self._memory.clock
+        since_ms = clock.leadership.unlogged_ms
+        unlogged = None if clock.coordinator is not None or since_ms is None else [since_ms, event.node]
+        if event.order_ms >= self._settings.live_from_ms:
+            self._report_silence(self._memory.watch.moved(event.order_ms, unlogged))
+
+    def silence(self, wall_ms: int | None) -> None:
+        """Report that nothing comes from the coordinator: only a peer's clock or the wall's tells for how long."""
+        memory = self._memory
+        clock = memory.clock.brokers.get(memory.clock.coordinator or "")
+        if clock is None or not self._groups.hot.slots or clock.line_ms < self._settings.live_from_ms:
+            return
+        present_ms = 0 if wall_ms is None else wall_ms - memory.lag_ms
+        now_ms = max(*(broker.line_ms for broker in memory.clock.brokers.values()), present_ms)
+        self._report_silence(memory.watch.silent(clock.line_ms, now_ms - clock.line_ms, self._settings.thresholds))
+
+    def expire(self, progress_ms: int) -> None:
+        """Report the end of what nothing has renewed for long enough."""
+        self._groups.report_broker(self._memory.watch.expire(progress_ms, self._settings.thresholds))
+        self._groups.report_broker(self._memory.watch.given_up(progress_ms, self._settings.thresholds))
