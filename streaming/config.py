@@ -114,6 +114,8 @@ class Run(Table):
     """Spark's `spark.sql.shuffle.partitions`; without it, as many as the master has cores. It stays as it was first."""
     master: str = "local[*]"
     """Spark's master: `local[*]`, `local[2]`, `spark://host:7077`."""
+    standby: bool = False
+    """Wait for a `run` that watches this cluster already, and take over when it ends; otherwise this one refuses."""
 
 
 class StoreSettings(Table):

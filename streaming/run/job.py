@@ -20,6 +20,7 @@ import structlog
 from kafka.errors import KafkaError
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming.state import GroupStateTimeout
+from sqlalchemy.exc import SQLAlchemyError
 
 from coordinator_model import snapshot
 from coordinator_model.shard import ShardSettings
@@ -47,6 +48,7 @@ from streaming.run.sink import LiveKeys, Sink
 from streaming.run.source import PACKED_SCHEMA, PackRows, source_rows
 from streaming.run.topics import Assigned, Topics
 from streaming.store import Store, StoreError
+from streaming.store.lease import Lease, LeaseHeldError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -89,11 +91,15 @@ def run_job(
         except StoreError as error:
             raise RunError(str(error)) from error
         stack.callback(store.close)
+        lease = Lease(store.engine, settings.cluster)
+        if not _acquired(lease, stop, standby=run.standby):
+            return
+        stack.enter_context(lease.kept())
         spark = start_session(run.master, shuffle_partitions)
         stack.callback(stop_session, spark)
         probe = stack.enter_context(Probe(settings.kafka.python_client()))
         gc.freeze()  # what is loaded stays: each batch makes thousands of rows, and would have all else looked at too
-        Job(settings, stop, topics, probe, store, spark, shuffle_partitions, on_batch, reload, on_catch_up).run()
+        Job(settings, stop, topics, probe, store, lease, spark, shuffle_partitions, on_batch, reload, on_catch_up).run()
 
 
 @dataclass
@@ -105,6 +111,7 @@ class Job:
     topics: Topics
     probe: Probe
     store: Store
+    lease: Lease
     spark: "SparkSession"
     shuffle_partitions: int
     on_batch: Callable[[Mapping[str, Any]], None]
@@ -162,6 +169,7 @@ class Job:
             live_keys=LiveKeys(checkpoint.folder / LIVE_KEYS_FILE),
             topic_names=self._topic_names,
             watch=watch,
+            lease=self.lease,
         )
         query = self._start(assigned, checkpoint, sink)
         try:
@@ -203,6 +211,8 @@ class Job:
             if (now_silent := self.probe.silent()) != silent:
                 silent = now_silent
                 sink.watch.doubt()  # a broker is gone or back: others lead what it led
+            if self.lease.lost is not None:
+                raise RunError(str(self.lease.lost))
             if (failure := query.exception()) is not None:
                 raise failure
             if (settings := self.reload(self.settings)) is not None:
@@ -254,6 +264,8 @@ class Job:
         return self._session_timeouts != before
 
     def _failed(self, reason: str) -> None:
+        if self.lease.lost is not None:
+            raise RunError(str(self.lease.lost))
         self.failures += 1
         if self.failures >= GIVE_UP_AFTER:
             raise RunError(f"the query failed {self.failures} times without finishing a batch, at last: {reason}")
@@ -302,6 +314,16 @@ def reason_of(error: BaseException) -> str:
     named = re.findall(r"^(?:Caused by: )?([\w.$]*(?:Error|Exception)\b.*)$", text, re.MULTILINE)
     lines = named or text.strip().splitlines() or [type(error).__name__]
     return str(lines[-1]).strip()[:500]
+
+
+def _acquired(lease: Lease, stop: threading.Event, *, standby: bool) -> bool:
+    """Take the cluster; false if told to stop before."""
+    try:
+        return lease.acquire(stop, standby=standby)
+    except LeaseHeldError as error:
+        raise RunError(str(error)) from None
+    except SQLAlchemyError as error:
+        raise RunError(f"the database cannot be used: {getattr(error, 'orig', None) or error}") from error
 
 
 def _reach(settings: Settings, stop: threading.Event) -> Topics | None:

@@ -12,6 +12,7 @@ from streaming.run.cluster_facts import TopicNames
 from streaming.run.cluster_watch import ClusterWatch
 from streaming.run.layout import write_atomically
 from streaming.store import Store
+from streaming.store.lease import Lease
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -30,6 +31,7 @@ class Sink:
     live_keys: "LiveKeys"
     topic_names: TopicNames
     watch: ClusterWatch
+    lease: Lease
     caught_up: bool = False
     batch_ms: int | None = None
     _at_work: threading.Lock = field(default_factory=threading.Lock)
@@ -58,6 +60,7 @@ class Sink:
                 caught_up=self.caught_up,
                 late_before_ms=self.late_before_ms,
                 batch_ms=self.batch_ms,
+                lease=self.lease,
             )
             self.live_keys.update({key: output["groups"] for key, output in said if output["kind"] == "progress"})
 

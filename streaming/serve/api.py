@@ -121,7 +121,7 @@ class Api:
 
     def readyz(self, _request: Request) -> Response:
         """Tell whether answers can be trusted."""
-        ready, body = self.health.readiness(self.store.read.runs(), wall_ms())
+        ready, body = self.health.readiness(self.store.read.runs())
         return AsciiJson(body, 200 if ready else 503)
 
     def groups(self, request: Request) -> Response:

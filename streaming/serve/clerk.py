@@ -56,12 +56,14 @@ class Clerk(threading.Thread):
             self._stop_event.wait(POLL_S)
 
     def work(self, now_ms: int) -> None:
-        """Do what is due, if it is this process that leads."""
+        """Watch `run`, and do what is due if it is this process that leads. `now_ms`: the wall clock."""
+        verdicts = [(run, self._health.verdict(run)) for run in self._store.read.runs()]
         if not self._leader.refresh():
             self._stalled.clear()  # who leads meanwhile may write it otherwise
             return
-        for run in self._store.read.runs():
-            self._watch(run, now_ms)
+        for run, stalled in verdicts:
+            if stalled is not None:
+                self._tell(run, stalled=stalled)
         self._store.outbox.fan_out(self._receivers)
         if now_ms >= self._prune_ms:
             self._prune_ms = now_ms + PRUNE_EVERY_MS
@@ -69,26 +71,26 @@ class Clerk(threading.Thread):
             if strangers := self._store.outbox.bury_strangers(list(self._receivers)):
                 self._log.warning("messages given up: their receiver is not configured any more", messages=strangers)
 
-    def _watch(self, run: RunProgress, now_ms: int) -> None:
+    def _tell(self, run: RunProgress, *, stalled: bool) -> None:
         """Open `monitor-stalled` when a `run` stands still and close it when it is back; only changes are written."""
-        stalled = self._health.stalled(run, now_ms)
         if self._stalled.get(run.cluster) == stalled:
             return
-        findings = [stalled_finding(run, now_ms)] if stalled else []
-        self._store.apply_own(own_report(run.cluster, findings, now_ms), MONITOR_STALLED, self._settings)
+        findings = [stalled_finding(run)] if stalled else []
+        report = own_report(run.cluster, findings, run.alive_ms + run.silent_ms)
+        self._store.apply_own(report, MONITOR_STALLED, self._settings)
         self._stalled[run.cluster] = stalled
 
 
-def stalled_finding(run: RunProgress, now_ms: int) -> dict[str, Any]:
-    """Say that nobody watches a cluster; it began with the last sign of life."""
-    silent_s = (now_ms - run.alive_ms) // 1_000
+def stalled_finding(run: RunProgress) -> dict[str, Any]:
+    """Say that nobody watches a cluster; it began with the last sign of life. Instants by the database's clock."""
+    silent_s = run.silent_ms // 1_000
     return own_finding(
         MONITOR_STALLED,
         run.cluster,
         run.cluster,
         severity="page",
         opened_ms=run.alive_ms,
-        at_ms=now_ms,
+        at_ms=run.alive_ms + run.silent_ms,
         summary=f"the monitor of cluster {run.cluster} makes no progress for {silent_s} s: its groups are unwatched",
         detail={"checkpoint_id": run.checkpoint_id, "batch_id": run.batch_id},
     )

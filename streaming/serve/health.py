@@ -1,37 +1,66 @@
-"""Is every `run` caught up and at work? The one place where the wall clock judges anything: our own process.
+"""Whether every `run` is caught up and at work.
 
-`run` writes a sign of life with every batch, and while idle. After a start of `serve` itself each `run` gets the
-full time to show one, since the two are often restarted together.
+`run` writes a sign of life with every batch. Whether it has fallen silent is measured here, by how long its row was
+seen unchanged: no clock is compared with another machine's, and none that is set makes a page. Until that is known,
+after a start of `serve` itself, nothing is opened or closed.
 """
 
+import threading
+import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from streaming.store.reader import RunProgress
 
 
-@dataclass(frozen=True, slots=True)
+class _Sign(NamedTuple):
+    """The newest sign of life of a `run`; `since_s`: when it was first seen."""
+
+    row: tuple[str, int, int]
+    since_s: float
+    has_moved: bool
+
+
 class Health:
-    """Facts that do not change while `serve` runs."""
+    """What this process has seen of every `run`; safe from any thread."""
 
-    started_ms: int
-    monitor_stalled_ms: int
-    leads: Callable[[], bool] = lambda: False
-    """Whether this is the `serve` that sends."""
+    def __init__(
+        self,
+        monitor_stalled_ms: int,
+        leads: Callable[[], bool] = lambda: False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.leads = leads
+        """Whether this is the `serve` that sends."""
+        self._limit_ms = monitor_stalled_ms
+        self._clock = clock
+        self._signs: dict[str, _Sign] = {}
+        self._lock = threading.Lock()
 
-    def stalled(self, run: RunProgress, now_ms: int) -> bool:
-        """Tell whether a `run` has given no sign of life for too long."""
-        return now_ms - max(run.alive_ms, self.started_ms) > self.monitor_stalled_ms
+    def verdict(self, run: RunProgress) -> bool | None:
+        """Tell whether a `run` stands still; None while it was not watched for long enough to say. Asked often."""
+        row, now_s = (run.checkpoint_id, run.batch_id, run.alive_ms), self._clock()
+        with self._lock:
+            known = self._signs.get(run.cluster)
+            if known is None or known.row != row:
+                known = self._signs[run.cluster] = _Sign(row, now_s, has_moved=known is not None)
+        if (now_s - known.since_s) * 1_000 > self._limit_ms:
+            return True
+        return False if known.has_moved else None
 
-    def readiness(self, runs: Iterable[RunProgress], now_ms: int) -> tuple[bool, dict[str, Any]]:
+    def stalled(self, run: RunProgress) -> bool:
+        """Tell whether a `run` stands still; as long as that is not known, by the database's clock."""
+        verdict = self.verdict(run)
+        return run.silent_ms > self._limit_ms if verdict is None else verdict
+
+    def readiness(self, runs: Iterable[RunProgress]) -> tuple[bool, dict[str, Any]]:
         """Tell whether answers can be trusted, and why not."""
         clusters = [
             {
                 "cluster": run.cluster,
                 "caught_up": run.caught_up,
-                "stalled": self.stalled(run, now_ms),
-                "alive_age_ms": max(0, now_ms - run.alive_ms),
+                "stalled": self.stalled(run),
+                "alive_age_ms": max(0, run.silent_ms),
             }
             for run in runs
         ]

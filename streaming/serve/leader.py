@@ -6,19 +6,16 @@ renewing compare the row with what was seen of it, in the statement that changes
 for a leader that was killed on this very machine: its process is seen to be gone.
 """
 
-import hashlib
-import os
-import secrets
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from sqlalchemy import Engine, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from streaming.store import tables
 from streaming.store.database import writer_of
+from streaming.store.holder import is_gone, process_name
 
 LEASE_S = 15.0
 RENEW_S = 2.0
@@ -31,7 +28,7 @@ class Leader:
     """The claim of one process; `refresh` is called often, `leads` from any thread."""
 
     def __init__(self, engine: Engine, clock: Callable[[], float] = time.monotonic) -> None:
-        self.name = f"{machine()}/{os.getpid()}/{secrets.token_hex(8)}"
+        self.name = process_name()
         self._engine = engine
         self._writer = writer_of(engine)
         self._clock = clock
@@ -82,27 +79,3 @@ class Leader:
         values = {"holder": self.name, "renewals": row[1] + 1}
         with self._writer.begin() as connection:
             return connection.execute(update(_LEASE).where(unchanged).values(values)).rowcount == 1
-
-
-def machine() -> str:
-    """Name this boot of this machine, and the namespace its process numbers hold in; at random where nothing tells."""
-    try:
-        told = Path("/proc/sys/kernel/random/boot_id").read_text() + str(Path("/proc/self/ns/pid").readlink())
-    except OSError:
-        return secrets.token_hex(8)
-    return hashlib.sha256(told.encode()).hexdigest()[:16]
-
-
-def is_gone(holder: str) -> bool:
-    """Tell whether a holder was a process of this machine that has ended."""
-    where, _, rest = holder.partition("/")
-    pid = rest.partition("/")[0]
-    if where != machine() or not pid.isdigit():
-        return False
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
-    return False

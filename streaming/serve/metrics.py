@@ -145,7 +145,7 @@ class StoreCollector(Collector):
         yield from self._of_incidents(counters)
         yield from self._of_sources(counters, now_ms)
         yield from self._of_outbox(now_ms)
-        yield from self._of_runs(counters, now_ms)
+        yield from self._of_runs(counters)
         met = (Series(result[:3], result.success) for result in self._store.read.quality())
         yield gauge(QUALITY, ("cluster", "suite", "expectation"), met)
         yield gauge(LEADER, (), [Series((), self._health.leads())])
@@ -252,12 +252,12 @@ class StoreCollector(Collector):
         ages = (Series((row.receiver,), max(0, now_ms - (row.oldest_ms or now_ms)) / 1_000) for row in totals)
         yield gauge(OUTBOX_AGE, by, ages)
 
-    def _of_runs(self, counters: Mapping[str, Mapping[str, int]], now_ms: int) -> Iterator[Metric]:
+    def _of_runs(self, counters: Mapping[str, Mapping[str, int]]) -> Iterator[Metric]:
         runs = self._store.read.runs()
         by = ("cluster",)
-        yield gauge(RUN_ALIVE_AGE, by, (Series(run[:1], max(0, now_ms - run.alive_ms) / 1_000) for run in runs))
+        yield gauge(RUN_ALIVE_AGE, by, (Series(run[:1], max(0, run.silent_ms) / 1_000) for run in runs))
         yield gauge(RUN_CAUGHT_UP, by, (Series(run[:1], run.caught_up) for run in runs))
-        yield gauge(STALLED, by, (Series(run[:1], self._health.stalled(run, now_ms)) for run in runs))
+        yield gauge(STALLED, by, (Series(run[:1], self._health.stalled(run)) for run in runs))
         yield histogram(BATCH_DURATION, counters, "batch")
 
 

@@ -27,7 +27,6 @@ from streaming.serve.notify.message import group_path
 from streaming.serve.timeline import LABEL, WIDTH, heartbeats, timeline, troubled_first, waited_for
 from streaming.store import Store
 from streaming.store.pages import Object
-from streaming.store.store import wall_ms
 
 _FOLDER: Final = Path(__file__).parent / "templates"
 STYLE: Final = (_FOLDER / "style.css").read_text(encoding="utf-8")
@@ -99,7 +98,7 @@ class Pages:
 
     def overview(self, request: Request) -> Response:
         """Show what is open, and the groups in trouble first."""
-        ready, readiness = self.health.readiness(self.store.read.runs(), wall_ms())
+        ready, readiness = self.health.readiness(self.store.read.runs())
         page = _page(
             "overview.html",
             ready=ready,

@@ -27,7 +27,6 @@ from streaming.serve.notify.message import Teller
 from streaming.serve.notify.pulse import Pulse
 from streaming.serve.notify.receivers import receivers_of
 from streaming.store import Store
-from streaming.store.store import wall_ms
 
 STOP_S = 10  # a receiver may take as long as its timeouts
 RELOAD_EVERY_S = 1.0  # over HTTP at most so often: couriers that start anew all the time deliver nothing
@@ -76,7 +75,7 @@ class Service:
     def start(self) -> None:
         """Make application and threads from the settings; raises `ConfigError` before it starts any."""
         settings, store, leader, stop = self._settings, self._store, self._leader, threading.Event()
-        health = Health(wall_ms(), settings.serve.monitor_stalled_ms, leader.leads)
+        health = Health(settings.serve.monitor_stalled_ms, leader.leads)
         receivers, teller = receivers_of(settings), Teller(store.read, settings.serve)
         heartbeat_url = settings.serve.heartbeat_address()
         threads: list[threading.Thread] = [Clerk(store, settings, health, receivers, leader, stop)]

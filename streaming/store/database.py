@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
+    BigInteger,
     Column,
+    ColumnElement,
     Connection,
     Engine,
     Table,
@@ -24,11 +26,13 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.pool import NullPool
 
 from streaming.store import migrations
 
 BUSY_TIMEOUT_S = 30
+IDLE_TRANSACTION_MS = 60_000
 PARAMETERS = 5_000  # of one statement; the smallest limit is 32,766
 _SCHEMA_LOCK = 8_844_001  # any number, the same in every process: PostgreSQL's advisory lock around the schema
 
@@ -152,6 +156,46 @@ def remove(connection: Connection, column: Column[str], values: Iterable[str]) -
     """Delete the rows whose column holds one of many values."""
     if rows := [{"value": value} for value in values]:
         connection.execute(delete(column.table).where(column == bindparam("value")), rows)
+
+
+def insert_if_absent(connection: Connection, table: Table, row: Mapping[str, Any]) -> bool:
+    """Insert a row, whose values may be expressions; false where its key is taken."""
+    build = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    statement = build(table).values(dict(row)).on_conflict_do_nothing()
+    return connection.execute(statement, execution_options={"preserve_rowcount": True}).rowcount == 1
+
+
+class database_ms(ColumnElement[int]):  # noqa: N801 - a function of SQL
+    """The database's clock as a statement runs, in epoch milliseconds: the same for all who use that database."""
+
+    type = BigInteger()
+    inherit_cache = True
+
+
+@compiles(database_ms)
+def _now_of_postgresql(_element: database_ms, _compiler: Any, **_: Any) -> str:
+    return "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"
+
+
+@compiles(database_ms, "sqlite")
+def _now_of_sqlite(_element: database_ms, _compiler: Any, **_: Any) -> str:
+    return "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
+
+
+def clock_of(connection: Connection) -> int:
+    """Read the database's clock."""
+    return connection.execute(select(database_ms())).scalar_one()
+
+
+def limit_waiting(connection: Connection, timeout_ms: int) -> None:
+    """Bound a transaction of PostgreSQL: its waiting for locks, and how long it may stand still and hold its own.
+
+    A process that is stopped in the middle of a batch would keep all others waiting. In SQLite such a process has the
+    file locked, and only ending it helps.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(text(f"SET LOCAL lock_timeout = {timeout_ms:d}"))
+        connection.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = {IDLE_TRANSACTION_MS:d}"))
 
 
 def group_key(cluster: str, group: str) -> str:

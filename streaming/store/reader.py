@@ -10,7 +10,7 @@ from coordinator_model.incidents import Incident
 from coordinator_model.refresh import with_heartbeats
 from streaming.store import tables
 from streaming.store.batch import OWN_RULES, OpenIncidents
-from streaming.store.database import clean, group_key
+from streaming.store.database import clean, database_ms, group_key
 from streaming.store.pages import Page, by_weight, in_portions_of
 
 COUNTED = 100_000
@@ -26,13 +26,15 @@ _WEIGHED = select(tables.groups.c.group_key, tables.groups.c.members)
 
 
 class RunProgress(NamedTuple):
-    """How far the `run` of a cluster is. `alive_ms`: wall clock of its newest sign of life."""
+    """How far the `run` of a cluster is, and when it gave its newest sign of life, by the database's clock."""
 
     cluster: str
     checkpoint_id: str
     batch_id: int
     alive_ms: int
     caught_up: bool
+    silent_ms: int
+    """How long ago that was."""
 
 
 class GroupState(NamedTuple):
@@ -144,7 +146,10 @@ class Reader:
 
     def runs(self) -> list[RunProgress]:
         """Tell the progress of every cluster's `run`, sorted by cluster."""
-        return [RunProgress._make(row) for row in self._rows(select(tables.runs).order_by(tables.runs.c.cluster))]
+        known = tables.runs.c
+        silent_ms = (database_ms() - known.alive_ms).label("silent_ms")
+        columns = [silent_ms if name == "silent_ms" else known[name] for name in RunProgress._fields]
+        return [RunProgress._make(row) for row in self._rows(select(*columns).order_by(known.cluster))]
 
     def clusters_of(self, group: str) -> list[str]:
         """Name the clusters that know a group id."""

@@ -4,14 +4,15 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
-from sqlalchemy import Column, ColumnElement, Connection, Engine, ExceptionContext, delete, event, select, update
+from sqlalchemy import Column, ColumnElement, Connection, Engine, ExceptionContext, delete, event, select
 from sqlalchemy.exc import IntegrityError
 
 from streaming.config import Settings
 from streaming.store import batch, generations, incident_rows, tables
 from streaming.store.batch import BatchResult, OpenIncidents, PolicyTransition
-from streaming.store.database import clean, existing, group_key, open_engine, upsert, writer_of
+from streaming.store.database import clean, clock_of, existing, group_key, open_engine, upsert, writer_of
 from streaming.store.histogram import observe
+from streaming.store.lease import Lease
 from streaming.store.outbox import Outbox
 from streaming.store.reader import Reader, open_incidents
 
@@ -62,20 +63,24 @@ class Store:
         caught_up: bool = True,
         late_before_ms: int = NEVER_LATE_MS,
         batch_ms: int | None = None,
+        lease: Lease | None = None,
         now_ms: int | None = None,
     ) -> BatchResult:
         """Apply a batch in one transaction; one that was applied before changes nothing.
 
         `late_before_ms`: incidents decided before this instant are marked late, for nobody watched then.
-        `batch_ms`: how long the previous batch took from end to end, for `/metrics`. `now_ms`: the wall clock, if
-        not this machine's. Any error leaves the database as it was.
+        `batch_ms`: how long the previous batch took from end to end, for `/metrics`. `lease`: this process' claim on
+        the cluster; raises `LeaseLostError` where another has it by now. `now_ms`: the wall clock, if not the
+        database's. Any error leaves the database as it was.
         """
-        applied_ms = wall_ms() if now_ms is None else now_ms
         outputs = batch.in_order(outputs)
         rows = batch.gather(outputs, checkpoint_id)
         reports = [_held(output, checkpoint_id) for output in outputs if output["kind"] == "report"]
         try:
             with self._writer.begin() as connection:
+                if lease is not None:
+                    lease.check(connection)
+                applied_ms = clock_of(connection) if now_ms is None else now_ms
                 if not _claim(connection, checkpoint_id, batch_id, applied_ms):
                     return BatchResult(applied=False)
                 opened = self._opened(connection, settings.cluster)
@@ -111,13 +116,6 @@ class Store:
             settled.pop(key, None) if generation is None else settled.__setitem__(key, generation)
         self._open[settings.cluster] = {key: incidents for key, incidents in opened.items() if incidents}
         return BatchResult(True, tuple(step.transition for step in transitions), tuple(delays_ms))
-
-    def alive(self, cluster: str, now_ms: int | None = None) -> None:
-        """Say that `run` is at work although there was nothing to apply (no effect before its first batch)."""
-        alive_ms = wall_ms() if now_ms is None else now_ms
-        runs = tables.runs.c
-        with self._writer.begin() as connection:
-            connection.execute(update(tables.runs).where(runs.cluster == cluster).values(alive_ms=alive_ms))
 
     def apply_own(self, report: Mapping[str, Any], rule: str, settings: Settings) -> tuple[PolicyTransition, ...]:
         """Judge a report of `serve` itself (`monitor-stalled`) against its own open incidents, like any other."""

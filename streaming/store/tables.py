@@ -162,6 +162,18 @@ leases = Table(
     Column("renewals", BigInteger, nullable=False),
 )
 
+# Which `run` writes a cluster: see `store.lease`. Instants by the database's clock.
+run_leases = Table(
+    "run_leases",
+    metadata,
+    Column("cluster", String(255), primary_key=True),
+    Column("holder", String(64), nullable=False),
+    Column("host", String(255), nullable=False),
+    Column("pid", BigInteger, nullable=False),
+    Column("acquired_ms", BigInteger, nullable=False),
+    Column("renewed_ms", BigInteger, nullable=False),
+)
+
 quarantine = Table(
     "quarantine",
     metadata,

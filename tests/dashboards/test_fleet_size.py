@@ -57,7 +57,7 @@ def exported(folder, *batches):
     for batch_id, reports in enumerate(batches):
         outputs = [progress(), *reports]
         store.apply_batch(checkpoint_id="c", batch_id=batch_id, outputs=outputs, settings=settings, batch_ms=400)
-        yield metrics.exposition(store, settings, Health(0, 15_000))
+        yield metrics.exposition(store, settings, Health(15_000))
     store.close()
 
 

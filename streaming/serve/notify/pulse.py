@@ -45,7 +45,7 @@ class Pulse(threading.Thread):
 
     def beat(self, now_ms: int) -> bool:
         """Send one if all is well; tells whether it arrived."""
-        well, _ = self._health.readiness(self._store.read.runs(), now_ms)
+        well, _ = self._health.readiness(self._store.read.runs())
         if not (well and self._leader.leads()):
             return False
         answer = post(self._session, self._url, json.dumps({"monitor": "group-monitor", "at_ms": now_ms}))

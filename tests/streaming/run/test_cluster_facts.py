@@ -17,6 +17,7 @@ from streaming.run.cluster_facts import ASK_AGAIN_S, TopicNames, ask_topic_names
 from streaming.run.cluster_watch import ClusterWatch
 from streaming.run.sink import LiveKeys, Sink
 from streaming.store import Store
+from streaming.store.lease import Lease
 from tests.builders import TOPIC_ID, TOPIC_ID_TEXT, consumers
 
 OTHER = text_of(UUID(int=7))
@@ -118,8 +119,8 @@ def test_the_sink_stores_a_kip_848_group_with_the_names_of_its_topics(tmp_path):
     shard = Shard.restore(0, ShardSettings(cluster="default", partitions=1, live_from_ms=0), None)
     store = Store.open(f"sqlite:///{tmp_path}/monitor.db")
     resolver = Cluster(**{TOPIC_ID_TEXT: "orders"}).resolver()
-    watch = ClusterWatch({}, "offsets", "nonce", print)
-    sink = Sink(store, Settings(), "c", -1, LiveKeys(tmp_path / "keys"), resolver, watch)
+    watch, lease = ClusterWatch({}, "offsets", "nonce", print), Lease(store.engine, "default")
+    sink = Sink(store, Settings(), "c", -1, LiveKeys(tmp_path / "keys"), resolver, watch, lease)
     sink(Frame(shard.apply(events, final=True)), 0)
     [member] = store.read.group("default", "orders")["members"]
     store.close()

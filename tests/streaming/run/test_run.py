@@ -228,3 +228,46 @@ def test_a_configuration_read_again_is_in_force_on_the_same_checkpoint_and_a_wro
     assert watching.rows("SELECT count(*) FROM outbox") == [(0,)]
     assert watching.rows("SELECT count(DISTINCT checkpoint_id) FROM applied_batches") == [(1,)]
     assert watching.stop() == 0
+
+
+def test_a_second_run_refuses_and_one_that_stands_by_takes_over_a_first_that_is_stopped(
+    coordinator, members, tmp_path, request
+):
+    """Two on one database closed each other's incidents, as `group-deleted`, 800 ms after they were opened."""
+    if reason := databases.missing():
+        pytest.skip(reason)
+    live(coordinator, members)
+
+    def another(name, **run):
+        (tmp_path / name).mkdir()
+        made = OnPostgres(coordinator, tmp_path / name, run)
+        made.store_url = postgres.url
+        request.addfinalizer(lambda: made.process.poll() is None and made.kill())
+        return made.start()
+
+    with databases.server() as postgres:
+        first = another("first")
+        first.wait_for("SELECT 1 FROM groups WHERE members = 3 AND state = 'Stable'")
+        second = another("second")
+        assert second.process.wait(60) == 1
+        refusal = second.log.read_text().splitlines()[-1]
+        assert f"cluster default is already watched by process {first.process.pid} on " in refusal
+        assert "Spark" not in refusal
+        standby = another("standby", standby=True)
+        standby.said("is it alive?")
+        one_dies(coordinator, members)
+        assert expired(first.wait_for(EXPIRED)) == [the_death(coordinator, members)]
+
+        os.kill(first.process.pid, signal.SIGSTOP)
+        standby.said("this run writes the cluster now")
+        standby.wait_for(
+            "SELECT 1 FROM runs WHERE caught_up AND checkpoint_id != (SELECT min(checkpoint_id) FROM "
+            "applied_batches WHERE applied_ms < (SELECT acquired_ms FROM run_leases))"
+        )
+        os.kill(first.process.pid, signal.SIGCONT)
+        assert first.process.wait(60) == 1
+        ending = first.log.read_text().splitlines()[-1]
+        assert ending.startswith(f"run: cluster default was taken over by process {standby.process.pid} on ")
+        assert standby.rows("SELECT 1 FROM incidents WHERE reason = 'group-deleted'") == []
+        assert standby.rows("SELECT count(*) FROM groups") == [(1,)]
+        assert standby.stop() == 0

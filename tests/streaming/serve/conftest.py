@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 import requests
 import uvicorn
+from sqlalchemy import update
 
 from streaming.config import Settings
 from streaming.serve.app import create_app
 from streaming.serve.health import Health
 from streaming.serve.server import bind, server_config
-from streaming.store import Store
+from streaming.store import Store, tables
+from streaming.store.database import database_ms
 from tests.streaming.outputs import CLUSTER
 
 NOW_MS = 1_790_000_100_000
@@ -78,10 +80,33 @@ class Client:
         return answer.json()
 
 
+def sign_of_life(store: Store, age_ms: int = 0, cluster: str = CLUSTER) -> None:
+    """Write when the `run` of a cluster was last at work: so long ago."""
+    with store.engine.begin() as connection:
+        alive_ms = database_ms() - age_ms
+        known = tables.runs.c
+        connection.execute(update(tables.runs).where(known.cluster == cluster).values(alive_ms=alive_ms))
+
+
+class Clock:
+    """A monotonic clock that goes on when it is told to."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
 @contextmanager
 def running(store: Store, settings: Settings) -> Iterator[str]:
     """Serve a store in this process; yields the address."""
-    app = create_app(store, settings, Health(started_ms=0, monitor_stalled_ms=15_000))
+    app = create_app(store, settings, Health(monitor_stalled_ms=15_000))
     with listening(app, settings) as base:
         yield base
 

@@ -10,6 +10,7 @@ from streaming.config import Settings
 from streaming.serve import metrics
 from streaming.serve.health import Health
 from streaming.store import Store, tables
+from streaming.store.database import database_ms
 from tests.streaming.outputs import CLUSTER, START_MS, decoded, ended, finding, member, progress, rejected, report, view
 
 PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
@@ -36,7 +37,7 @@ def page() -> str:
     with tempfile.TemporaryDirectory() as folder:
         store = Store.open(f"sqlite:///{folder}/sample.db")
         fill(store)
-        text = metrics.exposition(store, SETTINGS, Health(0, 15_000), lambda: NOW_MS).decode()
+        text = metrics.exposition(store, SETTINGS, Health(15_000), lambda: NOW_MS).decode()
         store.close()
     return HEAD + "".join(f"{row}\n" for row in rows(text))
 
@@ -69,7 +70,7 @@ def fill(store: Store) -> None:
     store.outbox.failed([first.id], "answered 400", None)
     store.outbox.done([second.id], NOW_MS)
     with store.engine.begin() as connection:
-        connection.execute(update(tables.runs).values(alive_ms=START_MS + 1_500))
+        connection.execute(update(tables.runs).values(alive_ms=database_ms() + 60_000))
 
 
 def rows(text: str) -> list[str]:

@@ -8,6 +8,7 @@ import pytest
 
 from streaming.store.store import wall_ms
 from tests.streaming.outputs import CLUSTER, START_MS, ended, finding, progress, report, view
+from tests.streaming.serve.conftest import sign_of_life
 
 CONTRACT_GROUP = {
     "kind", "cluster", "group", "type", "state", "state_evidence", "generation", "protocol_type", "protocol",
@@ -157,7 +158,7 @@ def test_a_long_list_is_read_as_it_is_sent(apply, store, settings):
 
     apply(*(report(f"g{n:03}", view=view(f"g{n:03}", members=100)) for n in range(200)))
     query = {"type": "http", "method": "GET", "path": "/", "headers": [], "query_string": b"limit=10000"}
-    answer = Api(store, settings, Health(0, 1)).groups(Request(query))
+    answer = Api(store, settings, Health(1)).groups(Request(query))
 
     async def sent() -> tuple[int, int]:
         total = most = 0
@@ -200,9 +201,17 @@ def test_ready_only_when_a_run_has_caught_up_and_is_at_work(apply, client, store
     assert client.json("/readyz", 503)["clusters"][0]["caught_up"] is False
     apply(progress())
     assert client.json("/readyz")["ready"] is True
-    store.alive(CLUSTER, wall_ms() - 60_000)
-    assert client.json("/readyz", 503)["clusters"][0]["stalled"] is True
     assert client.json("/healthz") == {"healthy": True}
+
+
+def test_a_run_that_was_silent_before_serve_started_makes_nothing_ready(apply, client, store):
+    apply(progress())
+    sign_of_life(store, age_ms=60_000)
+    state = client.json("/readyz", 503)["clusters"][0]
+    assert state["stalled"] is True
+    assert 60_000 <= state["alive_age_ms"] < 90_000
+    apply(progress())
+    assert client.json("/readyz")["ready"] is True
 
 
 def test_one_cluster_that_is_behind_makes_the_whole_not_ready(apply, client):

@@ -63,7 +63,7 @@ def reloads(store, settings):
 
     done: list[int] = []
     changed = Settings.model_validate(settings.model_dump() | {"serve": EXTERNAL})
-    app = create_app(store, changed, Health(started_ms=0, monitor_stalled_ms=1), lambda: done.append(1))
+    app = create_app(store, changed, Health(monitor_stalled_ms=1), lambda: done.append(1))
     with listening(app, changed) as address:
         yield address, done
 

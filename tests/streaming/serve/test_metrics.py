@@ -3,7 +3,6 @@
 from prometheus_client.parser import text_string_to_metric_families
 
 from streaming.serve import metrics
-from streaming.store.store import wall_ms
 from tests.streaming.outputs import (
     CLUSTER,
     START_MS,
@@ -16,6 +15,7 @@ from tests.streaming.outputs import (
     report,
     view,
 )
+from tests.streaming.serve.conftest import sign_of_life
 
 
 def scrape(client) -> dict[str, dict[tuple, float]]:
@@ -92,7 +92,7 @@ def test_a_fleet_in_trouble_shows_its_worst_incidents_first(apply, client, monke
 
 def test_sources_run_and_outbox_are_told(apply, client, store):
     apply(progress(held=4), rejected(), report("orders", finding(), view=view()), batch_ms=400)
-    store.alive(CLUSTER, wall_ms() - 60_000)
+    sign_of_life(store, age_ms=60_000)
     samples = scrape(client)
     cluster, broker = labels(cluster=CLUSTER), labels(cluster=CLUSTER, broker="broker-1")
     assert samples[metrics.TELEMETRY_DELAY] == {broker: 0.12}
@@ -105,7 +105,7 @@ def test_sources_run_and_outbox_are_told(apply, client, store):
     assert samples[metrics.OUTBOX_PENDING] == {labels(receiver=""): 1}
     assert samples[metrics.STALLED] == {cluster: 1}
     assert samples[metrics.RUN_ALIVE_AGE][cluster] >= 60
-    store.alive(CLUSTER)
+    sign_of_life(store)
     assert scrape(client)[metrics.STALLED] == {cluster: 0}
 
 

@@ -23,6 +23,7 @@ from streaming.store import Store
 from streaming.store.store import wall_ms
 from tests.streaming.outputs import CLUSTER, START_MS, ended, finding, progress, report
 from tests.streaming.serve import alertmanager as real
+from tests.streaming.serve.conftest import sign_of_life
 
 WRITTEN = {
     "incident": {
@@ -51,7 +52,7 @@ def deliver(store, settings, monkeypatch) -> Iterator[Callable[..., None]]:
     def _deliver(*blocks: dict, stalled_ms: int = 15_000) -> None:
         configured = Settings.model_validate(settings.model_dump() | {"notify": blocks})
         receivers, leader, teller = receivers_of(configured), Leader(store.engine), Teller(store.read, configured.serve)
-        health = Health(wall_ms(), stalled_ms)
+        health = Health(stalled_ms)
         new: list[threading.Thread] = [Clerk(store, configured, health, receivers, leader, stop)]
         new += [Courier(store, receiver, teller, leader, stop) for receiver in receivers]
         for thread in new:
@@ -296,27 +297,75 @@ class TestMonitorStalled:
         opened = peer.bodies[0]
         assert (opened["rule"], opened["severity"], opened["transition"]) == ("monitor-stalled", "page", "opened")
         assert (opened["cluster"], opened["group"]) == (CLUSTER, "")
-        store.alive(CLUSTER, wall_ms() + 60_000)
+        sign_of_life(store)
         peer.wait_for(lambda peer: len(peer.bodies) == 2)
         assert (peer.bodies[1]["transition"], peer.bodies[1]["incident_id"]) == ("closed", opened["incident_id"])
         assert store.read.incidents(state="open").total == 0
 
-    def test_run_does_not_close_what_serve_opened(self, apply, store, settings):
+    @pytest.fixture
+    def clerk(self, store, settings, clock):
+        """Make another clerk, as a `serve` that starts."""
+        leader = Leader(store.engine)
+
+        def make() -> Clerk:
+            return Clerk(store, settings, Health(15_000, clock=clock), [], leader, threading.Event())
+
+        return make
+
+    @staticmethod
+    def stand_still(clerk, clock):
+        clerk.work(wall_ms())
+        clock.now_s += 16
+        clerk.work(wall_ms())
+
+    def test_run_does_not_close_what_serve_opened(self, apply, store, clerk, clock):
         apply(progress())
-        clerk = Clerk(store, settings, Health(0, 1), [], Leader(store.engine), threading.Event())
-        clerk.work(wall_ms() + 60_000)
+        self.stand_still(clerk(), clock)
         assert store.read.incidents(state="open").total == 1
         store._open.clear()
         assert apply(report("")).transitions == ()
         assert store.read.incidents(state="open").total == 1
 
-    def test_a_restarted_serve_adopts_its_own_incident(self, apply, store, settings):
+    def test_a_restarted_serve_adopts_its_own_incident_and_says_nothing_before_it_knows(
+        self, apply, store, clerk, clock
+    ):
+        """The restarted one closed the page, and opened it again fifteen seconds later."""
         apply(progress())
-        for _ in range(2):
-            Clerk(store, settings, Health(0, 1), [], Leader(store.engine), threading.Event()).work(wall_ms() + 60_000)
-        assert store.read.incidents().total == 1
+        self.stand_still(clerk(), clock)
+        restarted = clerk()
+        restarted.work(wall_ms())
+        assert store.read.incidents(state="open").total == 1
+        self.stand_still(restarted, clock)
+        assert [incident["transition"] for incident in store.read.incidents().objects] == ["opened"]
+        apply(progress())
+        restarted.work(wall_ms())
+        assert store.read.incidents(state="open").total == 0
 
-    def test_a_run_gets_its_time_when_serve_itself_has_just_started(self, apply, store, settings):
+    def test_a_run_gets_its_time_when_serve_itself_has_just_started(self, apply, store, clerk, clock):
         apply(progress(), now_ms=START_MS)
-        Clerk(store, settings, Health(wall_ms(), 15_000), [], Leader(store.engine), threading.Event()).work(wall_ms())
+        started = clerk()
+        started.work(wall_ms())
+        clock.now_s += 14
+        started.work(wall_ms())
         assert store.read.incidents().total == 0
+
+    def test_no_clock_that_is_set_makes_a_page(self, apply, store, clerk, clock):
+        """The database's, say, by a day: whatever the row says, it is seen to change."""
+        watching = clerk()
+        for age_ms in (0, 86_400_000, -86_400_000, 0):
+            apply(progress())
+            sign_of_life(store, age_ms)
+            watching.work(wall_ms())
+            clock.now_s += 10
+        assert store.read.incidents().total == 0
+
+    def test_one_that_follows_knows_what_it_has_seen_when_it_takes_over(self, apply, store, settings, clerk, clock):
+        first, leader = clerk(), Leader(store.engine)
+        apply(progress())
+        first.work(wall_ms())
+        follower = Clerk(store, settings, Health(15_000, clock=clock), [], leader, threading.Event())
+        self.stand_still(follower, clock)
+        assert store.read.incidents().total == 0
+        first._leader.resign()
+        follower.work(wall_ms())
+        assert store.read.incidents(state="open").total == 1
