@@ -18,6 +18,7 @@ COMMANDS = {
     "describe": "Show a group of a running monitor, or all groups.",
     "doctor": "Check what is missing before `run` can work, and say what to do.",
     "incidents": "List the incidents of a running monitor.",
+    "log4j2": "Print the log4j2 file that makes brokers ship their group telemetry.",
     "quality": "Check the data in the store as a whole; Data Docs.",
     "quarantine": "List the rows that a running monitor could not understand.",
     "replay": "Run a capture through the model, without Kafka and Spark.",

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from streaming.kafka_config import Kafka
 
+TELEMETRY_TOPIC: Final = "group-telemetry"
 LINE_BYTES: Final = 700
 """A request-log line of a heartbeat, before compression."""
 RETENTION_MS: Final = 86_400_000

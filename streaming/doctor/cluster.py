@@ -22,7 +22,7 @@ TIMEOUT_MS: Final = 10_000
 LINE_TIMEOUT_S: Final = 10.0
 UNKNOWN_TOPIC, NOT_AUTHORIZED = 3, 29
 ACL_ADVICE: Final = "grant the rights: `group-monitor doctor --acls` prints the commands"
-SNIPPET_ADVICE: Final = "merge streaming/embedded/broker-log4j2.yaml into each broker's log4j2.yaml (README)"
+SNIPPET_ADVICE: Final = "give each broker the file that `group-monitor log4j2` prints (docs/telemetry.md)"
 
 
 def check_cluster(kafka: Kafka) -> Iterator[Check]:

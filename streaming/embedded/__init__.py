@@ -3,6 +3,6 @@
 from streaming.embedded.cluster import EmbeddedCluster
 from streaming.embedded.errors import EmbeddedBrokerError
 from streaming.embedded.node import Node
-from streaming.embedded.settings import TELEMETRY_TOPIC
+from streaming.telemetry_topics import TELEMETRY_TOPIC
 
 __all__ = ["TELEMETRY_TOPIC", "EmbeddedBrokerError", "EmbeddedCluster", "Node"]

@@ -21,8 +21,9 @@ from streaming.embedded import readiness, watchdog
 from streaming.embedded.errors import EmbeddedBrokerError
 from streaming.embedded.node import START_TIMEOUT_S, Node
 from streaming.embedded.ports import free_ports, require_free
-from streaming.embedded.settings import TELEMETRY_TOPIC, log4j2_yaml, server_properties
-from streaming.telemetry_topics import REQUEST_LOG_CONFIGS
+from streaming.embedded.settings import server_properties
+from streaming.log4j2 import Snippet, as_yaml
+from streaming.telemetry_topics import REQUEST_LOG_CONFIGS, TELEMETRY_TOPIC
 
 REQUEST_LOGGER: Final = "kafka.request.logger"
 
@@ -34,10 +35,11 @@ class EmbeddedCluster:
     again with the same number of nodes. `port` is the first broker's (the others follow it); None takes free ones.
     `telemetry` False starts with the request log off (`set_request_log` turns it on). `properties` are Kafka's own and
     win over ours. `telemetry_bootstrap_servers` is where the brokers ship their lines, None: to themselves;
-    `create_telemetry_topic` False leaves them without their topic.
+    `create_telemetry_topic` False leaves them without their topic. `log4j2`, file name -> text, takes the place of our
+    own file on all nodes: log4j2 merges several.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each changes one thing of a broker
         self,
         nodes: int = 1,
         data_folder: Path | None = None,
@@ -47,12 +49,14 @@ class EmbeddedCluster:
         properties: Mapping[str, str] | None = None,
         telemetry_bootstrap_servers: str | None = None,
         create_telemetry_topic: bool = True,
+        log4j2: Mapping[str, str] | None = None,
     ) -> None:
         self._temporary = data_folder is None
         self._telemetry = telemetry
         self._properties = dict(properties or {})
         self._telemetry_bootstrap_servers = telemetry_bootstrap_servers
         self._create_telemetry_topic = create_telemetry_topic
+        self._log4j2 = log4j2
         self._port = port
         self._size = nodes
         self._data_folder = data_folder
@@ -172,13 +176,17 @@ class EmbeddedCluster:
                     overrides=self._properties,
                 )
             )
-            (node.folder / "log4j2.yaml").write_text(
-                log4j2_yaml(
-                    node_id=node.node_id,
-                    telemetry=self._telemetry,
-                    telemetry_bootstrap_servers=self._telemetry_bootstrap_servers or self.bootstrap_servers,
-                )
-            )
+            node.write_log4j2(self._log4j2 or self._own_log4j2(node))
+
+    def _own_log4j2(self, node: Node) -> dict[str, str]:
+        """The file that users get, with this node's key and addresses."""
+        snippet = Snippet(
+            bootstrap_servers=self._telemetry_bootstrap_servers or self.bootstrap_servers,
+            key=f"broker-{node.node_id}",
+            level="debug" if self._telemetry else "warn",
+            alone=True,
+        )
+        return {"log4j2.yaml": as_yaml(snippet)}
 
     def _start_watchdog(self) -> None:
         what_then = "remove" if self._temporary else "keep"

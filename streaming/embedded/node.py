@@ -3,7 +3,7 @@
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +26,7 @@ class Node:
         self.port = port
         self.folder = folder
         self._process: subprocess.Popen[bytes] | None = None
+        self._log4j2: tuple[str, ...] = ()
         self._log_start_bytes = 0  # where the log of the newest process begins
 
     @property
@@ -53,6 +54,12 @@ class Node:
         """The JVM's process id; raises EmbeddedBrokerError where it does not run."""
         return self._running_process().pid
 
+    def write_log4j2(self, files: Mapping[str, str]) -> None:
+        """Write the log4j2 files, name -> text, that the next process is started with, in their order."""
+        for name, text in files.items():
+            (self.folder / name).write_text(text, encoding="utf-8")
+        self._log4j2 = tuple(files)
+
     def start(self) -> None:
         """Start (again, on the same data and port) and wait until it answers as a live broker."""
         self.launch()
@@ -62,7 +69,8 @@ class Node:
         """Start without waiting."""
         if self.running:
             raise EmbeddedBrokerError(f"broker {self.node_id} runs already (pid {self.pid})")
-        flags = (*_BROKER_FLAGS, f"-Dlog4j2.configurationFile={self.folder / 'log4j2.yaml'}")
+        files = ",".join(str(self.folder / name) for name in self._log4j2)
+        flags = (*_BROKER_FLAGS, f"-Dlog4j2.configurationFile={files}")
         self._process = self._java(flags, "kafka.Kafka", str(self.folder / "server.properties"))
         (self.folder / "pid").write_text(str(self._process.pid))
 

@@ -9,7 +9,7 @@ from kafka.errors import UnknownTopicOrPartitionError
 
 from streaming.embedded import ask
 from streaming.embedded.errors import EmbeddedBrokerError
-from streaming.embedded.settings import TELEMETRY_TOPIC
+from streaming.telemetry_topics import TELEMETRY_TOPIC
 
 TIMEOUT_S: Final = 120.0
 

@@ -1,11 +1,11 @@
-"""The two files a node is started with: Kafka's server.properties and the log4j2 file with the telemetry snippet."""
+"""What a node is started with: Kafka's server.properties."""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-TELEMETRY_TOPIC: Final = "group-telemetry"
 SNIPPET: Final = Path(__file__).with_name("broker-log4j2.yaml")
+"""What `group-monitor log4j2 --alone` prints for one broker: an example for people, and what compose runs."""
 
 
 def server_properties(
@@ -47,22 +47,3 @@ def server_properties(
         **overrides,
     }
     return "".join(f"{name}={value}\n" for name, value in settings.items())
-
-
-def log4j2_yaml(*, node_id: int, telemetry: bool, telemetry_bootstrap_servers: str) -> str:
-    """Return the snippet that users get, with this node's key and addresses put in.
-
-    Raises ValueError where a text to replace is not there exactly once.
-    """
-    text = SNIPPET.read_text(encoding="utf-8")
-    level = "debug" if telemetry else "warn"
-    replacements = {
-        'key: "broker-1"': f'key: "broker-{node_id}"',
-        'value: "127.0.0.1:9092"': f'value: "{telemetry_bootstrap_servers}"',
-        "name: kafka.request.logger, level: debug": f"name: kafka.request.logger, level: {level}",
-    }
-    for placeholder, value in replacements.items():
-        if text.count(placeholder) != 1:
-            raise ValueError(f"{SNIPPET.name} has {placeholder!r} {text.count(placeholder)} times, not once")
-        text = text.replace(placeholder, value)
-    return text

@@ -15,10 +15,10 @@ from ruamel.yaml import YAML
 from dashboards import files
 from dashboards.rules import GRAFANA_DATASOURCE, grafana_rules
 from streaming.config import load
-from streaming.embedded.settings import SNIPPET, TELEMETRY_TOPIC
+from streaming.embedded.settings import SNIPPET
 from streaming.kafka_config import Kafka
 from streaming.reporter import TOPIC as CLIENT_TELEMETRY_TOPIC
-from streaming.telemetry_topics import creation_command
+from streaming.telemetry_topics import TELEMETRY_TOPIC, creation_command
 from tests.dashboards.dockerfile import STAGES, first_image, instructions, packages_stage
 from tests.repository.locks import locked
 

@@ -105,8 +105,11 @@ LISTENERS = {
 
 
 @contextmanager
-def secured_broker(folder, **more):
-    """Start a broker with all these listeners on 127.0.0.1; PLAIN and both SCRAM know `USER` with `PASSWORD`."""
+def secured_broker(folder, *, log4j2=None, **more):
+    """Start a broker with all these listeners on 127.0.0.1; PLAIN and both SCRAM know `USER` with `PASSWORD`.
+
+    `more` are settings of the broker; `log4j2` makes its log4j2 files from the ports.
+    """
     authority = Authority(folder)
     ports = dict(zip(LISTENERS, free_ports(len(LISTENERS)), strict=True))
     listeners = [f"{name}://127.0.0.1:{port}" for name, port in ports.items()]
@@ -127,7 +130,8 @@ def secured_broker(folder, **more):
     for name in ("sasl_plaintext", "sasl_ssl", "scram_only"):
         properties |= _sasl(f"listener.name.{name}.")
     properties["listener.name.scram_only.sasl.enabled.mechanisms"] = "SCRAM-SHA-512"
-    with EmbeddedCluster(port=ports["PLAINTEXT"], properties=properties | more) as cluster:
+    how = {"log4j2": log4j2(ports), "telemetry": False} if log4j2 else {}
+    with EmbeddedCluster(port=ports["PLAINTEXT"], properties=properties | more, **how) as cluster:
         with KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
             for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
                 credential = UserScramCredentialUpsertion(USER, mechanism, PASSWORD)

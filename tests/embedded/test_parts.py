@@ -1,11 +1,12 @@
 """Java, jars, ports and the two files a node is started with."""
 
 import hashlib
-import re
 import socket
 
 import pytest
+from click.testing import CliRunner
 
+from streaming.cli import main
 from streaming.embedded import EmbeddedBrokerError, java, settings
 from streaming.embedded.jars import JARS_FOLDER, SUMS_FILE, difference, sums_of
 from streaming.embedded.ports import free_ports, require_free
@@ -93,30 +94,6 @@ def test_free_ports_are_different_and_below_the_range_of_outgoing_connections():
     assert max(ports) < 32_768
 
 
-def test_a_node_logs_by_the_very_snippet_users_get_but_for_its_key_and_addresses():
-    rendered = settings.log4j2_yaml(node_id=2, telemetry=True, telemetry_bootstrap_servers="127.0.0.1:7")
-    given = settings.SNIPPET.read_text()
-    changed = [(a, b) for a, b in zip(given.splitlines(), rendered.splitlines(), strict=True) if a != b]
-    assert [b.strip() for _, b in changed] == [
-        'key: "broker-2"',
-        '- {name: bootstrap.servers, value: "127.0.0.1:7"}',
-    ]
-
-
-def test_the_snippet_sends_many_lines_in_one_request():
-    """log4j's Kafka appender sets `batch.size` to 0 unless told otherwise: every line a request of its own."""
-    [size] = re.findall(r'name: batch\.size, value: "(\d+)"', settings.SNIPPET.read_text())
-    assert int(size) >= 16_384
-
-
-def test_without_telemetry_the_request_log_is_off():
-    rendered = settings.log4j2_yaml(node_id=1, telemetry=False, telemetry_bootstrap_servers="127.0.0.1:7")
-    assert "name: kafka.request.logger, level: warn" in rendered
-
-
-def test_a_snippet_that_no_longer_has_the_texts_to_replace_is_an_error_not_a_silent_wrong_key(monkeypatch, tmp_path):
-    snippet = tmp_path / "broker-log4j2.yaml"
-    snippet.write_text(settings.SNIPPET.read_text().replace('key: "broker-1"', "key: broker-1"))
-    monkeypatch.setattr(settings, "SNIPPET", snippet)
-    with pytest.raises(ValueError, match="0 times, not once"):
-        settings.log4j2_yaml(node_id=1, telemetry=True, telemetry_bootstrap_servers="127.0.0.1:7")
+def test_the_snippet_in_the_repository_is_what_the_command_prints():
+    command = ["log4j2", "--alone", "--key", "broker-1"]
+    assert settings.SNIPPET.read_text() == CliRunner().invoke(main, command).output, "run `make docs`"

@@ -7,7 +7,7 @@ from kafka import TopicPartition
 from kafka.errors import UnknownTopicOrPartitionError
 
 from streaming.embedded import EmbeddedBrokerError, readiness
-from streaming.embedded.settings import TELEMETRY_TOPIC
+from streaming.telemetry_topics import TELEMETRY_TOPIC
 
 
 class Consumer:

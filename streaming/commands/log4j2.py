@@ -1,0 +1,109 @@
+"""`log4j2`: the file that makes the brokers ship their group telemetry."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from streaming.log4j2 import STOCK_REQUEST_APPENDER, Snippet, as_properties, as_yaml
+
+TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def _servers(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
+    from streaming.kafka_config import server_addresses
+
+    try:
+        if text is not None:
+            server_addresses(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    return text
+
+
+def _topic(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
+    if text is not None and not TOPIC_NAME.fullmatch(text):
+        raise click.BadParameter(f'"{text}" is not the name of a topic')
+    return text
+
+
+def _one_line(_: click.Context, __: click.Parameter, text: str) -> str:
+    if not text.isprintable():
+        raise click.BadParameter("control characters do not belong here")
+    return text
+
+
+def _properties(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> Mapping[str, str]:
+    found = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not re.fullmatch(r"[a-z0-9.]+", name) or not value.isprintable():
+            raise click.BadParameter(f'"{text}" is not NAME=VALUE')
+        found[name] = value
+    return found
+
+
+@click.command("log4j2")
+@click.option("--format", "form", type=click.Choice(["yaml", "properties"]), default="yaml", show_default=True)
+@click.option("--config", type=click.Path(dir_okay=False, path_type=Path), help="monitor.toml: brokers and topic.")
+@click.option(
+    "--bootstrap-servers",
+    metavar="HOST:PORT,…",
+    callback=_servers,
+    help="Where the brokers send their lines: a listener that they reach themselves.  [default: from --config, else "
+    "127.0.0.1:9092]",
+)
+@click.option("--topic", callback=_topic, help="[default: the first of --config, else group-telemetry]")
+@click.option(
+    "--key",
+    default="${hostName}",
+    show_default=True,
+    callback=_one_line,
+    help="What names a broker: a lookup of log4j2 with another value on each, such as ${env:HOSTNAME}.",
+)
+@click.option(
+    "--property",
+    "properties",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=_properties,
+    help="A further setting of the producer, such as security.protocol=SSL. Of a secret the place only: "
+    "sasl.jaas.config=${env:TELEMETRY_JAAS}.",
+)
+@click.option(
+    "--request-appender",
+    default=STOCK_REQUEST_APPENDER,
+    show_default=True,
+    callback=_one_line,
+    help="The appender of kafka.request.logger in the broker's own file, which stays as quiet as it was; '' for none.",
+)
+@click.option("--alone", is_flag=True, help="A whole file, with a console, in the place of the broker's own.")
+def log4j2_command(  # noqa: PLR0913, PLR0917 - one parameter an option
+    form: str,
+    config: Path | None,
+    bootstrap_servers: str | None,
+    topic: str | None,
+    key: str,
+    properties: Mapping[str, str],
+    request_appender: str,
+    alone: bool,
+) -> None:
+    """Print a log4j2 file for all brokers (Kafka 4) that ships group telemetry into a topic.
+
+    It stands beside the broker's own file, which stays as it is (docs/telemetry.md):
+
+    \b
+    KAFKA_LOG4J_OPTS="-Dlog4j2.configurationFile=/opt/kafka/config/log4j2.yaml,/etc/kafka/group-telemetry.yaml"
+    """  # noqa: D301 - click's own mark for a line that is not to be wrapped
+    snippet = Snippet(key=key, properties=properties, request_appender=request_appender or None, alone=alone)
+    if config is not None:
+        from streaming.commands.settings import settings_of
+
+        kafka = settings_of(config).kafka
+        snippet = snippet._replace(bootstrap_servers=kafka.bootstrap_servers, topic=next(iter(kafka.telemetry_topics)))
+    if bootstrap_servers is not None:
+        snippet = snippet._replace(bootstrap_servers=bootstrap_servers)
+    if topic is not None:
+        snippet = snippet._replace(topic=topic)
+    click.echo(as_yaml(snippet) if form == "yaml" else as_properties(snippet), nl=False)

@@ -1,0 +1,166 @@
+"""`group-monitor log4j2`: one file for all brokers, in both formats, on the real broker."""
+
+import socket
+
+import pytest
+from click.testing import CliRunner
+from ruamel.yaml import YAML
+
+from streaming.cli import main
+from streaming.embedded import TELEMETRY_TOPIC, EmbeddedCluster, ask
+from streaming.embedded.ports import free_ports
+from tests.embedded.kafka_io import read_until
+from tests.embedded.secured import PASSWORD, USER, secured_broker
+
+STOCK = """
+Configuration:
+  Appenders:
+    Console:
+      name: STDOUT
+      PatternLayout: {{pattern: "[%d{{ISO8601}}] %p %m (%c)%n"}}
+    RollingFile:
+      - name: RequestAppender
+        fileName: "{folder}/kafka-request.log"
+        filePattern: "{folder}/kafka-request.log.%d{{yyyy-MM-dd-HH}}"
+        PatternLayout: {{pattern: "%m%n"}}
+        TimeBasedTriggeringPolicy: {{interval: 1}}
+  Loggers:
+    Root: {{level: INFO, AppenderRef: [{{ref: STDOUT}}]}}
+    Logger:
+      - {{name: kafka, level: INFO}}
+      - {{name: kafka.request.logger, level: WARN, additivity: false, AppenderRef: {{ref: RequestAppender}}}}
+"""
+"""As Kafka 4's own config/log4j2.yaml: the request log has a file of its own."""
+
+
+def printed(*options, code=0):
+    result = CliRunner().invoke(main, ["log4j2", *options])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def flat_yaml(text):
+    """What the YAML says: (part, setting) -> value."""
+    tree = YAML(typ="safe").load(text)["Configuration"]
+    kafka, group, (logger,) = tree["Appenders"]["Kafka"], tree["Appenders"]["Async"], tree["Loggers"]["Logger"]
+    said = {("kafka", k): str(v) for k, v in kafka.items() if isinstance(v, str)}
+    said |= {("producer", p["name"]): p["value"] for p in kafka["Property"]}
+    said |= {("group", k): str(v) for k, v in group.items() if not isinstance(v, dict | list)}
+    said |= {("filter", k): v for k, v in group["RegexFilter"].items()}
+    said |= {("logger", k): str(v).lower() for k, v in logger.items() if k != "AppenderRef"}
+    said |= {("ref", r["ref"]): r.get("level", "") for r in logger["AppenderRef"]}
+    return said | {("root", "level"): tree["Loggers"].get("Root", {}).get("level", "")}
+
+
+def flat_properties(text):
+    """What the properties say, likewise."""
+    lines = [line.partition(" = ") for line in text.splitlines() if not line.startswith("#")]
+    found = {name: value.replace("\\\\", "\\") for name, _, value in lines}
+
+    def under(prefix):
+        return {k.removeprefix(prefix): v for k, v in found.items() if k.startswith(prefix)}
+
+    kafka, group = under("appender.groupTelemetryKafka."), under("appender.groupTelemetry.")
+    logger = under("logger.groupTelemetry.")
+    numbers = {key.partition(".")[0] for key in kafka if key.endswith(".value")}
+    refs = {k.removesuffix(".ref"): v for k, v in logger.items() if k.endswith(".ref")}
+    said = {("kafka", k): v for k, v in kafka.items() if "." not in k and k != "type"}
+    said |= {("producer", kafka[f"{n}.name"]): kafka[f"{n}.value"] for n in numbers}
+    said |= {("group", k): v for k, v in group.items() if "." not in k and k != "type"}
+    said |= {("filter", k.removeprefix("filter.groups.")): v for k, v in group.items() if k.startswith("filter.")}
+    said.pop(("filter", "type"))
+    said |= {("logger", k): v for k, v in logger.items() if "." not in k}
+    said |= {("ref", name): logger.get(f"{key}.level", "") for key, name in refs.items()}
+    return said | {("root", "level"): found.get("rootLogger.level", "")}
+
+
+OPTIONS = [
+    [],
+    ["--alone"],
+    ["--request-appender", ""],
+    ["--topic", "t.1", "--key", "${env:POD}", "--bootstrap-servers", "a:1,b:2"],
+    ["--property", "security.protocol=SSL", "--property", "linger.ms=5", "--property", 'sasl.jaas.config=a "b\\c";'],
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=" ".join)
+def test_both_formats_say_the_same(options):
+    assert flat_yaml(printed(*options)) == flat_properties(printed("--format", "properties", *options))
+
+
+def test_the_broker_s_own_request_log_stays_as_quiet_as_it_was_and_no_other_file_has_one():
+    assert flat_yaml(printed())["ref", "RequestAppender"] == "warn"
+    assert ("ref", "RequestAppender") not in flat_yaml(printed("--alone"))
+    assert ("ref", "RequestAppender") not in flat_yaml(printed("--request-appender", ""))
+
+
+def test_brokers_and_topic_come_from_the_configuration_unless_they_are_given(tmp_path):
+    config = tmp_path / "monitor.toml"
+    config.write_text('[kafka]\nbootstrap_servers = "a:1"\ntelemetry_topics = ["lines"]\n')
+    said = flat_yaml(printed("--config", str(config), "--bootstrap-servers", "b:2"))
+    assert (said["producer", "bootstrap.servers"], said["kafka", "topic"]) == ("b:2", "lines")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--bootstrap-servers", "kafka"],
+        ["--topic", 'x"y'],
+        ["--topic", "a\nb"],
+        ["--key", "a\nrootLogger.level = off"],
+        ["--property", "acks"],
+        ["--property", "acks=all\nrootLogger.level = off"],
+        ["--format", "xml"],
+        ["--config", "/nowhere/monitor.toml"],
+    ],
+)
+def test_what_would_break_the_file_is_wrong_usage(options):
+    printed(*options, code=2)
+
+
+def lines_of(cluster, client_id):
+    """The telemetry record of a request that we make of the broker."""
+    ask.list_groups(cluster.nodes[0].port, client_id)
+    wanted = f'"clientId":"{client_id}"'.encode()
+    records = read_until(
+        cluster.bootstrap_servers, TELEMETRY_TOPIC, lambda found: any(wanted in record.value for record in found)
+    )
+    return [record for record in records if wanted in record.value]
+
+
+@pytest.mark.e2e
+@pytest.mark.usefixtures("broker_parts")
+class TestOnABroker:
+    def test_the_yaml_beside_kafka_s_own_file_ships_under_the_host_s_name_and_fills_no_other_log(self, tmp_path):
+        (port,) = free_ports(1)
+        files = {
+            "log4j2.yaml": STOCK.format(folder=tmp_path),
+            "group-telemetry.yaml": printed("--bootstrap-servers", f"127.0.0.1:{port}"),
+        }
+        with EmbeddedCluster(port=port, telemetry=False, log4j2=files) as cluster:
+            records = lines_of(cluster, "asker")
+            assert {record.key for record in records} == {socket.gethostname().encode()}
+            log = cluster.node(1).log_path.read_text()
+        assert "Completed request" not in log
+        assert "[KafkaRaftServer" in log  # what the broker's own file logs, it logs still
+        assert (tmp_path / "kafka-request.log").read_text() == ""
+
+    def test_the_properties_alone_ship_under_an_environment_s_name_over_sasl_with_the_secret_from_there(
+        self, tmp_path, monkeypatch
+    ):
+        secret = PASSWORD.replace("\\", "\\\\").replace('"', '\\"')
+        login = "org.apache.kafka.common.security.plain.PlainLoginModule"
+        monkeypatch.setenv("POD_NAME", "kafka-7")
+        monkeypatch.setenv("TELEMETRY_JAAS", f'{login} required username="{USER}" password="{secret}";')
+
+        def files(ports):
+            security = ["security.protocol=SASL_PLAINTEXT", "sasl.mechanism=PLAIN"]
+            security.append("sasl.jaas.config=${env:TELEMETRY_JAAS}")
+            options = [word for text in security for word in ("--property", text)]
+            where = ["--bootstrap-servers", f"127.0.0.1:{ports['SASL_PLAINTEXT']}", "--key", "${env:POD_NAME}"]
+            return {"log4j2.properties": printed("--format", "properties", "--alone", *where, *options)}
+
+        with secured_broker(tmp_path, log4j2=files) as secured:
+            records = lines_of(secured.cluster, "asker")
+            assert {record.key for record in records} == {b"kafka-7"}
+            assert "Completed request" not in secured.cluster.node(1).log_path.read_text()
