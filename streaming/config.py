@@ -47,6 +47,7 @@ class Secrets(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=ENVIRONMENT_PREFIX, extra="ignore", hide_input_in_errors=True)
     kafka_sasl_password: SecretStr | None = None
     kafka_ssl_key_password: SecretStr | None = None
+    run_spark_secret: SecretStr | None = None
     store_password: SecretStr | None = None
     serve_token: SecretStr | None = None
 
@@ -116,6 +117,24 @@ class Run(Table):
     """Spark's master: `local[*]`, `local[2]`, `spark://host:7077`."""
     standby: bool = False
     """Wait for a `run` that watches this cluster already, and take over when it ends; otherwise this one refuses."""
+    spark_secret: SecretStr | None = None
+    """The secret of a standalone cluster, its `spark.authenticate.secret`; with another master it is made by itself."""
+    spark_secret_file: LocalPath | None = None
+    """A file that holds the secret, and nothing else."""
+
+    @model_validator(mode="after")
+    def _authenticated(self) -> Self:
+        if self.master.startswith("spark://") and self.spark_secret is None:
+            raise ValueError(
+                f"{self.master} needs the secret of the cluster (spark_secret_file or "
+                f"{ENVIRONMENT_PREFIX}RUN_SPARK_SECRET): its master and workers run with spark.authenticate"
+            )
+        return self
+
+    @property
+    def on_this_machine(self) -> bool:
+        """Whether no process of Spark is on another machine."""
+        return re.fullmatch(r"local(\[.*\]|-cluster\[.*\])?", self.master) is not None
 
 
 class StoreSettings(Table):
@@ -388,6 +407,7 @@ def load(path: Path | None) -> Settings:
 SECRET_KEYS = {
     ("kafka", "sasl_password"): "kafka_sasl_password",
     ("kafka", "ssl_key_password"): "kafka_ssl_key_password",
+    ("run", "spark_secret"): "run_spark_secret",
     ("store", "password"): "store_password",
     ("serve", "token"): "serve_token",
 }

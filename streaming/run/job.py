@@ -95,7 +95,7 @@ def run_job(
         if not _acquired(lease, stop, standby=run.standby):
             return
         stack.enter_context(lease.kept())
-        spark = start_session(run.master, shuffle_partitions)
+        spark = start_session(run, shuffle_partitions)
         stack.callback(stop_session, spark)
         probe = stack.enter_context(Probe(settings.kafka.python_client()))
         gc.freeze()  # what is loaded stays: each batch makes thousands of rows, and would have all else looked at too

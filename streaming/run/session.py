@@ -15,26 +15,28 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from streaming.config import Run
 from streaming.run.connector import connector_jars
 from streaming.run.errors import RunError
+from streaming.run.spark_network import launch_jvm, network_settings
 
 JVM_SILENT = (Py4JError, ConnectionError)  # what calls of its objects raise once it is gone
 JVM_ENDS_S = 5.0  # from its last word to its end
 OLDEST_JAVA = 17  # what Spark 4 runs on
 
 
-def start_session(master: str, shuffle_partitions: int, more: Mapping[str, str] | None = None) -> SparkSession:
+def start_session(run: Run, shuffle_partitions: int, more: Mapping[str, str] | None = None) -> SparkSession:
     """Start Spark; raises `RunError` where Java or the Kafka connector is missing."""
     require_java()
     jars = ",".join(map(str, connector_jars()))
     # Without it workers run whatever `python3` PATH has.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     logging.getLogger("py4j").setLevel(logging.ERROR)
-    builder = SparkSession.builder.appName("group-monitor").master(master)
-    for name, value in (settings(shuffle_partitions) | {"spark.jars": jars} | dict(more or {})).items():
-        builder = builder.config(name, value)
+    wanted = {"spark.app.name": "group-monitor", "spark.master": run.master, "spark.jars": jars}
+    wanted |= settings(shuffle_partitions) | network_settings(run) | dict(more or {})
     try:
-        session = builder.getOrCreate()
+        launch_jvm(run, wanted)
+        session = SparkSession.builder.config(map=wanted).getOrCreate()
         session.sparkContext.setLogLevel("ERROR")
         _without_checksums(session)
     except Exception as error:

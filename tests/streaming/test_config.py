@@ -220,6 +220,7 @@ REFUSED = {
     ),
     "a missing secret file": ('[store]\npassword_file = "/nowhere/x"', 2, "No such file"),
     "sasl without a user": ('[kafka]\nsecurity_protocol = "SASL_SSL"', 1, "needs sasl_mechanism, sasl_username"),
+    "a cluster without its secret": ('[run]\nmaster = "spark://m:7077"', 1, "needs the secret of the cluster"),
     "half a certificate": ('[kafka]\nssl_certfile = "x"', 1, "come together"),
     "no http": ('[[notify]]\nkind = "webhook"\nurl = "file:///x"', 3, "http:// or https://"),
     "a webhook without address": ('[[notify]]\nkind = "webhook"', 1, "either url or url_file"),
@@ -332,7 +333,7 @@ class TestEnvironment:
         assert "hunter2" not in settings.effective()
 
 
-SECRET_FILES = ("kafka.sasl_password", "kafka.ssl_key_password", "store.password", "serve.token")
+SECRET_FILES = ("kafka.sasl_password", "kafka.ssl_key_password", "run.spark_secret", "store.password", "serve.token")
 
 
 @pytest.mark.parametrize("content", ["", "\n", " \r\n", "\t"])

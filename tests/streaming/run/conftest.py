@@ -20,6 +20,8 @@ from streaming.embedded import EmbeddedBrokerError, EmbeddedCluster
 from streaming.embedded.jars import broker_class_path
 from tests.benchmarks import synthetic
 from tests.benchmarks.synthetic import Member
+from tests.e2e.crash_job import processes
+from tests.streaming.run.listeners import listeners
 
 PATIENCE_S = 180  # Spark starts in some ten seconds, on a machine with nothing else to do
 SESSION_MS = 10_000
@@ -145,6 +147,13 @@ class Monitor:
         """End it the polite way; returns the exit code."""
         self.process.terminate()
         return self.process.wait(timeout=60)
+
+    def processes(self):
+        """All of its processes: Python, the JVM, their children."""
+        return processes([self.process.pid])
+
+    def listeners(self):
+        return listeners(process.pid for process in self.processes())
 
     def rows(self, sql):
         if not self.database.exists():

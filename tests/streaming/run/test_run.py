@@ -14,6 +14,7 @@ from streaming.embedded import EmbeddedCluster
 from tests.e2e.crash_job import processes
 from tests.streaming import databases
 from tests.streaming.run.conftest import Coordinator, Monitor
+from tests.streaming.run.listeners import no_stranger_reaches
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -43,15 +44,23 @@ def the_death(coordinator, members):
     return ("orders", members[-1].member_id, pytest.approx(coordinator.start_ms + 29_000, abs=20))
 
 
+def nobody_elsewhere_reaches(watching):
+    """Spark on this machine listens on the loopback alone, and there it demands the secret; Py4J demands its token."""
+    found = watching.listeners()
+    assert {listener for listener in found if not listener.address.is_loopback} == set()
+    no_stranger_reaches(found)
+
+
 @pytest.mark.parametrize(
     "run",
-    [{}, {"operator_key": "group"}, {"shard_split": 3}],
+    [{"master": "local[*]"}, {"operator_key": "group"}, {"shard_split": 3}],
     ids=["shard", "group", "split"],
 )
 def test_a_death_seen_live_becomes_one_incident(coordinator, monitor, members, run):
     live(coordinator, members)
     watching = monitor(**run)
     watching.wait_for("SELECT 1 FROM groups WHERE members = 3 AND state = 'Stable'")
+    nobody_elsewhere_reaches(watching)
     one_dies(coordinator, members)
     assert expired(watching.wait_for(EXPIRED)) == [the_death(coordinator, members)]
     watching.wait_for("SELECT 1 FROM groups WHERE members = 2 AND generation = 4")
@@ -158,6 +167,7 @@ def test_two_executors_of_a_cluster_say_the_same(coordinator, monitor, members):
     live(coordinator, members)
     watching = monitor(master="local-cluster[2,1,1024]")
     watching.wait_for("SELECT 1 FROM groups WHERE members = 3 AND state = 'Stable'")
+    nobody_elsewhere_reaches(watching)
     one_dies(coordinator, members)
     assert expired(watching.wait_for(EXPIRED)) == [the_death(coordinator, members)]
     assert watching.stop() == 0

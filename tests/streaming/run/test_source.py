@@ -7,7 +7,7 @@ import pytest
 from kafka import KafkaConsumer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
-from streaming.config import Settings
+from streaming.config import Run, Settings
 from streaming.run.lanes import lane_names
 from streaming.run.session import start_session
 from streaming.run.source import WAKE_TOPIC, kafka_rows, source_rows
@@ -19,7 +19,7 @@ TRAP = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
 
 @pytest.fixture(scope="module")
 def spark():
-    session = start_session("local[2]", 2)
+    session = start_session(Run(master="local[2]"), 2)
     yield session
     session.stop()
 
