@@ -197,14 +197,14 @@ def _move(chance: Random, at_ms: int, brokers: int) -> list[Event]:
     return [Event(at_ms, "elect", str(chance.randint(1, brokers)), args)]
 
 
+NO_FAULTS = Faults()
 FAULTS = {
-    "none": Faults(),
     "stalls": Faults((_stall_writes,), ranges=SLOW_REPLICAS),
     "pauses": Faults((_pause,)),
     "moves": Faults((_move,), brokers=3, ranges=SLOW_REPLICAS),
 }
 
-ALL_KINDS = [f"{members}+{faults}" for members in MEMBERS for faults in FAULTS]
+ALL_KINDS = [members + faults for members in MEMBERS for faults in ("", *(f"+{name}" for name in FAULTS))]
 
 # ---------------------------------------------------------------- a plan
 
@@ -212,7 +212,7 @@ ALL_KINDS = [f"{members}+{faults}" for members in MEMBERS for faults in FAULTS]
 def draw(kind: str, seed: int) -> Plan:
     """Return the plan of a kind and a seed."""
     members_name, _, faults_name = kind.partition("+")
-    members, faults = MEMBERS[members_name], FAULTS[faults_name or "none"]
+    members, faults = MEMBERS[members_name], FAULTS[faults_name] if faults_name else NO_FAULTS
     chance = Random(f"{kind}/{seed}")
     until_ms = chance.choice([90_000, 150_000, 240_000])
     clients = tuple(members.drawn(chance, f"c{n}") for n in range(1, chance.randint(*members.count) + 1))
