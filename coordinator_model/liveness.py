@@ -11,6 +11,7 @@ one nearest to it, and of an interval that its group's rebalance bounds the midd
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
+from typing import NamedTuple
 
 from coordinator_model.replica.group import Departure, Member
 from coordinator_model.states import Cause
@@ -71,6 +72,18 @@ class Scene:
         return bool(self.restarts) and self.restarts[-1].high_ms is None
 
 
+class Session(NamedTuple):
+    """One run of a member's session timer."""
+
+    start_ms: int
+    timeout_ms: int
+
+    @property
+    def end_ms(self) -> int:
+        """When it runs out."""
+        return self.start_ms + self.timeout_ms
+
+
 def session_timeout_ms(member: Member, scene: Scene) -> int | None:
     """Return a classic member's own session timeout, a KIP-848 member's from configuration; None: unknown."""
     if member.kip848 and member.session_timeout_ms is None:
@@ -129,16 +142,28 @@ def _heard_from_ms(restart: Restart) -> float:
     return max(restart.low_ms, restart.high_ms - FIRST_ANSWER_MS)
 
 
-def timer_base_ms(member: Member, scene: Scene) -> int | None:
-    """Return the latest instant at which the session timer can have started; None while that is open or unknown."""
-    base_ms = member.clock_ms
-    if base_ms is None:
+def latest_session(member: Member, scene: Scene) -> Session | None:
+    """Return the session that began last of those that a member can be in; None while that is open or unknown."""
+    clock_ms, timeout_ms = member.clock_ms, session_timeout_ms(member, scene)
+    if clock_ms is None or timeout_ms is None:
         return None
+    session = Session(clock_ms, _timeout_from_ms(member, clock_ms, timeout_ms))
     for restart in _unheard_since(member, scene.restarts):
         if restart.high_ms is None:
             return None
-        base_ms = max(base_ms, restart.high_ms)
-    return max([base_ms, *touches_ms(member, scene.commits, base_ms)])
+        if restart.high_ms > session.start_ms:
+            session = Session(restart.high_ms, timeout_ms)
+    touched_ms = max(touches_ms(member, scene.commits, session.start_ms), default=None)
+    return session if touched_ms is None else Session(touched_ms, timeout_ms)
+
+
+def _timeout_from_ms(member: Member, start_ms: int, timeout_ms: int) -> int:
+    """Return how long a session lasts that began with a certain restart of the timer.
+
+    A static successor's first one lasts as long as its predecessor's would have: the timer is started before the
+    successor's own timeout is taken (``GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin``).
+    """
+    return member.lent_timeout_ms if member.lent_timeout_ms and member.lent_from_ms == start_ms else timeout_ms
 
 
 def unseen_from_ms(member: Member, scene: Scene) -> int | None:
@@ -150,10 +175,11 @@ def unseen_from_ms(member: Member, scene: Scene) -> int | None:
     timeout_ms = session_timeout_ms(member, scene)
     if member.last_heartbeat_ms is None or timeout_ms is None:
         return None
-    base_ms = timer_base_ms(member, scene)
-    if base_ms is None:
-        base_ms = max([member.last_heartbeat_ms, *(r.low_ms for r in _unheard_since(member, scene.restarts))])
-    return base_ms + timeout_ms + scene.thresholds.settled_after_ms
+    session = latest_session(member, scene)
+    if session is None:
+        restarts_ms = (r.low_ms for r in _unheard_since(member, scene.restarts))
+        session = Session(max([member.last_heartbeat_ms, *restarts_ms]), timeout_ms)
+    return session.end_ms + scene.thresholds.settled_after_ms
 
 
 def removal_deadline_ms(
@@ -206,24 +232,31 @@ def _due(departure: Departure, scene: Scene) -> list[tuple[int, int, Restart | N
     timeout_ms = session_timeout_ms(member, scene)
     if timeout_ms is None:
         return []
-    spans: list[tuple[int, int, Restart | None]] = []
+    ends: list[tuple[int, int, Restart | None]] = []
     came_ms = min(member.joined_ms or 0, member.clock_ms or 0)  # no timer of a member runs before it is one
+    since_ms = departure.removed_ms
     for restart in _unheard_since(member, scene.restarts):
         if restart.woke_ms is not None:
             continue
         low_ms = max(restart.low_ms, came_ms)
-        high_ms = departure.removed_ms if restart.high_ms is None else restart.high_ms
-        spans.append((low_ms, max(low_ms, high_ms), restart))
+        high_ms = max(low_ms, departure.removed_ms if restart.high_ms is None else restart.high_ms)
+        ends.append((low_ms + timeout_ms, high_ms + timeout_ms, restart))
+        since_ms = min(since_ms, low_ms)
         if restart.cause is Cause.COORDINATOR_MOVED:
             break  # the new coordinator knows nothing of the timers before it
     else:
         clock_ms = member.clock_ms
         if clock_ms is None and (member.joined_ms or 0) >= scene.live_from_ms:
             clock_ms = member.joined_ms
-        spans.append((0, scene.live_from_ms, None) if clock_ms is None else (clock_ms, clock_ms, None))
-    since_ms = min(low_ms for low_ms, _, _ in spans)
-    spans += [(at_ms, at_ms, None) for at_ms in departure.touches_ms if at_ms > since_ms]
-    return [(low_ms + timeout_ms, high_ms + timeout_ms, origin) for low_ms, high_ms, origin in spans]
+        if clock_ms is None:
+            since_ms = 0
+            ends.append((timeout_ms, scene.live_from_ms + timeout_ms, None))
+        else:
+            since_ms = min(since_ms, clock_ms)
+            end_ms = clock_ms + _timeout_from_ms(member, clock_ms, timeout_ms)
+            ends.append((end_ms, end_ms, None))
+    touched = [at_ms + timeout_ms for at_ms in departure.touches_ms if at_ms > since_ms]
+    return ends + [(end_ms, end_ms, None) for end_ms in touched]
 
 
 def slept_over(departure: Departure, scene: Scene) -> tuple[Restart, int] | None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from coordinator_model.client_phase import client_phase
-from coordinator_model.liveness import Scene, is_covered, session_timeout_ms, timer_base_ms, unseen_from_ms
+from coordinator_model.liveness import Scene, is_covered, latest_session, session_timeout_ms, unseen_from_ms
 from coordinator_model.refresh import headroom
 from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.replica.rebalances import SETTLED
@@ -75,11 +75,9 @@ def _rebalanced(replica: GroupReplica) -> dict[str, int | None] | None:
 
 
 def _member(replica: GroupReplica, member: Member, scene: Scene, violated: set[str]) -> dict[str, Any]:
-    timeout_ms = session_timeout_ms(member, scene)
-    base_ms = timer_base_ms(member, scene)
-    left = None
-    if timeout_ms and base_ms is not None and scene.progress_ms:
-        left = headroom(scene.progress_ms, base_ms, timeout_ms)
+    session = latest_session(member, scene)
+    known = session is not None and session.timeout_ms and scene.progress_ms
+    left = headroom(scene.progress_ms, *session) if known else None
     unseen_ms = unseen_from_ms(member, scene)
     unseen = replica.state is GroupState.STABLE and unseen_ms is not None and scene.progress_ms >= unseen_ms
     covered = is_covered(member, scene) and not (scene.waiting or scene.stalled or unseen)
@@ -90,7 +88,7 @@ def _member(replica: GroupReplica, member: Member, scene: Scene, violated: set[s
         "client_id": member.client_id,
         "client_host": member.client_host,
         "liveness": liveness,
-        "session_timeout_ms": timeout_ms,
+        "session_timeout_ms": session_timeout_ms(member, scene),
         "rebalance_timeout_ms": member.rebalance_timeout_ms,
         "last_heartbeat_ms": member.last_heartbeat_ms,
         "assignment": shown_assignment(member.assignment),

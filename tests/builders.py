@@ -157,6 +157,8 @@ class Who:
     host: str = "10.0.0.7"
     port: int = 5_000
     partitions: tuple[int, ...] = ()
+    session_ms: int | None = None
+    """Its own session timeout; None: as all have."""
 
 
 def group_metadata(
@@ -172,7 +174,7 @@ def group_metadata(
     parts += [text("range" if members else None), text(leader), struct.pack(">qi", T0, len(members))]
     for who in members:
         parts += [text(who.member_id), text(who.instance_id), text(who.client_id), text("/" + who.host)]
-        parts.append(struct.pack(">ii", poll_ms, session_ms))
+        parts.append(struct.pack(">ii", poll_ms, who.session_ms or session_ms))
         parts += [blob(subscription("t")), blob(assignment(t=list(who.partitions)))]
     return b"".join(parts)
 
@@ -308,10 +310,11 @@ class Story:
         [who] = self.know(member)
         broker, parked_ms = how.pop("broker", None), how.pop("parked_ms", 10)
         asked, leader = how.pop("asked", who.member_id), how.pop("leader", None)
+        session_ms = who.session_ms or self.session_ms
         metadata = base64.b64encode(subscription("t")).decode()
         request = {
             "groupId": self.group,
-            "sessionTimeoutMs": self.session_ms,
+            "sessionTimeoutMs": session_ms,
             "rebalanceTimeoutMs": self.poll_ms,
             "memberId": asked,
             "groupInstanceId": who.instance_id,

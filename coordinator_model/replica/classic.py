@@ -74,6 +74,7 @@ def read_record(replica: GroupReplica, event: RecordRead, scene: Scene) -> None:
     replica.protocol_type = value["protocolType"] or None
     replica.protocol, replica.leader = value["protocol"], value["leader"]
     listed = {item["memberId"]: item for item in value["members"]}
+    former = {m.instance_id: m for m in replica.members.values() if m.instance_id and m.member_id not in listed}
     drop_unlisted(replica, set(listed), {i.get("groupInstanceId") for i in listed.values()}, removed_ms, scene)
     for member_id, item in listed.items():
         member = member_of(replica, member_id, at_ms)
@@ -84,6 +85,8 @@ def read_record(replica: GroupReplica, event: RecordRead, scene: Scene) -> None:
             # every timer started anew when the join phase completed, whoever answered it; a successor's when it came
             completed_ms = -1 if replacement else value.get("currentStateTimestamp", -1)
             member.restart_ms = max(member.restart_ms or 0, completed_ms if completed_ms > 0 else at_ms)
+            if replacement and member.instance_id in former:
+                lend_session(former[member.instance_id], member)
         came_back_if_new(replica, member)
     state = GroupState.STABLE if listed else GroupState.EMPTY
     replica.settle()
@@ -142,6 +145,12 @@ def member_of(replica: GroupReplica, member_id: str, at_ms: int) -> Member:
     if member is None:
         member = replica.members[member_id] = Member(member_id, joined_ms=at_ms)
     return member
+
+
+def lend_session(former: Member, successor: Member) -> None:
+    """Let the session that a static successor begins in a stable group last as long as its former self's timeout."""
+    if former.session_timeout_ms != successor.session_timeout_ms:
+        successor.lent_timeout_ms, successor.lent_from_ms = former.session_timeout_ms, successor.restart_ms
 
 
 def came_back_if_new(replica: GroupReplica, member: Member) -> None:

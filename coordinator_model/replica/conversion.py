@@ -7,7 +7,7 @@ Nobody leaves in it but the member that caused a downgrade, and no incident ends
 
 from collections.abc import Collection
 
-from coordinator_model.liveness import Scene, session_timeout_ms, timer_base_ms
+from coordinator_model.liveness import Scene, latest_session
 from coordinator_model.replica.departures import depart, withdraw
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.states import GroupState, GroupType
@@ -44,8 +44,8 @@ def dismiss_unnamed(replica: GroupReplica, now_ms: int, scene: Scene) -> None:
         return
     unnamed, replica.recorded = replica.recorded, []
     for member in unnamed:
-        base_ms, timeout_ms = timer_base_ms(member, scene), session_timeout_ms(member, scene)
-        if base_ms is not None and timeout_ms is not None and base_ms + timeout_ms <= upgraded_ms:
+        session = latest_session(member, scene)
+        if session is not None and session.end_ms <= upgraded_ms:
             depart(replica, member, upgraded_ms, scene)
 
 

@@ -85,6 +85,9 @@ class Member:
     """From that report too."""
     heartbeat_interval_ms: int | None = None
     """Between the first two heartbeats that were seen of it."""
+    lent_timeout_ms: int | None = None
+    """How long its session lasts that began at ``lent_from_ms``, where that is not its own timeout."""
+    lent_from_ms: int | None = None
 
     @property
     def clock_ms(self) -> int | None:

@@ -17,6 +17,7 @@ from coordinator_model.replica.classic import (
     fill_topics,
     from_base64,
     is_gone,
+    lend_session,
     member_of,
     note_fenced,
     poll_departure,
@@ -70,10 +71,12 @@ def join(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
 def _let_in(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
     """Take the member that asked into the generation, in the place of who held its instance id before."""
     replica.taken_back.pop(event.instance_id or "", None)
-    _replace_static(replica, event, scene)
+    former = _replace_static(replica, event, scene)
     member = member_of(replica, event.member_id, event.answer_ms)
     if member.generation != event.generation:
         member.restart_ms = max(member.restart_ms or 0, _applied_ms(replica, event))
+    if former and _is_into_a_stable_group(replica, event):
+        lend_session(former[0], member)
     member.generation, member.awaiting_sync = event.generation, True
     member.streams = replica.protocol == STREAMS_PROTOCOL
     _fill_from_join(member, event)
@@ -221,20 +224,22 @@ def _count_the_leader_in(replica: GroupReplica, event: JoinAnswered) -> None:
             leader.awaiting_sync, leader.restart_ms = True, max(leader.restart_ms or 0, event.answer_ms)
 
 
-def _replace_static(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
-    """A static member came back under a new id: it inherits what its former self held (KIP-345).
+def _replace_static(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> list[Member]:
+    """A static member came back under a new id: it inherits what its former self held (KIP-345); return that self.
 
     Unless that had expired before the new one asked to join, which is judged once the whole phase is known.
     """
     if event.instance_id is None:
-        return
-    for old in _former_selves(replica, event):
+        return []
+    former = _former_selves(replica, event)
+    for old in former:
         listed = replica.members.pop(old.member_id, None)
         depart(replica, old, event.arrival_ms, scene, event.broker, successor=event)
         if listed is not None:
             successor = member_of(replica, event.member_id, event.answer_ms)
             successor.assignment, successor.topics = old.assignment, old.topics
             remember_leave(replica, Leave(old, event.answer_ms, Cause.REPLACED, None))
+    return former
 
 
 def _former_selves(replica: GroupReplica, event: JoinAnswered) -> list[Member]:

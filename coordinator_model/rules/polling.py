@@ -5,7 +5,7 @@ it keeps its partitions, unread, until its session ends (kafka-facts 4.6).
 """
 
 from coordinator_model.findings import NOTHING, Finding, Verdict, about_member, name_of
-from coordinator_model.liveness import Scene, session_timeout_ms, timer_base_ms
+from coordinator_model.liveness import Scene, latest_session
 from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.states import Cause, Evidence, Severity
 
@@ -48,9 +48,8 @@ def static_stuck(replica: GroupReplica, member: Member, scene: Scene) -> Finding
     held = sum(len(partitions) for partitions in member.assignment.values())
     if not held:
         return None
-    base_ms, timeout_ms = timer_base_ms(member, scene), session_timeout_ms(member, scene)
-    ends_ms = None if base_ms is None or timeout_ms is None else base_ms + timeout_ms
-    left = "an unknown time" if ends_ms is None else f"{max(0, ends_ms - reported_ms)} ms if it stays silent"
+    session = latest_session(member, scene)
+    left = "an unknown time" if session is None else f"{max(0, session.end_ms - reported_ms)} ms if it stays silent"
     return Finding(
         rule=STATIC_MEMBER_STUCK,
         severity=Severity.PAGE,
@@ -59,7 +58,7 @@ def static_stuck(replica: GroupReplica, member: Member, scene: Scene) -> Finding
         evidence=Evidence.OBSERVED,
         cause=Cause.POLL_INTERVAL,
         summary=f"{name_of(member)} does not poll and keeps {held} partitions: its session ends in {left}",
-        deadline_ms=ends_ms,
+        deadline_ms=None if session is None else session.end_ms,
         detail={"max_poll_interval_ms": member.max_poll_interval_ms, "poll_age_ms": member.poll_age_ms},
         **about_member(replica, member, scene),
     )

@@ -18,8 +18,8 @@ from coordinator_model.liveness import (
     Scene,
     blamed_restart,
     is_covered,
+    latest_session,
     session_timeout_ms,
-    timer_base_ms,
     unseen_from_ms,
 )
 from coordinator_model.replica.departures import SESSION_EXPIRED, own_cause
@@ -40,10 +40,11 @@ def judge(replica: GroupReplica, member: Member, scene: Scene) -> Verdict:
     watched = replica.type in JUDGED_TYPES and replica.state in _JUDGED_STATES and not member.awaiting_sync
     if not watched or timeout_ms is None:
         return Verdict(None, None)
-    base_ms = timer_base_ms(member, scene)
-    if base_ms is None or not is_covered(member, scene):  # what closes the restart has every group looked at again
+    session = latest_session(member, scene)
+    if session is None or not is_covered(member, scene):  # what closes the restart has every group looked at again
         return Verdict(None, _later(unseen_from_ms(member, scene), scene))
-    deadline_ms = base_ms + timeout_ms
+    base_ms, timeout_ms = session
+    deadline_ms = session.end_ms
     if _may_wait_in_its_join(replica, member, deadline_ms):
         return Verdict(None, None)
     verdict_ms = deadline_ms + scene.thresholds.grace_ms

@@ -1,5 +1,7 @@
 """The classic protocol, answer by answer: what each tells of the group's state, members and session clocks."""
 
+from dataclasses import replace
+
 import pytest
 
 from coordinator_model.replica.classic import hear
@@ -259,6 +261,32 @@ def test_a_static_member_starts_its_clock_anew_when_replaced():
     story.join(11_200, "m1", 2, listed=["m1"])
     facts = story.play(13_000).facts("session-expired", "subject", "member_id", "deadline_ms")
     assert facts == [("pod-1", "new", 10_990)]
+
+
+# the successor's own session timeout -> when its session ends; it came at 4,990 and is heard at these instants
+@pytest.mark.parametrize(
+    ("session_ms", "heard_ms", "deadline_ms"),
+    [
+        (10_000, [], 4_990 + 6_000),
+        (10_000, [6_000, 7_000], 7_000 + 10_000),
+        (3_000, [], 4_990 + 6_000),
+        (3_000, [6_000, 7_000], 7_000 + 3_000),
+    ],
+)
+@pytest.mark.parametrize("record_ms", [4_999, 5_010])
+def test_a_static_successors_first_session_lasts_as_long_as_its_predecessors_did(
+    session_ms, heard_ms, deadline_ms, record_ms
+):
+    """Kafka starts the timer before it takes the successor's own timeout (`GroupMetadataManager`, 7451 and 7457)."""
+    story = stable("m1", OLD).beats("m1", 1_000, deadline_ms - 1_000).beats("old", 1_000, 3_000)
+    successor = replace(NEW, session_ms=session_ms)
+    story.record(record_ms, 1, "m1", successor).join(5_000, successor, 1, asked="").sync(5_020, "new", 1)
+    for at_ms in heard_ms:
+        story.beat(at_ms, "new")
+    story.beat(deadline_ms + 30, "m1", error=27).join(deadline_ms + 200, "m1", 2, listed=["m1"])
+    told = story.play(deadline_ms + 2_000)
+    [(found_ms,)] = told.facts("session-expired", "deadline_ms")
+    assert abs(found_ms - deadline_ms) <= 10
 
 
 def test_the_fenced_former_self_is_heard_no_more():

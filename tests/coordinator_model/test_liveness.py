@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator_model.liveness import Restart, Scene, blamed_restart, is_covered, session_timeout_ms, timer_base_ms
+from coordinator_model.liveness import Restart, Scene, blamed_restart, is_covered, latest_session, session_timeout_ms
 from coordinator_model.replica.group import Member
 from coordinator_model.states import Cause
 from coordinator_model.thresholds import Thresholds
@@ -33,7 +33,8 @@ def scene(*restarts, commits=None, covered_since_ms=0, timeout_ms=None):
     )
 
 
-# member, scene -> the latest instant at which its timer can have started
+LENT = {"lent_timeout_ms": 9_000, "lent_from_ms": 10_000}
+# member, scene -> the latest instant at which its timer can have started, None: open or unknown
 BASES = {
     "its last heartbeat": (member(), scene(), 10_000),
     "the end of its join phase, if that was later": (member(restart_ms=11_000), scene(), 11_000),
@@ -62,7 +63,31 @@ BASES = {
 @pytest.mark.parametrize("name", BASES)
 def test_the_timers_base_is(name):
     who, where, base_ms = BASES[name]
-    assert timer_base_ms(who, where) == base_ms
+    session = latest_session(who, where)
+    assert (session and session.start_ms) == base_ms
+
+
+# member, scene -> when the session that began last ends
+ENDS = {
+    "one timeout after its last heartbeat": (member(), scene(), 16_000),
+    "a static successor's first one timeout of its predecessor after it came": (
+        member(last_heartbeat_ms=None, restart_ms=10_000, **LENT),
+        scene(),
+        19_000,
+    ),
+    "its own timeout after its first heartbeat": (
+        member(last_heartbeat_ms=11_000, restart_ms=10_000, **LENT),
+        scene(),
+        17_000,
+    ),
+    "its own timeout after a load": (member(last_heartbeat_ms=None, restart_ms=10_000, **LENT), scene(MOVE), 30_000),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_the_latest_session_ends(name):
+    who, where, end_ms = ENDS[name]
+    assert latest_session(who, where).end_ms == end_ms
 
 
 COVERED = {

@@ -9,7 +9,7 @@ from coordinator_model.events import ClientPoll, Event, OffsetCommitted, RecordR
 from coordinator_model.history import _transitions
 from coordinator_model.incidents import to_contract
 from coordinator_model.ingest import Reader, Rejected, SourceRow
-from coordinator_model.liveness import session_timeout_ms, timer_base_ms
+from coordinator_model.liveness import latest_session
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.shard import Shard, ShardSettings
 from coordinator_model.ticks import Ticker
@@ -78,8 +78,8 @@ class Monitor:
         """Return when the session of a member ends, as far as the replica knows."""
         scene = self.shard._scene(group, self.shard.clock.progress_ms)
         member = self.replica(group).members[member_id]
-        base_ms, timeout_ms = timer_base_ms(member, scene), session_timeout_ms(member, scene)
-        return None if base_ms is None or timeout_ms is None else base_ms + timeout_ms
+        session = latest_session(member, scene)
+        return None if session is None else session.end_ms
 
     def views(self) -> dict[str, dict[str, Any]]:
         """Return the group objects by group."""

@@ -8,7 +8,7 @@ from coordinator_model.events import Event, Tick
 from coordinator_model.history import _transitions
 from coordinator_model.incidents import to_contract
 from coordinator_model.ingest import OFFSETS, Reader, Rejected, SourceRow
-from coordinator_model.liveness import session_timeout_ms, timer_base_ms
+from coordinator_model.liveness import latest_session
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.shard import Shard, ShardSettings
 from tests.simulation.world import T0_MS, number_of_probe
@@ -64,8 +64,8 @@ class Witness:
         """When the session of a member ends, as far as the replica knows."""
         scene = self.shard._groups.scene(group, self.shard.clock.progress_ms)
         member = self.replica(group).members[member_id]
-        base_ms, timeout_ms = timer_base_ms(member, scene), session_timeout_ms(member, scene)
-        return None if base_ms is None or timeout_ms is None else base_ms + timeout_ms
+        session = latest_session(member, scene)
+        return None if session is None else session.end_ms
 
     def incidents(self) -> list[dict[str, Any]]:
         """Return what people were told of violations: openings, and closings that take one back."""
