@@ -113,18 +113,18 @@ def is_covered(member: Member, scene: Scene) -> bool:
 def touches_ms(member: Member, commits: Commits, since_ms: int) -> list[int]:
     """Return the uncertain restarts of a session timer after ``since_ms``.
 
-    Offset commits (not for KIP-848) and heartbeats that were answered 15 behind a stalled write.
+    Offset commits (not in groups of KIP-848) and heartbeats that were answered 15 behind a stalled write.
     """
     if not commits and member.parked_heartbeat_ms is None:
         return []
     found = [] if member.parked_heartbeat_ms is None else [member.parked_heartbeat_ms]
-    if not member.kip848:
+    if not member.goes_alone:
         keys = ((topic, p) for topic, ps in member.assignment.items() for p in ps)
         found += [commits[key] for key in keys if key in commits]
     return [at_ms for at_ms in found if at_ms > since_ms]
 
 
-def _unheard_since(member: Member, restarts: Sequence[Restart]) -> list[Restart]:
+def unheard_since(member: Member, restarts: Sequence[Restart]) -> list[Restart]:
     """Return the restarts after which the member has not been heard nor joined, newest first.
 
     Who was heard before another coordinator surely answered was heard by one that may have been deposed already, or
@@ -143,16 +143,20 @@ def _heard_from_ms(restart: Restart) -> float:
 
 
 def latest_session(member: Member, scene: Scene) -> Session | None:
-    """Return the session that began last of those that a member can be in; None while that is open or unknown."""
+    """Return the session that began last of those that a member can be in; None while that is open or unknown.
+
+    Of a pause too, though its coordinator's timers may have run on: what looks like a pause may be lost telemetry, and
+    the member have been heard in it.
+    """
     clock_ms, timeout_ms = member.clock_ms, session_timeout_ms(member, scene)
     if clock_ms is None or timeout_ms is None:
         return None
     session = Session(clock_ms, _timeout_from_ms(member, clock_ms, timeout_ms))
-    for restart in _unheard_since(member, scene.restarts):
+    for restart in unheard_since(member, scene.restarts):
         if restart.high_ms is None:
             return None
         if restart.high_ms > session.start_ms:
-            session = Session(restart.high_ms, timeout_ms)
+            session = Session(restart.high_ms, _timeout_after_ms(member, restart, timeout_ms, scene))
     touched_ms = max(touches_ms(member, scene.commits, session.start_ms), default=None)
     return session if touched_ms is None else Session(touched_ms, timeout_ms)
 
@@ -166,6 +170,17 @@ def _timeout_from_ms(member: Member, start_ms: int, timeout_ms: int) -> int:
     return member.lent_timeout_ms if member.lent_timeout_ms and member.lent_from_ms == start_ms else timeout_ms
 
 
+def _timeout_after_ms(member: Member, restart: Restart, timeout_ms: int, scene: Scene) -> int:
+    """Return how long a session lasts that began with a restart of all timers.
+
+    A coordinator that loads a group of KIP-848 gives its classic members the group's session timeout too
+    (``GroupMetadataManager.onLoaded``), until they are heard.
+    """
+    if restart.may_load and member.is_classic_among_consumers:
+        return scene.consumer_session_timeout_ms or timeout_ms
+    return timeout_ms
+
+
 def unseen_from_ms(member: Member, scene: Scene) -> int | None:
     """Return from when on nobody can say whether a member that was heard still lives, if nothing more is heard.
 
@@ -177,7 +192,7 @@ def unseen_from_ms(member: Member, scene: Scene) -> int | None:
         return None
     session = latest_session(member, scene)
     if session is None:
-        restarts_ms = (r.low_ms for r in _unheard_since(member, scene.restarts))
+        restarts_ms = (r.low_ms for r in unheard_since(member, scene.restarts))
         session = Session(max([member.last_heartbeat_ms, *restarts_ms]), timeout_ms)
     return session.end_ms + scene.thresholds.settled_after_ms
 
@@ -216,7 +231,7 @@ def deadlines(departure: Departure, scene: Scene) -> list[tuple[int, int, Restar
     A timer that is due while the coordinator stands still runs as it wakes.
     """
     ends = _due(departure, scene)
-    for pause in _unheard_since(departure.member, scene.restarts):
+    for pause in unheard_since(departure.member, scene.restarts):
         if pause.woke_ms is not None:
             ends = [_slept_over(span, pause, pause.woke_ms) for span in ends]
     return ends
@@ -235,12 +250,13 @@ def _due(departure: Departure, scene: Scene) -> list[tuple[int, int, Restart | N
     ends: list[tuple[int, int, Restart | None]] = []
     came_ms = min(member.joined_ms or 0, member.clock_ms or 0)  # no timer of a member runs before it is one
     since_ms = departure.removed_ms
-    for restart in _unheard_since(member, scene.restarts):
+    for restart in unheard_since(member, scene.restarts):
         if restart.woke_ms is not None:
             continue
         low_ms = max(restart.low_ms, came_ms)
         high_ms = max(low_ms, departure.removed_ms if restart.high_ms is None else restart.high_ms)
-        ends.append((low_ms + timeout_ms, high_ms + timeout_ms, restart))
+        lasts_ms = _timeout_after_ms(member, restart, timeout_ms, scene)
+        ends.append((low_ms + lasts_ms, high_ms + lasts_ms, restart))
         since_ms = min(since_ms, low_ms)
         if restart.cause is Cause.COORDINATOR_MOVED:
             break  # the new coordinator knows nothing of the timers before it
@@ -264,7 +280,7 @@ def slept_over(departure: Departure, scene: Scene) -> tuple[Restart, int] | None
     due_ms = max((last_ms for _, last_ms, _ in _due(departure, scene)), default=None)
     if due_ms is None:
         return None
-    pauses = _unheard_since(departure.member, scene.restarts)
+    pauses = unheard_since(departure.member, scene.restarts)
     return next(((p, due_ms) for p in pauses if p.woke_ms is not None and p.low_ms < due_ms < p.woke_ms), None)
 
 
@@ -277,7 +293,7 @@ def _slept_over(span: tuple[int, int, Restart | None], pause: Restart, woke_ms: 
 
 def lines_lost(member: Member, scene: Scene) -> bool:
     """Tell whether lines were lost since the member was last heard: its goodbye may be among them."""
-    return any(restart.cause is Cause.UNKNOWN for restart in _unheard_since(member, scene.restarts))
+    return any(restart.cause is Cause.UNKNOWN for restart in unheard_since(member, scene.restarts))
 
 
 def blamed_restart(deadline_ms: int | None, timeout_ms: int | None, restarts: Iterable[Restart]) -> Restart | None:

@@ -76,8 +76,9 @@ def _rebalanced(replica: GroupReplica) -> dict[str, int | None] | None:
 
 def _member(replica: GroupReplica, member: Member, scene: Scene, violated: set[str]) -> dict[str, Any]:
     session = latest_session(member, scene)
-    known = session is not None and session.timeout_ms and scene.progress_ms
-    left = headroom(scene.progress_ms, *session) if known else None
+    left = None
+    if session is not None and session.timeout_ms and scene.progress_ms:
+        left = headroom(scene.progress_ms, *session)
     unseen_ms = unseen_from_ms(member, scene)
     unseen = replica.state is GroupState.STABLE and unseen_ms is not None and scene.progress_ms >= unseen_ms
     covered = is_covered(member, scene) and not (scene.waiting or scene.stalled or unseen)

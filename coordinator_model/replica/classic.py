@@ -15,7 +15,7 @@ from coordinator_model.liveness import Scene
 from coordinator_model.member_protocol import assignment, subscription
 from coordinator_model.replica import divergence, join_phase, taken_back
 from coordinator_model.replica.assigned_work import STREAMS_PROTOCOL, assigned_work
-from coordinator_model.replica.conversion import become_classic
+from coordinator_model.replica.conversion import PROTOCOL_TYPES, become_classic
 from coordinator_model.replica.departures import (
     POLL_EXCEEDED,
     STALL_MS,
@@ -51,7 +51,7 @@ def read_record(replica: GroupReplica, event: RecordRead, scene: Scene) -> None:
         _delete(replica, at_ms)
         return
     generation = value["generation"]
-    replacement = _is_written_again(replica, generation)
+    replacement, downgrade = _is_written_again(replica, generation), replica.type in PROTOCOL_TYPES
     if replica.generation_since_ms > at_ms and generation < replica.generation:
         return  # a record of an earlier generation that trails what was answered since
     if generation == replica.recorded_generation and generation < replica.generation:
@@ -76,17 +76,15 @@ def read_record(replica: GroupReplica, event: RecordRead, scene: Scene) -> None:
     listed = {item["memberId"]: item for item in value["members"]}
     former = {m.instance_id: m for m in replica.members.values() if m.instance_id and m.member_id not in listed}
     drop_unlisted(replica, set(listed), {i.get("groupInstanceId") for i in listed.values()}, removed_ms, scene)
+    # every timer started anew when the join phase completed, whoever answered it; a successor's when it came
+    completed_ms = -1 if replacement or downgrade else value.get("currentStateTimestamp", -1)
+    restart_ms = completed_ms if completed_ms > 0 else at_ms
     for member_id, item in listed.items():
         member = member_of(replica, member_id, at_ms)
-        _fill_from_record(member, item, replica.protocol_type)
-        member.streams = replica.protocol == STREAMS_PROTOCOL
-        member.tasks = assigned_work(replica.protocol_type, replica.protocol, item["subscription"], item["assignment"])
+        _fill_from_record(replica, member, item)
         if at_ms >= scene.live_from_ms and (member.clock_ms is None or not replacement):
-            # every timer started anew when the join phase completed, whoever answered it; a successor's when it came
-            completed_ms = -1 if replacement else value.get("currentStateTimestamp", -1)
-            member.restart_ms = max(member.restart_ms or 0, completed_ms if completed_ms > 0 else at_ms)
-            if replacement and member.instance_id in former:
-                lend_session(former[member.instance_id], member)
+            member.restart_ms = max(member.restart_ms or 0, restart_ms)
+            lend_session(former.get(member.instance_id) if replacement else None, member)
         came_back_if_new(replica, member)
     state = GroupState.STABLE if listed else GroupState.EMPTY
     replica.settle()
@@ -147,9 +145,9 @@ def member_of(replica: GroupReplica, member_id: str, at_ms: int) -> Member:
     return member
 
 
-def lend_session(former: Member, successor: Member) -> None:
+def lend_session(former: Member | None, successor: Member) -> None:
     """Let the session that a static successor begins in a stable group last as long as its former self's timeout."""
-    if former.session_timeout_ms != successor.session_timeout_ms:
+    if former is not None and former.session_timeout_ms != successor.session_timeout_ms:
         successor.lent_timeout_ms, successor.lent_from_ms = former.session_timeout_ms, successor.restart_ms
 
 
@@ -159,15 +157,18 @@ def came_back_if_new(replica: GroupReplica, member: Member) -> None:
         came_back(replica, member, member.joined_ms)
 
 
-def _fill_from_record(member: Member, item: dict[str, Any], protocol_type: str | None) -> None:
+def _fill_from_record(replica: GroupReplica, member: Member, item: dict[str, Any]) -> None:
     member.instance_id = item.get("groupInstanceId")
     member.client_id = item["clientId"]
     member.client_host = item["clientHost"].removeprefix("/")
     member.session_timeout_ms = item["sessionTimeout"]
     rebalance_timeout_ms = item.get("rebalanceTimeout", -1)
     member.rebalance_timeout_ms = rebalance_timeout_ms if rebalance_timeout_ms >= 0 else item["sessionTimeout"]
-    member.kip848 = False
-    _fill_blobs(member, item["subscription"], item["assignment"], protocol_type)
+    member.kip848, member.state = False, None
+    member.target, member.revoking, member.revoking_since_ms, member.owes_since_ms = {}, {}, None, None
+    member.streams = replica.protocol == STREAMS_PROTOCOL
+    member.tasks = assigned_work(replica.protocol_type, replica.protocol, item["subscription"], item["assignment"])
+    _fill_blobs(member, item["subscription"], item["assignment"], replica.protocol_type)
 
 
 def _fill_blobs(member: Member, subscribed: bytes, assigned: bytes, protocol_type: str | None) -> None:
@@ -236,12 +237,20 @@ def heartbeat(replica: GroupReplica, event: Heartbeat, scene: Scene) -> None:
     if replica.type is GroupType.SIMPLE:
         replica.type = GroupType.CLASSIC
     if replica.type is not GroupType.CLASSIC:
+        if event.error == REBALANCE_IN_PROGRESS:
+            owe(member, event.applied_ms)
         return
     if event.generation > replica.generation:  # its join was before we looked, or was lost
         replica.generation, replica.generation_since_ms = event.generation, event.applied_ms
         replica.phase.first_join_ms = 0
         replica.enter(GroupState.STABLE, event.applied_ms, Evidence.INFERRED)
     _heartbeat_tells_state(replica, event)
+
+
+def owe(member: Member, since_ms: int) -> None:
+    """Note that a classic member among consumers was told to rejoin: its timer starts with the first such answer."""
+    if member.owes_since_ms is None:
+        member.owes_since_ms = since_ms
 
 
 def _refused(replica: GroupReplica, member: Member | None, event: Heartbeat) -> None:
@@ -345,6 +354,8 @@ def sync(replica: GroupReplica, event: SyncAnswered) -> None:
         _not_stored(replica, event)
         if member is not None and event.error in ENDS_A_WAIT and parked_ms(event) > join_phase.EARLY_MS:
             member.restart_ms = max(member.restart_ms or 0, event.answer_ms)
+        if member is not None and member.is_classic_among_consumers and event.error == REBALANCE_IN_PROGRESS:
+            owe(member, event.arrival_ms)
         return
     if replica.type is GroupType.CLASSIC and event.generation != replica.generation:
         return
@@ -354,7 +365,7 @@ def sync(replica: GroupReplica, event: SyncAnswered) -> None:
     member.awaiting_sync = False
     member.generation = event.generation
     if replica.type is not GroupType.CLASSIC:
-        member.restart_ms = max(member.restart_ms or 0, event.answer_ms)
+        member.restart_ms, member.owes_since_ms = max(member.restart_ms or 0, event.answer_ms), None
         return
     if replica.state is GroupState.COMPLETING_REBALANCE and event.answer_ms >= replica.state_since_ms:
         replica.enter(GroupState.STABLE, event.answer_ms, Evidence.OBSERVED)

@@ -167,7 +167,7 @@ def _stall_ms(replica: GroupReplica, member: Member) -> int:
     protocol do.
     """
     stalled = replica.stalled_ms is not None and replica.generation_since_ms - replica.stalled_ms <= STALL_MS
-    return STALL_MS if stalled and not member.kip848 and member.instance_id is None else 0
+    return STALL_MS if stalled and not member.goes_alone and member.instance_id is None else 0
 
 
 def parked_heartbeat(replica: GroupReplica, member_id: str, applied_ms: int, answer_ms: int) -> None:
@@ -211,13 +211,14 @@ def _prove(departure: Departure, together: list[Departure], scene: Scene) -> boo
     member, removed_ms = departure.member, departure.removed_ms
     timeout_ms = session_timeout_ms(member, scene)
     deadline_ms, origin = removal_deadline_ms(departure, scene, *_gone_between(departure, together, scene))
-    if member.kip848 and (deadline_ms is None or (deadline_ms > removed_ms and not member.unrevoked)):
+    due_ms = _own_timer_ms(member, scene)
+    if member.goes_alone and (deadline_ms is None or (deadline_ms > removed_ms and due_ms is None)):
         deadline_ms = removed_ms  # only the session can have ended, so it ended here
     if deadline_ms is None or (departure.successor is not None and not _went_before(departure, together, scene)):
         return False
     missed_ms = _missed_ms(departure, deadline_ms, together, scene)
     if missed_ms is not None:
-        by_arithmetic = missed_ms == member.revoke_deadline_ms
+        by_arithmetic = missed_ms == due_ms
         early = missed_ms < deadline_ms - scene.thresholds.grace_ms
         if early and not by_arithmetic and lines_lost(member, scene):
             return False
@@ -303,11 +304,11 @@ def _missed_ms(departure: Departure, deadline_ms: int, together: list[Departure]
     asleep = slept_over(departure, scene)
     if asleep is not None:
         return _missed_asleep(departure, *asleep, latest_ms.values(), scene)
-    if member.kip848:
-        revoke_ms = member.revoke_deadline_ms
-        if revoke_ms is None or revoke_ms > removed_ms + join_phase.EARLY_MS:
+    if member.goes_alone:
+        own_ms = _own_timer_ms(member, scene)
+        if own_ms is None or own_ms > removed_ms + join_phase.EARLY_MS:
             return early  # no timer runs before its time
-        return revoke_ms if abs(removed_ms - revoke_ms) < min(grace_ms, abs(deadline_ms - removed_ms)) else early
+        return own_ms if abs(removed_ms - own_ms) < min(grace_ms, abs(deadline_ms - removed_ms)) else early
     sync_ms = _sync_deadline_ms(departure, latest_ms, scene)
     if sync_ms is not None:
         return sync_ms if sync_ms < deadline_ms else None
@@ -338,6 +339,21 @@ def _missed_ms(departure: Departure, deadline_ms: int, together: list[Departure]
     return None if join_phase.too_young(departure, scene) else early
 
 
+def _own_timer_ms(member: Member, scene: Scene) -> int | None:
+    """Return when a member of a KIP-848 group is removed unless it has given up, joined or synced by then.
+
+    A coordinator that loads the group waits for who has to give up anew, and for nobody to join or sync.
+    """
+    revoke_ms, owes_ms = member.revoke_deadline_ms, member.owes_deadline_ms
+    loads = [restart for restart in scene.restarts if restart.may_load]
+    for restart in loads:
+        if revoke_ms is not None and restart.low_ms >= (member.revoking_since_ms or 0) and restart.high_ms is not None:
+            revoke_ms = restart.high_ms + (member.rebalance_timeout_ms or 0)
+    if any(restart.low_ms >= (member.owes_since_ms or 0) for restart in loads):
+        owes_ms = None
+    return min((due_ms for due_ms in (revoke_ms, owes_ms) if due_ms is not None), default=None)
+
+
 def _sync_deadline_ms(departure: Departure, latest_ms: dict[int, int], scene: Scene) -> int | None:
     """Return by when a member had to sync, unless another's session ended before, which began a join phase.
 
@@ -359,8 +375,8 @@ def _missed_asleep(
     sessions of all whom the phase lost.
     """
     member, woke_ms = departure.member, pause.woke_ms or 0
-    if member.kip848:
-        due_ms = member.revoke_deadline_ms
+    if member.goes_alone:
+        due_ms = _own_timer_ms(member, scene)
     else:
         due_ms = join_phase.sync_deadline_ms(departure, scene)
         kept = member.instance_id is not None or _was_unknown(departure, scene)
@@ -378,7 +394,7 @@ def _is_witnessed(replica: GroupReplica, member: Member, removed_ms: int, scene:
     others = len(replica.members) - (member.member_id in replica.members)
     if member.clock_ms is not None or not others:
         return True
-    return member.kip848 or (replica.stable_seen_ms is not None and replica.stable_seen_ms >= scene.live_from_ms)
+    return member.goes_alone or (replica.stable_seen_ms is not None and replica.stable_seen_ms >= scene.live_from_ms)
 
 
 def add_departure(replica: GroupReplica, departure: Departure) -> None:

@@ -88,6 +88,8 @@ class Member:
     lent_timeout_ms: int | None = None
     """How long its session lasts that began at ``lent_from_ms``, where that is not its own timeout."""
     lent_from_ms: int | None = None
+    owes_since_ms: int | None = None
+    """Since when a classic member among consumers of KIP-848 owes a JoinGroup or, once it has joined, a SyncGroup."""
 
     @property
     def clock_ms(self) -> int | None:
@@ -102,6 +104,16 @@ class Member:
         return self.verdict_deadline_ms if self.verdict_clock_ms == self.clock_ms else None
 
     @property
+    def is_classic_among_consumers(self) -> bool:
+        """Whether it speaks the classic protocol in a group of KIP-848."""
+        return not self.kip848 and self.state is not None
+
+    @property
+    def goes_alone(self) -> bool:
+        """Whether its group has no join phase that could lose it, but timers of its own: a group of KIP-848."""
+        return self.kip848 or self.is_classic_among_consumers
+
+    @property
     def subject(self) -> str:
         """Who it is across restarts: the instance id, else the member id."""
         return self.instance_id or self.member_id
@@ -110,6 +122,13 @@ class Member:
     def unrevoked(self) -> bool:
         """Whether it still holds partitions that it was told to give up (records 8, 22)."""
         return self.state == MemberState.UNREVOKED
+
+    @property
+    def owes_deadline_ms(self) -> int | None:
+        """When the coordinator removes it unless it has joined, or synced; None: it owes neither."""
+        if self.owes_since_ms is None or self.rebalance_timeout_ms is None:
+            return None
+        return self.owes_since_ms + self.rebalance_timeout_ms
 
     @property
     def revoke_deadline_ms(self) -> int | None:

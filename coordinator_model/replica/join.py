@@ -73,8 +73,10 @@ def _let_in(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
     replica.taken_back.pop(event.instance_id or "", None)
     former = _replace_static(replica, event, scene)
     member = member_of(replica, event.member_id, event.answer_ms)
-    if member.generation != event.generation:
+    if member.generation != event.generation or replica.type is GroupType.CONSUMER:
         member.restart_ms = max(member.restart_ms or 0, _applied_ms(replica, event))
+    if replica.type is GroupType.CONSUMER:
+        member.owes_since_ms = event.answer_ms
     if former and _is_into_a_stable_group(replica, event):
         lend_session(former[0], member)
     member.generation, member.awaiting_sync = event.generation, True
@@ -87,14 +89,15 @@ def _let_in(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
 def _applied_ms(replica: GroupReplica, event: JoinAnswered) -> int:
     """Return of when an answer tells.
 
-    Into a group that is stable it came by replacement: that is answered long after, if the record has to wait, and says
-    who led as it was asked.
+    Into a classic group that is stable it came by replacement: that is answered long after, if the record has to wait,
+    and says who led as it was asked.
     """
     return event.arrival_ms if _is_into_a_stable_group(replica, event) else event.answer_ms
 
 
 def _is_into_a_stable_group(replica: GroupReplica, event: JoinAnswered) -> bool:
-    return replica.state is GroupState.STABLE and event.arrival_ms > replica.generation_since_ms
+    stable = replica.type is GroupType.CLASSIC and replica.state is GroupState.STABLE
+    return stable and event.arrival_ms > replica.generation_since_ms
 
 
 def _rebalance_if_one_left(replica: GroupReplica, event: JoinAnswered) -> None:

@@ -123,13 +123,15 @@ def _end_predecessor(replica: GroupReplica, member: Member, at_ms: int) -> None:
 def modern_member(replica: GroupReplica, member_id: str, at_ms: int) -> Member:
     """Return a member; the first of its records, in whatever order compaction left them, makes it.
 
-    A group that has just changed its kind keeps what was known of its members (see ``conversion``).
+    A group that has just changed its kind keeps what was known of its members (see ``conversion``), and starts their
+    session timers anew (``GroupMetadataManager.convertToConsumerGroup``).
     """
     member = replica.members.get(member_id)
     if member is None:
         former = next((m for m in replica.recorded if m.member_id == member_id), None)
         if former is not None:
             replica.recorded.remove(former)
+            former.restart_ms = max(former.restart_ms or 0, at_ms)
         member = replica.members[member_id] = former or Member(member_id, joined_ms=at_ms, kip848=True)
     return member
 
@@ -151,7 +153,9 @@ def _read_current(replica: GroupReplica, type_: GroupType, event: RecordRead) ->
         return  # as above
     become(replica, type_, event.order_ms)
     member = modern_member(replica, event.key["memberId"], event.order_ms)
-    before = (member.generation, member.state)
+    before = (member.generation, member.state, member.revoking, member.assignment)
+    if type_ is GroupType.CONSUMER and replica.generation < 0:
+        _begin_unwritten(replica, value["memberEpoch"])
     member.generation, member.state = value["memberEpoch"], _member_state(type_, value["state"])
     if type_ is GroupType.STREAMS:
         member.revoking = _by_subtopology(value["activeTasksPendingRevocation"])
@@ -166,8 +170,18 @@ def _read_current(replica: GroupReplica, type_: GroupType, event: RecordRead) ->
         member.away_ms = event.order_ms
     if not member.unrevoked:
         member.revoking_since_ms = None
-    elif before != (member.generation, member.state):
+    elif before != (member.generation, member.state, member.revoking, member.assignment):
         member.revoking_since_ms = event.order_ms
+
+
+def _begin_unwritten(replica: GroupReplica, member_epoch: int) -> None:
+    """Take a group's epoch from a member's where none was written.
+
+    From 4.3 on a group begins at an epoch 1 that it writes nowhere, and stays there as long as there is nothing to
+    assign, as of a regular expression that matches no topic.
+    """
+    if member_epoch > 0:
+        replica.generation = replica.assignment_epoch = member_epoch
 
 
 def _member_state(type_: GroupType, number: int) -> MemberState:

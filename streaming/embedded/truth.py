@@ -49,6 +49,17 @@ _WORDINGS: Final = (
         REBALANCE_TIMEOUT,
         "[GroupId {group}] Member {member} fenced from the group because it {detail} from epoch {_} within {_}ms.",
     ),
+    (
+        REBALANCE_TIMEOUT,
+        (
+            "[GroupId {group}] Member {member} fenced from the group because"
+            " the classic member {detail} within the rebalance{_}"
+        ),
+    ),
+    (
+        REBALANCE_TIMEOUT,
+        "[GroupId {group}] Member {member} fenced from the group because the member {detail} within timeout{_}",
+    ),
     (REBALANCE_TIMEOUT, "Group {group} removed dynamic members who haven't {detail}: {members}"),
     (
         REBALANCE_TIMEOUT,  # the line that says so itself ("removed members who haven't sent ...") is DEBUG

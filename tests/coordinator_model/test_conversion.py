@@ -178,3 +178,96 @@ def test_a_tombstone_that_nothing_follows_deletes_the_group_and_ends_its_inciden
 def test_a_group_deleted_and_made_anew_is_another_one():
     story = stable("m1").record(9_010, 2).deleted(11_000).record(12_000, 1, "m1")
     assert play(story, 12_500).group["incarnation"] == 1
+
+
+# ------------------------------------------------------------------------------------------------ timers
+
+
+def ended(told, member):
+    """When the session of a member ended, by its incident."""
+    return [
+        deadline_ms for who, deadline_ms in told.facts("session-expired", "subject", "deadline_ms") if who == member
+    ]
+
+
+def test_an_upgrade_starts_the_sessions_of_its_classic_members_anew():
+    """`GroupMetadataManager.convertToConsumerGroup`: m2, silent since 3,000, has its 9 s from 5,500 on."""
+    story = stable("m1", "m2").beats("m1", 1_000, 20_000).beats("m2", 1_000, 3_000)
+    upgrade(story, 5_500, 1, "m1", "m2").hellos("new", 6_000, 20_000, 2)
+    told = play(story.gone(14_503, "m2").epoch(14_503, 3).target(14_503, 3), 20_000)
+    assert ended(told, "m2") == [14_500]
+
+
+def test_a_downgrade_starts_the_sessions_of_its_classic_members_anew():
+    """`GroupMetadataManager.convertToClassicGroup`: m2, silent since 3,000, has its 6 s from 5,505 on."""
+    story = consumers("new").member(200, "m1", classic_session_ms=6_000).current(210, "m1", 2)
+    story.member(200, "m2", classic_session_ms=6_000).current(210, "m2", 2).hellos("new", 1_000, 5_000, 2)
+    story.beats("m1", 1_000, 20_000, 2).beats("m2", 1_000, 3_000, 2).hello(5_500, "new", -1, -1)
+    downgrade(story, 5_505, 3, "m1", "m2").join(12_000, "m1", 4, listed=["m1"], parked_ms=400)
+    [deadline_ms] = ended(play(story, 14_000), "m2")
+    assert 11_505 <= deadline_ms <= 11_600
+
+
+def among_consumers(*, last_beat_ms):
+    """A group of KIP-848 with m1, a classic member with a session of 9 s, silent after an instant."""
+    story = consumers("new").member(200, "m1", classic_session_ms=9_000).current(210, "m1", 2)
+    return story.hellos("new", 1_000, 30_000, 2).beats("m1", 1_000, last_beat_ms, 2)
+
+
+def removed(story, at_ms, epoch=3):
+    return story.gone(at_ms, "m1").epoch(at_ms, epoch).target(at_ms, epoch)
+
+
+def test_a_join_into_a_group_of_consumers_starts_its_members_session_anew():
+    """Also at the epoch it is at already: the timer is started as the answer goes out."""
+    story = among_consumers(last_beat_ms=4_000).join(6_000, "m1", 2)
+    assert ended(play(removed(story, 12_004), 17_000), "m1") == [12_000]
+
+
+def test_a_classic_member_of_a_loaded_group_of_consumers_has_the_groups_own_session_timeout():
+    """Until it is heard: 6 s instead of its own 9 (`GroupMetadataManager.onLoaded`)."""
+    story = among_consumers(last_beat_ms=4_000).beat(5_000, "m1", 2, error=16)
+    story.hello(5_200, "new", 2, 2, broker="broker-2")
+    for at_ms in range(6_000, 20_000, 1_000):
+        story.hello(at_ms, "new", 2, 2, broker="broker-2")
+    [deadline_ms] = ended(play(removed(story, 11_205), 17_000), "m1")
+    assert abs(deadline_ms - 11_200) <= 200
+
+
+# what a classic member of a group of KIP-848 with a rebalance timeout of 60 s does -> what its removal is told as
+OWES = {
+    "told to rejoin, it never does": (
+        lambda s: s.beats("m1", 5_000, 64_000, 2, error=27),
+        65_003,
+        "rebalance-timeout",
+        65_000,
+    ),
+    "it joins, and never syncs": (
+        lambda s: s.beat(5_000, "m1", 2, error=27).join(6_000, "m1", 2).beats("m1", 7_000, 65_000, 2),
+        66_003,
+        "rebalance-timeout",
+        66_000,
+    ),
+    "it joins and syncs, and is silent": (
+        lambda s: s.beat(5_000, "m1", 2, error=27).join(6_000, "m1", 2).sync(6_010, "m1", 2),
+        12_012,
+        "session-expired",
+        12_010,
+    ),
+    "it rejoins when told, and falls silent before it has synced": (
+        lambda s: s.beat(5_000, "m1", 2, error=27).join(6_000, "m1", 2),
+        12_003,
+        "session-expired",
+        12_000,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OWES)
+def test_a_classic_member_of_a_group_of_consumers_that_owes_a_join_or_a_sync(name):
+    """It has a timer of its own for either; the group has no join phase (`GroupMetadataManager`, 2681 and 7965)."""
+    happens, removed_ms, rule, deadline_ms = OWES[name]
+    story = among_consumers(last_beat_ms=4_000).hellos("new", 31_000, 70_000, 2)
+    told = play(removed(happens(story), removed_ms), 72_000)
+    assert told.accusations == [(rule, "m1")]
+    assert told.facts(rule, "deadline_ms") == [(deadline_ms,)]

@@ -56,6 +56,14 @@ def test_the_state_follows_from_epochs_and_members(name):
     assert (group["state"], group["state_evidence"], group["type"]) == (state, "observed", "consumer")
 
 
+def test_a_group_with_nothing_to_assign_is_stable_at_the_epoch_that_it_never_wrote():
+    """From 4.3 on a group begins at epoch 1 without a record; a regular expression that matches nothing raises none."""
+    story = Story().member(200, "m1").current(200, "m1", 1).hello(201, "m1", 0, 1).hellos("m1", 1_000, 3_000, 1)
+    group = play(story, 3_500).group
+    assert (group["state"], group["generation"]) == ("Stable", 1)
+    assert play(story.epoch(4_000, 2).target(4_000, 2).current(4_000, "m1", 2), 4_500).group["incarnation"] == 0
+
+
 def test_a_tombstone_of_the_epoch_deletes_the_group():
     story = consumers("m1").gone(500, "m1").epoch(500, 3).target(900, None).epoch(900, None)
     assert play(story, 1_000).history.groups == []

@@ -72,6 +72,12 @@ def test_the_same_state_written_again_does_not_start_the_revocation_anew():
     assert play(story, 5_100).members["m1"]["revoke_deadline_ms"] == T0 + 700 + 60_000
 
 
+def test_more_to_give_up_starts_the_revocation_anew():
+    """The coordinator sets its timer with each such record (`GroupMetadataManager.maybeReconcile`)."""
+    story = owns(handover(), 5_000, "m1", 2, 0, state="unrevoked", revoking=(1, 2, 3))
+    assert play(story, 5_100).members["m1"]["revoke_deadline_ms"] == T0 + 5_000 + 60_000
+
+
 def test_a_member_that_never_gives_up_is_removed_at_its_rebalance_timeout():
     story = handover().hellos("m1", 1_000, 60_000, 2).hellos("m2", 1_000, 70_000, 3)
     told = play(owns(story.gone(60_703, "m1").epoch(60_703, 4).target(60_703, 4), 60_800, "m2", 4, 2, 3), 70_000)

@@ -35,6 +35,17 @@ def line(
             [("rebalance-timeout", "g", "oXdX", "failed to transition")],
         ),
         (
+            (
+                "[GroupId g] Member oXdX fenced from the group because"
+                " the classic member failed to join within the rebalance timeout."
+            ),
+            [("rebalance-timeout", "g", "oXdX", "failed to join")],
+        ),
+        (
+            "[GroupId g] Member oXdX fenced from the group because the member failed to sync within timeout.",
+            [("rebalance-timeout", "g", "oXdX", "failed to sync")],
+        ),
+        (
             f"Group g removed dynamic members who haven't joined: [{M}, {N}]",
             [("rebalance-timeout", "g", M, "joined"), ("rebalance-timeout", "g", N, "joined")],
         ),

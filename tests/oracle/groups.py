@@ -84,5 +84,8 @@ def _deadline(member: dict[str, Any], group: str, monitor: Monitor) -> Iterator[
     armed_ms = member.get("deadline_ms")
     if armed_ms is None or told_ms is None or monitor.shard.clock.waiting:
         return
-    if abs(armed_ms - told_ms) > DEADLINE_MS:
+    early_ms = told_ms - armed_ms
+    if early_ms > DEADLINE_MS and monitor.unheard_since_restart(group, member_id):
+        return  # an interval is known, of which the latest is told
+    if abs(early_ms) > DEADLINE_MS:
         yield "deadline", group, member_id, f"{armed_ms}, told {told_ms} ({told_ms - armed_ms:+})"

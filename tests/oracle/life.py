@@ -12,8 +12,8 @@ from streaming.embedded.truth import TruthEvent, parse_line
 from tests.oracle.plans import Plan
 
 PROBE = b'"clientId":"group-monitor-probe"'
-USUAL_ERRORS = ("for the timer",)
-"""A timer's write that failed: Kafka logs an error and tries again or not."""
+USUAL_ERRORS = ("for the timer", "for the task", "hit an unexpected exception")
+"""The write of a timer or a background task that failed, which is tried again or not; a request that Kafka fails at."""
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,7 @@ def play(names: list[tuple[str, int]], processes: int) -> Iterator[Played]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("lives", nargs="*", metavar="KIND/SEED", help="these lives instead of drawn ones")
     parser.add_argument("--kinds", default=",".join(ALL_KINDS), help="members and faults, as static+moves; all")
     parser.add_argument("--first", type=int, default=1, help="seed of the first life")
     parser.add_argument("--count", type=int, default=1_000)
@@ -73,6 +74,8 @@ def main() -> int:
         return 1
     kinds = options.kinds.split(",")
     names = [(kinds[seed % len(kinds)], seed) for seed in range(options.first, options.first + options.count)]
+    if options.lives:
+        names = [(kind, int(seed)) for kind, _, seed in (name.rpartition("/") for name in options.lives)]
     began = time.perf_counter()
     lives = []
     for life in play(names, options.processes):

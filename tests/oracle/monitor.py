@@ -9,7 +9,7 @@ from coordinator_model.events import ClientPoll, Event, OffsetCommitted, RecordR
 from coordinator_model.history import _transitions
 from coordinator_model.incidents import to_contract
 from coordinator_model.ingest import Reader, Rejected, SourceRow
-from coordinator_model.liveness import latest_session
+from coordinator_model.liveness import latest_session, unheard_since
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.shard import Shard, ShardSettings
 from coordinator_model.ticks import Ticker
@@ -80,6 +80,10 @@ class Monitor:
         member = self.replica(group).members[member_id]
         session = latest_session(member, scene)
         return None if session is None else session.end_ms
+
+    def unheard_since_restart(self, group: str, member_id: str) -> bool:
+        """Tell whether a member was not heard since its coordinator paused, moved or restarted."""
+        return bool(unheard_since(self.replica(group).members[member_id], self.shard.clock.restarts))
 
     def views(self) -> dict[str, dict[str, Any]]:
         """Return the group objects by group."""
