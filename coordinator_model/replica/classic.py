@@ -74,7 +74,8 @@ def read_record(replica: GroupReplica, event: RecordRead, scene: Scene) -> None:
     replica.protocol_type = value["protocolType"] or None
     replica.protocol, replica.leader = value["protocol"], value["leader"]
     listed = {item["memberId"]: item for item in value["members"]}
-    former = {m.instance_id: m for m in replica.members.values() if m.instance_id and m.member_id not in listed}
+    gone = [member for member in replica.members.values() if member.member_id not in listed]
+    former = {member.instance_id: member for member in gone if member.instance_id is not None}
     drop_unlisted(replica, set(listed), {i.get("groupInstanceId") for i in listed.values()}, removed_ms, scene)
     # every timer started anew when the join phase completed, whoever answered it; a successor's when it came
     completed_ms = -1 if replacement or downgrade else value.get("currentStateTimestamp", -1)
@@ -84,7 +85,7 @@ def read_record(replica: GroupReplica, event: RecordRead, scene: Scene) -> None:
         _fill_from_record(replica, member, item)
         if at_ms >= scene.live_from_ms and (member.clock_ms is None or not replacement):
             member.restart_ms = max(member.restart_ms or 0, restart_ms)
-            lend_session(former.get(member.instance_id) if replacement else None, member)
+            lend_session(former.get(member.instance_id or "") if replacement else None, member)
         came_back_if_new(replica, member)
     state = GroupState.STABLE if listed else GroupState.EMPTY
     replica.settle()

@@ -7,10 +7,9 @@ import pytest
 
 from tests.oracle.driver import Driver, why_not
 from tests.oracle.judge import judge
-from tests.oracle.kinds import draw
+from tests.oracle.kinds import MEMBERS, draw
 
 LIVES_OF_A_KIND = 8
-KINDS = ["classic", "cooperative", "old", "consumer", "consumer-static", "share", "streams"]
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +20,7 @@ def driver():
         yield running
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", MEMBERS)
 def test_monitor_and_coordinator_agree_on_every_removal_and_at_every_quiet_moment(driver, kind):
     removals = looks = 0
     for seed in range(1, LIVES_OF_A_KIND + 1):
