@@ -4,8 +4,8 @@ Hot changes with every heartbeat: packed arrays over the members' slots; and mem
 knows beside its groups. The index, which member has which slot, and cold, one compressed slice a group, stay the same
 bytes until something other than a heartbeat comes, and are read only by who has not read them before.
 
-Format 14 (in 13 less was known of timers; in 12 nothing of leaders; in 11 less of refused, deleted and failed groups; in
-10 spans had four bytes; in 9, 6, 5 and 4 less was known of join phases; in 8 slices shared nothing; in 7 these parts
+Format 14 (in 13 less was known of timers; in 12 nothing of leaders; in 11 less of refused, deleted and failed groups;
+in 10 spans had four bytes; in 9, 6, 5 and 4 less was known of join phases; in 8 slices shared nothing; in 7 these parts
 were two; 3 had no timeouts; in 2 heartbeats that wait stood among other events; in 1 less was known of groups and
 members). hot = last,
 then zlib'd interval, generation, span, timeout (``array`` bytes, little-endian, slots in index order). memory =

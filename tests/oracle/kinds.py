@@ -230,6 +230,7 @@ def draw(kind: str, seed: int) -> Plan:
         clock_offsets_ms=tuple(chance.randint(*faults.offsets_ms) for _ in range(faults.brokers)),
         config={"group.initial.rebalance.delay.ms": chance.choice(["0", "0", "3000"])} | (members.config or {}),
         ranges=faults.ranges,
+        metadata_ms=chance.choice([0, 5_000]),
     )
 
 

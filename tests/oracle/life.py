@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from coordinator_model.source_row import OFFSETS, TELEMETRY, SourceRow
+from coordinator_model.source_row import CLUSTER, OFFSETS, TELEMETRY, SourceRow
 from streaming.embedded.truth import TruthEvent, parse_line
 from tests.oracle.plans import Plan
 
@@ -54,6 +54,8 @@ class Life:
                 life.end_looks()
                 value = row["value"] and b64decode(row["value"])
                 life.rows.append(SourceRow(source, *_place(row), b64decode(row["key"]), value))
+            elif source == CLUSTER:
+                life.rows.append(SourceRow(CLUSTER, "", 0, 0, row["timestamp_ms"], None, line))
             elif source == "look":
                 life.end_looks()
                 life._look = row

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from coordinator_model.cluster import read_cluster_row
 from coordinator_model.events import ClientPoll, Event, OffsetCommitted, RecordRead, Tick
 from coordinator_model.history import _transitions
 from coordinator_model.incidents import to_contract
@@ -12,6 +13,7 @@ from coordinator_model.ingest import Reader, Rejected, SourceRow
 from coordinator_model.liveness import latest_session, unheard_since
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.shard import Shard, ShardSettings
+from coordinator_model.source_row import CLUSTER
 from coordinator_model.ticks import Ticker
 
 PROBE = re.compile(rb'"statesFilter":\["probe-(\d+)"')
@@ -35,6 +37,10 @@ class Monitor:
         """Apply a batch. ``final``: the last one."""
         events: list[Event] = []
         for row in rows:
+            if row.source == CLUSTER:
+                named = read_cluster_row(row.value or b"").named(0)
+                events += [named] if named is not None else []
+                continue
             read = self._read(row)
             if isinstance(read, Rejected):
                 self.rejected.append(read)
@@ -72,11 +78,11 @@ class Monitor:
         return not self.shard.memory.held and not self.shard.memory.held_heartbeats.length
 
     def replica(self, group: str) -> GroupReplica:
-        return self.shard._replica(group)
+        return self.shard._groups.replica(group)
 
     def deadline_ms(self, group: str, member_id: str) -> int | None:
         """Return when the session of a member ends, as far as the replica knows."""
-        scene = self.shard._scene(group, self.shard.clock.progress_ms)
+        scene = self.shard._groups.scene(group, self.shard.clock.progress_ms)
         member = self.replica(group).members[member_id]
         session = latest_session(member, scene)
         return None if session is None else session.end_ms

@@ -85,6 +85,8 @@ class Plan:
     group_config: dict[str, dict[str, str]] = field(default_factory=dict)
     ranges: Ranges = field(default_factory=Ranges)
     topics: dict[str, int] = field(default_factory=lambda: {"t": 4, "u": 2})
+    metadata_ms: int = 5_000
+    """Between two questions who leads; 0: nobody asks, and the monitor goes by answers alone."""
     start_ms: int = START_MS
 
     def as_line(self) -> str:

@@ -18,6 +18,7 @@ record Plan(
     @JsonProperty("group_config") Map<String, Map<String, String>> groupConfig,
     Ranges ranges,
     Map<String, Integer> topics,
+    @JsonProperty("metadata_ms") long metadataMs,
     List<Client> clients,
     List<Event> events) {
 

@@ -9,6 +9,7 @@ import java.net.InetAddress;
 final class Prober {
     private static final long INTERVAL_US = 500 * Agenda.MS;
     private static final long TIMEOUT_US = 5_000 * Agenda.MS;
+    private static final String NONCE = "0123456789abcdef";
 
     private final World world;
     private final Broker broker;
@@ -37,8 +38,9 @@ final class Prober {
         }
         waits = true;
         long number = ++asked;
-        ListGroupsRequest request = new ListGroupsRequest.Builder(
-            new ListGroupsRequestData().setStatesFilter(List.of("probe-" + (answers + 1)))).build((short) 5);
+        List<String> states = List.of("probe-" + (answers + 1), "asked-" + NONCE + "-" + broker.id());
+        ListGroupsRequest request =
+            new ListGroupsRequest.Builder(new ListGroupsRequestData().setStatesFilter(states)).build((short) 5);
         Connection on = connection;
         world.agenda().after(oneWayUs(), () -> on.receive(request, response ->
             world.agenda().after(oneWayUs(), () -> answered(number))));

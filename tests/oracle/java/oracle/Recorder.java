@@ -5,6 +5,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 
 /**
@@ -49,6 +50,26 @@ final class Recorder {
         fields.writeNumberField("partition", partition);
         fields.writeNumberField("offset", offset);
         fields.writeNumberField("timestamp_ms", timestampMs);
+    }
+
+    /** A cluster row (docs/capture.md): who leads, null where nobody does, and the telemetry keys of who is up. */
+    void cluster(long timestampMs, Integer leader, List<Integer> brokerIds) {
+        row("cluster", fields -> {
+            fields.writeNumberField("timestamp_ms", timestampMs);
+            fields.writeArrayFieldStart("leaders");
+            if (leader == null) fields.writeNull();
+            else fields.writeNumber(leader);
+            fields.writeEndArray();
+            fields.writeObjectFieldStart("brokers");
+            for (int id : brokerIds) {
+                fields.writeObjectFieldStart(String.valueOf(id));
+                fields.writeStringField("host", "10.0.0." + id);
+                fields.writeNumberField("port", 9092);
+                fields.writeStringField("key", telemetryOffsets.containsKey(id) ? "broker-" + id : null);
+                fields.writeEndObject();
+            }
+            fields.writeEndObject();
+        });
     }
 
     void log(int brokerId, long timestampMs, String level, String message, String logger) {

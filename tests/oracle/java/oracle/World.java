@@ -11,6 +11,7 @@ import org.apache.logging.log4j.core.LogEvent;
 /** One life: its brokers and clients, and what befalls them. */
 final class World {
     private static final long LOOK_EVERY_US = 1_500 * Agenda.MS;
+    private static final long FIRST_METADATA_US = 700 * Agenda.MS;
 
     private final Plan plan;
     private final Recorder recorder;
@@ -20,11 +21,13 @@ final class World {
     private final Map<String, Actor> actors = new LinkedHashMap<>();
     private final OffsetsTopic offsets;
     private final Map<String, Dice> ids = new HashMap<>();
+    private final Dice metadataDice;
     private int port = 20_000;
 
     World(Plan plan, Recorder recorder) {
         this.plan = plan;
         this.recorder = recorder;
+        metadataDice = new Dice(plan.seed(), "metadata");
         offsets = new OffsetsTopic(
             agenda, plan.ranges().replicate(), new Dice(plan.seed(), "replication"), recorder);
         for (Plan.Client client : plan.clients()) actors.put(client.name(), new Actor(this, client));
@@ -40,6 +43,7 @@ final class World {
         brokers.forEach(broker -> new Prober(this, broker).start());
         plan.events().forEach(event -> agenda.at(event.atMs() * Agenda.MS, () -> events.happen(event)));
         agenda.at(LOOK_EVERY_US, this::look);
+        if (plan.metadataMs() > 0) agenda.at(FIRST_METADATA_US, this::askMetadata);
         agenda.runUntil(plan.untilMs() * Agenda.MS);
     }
 
@@ -101,6 +105,17 @@ final class World {
     void log(int brokerId, LogEvent event, String message) {
         long atMs = brokerId == 0 ? realMs() : brokers.get(brokerId - 1).time().milliseconds();
         recorder.log(brokerId, atMs, event.getLevel().name(), message, event.getLoggerName());
+    }
+
+    /** What the monitor learns of who leads: as a broker, asked by chance, believes, in the clock of that broker. */
+    private void askMetadata() {
+        agenda.after(plan.metadataMs() * Agenda.MS, this::askMetadata);
+        Broker asked = brokers.get((int) metadataDice.between(0, brokers.size() - 1));
+        if (!asked.isUp() || asked.isPaused()) return;
+        Broker leader = asked.run().leader();
+        List<Integer> up = brokers.stream().filter(Broker::isUp).map(Broker::id).toList();
+        recorder.cluster(
+            asked.time().milliseconds(), leader != null && leader.isUp() ? (Integer) leader.id() : null, up);
     }
 
     /** Writes down the coordinator's live groups if nothing about them is on its way to the capture. */
