@@ -10,6 +10,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from streaming.config import Settings
 from streaming.serve.health import Health
 from streaming.serve.leader import Leader
+from streaming.serve.missed import MissedAlerts
 from streaming.serve.notify.base import Receiver
 from streaming.serve.notify.courier import POLL_S
 from streaming.store import Store
@@ -41,6 +42,7 @@ class Clerk(threading.Thread):
         self._leader = leader
         self._stop_event = stop
         self._stalled: dict[str, bool] = {}
+        self._missed = MissedAlerts(store, settings)
         self._prune_ms = 0
         self._log = structlog.get_logger("clerk")
 
@@ -65,6 +67,7 @@ class Clerk(threading.Thread):
             if stalled is not None:
                 self._tell(run, stalled=stalled)
         self._store.outbox.fan_out(self._receivers)
+        self._missed.tell([run for run, _ in verdicts])
         if now_ms >= self._prune_ms:
             self._prune_ms = now_ms + PRUNE_EVERY_MS
             self._store.prune(now_ms - self._settings.store.retention_days * DAY_MS)

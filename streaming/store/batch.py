@@ -22,7 +22,12 @@ from streaming.store.database import add_up, clean, group_key, remove, upsert
 QUARANTINE_ROWS = 10_000
 MONITOR_STALLED = "monitor-stalled"
 DATA_QUALITY = "data-quality"
-OWN_RULES = (MONITOR_STALLED, DATA_QUALITY)  # whose incidents `serve` opens and closes, never a report of `run`
+ALERTS_MISSED = "alerts-missed"
+OWN_RULES = (
+    MONITOR_STALLED,
+    DATA_QUALITY,
+    ALERTS_MISSED,
+)  # whose incidents `serve` opens and closes, never a report of `run`
 
 OpenIncidents = dict[tuple[str, str], dict[str, Incident]]
 

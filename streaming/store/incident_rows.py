@@ -157,4 +157,5 @@ def _message(row: Mapping[str, Any], transition: Transition, now_ms: int) -> dic
         "delivered_ms": None,
         "dead": False,
         "last_error": None,
+        "dismissed_ms": None,
     }

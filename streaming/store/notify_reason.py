@@ -1,10 +1,12 @@
-"""Why somebody is told about a step of an incident, or why not. Pure; its truth table is a test.
+"""Why somebody is told about a step of an incident, or why not, or no longer. Pure; its truth tables are tests.
 
 One rule holds it together: who was told of the trouble is told of its end, and nobody else is, whatever the
 configuration became in between.
 """
 
+from collections.abc import Sequence
 from enum import StrEnum
+from typing import NamedTuple
 
 from coordinator_model.incidents import Kind
 from streaming.config import Mode
@@ -40,3 +42,24 @@ def why_notify(kind: Kind, *, told: bool, mode: Mode) -> Reason:
             return Reason.OPENED
         case _:
             return Reason.ESCALATED if told else Reason.FIRST_TOLD
+
+
+class Waiting(NamedTuple):
+    """A message that a receiver has not been given yet; `attempts`: how often it was tried, so may have arrived."""
+
+    id: int
+    transition: str
+    attempts: int
+
+
+def outdated(messages: Sequence[Waiting]) -> list[int]:
+    """Name the messages that need not be sent any more, of those of one incident that waited for too long, in order.
+
+    Only the newest still says how things are. If it says that all is over, and nothing of it was ever tried, then
+    nobody was told of the trouble and nobody needs to be told of its end.
+    """
+    *older, newest = messages
+    unheard = not any(message.attempts for message in messages)
+    if newest.transition == Kind.CLOSED and messages[0].transition == Kind.OPENED and unheard:
+        older.append(newest)
+    return [message.id for message in older]

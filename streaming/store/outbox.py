@@ -1,22 +1,30 @@
 """What still has to be said to somebody: written with the incident itself, delivered at least once, in order.
 
-A message is pending until it is delivered or dead. Only the oldest pending message of an incident is handed to a
+A message is pending until it is delivered, dead, or dismissed: what waited for long, while nobody could be told, is not
+sent after the fact. Only the oldest pending message of an incident is handed to a
 receiver, so that a closing can never overtake its opening.
 """
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
-from sqlalchemy import Engine, delete, func, insert, select, update
+from sqlalchemy import Engine, bindparam, delete, func, insert, select, update
 
+from coordinator_model.incidents import Kind
 from streaming.store import tables
-from streaming.store.database import clean, writer_of
+from streaming.store.database import clean, database_ms, writer_of
+from streaming.store.notify_reason import Waiting, outdated
 from streaming.store.pages import Object, Page, in_portions_of
 
 _OUTBOX = tables.outbox
-_PENDING = _OUTBOX.c.delivered_ms.is_(None) & _OUTBOX.c.dead.is_(False)
+_PENDING = _OUTBOX.c.delivered_ms.is_(None) & _OUTBOX.c.dead.is_(False) & _OUTBOX.c.dismissed_ms.is_(None)
+OUTDATED_MS = 300_000
+"""How long a message may wait before it is asked whether it still says how things are."""
+_CHAINS_AT_ONCE = 1_000
 _ERROR_CHARACTERS = 500
+_DISMISS = update(_OUTBOX).where(_OUTBOX.c.id == bindparam("message")).values(dismissed_ms=database_ms())
 _LETTERS_AT_ONCE = 100
 
 
@@ -39,6 +47,21 @@ class OutboxTotals(NamedTuple):
     dead: int
     delivered: int
     oldest_ms: int | None
+
+
+class Missed(NamedTuple):
+    """What opened and closed while one receiver could not be told: a summary for one cluster."""
+
+    cluster: str
+    receiver: str
+    pages: int
+    lesser: int
+    opened_ms: int
+    """When the first of them opened."""
+    closed_ms: int
+    """When the last of them closed."""
+    dismissed_ms: int
+    """When it was found too late to send them."""
 
 
 class Outbox:
@@ -83,15 +106,67 @@ class Outbox:
         with self._engine.connect() as connection:
             return [Delivery._make(row) for row in connection.execute(chosen.order_by(_OUTBOX.c.id).limit(limit))]
 
+    def dismiss_outdated(self, receiver: str) -> int:
+        """Dismiss what came too late for a receiver; returns how many messages."""
+        chain = (_OUTBOX.c.incident_id, func.min(_OUTBOX.c.created_ms), func.count())
+        _, oldest_ms, messages = chain
+        stale = (
+            select(_OUTBOX.c.incident_id)
+            .where(_PENDING, _OUTBOX.c.receiver == receiver)
+            .group_by(_OUTBOX.c.incident_id)
+            .having(oldest_ms < database_ms() - OUTDATED_MS, messages > 1)
+            .limit(_CHAINS_AT_ONCE)
+        )
+        columns = [_OUTBOX.c.incident_id, *(_OUTBOX.c[name] for name in Waiting._fields)]
+        waiting = select(*columns).where(_PENDING, _OUTBOX.c.receiver == receiver, _OUTBOX.c.incident_id.in_(stale))
+        dismissed = 0
+        while True:
+            with self._engine.connect() as connection:  # look first: the write lock belongs to `run`
+                rows = connection.execute(waiting.order_by(_OUTBOX.c.incident_id, _OUTBOX.c.id)).all()
+            chains = groupby(rows, key=lambda row: row.incident_id)
+            ids = [found for _, chain in chains for found in outdated([Waiting(*row[1:]) for row in chain])]
+            if not ids:
+                return dismissed
+            with self._writer.begin() as connection:
+                connection.execute(_DISMISS, [{"message": message} for message in ids])
+            dismissed += len(ids)
+
+    def missed(self, since_ms: int) -> list[Missed]:
+        """Sum up what closed unseen, as was found in the last `since_ms`; only where a page is among it."""
+        known = tables.incidents.c
+        is_page = known.severity == "page"
+        over = (_OUTBOX.c.transition == Kind.CLOSED) & (_OUTBOX.c.dismissed_ms > database_ms() - since_ms)
+        statement = (
+            select(
+                known.cluster,
+                _OUTBOX.c.receiver,
+                func.count().filter(is_page),
+                func.count().filter(~is_page),
+                func.min(known.opened_ms),
+                func.max(known.closed_ms),
+                func.min(_OUTBOX.c.dismissed_ms),
+            )
+            .join_from(_OUTBOX, tables.incidents, _OUTBOX.c.incident_id == known.incident_id)
+            .where(over)
+            .group_by(known.cluster, _OUTBOX.c.receiver)
+            .having(func.count().filter(is_page) > 0)
+        )
+        with self._engine.connect() as connection:
+            return [Missed._make(row) for row in connection.execute(statement)]
+
+    def attempt(self, ids: Sequence[int]) -> None:
+        """Count an attempt, before it is made: whatever comes of it, the receiver may have the message."""
+        with self._writer.begin() as connection:
+            connection.execute(update(_OUTBOX).where(_OUTBOX.c.id.in_(ids)).values(attempts=_OUTBOX.c.attempts + 1))
+
     def done(self, ids: Sequence[int], now_ms: int) -> None:
         """Mark messages delivered."""
         with self._writer.begin() as connection:
             connection.execute(update(_OUTBOX).where(_OUTBOX.c.id.in_(ids)).values(delivered_ms=now_ms))
 
     def failed(self, ids: Sequence[int], error: str, next_attempt_ms: int | None) -> None:
-        """Count an attempt; try again at `next_attempt_ms`, never if that is None."""
+        """Note why an attempt failed; try again at `next_attempt_ms`, never if that is None."""
         values = {
-            "attempts": _OUTBOX.c.attempts + 1,
             "last_error": clean(error, _ERROR_CHARACTERS),
             "dead": next_attempt_ms is None,
             "next_attempt_ms": next_attempt_ms or 0,

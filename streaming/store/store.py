@@ -139,7 +139,7 @@ class Store:
     def prune(self, before_ms: int) -> None:
         """Forget what was over before an instant: a few thousand rows a transaction, for `run` writes meanwhile."""
         incidents, generations, outbox = tables.incidents.c, tables.generations.c, tables.outbox.c
-        settled = outbox.delivered_ms.is_not(None) | outbox.dead.is_(True)
+        settled = outbox.delivered_ms.is_not(None) | outbox.dead.is_(True) | outbox.dismissed_ms.is_not(None)
         for key, over in (
             (incidents.incident_id, incidents.closed_ms < before_ms),
             (generations.id, generations.at_ms < before_ms),

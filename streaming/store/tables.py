@@ -150,6 +150,7 @@ outbox = Table(
     Column("delivered_ms", BigInteger),
     Column("dead", Boolean, nullable=False),
     Column("last_error", Text),
+    Column("dismissed_ms", BigInteger, index=True),  # not sent, for it came too late: see `notify_reason.outdated`
     Index("outbox_pending", "receiver", "delivered_ms", "dead", "incident_id"),
 )
 

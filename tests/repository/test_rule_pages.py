@@ -8,7 +8,7 @@ import pytest
 
 from coordinator_model.rules.catalogue import RULES
 from coordinator_model.states import Severity
-from streaming.store.batch import DATA_QUALITY, MONITOR_STALLED
+from streaming.store.batch import OWN_RULES
 from tests.repository.rule_pages import BEGIN, FOLDER, INDEX, pages
 
 CORE = Path(__file__).parents[2] / "coordinator_model"
@@ -59,5 +59,5 @@ def test_a_runbook_tells_what_it_means_how_we_know_and_what_to_do(rule):
 
 def test_there_are_no_pages_of_rules_that_are_gone():
     """`serve` has rules of its own, about the monitor itself."""
-    own = {FOLDER / f"{rule}.md" for rule in (MONITOR_STALLED, DATA_QUALITY)}
+    own = {FOLDER / f"{rule}.md" for rule in OWN_RULES}
     assert set(FOLDER.glob("*.md")) == PAGES.keys() | {INDEX} | own

@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine, func, select, text
+from sqlalchemy import create_engine, func, select, text, update
 
 from streaming.config import Settings
 from streaming.store import Store, StoreError, tables
+from streaming.store.database import database_ms
 from tests.streaming import databases
 from tests.streaming.outputs import (
     CLUSTER,
@@ -462,6 +463,7 @@ def test_a_receiver_gets_only_the_oldest_message_of_an_incident(store, job):
     store.outbox.fan_out({"a": ("warn",), "b": ("warn",), "c": ("page",)})
     (opened,) = store.outbox.due("a", START_MS)
     assert opened.transition == "opened"
+    store.outbox.attempt([opened.id])
     store.outbox.failed([opened.id], "500", next_attempt_ms=START_MS + 100)
     assert store.outbox.due("a", START_MS) == []
     (again,) = store.outbox.due("a", START_MS + 100)
@@ -471,6 +473,79 @@ def test_a_receiver_gets_only_the_oldest_message_of_an_incident(store, job):
     assert closed.transition == "closed"
     assert [delivery.transition for delivery in store.outbox.due("b", START_MS)] == ["opened"]
     assert store.outbox.due("c", START_MS) == []
+
+
+def old(store, hours=72):
+    """Let all messages have been written so long ago."""
+    with store.engine.begin() as connection:
+        connection.execute(update(tables.outbox).values(created_ms=database_ms() - hours * 3_600_000))
+
+
+def pending(store, receiver="a"):
+    return [(row.incident_id, row.transition) for row in store.outbox.due(receiver, 2**52)]
+
+
+class TestOldNews:
+    """What opened and closed while nobody could be told is not sent days after; what is still open is, once."""
+
+    def test_what_is_over_is_not_sent_and_what_is_open_is_sent_as_it_is(self, store, job):
+        over, worse, still = finding("over"), finding("worse"), finding("still")
+        job.apply(report("over", over), report("worse", worse), report("still", still))
+        job.apply(report("worse", finding("worse", severity="page")))
+        job.apply(report("over", ended(over, START_MS + 9_000)))
+        store.outbox.fan_out({"a": ("warn", "page")})
+        old(store)
+        assert store.outbox.dismiss_outdated("a") == 3
+        sent = [(json.loads(row.payload)["incident"]["group"], row.transition) for row in store.outbox.due("a", 2**52)]
+        assert sorted(sent) == [("still", "opened"), ("worse", "escalated")]
+        assert store.outbox.dismiss_outdated("a") == 0
+        assert store.outbox.totals() == [("a", 2, 0, 0, store.outbox.totals()[0].oldest_ms)]
+
+    def test_young_messages_are_sent_all(self, store, job):
+        found = finding()
+        job.apply(report("orders", found), now_ms=None)
+        job.apply(report("orders", ended(found, START_MS + 9_000)), now_ms=None)
+        store.outbox.fan_out({"a": ("warn",)})
+        assert store.outbox.dismiss_outdated("a") == 0
+
+    def test_an_opening_that_may_have_arrived_gets_its_closing(self, store, job):
+        """Killed between an answer and its mark, or an answer that was lost: the receiver may hold it open."""
+        found = finding()
+        job.apply(report("orders", found))
+        store.outbox.fan_out({"a": ("warn",)})
+        store.outbox.attempt([store.outbox.due("a", 2**52)[0].id])
+        job.apply(report("orders", ended(found, START_MS + 9_000)))
+        store.outbox.fan_out({"a": ("warn",)})
+        old(store)
+        assert store.outbox.dismiss_outdated("a") == 1
+        assert [transition for _, transition in pending(store)] == ["closed"]
+
+    def test_each_receiver_is_judged_by_itself(self, store, job):
+        found = finding()
+        job.apply(report("orders", found))
+        store.outbox.fan_out({"a": ("warn",), "b": ("warn",)})
+        store.outbox.done([store.outbox.due("a", 2**52)[0].id], START_MS)
+        job.apply(report("orders", ended(found, START_MS + 9_000)))
+        store.outbox.fan_out({"a": ("warn",), "b": ("warn",)})
+        old(store)
+        assert [store.outbox.dismiss_outdated(receiver) for receiver in ("a", "b")] == [0, 2]
+        assert [transition for _, transition in pending(store)] == ["closed"]
+
+    def test_thousands_are_dismissed_whatever_the_portion(self, store, job, monkeypatch):
+        monkeypatch.setattr("streaming.store.outbox._CHAINS_AT_ONCE", 7)
+        found = [finding(f"g{number}", severity="page" if number % 5 == 0 else "warn") for number in range(50)]
+        job.apply(*(report(one["group"], one) for one in found))
+        job.apply(*(report(one["group"], ended(one, START_MS + 9_000)) for one in found))
+        store.outbox.fan_out({"a": ("warn", "page")})
+        old(store)
+        assert store.outbox.dismiss_outdated("a") == 100
+        (missed,) = store.outbox.missed(3_600_000)
+        assert missed[:6] == (CLUSTER, "a", 10, 40, START_MS, START_MS + 9_000)
+        with store.engine.begin() as connection:
+            connection.execute(update(tables.outbox).values(dismissed_ms=database_ms() - 3_600_001))
+        assert store.outbox.missed(3_600_000) == []
+        store.prune(2**52)
+        assert store.outbox.totals() == []
 
 
 def test_a_dead_message_gives_way_to_the_next(store, job):

@@ -70,6 +70,8 @@ def views_in_the_groups(connection):
 def without_later_tables(connection):
     """As it was before schema 0006."""
     connection.exec_driver_sql("DROP TABLE run_leases")
+    connection.exec_driver_sql("DROP INDEX ix_outbox_dismissed_ms")
+    connection.exec_driver_sql("ALTER TABLE outbox DROP COLUMN dismissed_ms")
 
 
 def test_groups_of_an_older_schema_are_shown_as_they_were(url):

@@ -5,7 +5,7 @@ import pytest
 from coordinator_model.incidents import Kind
 from streaming.config import Settings
 from streaming.store import Store
-from streaming.store.notify_reason import Reason, why_notify
+from streaming.store.notify_reason import Reason, Waiting, outdated, why_notify
 from tests.streaming.outputs import CLUSTER, START_MS, ended, finding, report
 
 TABLE = [
@@ -30,6 +30,25 @@ TABLE = [
 @pytest.mark.parametrize(("kind", "told", "mode", "reason"), TABLE)
 def test_why_notify(kind, told, mode, reason):
     assert why_notify(kind, told=told, mode=mode) is reason
+
+
+OUTDATED = [
+    (["opened", "closed"], 0, [0, 1]),  # nobody knows of it, and it is over
+    (["opened", "escalated", "closed"], 0, [0, 1, 2]),
+    (["opened", "closed"], 1, [0]),  # the receiver may have the opening
+    (["opened", "escalated", "closed"], 3, [0, 1]),
+    (["escalated", "closed"], 0, [0]),  # it was told of the opening
+    (["opened", "escalated"], 0, [0]),  # still open: as bad as it is now
+    (["opened", "escalated"], 2, [0]),
+    (["escalated", "escalated"], 0, [0]),
+]
+
+
+@pytest.mark.parametrize(("transitions", "attempts", "dismissed"), OUTDATED)
+def test_of_old_messages_only_the_newest_is_sent_and_none_of_what_is_over_and_unheard(transitions, attempts, dismissed):
+    waiting = [Waiting(number, transition, 0) for number, transition in enumerate(transitions)]
+    waiting[0] = waiting[0]._replace(attempts=attempts)
+    assert outdated(waiting) == dismissed
 
 
 def test_a_closing_is_told_to_whom_the_opening_was_and_to_nobody_else(tmp_path):

@@ -52,10 +52,18 @@ class Courier(threading.Thread):
 
     def _deliver_due(self) -> None:
         """Deliver until nothing is due; after a `Retry` the receiver gets a pause before the next message."""
+        if dismissed := self._store.outbox.dismiss_outdated(self._receiver.name):
+            self._log.warning(
+                "messages that came too late are not sent: the newest says how things are", messages=dismissed
+            )
         while due := self._store.outbox.due(self._receiver.name, wall_ms(), DUE_AT_ONCE):
             for start in range(0, len(due), self._receiver.messages_at_once):
                 stopped = self._stop_event.is_set() or not self._leader.leads()
-                if stopped or not self._deliver(due[start : start + self._receiver.messages_at_once]):
+                if stopped:
+                    return
+                portion = due[start : start + self._receiver.messages_at_once]
+                self._store.outbox.attempt([message.id for message in portion])
+                if not self._deliver(portion):
                     return
 
     def _deliver(self, messages: Sequence[Delivery]) -> bool:

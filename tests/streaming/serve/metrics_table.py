@@ -67,6 +67,7 @@ def fill(store: Store) -> None:
     store.write_quality([{**suite, "success": True, "checked_ms": NOW_MS, "unexpected": 0, "sample": "[]"}])
     store.outbox.fan_out({"log": ("warn",)})
     first, second = store.outbox.due("log", NOW_MS)[:2]
+    store.outbox.attempt([first.id])
     store.outbox.failed([first.id], "answered 400", None)
     store.outbox.done([second.id], NOW_MS)
     with store.engine.begin() as connection:

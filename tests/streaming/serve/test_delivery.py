@@ -19,6 +19,7 @@ from streaming.serve.notify.pagerduty import SUMMARY_CHARACTERS, PagerDuty, even
 from streaming.serve.notify.pulse import Pulse
 from streaming.serve.notify.webhook import Webhook
 from streaming.store import tables
+from streaming.store.database import database_ms
 from streaming.store.holder import is_gone, machine
 from streaming.store.store import wall_ms
 from tests.streaming.outputs import CLUSTER, START_MS, ended, finding, progress, report, view
@@ -143,6 +144,35 @@ def test_a_failed_send_does_not_count_as_sent(apply, deliver, peer, store):  # n
     apply(report("orders", finding()))
     peer.wait_for(lambda peer: len(peer.bodies) == 8)
     until(lambda: totals(store) == (0, 0, 1))
+
+
+def test_after_an_outage_of_days_nobody_gets_what_is_over_but_one_summary(apply, deliver, peer, store):  # noqa: F811
+    """Each opening of the last days was sent, and its closing just after it: a page a death, for deaths long over."""
+    days_ago_ms = wall_ms() - 3 * 86_400_000
+    severities = {f"g{number}": "page" if number % 3 else "warn" for number in range(30)}
+    found = [finding(group, severity=severity, opened_ms=days_ago_ms) for group, severity in severities.items()]
+    apply(*(report(one["group"], one) for one in found), progress())
+    apply(*(report(one["group"], ended(one, days_ago_ms + 9_000)) for one in found))
+    apply(report("still", finding("still")), report("worse", finding("worse")))
+    apply(report("worse", finding("worse", severity="page")))
+    with store.engine.begin() as connection:
+        connection.execute(update(tables.outbox).values(created_ms=database_ms() - 3 * 86_400_000))
+    deliver({"kind": "webhook", "url": peer.url})
+    peer.wait_for(lambda peer: len(peer.bodies) >= 3)
+    until(lambda: {row.receiver: row.pending for row in store.outbox.totals()}.get("", 0) == 0)
+    told = sorted((body["rule"], body["group"], body["transition"], body["severity"]) for body in peer.bodies)
+    assert told == [
+        ("alerts-missed", "", "opened", "warn"),
+        ("session-expired", "still", "opened", "warn"),
+        ("session-expired", "worse", "escalated", "page"),
+    ]
+    (summary,) = (body for body in peer.bodies if body["rule"] == "alerts-missed")
+    assert summary["summary"].startswith("20 pages and 10 incidents of lesser severity opened and closed while webhook")
+    assert summary["runbook_url"].endswith("alerts-missed.md")
+    with store.engine.begin() as connection:
+        connection.execute(update(tables.outbox).values(dismissed_ms=database_ms() - 3_600_001))
+    peer.wait_for(lambda peer: peer.bodies[-1]["transition"] == "closed")
+    assert [body["rule"] for body in peer.bodies if body["transition"] == "closed"] == ["alerts-missed"]
 
 
 def test_nothing_is_told_twice_while_nothing_changes(apply, deliver, peer, store):  # noqa: F811

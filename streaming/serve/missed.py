@@ -1,0 +1,59 @@
+"""Rule `alerts-missed`: one summary of the pages that opened and closed while a receiver could not be told.
+
+They are not sent after the fact (`notify_reason.outdated`): what is over needs nobody at night. That there were some is
+worth knowing once, so it is an incident of its own, open for an hour, told like any other to every receiver.
+"""
+
+from collections import defaultdict
+from typing import Any, Final
+
+from streaming.config import Settings
+from streaming.serve.notify.message import instant
+from streaming.store import Store
+from streaming.store.batch import ALERTS_MISSED
+from streaming.store.outbox import Missed
+from streaming.store.reader import RunProgress
+from streaming.store.reports import own_finding, own_report
+
+SHOWN_MS: Final = 3_600_000
+
+
+class MissedAlerts:
+    """What was told of missed alerts, so that only changes are written."""
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self._store = store
+        self._settings = settings
+        self._told: dict[str, list[Missed]] = {}
+
+    def tell(self, runs: list[RunProgress]) -> None:
+        """Open a summary where there is something new to say, and close it when it has been open for long."""
+        by_cluster: defaultdict[str, list[Missed]] = defaultdict(list)
+        for missed in self._store.outbox.missed(SHOWN_MS):
+            by_cluster[missed.cluster].append(missed)
+        for run in runs:
+            found = sorted(by_cluster[run.cluster])
+            if self._told.get(run.cluster) != found:
+                now_ms = run.alive_ms + run.silent_ms  # the database's clock
+                report = own_report(run.cluster, [finding(missed, now_ms) for missed in found], now_ms)
+                self._store.apply_own(report, ALERTS_MISSED, self._settings)
+                self._told[run.cluster] = found
+
+
+def finding(missed: Missed, now_ms: int) -> dict[str, Any]:
+    """Sum up for one receiver."""
+    pages = "1 page" if missed.pages == 1 else f"{missed.pages} pages"
+    lesser = f" and {missed.lesser} incidents of lesser severity" if missed.lesser else ""
+    return own_finding(
+        ALERTS_MISSED,
+        missed.cluster,
+        missed.receiver,
+        severity="warn",
+        opened_ms=missed.dismissed_ms,
+        at_ms=now_ms,
+        summary=(
+            f"{pages}{lesser} opened and closed while {missed.receiver} could not be told, "
+            f"from {instant(missed.opened_ms)} to {instant(missed.closed_ms)}: group-monitor incidents --state closed"
+        ),
+        detail=missed._asdict(),
+    )
