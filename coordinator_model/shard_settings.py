@@ -1,11 +1,15 @@
 """What a shard is told from outside: the same for all shards of a cluster, and the same for a whole run of the job."""
 
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from coordinator_model.states import GroupType
 from coordinator_model.thresholds import DEFAULT_THRESHOLDS, Thresholds
+
+
+def no_own_thresholds(_group: str) -> Thresholds | None:
+    """Say of every group that it has the thresholds of all."""
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +21,8 @@ class ShardSettings:
     live_from_ms: int
     """Nothing that was decided before this instant is raised: catching up."""
     thresholds: Thresholds = DEFAULT_THRESHOLDS
-    group_thresholds: tuple[tuple[str, Thresholds], ...] = ()
-    """(regular expression over the whole group id, thresholds); the first that matches."""
+    group_thresholds: Callable[[str], Thresholds | None] = no_own_thresholds
+    """The thresholds of a group that has its own; None for the others."""
     consumer_session_timeouts_ms: Mapping[str, int] = field(default_factory=dict)
     """KIP-848 session timeouts by group; "" is the broker's default."""
     share_session_timeouts_ms: Mapping[str, int] = field(default_factory=dict)
@@ -31,10 +35,8 @@ class ShardSettings:
 
     def thresholds_of(self, group: str) -> Thresholds:
         """Return a group's thresholds."""
-        for pattern, thresholds in self.group_thresholds:
-            if re.fullmatch(pattern, group):
-                return thresholds
-        return self.thresholds
+        own = self.group_thresholds(group)
+        return self.thresholds if own is None else own
 
     def session_timeout_ms(self, group: str, type_: GroupType | None, thresholds: Thresholds) -> int | None:
         """Return the session timeout of a group's members that bring none of their own; None: unknown."""

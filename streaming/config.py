@@ -29,6 +29,7 @@ from coordinator_model.thresholds import Thresholds
 from streaming.config_environment import add_environment
 from streaming.config_problems import Problems, described
 from streaming.config_text import as_toml
+from streaming.group_patterns import GroupThresholds, compiled, group_patterns
 from streaming.kafka_config import ENVIRONMENT_PREFIX, Kafka, Table, read_secret, revealed
 from streaming.local_path import LocalPath, without_scheme
 from streaming.toml_errors import ConfigError, TomlPath, did_you_mean, key_lines, parse_toml
@@ -53,10 +54,7 @@ class Secrets(BaseSettings):
 
 
 def _regex(pattern: str) -> str:
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise ValueError(f"not a regular expression: {error}") from None
+    compiled(pattern)
     return pattern
 
 
@@ -235,7 +233,7 @@ class GroupBlock(Table):
     """One `[[groups]]` block; the first whose `pattern` matches the whole group id counts, alone."""
 
     pattern: Pattern
-    """A regular expression (Python's) that has to match the whole group id."""
+    """A regular expression (RE2's: no lookahead) that has to match the whole group id; `.` is any character."""
     mode: Mode = "notify"
     """`notify`: incidents are alerted. `record`: they are kept, and nobody is notified. `off`: there are none."""
     labels: dict[LabelName, str] = Field(default_factory=dict)
@@ -364,18 +362,22 @@ class Settings(Table):
         """Return the thresholds of a group that no `[[groups]]` block matches."""
         return _overridden(Thresholds(), self.thresholds)
 
-    def group_thresholds(self) -> tuple[tuple[str, Thresholds], ...]:
-        """(pattern, thresholds) of every block in order: the first pattern that matches a whole group id counts."""
+    def group_thresholds(self) -> GroupThresholds:
+        """Return the thresholds of the blocks in order: the first whose pattern matches a whole group id counts."""
         base = self.default_thresholds()
-        return tuple((block.pattern, _overridden(base, block.thresholds)) for block in self.groups)
+        return GroupThresholds(self._patterns(), tuple(_overridden(base, block.thresholds) for block in self.groups))
 
     def policy_for(self, group: str) -> Policy:
         """Find the policy of a group id; the empty id (broker-level findings) always notifies."""
         base = self.default_thresholds()
-        for block in self.groups if group else ():
-            if re.fullmatch(block.pattern, group):
-                return Policy(block.mode, block.labels, block.runbook_url, _overridden(base, block.thresholds))
-        return Policy("notify", {}, None, base)
+        number = group_patterns(self._patterns()).first(group) if group else None
+        if number is None:
+            return Policy("notify", {}, None, base)
+        block = self.groups[number]
+        return Policy(block.mode, block.labels, block.runbook_url, _overridden(base, block.thresholds))
+
+    def _patterns(self) -> tuple[str, ...]:
+        return tuple(block.pattern for block in self.groups)
 
     def effective(self) -> str:
         """Show what is in force, in TOML's look, with secrets and URL credentials masked: for the start-up log."""

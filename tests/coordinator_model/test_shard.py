@@ -86,12 +86,9 @@ def test_what_a_restart_with_a_checkpoint_missed_is_raised():
     assert findings(after.apply(events_until(dying(), 20_000))) == {"m2"}
 
 
-def test_a_groups_own_thresholds_are_the_first_pattern_that_matches_it_whole():
-    settings = replace(
-        SETTINGS,
-        group_thresholds=(("ord", Thresholds(grace_ms=1)), ("ord.*", Thresholds(grace_ms=7)), (".*", Thresholds())),
-    )
-    assert [settings.thresholds_of(g).grace_ms for g in ("ord", "orders", "other")] == [1, 7, 500]
+def test_a_group_has_its_own_thresholds_or_those_of_all():
+    settings = replace(SETTINGS, group_thresholds={"orders": Thresholds(grace_ms=7)}.get)
+    assert [settings.thresholds_of(group).grace_ms for group in ("orders", "other")] == [7, 500]
 
 
 def test_kip_848_timeouts_are_the_groups_else_the_brokers():
