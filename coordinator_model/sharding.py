@@ -5,6 +5,8 @@ from functools import lru_cache
 
 DEFAULT_PARTITIONS = 50
 """``offsets.topic.num.partitions`` as Kafka ships it."""
+REMEMBERED_CHARACTERS = 256
+"""A longer id is hashed each time: it may have 32,767 bytes, and a stranger has as many of them as it likes."""
 
 
 def java_string_hash(text: str) -> int:
@@ -16,11 +18,21 @@ def java_string_hash(text: str) -> int:
     return value - 0x1_0000_0000 if value & 0x8000_0000 else value
 
 
-@lru_cache(maxsize=2**17)  # asked for every event, and dearer than the rest of routing it
 def shard_of(group: str, partitions: int) -> int:
-    """Return the partition of a group; ``Utils.abs`` maps Integer.MIN_VALUE to 0."""
-    value = java_string_hash(group)
-    return 0 if value == -0x8000_0000 else int(abs(value) % partitions)
+    """Return the partition of a group."""
+    return _remembered(group, partitions) if len(group) <= REMEMBERED_CHARACTERS else _shard_of(group, partitions)
+
+
+def shard_of_hash(java_hash: int, partitions: int) -> int:
+    """Return the partition of a group by its hash; ``Utils.abs`` maps Integer.MIN_VALUE to 0."""
+    return 0 if java_hash == -0x8000_0000 else abs(java_hash) % partitions
+
+
+def _shard_of(group: str, partitions: int) -> int:
+    return shard_of_hash(java_string_hash(group), partitions)
+
+
+_remembered = lru_cache(maxsize=2**17)(_shard_of)  # asked for every event, and dearer than the rest of routing it
 
 
 def infer_partitions(placements: Iterable[tuple[str, int]]) -> int | None:

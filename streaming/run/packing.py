@@ -27,8 +27,8 @@ from coordinator_model.events import (
 )
 from coordinator_model.heartbeat_block import HeartbeatBlock
 from coordinator_model.ingest import Rejected
-from coordinator_model.sharding import shard_of
 from coordinator_model.ticks import Ticker
+from streaming.run.long_ids import shard_of
 
 QUARANTINE_KEY = "quarantine"
 _TYPES: tuple[type[Event], ...] = get_args(Event)
