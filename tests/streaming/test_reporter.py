@@ -8,7 +8,7 @@ import pytest
 from kafka import KafkaConsumer, TopicPartition
 
 from coordinator_model.events import ClientPoll
-from coordinator_model.ingest import TELEMETRY, SourceRow, ingest
+from coordinator_model.ingest import REPORTS, SourceRow, ingest
 from streaming.embedded import EmbeddedCluster
 from streaming.reporter import TOPIC, report_polls
 from streaming.reporter.reporter import PollReport
@@ -68,7 +68,7 @@ class Reports:
 
     def read(self):
         for record in [r for records in self._reader.poll(timeout_ms=100).values() for r in records]:
-            row = SourceRow(TELEMETRY, TOPIC, 0, record.offset, record.timestamp, record.key, record.value)
+            row = SourceRow(REPORTS, TOPIC, 0, record.offset, record.timestamp, record.key, record.value)
             (event,) = ingest(row)
             assert isinstance(event, ClientPoll)
             if event.group == self._group:
