@@ -1,9 +1,6 @@
-"""Simulated time, and the two logs that a broker writes: records, and lines of ``kafka.request.logger``."""
+"""The two logs that a broker writes, row by row: records, and lines of ``kafka.request.logger``."""
 
-import heapq
-import itertools
 import json
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,17 +24,6 @@ def number_of_probe(line: bytes) -> int | None:
     return int(rest[: rest.index(b'"')]) if found else None
 
 
-@dataclass
-class Timer:
-    """Something that will happen, unless it is cancelled."""
-
-    due_ms: int
-    action: Callable[[], None] | None
-
-    def cancel(self) -> None:
-        self.action = None
-
-
 @dataclass(frozen=True)
 class Connection:
     """Where a client is and what it calls itself."""
@@ -57,40 +43,32 @@ class World:
     line_delay_ms: int = 0
     now_ms: int = T0_MS
     rows: list[SourceRow] = field(default_factory=list)
-    _timers: list[tuple[int, int, Timer]] = field(default_factory=list)
-    _sequence: "itertools.count[int]" = field(default_factory=itertools.count)
     _offsets: dict[str, int] = field(default_factory=dict)
     _taken: int = 0
+    _probes: int = 0
     _probe_line: bytes = b""
 
     def __post_init__(self) -> None:
-        self._probe(0)
+        self._probe()
 
     # -------------------------------------------------------------- time
 
-    def after(self, delay_ms: int, action: Callable[[], None]) -> Timer:
-        timer = Timer(self.now_ms + delay_ms, action)
-        heapq.heappush(self._timers, (timer.due_ms, next(self._sequence), timer))
-        return timer
-
     def run(self, duration_ms: int) -> None:
-        """Let everything happen that is due in the next so many milliseconds."""
+        """Let so many milliseconds pass, with the probes that fall into them."""
         until_ms = self.now_ms + duration_ms
-        while self._timers and self._timers[0][0] <= until_ms:
-            due_ms, _, timer = heapq.heappop(self._timers)
-            if timer.action is not None:
-                self.now_ms = due_ms
-                timer.action()
+        while (due_ms := T0_MS + self._probes * PROBE_EVERY_MS) <= until_ms:
+            self.now_ms = due_ms
+            self._probe()
         self.now_ms = until_ms
 
-    def _probe(self, number: int) -> None:
+    def _probe(self) -> None:
         if not self._probe_line:
             self.answer("LIST_GROUPS", PROBE, {"statesFilter": ["probe-0"]}, {"errorCode": 0, "groups": []})
             self._probe_line = self.rows[-1].value or b""
         else:  # the same line but for its number
-            line = self._probe_line.replace(b'"probe-0"', b'"probe-%d"' % number)
+            line = self._probe_line.replace(b'"probe-0"', b'"probe-%d"' % self._probes)
             self._append(TELEMETRY, "group-telemetry", self.now_ms + self.line_delay_ms, b"broker-1", line)
-        self.after(PROBE_EVERY_MS, lambda: self._probe(number + 1))
+        self._probes += 1
 
     # -------------------------------------------------------------- the logs
 

@@ -1,17 +1,16 @@
-"""The monitor, watching a simulated world as the live run would: row by row, batch by batch."""
+"""The monitor, reading a world's rows as the live run would: row by row, batch by batch."""
 
-import json
 from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator_model.events import Event, Tick
 from coordinator_model.history import _transitions
 from coordinator_model.incidents import to_contract
-from coordinator_model.ingest import OFFSETS, Reader, Rejected, SourceRow
+from coordinator_model.ingest import Reader, Rejected, SourceRow
 from coordinator_model.liveness import latest_session
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.shard import Shard, ShardSettings
-from tests.simulation.world import T0_MS, number_of_probe
+from tests.rows.world import T0_MS, number_of_probe
 
 SETTINGS = ShardSettings(cluster="sim", partitions=1, live_from_ms=T0_MS, view_refresh_ms=0)
 VIOLATIONS = ("session-expired", "rebalance-timeout", "poll-exceeded")
@@ -26,7 +25,6 @@ class Witness:
     outputs: list[dict[str, Any]] = field(default_factory=list)
     reader: Reader = field(default_factory=Reader)
     _tick: Tick | None = None
-    _told: tuple[int, list[dict[str, Any]]] = (0, [])
 
     def __post_init__(self) -> None:
         self.shard = Shard.restore(0, self.settings, None)
@@ -70,27 +68,5 @@ class Witness:
     def incidents(self) -> list[dict[str, Any]]:
         """Return what people were told of violations: openings, and closings that take one back."""
         reports = [output for output in self.outputs if output["kind"] == "report"]
-        if len(reports) != self._told[0]:
-            told = [to_contract(t) for t in _transitions(reports, self.settings)]
-            self._told = len(reports), [t for t in told if t["rule"] in VIOLATIONS]
-        return self._told[1]
-
-
-def plain(rows: list[SourceRow]) -> str:
-    """Tell rows in a line each, for whoever reads a failure; probes left out."""
-    told = []
-    for row in rows:
-        at = f"{row.timestamp_ms - T0_MS:>9}"
-        if row.source == OFFSETS:
-            told.append(f"{at} RECORD {(row.key or b'').hex()} {row.value.hex() if row.value else None}")
-            continue
-        line = json.loads((row.value or b"").partition(b":")[2])
-        api, request, response = line["requestHeader"]["requestApiKeyName"], line["request"], line["response"]
-        if api != "LIST_GROUPS":
-            told.append(f"{at} {api} parked {line['remoteTimeMs']} {_brief(request)} -> {_brief(response)}")
-    return "\n".join(told)
-
-
-def _brief(body: dict[str, Any]) -> dict[str, Any]:
-    skipped = ("groupId", "protocols", "protocolType", "protocolName", "throttleTimeMs", "metadata", "assignment")
-    return {k: v for k, v in body.items() if k not in skipped and v not in (None, "", [])}
+        told = [to_contract(transition) for transition in _transitions(reports, self.settings)]
+        return [transition for transition in told if transition["rule"] in VIOLATIONS]

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.simulation import encoder
+from tests.rows import encoder
 
 AT_MS = 1_700_000_000_000
 TOPIC_ID = UUID(bytes=bytes(range(1, 17)))

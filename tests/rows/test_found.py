@@ -1,10 +1,10 @@
-"""What the simulation found, shrunk to the rows that showed it, with the coordinator's own answer (kafka-facts 3)."""
+"""What random lives found, shrunk to the rows that showed it, with the coordinator's own answer (kafka-facts 3)."""
 
 import base64
 
-from tests.simulation import encoder
-from tests.simulation.witness import Witness
-from tests.simulation.world import T0_MS, Connection, World
+from tests.rows import encoder
+from tests.rows.witness import Witness
+from tests.rows.world import T0_MS, Connection, World
 
 TOPICS = encoder.subscription(["t"])
 METADATA = base64.b64encode(TOPICS).decode()

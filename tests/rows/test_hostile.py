@@ -7,10 +7,10 @@ import pytest
 
 from coordinator_model.replica.classic import MAX_PARTITIONS_SHOWN
 from coordinator_model.view import MAX_MEMBERS_SHOWN
-from tests.simulation import encoder
-from tests.simulation.encoder import ListedMember
-from tests.simulation.witness import Witness
-from tests.simulation.world import T0_MS, World
+from tests.rows import encoder
+from tests.rows.encoder import ListedMember
+from tests.rows.witness import Witness
+from tests.rows.world import T0_MS, World
 
 TOPIC_ID = UUID(bytes=bytes(range(1, 17)))
 SUBSCRIBED = encoder.subscription(["t"])
