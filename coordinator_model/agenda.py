@@ -65,6 +65,12 @@ class Agenda:
             overdue = True
         return overdue
 
+    def rebase(self, delta_ms: int) -> None:
+        """Move everything that is due along with the coordinator's clock."""
+        for known in (self.group_due, self.unproved):
+            known.update({group: at_ms + delta_ms for group, at_ms in known.items()})
+        self.due_ms = 0
+
     def forget(self, group: str) -> None:
         """Forget a group's own instants."""
         self.group_due.pop(group, None)

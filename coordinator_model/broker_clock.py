@@ -12,7 +12,7 @@ proves nothing: any other answer does, and any record written after it. A refusa
 from dataclasses import dataclass, field
 
 from coordinator_model.coordinator_check import Proof
-from coordinator_model.events import LeaderNamed
+from coordinator_model.events import Event, LeaderNamed
 from coordinator_model.leadership import Leadership
 from coordinator_model.liveness import Restart
 from coordinator_model.states import Cause
@@ -52,6 +52,8 @@ class BrokerClock:
     silent_to_ms: int = 0
     probed_since_ms: dict[str, int] = field(default_factory=dict)
     """When each probe's connection was seen first."""
+    stepped_ms: int = 0
+    """How far its clock is from where it was before it stepped: from the other brokers' (``line_clocks``)."""
 
     def progress_ms(self, hold_ms: int) -> int:
         """Return the least newest line of the partitions that it still writes to."""
@@ -92,10 +94,48 @@ class ShardClock:
         return self.restarts[-1] if self.restarts else None
 
     def frontier_ms(self, hold_ms: int) -> int:
-        """Return up to where every live broker has spoken: what is newer waits."""
-        newest = [clock.progress_ms(hold_ms) for clock in self.brokers.values()]
+        """Return up to where every live broker has spoken: what is newer waits.
+
+        One whose clock is apart from the coordinator's holds nothing and advances nothing.
+        """
+        here_ms = self.stepped_ms(self.coordinator or "")
+        brokers = [clock for clock in self.brokers.values() if abs(clock.stepped_ms - here_ms) <= hold_ms]
+        newest = [clock.progress_ms(hold_ms) for clock in brokers]
         floor_ms = max(newest, default=0) - hold_ms
         return min((at_ms for at_ms in newest if at_ms >= floor_ms), default=0)
+
+    def stepped_ms(self, broker: str) -> int:
+        """Return how far a broker's clock is from where it was before it stepped."""
+        clock = self.brokers.get(broker)
+        return 0 if clock is None else clock.stepped_ms
+
+    def apart_ms(self, broker: str) -> int:
+        """Return how far a broker's clock is from the coordinator's since one of them stepped."""
+        return self.stepped_ms(broker) - self.stepped_ms(self.coordinator or "")
+
+    def is_apart(self, event: Event, hold_ms: int) -> bool:
+        """Tell whether an event is of a broker whose clock is apart from the coordinator's."""
+        broker = getattr(event, "broker", None)
+        return broker is not None and abs(self.apart_ms(broker)) > hold_ms
+
+    def now_ms(self, present_ms: int) -> int:
+        """Return the present by the coordinator's clock: the newest line of any broker, or this machine's word."""
+        newest = (clock.line_ms - clock.stepped_ms for clock in self.brokers.values())
+        return max([present_ms, *newest]) + self.stepped_ms(self.coordinator or "")
+
+    def restart_reading(self, broker: str, stepped_ms: int) -> None:
+        """Note that a broker's clock has stepped, before anything is applied."""
+        clock = self._clock(broker)
+        clock.read_ms.clear()
+        clock.stepped_ms = stepped_ms
+
+    def stepped(self, broker: str, to_ms: int) -> None:
+        """Move a broker's clock to where it stepped: neither a hole, nor a pause."""
+        clock = self._clock(broker)
+        clock.line_ms, clock.refused_ms = to_ms, None
+        clock.silent_from_ms = clock.silent_to_ms = 0
+        if broker == self.coordinator:
+            self.floor_ms = 0
 
     def read(self, broker: str, source: str, line_ms: int) -> None:
         """Note that a line has been read, before anything is applied: the frontier needs to know."""
@@ -203,7 +243,7 @@ class ShardClock:
         else:
             low_ms = max(self._last_word_ms(at_ms, thresholds), self._clock(broker).refused_ms or 0)
             self._open(Restart(low_ms, None, Cause.COORDINATOR_MOVED, broker))
-        self.floor_ms = self.progress_ms
+        self.floor_ms = self.progress_ms + self.apart_ms(broker)
         self.coordinator, self.coordinator_since_ms = broker, at_ms
 
     def disputed(self, broker: str, proof: Proof, line_ms: int) -> bool:
@@ -213,20 +253,25 @@ class ShardClock:
         answered_ms = self.last_answer_ms if self.coordinator == self.leadership.leader else 0
         return self.leadership.disputes(broker, proof, line_ms, answered_ms)
 
-    def named(self, event: LeaderNamed, thresholds: Thresholds) -> bool:
-        """Take what metadata says of the shard's leader; return whether the coordinator changed.
+    def named(self, event: LeaderNamed) -> str | None:
+        """Take what metadata says of the shard's leader; return whom to follow, None if nothing changes.
 
-        A leader without a request log coordinates unseen: then nobody is known to coordinate.
+        A leader without a request log coordinates unseen: then it is nobody, the empty name.
         """
         leadership, before = self.leadership, self.coordinator
         another = leadership.name(event)
         deposed = another or before is None or before in leadership.others
         if deposed and leadership.leader not in ("", before):
-            self._move(leadership.leader, leadership.named_ms, thresholds)
-            self._take_claim(leadership.leader)
-        elif before in leadership.others and leadership.unlogged:
+            return leadership.leader
+        return "" if before in leadership.others and leadership.unlogged else None
+
+    def follow(self, leader: str, thresholds: Thresholds) -> None:
+        """Let the broker that metadata names coordinate from now on."""
+        if leader:
+            self._move(leader, self.leadership.named_ms, thresholds)
+            self._take_claim(leader)
+        else:
             self.floor_ms, self.coordinator = self.progress_ms, None
-        return self.coordinator != before
 
     def _take_claim(self, broker: str) -> None:
         """Take what the new coordinator answered before metadata named it."""

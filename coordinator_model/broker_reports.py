@@ -6,6 +6,7 @@
 from coordinator_model.coordinator_check import Proof
 from coordinator_model.events import LeaderNamed
 from coordinator_model.groups import Groups
+from coordinator_model.line_clocks import Step
 
 
 class BrokerReports:
@@ -47,14 +48,19 @@ class BrokerReports:
         if event.order_ms >= self._settings.live_from_ms:
             self._report_silence(self._memory.watch.moved(event.order_ms, unlogged))
 
+    def stepped(self, step: Step) -> None:
+        """Report that a broker's clock stepped, or that it came back."""
+        at_ms = step.to_ms - step.total_ms if step.lasting else step.to_ms
+        if self._memory.watch.stepped(step.broker, at_ms, step.total_ms, lasting=step.lasting):
+            self._groups.report_broker([max(at_ms, self._memory.clock.progress_ms)])
+
     def silence(self, wall_ms: int | None) -> None:
         """Report that nothing comes from the coordinator: only a peer's clock or the wall's tells for how long."""
         memory = self._memory
         clock = memory.clock.brokers.get(memory.clock.coordinator or "")
         if clock is None or not self._groups.hot.slots or clock.line_ms < self._settings.live_from_ms:
             return
-        present_ms = 0 if wall_ms is None else wall_ms - memory.lag_ms
-        now_ms = max(*(broker.line_ms for broker in memory.clock.brokers.values()), present_ms)
+        now_ms = memory.clock.now_ms(0 if wall_ms is None else wall_ms - (memory.lag_ms or 0))
         self._report_silence(memory.watch.silent(clock.line_ms, now_ms - clock.line_ms, self._settings.thresholds))
 
     def expire(self, progress_ms: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from coordinator_model.events import ConsumerHeartbeat, JoinAnswered
 from coordinator_model.findings import Finding
-from coordinator_model.rules import coordinator, coordinator_unavailable, refused_unknown
+from coordinator_model.rules import broker_clock, coordinator, coordinator_unavailable, refused_unknown
 from coordinator_model.rules.refused_unknown import RefusedClient
 from coordinator_model.states import Cause
 from coordinator_model.thresholds import Thresholds
@@ -27,6 +27,8 @@ class BrokerWatch:
     """The spell of 14, 15 and 16 that nothing has ended yet, see ``coordinator_unavailable``."""
     refused_joins: dict[str, RefusedClient] = field(default_factory=dict)
     """Clients that ask to join groups that are not known, see ``refused_unknown``."""
+    clocks: dict[str, list[int]] = field(default_factory=dict)
+    """Brokers whose clocks stepped: ``[at_ms, apart_ms, lasting]``, the instant by the other clocks."""
     unlogged: list[int] | None = None
     """``[since_ms, node]`` of a leader without a request log."""
 
@@ -42,11 +44,29 @@ class BrokerWatch:
             found.append(coordinator_unavailable.judge(self.refusals, thresholds))
         if self.unlogged is not None:
             found.append(coordinator.uncovered(*self.unlogged))
+        for name, (at_ms, apart_ms, lasting) in self.clocks.items():
+            found.append(broker_clock.judge(name, at_ms, apart_ms, lasting=bool(lasting)))
         return found + refused_unknown.judge(self.refused_joins)
 
     def refused_join(self, event: JoinAnswered | ConsumerHeartbeat) -> list[int]:
         """Note a refused join of a group that is not known."""
         return refused_unknown.note(self.refused_joins, event)
+
+    def stepped(self, broker: str, at_ms: int, apart_ms: int, *, lasting: bool) -> bool:
+        """Note that a broker's clock stepped, or came back; return whether that changes what is true."""
+        known = self.clocks.pop(broker, None)
+        if apart_ms:
+            self.clocks[broker] = [at_ms if known is None else known[0], apart_ms, int(lasting)]
+        return bool(apart_ms or known)
+
+    def _forgive(self, progress_ms: int, thresholds: Thresholds) -> list[int]:
+        """Forget steps that no other clock speaks of, once they are old."""
+        unsure = {name: at_ms for name, (at_ms, _, lasting) in self.clocks.items() if not lasting}
+        ends = {name: at_ms + thresholds.resolve_after_ms for name, at_ms in unsure.items()}
+        over = [name for name, end_ms in ends.items() if progress_ms >= end_ms]
+        for name in over:
+            del self.clocks[name]
+        return sorted(ends[name] for name in over)
 
     def moved(self, at_ms: int, unlogged: list[int] | None) -> list[int]:
         """Note that another broker leads the shard; ``unlogged`` if its telemetry has never been seen."""
@@ -94,8 +114,8 @@ class BrokerWatch:
         return instants
 
     def expire(self, progress_ms: int, thresholds: Thresholds) -> list[int]:
-        """End a pause's page once it has cost nobody for ``resolve_after_ms``, and joins that nobody asks any more."""
-        instants = refused_unknown.expire(self.refused_joins, progress_ms)
+        """End a pause's page once it has cost nobody for ``resolve_after_ms``, and what else is over by now."""
+        instants = refused_unknown.expire(self.refused_joins, progress_ms) + self._forgive(progress_ms, thresholds)
         if not self.costs:
             return instants
         end_ms = max(int(cost[2]) for cost in self.costs) + thresholds.resolve_after_ms

@@ -71,6 +71,13 @@ class Cold:
         self._touched.clear()
         return failed
 
+    def rebase(self, delta_ms: int, until_ms: int) -> None:
+        """Move all instants of the groups that are encoded along with their coordinator's clock; none may be open."""
+        self._open.clear()
+        for group, piece in self._slices.items():
+            self._slices[group] = snapshot.rebase_group(piece, delta_ms, until_ms)
+        self.joined = None
+
     def dump(self) -> bytes:
         """Put all replicas back and return the slices, joined."""
         self.encode()

@@ -73,6 +73,14 @@ class Groups:
             self.index = snapshot.dump_index(self.hot)
         return snapshot.dump_hot(self.hot), self.index, self.cold.dump()
 
+    def rebase(self, delta_ms: int, until_ms: int) -> None:
+        """Move all that is known along with the coordinator's clock, which stepped; nothing may be held."""
+        self.dump()
+        self.hot.rebase(delta_ms)
+        self.cold.rebase(delta_ms, until_ms)
+        self.memory.rebase(delta_ms, until_ms)
+        self.agenda.rebase(delta_ms)
+
     # ------------------------------------------------------------------ an event
 
     def apply(self, event: GroupEvent) -> None:

@@ -114,6 +114,10 @@ class Hot:
         self.generation[slot] = member.generation if settled and member.generation is not None else CAREFUL
         self.span[slot] = NEVER if due_ms is None else max(0, due_ms - last_ms)
 
+    def rebase(self, delta_ms: int) -> None:
+        """Move the heartbeats of all members along with their coordinator's clock."""
+        self.last = array("q", [at_ms + delta_ms if at_ms < NO_INSTANT else at_ms for at_ms in self.last])
+
     def forget_timeouts(self) -> None:
         """Let all groups be shown whole the next time."""
         self.timeout = array("i", bytes(self.timeout.itemsize * len(self.timeout)))

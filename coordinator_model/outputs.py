@@ -8,10 +8,12 @@ from coordinator_model.broker_clock import BrokerClock, ShardClock
 from coordinator_model.events import Event
 from coordinator_model.findings import Finding
 from coordinator_model.ingest import DETAIL_CHARACTERS
+from coordinator_model.source_row import TELEMETRY
 
 Output = dict[str, Any]
 FAILED = "group"
 """The source of a row of the quarantine that was read, and failed as it was applied to its group."""
+FROM_THE_FUTURE = "line from the future"
 EVENT_CHARACTERS = 1_000
 """How much of an event the quarantine keeps."""
 
@@ -76,6 +78,23 @@ class Outputs:
             detail=str(error)[:DETAIL_CHARACTERS],
             head=base64.b64encode(head[:EVENT_CHARACTERS].encode("utf-8", "replace")).decode("ascii"),
         )
+
+    def misdated(self, event: Event) -> None:
+        """Keep where a line lies whose instant cannot be; what it said is left out."""
+        _, _, topic, partition, offset, *_ = event
+        self._emit(
+            "quarantine",
+            event.order_ms,
+            source=TELEMETRY,
+            topic=topic,
+            partition=partition,
+            offset=offset,
+            timestamp_ms=event.order_ms,
+            reason=FROM_THE_FUTURE,
+            detail=str(getattr(event, "broker", ""))[:DETAIL_CHARACTERS],
+            head="",
+        )
+        self.count("misdated")
 
     def _emit(self, kind: str, at_ms: int, **rest: Any) -> None:
         head = {"kind": kind, "cluster": self._cluster, "shard": self._shard, "at_ms": at_ms}

@@ -20,7 +20,7 @@ from coordinator_model.agenda import Agenda
 from coordinator_model.broker_clock import PROOF_STEP_MS, ShardClock
 from coordinator_model.broker_reports import BrokerReports
 from coordinator_model.cold import Cold
-from coordinator_model.coordinator_check import REFUSALS, proof
+from coordinator_model.coordinator_check import REFUSALS, Proof, proof
 from coordinator_model.events import (
     Answer,
     BrokerLine,
@@ -37,7 +37,8 @@ from coordinator_model.events import (
 from coordinator_model.groups import Groups
 from coordinator_model.heartbeat_block import HeartbeatBlock, QuickRow, quick
 from coordinator_model.hot import FAR_MS, MAX_INTERVAL_MS, Hot
-from coordinator_model.intake import take
+from coordinator_model.intake import Part, take
+from coordinator_model.line_clocks import Step
 from coordinator_model.outputs import Output, Outputs
 from coordinator_model.refresh import forget_shown, refreshed, shown_plain
 from coordinator_model.shard_memory import ShardMemory
@@ -150,7 +151,7 @@ class Shard:
         batch that reads to their end, as Spark's do, says nothing. ``final`` ends a capture: nothing waits.
         """
         self._groups.said = Outputs(self.settings.cluster, self._groups.shard)
-        beats, others, duplicates = take(
+        taken = take(
             self.memory,
             events,
             heartbeats,
@@ -159,18 +160,50 @@ class Shard:
             records_read_ms=FAR_MS if final else records_read_ms,
             final=final,
         )
-        if duplicates:
-            self._said.count("duplicates", duplicates)
+        if taken.duplicates:
+            self._said.count("duplicates", taken.duplicates)
+        for event in taken.misdated:
+            self._said.misdated(event)
+        parting = [part.step for part in taken.parts]
+        for step in taken.steps:
+            if step not in parting:
+                self._stepped(step)
+        for part in taken.parts:
+            self._apply_part(part)
+        self._brokers.silence(wall_ms)
+        self._refresh_views()
+        last = taken.parts[-1].events
+        self._groups.forget_deleted(max(self.clock.progress_ms, last[-1][0] if last else 0))
+        self._report_progress(wall_ms)
+        return self._said.listed
+
+    def _apply_part(self, part: Part) -> None:
+        """Apply what lies between two steps of the coordinator's clock: nearly always all of a batch."""
+        if part.step is not None:
+            self._stepped(part.step)
+        beats = part.heartbeats
         rows, done = beats.quick_rows(), 0
-        for event in others:
+        for event in part.events:
             done = self._hear(beats, rows, done, beats.before(event))
             self._try(event)
         self._hear(beats, rows, done, beats.length)
-        self._brokers.silence(wall_ms)
-        self._refresh_views()
-        self._groups.forget_deleted(max(self.clock.progress_ms, others[-1][0] if others else 0))
-        self._report_progress(wall_ms)
-        return self._said.listed
+
+    def _stepped(self, step: Step) -> None:
+        """Let a broker's clock step. Of a shard that it coordinates all that is known goes with it.
+
+        How much time passed meanwhile is known to a second or two, so session timers start anew within that.
+        """
+        if step.broker == self.clock.coordinator:
+            self._groups.rebase(step.delta_ms, step.from_ms)
+        self.clock.stepped(step.broker, step.to_ms)
+        self.clock.lost_lines(step.broker, step.to_ms, min(step.to_ms, step.from_ms + step.delta_ms))
+        self._brokers.stepped(step)
+
+    def _into_clock_of(self, broker: str) -> None:
+        """Move what is known into the clock of a broker that takes over, where one of the two has stepped."""
+        apart_ms = self.clock.apart_ms(broker)
+        if broker and self.clock.coordinator and apart_ms:
+            self._groups.rebase(apart_ms, self.clock.progress_ms)
 
     def _hear(self, beats: HeartbeatBlock, rows: Iterator[QuickRow], start: int, end: int) -> int:
         """Apply the heartbeats from one to before another, which ``rows`` yields next; returns that other."""
@@ -195,7 +228,10 @@ class Shard:
                 self._look_again(event.order_ms)
             self._groups.apply(event)
         elif isinstance(event, LeaderNamed):
-            if self.clock.named(event, self.settings.thresholds):
+            leader = self.clock.named(event)
+            if leader is not None:
+                self._into_clock_of(leader)
+                self.clock.follow(leader, self.settings.thresholds)
                 self._brokers.moved(event)
                 self._look_again(event.order_ms)
         else:
@@ -230,6 +266,8 @@ class Shard:
                 self._groups.apply(event)  # a new coordinator's, most likely; it only moves nothing yet
             return
         self._brokers.answered(event.broker, event.error, proven, at_ms)
+        if proven in (Proof.LEADS, Proof.COORDINATES):
+            self._into_clock_of(event.broker)
         if self.clock.answered(event.broker, proven, at_ms, thresholds):
             self._look_again(at_ms)
         self._fire(self.clock.progress_ms)

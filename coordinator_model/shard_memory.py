@@ -1,5 +1,6 @@
 """The small things a shard remembers from batch to batch beside its groups, and their way into the state and back."""
 
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass, field, fields
 from typing import Any, get_args
 
@@ -8,12 +9,17 @@ from coordinator_model.broker_watch import BrokerWatch
 from coordinator_model.events import Event
 from coordinator_model.heartbeat_block import NO_HEARTBEATS, HeartbeatBlock
 from coordinator_model.leadership import Claim, Leadership
+from coordinator_model.line_clocks import Doubt
 from coordinator_model.liveness import Restart
+from coordinator_model.rebase import rebased
+from coordinator_model.snapshot import dump_memory, load_memory
 from coordinator_model.states import Cause
 
 COMMIT_MEMORY_MS = 600_000
 """An offset commit older than this restarts no session timer that matters."""
 _WATCH_FIELDS = [f.name for f in fields(BrokerWatch)]
+_COORDINATORS_TIME = ("clock", "leadership", "restarts", "watch", "reported", "commits", "deleted", "viewed_ms")
+"""What of the state is in the coordinator's time."""
 _EVENTS: dict[str, Any] = {kind.__name__: kind for kind in get_args(Event)}
 
 
@@ -33,8 +39,10 @@ class ShardMemory:
     deleted: dict[str, int] = field(default_factory=dict)
     """Groups whose end is remembered for what trails it, and when it was."""
     viewed_ms: int = 0
-    lag_ms: int = 0
+    lag_ms: int | None = None
     """How far the wall clock was ahead of the newest line when one last came: more than a moment while catching up."""
+    doubts: dict[str, Doubt] = field(default_factory=dict)
+    """Lines that are far from where their broker was, by broker."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return it JSON-able (blobs in held records excepted)."""
@@ -53,7 +61,7 @@ class ShardMemory:
             "leadership": list(astuple(clock.leadership)),
             "restarts": [[r.low_ms, r.high_ms, r.cause, r.broker, r.woke_ms, r.blind_ms] for r in clock.restarts],
             "watch": [getattr(self.watch, name) for name in _WATCH_FIELDS],
-            "held": [[type(event).__name__, list(event)] for event in self.held],
+            "held": _from_events(self.held),
             "held_heartbeats": self.held_heartbeats.as_list(),
             "reported": self.reported,
             "commits": {
@@ -63,7 +71,17 @@ class ShardMemory:
             "deleted": self.deleted,
             "viewed_ms": self.viewed_ms,
             "lag_ms": self.lag_ms,
+            "doubts": {broker: _from_doubt(doubt) for broker, doubt in self.doubts.items()},
         }
+
+    def rebase(self, delta_ms: int, until_ms: int) -> None:
+        """Move what is remembered along with the coordinator's clock; the brokers' own clocks, and what waits, stay."""
+        brokers, clocks, values = self.clock.brokers, self.watch.clocks, self.as_dict()
+        values |= {name: rebased(values[name], delta_ms, until_ms) for name in _COORDINATORS_TIME}
+        moved = ShardMemory.from_dict(load_memory(dump_memory(values)))
+        moved.clock.brokers, moved.watch.clocks = brokers, clocks
+        self.clock, self.watch, self.viewed_ms = moved.clock, moved.watch, moved.viewed_ms
+        self.reported, self.commits, self.deleted = moved.reported, moved.commits, moved.deleted
 
     def _forget_commits(self, horizon_ms: int) -> None:
         for group, commits in list(self.commits.items()):
@@ -92,15 +110,35 @@ class ShardMemory:
         return cls(
             clock=clock,
             watch=BrokerWatch(*values["watch"]),
-            held=[_EVENTS[name](*_tuples(fields)) for name, fields in values["held"]],
+            held=_to_events(values["held"]),
             held_heartbeats=HeartbeatBlock.of_list(values["held_heartbeats"]),
             reported=values["reported"],
             commits={g: {(topic, p): at_ms for topic, p, at_ms in rows} for g, rows in values["commits"].items()},
             offsets={(topic, partition): offset for topic, partition, offset in values["offsets"]},
             deleted=values["deleted"],
             viewed_ms=values["viewed_ms"],
-            lag_ms=values.get("lag_ms", 0),
+            lag_ms=values["lag_ms"],
+            doubts={broker: _to_doubt(doubt) for broker, doubt in values["doubts"].items()},
         )
+
+
+def _from_events(events: Sequence[Event]) -> list[Any]:
+    return [[type(event).__name__, list(event)] for event in events]
+
+
+def _to_events(values: list[Any]) -> list[Any]:
+    return [_EVENTS[name](*_tuples(fields)) for name, fields in values]
+
+
+def _from_doubt(doubt: Doubt) -> list[Any]:
+    head = [doubt.ahead, doubt.first_ms, doubt.last_ms, _from_events(doubt.lines)]
+    return [*head, doubt.probe, doubt.in_a_row, doubt.peers, doubt.peer_ms]
+
+
+def _to_doubt(values: list[Any]) -> Doubt:
+    ahead, first_ms, last_ms, lines, probe, in_a_row, peers, peer_ms = values
+    last = None if probe is None else (probe[0], probe[1])
+    return Doubt(ahead, first_ms, last_ms, _to_events(lines), last, in_a_row, tuple(peers), peer_ms)
 
 
 def _claims(values: dict[str, list[Any]]) -> dict[str, Claim]:

@@ -4,10 +4,10 @@ Hot changes with every heartbeat: packed arrays over the members' slots; and mem
 knows beside its groups. The index, which member has which slot, and cold, one compressed slice a group, stay the same
 bytes until something other than a heartbeat comes, and are read only by who has not read them before.
 
-Format 14 (in 13 less was known of timers; in 12 nothing of leaders; in 11 less of refused, deleted and failed groups;
-in 10 spans had four bytes; in 9, 6, 5 and 4 less was known of join phases; in 8 slices shared nothing; in 7 these parts
-were two; 3 had no timeouts; in 2 heartbeats that wait stood among other events; in 1 less was known of groups and
-members). hot = last,
+Format 15 (in 14 nothing was known of clocks that step; in 13 less of timers; in 12 nothing of leaders; in 11 less of
+refused, deleted and failed groups; in 10 spans had four bytes; in 9, 6, 5 and 4 less was known of join phases; in 8
+slices shared nothing; in 7 these parts were two; 3 had no timeouts; in 2 heartbeats that wait stood among other events;
+in 1 less was known of groups and members). hot = last,
 then zlib'd interval, generation, span, timeout (``array`` bytes, little-endian, slots in index order). memory =
 zlib(JSON). index = zlib(JSON ``[[group, [member id, ...]], ...]``). cold = slices, zlib'd with ``_COMMON`` as preset
 dictionary (RFC 1950), each with its uint32 length and its group's name before it.
@@ -26,10 +26,11 @@ from dataclasses import fields
 from typing import Any
 
 from coordinator_model.hot import Hot
+from coordinator_model.rebase import rebased
 from coordinator_model.replica.group import Departure, GroupReplica, JoinPhase, Leave, Member, SetAside
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType
 
-VERSION = 14
+VERSION = 15
 _LEVEL = 1
 _BYTES = "bytes in base64"
 _COMMON = (
@@ -172,8 +173,17 @@ def dump_group(replica: GroupReplica) -> bytes:
         [_from_member(m) for m in replica.recorded],
         [_from_phase(phase) for phase in (replica.phase, replica.untold) if phase is not None],
     ]
+    return _squeezed(body)
+
+
+def _squeezed(body: list[Any]) -> bytes:
     squeezer = zlib.compressobj(zdict=_COMMON)  # at zlib's usual level: seldom written, carried through each batch
     return squeezer.compress(json.dumps(body, separators=(",", ":")).encode()) + squeezer.flush()
+
+
+def rebase_group(data: bytes, delta_ms: int, until_ms: int) -> bytes:
+    """Move all instants of one group along with its coordinator's clock."""
+    return _squeezed(rebased(json.loads(zlib.decompressobj(zdict=_COMMON).decompress(data)), delta_ms, until_ms))
 
 
 def load_group(group: str, data: bytes) -> GroupReplica:

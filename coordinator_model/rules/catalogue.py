@@ -172,6 +172,15 @@ RULES = (
         ("progress_gap_ms", "resolve_after_ms"),
     ),
     Rule(
+        "broker-clock",
+        ("warn",),
+        "observed: its lines go on from another instant, and other clocks do not",
+        "a broker's clock stepped by more than `hold_ms`, ahead or back, and is apart from the other brokers' clocks or"
+        " this machine's",
+        "`recovered` (it is back; where there is no other clock to compare it with, `resolve_after_ms` later)",
+        ("hold_ms", "resolve_after_ms"),
+    ),
+    Rule(
         "replica-diverged",
         ("warn",),
         "observed",
@@ -201,8 +210,9 @@ RULES = (
         ("info",),
         "observed",
         "members of a stable group have not been heard, or are heard no more, for longer than their session timeout and"
-        " `settled_after_ms`, while their coordinator's telemetry flows and no heartbeat of another proves them dead",
-        "`recovered` (they are heard, or the group is not stable)",
+        " `settled_after_ms`, while their coordinator's telemetry flows and no heartbeat of another proves them dead;"
+        " or a broker leads and none of its lines was ever seen",
+        "`recovered` (they are heard, or the group is not stable; the broker is seen, or leads no more)",
         ("settled_after_ms",),
     ),
 )

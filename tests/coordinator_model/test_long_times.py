@@ -34,7 +34,7 @@ def looks(monkeypatch):
 
 def shard_of(story, until_ms):
     shard = Shard.restore(0, SETTINGS, None)
-    shard.apply([event for row in story.source_rows(until_ms) for event in ingest(row)])
+    shard.apply([event for row in story.source_rows(until_ms) for event in ingest(row)], wall_ms=T0 + until_ms)
     return shard
 
 
@@ -57,7 +57,7 @@ LIVES = {
 @pytest.mark.parametrize("life", LIVES)
 def test_quiet_days_end_and_cost_a_bounded_number_of_looks(life, days):
     shard = shard_of(LIVES[life](), 6_000)
-    shard.apply([tick(days * DAY_MS)])
+    shard.apply([tick(days * DAY_MS)], wall_ms=T0 + days * DAY_MS)
     assert shard.clock.progress_ms == T0 + days * DAY_MS
 
 
@@ -148,6 +148,6 @@ def test_a_look_that_changes_nothing_is_not_repeated(monkeypatch):
         return evaluate(replica, scene)._replace(due_ms=scene.progress_ms, member_due_ms={"m1": scene.progress_ms})
 
     monkeypatch.setattr(groups_module, "evaluate", stubborn)
-    outputs = shard.apply([tick(60_000)])
+    outputs = shard.apply([tick(60_000)], wall_ms=T0 + 60_000)
     [counts] = [output["counts"] for output in outputs if output["kind"] == "progress"]
     assert counts["put_off"] > 0
