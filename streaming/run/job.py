@@ -1,8 +1,9 @@
 """Source -> operator -> sink, started, watched, and started again where that helps.
 
 A query is restarted inside the living session when topics or partitions appear (the reader is given its partitions
-explicitly) and when it failed without this process being at fault: brokers or database away for a while. It gives up
-when it fails again and again without finishing one batch; whoever supervises the process decides then.
+explicitly) and when it failed. What lies outside, brokers, database or disk, is waited for. Where nothing outside
+explains why it fails again and again, the checkpoint is kept aside and a fresh one begins, which watches from where the
+database ends; if that does not help either, the job ends and whoever supervises the process decides.
 """
 
 import gc
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 from kafka.errors import KafkaError
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming.state import GroupStateTimeout
 from sqlalchemy.exc import SQLAlchemyError
@@ -31,6 +33,7 @@ from streaming.run.cluster_facts import SessionTimeouts, TopicNames, ask_topic_n
 from streaming.run.cluster_file import CLUSTER_FILE, ClusterFile
 from streaming.run.cluster_watch import ClusterWatch
 from streaming.run.errors import RunError
+from streaming.run.failures import failure_of
 from streaming.run.lanes import lane_names
 from streaming.run.layout import (
     LIVE_KEYS_FILE,
@@ -39,6 +42,7 @@ from streaming.run.layout import (
     locked,
     open_checkpoint,
     remembered_shuffle_partitions,
+    set_aside,
 )
 from streaming.run.operator import OUTPUT_SCHEMA, STATE_SCHEMA, Operator
 from streaming.run.packing import Routing
@@ -49,6 +53,7 @@ from streaming.run.source import PACKED_SCHEMA, PackRows, source_rows
 from streaming.run.topics import Assigned, Topics
 from streaming.store import Store, StoreError
 from streaming.store.lease import Lease, LeaseHeldError
+from streaming.store.store import NEVER_LATE_MS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,7 +66,8 @@ LOOK_FOR_TOPICS_S = 5.0
 QUERY_VERSION = 4  # another one where the query's sources or its stateful stage become others
 READ_TIMEOUTS_S = 60.0  # how soon a changed session timeout of a group is known
 STATUS_BATCHES = 100
-GIVE_UP_AFTER = 8  # failures in a row without one batch between them: brokers or database away for more than a minute
+SET_ASIDE_AFTER = 3  # failures in a row that nothing outside explains, without one batch between them
+GIVE_UP_AFTER = 8
 BACKOFF_MAX_S = 30.0
 
 
@@ -118,9 +124,12 @@ class Job:
     reload: Callable[[Settings], Settings | None]
     on_catch_up: Callable[[CatchUp], None]
     failures: int = 0
+    unexplained: int = 0
+    """In a row, without a batch between them: all failures, and those that nothing outside explains."""
 
     def __post_init__(self) -> None:
         self._started_ms = time.time_ns() // 1_000_000
+        self._checkpoint: Checkpoint | None = None
         self._session_timeouts = SessionTimeouts()
         self._topic_names = TopicNames(partial(ask_topic_names, self.settings.kafka.python_client()))
 
@@ -132,13 +141,15 @@ class Job:
                 if not assigned:
                     return
                 self._run_query(assigned)
-            except (KafkaError, PySparkException) as error:
-                self._failed(reason_of(error))
+            except (KafkaError, PySparkException, Py4JJavaError, SQLAlchemyError) as error:
+                self._failed(error)
             except JVM_SILENT as error:
                 if (status := jvm_status(self.spark)) is not None:
                     again = "started again, run goes on with its checkpoint"
                     raise RunError(f"Spark's JVM has ended (exit status {status}); {again}") from error
-                self._failed(reason_of(error))
+                self._failed(error)
+            except OSError as error:
+                self._failed(error)
 
     def _await_topics(self) -> Assigned:
         """Return the topics that exist, once the offsets topic is among them; nothing when told to stop."""
@@ -156,7 +167,9 @@ class Job:
         return {}
 
     def _run_query(self, assigned: Assigned) -> None:
+        watched_before = self._judged_until_ms() is not None
         checkpoint = open_checkpoint(self.settings.run.data_folder, self._layout(assigned), self._live_from_ms)
+        self._checkpoint = checkpoint
         _tell(checkpoint)
         catch_up = CatchUp(self.topics.ends(assigned))
         kafka, file = self.settings.kafka, ClusterFile(checkpoint.folder / CLUSTER_FILE)
@@ -165,7 +178,7 @@ class Job:
             self.store,
             self.settings,
             checkpoint.checkpoint_id,
-            late_before_ms=self._started_ms if checkpoint.resumed else -1,
+            late_before_ms=self._started_ms if checkpoint.resumed or watched_before else NEVER_LATE_MS,
             live_keys=LiveKeys(checkpoint.folder / LIVE_KEYS_FILE),
             topic_names=self._topic_names,
             watch=watch,
@@ -214,7 +227,7 @@ class Job:
             if self.lease.lost is not None:
                 raise RunError(str(self.lease.lost))
             if (failure := query.exception()) is not None:
-                raise failure
+                raise failure from sink.failure
             if (settings := self.reload(self.settings)) is not None:
                 self.settings = settings
                 return
@@ -233,7 +246,7 @@ class Job:
                     return
 
     def _batch_ended(self, progress: Any, sink: Sink, catch_up: CatchUp) -> None:
-        self.failures = 0
+        self.failures = self.unexplained = 0
         sink.batch_ms = progress["durationMs"].get("triggerExecution")
         if (line := catch_up.update(progress)) is not None:
             log.info(line)
@@ -263,15 +276,31 @@ class Job:
             log.warning("session timeouts cannot be read", error=str(error))
         return self._session_timeouts != before
 
-    def _failed(self, reason: str) -> None:
+    def _failed(self, error: BaseException) -> None:
+        """Wait before the next attempt; raises `RunError` where none would help."""
         if self.lease.lost is not None:
             raise RunError(str(self.lease.lost))
+        failure = failure_of(error, self.settings.run.data_folder)
         self.failures += 1
-        if self.failures >= GIVE_UP_AFTER:
-            raise RunError(f"the query failed {self.failures} times without finishing a batch, at last: {reason}")
         wait_s = min(BACKOFF_MAX_S, 2.0 ** (self.failures - 1))
-        log.error("the query failed, trying again", reason=reason, wait_s=wait_s)
+        if failure.advice is not None:
+            log.error("the query failed, trying again", reason=failure.reason, advice=failure.advice, wait_s=wait_s)
+        else:
+            self.unexplained += 1
+            log.error("the query failed, trying again", reason=failure.reason, wait_s=wait_s)
+            self._doubt_checkpoint(failure.reason)
         self.stop.wait(wait_s)
+
+    def _doubt_checkpoint(self, reason: str) -> None:
+        """Keep the checkpoint aside after some unexplained failures; after more of them raise `RunError`."""
+        folder, checkpoint = self.settings.run.data_folder.absolute(), self._checkpoint
+        if self.unexplained >= GIVE_UP_AFTER:
+            hint = f"if that goes on, move {folder} away: run begins anew, and open incidents stay"
+            raise RunError(f"the query failed {self.unexplained} times without finishing a batch: {reason}; {hint}")
+        if self.unexplained >= SET_ASIDE_AFTER and checkpoint is not None and checkpoint.committed:
+            set_aside(folder)
+            kept = str(checkpoint.folder.absolute())
+            log.error("the checkpoint cannot be read and is kept aside, a fresh one begins", kept=kept, reason=reason)
 
     def _layout(self, assigned: Assigned) -> Layout:
         run = self.settings.run
@@ -287,9 +316,17 @@ class Job:
         )
 
     def _live_from_ms(self) -> int:
-        """Say where watching begins: at the newest telemetry line, else by this machine's clock."""
+        """Say where watching begins: where the checkpoint before this one ended; without one, now.
+
+        Now is the newest telemetry line, else this machine's clock.
+        """
         newest_ms = self.topics.newest_ms(self.settings.kafka.telemetry_topics)
-        return newest_ms if newest_ms is not None else time.time_ns() // 1_000_000
+        now_ms = newest_ms if newest_ms is not None else time.time_ns() // 1_000_000
+        judged_ms = self._judged_until_ms()
+        return now_ms if judged_ms is None else min(now_ms, judged_ms)
+
+    def _judged_until_ms(self) -> int | None:
+        return self.store.read.judged_until_ms(self.settings.cluster)
 
     def _shard_settings(self, partitions: int, live_from_ms: int) -> ShardSettings:
         self._read_session_timeouts()
@@ -306,14 +343,6 @@ class Job:
             topic_partitions=self.topics.partition_counts(),
             view_refresh_ms=self.settings.run.view_refresh_ms,
         )
-
-
-def reason_of(error: BaseException) -> str:
-    """Boil a query's failure, pages of Java and Python, down to the line that names the cause."""
-    text = str(error)
-    named = re.findall(r"^(?:Caused by: )?([\w.$]*(?:Error|Exception)\b.*)$", text, re.MULTILINE)
-    lines = named or text.strip().splitlines() or [type(error).__name__]
-    return str(lines[-1]).strip()[:500]
 
 
 def _acquired(lease: Lease, stop: threading.Event, *, standby: bool) -> bool:

@@ -48,16 +48,24 @@ class Checkpoint:
     changes: tuple[str, ...] = ()
     """Why an older checkpoint could not be gone on with."""
 
+    @property
+    def committed(self) -> bool:
+        """Whether a batch of it was ever finished."""
+        return any((self.folder / "commits").glob("[0-9]*"))
+
 
 def open_checkpoint(data_folder: Path, layout: Layout, live_from_ms: Callable[[], int]) -> Checkpoint:
     """Return the checkpoint to go on with, or a fresh one, noting in the layout file what it is made with.
 
-    `live_from_ms` is asked for a fresh checkpoint only. Raises `RunError` where the file cannot be read.
+    `live_from_ms` is asked for a fresh checkpoint only.
     """
     data_folder.mkdir(parents=True, exist_ok=True)
     file = data_folder / LAYOUT_FILE
-    known = _read(file)
-    changes = _changes(known, layout) if known else ()
+    try:
+        known = _read(file)
+        changes = _changes(known, layout) if known else ()
+    except ValueError as error:
+        known, changes = None, (str(error),)
     if known and not changes:
         folder = data_folder / known["checkpoint_id"]
         return Checkpoint(known["checkpoint_id"], folder, known["live_from_ms"], resumed=True)
@@ -69,8 +77,16 @@ def open_checkpoint(data_folder: Path, layout: Layout, live_from_ms: Callable[[]
 
 def remembered_shuffle_partitions(data_folder: Path) -> int | None:
     """Return what the checkpoint was made with, so that a machine with more cores goes on with it."""
-    known = _read(data_folder / LAYOUT_FILE)
+    try:
+        known = _read(data_folder / LAYOUT_FILE)
+    except ValueError:
+        return None
     return known["layout"].get("shuffle_partitions") if known else None
+
+
+def set_aside(data_folder: Path) -> None:
+    """Let the next checkpoint be a fresh one; the folder of this one stays."""
+    (data_folder / LAYOUT_FILE).unlink(missing_ok=True)
 
 
 @contextmanager
@@ -96,6 +112,7 @@ def write_atomically(file: Path, text: str) -> None:
 
 
 def _read(file: Path) -> dict[str, Any] | None:
+    """Return what the file says, None where there is none; raises `ValueError` where it cannot be read."""
     try:
         known = json.loads(file.read_text(encoding="utf-8"))
         return {
@@ -105,8 +122,8 @@ def _read(file: Path) -> dict[str, Any] | None:
         }
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunError(f"{file} cannot be read ({error}): move the folder away to start anew") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{file} cannot be read ({type(error).__name__}: {error})") from None
 
 
 def _changes(known: dict[str, Any], layout: Layout) -> tuple[str, ...]:

@@ -34,6 +34,8 @@ class Sink:
     lease: Lease
     caught_up: bool = False
     batch_ms: int | None = None
+    failure: Exception | None = None
+    """Why the last batch failed: to the job Spark reports it as text only."""
     _at_work: threading.Lock = field(default_factory=threading.Lock)
     _closed: bool = False
 
@@ -45,24 +47,32 @@ class Sink:
             self._at_work.release()
 
     def __call__(self, frame: "DataFrame", batch_id: int) -> None:
-        """Apply a batch: the rows' one action, then the store's one transaction."""
+        """Apply a batch; what fails is kept and raised."""
         with self._at_work:
             if self._closed:
                 raise RuntimeError("the query is being stopped")
-            said = [(row.key, output) for row in frame.collect() for output in json.loads(row.outputs)]
-            said = [(key, output) for key, output in said if not self._of_metadata(output)]
-            self.topic_names.resolve(output for _, output in said)
-            self.store.apply_batch(
-                checkpoint_id=self.checkpoint_id,
-                batch_id=batch_id,
-                outputs=[output for _, output in said],
-                settings=self.settings,
-                caught_up=self.caught_up,
-                late_before_ms=self.late_before_ms,
-                batch_ms=self.batch_ms,
-                lease=self.lease,
-            )
-            self.live_keys.update({key: output["groups"] for key, output in said if output["kind"] == "progress"})
+            try:
+                self._apply(frame, batch_id)
+            except Exception as error:
+                self.failure = error
+                raise
+
+    def _apply(self, frame: "DataFrame", batch_id: int) -> None:
+        """Apply a batch: the rows' one action, then the store's one transaction."""
+        said = [(row.key, output) for row in frame.collect() for output in json.loads(row.outputs)]
+        said = [(key, output) for key, output in said if not self._of_metadata(output)]
+        self.topic_names.resolve(output for _, output in said)
+        self.store.apply_batch(
+            checkpoint_id=self.checkpoint_id,
+            batch_id=batch_id,
+            outputs=[output for _, output in said],
+            settings=self.settings,
+            caught_up=self.caught_up,
+            late_before_ms=self.late_before_ms,
+            batch_ms=self.batch_ms,
+            lease=self.lease,
+        )
+        self.live_keys.update({key: output["groups"] for key, output in said if output["kind"] == "progress"})
 
     def _of_metadata(self, output: Mapping[str, Any]) -> bool:
         """Hand on what concerns who leads what; return whether that is all that the output is about."""
@@ -85,8 +95,9 @@ class LiveKeys:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._keys = frozenset(read_live_keys(file) or ())
-        self._written = file.exists()
+        known = read_live_keys(file)
+        self._keys = frozenset(known or ())
+        self._written = known is not None
 
     def update(self, groups_by_key: Mapping[str, int]) -> None:
         """Take in how many groups each key of a batch holds; write only what changed."""
@@ -98,8 +109,9 @@ class LiveKeys:
 
 
 def read_live_keys(file: Path) -> list[str] | None:
-    """Return the keys in the file; None where there is none yet."""
+    """Return the operator keys in the file; None where there is none yet, or none that can be read."""
     try:
-        return list(json.loads(file.read_text(encoding="utf-8")))
-    except FileNotFoundError:
+        keys = json.loads(file.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
         return None
+    return keys if isinstance(keys, list) and all(isinstance(key, str) for key in keys) else None

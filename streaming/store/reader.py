@@ -14,6 +14,7 @@ from streaming.store.database import clean, database_ms, group_key
 from streaming.store.pages import Page, by_weight, in_portions_of
 
 COUNTED = 100_000
+LEFT_BEHIND_MS = 3_600_000
 GROUPS_COMPARED = 2_000
 _MEMBERS_AT_ONCE = 2_000  # of the groups of a portion
 _GROUP_WEIGHT = 10  # what a group weighs beside its members
@@ -150,6 +151,16 @@ class Reader:
         silent_ms = (database_ms() - known.alive_ms).label("silent_ms")
         columns = [silent_ms if name == "silent_ms" else known[name] for name in RunProgress._fields]
         return [RunProgress._make(row) for row in self._rows(select(*columns).order_by(known.cluster))]
+
+    def judged_until_ms(self, cluster: str) -> int | None:
+        """Return the instant up to which all groups of a cluster were judged; None where none ever was.
+
+        It is that of the slowest shard. One whose groups are gone stays behind, and counts no more.
+        """
+        known = tables.shards.c
+        newest = select(func.max(known.at_ms)).where(known.cluster == cluster).scalar_subquery()
+        slowest = select(func.min(known.at_ms)).where(known.cluster == cluster, known.at_ms >= newest - LEFT_BEHIND_MS)
+        return next(iter(self._rows(slowest)))[0] or None
 
     def clusters_of(self, group: str) -> list[str]:
         """Name the clusters that know a group id."""

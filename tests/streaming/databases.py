@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, NullPool, create_engine, text
 
 
 def program(name: str) -> str | None:
@@ -35,7 +35,7 @@ class Postgres:
 
     def __init__(self, folder: str, port: int) -> None:
         self.url = f"postgresql+psycopg://monitor@127.0.0.1:{port}/postgres"
-        self._folder = folder
+        self.folder = Path(folder)
         self._user = "postgres" if os.geteuid() == 0 else None
         self._options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder} -c fsync=off"
         self._data = Path(folder, "data")
@@ -44,15 +44,29 @@ class Postgres:
         self._run("initdb", "-D", self._data, "-A", "trust", "-U", "monitor", "-E", "UTF8", "--locale=C")
 
     def start(self) -> None:
-        self._run("pg_ctl", "-D", self._data, "-w", "-l", f"{self._folder}/log", "-o", self._options, "start")
+        self._run("pg_ctl", "-D", self._data, "-w", "-l", f"{self.folder}/log", "-o", self._options, "start")
 
     def stop(self) -> None:
         """As if it had been killed."""
         self._run("pg_ctl", "-D", self._data, "-m", "immediate", "-w", "stop")
 
+    def refuse_writes(self) -> None:
+        """From the next transaction of anybody on, as a standby or a provider's full disk does."""
+        self._configure("ALTER SYSTEM SET default_transaction_read_only = on")
+
+    def take_writes(self) -> None:
+        self._configure("ALTER SYSTEM RESET default_transaction_read_only")
+
+    def _configure(self, change: str) -> None:
+        engine = create_engine(self.url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
+        with engine.connect() as connection:
+            connection.execute(text("SET default_transaction_read_only = off"))
+            connection.execute(text(change))
+            connection.execute(text("SELECT pg_reload_conf()"))
+
     def _run(self, name: str, *arguments: object) -> None:
         command = [program(name), *map(str, arguments)]
-        subprocess.run(command, check=True, user=self._user, cwd=self._folder, stdout=subprocess.DEVNULL)
+        subprocess.run(command, check=True, user=self._user, cwd=self.folder, stdout=subprocess.DEVNULL)
 
 
 @contextmanager

@@ -402,6 +402,22 @@ def test_what_happened_before_the_start_is_late_and_spoils_no_delay(store, job):
     assert message["late"] is True
 
 
+@pytest.mark.parametrize(
+    ("progress_ms", "judged_ms"),
+    [
+        ((), None),
+        ((START_MS,), START_MS),
+        ((START_MS + 5_000, START_MS), START_MS),
+        ((START_MS, START_MS + 86_400_000), START_MS + 86_400_000),
+    ],
+    ids=["nothing was judged", "one shard", "the slowest counts", "a shard without groups for a day does not"],
+)
+def test_a_fresh_checkpoint_begins_where_all_groups_were_judged(store, job, progress_ms, judged_ms):
+    job.apply(*(progress(shard, at_ms) for shard, at_ms in enumerate(progress_ms)))
+    assert store.read.judged_until_ms(CLUSTER) == judged_ms
+    assert store.read.judged_until_ms("elsewhere") is None
+
+
 def _messages(store: Store) -> list[dict]:
     store.outbox.fan_out({"r": ("info", "warn", "page")})
     return [json.loads(delivery.payload) for delivery in store.outbox.due("r", START_MS)]

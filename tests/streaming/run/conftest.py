@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from tests.streaming.run.listeners import listeners
 
 PATIENCE_S = 180  # Spark starts in some ten seconds, on a machine with nothing else to do
 SESSION_MS = 10_000
+DISK_MB = 64
 
 
 @pytest.fixture(scope="session")
@@ -202,6 +203,17 @@ def monitor(coordinator, tmp_path):
     for started in monitors:
         if started.process.poll() is None:
             started.kill()
+
+
+@contextmanager
+def small_disk(folder):
+    """Mount a disk of `DISK_MB` there."""
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "tmpfs", folder]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("this user may not mount a small disk: be root")
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 
 from streaming.run.errors import RunError
-from streaming.run.layout import Layout, locked, open_checkpoint, remembered_shuffle_partitions
+from streaming.run.layout import Layout, locked, open_checkpoint, remembered_shuffle_partitions, set_aside
 
 LAYOUT = Layout("prod", "__consumer_offsets", 50, "shard", 1, 2, 1, 1)
 
@@ -36,10 +36,24 @@ def test_whatever_differs_a_fresh_checkpoint_begins_and_the_old_one_stays(tmp_pa
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"layout": {}}', '{"checkpoint_id": 1, "live_from_ms": "x", "layout": {}}']
 )
-def test_a_layout_file_that_cannot_be_read_is_said_not_guessed(tmp_path, text):
+def test_a_layout_file_that_cannot_be_read_begins_a_fresh_checkpoint_and_says_why(tmp_path, text):
     (tmp_path / "layout.json").write_text(text)
-    with pytest.raises(RunError, match=r"layout\.json cannot be read"):
-        open_checkpoint(tmp_path, LAYOUT, never)
+    assert remembered_shuffle_partitions(tmp_path) is None
+    fresh = open_checkpoint(tmp_path, LAYOUT, lambda: 7)
+    assert (fresh.resumed, fresh.live_from_ms) == (False, 7)
+    assert "layout.json cannot be read" in fresh.changes[0]
+    assert open_checkpoint(tmp_path, LAYOUT, never).checkpoint_id == fresh.checkpoint_id
+
+
+def test_a_checkpoint_set_aside_is_followed_by_a_fresh_one_and_stays(tmp_path):
+    old = open_checkpoint(tmp_path, LAYOUT, lambda: 1)
+    assert not old.committed
+    (old.folder / "commits").mkdir(parents=True)
+    (old.folder / "commits" / "0").write_text("v1")
+    assert old.committed
+    set_aside(tmp_path)
+    assert open_checkpoint(tmp_path, LAYOUT, lambda: 2).checkpoint_id != old.checkpoint_id
+    assert old.folder.exists()
 
 
 def test_a_machine_with_more_cores_goes_on_with_the_partitions_there_are(tmp_path):

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from streaming.run.catch_up import CatchUp
-from streaming.run.job import reason_of
+from streaming.run.failures import reason_of
 from streaming.run.session import RunError, require_java
 from streaming.run.sink import LiveKeys, read_live_keys
 
@@ -50,6 +50,16 @@ def test_keys_that_hold_groups_are_remembered_until_they_hold_none(tmp_path):
     assert read_live_keys(file) == ["17", "4/a/ü"]
     LiveKeys(file).update({"17": 0, "5": 1})
     assert read_live_keys(file) == ["4/a/ü", "5"]
+
+
+@pytest.mark.parametrize("text", ["", "{", "\0\0", "7", '{"a": 1}', '["a", 1]', '"abc"'])
+def test_a_file_of_keys_that_cannot_be_read_is_none_and_is_written_anew(tmp_path, text):
+    """None: every key gets its ticks, answers, and stands in the file again."""
+    file = tmp_path / "live-keys.json"
+    file.write_text(text)
+    assert read_live_keys(file) is None
+    LiveKeys(file).update({"17": 1})
+    assert read_live_keys(file) == ["17"]
 
 
 def test_a_cluster_without_groups_is_known_to_have_none(tmp_path):

@@ -199,7 +199,9 @@ class OnPostgres(Monitor):
             return []  # away, or without tables yet
 
 
-def test_a_database_away_for_a_minute_stops_nothing(coordinator, tmp_path, request, members):
+def test_a_database_that_refuses_writes_and_is_then_away_for_a_minute_stops_nothing(
+    coordinator, tmp_path, request, members
+):
     if reason := databases.missing():
         pytest.skip(reason)
     live(coordinator, members)
@@ -209,11 +211,14 @@ def test_a_database_away_for_a_minute_stops_nothing(coordinator, tmp_path, reque
         watching.start()
         request.addfinalizer(lambda: watching.process.poll() is None and watching.kill())
         watching.wait_for("SELECT 1 FROM groups WHERE members = 3 AND state = 'Stable'")
+        postgres.refuse_writes()
+        watching.said("it refuses writes: make it writable again")
         postgres.stop()
         one_dies(coordinator, members)
-        watching.said("the query failed, trying again")
+        watching.said("it does not answer: start it")
         time.sleep(AWAY_S)
         postgres.start()
+        postgres.take_writes()
         assert expired(watching.wait_for(EXPIRED)) == [the_death(coordinator, members)]
         assert watching.stop() == 0
 

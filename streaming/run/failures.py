@@ -1,0 +1,67 @@
+"""Why a query failed: in one line, and whether waiting helps.
+
+What lies outside of `run` (brokers, database, disk) is waited for as long as it lasts, and the log says what mends it.
+Of anything else nobody knows whether it ends by itself: after some attempts the checkpoint is taken for unreadable.
+"""
+
+import errno
+import re
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from kafka.errors import KafkaError
+from sqlalchemy.exc import SQLAlchemyError
+
+from streaming.store.trouble import trouble
+
+REASON_CHARACTERS = 500
+_DISK = {errno.ENOSPC: "full", errno.EDQUOT: "full", errno.EROFS: "read-only", errno.EACCES: "not to be written"}
+_JVM_DISK = {
+    "full": r"No space left on device|Disk quota exceeded",
+    "read-only": r"Read-only file system",
+    "not to be written": r"Permission denied",
+}
+_OF_JVM = r"\w*(?:IOException|FileSystemException|FileNotFoundException|RocksDBException|AccessControlException)\b.*"
+
+
+class Failure(NamedTuple):
+    """What the log says of it."""
+
+    reason: str
+    advice: str | None = None
+    """What mends it, where that is outside of `run`: then waiting helps."""
+
+
+def failure_of(error: BaseException, data_folder: Path) -> Failure:
+    """Find what a query failed of; the sink's own exception is the cause of the one that Spark reports."""
+    for known in (error, error.__cause__):
+        if isinstance(known, SQLAlchemyError):
+            message, advice = trouble(known)
+            return Failure(f"the database: {message}", advice)
+        if isinstance(known, OSError) and (state := _DISK.get(known.errno or 0)):
+            return _disk(str(known), state, data_folder)
+    text = str(error)
+    for state, words in _JVM_DISK.items():
+        if found := re.search(rf"{_OF_JVM}(?:{words})", text):
+            return _disk(found[0], state, data_folder)
+    reason = reason_of(error)
+    if isinstance(error, KafkaError) or "org.apache.kafka." in reason:
+        return Failure(reason, "see that the brokers answer: group-monitor doctor")
+    return Failure(reason)
+
+
+def reason_of(error: BaseException) -> str:
+    """Boil a query's failure, pages of Java and Python, down to the line that names the cause."""
+    text = str(error).strip()
+    named = re.findall(r"^(?:Caused by: )?([\w.$]*(?:Error|Exception)\b.*)$", text, re.MULTILINE)
+    # Of a query that ended while it read its own files Spark's text has no name; PySpark keeps the exception beside it.
+    hidden = [str(cause).strip() for cause in [getattr(error, "_cause", None)] if cause is not None]
+    lines = named[-1:] or [line for cause in hidden for line in cause.splitlines()[:1]] or text.splitlines()[:1]
+    return str((lines or [type(error).__name__])[0]).strip()[:REASON_CHARACTERS]
+
+
+def _disk(message: str, state: str, data_folder: Path) -> Failure:
+    folders = f"{data_folder.absolute()} ([run] data_folder) or of {tempfile.gettempdir()} (Spark's files of a batch)"
+    what = "free space there" if state == "full" else "make it writable for this user"
+    return Failure(message[:REASON_CHARACTERS], f"the disk of {folders} is {state}: {what}")

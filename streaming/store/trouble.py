@@ -1,0 +1,50 @@
+"""What a database's error means, and what mends it: one line, without SQL and the values in it."""
+
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+FULL = "its disk is full: free space there"
+READ_ONLY = "it refuses writes: make it writable again"
+DAMAGED = "it is damaged: restore a backup, or move it away and start anew without its history"
+AWAY = "it does not answer: start it, or mend [store] url"
+BUSY = "another process keeps it locked: end that process, or move to PostgreSQL"
+REFUSED = "it refuses the login: see [store] url and password_file"
+RIGHTLESS = "its user lacks a right: grant it"
+CROWDED = "it takes no more connections: raise max_connections, or end who holds them"
+
+_BY_CODE = {
+    # sqlite3.Error.sqlite_errorname begins so
+    "SQLITE_FULL": FULL,
+    "SQLITE_READONLY": READ_ONLY,
+    "SQLITE_CANTOPEN": AWAY,
+    "SQLITE_IOERR": "its disk fails: see the system's log",
+    "SQLITE_CORRUPT": DAMAGED,
+    "SQLITE_NOTADB": DAMAGED,
+    "SQLITE_BUSY": BUSY,
+    "SQLITE_LOCKED": BUSY,
+    # psycopg.Error.sqlstate begins so (PostgreSQL, appendix A)
+    "53100": FULL,
+    "53300": CROWDED,
+    "42501": RIGHTLESS,
+    "25006": READ_ONLY,
+    "28": REFUSED,
+    "3D000": AWAY,
+    "57P": AWAY,
+    "08": AWAY,
+    "XX001": DAMAGED,
+    "XX002": DAMAGED,
+}
+
+
+def trouble(error: SQLAlchemyError) -> tuple[str, str | None]:
+    """Return the first line of the database's message and what mends it, None where the database is not at fault.
+
+    An error without a code is one of the connection.
+    """
+    original = error.orig if isinstance(error, DBAPIError) else None
+    if original is None:
+        return type(error).__name__, AWAY if isinstance(error, PoolTimeoutError) else None
+    code = getattr(original, "sqlite_errorname", None) or getattr(original, "sqlstate", None)
+    advice = AWAY if code is None else next((what for known, what in _BY_CODE.items() if code.startswith(known)), None)
+    message = str(original).strip().partition("\n")[0]
+    return f"{type(original).__name__}: {message}"[:300], advice
