@@ -70,7 +70,7 @@ docs: setup ## Write anew what is made from code: docs/metrics.md, docs/configur
 	$(BIN)/python -m tests.repository.configuration_page
 	$(BIN)/group-monitor log4j2 --alone --key broker-1 > streaming/embedded/broker-log4j2.yaml
 
-bench: setup ## The numbers of docs/performance.md, on this machine; PART=… chooses: steady, backlog, cold, line; history, answers
+bench: setup ## The numbers of docs/performance.md, on this machine; PART=… chooses: steady, backlog, cold, line; history, answers, flood
 	exec $(BIN)/python -m tests.benchmarks $(PART)
 
 rules: setup ## The facts in docs/rules from the code

@@ -1,7 +1,7 @@
-"""The numbers of docs/performance.md: `python -m tests.benchmarks [all|steady|backlog|cold|line|history|answers] …`.
+"""The numbers of docs/performance.md: `python -m tests.benchmarks PART …`, all of them listed by `--help`.
 
-Real Kafka, the real job with real replicas and SQLite, synthetic groups (`load`). Nothing here passes or fails:
-it prints what it measured, as Markdown rows. `all` is all but the history and the answers.
+Real Kafka, the real job with real replicas and SQLite, synthetic groups (`load`). Nothing here passes or fails,
+but for `flood`: it prints what it measured, as Markdown rows. `all` is all but the history, the answers and the flood.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from pathlib import Path
 
 from streaming.config import Run
 from streaming.embedded import EmbeddedCluster
-from tests.benchmarks import answers, cold, history, line
+from tests.benchmarks import answers, cold, flood, history, line
 from tests.benchmarks.load import INTERVAL_MS
 from tests.benchmarks.processes import Usage, usage_of
 
@@ -52,8 +52,10 @@ url = "sqlite:///{folder}/monitor.db"
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
-    parser.add_argument("part", choices=("all", *ALL, "history", "answers"), nargs="?", default="all")
-    parser.add_argument("--seconds", type=int, default=300, help="of the measured part of the steady load")
+    parser.add_argument("part", choices=("all", *ALL, "history", "answers", "flood"), nargs="?", default="all")
+    parser.add_argument(
+        "--seconds", type=int, default=300, help="of the measured part of the steady load, or of each of the flood"
+    )
     parser.add_argument("--groups", type=int, default=10_000)
     parser.add_argument("--members", type=int, default=10)
     parser.add_argument("--cores", type=int, default=2, help="Spark's local[n]")
@@ -77,6 +79,9 @@ def measure(part: str, options: argparse.Namespace) -> None:
         return
     if part == "answers":
         answers.main(options.groups, options.members)
+        return
+    if part == "flood":
+        flood.main(options)
         return
     with tempfile.TemporaryDirectory(prefix="group-monitor-bench-") as temporary:
         folder = Path(temporary)

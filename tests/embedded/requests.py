@@ -14,8 +14,8 @@ def sized(data):
     return struct.pack(">i", len(data)) + data
 
 
-def join_group(group, *, member_id="", session_timeout_ms=10_000, metadata=b""):
+def join_group(group, *, member_id="", session_timeout_ms=10_000, metadata=b"", protocol_type="consumer"):
     """JoinGroup, version 0 to 4: one protocol, `range`."""
     timeouts = struct.pack(">ii", session_timeout_ms, session_timeout_ms)
     protocols = struct.pack(">i", 1) + string("range") + sized(metadata)
-    return string(group) + timeouts + string(member_id) + string("consumer") + protocols
+    return string(group) + timeouts + string(member_id) + string(protocol_type) + protocols
