@@ -166,7 +166,7 @@ def _fill_from_record(replica: GroupReplica, member: Member, item: dict[str, Any
     rebalance_timeout_ms = item.get("rebalanceTimeout", -1)
     member.rebalance_timeout_ms = rebalance_timeout_ms if rebalance_timeout_ms >= 0 else item["sessionTimeout"]
     member.kip848, member.state = False, None
-    member.target, member.revoking, member.revoking_since_ms, member.owes_since_ms = {}, {}, None, None
+    member.target, member.revoking, member.revoking_since_ms = {}, {}, None
     member.streams = replica.protocol == STREAMS_PROTOCOL
     member.tasks = assigned_work(replica.protocol_type, replica.protocol, item["subscription"], item["assignment"])
     _fill_blobs(member, item["subscription"], item["assignment"], replica.protocol_type)
@@ -366,7 +366,8 @@ def sync(replica: GroupReplica, event: SyncAnswered) -> None:
     member.awaiting_sync = False
     member.generation = event.generation
     if replica.type is not GroupType.CLASSIC:
-        member.restart_ms, member.owes_since_ms = max(member.restart_ms or 0, event.answer_ms), None
+        member.restart_ms = max(member.restart_ms or 0, event.answer_ms)
+        member.owes_since_ms, member.may_owe_since_ms = None, []
         return
     if replica.state is GroupState.COMPLETING_REBALANCE and event.answer_ms >= replica.state_since_ms:
         replica.enter(GroupState.STABLE, event.answer_ms, Evidence.OBSERVED)
@@ -382,9 +383,14 @@ def sync(replica: GroupReplica, event: SyncAnswered) -> None:
 
 
 def _not_stored(replica: GroupReplica, event: SyncAnswered) -> None:
-    """The leader's assignment could not be written (15, 16, -1): the coordinator prepares another rebalance."""
+    """The leader's assignment could not be written (15, 16, -1): the coordinator prepares another rebalance.
+
+    One that was written too late is in the log all the same, and its record may have been read first.
+    """
     its_own = event.from_leader and event.generation == replica.generation
-    if event.error in NOT_WRITTEN and its_own and replica.state is GroupState.COMPLETING_REBALANCE:
+    read_first = replica.state is GroupState.STABLE and event.arrival_ms <= replica.state_since_ms < event.answer_ms
+    waits = replica.state is GroupState.COMPLETING_REBALANCE or read_first
+    if event.error in NOT_WRITTEN and its_own and waits:
         prepare_rebalance(replica, event.answer_ms, Evidence.INFERRED, event.member_id)
 
 

@@ -35,6 +35,8 @@ POLL_EXCEEDED = "poll-exceeded"
 
 STALL_MS = 5_000
 """How long a request waits for a write that stalls before it is answered 15 (`offsets.commit.timeout.ms`)."""
+MAX_PARKED = 16
+"""Heartbeats kept a member that waited behind a stalled write."""
 CUT_MS = 2
 """What comes right after an answer on its connection may seem that much earlier: a line's instant is cut to a
 millisecond, and the times that are taken off it are rounded."""
@@ -117,7 +119,7 @@ def _departure(
         deadline_ms=None,
         generation=generation,
         broker=scene.broker,
-        judge_after_ms=told_ms + scene.thresholds.grace_ms + _stall_ms(replica, member),
+        judge_after_ms=max(told_ms, scene.progress_ms) + scene.thresholds.grace_ms + _stall_ms(replica, member),
         concluded=False,
         told_by=told_by,
         touches_ms=[at_ms for at_ms in touches_ms(member, scene.commits, 0) if at_ms <= removed_ms],
@@ -176,6 +178,8 @@ def parked_heartbeat(replica: GroupReplica, member_id: str, applied_ms: int, ans
     member = replica.members.get(member_id)
     if member is not None:
         member.parked_heartbeat_ms = max(member.parked_heartbeat_ms or 0, applied_ms)
+        if member.is_classic_among_consumers and len(member.may_owe_since_ms) < MAX_PARKED:
+            member.may_owe_since_ms = [*member.may_owe_since_ms, applied_ms]
     for departure in open_removals(replica, member_id, applied_ms):
         departure.member.parked_heartbeat_ms = max(departure.member.parked_heartbeat_ms or 0, applied_ms)
         departure.touches_ms.append(applied_ms)
@@ -211,14 +215,14 @@ def _prove(departure: Departure, together: list[Departure], scene: Scene) -> boo
     member, removed_ms = departure.member, departure.removed_ms
     timeout_ms = session_timeout_ms(member, scene)
     deadline_ms, origin = removal_deadline_ms(departure, scene, *_gone_between(departure, together, scene))
-    due_ms = _own_timer_ms(member, scene)
-    if member.goes_alone and (deadline_ms is None or (deadline_ms > removed_ms and due_ms is None)):
+    timers_ms = _own_timers_ms(member, scene)
+    if member.goes_alone and (deadline_ms is None or (deadline_ms > removed_ms and not timers_ms)):
         deadline_ms = removed_ms  # only the session can have ended, so it ended here
     if deadline_ms is None or (departure.successor is not None and not _went_before(departure, together, scene)):
         return False
     missed_ms = _missed_ms(departure, deadline_ms, together, scene)
     if missed_ms is not None:
-        by_arithmetic = missed_ms == due_ms
+        by_arithmetic = missed_ms in timers_ms
         early = missed_ms < deadline_ms - scene.thresholds.grace_ms
         if early and not by_arithmetic and lines_lost(member, scene):
             return False
@@ -305,13 +309,15 @@ def _missed_ms(departure: Departure, deadline_ms: int, together: list[Departure]
     if asleep is not None:
         return _missed_asleep(departure, *asleep, latest_ms.values(), scene)
     if member.goes_alone:
-        own_ms = _own_timer_ms(member, scene)
-        if own_ms is None or own_ms > removed_ms + join_phase.EARLY_MS:
-            return early  # no timer runs before its time
-        return own_ms if abs(removed_ms - own_ms) < min(grace_ms, abs(deadline_ms - removed_ms)) else early
+        timers_ms = (at_ms for at_ms in _own_timers_ms(member, scene) if at_ms <= removed_ms + join_phase.EARLY_MS)
+        own_ms = max(timers_ms, default=None)  # no timer runs before its time
+        if own_ms is None or abs(removed_ms - own_ms) >= min(grace_ms, abs(deadline_ms - removed_ms)):
+            return early
+        return own_ms
     sync_ms = _sync_deadline_ms(departure, latest_ms, scene)
     if sync_ms is not None:
-        return sync_ms if sync_ms < deadline_ms else None
+        lived_on = latest_ms[id(departure)] > removed_ms + join_phase.EARLY_MS  # heard behind a stalled write, perhaps
+        return sync_ms if sync_ms < deadline_ms or (sync_ms == deadline_ms and lived_on) else None
     if member.instance_id is not None:
         return None  # kept through the phase
     syncs_ms = (_sync_deadline_ms(d, latest_ms, scene) for d in dropped)
@@ -339,19 +345,21 @@ def _missed_ms(departure: Departure, deadline_ms: int, together: list[Departure]
     return None if join_phase.too_young(departure, scene) else early
 
 
-def _own_timer_ms(member: Member, scene: Scene) -> int | None:
-    """Return when a member of a KIP-848 group is removed unless it has given up, joined or synced by then.
+def _own_timers_ms(member: Member, scene: Scene) -> list[int]:
+    """Return when a member of a KIP-848 group may be removed unless it has given up, joined or synced by then.
 
     A coordinator that loads the group waits for who has to give up anew, and for nobody to join or sync.
     """
-    revoke_ms, owes_ms = member.revoke_deadline_ms, member.owes_deadline_ms
     loads = [restart for restart in scene.restarts if restart.may_load]
-    for restart in loads:
-        if revoke_ms is not None and restart.low_ms >= (member.revoking_since_ms or 0) and restart.high_ms is not None:
-            revoke_ms = restart.high_ms + (member.rebalance_timeout_ms or 0)
-    if any(restart.low_ms >= (member.owes_since_ms or 0) for restart in loads):
-        owes_ms = None
-    return min((due_ms for due_ms in (revoke_ms, owes_ms) if due_ms is not None), default=None)
+    starts_ms = [
+        since_ms
+        for since_ms in (member.owes_since_ms, *member.may_owe_since_ms)
+        if since_ms is not None and not any(restart.low_ms >= since_ms for restart in loads)
+    ]
+    if member.revoking_since_ms is not None:
+        loaded_ms = [restart.high_ms or 0 for restart in loads if restart.low_ms >= member.revoking_since_ms]
+        starts_ms.append(max([member.revoking_since_ms, *loaded_ms]))
+    return [since_ms + (member.rebalance_timeout_ms or 0) for since_ms in starts_ms]
 
 
 def _sync_deadline_ms(departure: Departure, latest_ms: dict[int, int], scene: Scene) -> int | None:
@@ -376,7 +384,7 @@ def _missed_asleep(
     """
     member, woke_ms = departure.member, pause.woke_ms or 0
     if member.goes_alone:
-        due_ms = _own_timer_ms(member, scene)
+        due_ms = min(_own_timers_ms(member, scene), default=None)
     else:
         due_ms = join_phase.sync_deadline_ms(departure, scene)
         kept = member.instance_id is not None or _was_unknown(departure, scene)

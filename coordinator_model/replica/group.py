@@ -90,6 +90,8 @@ class Member:
     lent_from_ms: int | None = None
     owes_since_ms: int | None = None
     """Since when a classic member among consumers of KIP-848 owes a JoinGroup or, once it has joined, a SyncGroup."""
+    may_owe_since_ms: list[int] = field(default_factory=list)
+    """Such a member's heartbeats that were answered 15 behind a stalled write: each may have been told to rejoin."""
 
     @property
     def clock_ms(self) -> int | None:
@@ -122,13 +124,6 @@ class Member:
     def unrevoked(self) -> bool:
         """Whether it still holds partitions that it was told to give up (records 8, 22)."""
         return self.state == MemberState.UNREVOKED
-
-    @property
-    def owes_deadline_ms(self) -> int | None:
-        """When the coordinator removes it unless it has joined, or synced; None: it owes neither."""
-        if self.owes_since_ms is None or self.rebalance_timeout_ms is None:
-            return None
-        return self.owes_since_ms + self.rebalance_timeout_ms
 
     @property
     def revoke_deadline_ms(self) -> int | None:
@@ -275,7 +270,8 @@ class GroupReplica:
     pending: dict[str, list[int]] = field(default_factory=dict)
     """Ids given out with an answer 79 that have not joined yet: ``[answered ms, forgotten ms]``."""
     unnamed: dict[str, list[Any]] = field(default_factory=dict)
-    """By instance id: ``[session timeout ms, rebalance timeout ms, client id, client host]`` of a lost JoinGroup."""
+    """By instance id, else client id: ``[session timeout ms, rebalance timeout ms, instance id, client id, host]``
+    of newcomers whose JoinGroup's answer was lost."""
     taken_back: dict[str, list[Any]] = field(default_factory=dict)
     """By instance id: ``[asked ms, answered ms, whether its record was read]`` of a replacement that timed out."""
     leaves: list[Leave] = field(default_factory=list)

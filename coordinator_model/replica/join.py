@@ -28,6 +28,8 @@ from coordinator_model.replica.group import MAX_UNNAMED, GroupReplica, Leave, Me
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType
 
 MEMBER_ID_REQUIRED = 79
+PENDING_VERSION = 4
+"""From this version of JoinGroup on a dynamic newcomer is given its id first (79, KIP-394)."""
 UUID_CHARS = 36
 
 
@@ -76,7 +78,7 @@ def _let_in(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
     if member.generation != event.generation or replica.type is GroupType.CONSUMER:
         member.restart_ms = max(member.restart_ms or 0, _applied_ms(replica, event))
     if replica.type is GroupType.CONSUMER:
-        member.owes_since_ms = event.answer_ms
+        member.owes_since_ms, member.may_owe_since_ms = event.answer_ms, []
     if former and _is_into_a_stable_group(replica, event):
         lend_session(former[0], member)
     member.generation, member.awaiting_sync = event.generation, True
@@ -161,9 +163,14 @@ def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, sc
         return
     replica.stalled_ms = max(replica.stalled_ms or 0, event.answer_ms)
     former = _former_selves(replica, event) if event.instance_id is not None else []
-    if event.instance_id is not None and not event.request_member_id and len(replica.unnamed) < MAX_UNNAMED:
-        timeouts_ms = [event.session_timeout_ms, event.rebalance_timeout_ms]
-        replica.unnamed[event.instance_id] = [*timeouts_ms, event.client_id, event.client_host]
+    newcomer = not event.request_member_id and (event.instance_id or event.api_version < PENDING_VERSION)
+    if newcomer and len(replica.unnamed) < MAX_UNNAMED:
+        who = [event.instance_id, event.client_id, event.client_host]
+        replica.unnamed[event.instance_id or event.client_id] = [
+            event.session_timeout_ms,
+            event.rebalance_timeout_ms,
+            *who,
+        ]
     if replica.state is GroupState.PREPARING_REBALANCE:
         join_phase.sign(replica, replica.generation + 1, event.arrival_ms, event.request_member_id)
         for old in former:
@@ -172,7 +179,7 @@ def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, sc
     elif replica.state is GroupState.STABLE and event.arrival_ms >= replica.state_since_ms and former:
         if not event.request_member_id:
             taken_back.note(replica, event, former[0])
-    elif not former and (event.instance_id or event.request_member_id) and event.arrival_ms >= replica.state_since_ms:
+    elif not former and (newcomer or event.request_member_id) and event.arrival_ms >= replica.state_since_ms:
         prepare_rebalance(replica, event.arrival_ms, Evidence.INFERRED, event.request_member_id)
     if event.request_member_id:
         join_phase.unanswered(replica, event)
@@ -202,18 +209,29 @@ def _leader(replica: GroupReplica, event: JoinAnswered) -> str:
 
 
 def _name_the_leader(replica: GroupReplica, event: JoinAnswered, leader: str) -> None:
-    """Learn the id of a member whose own JoinGroup's answer was lost: the others are told when it leads.
-
-    A static member's id is its instance id with a uuid behind it (kafka-facts 3.3).
-    """
-    instance_id = leader[: -len("-") - UUID_CHARS]
-    if leader in replica.members or leader == event.member_id or instance_id not in replica.unnamed:
+    """Learn the id of a member whose own JoinGroup's answer was lost: the others are told when it leads."""
+    if leader in replica.members or leader == event.member_id:
         return
-    member = member_of(replica, leader, event.answer_ms)
-    member.instance_id, member.generation = instance_id, event.generation
-    member.restart_ms = _applied_ms(replica, event)
-    timeouts = replica.unnamed.pop(instance_id)
-    member.session_timeout_ms, member.rebalance_timeout_ms, member.client_id, member.client_host = timeouts
+    member = _named(replica, leader, event.answer_ms)
+    if member is not None:
+        member.generation, member.restart_ms = event.generation, _applied_ms(replica, event)
+
+
+def _named(replica: GroupReplica, member_id: str, at_ms: int) -> Member | None:
+    """Make the member whose JoinGroup's answer was lost, now that another's tells its id; None: no such one is known.
+
+    An id is the instance id, of a dynamic member the client id, with a uuid behind it (kafka-facts 3.3).
+    """
+    before_uuid = member_id[: -len("-") - UUID_CHARS]
+    lost = replica.unnamed.get(before_uuid)
+    if lost is None:
+        return None
+    member = member_of(replica, member_id, at_ms)
+    member.session_timeout_ms, member.rebalance_timeout_ms = lost[:2]
+    member.instance_id, member.client_id, member.client_host = lost[2:]
+    if member.instance_id is not None:  # of others more than one may have been lost
+        del replica.unnamed[before_uuid]
+    return member
 
 
 def _count_the_leader_in(replica: GroupReplica, event: JoinAnswered) -> None:
@@ -289,7 +307,8 @@ def _apply_leaders_list(replica: GroupReplica, event: JoinAnswered, scene: Scene
     for member_id, instance_id, metadata in event.members:
         if is_gone(replica, member_id, event.answer_ms):
             continue  # it has left or was replaced since, and that came first
-        member = member_of(replica, member_id, event.answer_ms)
+        member = replica.members.get(member_id) or _named(replica, member_id, event.answer_ms)
+        member = member or member_of(replica, member_id, event.answer_ms)
         member.instance_id = instance_id
         if member.generation != event.generation:
             member.generation = event.generation

@@ -132,6 +132,8 @@ def modern_member(replica: GroupReplica, member_id: str, at_ms: int) -> Member:
         if former is not None:
             replica.recorded.remove(former)
             former.restart_ms = max(former.restart_ms or 0, at_ms)
+            if (former.owes_since_ms or at_ms) + (former.rebalance_timeout_ms or 0) <= at_ms:
+                former.owes_since_ms = None  # a timer of before a downgrade has run since, in vain
         member = replica.members[member_id] = former or Member(member_id, joined_ms=at_ms, kip848=True)
     return member
 

@@ -2,7 +2,9 @@
 
 import pytest
 
+from coordinator_model.ingest import ingest
 from coordinator_model.replica.group import MAX_UNNAMED
+from coordinator_model.shard import Shard, ShardSettings
 from tests.builders import T0, Story, Who, consumers
 
 SESSION = {"consumer_session_timeouts_ms": {"": 6_000}}
@@ -76,6 +78,19 @@ def removed(at_ms, *, last_ms=10_000, before=lambda s: s, after=lambda s: s):
     """m1 goes on; m2 is heard until `last_ms` and removed by tombstones at `at_ms`."""
     story = consumers("m1", "m2").hellos("m1", 1_000, 30_000, 2).hellos("m2", 1_000, last_ms, 2)
     return after(before(story).gone(at_ms, "m2").epoch(at_ms, 3).target(at_ms, 3).current(at_ms + 100, "m1", 3))
+
+
+def test_a_removal_whose_record_comes_late_waits_for_the_goodbye_that_comes_with_it():
+    """A write that stalls is read when it is committed, and a goodbye behind it is answered 15 at the same time."""
+    story = removed(11_000, after=lambda s: s.hello(16_000, "m2", -1, -1, error=15, parked_ms=5_000))
+    rows = story.source_rows(20_000)
+    early = [row for row in rows if row.timestamp_ms < T0 + (11_000 if row.source == "offsets" else 16_000)]
+    settings = ShardSettings(cluster="c", partitions=1, live_from_ms=T0, view_refresh_ms=0, **SESSION)
+    shard, told = Shard.restore(0, settings, None), []
+    for batch in (early, [row for row in rows if row not in early]):
+        told += shard.apply([event for row in batch for event in ingest(row)])
+    findings = [finding for output in told if output["kind"] == "report" for finding in output["findings"]]
+    assert [finding for finding in findings if finding["rule"] == "session-expired"] == []
 
 
 # story, who is accused of what, the deadline

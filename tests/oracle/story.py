@@ -8,13 +8,14 @@ import json
 from typing import Any
 
 from coordinator_model.records import decode
-from coordinator_model.source_row import OFFSETS, SourceRow
+from coordinator_model.source_row import CLUSTER, OFFSETS, SourceRow
 from tests.oracle.driver import Driver
 from tests.oracle.judge import judge
 from tests.oracle.kinds import draw
 from tests.oracle.life import PROBE, Life
 
 Line = tuple[int, str]
+METADATA = "METADATA"
 LEFT_OUT = {
     *("groupId", "group", "protocols", "protocolType", "protocolName", "throttleTimeMs", "metadata", "assignment"),
     *("subscription", "topology", "skipAssignment"),
@@ -28,7 +29,17 @@ def lines(life: Life) -> list[Line]:
     told += [(row["timestamp_ms"] - start_ms, f"LOG {row['broker']}   {_plain(row['message'])}") for row in life.log]
     told += [(row["timestamp_ms"] - start_ms, f"CLIENT  {row['name']} {row['what']}") for row in life.client]
     told += [(row.timestamp_ms - start_ms, _row(row)) for row in life.rows if PROBE not in (row.value or b"")]
-    return sorted(told, key=lambda line: line[0])
+    return _without_repetition(sorted(told, key=lambda line: line[0]))
+
+
+def _without_repetition(told: list[Line]) -> list[Line]:
+    """Leave out what metadata says again and again."""
+    kept, before = [], ""
+    for line in told:
+        if not line[1].startswith(METADATA) or line[1] != before:
+            kept.append(line)
+        before = line[1] if line[1].startswith(METADATA) else before
+    return kept
 
 
 def _plain(message: str) -> str:
@@ -36,6 +47,8 @@ def _plain(message: str) -> str:
 
 
 def _row(row: SourceRow) -> str:
+    if row.source == CLUSTER:
+        return f"{METADATA} leader {json.loads(row.value or b'')['leaders'][0]}"
     if row.source == OFFSETS:
         record = decode(row.key, row.value)
         return f"RECORD  {record.type!r} {_brief(record.key)} {_brief(record.value) if record.value else None}"
