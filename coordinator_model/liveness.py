@@ -17,6 +17,8 @@ from coordinator_model.replica.group import Departure, Member
 from coordinator_model.states import Cause
 from coordinator_model.thresholds import Thresholds
 
+SAME_START_MS = 10
+"""So far apart lie a record's instant and what its answer's line tells of the same step."""
 FIRST_ANSWER_MS = 200
 """How long before its line a new coordinator's first answer may have been applied."""
 Commits = Mapping[tuple[str, int], int]
@@ -167,7 +169,8 @@ def _timeout_from_ms(member: Member, start_ms: int, timeout_ms: int) -> int:
     A static successor's first one lasts as long as its predecessor's would have: the timer is started before the
     successor's own timeout is taken (``GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin``).
     """
-    return member.lent_timeout_ms if member.lent_timeout_ms and member.lent_from_ms == start_ms else timeout_ms
+    lent_ms, from_ms = member.lent_timeout_ms, member.lent_from_ms
+    return lent_ms if lent_ms is not None and abs(start_ms - (from_ms or 0)) <= SAME_START_MS else timeout_ms
 
 
 def _timeout_after_ms(member: Member, restart: Restart, timeout_ms: int, scene: Scene) -> int:

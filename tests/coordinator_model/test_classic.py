@@ -511,3 +511,16 @@ def test_other_protocols_blobs_stay_opaque_and_their_members_are_members():
     told = story.play(1_000)
     assert told.members["w1"]["assignment"] == []
     assert told.group["protocol_type"] == "connect"
+
+
+# ------------------------------------------------------------------------------------------------ a lost JoinGroup
+
+
+@pytest.mark.parametrize("version", [3, 2])
+def test_a_newcomer_whose_first_answer_was_lost_is_known_by_the_leaders_list(version):
+    """Before version 4 it is let in at once, under an id that its client does not learn (answer 15)."""
+    newcomer = Who("app-00000000-0000-4000-8000-000000000000", client_id="app", port=5_060)
+    story = stable("m1").beats("m1", 1_000, 9_000).beat(9_500, "m1", error=27)
+    story.join(14_000, newcomer, -1, asked="", error=15, parked_ms=5_000, version=version)
+    shown = story.join(14_002, "m1", 2, listed=["m1", newcomer]).play(14_500).members[newcomer.member_id]
+    assert (shown["client_id"], shown["session_timeout_ms"]) == ("app", 6_000)

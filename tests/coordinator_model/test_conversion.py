@@ -271,3 +271,49 @@ def test_a_classic_member_of_a_group_of_consumers_that_owes_a_join_or_a_sync(nam
     told = play(removed(happens(story), removed_ms), 72_000)
     assert told.accusations == [(rule, "m1")]
     assert told.facts(rule, "deadline_ms") == [(deadline_ms,)]
+
+
+# what a classic member of a group of KIP-848 with a session of 90 s heard behind a stalled write, and was told after
+# it -> when it is removed, and the deadline that this breaks
+MAY_OWE = {
+    "its last heartbeat may have been told to rejoin": (lambda s: s, 65_003, 65_000),
+    "so may two, of which the first was": (
+        lambda s: s.beat(14_000, "m1", 2, error=15, parked_ms=5_000),
+        65_003,
+        65_000,
+    ),
+    "so may two, of which the second was": (
+        lambda s: s.beat(14_000, "m1", 2, error=15, parked_ms=5_000),
+        69_003,
+        69_000,
+    ),
+    "it is told so only later": (lambda s: s.beat(15_000, "m1", 2, error=27), 75_003, 75_000),
+}
+
+
+@pytest.mark.parametrize("name", MAY_OWE)
+def test_a_heartbeat_behind_a_stalled_write_may_have_been_told_to_rejoin(name):
+    happens, removed_ms, deadline_ms = MAY_OWE[name]
+    story = consumers("new").member(200, "m1", classic_session_ms=90_000).current(210, "m1", 2)
+    story.hellos("new", 1_000, 80_000, 2).beats("m1", 1_000, 4_000, 2).beat(10_000, "m1", 2, error=15, parked_ms=5_000)
+    told = play(removed(happens(story), removed_ms), 82_000)
+    assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m1", deadline_ms)]
+    assert told.accusations == [("rebalance-timeout", "m1")]
+
+
+# when a group is upgraded again whose classic member was told to rejoin at 5,000, before a downgrade -> what is told
+AGAIN = {"before its timer runs out": (25_000, [("m1", 65_000)]), "after its timer has run out, in vain": (66_000, [])}
+
+
+@pytest.mark.parametrize("name", AGAIN)
+def test_a_timer_of_before_a_downgrade_runs_on_in_the_next_group_of_consumers(name):
+    """Nobody cancels it, and a classic group takes no notice of it."""
+    upgraded_ms, told = AGAIN[name]
+    story = consumers("new").member(200, "m1", classic_session_ms=90_000).current(210, "m1", 2)
+    story.hellos("new", 1_000, 10_000, 2).beats("m1", 1_000, 4_000, 2).beat(5_000, "m1", 2, error=27)
+    downgrade(story, 11_000, 3, "m1").deleted(upgraded_ms).member(upgraded_ms, "m1", classic_session_ms=90_000)
+    story.epoch(upgraded_ms, 4).target(upgraded_ms, 4).current(upgraded_ms, "m1", 4).member(upgraded_ms, "new")
+    story.current(upgraded_ms, "new", 4).hellos("new", upgraded_ms + 500, 90_000, 4)
+    removed_ms = max(upgraded_ms + 1_000, 65_003)
+    ended_by = play(removed(story, removed_ms, 5), 90_000).facts("rebalance-timeout", "subject", "deadline_ms")
+    assert [each for each in ended_by if each[1] <= 65_000] == told

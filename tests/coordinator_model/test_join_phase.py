@@ -570,6 +570,19 @@ def test_of_two_timers_that_came_due_in_one_pause_the_earlier_runs_first(play, l
     assert deadline_ms == pytest.approx(22_000, abs=10)
 
 
+@pytest.mark.parametrize(("parked_ms", "rule"), [(4_000, "rebalance-timeout"), (6_400, "session-expired")])
+def test_whose_session_may_end_as_its_sync_is_due_missed_the_sync_if_it_may_have_lived_on(parked_ms, rule):
+    """m2 may sync until 19,500, when the session of its last heartbeat ends; one answered 15 was applied or was not."""
+    story = group(m2_until_ms=8_000).beat(9_000, "m1", error=27)
+    story.join(9_500, "m1", 2, listed=["m1", "m2"]).join(9_500, "m2", 2).record(9_540, 2, "m1", "m2")
+    story.sync(9_550, "m1", 2, leader=True).beats("m1", 10_000, 19_000, generation=2)
+    story.beats("m2", 10_500, 13_500, generation=2).beat(19_400, "m2", 2, error=15, parked_ms=parked_ms)
+    ends(story.beat(19_600, "m1", 2, error=27), 20_000, generation=3)
+    told = story.beats("m1", 24_000, 30_000, generation=3).play(30_000)
+    assert told.facts(rule, "subject", "deadline_ms") == [("m2", 19_500)]
+    assert told.accusations == [(rule, "m2")]
+
+
 # ------------------------------------------------------------------------------------------------ 25: not known
 
 

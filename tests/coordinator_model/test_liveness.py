@@ -75,6 +75,11 @@ ENDS = {
         scene(),
         19_000,
     ),
+    "as much by its record, which says so a few milliseconds off": (
+        member(last_heartbeat_ms=None, restart_ms=10_004, **LENT),
+        scene(),
+        19_004,
+    ),
     "its own timeout after its first heartbeat": (
         member(last_heartbeat_ms=11_000, restart_ms=10_000, **LENT),
         scene(),
