@@ -4,13 +4,14 @@ SHELL := /bin/bash
 .ONESHELL:
 .SILENT:
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak lives kills chaos check docs bench lock jar-sums
+.PHONY: help setup demo test soak lives kills fuzz chaos check docs bench lock jar-sums
 
 BIN := .venv/bin
 PYTHON ?=
 PART ?= all
 CHAOS_SECONDS ?= 900
 KILLS ?= 50
+FUZZ_SECONDS ?= 300
 LIVES ?= 3000
 SEED ?= $(shell date +%s)
 
@@ -55,6 +56,9 @@ lives: setup ## Random lives on Kafka's own coordinator, judged by its log; LIVE
 
 kills: setup ## Driver, JVM or worker of the job killed again and again, which and when by a seed; KILLS=50 SEED=… choose
 	KILLS=$(KILLS) SEED=$(SEED) exec $(BIN)/python -m pytest tests/e2e/test_kills.py
+
+fuzz: setup ## Captures that strangers changed, through parser, operator, store and serve; FUZZ_SECONDS=300 SEED=1 FUZZ_CASES=… choose
+	exec $(BIN)/python -m tests.fuzz --seed $(SEED) --seconds $(FUZZ_SECONDS) $(if $(FUZZ_CASES),--count $(FUZZ_CASES))
 
 chaos: setup ## Random faults on three brokers, then precision and recall; CHAOS_SECONDS=900 SEED=… choose
 	exec $(BIN)/python -m tests.e2e.chaos --nodes 3 --java --seconds $(CHAOS_SECONDS) --seed $(SEED) --out chaos-data

@@ -82,10 +82,13 @@ def group_url(serve: Serve, cluster: str, group: str) -> str | None:
 
 
 def group_path(cluster: str, group: str) -> str:
-    """Path of a group's page; whatever its id holds becomes part of one path; a long id is named by its key."""
+    """Path of a group's page; whatever its id holds becomes part of one path.
+
+    A long id is named by its key, and so are "." and "..": browsers take these out of a path, escaped or not.
+    """
     safe = group.encode("utf-8", "replace")
     path = f"/groups/{quote(safe, safe='')}?cluster={quote(cluster.encode('utf-8', 'replace'), safe='')}"
-    return path if len(path) <= PATH_CHARACTERS else f"/group/{group_key(cluster, group)}"
+    return path if len(path) <= PATH_CHARACTERS and group not in (".", "..") else f"/group/{group_key(cluster, group)}"
 
 
 def description(said: Payload) -> str:

@@ -149,6 +149,13 @@ def test_a_page_that_did_not_change_is_not_sent_again(apply, client):
     assert again.status_code == 200
 
 
+@pytest.mark.parametrize("name", [".", ".."])
+def test_a_group_whose_id_is_a_dot_has_a_page(apply, client, name):
+    apply(report(name, view=view(name)))
+    (path,) = re.findall(rf'href="(/group[^"]*)">{re.escape(name)}<', client.get("/").text)
+    assert f"<h1>{name}" in client.get(html.unescape(path)).text.replace("<bdi>", "")
+
+
 def test_the_longest_names_make_no_long_page_and_their_links_lead_somewhere(apply, client):
     for number in range(10):
         name = f"{number:02}".ljust(32_000, "é")

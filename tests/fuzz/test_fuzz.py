@@ -1,0 +1,38 @@
+"""The fuzzer's first seeds. `make fuzz` goes on with others, for as long as one likes."""
+
+from tests.fuzz.__main__ import run
+from tests.fuzz.case import failures, kind_of, make, read, shrunk, write
+from tests.fuzz.road import Outcome
+
+CASES = 15
+"""Five of each kind; some 45 s."""
+
+
+def test_no_stranger_breaks_anything(tmp_path):
+    assert run(0.0, 1, tmp_path, CASES).failed == []
+
+
+def test_a_case_is_the_same_from_its_seed_and_from_its_file(tmp_path):
+    for seed in range(1, 7):
+        case = make(seed)
+        write(case, tmp_path / "case.jsonl.gz")
+        assert make(seed) == read(tmp_path / "case.jsonl.gz") == case
+
+
+class _Broken:
+    """A road on which one row fails its batch, and nothing else happens."""
+
+    def __init__(self, row):
+        self.row = row
+
+    def run(self, rows, _plan, *, serve):
+        broken = ["batch: ValueError: this row"] if self.row in rows else []
+        return Outcome(failures=broken)
+
+
+def test_a_failing_case_is_made_small():
+    case = make(1)
+    bad = next(change.after[-1] for change in case.changes if change.changed)
+    small = shrunk(case, lambda tried: "batch: ValueError" in map(kind_of, failures(tried, _Broken(bad))))
+    assert len(small.changes) == 1
+    assert bad in small.after
