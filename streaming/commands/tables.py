@@ -88,14 +88,25 @@ def _end(incident: Mapping[str, Any]) -> str:
 def groups_table(title: str, groups: Sequence[Mapping[str, Any]]) -> ByWidth:
     """Show groups, a line each, with the least headroom of any member."""
     rows = [
-        (g["cluster"], g["group"], g["type"], g["state"], g["generation"], len(g["members"]), bar(worst_headroom(g)))
+        (g["cluster"], g["group"], _opened(g), g["type"], g["state"], g["generation"], len(g["members"]), _bar_of(g))
         for g in groups
     ]
-    columns = ("cluster", "group", "type", "state", "generation", "members", "worst headroom")
+    columns = ("cluster", "group", "open incidents", "type", "state", "generation", "members", "worst headroom")
     several = len({group["cluster"] for group in groups}) > 1
-    short = [(f"{g[1]} ({g[0]})" if several else g[1], g[3], g[5], g[6]) for g in rows]
-    narrow = table(title, ("group", "state", "members", "worst headroom"), short)
+    short = [(f"{g[1]} ({g[0]})" if several else g[1], g[2], g[4], g[6], g[7]) for g in rows]
+    narrow = table(title, ("group", "open", "state", "members", "worst headroom"), short)
     return ByWidth(table(title, columns, rows), Group(narrow))
+
+
+def _opened(group: Mapping[str, Any]) -> Text:
+    """Show how many incidents of a group are open, the worst severity first."""
+    opened = group.get("open_incidents") or {}
+    parts = [f"{opened[severity]} {severity}" for severity in ("page", "warn", "info") if severity in opened]
+    return Text(", ".join(parts), style=STYLES.get(parts[0].split()[1], "") if parts else "")
+
+
+def _bar_of(group: Mapping[str, Any]) -> Text:
+    return bar(worst_headroom(group))
 
 
 def worst_headroom(group: Mapping[str, Any]) -> float | None:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from rich.console import Console, Group
 
 BLOCK_LINES: Final = 3  # of an incident, where the console is too narrow for a table
-_SETTLED = frozenset({"Stable", "Empty", "Dead"})
 
 
 @click.command("watch")
@@ -33,7 +32,7 @@ def watch_command(*, cluster: str | None, every_s: float, times: int | None, url
 
     def look() -> Look:
         groups = monitor.listing("/api/v1/groups", cluster=cluster)
-        incidents = monitor.listing("/api/v1/incidents", state="open", cluster=cluster)
+        incidents = monitor.listing("/api/v1/incidents", state="open", sort="severity", cluster=cluster)
         return Look(time.time_ns() // 1_000_000, groups, incidents)
 
     looks = range(times) if times else itertools.count()
@@ -81,20 +80,14 @@ def _picture(seen: Look, out: "Console") -> "Group":
     lines_each = 1 if out.width >= tables.WIDE_COLUMNS else BLOCK_LINES
     incidents = seen.incidents.objects[: max(1, rows // 2 // lines_each)]
     left = max(1, rows - len(incidents) * lines_each)
-    groups = sorted(seen.groups.objects, key=_trouble)[:left]
+    groups = seen.groups.objects[:left]  # the API gives the worst first
     title = f"{_count('groups', groups, seen.groups)}, {_count('open incidents', incidents, seen.incidents)}"
     parts = [tables.groups_table(f"{title}, {instant(seen.at_ms)} UTC", groups)]
     if incidents:
-        parts.insert(0, tables.incidents_table("open incidents, the newest", incidents))
+        parts.insert(0, tables.incidents_table("open incidents, the worst first", incidents))
     return Group(*parts)
 
 
 def _count(what: str, drawn: Sequence[object], listing: Listing) -> str:
     total = f"{listing.total:,} {what}"
     return total if len(drawn) == listing.total else f"{len(drawn):,} of {total}"
-
-
-def _trouble(group: dict[str, Any]) -> tuple[bool, bool, int]:
-    """Order groups: a violated member first, then a rebalance, then the largest."""
-    violated = any(member["liveness"] == "violated" for member in group["members"])
-    return (not violated, group["state"] in _SETTLED, -len(group["members"]))

@@ -24,7 +24,7 @@ from streaming.serve.events import Happening, happened
 from streaming.serve.health import Health
 from streaming.serve.metrics import exposition
 from streaming.serve.notify.base import SEVERITIES
-from streaming.serve.openapi import OPENAPI
+from streaming.serve.openapi import GROUP_ORDERS, INCIDENT_ORDERS, OPENAPI
 from streaming.store import Store
 from streaming.store.pages import Object, Page
 from streaming.store.store import DAY_MS, wall_ms
@@ -130,6 +130,7 @@ class Api:
         page = self.store.read.groups(
             cluster=request.query_params.get("cluster"),
             state=request.query_params.get("state"),
+            by_name=one_of(request, "sort", GROUP_ORDERS) == "name",
             limit=limit,
             offset=offset,
         )
@@ -143,6 +144,9 @@ class Api:
         """List incidents."""
         limit, offset = bounds(request)
         state = one_of(request, "state", ("open", "closed", "all")) or "all"
+        by_severity = one_of(request, "sort", INCIDENT_ORDERS) == "severity"
+        if by_severity and state != "open":
+            raise HTTPException(400, "sort=severity is for state=open")
         page = self.store.read.incidents(
             state=state,
             cluster=request.query_params.get("cluster"),
@@ -150,6 +154,7 @@ class Api:
             rule=request.query_params.get("rule"),
             severity=one_of(request, "severity", SEVERITIES),
             told={"true": True, "false": False}.get(one_of(request, "told", ("true", "false")) or ""),
+            by_severity=by_severity,
             limit=limit,
             offset=offset,
         )

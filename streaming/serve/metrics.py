@@ -1,7 +1,7 @@
 """Every metric of `/metrics`, declared once; dashboards import the names. Values come from the store at scrape.
 
-Series are bounded: totals by cluster, type, state, rule; a series of its own only for `GROUP_SERIES` groups (those
-in trouble first, then the largest), never one a member: member ids are unbounded and belong into incidents. Members
+Series are bounded: totals by cluster, type, state, rule; a series of its own only for `GROUP_SERIES` groups (the
+worst first, `streaming.store.order`), never one a member: member ids are unbounded and belong into incidents. Members
 worst off, and those that a rebalance waits for, are told by client and host.
 """
 
@@ -26,7 +26,7 @@ from streaming.store.store import wall_ms
 
 GROUP_SERIES = 2_000
 MEMBER_SERIES = 20
-REBALANCING_GROUPS = 50  # the largest of those that rebalance now: their views are read at every scrape
+REBALANCING_GROUPS = 50  # the worst of those that rebalance now: their views are read at every scrape
 NEWEST_GENERATIONS = 200
 LABEL_CHARACTERS = 256  # of a label's value: ids have up to 32 KiB, and each of them stands in several series
 HASH_CHARACTERS = 12

@@ -37,13 +37,24 @@ _PAGE: Final = [
     _query("limit", "how many; X-Total-Count tells of how many, Link the next page", type="integer", maximum=10_000),
     _query("offset", "from which on", type="integer", minimum=0),
 ]
+GROUP_ORDERS: Final = ("trouble", "name")
+INCIDENT_ORDERS: Final = ("newest", "severity")
 _SEVERITY: Final = {"type": "string", "enum": ["info", "warn", "page"]}
 
 OPENAPI: Final[dict[str, Any]] = {
     "openapi": "3.1.0",
     "info": {"title": "group-monitor", "version": "v1"},
     "paths": {
-        "/api/v1/groups": _get("Groups", [_CLUSTER, _query("state", "Kafka's name"), *_PAGE], _list("Group")),
+        "/api/v1/groups": _get(
+            "Groups: those with open pages first, then those with open warnings, then by the least headroom",
+            [
+                _CLUSTER,
+                _query("state", "Kafka's name"),
+                _query("sort", "name: an order that stays while pages are read", type="string", enum=[*GROUP_ORDERS]),
+                *_PAGE,
+            ],
+            _list("Group"),
+        ),
         "/api/v1/groups/{group}": _get(
             "One group, with open incidents, newest generations and last events",
             [{"name": "group", "in": "path", "required": True, "schema": _TEXT}, _CLUSTER],
@@ -57,6 +68,7 @@ OPENAPI: Final[dict[str, Any]] = {
                 _query("group", "only this group"),
                 _query("rule", "only this rule"),
                 _query("severity", "only this severity", **_SEVERITY),
+                _query("sort", "severity: the worst first, of the open", type="string", enum=[*INCIDENT_ORDERS]),
                 _query("told", "only those somebody was told of, or those only recorded", type="boolean"),
                 *_PAGE,
             ],
@@ -74,6 +86,7 @@ OPENAPI: Final[dict[str, Any]] = {
                 cluster=_TEXT, group=_TEXT, type=_TEXT, state=_TEXT, state_evidence=_TEXT, generation=_NUMBER,
                 protocol_type=_TEXT_OR_NULL, protocol=_TEXT_OR_NULL, leader=_TEXT_OR_NULL, partition=_NUMBER,
                 members=_list("Member"), at_ms=_MS, generations=_list("Generation"),
+                open_incidents={"type": "object", "description": "of a list: how many are open, by severity"},
             ),
             "Generation": _object(
                 "A generation that settled (of one group only): what it changed, and what its rebalance took",

@@ -103,7 +103,7 @@ class Pages:
             "overview.html",
             ready=ready,
             clusters=readiness["clusters"],
-            incidents=self.store.read.incidents(state="open", limit=INCIDENTS_SHOWN),
+            incidents=self.store.read.incidents(state="open", by_severity=True, limit=INCIDENTS_SHOWN),
             groups=self.store.read.group_states(GROUPS_SHOWN),
             dead_letters=self.store.outbox.dead_letters(DEAD_LETTERS_SHOWN),
             total=sum(row.groups for row in self.store.read.group_totals()),

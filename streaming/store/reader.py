@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from sqlalchemy import Column, ColumnElement, Connection, Engine, Row, Table, and_, case, func, literal, select
@@ -11,6 +12,7 @@ from coordinator_model.refresh import with_heartbeats
 from streaming.store import tables
 from streaming.store.batch import OWN_RULES, OpenIncidents
 from streaming.store.database import clean, database_ms, group_key
+from streaming.store.order import severity_rank, worst_first
 from streaming.store.pages import Page, by_weight, in_portions_of
 
 COUNTED = 100_000
@@ -49,6 +51,9 @@ class GroupState(NamedTuple):
     members: int
     worst_headroom: float | None
     worst_poll_headroom: float | None
+    pages: int
+    """How many of its open incidents are of severity `page`."""
+    warnings: int
 
 
 class Moves(NamedTuple):
@@ -177,13 +182,21 @@ class Reader:
         return self._views([key]).get(key)
 
     def groups(
-        self, *, cluster: str | None = None, state: str | None = None, limit: int = 1_000, offset: int = 0
+        self,
+        *,
+        cluster: str | None = None,
+        state: str | None = None,
+        by_name: bool = False,
+        limit: int = 1_000,
+        offset: int = 0,
     ) -> Page[str]:
-        """List views, sorted by cluster and group id."""
+        """List views with their open incidents counted: the worst first or, `by_name`, by cluster and group id."""
         known = tables.groups.c
         chosen = _all_of(_equal(known.cluster, cluster), _equal(known.state, state))
-        ordered = _WEIGHED.where(chosen).order_by(known.cluster, known.group_id, known.group_key)
-        return self._groups(ordered.limit(limit).offset(offset), self._count(tables.groups, chosen))
+        some = _WEIGHED.where(chosen)
+        ordered = some.order_by(known.cluster, known.group_id, known.group_key) if by_name else worst_first(some)
+        page = self._groups(ordered.limit(limit).offset(offset), self._count(tables.groups, chosen))
+        return replace(page, read=self._with_open_incidents)
 
     def generations(self, cluster: str, group: str, limit: int = 20) -> list[dict[str, Any]]:
         """Give the newest generations of a group, newest first."""
@@ -220,12 +233,14 @@ class Reader:
         rule: str | None = None,
         severity: str | None = None,
         told: bool | None = None,
+        by_severity: bool = False,
         limit: int = 1_000,
         offset: int = 0,
     ) -> Page[str]:
         """List incidents, newest opening first: the contract's object with the newest transition, and more fields.
 
-        `told`: only those that somebody was told of, or that were only recorded.
+        `told`: only those that somebody was told of, or that were only recorded. `by_severity`: the worst first; it
+        sorts all that are chosen, so it is for those that are open.
         """
         known = tables.incidents.c
         is_open = {"open": known.closed_ms.is_(None), "closed": known.closed_ms.is_not(None)}.get(state)
@@ -239,7 +254,7 @@ class Reader:
         rows = self._rows(
             select(known.incident_id)
             .where(chosen)
-            .order_by(known.opened_ms.desc(), known.incident_id)
+            .order_by(*([severity_rank()] if by_severity else []), known.opened_ms.desc(), known.incident_id)
             .limit(limit)
             .offset(offset)
         )
@@ -253,13 +268,11 @@ class Reader:
         return [_payload(row) for row in self._rows(select(tables.incidents).where(wanted))]
 
     def group_states(self, limit: int) -> list[GroupState]:
-        """Give the groups that deserve a series of their own: those in trouble first, then the largest."""
+        """Give the groups that deserve a series of their own, the worst first."""
         known = tables.groups.c
-        trouble = case((known.members_violated > 0, 0), (known.state.in_(("Stable", "Empty", "Dead")), 2), else_=1)
         columns = (known.cluster, known.group_id, known.type, known.state, known.generation, known.members)
-        worst = (known.worst_headroom, known.worst_poll_headroom)
-        ordered = select(*columns, *worst).order_by(trouble, known.members.desc(), known.group_key)
-        return [GroupState._make(row) for row in self._rows(ordered.limit(limit))]
+        some = select(*columns, known.worst_headroom, known.worst_poll_headroom)
+        return [GroupState._make(row) for row in self._rows(worst_first(some, counted=True).limit(limit))]
 
     def newest_moves(self, limit: int) -> list[Moves]:
         """Tell what the newest generations moved, one a group, of those among the newest `limit` generations."""
@@ -291,10 +304,8 @@ class Reader:
         return self._groups(chosen.order_by(known[column], known.group_key).limit(limit))
 
     def groups_in(self, states: Sequence[str], limit: int) -> Page[str]:
-        """Give the views of groups in one of some states, the largest first."""
-        known = tables.groups.c
-        chosen = _WEIGHED.where(known.state.in_(states))
-        return self._groups(chosen.order_by(known.members.desc(), known.group_key).limit(limit))
+        """Give the views of groups in one of some states, the worst first."""
+        return self._groups(worst_first(_WEIGHED.where(tables.groups.c.state.in_(states))).limit(limit))
 
     def group_totals(self) -> list[GroupTotals]:
         """Sum up the groups of every cluster, type and state."""
@@ -371,6 +382,15 @@ class Reader:
     def _views(self, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
         rows = self._rows(_SHOWN.where(tables.groups.c.group_key.in_(keys)))
         return {row.group_key: _group_object(row.view, row.heartbeats, row.at_ms) for row in rows}
+
+    def _with_open_incidents(self, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
+        known = tables.incidents.c
+        by = (known.group_key, known.severity)
+        chosen = known.closed_ms.is_(None) & known.group_key.in_(keys)
+        opened: dict[str, dict[str, int]] = {key: {} for key in keys}
+        for row in self._rows(select(*by, func.count().label("incidents")).where(chosen).group_by(*by)):
+            opened[row.group_key][row.severity] = row.incidents
+        return {key: view | {"open_incidents": opened[key]} for key, view in self._views(keys).items()}
 
     def _count(self, table: Table, chosen: ColumnElement[bool]) -> int:
         """Count rows, up to `COUNTED`: nobody pages through more, and a database counts by looking at each."""

@@ -137,7 +137,7 @@ def test_heartbeats_bring_a_stored_group_up_to_date(store, job):
     assert group["at_ms"] == START_MS + 22_500
     assert [member["last_heartbeat_ms"] - START_MS for member in group["members"]] == [22_000, 13_500]
     assert [member["heartbeat_headroom"] for member in group["members"]] == [0.989, 0.8]
-    assert store.read.groups().objects == [group]
+    assert store.read.groups().objects == [group | {"open_incidents": {}}]
 
 
 @pytest.mark.parametrize("together", [True, False])

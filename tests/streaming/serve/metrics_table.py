@@ -21,7 +21,7 @@ HEAD = f"""# Metrics
 Written by `make docs` from the code; do not edit. `serve` answers them at `/metrics`.
 
 Series are bounded whatever the fleet: totals by cluster, type, state, rule; a series of its own for at most
-{metrics.GROUP_SERIES:,} groups (those in trouble first, then the largest), for the {metrics.MEMBER_SERIES} members
+{metrics.GROUP_SERIES:,} groups (the worst first), for the {metrics.MEMBER_SERIES} members
 worst off and those that at most {metrics.REBALANCING_GROUPS} rebalancing groups wait for, and never a member id as a
 label. Labels of `[[groups]]` are added to `{metrics.GROUP_INFO}`. A label's value has at most
 {metrics.LABEL_CHARACTERS} characters: of a longer one (Kafka takes ids of 32 KiB) the end becomes `~` and

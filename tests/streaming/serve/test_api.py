@@ -116,8 +116,8 @@ def test_a_wrong_parameter_is_a_400_that_says_what_is_right(client, query):
 @pytest.mark.parametrize(
     ("path", "known"),
     [
-        ("/api/v1/incidents", "state, cluster, group, rule, severity, told, limit, offset"),
-        ("/api/v1/groups", "cluster, state, limit, offset"),
+        ("/api/v1/incidents", "state, cluster, group, rule, severity, sort, told, limit, offset"),
+        ("/api/v1/groups", "cluster, state, sort, limit, offset"),
         ("/api/v1/groups/orders", "cluster"),
         ("/api/v1/quarantine", "limit, offset"),
         ("/api/v1/openapi.json", "none"),

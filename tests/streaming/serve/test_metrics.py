@@ -133,8 +133,8 @@ def test_a_fleet_gets_a_bounded_number_of_series_those_in_trouble_first(apply, c
     monkeypatch.setattr(metrics, "GROUP_SERIES", 3)
     apply(
         *(report(f"big{number}", view=view(f"big{number}", members=5)) for number in range(5)),
-        report("bad", view=view("bad") | {"members": [member("x", liveness="violated")]}),
-        report("busy", view=view("busy", state="PreparingRebalance")),
+        report("bad", view=view("bad") | {"members": [member("x", heartbeat_headroom=0.0)]}),
+        report("busy", finding("busy"), view=view("busy", state="PreparingRebalance")),
     )
     samples = scrape(client)
     assert len(samples[metrics.GROUP_MEMBERS]) == 3
