@@ -1,21 +1,21 @@
 """A real Alertmanager on a free port, where Debian's `prometheus-alertmanager` is installed."""
 
+import json
 import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import requests
+from ruamel.yaml import YAML
 
 PROGRAM = "prometheus-alertmanager"
-_CONFIG = """
-route: {receiver: hook, group_by: [%s], group_wait: %s, group_interval: 1s}
-receivers: [{name: hook, webhook_configs: [{url: "%s", send_resolved: true}]}]
-"""
+DEPLOY = Path(__file__).parents[3] / "deploy"
+_SILENT = "nobody"  # the receiver of the shipped file that stays without a configuration
 
 
 def missing() -> str | None:
@@ -29,6 +29,11 @@ class Running:
     def __init__(self, url: str) -> None:
         self.url = url
 
+    def fire(self, alerts: Iterable[dict[str, str]]) -> None:
+        """Post firing alerts, given by their labels."""
+        made = [{"labels": labels} for labels in alerts]
+        requests.post(f"{self.url}/api/v2/alerts", json=made, timeout=5).raise_for_status()
+
     def alerts(self) -> dict[tuple[str, str], dict[str, Any]]:
         """Active alerts by (group, severity)."""
         answer = requests.get(f"{self.url}/api/v2/alerts?active=true", timeout=5)
@@ -36,16 +41,45 @@ class Running:
         return {(alert["labels"].get("group", ""), alert["labels"]["severity"]): alert for alert in answer.json()}
 
 
+def quick(hook_url: str) -> dict[str, Any]:
+    """Return a configuration that notifies of each group, and soon."""
+    route = {"group_by": ["alertname", "cluster", "group"], "group_wait": "100ms", "group_interval": "1s"}
+    return {"route": {"receiver": "hook", **route}, "receivers": [_hook("hook", hook_url)]}
+
+
+def shipped(hook_url: str) -> dict[str, Any]:
+    """Return `deploy/alertmanager/alertmanager.yml` with `hook_url` as the address of all its receivers."""
+    config: dict[str, Any] = YAML(typ="safe").load(DEPLOY / "alertmanager" / "alertmanager.yml")
+    receivers = [r if r["name"] == _SILENT else _hook(r["name"], hook_url) for r in config["receivers"]]
+    return config | {"receivers": receivers}
+
+
+def shipped_for_grafana(hook_url: str) -> dict[str, Any]:
+    """Return the tree of `policies.yml` in Alertmanager's words: Grafana notifies with Alertmanager's own code."""
+    (policy,) = YAML(typ="safe").load(DEPLOY / "grafana" / "provisioning" / "alerting" / "policies.yml")["policies"]
+    routes = [_route(child) for child in policy["routes"]]
+    names = {route["receiver"] for route in (policy, *routes)}
+    root = {key: value for key, value in policy.items() if key not in ("orgId", "routes")}
+    return {"route": root | {"routes": routes}, "receivers": [_hook(name, hook_url) for name in sorted(names)]}
+
+
+def _route(policy: dict[str, Any]) -> dict[str, Any]:
+    matchers = [f"{label}{operator}{json.dumps(value)}" for label, operator, value in policy["object_matchers"]]
+    return {key: value for key, value in policy.items() if key != "object_matchers"} | {"matchers": matchers}
+
+
+def _hook(name: str, url: str) -> dict[str, Any]:
+    return {"name": name, "webhook_configs": [{"url": url, "send_resolved": True}]}
+
+
 @contextmanager
-def alertmanager(
-    folder: Path, hook_url: str, group_by: str = "alertname, cluster, group", group_wait: str = "100ms"
-) -> Iterator[Running]:
-    """Start one that notifies `hook_url`; it is gone afterwards."""
+def alertmanager(folder: Path, config: dict[str, Any]) -> Iterator[Running]:
+    """Start one with a configuration; it is gone afterwards."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "alertmanager.yml").write_text(_CONFIG % (group_by, group_wait, hook_url))
+    (folder / "alertmanager.yml").write_text(json.dumps(config))  # JSON is YAML
     options = [f"--config.file={folder}/alertmanager.yml", f"--storage.path={folder}", "--cluster.listen-address="]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(

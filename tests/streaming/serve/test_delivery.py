@@ -9,6 +9,7 @@ import threading
 import pytest
 from sqlalchemy import update
 
+from dashboards.files import FOLDER
 from streaming.config import Serve, Settings
 from streaming.serve.clerk import Clerk
 from streaming.serve.health import Health
@@ -114,18 +115,41 @@ def test_several_serves_on_one_database_send_once(apply, deliver, peer, store): 
     assert len({headers["Idempotency-Key"] for headers in peer.headers}) == len(peer.bodies) == 20
 
 
+GROUPS = 300
+
+
+def on_hand(peer):
+    """How many alerts each notification held, by severity."""
+    return sorted((body["commonLabels"]["severity"], len(body["alerts"])) for body in peer.bodies)
+
+
 def test_three_hundred_groups_that_fail_at_once_are_one_notification(apply, deliver, peer, store, tmp_path):  # noqa: F811
     """peers.md 3.9 (Burrow #205, #538): 300 consumers, 300 mails at once and 300 more each minute."""
     if reason := real.missing():
         pytest.skip(reason)
-    now_ms = wall_ms()
-    route = {"group_by": "alertname, cluster", "group_wait": "5s"}  # the wait is that of deploy/alertmanager
-    with real.alertmanager(tmp_path / "alertmanager", peer.url, **route) as alerts:  # noqa: F811
-        apply(*(report(f"g{number}", finding(f"g{number}", opened_ms=now_ms - 1_000)) for number in range(300)))
+    opened_ms = wall_ms() - 1_000
+    with real.alertmanager(tmp_path / "alertmanager", real.shipped(peer.url)) as alerts:  # noqa: F811
+        found = [(f"{severity}{number}", severity) for number in range(GROUPS) for severity in ("page", "warn")]
+        apply(*(report(name, finding(name, severity=severity, opened_ms=opened_ms)) for name, severity in found))
         deliver({"kind": "alertmanager", "urls": (alerts.url,)})
-        until(lambda: totals(store) == (0, 0, 300))
-        peer.wait_for(lambda peer: peer.bodies)
-    assert [len(body["alerts"]) for body in peer.bodies] == [300]
+        until(lambda: totals(store) == (0, 0, 2 * GROUPS))
+        peer.wait_for(lambda peer: len(peer.bodies) >= 2)
+    assert on_hand(peer) == [("page", GROUPS), ("warn", GROUPS)]
+
+
+def test_the_policies_for_grafana_make_one_notification_of_three_hundred_groups(peer, tmp_path):
+    if reason := real.missing():
+        pytest.skip(reason)
+    rules = {"page": "ConsumerGroupIncidentPage", "warn": "ConsumerGroupIncidentWarning"}
+    common = {"grafana_folder": FOLDER, "cluster": CLUSTER, "rule": "session-expired"}
+    with real.alertmanager(tmp_path / "alertmanager", real.shipped_for_grafana(peer.url)) as alerts:  # noqa: F811
+        alerts.fire(
+            common | {"alertname": rule, "severity": severity, "group": f"g{number}"}
+            for severity, rule in rules.items()
+            for number in range(GROUPS)
+        )
+        peer.wait_for(lambda peer: len(peer.bodies) >= 2)
+    assert on_hand(peer) == [("page", GROUPS), ("warn", GROUPS)]
 
 
 def test_a_group_deleted_while_bad_closes_and_is_told(apply, deliver, peer):  # noqa: F811

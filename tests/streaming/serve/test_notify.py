@@ -236,7 +236,7 @@ class TestAlert:
 def alerts(tmp_path, peer) -> Iterator[real.Running]:
     if reason := real.missing():
         pytest.skip(reason)
-    with real.alertmanager(tmp_path / "alertmanager", peer.url) as running:
+    with real.alertmanager(tmp_path / "alertmanager", real.quick(peer.url)) as running:
         yield running
 
 
