@@ -2,6 +2,7 @@
 
 import difflib
 import importlib
+import os
 from importlib.metadata import PackageNotFoundError, version
 
 import click
@@ -27,6 +28,10 @@ COMMANDS = {
     "watch": "Follow a running monitor in a full-screen table.",
 }
 """Command -> one line of help; `streaming.commands.<name>` exports `<name>_command`."""
+
+
+KEPT_PRIVATE = frozenset({"broker", "capture", "demo", "quality", "run", "serve"})
+"""Whose files nobody else may read: database, checkpoints and captures hold what clients sent, logs who they are."""
 
 
 def _version() -> str:
@@ -93,7 +98,8 @@ def _extra(command: str) -> str:
 
 @click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(_version(), prog_name="group-monitor")
-def main() -> None:
+@click.pass_context
+def main(ctx: click.Context) -> None:
     """Which member of a Kafka consumer group broke which timeout, when, and what that did to the group.
 
     Start with `group-monitor demo`; `group-monitor doctor --config monitor.toml` says what your cluster lacks.
@@ -101,6 +107,8 @@ def main() -> None:
     Completion in the shell: eval "$(_GROUP_MONITOR_COMPLETE=bash_source group-monitor)" in ~/.bashrc; zsh_source and
     fish_source are the others.
     """
+    if ctx.invoked_subcommand in KEPT_PRIVATE:
+        os.umask(0o077)
 
 
 if __name__ == "__main__":

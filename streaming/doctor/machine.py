@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from streaming.config import Serve, StoreSettings
-from streaming.doctor.check import Check, fail, ok, warn
+from streaming.doctor.check import Check, Status, fail, ok, warn
 from streaming.extras import how_to_install
 
 DISTRIBUTION: Final = "kafka-group-monitor"
@@ -124,7 +124,10 @@ def check_store(settings: StoreSettings) -> Check:
         schema = look(settings.connection_url())
     except StoreError as error:
         return fail("store", str(error), "see [store] in monitor.toml")
-    return check_schema(schema.found, schema.needed)
+    checked = check_schema(schema.found, schema.needed)
+    if file and checked.status is Status.OK and (mode := path.stat().st_mode & 0o077):
+        return warn("store", f"{checked.found}, others have rights on it ({mode:03o})", f"chmod 600 {path}*")
+    return checked
 
 
 def check_schema(found: str | None, needed: str) -> Check:

@@ -107,6 +107,8 @@ def settings(shuffle_partitions: int) -> dict[str, str]:
         # the usual five minutes most of the heap is that, and a full collection of it takes as long as a batch.
         "spark.kafka.consumer.fetchedData.cache.timeout": "50ms",
         "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "50ms",
+        # Hadoop gives its files rights of its own, whatever the process' umask says.
+        "spark.hadoop.fs.permissions.umask-mode": "077",
         # Small batches, more than one a second: neither a page nor a bar is of use, and both cost.
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

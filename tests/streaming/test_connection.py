@@ -312,6 +312,7 @@ class TestCaptureEnds:
             finally:
                 node.resume()
         assert capture.returncode == 0, told
+        assert out.stat().st_mode & 0o777 == 0o600  # what clients sent is nobody else's to read
         summary = summary_of(out)
         assert summary["rows"] > 0
         assert summary["undecodable"] == {}

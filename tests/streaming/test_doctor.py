@@ -102,6 +102,18 @@ class TestMachine:
         assert check.status is status
         assert words in check.found
 
+    def test_a_database_that_others_may_read_is_told(self, tmp_path):
+        from streaming.store import Store
+
+        settings, file = StoreSettings(url=f"sqlite:///{tmp_path}/monitor.db"), tmp_path / "monitor.db"
+        Store.open(settings.connection_url()).close()
+        file.chmod(0o644)
+        check = machine.check_store(settings)
+        assert (check.status, check.advice) == (Status.WARN, f"chmod 600 {file}*")
+        assert "044" in check.found
+        file.chmod(0o600)
+        assert machine.check_store(settings).status is Status.OK
+
     def test_a_password_is_not_printed_when_the_database_is_away(self):
         check = machine.check_store(StoreSettings(url="postgresql://monitor:hunter2@127.0.0.1:1/monitor"))
         assert check.status is Status.FAIL

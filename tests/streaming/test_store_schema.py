@@ -135,6 +135,8 @@ def test_doctor_says_which_schema_there_is_and_changes_nothing(url, tmp_path, re
             connection.exec_driver_sql("PRAGMA journal_mode=WAL")
         if revision is not None:
             upgrade(connection, revision)
+    if url.startswith("sqlite"):
+        (tmp_path / "monitor.db").chmod(0o600)
     left_open = engine.connect() if crashed else None  # its log stays beside the file
     if not crashed:
         engine.dispose()

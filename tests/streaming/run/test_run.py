@@ -51,6 +51,13 @@ def nobody_elsewhere_reaches(watching):
     no_stranger_reaches(found)
 
 
+def open_to_others(*paths):
+    """Files and folders, and all in them, on which others than their owner have any right."""
+    found = [inner for path in paths for inner in (path, *path.rglob("*"))]
+    assert len(found) > 20
+    return [str(path) for path in found if path.exists() and path.stat().st_mode & 0o077]
+
+
 @pytest.mark.parametrize(
     "run",
     [{"master": "local[*]"}, {"operator_key": "group"}, {"shard_split": 3}],
@@ -64,6 +71,7 @@ def test_a_death_seen_live_becomes_one_incident(coordinator, monitor, members, r
     one_dies(coordinator, members)
     assert expired(watching.wait_for(EXPIRED)) == [the_death(coordinator, members)]
     watching.wait_for("SELECT 1 FROM groups WHERE members = 2 AND generation = 4")
+    assert open_to_others(watching.folder / "data", watching.database) == []
     assert watching.rows(
         "SELECT t.transition FROM transitions t JOIN incidents USING (incident_id) WHERE rule = 'session-expired'"
     )

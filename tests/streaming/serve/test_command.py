@@ -161,6 +161,28 @@ def test_a_database_that_cannot_be_opened_is_one_clear_line(config, tmp_path):
     assert len(errors.splitlines()) == 1
 
 
+def test_nobody_else_may_read_what_it_writes(config, tmp_path):
+    """0644, whatever stood in it: ids, hosts and the heads of lines that clients sent."""
+    config.write_text(config.read_text().replace(f"{tmp_path}/monitor.db", f"{tmp_path}/made/here/monitor.db"))
+    command = [sys.executable, "-c", "import os; os.umask(0o022); from streaming.cli import main; main()", "serve"]
+    process = subprocess.Popen(
+        [*command, "--config", str(config)],
+        env=os.environ | {"GROUP_MONITOR_KAFKA_SASL_PASSWORD": "x"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        Served(process)
+        made = [tmp_path / "made", *(tmp_path / "made").rglob("*")]
+        modes = {path.name: path.stat().st_mode & 0o777 for path in made}
+    finally:
+        process.kill()
+        process.communicate()
+    assert modes == dict.fromkeys(("made", "here"), 0o700) | dict.fromkeys(
+        ("monitor.db", "monitor.db-wal", "monitor.db-shm"), 0o600
+    )
+
+
 class TestReload:
     """SIGHUP and `POST /-/reload`: all of the new configuration, or the old one goes on."""
 
