@@ -145,8 +145,17 @@ class TestTimes:
         with connect(client.base, head) as opened:
             assert ended_after_s(opened) < 3
 
-    def test_a_dripping_head_does_not_buy_time(self, client):
-        with connect(client.base, b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ") as opened:
+    @pytest.mark.parametrize(
+        "sent",
+        [
+            b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ",
+            b"POST /nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000000\r\n\r\n",
+            b"POST /-/reload HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nFFFFFF\r\n",
+        ],
+        ids=["head", "body", "chunk"],
+    )
+    def test_what_drips_does_not_buy_time(self, client, sent):
+        with connect(client.base, sent) as opened:
             began = time.monotonic()
             while time.monotonic() - began < 10:
                 try:
@@ -202,8 +211,13 @@ def taken(opened: socket.socket) -> int:
     return total
 
 
-def test_a_head_of_any_size_ends(client):
-    with connect(client.base, b"GET /" + b"x" * 300_000) as opened:
+@pytest.mark.parametrize(
+    "head",
+    [b"GET /" + b"x" * 300_000, b"GET / HTTP/1.1\r\nX: " + b"x" * 300_000, b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 50_000],
+    ids=["path", "header", "headers"],
+)
+def test_a_head_of_any_size_ends(client, head):
+    with connect(client.base, head) as opened:
         assert opened.recv(12) in (b"HTTP/1.1 400", b"")
 
 
