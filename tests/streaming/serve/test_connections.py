@@ -213,7 +213,11 @@ def taken(opened: socket.socket) -> int:
 
 @pytest.mark.parametrize(
     "head",
-    [b"GET /" + b"x" * 300_000, b"GET / HTTP/1.1\r\nX: " + b"x" * 300_000, b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 50_000],
+    [
+        b"GET /" + b"x" * 300_000,
+        b"GET / HTTP/1.1\r\nX: " + b"x" * 300_000,
+        b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 50_000,
+    ],
     ids=["path", "header", "headers"],
 )
 def test_a_head_of_any_size_ends(client, head):
