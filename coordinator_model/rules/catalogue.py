@@ -25,7 +25,7 @@ RULES = (
     Rule(
         "session-expired",
         PAGES,
-        "observed when the coordinator's own lists no longer have the member; inferred by the timer before that",
+        "observed once the coordinator's own lists no longer have the member; before that inferred from its silence",
         "no heartbeat was accepted for the member's session timeout",
         MEMBER_CLEARS,
         ("grace_ms", *ESCALATION),
@@ -42,7 +42,8 @@ RULES = (
     Rule(
         "poll-exceeded",
         PAGES,
-        "observed where the client says so; inferred where it left without a word and came back on the same connection",
+        "observed where the client says so; inferred where it left without a reason and came back on the same"
+        " connection",
         "a client did not poll within `max.poll.interval.ms`",
         MEMBER_CLEARS,
         ESCALATION,
@@ -83,8 +84,8 @@ RULES = (
         "rebalance-storm",
         ("info", "page"),
         "observed",
-        "a group rebalanced `storm_rebalances` times within `storm_window_ms`, counted from the first member that went;"
-        " info where it is a rolling deploy",
+        "a group rebalanced `storm_rebalances` times within `storm_window_ms`, counted from the first member that left;"
+        " info for a rolling deploy",
         "`recovered` (the window holds fewer)",
         ("storm_rebalances", "storm_window_ms"),
     ),
@@ -101,14 +102,15 @@ RULES = (
         "join-refused",
         ("warn",),
         "observed",
-        "a client was answered 23, 24, 26, 30, 81, 111, 112 or 128 three times, less than ten minutes apart",
+        "a client that asks to join is refused with the same lasting error three times, less than ten minutes apart",
         "`recovered` (it joined, or did not ask for ten minutes)",
     ),
     Rule(
         "member-fenced",
         ("warn",),
         "observed",
-        "a member that the coordinator no longer knows goes on: answered 22, 25, 82 or 110 three times",
+        "a client goes on as a member that the coordinator no longer knows: it is answered UNKNOWN_MEMBER_ID,"
+        " ILLEGAL_GENERATION, FENCED_INSTANCE_ID or FENCED_MEMBER_EPOCH three times",
         "`recovered` (silent for `resolve_after_ms`)",
         ("resolve_after_ms",),
     ),
@@ -150,8 +152,8 @@ RULES = (
         "partition-unowned",
         PAGES,
         "observed; partition counts as of the start of the run",
-        "a stable group subscribes to a topic and nobody holds one of its partitions, `unstable_after_ms` long; a page"
-        " after `page_after_ms`",
+        "a stable group subscribes to a topic and no member has held one of its partitions for `unstable_after_ms`; a"
+        " page after `page_after_ms`",
         "`recovered` (every partition has an owner, or the group is not stable)",
         ("unstable_after_ms", "page_after_ms"),
     ),
@@ -159,7 +161,8 @@ RULES = (
         "coordinator-unavailable",
         ("warn",),
         "observed",
-        "clients are answered 14, 15 or 16, and nothing else, for longer than `failover_ms`",
+        "clients are answered COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE or NOT_COORDINATOR, and nothing"
+        " else, for longer than `failover_ms`",
         "`recovered` (another answer, or nobody asked for `resolve_after_ms`)",
         ("failover_ms", "resolve_after_ms"),
     ),
@@ -174,9 +177,9 @@ RULES = (
     Rule(
         "broker-clock",
         ("warn",),
-        "observed: its lines go on from another instant, and other clocks do not",
-        "a broker's clock stepped by more than `hold_ms`, ahead or back, and is apart from the other brokers' clocks or"
-        " this machine's",
+        "observed: the times of its lines jump, and those of other clocks do not",
+        "a broker's clock jumped by more than `hold_ms`, forward or back, and now differs from the other brokers'"
+        " clocks or this machine's",
         "`recovered` (it is back; where there is no other clock to compare it with, `resolve_after_ms` later)",
         ("hold_ms", "resolve_after_ms"),
     ),
@@ -184,8 +187,8 @@ RULES = (
         "replica-diverged",
         ("warn",),
         "observed",
-        "a record lists other members than the leader was told of the same generation, or another leader, protocol,"
-        " instance or timeout than was answered, or an answer assigns otherwise than the record; the record is adopted",
+        "the group's record contradicts the coordinator's answers about the same generation: other members, another"
+        " leader, protocol, instance or timeout, or another assignment; the record is believed",
         "`recovered` (not again for `resolve_after_ms`)",
         ("resolve_after_ms",),
     ),
@@ -209,9 +212,9 @@ RULES = (
         "telemetry-uncovered",
         ("info",),
         "observed",
-        "members of a stable group have not been heard, or are heard no more, for longer than their session timeout and"
-        " `settled_after_ms`, while their coordinator's telemetry flows and no heartbeat of another proves them dead;"
-        " or a broker leads and none of its lines was ever seen",
+        "no heartbeat of some members of a stable group was seen for longer than their session timeout and"
+        " `settled_after_ms`, though lines of their broker arrive and nothing shows that the members are dead; or a"
+        " broker coordinates groups and no line of it was ever seen",
         "`recovered` (they are heard, or the group is not stable; the broker is seen, or leads no more)",
         ("settled_after_ms",),
     ),
