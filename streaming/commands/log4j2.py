@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from streaming.log4j2 import STOCK_REQUEST_APPENDER, Snippet, as_properties, as_yaml
+from streaming.log4j2_security import advice, security_of
 
 TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
@@ -69,7 +70,8 @@ def _properties(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -
     metavar="NAME=VALUE",
     callback=_properties,
     help="A further setting of the producer, such as security.protocol=SSL. Of a secret the place only: "
-    "sasl.jaas.config=${env:TELEMETRY_JAAS}.",
+    "sasl.jaas.config=${env:TELEMETRY_JAAS}.  [default: protocol and mechanism of --config, unless "
+    "--bootstrap-servers]",
 )
 @click.option(
     "--request-appender",
@@ -102,6 +104,10 @@ def log4j2_command(  # noqa: PLR0913, PLR0917 - one parameter an option
 
         kafka = settings_of(config).kafka
         snippet = snippet._replace(bootstrap_servers=kafka.bootstrap_servers, topic=next(iter(kafka.telemetry_topics)))
+        if bootstrap_servers is None:
+            security = security_of(kafka)
+            snippet = snippet._replace(properties={**security, **properties})
+            click.echo("".join(f"{line}\n" for line in advice(security, properties)), err=True, nl=False)
     if bootstrap_servers is not None:
         snippet = snippet._replace(bootstrap_servers=bootstrap_servers)
     if topic is not None:

@@ -101,6 +101,47 @@ def test_brokers_and_topic_come_from_the_configuration_unless_they_are_given(tmp
     assert (said["producer", "bootstrap.servers"], said["kafka", "topic"]) == ("b:2", "lines")
 
 
+SECURED = """
+[kafka]
+bootstrap_servers = "a:1"
+security_protocol = "SASL_SSL"
+sasl_mechanism = "SCRAM-SHA-512"
+sasl_username = "monitor"
+sasl_password_file = "password"
+"""
+
+
+def printed_for_a_secured_cluster(tmp_path, *options):
+    (tmp_path / "password").write_text("secret")
+    config = tmp_path / "monitor.toml"
+    config.write_text(SECURED.replace('"password"', f'"{tmp_path}/password"'))
+    result = CliRunner().invoke(main, ["log4j2", "--config", str(config), *options])
+    assert result.exit_code == 0
+    assert "secret" not in result.output
+    return flat_yaml(result.stdout), result.stderr
+
+
+def test_the_configuration_s_listener_is_reached_with_its_security_and_the_login_comes_from_the_environment(tmp_path):
+    said, advice = printed_for_a_secured_cluster(tmp_path)
+    assert said["producer", "security.protocol"] == "SASL_SSL"
+    assert said["producer", "sasl.mechanism"] == "SCRAM-SHA-512"
+    assert said["producer", "sasl.jaas.config"] == "${env:TELEMETRY_JAAS}"
+    assert "TELEMETRY_JAAS='org.apache.kafka.common.security.scram.ScramLoginModule required" in advice
+    assert "ssl.truststore.location" in advice
+
+
+def test_a_setting_that_is_given_wins_over_the_configuration_s_security(tmp_path):
+    said, advice = printed_for_a_secured_cluster(tmp_path, "--property", "sasl.jaas.config=${env:MINE}")
+    assert said["producer", "sasl.jaas.config"] == "${env:MINE}"
+    assert "TELEMETRY_JAAS" not in advice
+
+
+def test_another_listener_does_not_take_the_configuration_s_security(tmp_path):
+    said, advice = printed_for_a_secured_cluster(tmp_path, "--bootstrap-servers", "b:2")
+    assert ("producer", "security.protocol") not in said
+    assert not advice
+
+
 @pytest.mark.parametrize(
     "options",
     [
