@@ -52,6 +52,8 @@ class BrokerClock:
     silent_to_ms: int = 0
     probed_since_ms: dict[str, int] = field(default_factory=dict)
     """When each probe's connection was seen first."""
+    lost_to_ms: int = 0
+    """Lines before this one are known to be lost: a hole up to it is no pause."""
     stepped_ms: int = 0
     """How far its clock is from where it was before it stepped: from the other brokers' (``line_clocks``)."""
 
@@ -158,7 +160,7 @@ class ShardClock:
         """
         clock = self._clock(broker)
         before_ms, clock.line_ms = clock.line_ms, max(clock.line_ms, line_ms)
-        if before_ms and line_ms - before_ms > thresholds.progress_gap_ms:
+        if before_ms and line_ms - before_ms > thresholds.progress_gap_ms and line_ms > clock.lost_to_ms:
             clock.silent_from_ms, clock.silent_to_ms = before_ms, line_ms
             if broker == self.coordinator:
                 self._open(Restart(before_ms, None, Cause.COORDINATOR_PAUSE, broker))
@@ -197,6 +199,8 @@ class ShardClock:
         self._note_survival(broker, clock.probed_since_ms.setdefault(connection, line_ms))
         if last is None or broker != self.coordinator:
             return
+        if clock.lost_to_ms and line_ms - clock.lost_to_ms <= thresholds.progress_gap_ms:
+            return  # it is known already that lines before this one are lost
         allowed = PROBES_IN_FLIGHT if line_ms - before_ms > thresholds.progress_gap_ms else 0
         if probe - last - 1 > allowed:
             self.lost_lines(broker, line_ms, before_ms)
@@ -211,6 +215,7 @@ class ShardClock:
 
     def lost_lines(self, broker: str, line_ms: int, before_ms: int) -> None:
         """Lines between these two are missing: what they said is unknown, coverage starts again here."""
+        self._clock(broker).lost_to_ms = line_ms
         if broker == self.coordinator:
             self.covered_since_ms = line_ms
             self._open(Restart(before_ms, None, Cause.UNKNOWN, broker))

@@ -16,7 +16,7 @@ from coordinator_model.evaluate import HEARTBEAT_RULES, Evaluation, evaluate, ne
 from coordinator_model.events import ConsumerHeartbeat, Heartbeat, JoinAnswered, OffsetCommitted, RecordRead
 from coordinator_model.findings import Finding
 from coordinator_model.hot import FAR_MS, QUICK_TYPES, Hot
-from coordinator_model.liveness import Scene
+from coordinator_model.liveness import Scene, is_heard
 from coordinator_model.outputs import Output, Outputs
 from coordinator_model.records import RecordType
 from coordinator_model.refresh import forget_shown, note_shown
@@ -301,7 +301,8 @@ class Groups:
         if ended:
             self.cold.touch(group)
             replica.departures = [d for d in replica.departures if (d.rule, d.member.member_id) not in ended]
-        if self.hot.copy_from(replica, evaluation.member_due_ms, need_heartbeats(findings)):
+        unheard = {m.subject for m in replica.members.values() if not is_heard(m, scene.restarts)}
+        if self.hot.copy_from(replica, evaluation.member_due_ms, need_heartbeats(findings) | unheard):
             self.index = None
         self._due_next(replica, evaluation)
         if replica.deleted:

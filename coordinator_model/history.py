@@ -29,12 +29,16 @@ from coordinator_model.events import (
 from coordinator_model.hot import FAR_MS
 from coordinator_model.incidents import Incident, Kind, Transition, diff
 from coordinator_model.ingest import OFFSETS, TELEMETRY, Reader, Rejected, SourceRow
+from coordinator_model.line_clocks import written_ms
+from coordinator_model.lives import Place, begins_again_ms
 from coordinator_model.shard import Shard, ShardSettings
 from coordinator_model.sharding import DEFAULT_PARTITIONS, infer_partitions, shard_of
 from coordinator_model.source_row import CLUSTER
 from coordinator_model.telemetry.fields import BadField
 from coordinator_model.ticks import Ticker
 
+LATER_LIFE = " (recreated)"
+"""What is added to a topic's name for each further life; no topic's name can hold it."""
 _WITHOUT_BROKER = (RecordRead, OffsetCommitted, ClientPoll, LeaderNamed)
 
 
@@ -57,7 +61,12 @@ class _Reading:
     placements: set[tuple[str, int]] = field(default_factory=set)
     decoded: Counter[str] = field(default_factory=Counter)
     undecodable: Counter[str] = field(default_factory=Counter)
-    offsets: dict[tuple[str, int], dict[int, str]] = field(default_factory=lambda: defaultdict(dict))
+    places: dict[tuple[str, int], dict[int, Place]] = field(default_factory=lambda: defaultdict(dict))
+    """Where rows lie, by topic and partition, then offset; the writer of a line is its broker."""
+    again: dict[tuple[str, int], list[SourceRow]] = field(default_factory=lambda: defaultdict(list))
+    """Rows at such a place, with another instant."""
+    reborn: set[tuple[str, int]] = field(default_factory=set)
+    """Partitions, under their later names, that are later lives of one."""
     cluster: list[ClusterRow] = field(default_factory=list)
 
 
@@ -75,7 +84,7 @@ def replay_rows(rows: Iterable[SourceRow], settings: ShardSettings) -> History:
     partitions = known_partitions or DEFAULT_PARTITIONS
     settings = replace(settings, partitions=partitions)
     by_shard = _route(reading.events, partitions)
-    ticks = _ticks(lines, _gaps(reading.offsets))
+    ticks = _ticks(lines, _gaps(reading))
     outputs: list[dict[str, Any]] = []
     groups: list[dict[str, Any]] = []
     for number, events in by_shard.items():
@@ -123,25 +132,59 @@ def _read(rows: Iterable[SourceRow]) -> _Reading:
     for row in rows:
         if row.source == CLUSTER:
             _read_cluster(row, reading)
-            continue
-        seen = reading.offsets[row.topic, row.partition]
-        if row.offset in seen:
-            continue
-        reading.rows += 1
-        events = reader.read(row)
-        if isinstance(events, Rejected):
-            seen[row.offset] = ""
-            reading.undecodable[f"{row.source}: {events.reason.partition(':')[0]}"] += 1
-            continue
-        seen[row.offset] = getattr(events[0], "broker", "") if events and row.source == TELEMETRY else ""
-        for event in events:
-            reading.decoded[_kind(event)] += 1
-            if row.source == OFFSETS:
-                reading.placements.add((event[5], row.partition))
-        if not events:
-            reading.decoded["other"] += 1
-        reading.events += events
+        else:
+            _read_row(row, reading, reader)
+    while reading.again:
+        _begin_again(reading, reader)
     return reading
+
+
+def _read_row(row: SourceRow, reading: _Reading, reader: Reader) -> None:
+    seen = reading.places[row.topic, row.partition]
+    known = seen.get(row.offset)
+    if known is not None:
+        if known.at_ms != row.timestamp_ms:
+            reading.again[row.topic, row.partition].append(row)
+        return
+    reading.rows += 1
+    events = reader.read(row)
+    if isinstance(events, Rejected):
+        seen[row.offset] = Place(row.offset, row.timestamp_ms, "")
+        reading.undecodable[f"{row.source}: {events.reason.partition(':')[0]}"] += 1
+        return
+    broker = getattr(events[0], "broker", "") if events and row.source == TELEMETRY else ""
+    seen[row.offset] = Place(row.offset, row.timestamp_ms, broker)
+    for event in events:
+        reading.decoded[_kind(event)] += 1
+        if row.source == OFFSETS:
+            reading.placements.add((event[5], row.partition))
+    if not events:
+        reading.decoded["other"] += 1
+    reading.events += events
+
+
+def _begin_again(reading: _Reading, reader: Reader) -> None:
+    """Let the later lives of partitions go under another name, so that their offsets are told apart."""
+    found, reading.again = reading.again, defaultdict(list)
+    for (topic, partition), rows in found.items():
+        seen = reading.places[topic, partition]
+        repeated = [Place(row.offset, row.timestamp_ms, row.key_text) for row in rows]
+        again_ms = begins_again_ms(seen, repeated)
+        if again_ms is None:
+            continue  # duplicates whose instants are wrong
+        later = f"{topic}{LATER_LIFE}"
+        for place in [place for place in seen.values() if place.at_ms >= again_ms]:
+            reading.places[later, partition][place.offset] = seen.pop(place.offset)
+        renamed = [_renamed(event, (topic, partition), later, again_ms) for event in reading.events]
+        reading.events = renamed
+        reading.reborn.add((later, partition))
+        for row in rows:
+            _read_row(row._replace(topic=later if row.timestamp_ms >= again_ms else topic), reading, reader)
+
+
+def _renamed(event: Event, place: tuple[str, int], later: str, again_ms: int) -> Event:
+    written = event.order_ms if isinstance(event, _WITHOUT_BROKER) else written_ms(event)
+    return event._replace(topic=later) if event[2:4] == place and written >= again_ms else event
 
 
 def _read_cluster(row: SourceRow, reading: _Reading) -> None:
@@ -180,13 +223,15 @@ def _route(events: list[Event], partitions: int) -> dict[int, list[Event]]:
     return dict(sorted(by_shard.items()))
 
 
-def _gaps(offsets: dict[tuple[str, int], dict[int, str]]) -> set[tuple[str, int, int]]:
+def _gaps(reading: _Reading) -> set[tuple[str, int, int]]:
     """Return the places (topic, partition, offset) before which offsets of a telemetry partition are missing."""
     gaps = set()
-    for (topic, partition), seen in offsets.items():
-        if not any(seen.values()):
+    for (topic, partition), seen in reading.places.items():
+        if not any(place.writer for place in seen.values()):
             continue
         ordered = sorted(seen)
+        if (topic, partition) in reading.reborn:
+            gaps.add((topic, partition, ordered[0]))  # of the life before it nobody knows how much was read
         for before, offset in pairwise(ordered):
             if offset != before + 1:
                 gaps.add((topic, partition, offset))

@@ -6,6 +6,7 @@ What was read before is a duplicate, and a line whose instant cannot be is left 
 """
 
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from coordinator_model.events import (
@@ -23,6 +24,9 @@ from coordinator_model.leadership import STALE_MS
 from coordinator_model.line_clocks import Item, Sifted, Step, sift
 from coordinator_model.shard_memory import ShardMemory
 
+Place = tuple[str, int]
+"""Topic and partition."""
+
 
 class Part(NamedTuple):
     """What may be applied after a step of the coordinator's clock, if any: heartbeats, and other events in order."""
@@ -35,37 +39,54 @@ class Part(NamedTuple):
 class Taken(NamedTuple):
     """The parts of a batch, one after the other: nearly always one; and what is not applied.
 
-    ``steps``: of all brokers' clocks. ``misdated``: lines whose instant cannot be.
+    ``steps``: of all brokers' clocks. ``misdated``: lines whose instant cannot be. ``lost``: brokers of whose lines
+    some are missing, and the first instant after those.
     """
 
     parts: list[Part]
     steps: list[Step]
     misdated: list[Event]
     duplicates: int
+    lost: dict[str, int]
 
 
-def take(
-    memory: ShardMemory,
-    events: Iterable[Event],
-    blocks: Iterable[HeartbeatBlock],
-    hold_ms: int,
-    *,
-    wall_ms: int | None,
-    records_read_ms: int,
-    final: bool,
-) -> Taken:
-    """Sort a batch with what was held, without what came before, and hold what is too new.
+class Read(NamedTuple):
+    """Offsets of a telemetry partition that were read, all of them."""
 
-    ``records_read_ms``: up to which instant the records have been read. ``final``: nothing waits.
+    topic: str
+    partition: int
+    first: int
+    last: int
+
+
+class Batch(NamedTuple):
+    """What came for a shard: events, heartbeats as blocks, and what is known of how far it was read.
+
+    ``records_read_ms``: up to which instant the records have been read. ``read``: which offsets of telemetry were read,
+    for all shards. ``final``: nothing more comes.
     """
-    fresh = _Fresh(memory.offsets)
-    for block in blocks:
+
+    events: Iterable[Event]
+    heartbeats: Iterable[HeartbeatBlock] = ()
+    wall_ms: int | None = None
+    records_read_ms: int = FAR_MS
+    read: Iterable[Read] = ()
+    final: bool = False
+
+
+def take(memory: ShardMemory, batch: Batch, hold_ms: int) -> Taken:
+    """Sort a batch with what was held, without what came before, and hold what is too new."""
+    wall_ms, final = batch.wall_ms, batch.final
+    fresh = _Fresh(memory)
+    for block in batch.heartbeats:
         fresh.add_block(block)
-    fresh.add(events)
-    memory.offsets = fresh.newest
+    fresh.add(batch.events)
     present_ms = _present_ms(memory, wall_ms)
     sifted = sift(memory.clock, memory.doubts, fresh.items, present_ms, hold_ms, final=final)
+    reborn = fresh.reborn(sifted)
+    lost = _lost(memory, sifted, reborn, _gaps(memory, batch.read, reborn))
     _note_read(memory, sifted, wall_ms)
+    fresh.note_offsets(memory, sifted, reborn)
     latest_ms, misdated = _latest_ms(memory, sifted, wall_ms), list[Event](sifted.misdated)
     named = fresh.named if wall_ms is None else _as_read(fresh.named, memory.lag_ms or 0)
     others = _parted([*fresh.others, *_polled(fresh.polls, latest_ms, hold_ms, misdated), *named], sifted.parted_by)
@@ -73,9 +94,9 @@ def take(
     for step, lines, whole, rest in zip([None, *sifted.parted_by], sifted.lines, sifted.blocks, others, strict=True):
         ready = _Ready(memory, lines, whole, rest)
         if len(parts) == len(sifted.parted_by) and not final:
-            ready.hold_back(memory, _frontier_ms(memory, ready, latest_ms, records_read_ms, hold_ms), hold_ms)
+            ready.hold_back(memory, _frontier_ms(memory, ready, latest_ms, batch.records_read_ms, hold_ms), hold_ms)
         parts.append(Part(step, ready.heartbeats, ready.others))
-    return Taken(parts, sifted.steps, misdated, fresh.duplicates)
+    return Taken(parts, sifted.steps, misdated, fresh.duplicates, lost)
 
 
 class _Ready:
@@ -196,12 +217,44 @@ def _as_read(named: list[LeaderNamed], lag_ms: int) -> list[LeaderNamed]:
     return [event._replace(order_ms=event.order_ms - lag_ms) for event in named]
 
 
-class _Fresh:
-    """What of a batch was not read before, by kind, and the newest offset by topic and partition."""
+def _gaps(memory: ShardMemory, read: Iterable[Read], reborn: AbstractSet[Place]) -> set[Place]:
+    """Return the partitions of telemetry of which offsets are missing since the last batch: retention took them."""
+    gaps = set()
+    for topic, partition, first, last in sorted(read):
+        place = (topic, partition)
+        known = memory.read_to.get(place)
+        if place in reborn and (known is None or first <= known):
+            known = None
+        if known is not None and first > known + 1:
+            gaps.add(place)
+        memory.read_to[place] = last if known is None else max(last, known)
+    return gaps
 
-    def __init__(self, seen: dict[tuple[str, int], int]) -> None:
-        self._seen = seen
-        self.newest = dict(seen)
+
+def _lost(memory: ShardMemory, sifted: Sifted, reborn: AbstractSet[Place], gaps: AbstractSet[Place]) -> dict[str, int]:
+    """Return the brokers that write to a partition of which lines are missing, and their first instant now."""
+    lost: dict[str, int] = {}
+    if not reborn and not gaps:
+        return lost
+    for lines in sifted.lines:
+        for line in lines:
+            if line[2:4] in reborn | gaps and line.broker in memory.clock.brokers:
+                lost[line.broker] = min(line.order_ms, lost.get(line.broker, line.order_ms))
+    return lost
+
+
+class _Fresh:
+    """What of a batch was not read before, by kind.
+
+    Offsets belong to one life of a topic. Where it was recreated, or cut, they begin again: an event at an offset that
+    was read, and newer than all that was read there, is of another life.
+    """
+
+    def __init__(self, memory: ShardMemory) -> None:
+        self._seen, self._newest_ms, self._clock = memory.offsets, memory.newest_ms, memory.clock
+        self._greatest: dict[Place, int] = {}
+        self._again: dict[Place, dict[int, Event]] = {}
+        """Events at offsets that were read, and newer than all that was."""
         self.items: list[Item] = []
         """Lines, and heartbeats as blocks."""
         self.others: list[Event] = []
@@ -213,22 +266,26 @@ class _Fresh:
         """Take the heartbeats of one source."""
         (_, topic, partition), *others = block.sources()
         least, greatest = block.offset_span()
-        if others or least <= self._seen.get((topic, partition), -1):
+        place = (topic, partition)
+        if others or least <= self._seen.get(place, -1):
             self.add(block.rows())
             return
-        self.newest[topic, partition] = max(self.newest.get((topic, partition), -1), greatest)
+        self._greatest[place] = max(self._greatest.get(place, -1), greatest)
         self.items.append(((topic, partition, least), block))
 
     def add(self, events: Iterable[Event]) -> None:
         """Take events one by one."""
         for event in events:
-            _, _, topic, partition, offset, *_ = event
-            source = (topic, partition)
-            if offset <= self._seen.get(source, -1):
-                self.duplicates += type(event) is not LeaderNamed  # said again each time, until something else is
-                continue
-            if offset > self.newest.get(source, -1):
-                self.newest[source] = offset
+            order_ms, _, topic, partition, offset, *_ = event
+            place = (topic, partition)
+            if offset <= self._seen.get(place, -1):
+                apart_ms = self._clock.stepped_ms(getattr(event, "broker", ""))
+                if order_ms - apart_ms <= self._newest_ms.get(place, FAR_MS) or type(event) is LeaderNamed:
+                    self.duplicates += type(event) is not LeaderNamed  # said again each time, until something else is
+                    continue
+                self._again.setdefault(place, {})[offset] = event
+            elif offset > self._greatest.get(place, -1):
+                self._greatest[place] = offset
             if isinstance(event, RecordRead | OffsetCommitted):
                 self.others.append(event)
             elif isinstance(event, LeaderNamed):
@@ -237,3 +294,19 @@ class _Fresh:
                 self.polls.append(event)
             else:
                 self.items.append(((topic, partition, offset), event))
+
+    def reborn(self, sifted: Sifted) -> set[Place]:
+        """Return the partitions that live again: something at an offset that was read is believed."""
+        doubted = {line[2:5] for line in sifted.misdated} | {line[2:5] for line in sifted.waiting}
+        return {place for place, events in self._again.items() if any(e[2:5] not in doubted for e in events.values())}
+
+    def note_offsets(self, memory: ShardMemory, sifted: Sifted, reborn: AbstractSet[Place]) -> None:
+        """Note what was read now, by offset and by instant."""
+        memory.offsets = self._seen | self._greatest | {place: max(self._again[place]) for place in reborn}
+        newest_ms = memory.newest_ms
+        for (broker, topic, partition), at_ms in sifted.newest.items():
+            here_ms = at_ms - memory.clock.stepped_ms(broker)
+            newest_ms[topic, partition] = max(here_ms, newest_ms.get((topic, partition), 0))
+        for event in self.others:
+            place = (event[2], event[3])
+            newest_ms[place] = max(event[0], newest_ms.get(place, 0))

@@ -97,6 +97,8 @@ class Sifted:
     """The coordinator's steps: one between two parts."""
     steps: list[Step] = field(default_factory=list)
     misdated: list[BrokerLine] = field(default_factory=list)
+    waiting: list[BrokerLine] = field(default_factory=list)
+    """Lines that are in doubt."""
     newest: dict[Source, int] = field(default_factory=dict)
     """The newest believed line by source; of a broker that stepped, since then."""
 
@@ -148,6 +150,7 @@ class LineClocks:
         self._own = {name: max(known.read_ms.values()) for name, known in clock.brokers.items() if known.read_ms}
         self._before = dict(self._own)
         self._stepped = {name: known.stepped_ms for name, known in clock.brokers.items() if known.stepped_ms}
+        self._probes = {name: dict(known.probes) for name, known in clock.brokers.items() if known.probes}
         self._coordinator = clock.coordinator
         self._place: tuple[str, int] | None = None
         self._here: dict[str, int] = {}
@@ -185,6 +188,7 @@ class LineClocks:
         """Return what was sifted, with the doubts that are left in the place of those that were."""
         doubts.clear()
         doubts.update(self._doubts)
+        self._sifted.waiting = [line for doubt in doubts.values() for line in doubt.lines]
         return self._sifted
 
     def _enter(self, place: tuple[str, int]) -> None:
@@ -206,8 +210,15 @@ class LineClocks:
         else:
             self._believe(broker, at_ms, line[2:4])
             self._sifted.lines[-1].append(line)
-            if not isinstance(line, Tick) and proof(line, 0, 1) in (Proof.LEADS, Proof.COORDINATES):
-                self._coordinator = broker  # most likely: what is read has not been applied yet
+            self._note(line)
+
+    def _note(self, line: BrokerLine) -> None:
+        """Note the number of a probe, and who coordinates, most likely: what is read has not been applied yet."""
+        if not isinstance(line, Tick):
+            if proof(line, 0, 1) in (Proof.LEADS, Proof.COORDINATES):
+                self._coordinator = line.broker
+        elif line.probe is not None:
+            self._probes.setdefault(line.broker, {})[line.connection] = line.probe
 
     def _bound_ms(self, broker: str, at_ms: int) -> int:
         """Return up to where a line of a broker may be without a doubt."""
@@ -253,8 +264,7 @@ class LineClocks:
             doubt = None
         if doubt is None:
             doubt = self._doubts[broker] = Doubt(ahead, at_ms, at_ms, peers=self._peers(broker))
-        known = self._clock.brokers.get(broker)
-        probes = {} if known is None else known.probes
+        probes = self._probes.get(broker, {})
         doubt.add(line, at_ms, probes)
         if doubt.proven(probed=bool(probes), alone=self._reference_ms(doubt) is None):
             self._prove(broker, self._doubts.pop(broker))
@@ -293,6 +303,7 @@ class LineClocks:
                 sifted.blocks.append([])
         for line in doubt.lines:
             self._believe(broker, written_ms(line), line[2:4])
+            self._note(line)
         self._sifted.lines[-1].extend(doubt.lines)
 
     def _step_of(self, broker: str, doubt: Doubt) -> Step | None:

@@ -136,6 +136,11 @@ def unheard_since(member: Member, restarts: Sequence[Restart]) -> list[Restart]:
     return [r for r in reversed(restarts) if clock_ms is None or clock_ms <= _heard_from_ms(r)]
 
 
+def is_heard(member: Member, restarts: Sequence[Restart]) -> bool:
+    """Tell whether a member was heard since all restarts: then its timer began with its last heartbeat."""
+    return not restarts or not unheard_since(member, restarts)
+
+
 def _heard_from_ms(restart: Restart) -> float:
     if not restart.may_load or (restart.cause is Cause.COORDINATOR_PAUSE and restart.blind_ms is None):
         return restart.low_ms

@@ -37,7 +37,7 @@ from coordinator_model.events import (
 from coordinator_model.groups import Groups
 from coordinator_model.heartbeat_block import HeartbeatBlock, QuickRow, quick
 from coordinator_model.hot import FAR_MS, MAX_INTERVAL_MS, Hot
-from coordinator_model.intake import Part, take
+from coordinator_model.intake import Batch, Part, Read, take
 from coordinator_model.line_clocks import Step
 from coordinator_model.outputs import Output, Outputs
 from coordinator_model.refresh import forget_shown, refreshed, shown_plain
@@ -142,28 +142,27 @@ class Shard:
         heartbeats: Iterable[HeartbeatBlock] = (),
         wall_ms: int | None = None,
         records_read_ms: int = FAR_MS,
+        read: Iterable[Read] = (),
         final: bool = False,
     ) -> list[Output]:
         """Apply a batch and return its outputs in order.
 
         Heartbeats may stand among the events, or come as blocks, which costs least. ``wall_ms`` only tells how long
         nothing came (``telemetry-stalled``). ``records_read_ms``: up to which instant the records have been read; a
-        batch that reads to their end, as Spark's do, says nothing. ``final`` ends a capture: nothing waits.
+        batch that reads to their end, as Spark's do, says nothing. ``read``: which offsets of telemetry were read, for
+        all shards: where some are missing lines were lost. ``final`` ends a capture: nothing waits.
         """
         self._groups.said = Outputs(self.settings.cluster, self._groups.shard)
-        taken = take(
-            self.memory,
-            events,
-            heartbeats,
-            self.settings.thresholds.hold_ms,
-            wall_ms=wall_ms,
-            records_read_ms=FAR_MS if final else records_read_ms,
-            final=final,
-        )
+        records_read_ms = FAR_MS if final else records_read_ms
+        batch = Batch(events, heartbeats, wall_ms, records_read_ms, read, final)
+        taken = take(self.memory, batch, self.settings.thresholds.hold_ms)
         if taken.duplicates:
             self._said.count("duplicates", taken.duplicates)
         for event in taken.misdated:
             self._said.misdated(event)
+        for broker, line_ms in taken.lost.items():
+            self._said.count("lost_lines")
+            self.clock.lost_lines(broker, line_ms, self.clock.brokers[broker].line_ms)
         parting = [part.step for part in taken.parts]
         for step in taken.steps:
             if step not in parting:
@@ -240,6 +239,8 @@ class Shard:
     def _line(self, event: BrokerLine) -> None:
         """Apply a line of a broker: it moves that broker's clock, and what is due before it comes first."""
         at_ms, thresholds = event.order_ms, self.settings.thresholds
+        if isinstance(event, Tick) and event.lost and event.broker in self.clock.brokers:
+            self.clock.lost_lines(event.broker, at_ms, self.clock.brokers[event.broker].line_ms)
         before_ms = self.clock.advance(event.broker, at_ms, thresholds)
         if event.broker == self.clock.coordinator:
             self._brokers.gap(before_ms, at_ms)
@@ -248,8 +249,6 @@ class Shard:
             return
         self._said.count("ticks")
         self.clock.probed(event.broker, event.probe, at_ms, before_ms, thresholds, event.connection)
-        if event.lost:
-            self.clock.lost_lines(event.broker, at_ms, before_ms)
         self._fire(self.clock.progress_ms)
 
     def _answer(self, event: Answer) -> None:

@@ -36,6 +36,10 @@ class ShardMemory:
     commits: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
     offsets: dict[tuple[str, int], int] = field(default_factory=dict)
     """(topic, partition) to the greatest offset read: what comes again is a duplicate."""
+    newest_ms: dict[tuple[str, int], int] = field(default_factory=dict)
+    """(topic, partition) to the newest instant read: what is newer, at an offset that was read, is of another life."""
+    read_to: dict[tuple[str, int], int] = field(default_factory=dict)
+    """(topic, partition) of telemetry to the last offset read, whosever shard it concerned."""
     deleted: dict[str, int] = field(default_factory=dict)
     """Groups whose end is remembered for what trails it, and when it was."""
     viewed_ms: int = 0
@@ -67,7 +71,9 @@ class ShardMemory:
             "commits": {
                 group: [[*key, at_ms] for key, at_ms in commits.items()] for group, commits in self.commits.items()
             },
-            "offsets": [[*source, offset] for source, offset in self.offsets.items()],
+            "offsets": _from_places(self.offsets),
+            "newest_ms": _from_places(self.newest_ms),
+            "read_to": _from_places(self.read_to),
             "deleted": self.deleted,
             "viewed_ms": self.viewed_ms,
             "lag_ms": self.lag_ms,
@@ -114,12 +120,22 @@ class ShardMemory:
             held_heartbeats=HeartbeatBlock.of_list(values["held_heartbeats"]),
             reported=values["reported"],
             commits={g: {(topic, p): at_ms for topic, p, at_ms in rows} for g, rows in values["commits"].items()},
-            offsets={(topic, partition): offset for topic, partition, offset in values["offsets"]},
+            offsets=_to_places(values["offsets"]),
+            newest_ms=_to_places(values["newest_ms"]),
+            read_to=_to_places(values["read_to"]),
             deleted=values["deleted"],
             viewed_ms=values["viewed_ms"],
             lag_ms=values["lag_ms"],
             doubts={broker: _to_doubt(doubt) for broker, doubt in values["doubts"].items()},
         )
+
+
+def _from_places(values: dict[tuple[str, int], int]) -> list[list[Any]]:
+    return [[*place, value] for place, value in values.items()]
+
+
+def _to_places(values: list[list[Any]]) -> dict[tuple[str, int], int]:
+    return {(topic, partition): value for topic, partition, value in values}
 
 
 def _from_events(events: Sequence[Event]) -> list[Any]:

@@ -41,9 +41,12 @@ def judge(replica: GroupReplica, member: Member, scene: Scene) -> Verdict:
     if not watched or timeout_ms is None:
         return Verdict(None, None)
     session = latest_session(member, scene)
-    if session is None or not is_covered(member, scene):  # what closes the restart has every group looked at again
+    if session is None:  # what closes the restart has every group looked at again
         return Verdict(None, _later(unseen_from_ms(member, scene), scene))
     base_ms, timeout_ms = session
+    if not is_covered(member, scene):  # it may be by the time it is at risk
+        risk_ms = base_ms + int(timeout_ms * scene.thresholds.at_risk_ratio)
+        return Verdict(None, _later(risk_ms, scene) or _later(unseen_from_ms(member, scene), scene))
     deadline_ms = session.end_ms
     if _may_wait_in_its_join(replica, member, deadline_ms):
         return Verdict(None, None)

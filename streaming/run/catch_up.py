@@ -24,7 +24,8 @@ class CatchUp:
             return None
         sources = progress["sources"]
         self.rows_per_s = sum(float(source.get("processedRowsPerSecond") or 0.0) for source in sources)
-        self.remaining = self._remaining({k: v for source in sources for k, v in _offsets(source["endOffset"]).items()})
+        read = {topic: at for source in sources for topic, at in offsets_in(source["endOffset"]).items()}
+        self.remaining = self._remaining(read)
         self.total = max(self.total, self.remaining)
         if self.remaining == 0:
             self.done = True
@@ -40,7 +41,7 @@ class CatchUp:
         )
 
 
-def _offsets(text: Any) -> Offsets:
-    """Spark's `endOffset`, which comes as JSON text or as what it means; nothing where it is not of Kafka's form."""
+def offsets_in(text: Any) -> Offsets:
+    """Return Spark's `endOffset`, which comes as JSON text or as what it means; nothing if it is not Kafka's."""
     found = json.loads(text) if isinstance(text, str) else text
     return {topic: at for topic, at in found.items() if isinstance(at, dict)} if isinstance(found, dict) else {}

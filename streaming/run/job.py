@@ -1,9 +1,8 @@
 """Source -> operator -> sink, started, watched, and started again where that helps.
 
 A query is restarted inside the living session when topics or partitions appear (the reader is given its partitions
-explicitly) and when it failed. What lies outside, brokers, database or disk, is waited for. Where nothing outside
-explains why it fails again and again, the checkpoint is kept aside and a fresh one begins, which watches from where the
-database ends; if that does not help either, the job ends and whoever supervises the process decides.
+SET_ASIDE_AFTER = 3  # failures in a row that nothing outside explains, without one batch between them
+GIVE_UP_AFTER = 8
 """
 
 import gc
@@ -12,6 +11,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -50,6 +50,7 @@ from streaming.run.probe import Probe
 from streaming.run.session import JVM_SILENT, jvm_status, start_session, stop_session
 from streaming.run.sink import LiveKeys, Sink
 from streaming.run.source import PACKED_SCHEMA, PackRows, source_rows
+from streaming.run.topic_lives import LIVES_FILE, TopicLives, cut_short, topics_read
 from streaming.run.topics import Assigned, Topics
 from streaming.store import Store, StoreError
 from streaming.store.lease import Lease, LeaseHeldError
@@ -130,7 +131,10 @@ class Job:
     def __post_init__(self) -> None:
         self._started_ms = time.time_ns() // 1_000_000
         self._checkpoint: Checkpoint | None = None
+        self._late_before_ms = NEVER_LATE_MS
         self._session_timeouts = SessionTimeouts()
+        self._cut_short: set[str] = set()
+        self._ids: dict[str, str] = {}
         self._topic_names = TopicNames(partial(ask_topic_names, self.settings.kafka.python_client()))
 
     def run(self) -> None:
@@ -167,10 +171,28 @@ class Job:
         return {}
 
     def _run_query(self, assigned: Assigned) -> None:
+        """Run the query until there is a reason for another one; first without the topics that begin again."""
         watched_before = self._judged_until_ms() is not None
-        checkpoint = open_checkpoint(self.settings.run.data_folder, self._layout(assigned), self._live_from_ms)
+        kafka, ids = self.settings.kafka, self.topics.ids(assigned)
+        because = ("the offsets topic was cut short",) if kafka.offsets_topic in self._cut_short else ()
+        layout = self._layout(assigned, ids.get(kafka.offsets_topic, ""))
+        checkpoint = open_checkpoint(self.settings.run.data_folder, layout, self._live_from_ms, because)
         self._checkpoint = checkpoint
+        self._late_before_ms = self._started_ms if checkpoint.resumed or watched_before else NEVER_LATE_MS
         _tell(checkpoint)
+        lives = TopicLives(checkpoint.folder / LIVES_FILE)
+        begun = (lives.others(ids) | self._cut_short) - {kafka.offsets_topic} if checkpoint.resumed else set()
+        self._ids, self._cut_short = ids, set()
+        if begun:
+            log.warning("topics were recreated or cut short, reading them again from their start", topics=sorted(begun))
+            others = {name: numbers for name, numbers in assigned.items() if name not in begun}
+            if not self._go_on(others, checkpoint, forget=begun):
+                return
+        lives.keep(ids)
+        self._go_on(assigned, checkpoint)
+
+    def _go_on(self, assigned: Assigned, checkpoint: Checkpoint, forget: AbstractSet[str] = frozenset()) -> bool:
+        """Run the query on its checkpoint; return whether that ended because it forgot the topics it should forget."""
         catch_up = CatchUp(self.topics.ends(assigned))
         kafka, file = self.settings.kafka, ClusterFile(checkpoint.folder / CLUSTER_FILE)
         watch = ClusterWatch(kafka.python_client(), kafka.offsets_topic, self.probe.nonce, file.write, file.keys())
@@ -178,7 +200,7 @@ class Job:
             self.store,
             self.settings,
             checkpoint.checkpoint_id,
-            late_before_ms=self._started_ms if checkpoint.resumed or watched_before else NEVER_LATE_MS,
+            late_before_ms=self._late_before_ms,
             live_keys=LiveKeys(checkpoint.folder / LIVE_KEYS_FILE),
             topic_names=self._topic_names,
             watch=watch,
@@ -187,7 +209,7 @@ class Job:
         query = self._start(assigned, checkpoint, sink)
         try:
             with watch:
-                self._watch(query, sink, catch_up, assigned)
+                return self._watch(query, sink, catch_up, assigned, forget)
         finally:
             sink.close()
             query.stop()
@@ -216,8 +238,14 @@ class Job:
             .start()
         )
 
-    def _watch(self, query: "StreamingQuery", sink: Sink, catch_up: CatchUp, assigned: Assigned) -> None:
-        """Return when told to stop, when there are new partitions to read or new settings; raises what ended it."""
+    def _watch(
+        self, query: "StreamingQuery", sink: Sink, catch_up: CatchUp, assigned: Assigned, forget: AbstractSet[str]
+    ) -> bool:
+        """Return when told to stop, or there is a reason to start the query again; raises what ended it.
+
+        False: there are new partitions to read, new settings, or topics that begin again. True: a batch has ended whose
+        offsets no longer name the topics to forget.
+        """
         look_s, seen, silent = time.monotonic(), -1, self.probe.silent()
         read_s = look_s
         while not self.stop.wait(0.1):
@@ -230,20 +258,35 @@ class Job:
                 raise failure from sink.failure
             if (settings := self.reload(self.settings)) is not None:
                 self.settings = settings
-                return
+                return False
             progress, now_s = query.lastProgress, time.monotonic()
             if progress is not None and progress["batchId"] > seen:
                 seen = progress["batchId"]
                 self._batch_ended(progress, sink, catch_up)
+                if forget and forget.isdisjoint(topics_read(progress)):
+                    return True
             if now_s - look_s >= LOOK_FOR_TOPICS_S:
                 look_s = now_s
-                if self._more_to_read(assigned):
-                    return
+                if self._more_to_read(assigned, forget) or self._begins_again(assigned, progress):
+                    return False
             if now_s - read_s >= READ_TIMEOUTS_S:
                 read_s = now_s
                 if self._read_session_timeouts():
                     log.info("session timeouts of groups have changed, starting the query again")
-                    return
+                    return False
+        return False
+
+    def _begins_again(self, assigned: Assigned, progress: Any) -> bool:
+        """Tell whether a topic was recreated, or ends before where it was read: twice, for a new leader may lag."""
+        try:
+            ids = self.topics.ids(assigned)
+            short = cut_short(progress, self.topics.ends(assigned)) if progress is not None else set()
+        except KafkaError as error:
+            log.warning("brokers do not answer", error=str(error))
+            return False
+        self._cut_short, before = short, self._cut_short
+        again = {name for name, topic_id in ids.items() if self._ids.setdefault(name, topic_id) != topic_id}
+        return bool(again or short & before)
 
     def _batch_ended(self, progress: Any, sink: Sink, catch_up: CatchUp) -> None:
         self.failures = self.unexplained = 0
@@ -256,13 +299,14 @@ class Job:
             log.info("at work", batch=progress["batchId"], rows=progress["numInputRows"], batch_ms=sink.batch_ms)
         self.on_batch(progress)
 
-    def _more_to_read(self, assigned: Assigned) -> bool:
+    def _more_to_read(self, assigned: Assigned, forget: AbstractSet[str]) -> bool:
         try:
             existing = self.topics.existing(self.settings.kafka.topics)
         except KafkaError as error:
             log.warning("brokers do not answer", error=str(error))
             return False
-        new = {name: numbers for name, numbers in existing.items() if len(numbers) > len(assigned.get(name, ()))}
+        known = {name: len(assigned.get(name, ())) for name in existing.keys() - forget}
+        new = {name: existing[name] for name, count in known.items() if len(existing[name]) > count}
         if new:
             log.info("there is more to read, starting the query again", partitions={k: len(v) for k, v in new.items()})
         return bool(new)
@@ -302,7 +346,7 @@ class Job:
             kept = str(checkpoint.folder.absolute())
             log.error("the checkpoint cannot be read and is kept aside, a fresh one begins", kept=kept, reason=reason)
 
-    def _layout(self, assigned: Assigned) -> Layout:
+    def _layout(self, assigned: Assigned, offsets_topic_id: str) -> Layout:
         run = self.settings.run
         return Layout(
             cluster=self.settings.cluster,
@@ -313,6 +357,7 @@ class Job:
             shuffle_partitions=self.shuffle_partitions,
             state_version=snapshot.VERSION,
             query_version=QUERY_VERSION,
+            offsets_topic_id=offsets_topic_id,
         )
 
     def _live_from_ms(self) -> int:

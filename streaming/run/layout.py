@@ -34,6 +34,8 @@ class Layout:
     shuffle_partitions: int
     state_version: int
     query_version: int
+    offsets_topic_id: str = ""
+    """Another one for a topic that was recreated; empty where it is not known, and then it does not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +56,24 @@ class Checkpoint:
         return any((self.folder / "commits").glob("[0-9]*"))
 
 
-def open_checkpoint(data_folder: Path, layout: Layout, live_from_ms: Callable[[], int]) -> Checkpoint:
+def open_checkpoint(
+    data_folder: Path, layout: Layout, live_from_ms: Callable[[], int], because: tuple[str, ...] = ()
+) -> Checkpoint:
     """Return the checkpoint to go on with, or a fresh one, noting in the layout file what it is made with.
 
-    `live_from_ms` is asked for a fresh checkpoint only.
+    `live_from_ms` is asked for a fresh checkpoint only. `because`: why the one that there is cannot be gone on with.
     """
     data_folder.mkdir(parents=True, exist_ok=True)
     file = data_folder / LAYOUT_FILE
     try:
         known = _read(file)
-        changes = _changes(known, layout) if known else ()
+        changes = (*_changes(known, layout), *because) if known else ()
     except ValueError as error:
         known, changes = None, (str(error),)
     if known and not changes:
+        if known["layout"] != asdict(layout):  # the id of the offsets topic is known by now
+            known["layout"] |= {name: value for name, value in asdict(layout).items() if value != ""}
+            write_atomically(file, json.dumps(known, indent=2) + "\n")
         folder = data_folder / known["checkpoint_id"]
         return Checkpoint(known["checkpoint_id"], folder, known["live_from_ms"], resumed=True)
     checkpoint_id, from_ms = f"checkpoint-{uuid.uuid4().hex[:12]}", live_from_ms()
@@ -131,5 +138,9 @@ def _changes(known: dict[str, Any], layout: Layout) -> tuple[str, ...]:
     return tuple(
         f"{field.name}: {before.get(field.name)} -> {getattr(layout, field.name)}"
         for field in fields(layout)
-        if before.get(field.name) != getattr(layout, field.name)
+        if before.get(field.name) != getattr(layout, field.name) and not _unknown(field.name, before, layout)
     )
+
+
+def _unknown(name: str, before: dict[str, Any], layout: Layout) -> bool:
+    return name == "offsets_topic_id" and "" in (before.get(name, ""), layout.offsets_topic_id)

@@ -27,6 +27,7 @@ from streaming.run.packing import (
     decoded_in,
     events_in,
     heartbeats_in,
+    read_in,
     rejected_in,
     shard_of_key,
     unpack,
@@ -91,7 +92,8 @@ class Operator:
         for key, rows in packed.items():
             shard, before = lane.get(key) or (Shard.restore(shard_of_key(key), self.settings, None, key), _NO_PARTS)
             payloads = unpack(rows)
-            outputs = shard.apply(events_in(payloads), heartbeats=heartbeats_in(payloads), wall_ms=wall_ms)
+            beats, read = heartbeats_in(payloads), read_in(payloads)
+            outputs = shard.apply(events_in(payloads), heartbeats=beats, wall_ms=wall_ms, read=read)
             lane[key] = _Kept(shard, _dumped(shard, before))
             yield key, outputs + self._of_no_key(payloads)
         nonce = self.query << _NONCE_BITS | random.getrandbits(_NONCE_BITS)  # an identity, not a secret

@@ -27,6 +27,7 @@ from coordinator_model.events import (
 )
 from coordinator_model.heartbeat_block import HeartbeatBlock
 from coordinator_model.ingest import Rejected
+from coordinator_model.intake import Read
 from coordinator_model.ticks import Ticker
 from streaming.run.long_ids import shard_of
 
@@ -36,13 +37,14 @@ _CODES = {kind: code for code, kind in enumerate(_TYPES)}
 HEARTBEAT_BLOCKS = -1
 DECODED = -2
 ASKED = -3
-_NO_EVENTS = (HEARTBEAT_BLOCKS, DECODED, ASKED)
+READ = -4
+_NO_EVENTS = (HEARTBEAT_BLOCKS, DECODED, ASKED, READ)
 MAX_ASKED = 64
 """Probes told apart in one task: a stranger may send as many as it likes."""
 
 Payload = dict[int, Any]
 """One row of the shuffle, read: code of a type -> its events; `DECODED` -> the task's counts; `ASKED` -> what probes
-called the broker they asked, and the key of their lines."""
+called the broker they asked, and the key of their lines; `READ` -> which offsets of telemetry were read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,7 @@ class Packer:
     cluster: ClusterRow | None = None
     """What metadata says now: each key is told who leads its shard."""
     _asked: dict[str, str] = field(default_factory=dict)
+    _read: list[Read] = field(default_factory=list)
     _packed: dict[str, Payload] = field(default_factory=dict)
 
     def add(self, event: Event, *, lost: bool = False) -> None:
@@ -133,6 +136,10 @@ class Packer:
         """Let a line of a broker move its clock; `place` is its topic, partition and offset. `last`: before a hole."""
         self.ticker.hear(Tick(order_ms, TELEMETRY_RANK, *place, "", broker, None, lost), last=last)
 
+    def read(self, topic: str, partition: int, first: int, last: int) -> None:
+        """Let every key know which offsets of telemetry were read: where some are missing, lines were lost."""
+        self._read.append(Read(topic, partition, first, last))
+
     def _rows(self, key: str, code: int) -> list[Any]:
         rows: list[Any] = self._packed.setdefault(key, {}).setdefault(code, [])
         return rows
@@ -144,7 +151,7 @@ class Packer:
 
     def __bool__(self) -> bool:
         """Tell whether there is anything to send."""
-        return bool(self._packed or self.ticker or self.decoded or self._asked)
+        return bool(self._packed or self.ticker or self.decoded or self._asked or self._read)
 
     def reject(self, row: Rejected) -> None:
         """Let an unreadable row travel with the others, so that a batch stays one action."""
@@ -153,18 +160,19 @@ class Packer:
 
     def rows(self) -> Iterator[tuple[str, bytes]]:
         """Yield (operator key, payload); afterwards nothing is held."""
-        if ticks := list(map(tuple, self.ticker.take())):
-            code = _CODES[Tick]
-            for key in {*self.known_keys, *self._packed} - {QUARANTINE_KEY}:
-                self._packed.setdefault(key, {})[code] = ticks
+        for_all = {_CODES[Tick]: list(map(tuple, self.ticker.take())), READ: list(map(tuple, self._read))}
+        for code, told in for_all.items():
+            for key in {*self.known_keys, *self._packed} - {QUARANTINE_KEY} if told else ():
+                self._packed.setdefault(key, {})[code] = told
         self._pack_leaders()
         # What belongs to no key: a row of its own would cost the operator one more call a batch.
-        for code, told in ((DECODED, self.decoded.take() if self.decoded else None), (ASKED, self._asked)):
-            if told:
-                self._packed.setdefault(next(iter(self._packed), QUARANTINE_KEY), {})[code] = told
+        for_none = {DECODED: self.decoded.take() if self.decoded else None, ASKED: self._asked}
+        for code, what in for_none.items():
+            if what:
+                self._packed.setdefault(next(iter(self._packed), QUARANTINE_KEY), {})[code] = what
         for key, events in self._packed.items():
             yield key, marshal.dumps(events, 2)  # without back references: half the time
-        self._packed, self._asked, self.cluster, self.size = {}, {}, None, 0
+        self._packed, self._asked, self._read, self.cluster, self.size = {}, {}, [], None, 0
 
     def _pack_leaders(self) -> None:
         if self.cluster is not None:
@@ -205,6 +213,11 @@ def decoded_in(payloads: Iterable[Payload]) -> Counter[str]:
     for payload in payloads:
         counts.update(payload.get(DECODED, {}))
     return counts
+
+
+def read_in(payloads: Iterable[Payload]) -> list[Read]:
+    """Return which offsets of telemetry were read."""
+    return [Read(*row) for payload in payloads for row in payload.get(READ, ())]
 
 
 def asked_in(payloads: Iterable[Payload]) -> dict[str, str]:

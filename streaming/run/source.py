@@ -205,6 +205,7 @@ def _pack_pieces(
 def _pack_lines(found: Found, packer: Packer, heartbeats: HeartbeatColumns, lost: Any) -> None:
     """Pack the lines of one partition; `lost` marks those before which lines are missing: the next event says so."""
     run = found.run
+    packer.read(run.topic, run.partition, int(run.offsets[0]), int(run.offsets[-1]))
     for key, block in found.blocks:
         packer.add_heartbeats(key, block)
     others = np.delete(np.arange(len(lost)), found.indexes)

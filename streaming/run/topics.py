@@ -7,8 +7,9 @@ import contextlib
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
+from uuid import UUID
 
-from kafka import KafkaConsumer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.errors import LeaderNotAvailableError
 
 Assigned = dict[str, tuple[int, ...]]
@@ -29,10 +30,12 @@ class Topics:
         self._consumer = KafkaConsumer(
             **client, group_id=None, enable_auto_commit=False, allow_auto_create_topics=False
         )
+        self._admin = KafkaAdminClient(**client)
 
     def close(self) -> None:
         """Give the connections back."""
         self._consumer.close()
+        self._admin.close()
 
     def __enter__(self) -> Self:
         return self
@@ -45,6 +48,12 @@ class Topics:
         self._consumer.topics()  # the only call that is sure to ask the brokers again
         found = {name: tuple(sorted(self._consumer.partitions_for_topic(name) or ())) for name in names}
         return {name: partitions for name, partitions in found.items() if partitions}
+
+    def ids(self, names: Iterable[str]) -> dict[str, str]:
+        """Return the ids of topics, another one for each life of a topic; brokers before 2.8 have none."""
+        topics = self._admin.describe_topics(list(names))
+        ids = {topic["name"]: UUID(str(topic["topic_id"])) for topic in topics if topic.get("topic_id")}
+        return {name: str(topic_id) for name, topic_id in ids.items() if topic_id.int}
 
     def partition_counts(self) -> dict[str, int]:
         """Return how many partitions every topic has as of now, Kafka's own (``__...``) left out."""

@@ -3,7 +3,7 @@
 import pytest
 
 from coordinator_model import groups as groups_module
-from coordinator_model.events import TELEMETRY_RANK, Tick
+from coordinator_model.events import TELEMETRY_RANK, LeaderNamed, Tick
 from coordinator_model.hot import FAR_MS, NEVER, NO_INSTANT, Hot
 from coordinator_model.ingest import ingest
 from coordinator_model.replica.group import GroupReplica, Member
@@ -75,6 +75,22 @@ def test_a_shard_that_moved_to_a_broker_without_a_request_log_is_told_as_uncover
     assert told.accusations == []
     assert len(looks) < 40
     assert [member["liveness"] for member in told.members.values()] == ["unknown", "unknown"]
+
+
+@pytest.mark.parametrize("named", [False, True], ids=["", "and metadata names it"])
+@pytest.mark.parametrize("last_line", [None, 16], ids=["silently", "after it refused"])
+def test_a_live_run_looks_at_the_groups_of_such_a_shard_only_to_show_them(last_line, named, looks):
+    story, until_ms, shard = unlogged(last_line), 300_000, Shard.restore(0, SETTINGS, None)
+    events = [event for row in story.source_rows(until_ms) for event in ingest(row)]
+    if named:
+        instants_ms = range(T0 + 11_000, T0 + until_ms, 5_000)
+        events += [LeaderNamed(at_ms, TELEMETRY_RANK, "", 0, at_ms, "", 3, "", ("broker-1",)) for at_ms in instants_ms]
+    for end_ms in range(T0 + 1_000, T0 + until_ms + 1, 1_000):
+        batch = [event for event in events if end_ms - 1_000 <= event.order_ms < end_ms]
+        shard.apply(batch, wall_ms=end_ms + 200)
+    assert len(looks) <= 10 + until_ms // SETTINGS.view_refresh_ms
+    [group] = shard.views()
+    assert [member["liveness"] for member in group["members"]] == ["unknown", "unknown"]
 
 
 def test_whom_nobody_can_judge_any_more_is_not_at_risk_but_unknown():

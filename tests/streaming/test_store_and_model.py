@@ -30,7 +30,7 @@ def outputs_of(path: Path) -> list[dict]:
     records = (history.RecordRead, history.OffsetCommitted, history.ClientPoll)
     lines = [event for event in reading.events if not isinstance(event, records)]
     settings = replace(SETTINGS, partitions=partitions, live_from_ms=min(event[0] for event in lines))
-    ticks = history._ticks(lines, history._gaps(reading.offsets))
+    ticks = history._ticks(lines, history._gaps(reading))
     made: list[dict] = []
     for number, events in history._route(reading.events, partitions).items():
         made += Shard.restore(number, settings, None).apply([*events, *ticks], final=True)

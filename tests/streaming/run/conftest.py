@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from coordinator_model.sharding import shard_of
 from streaming.embedded import EmbeddedBrokerError, EmbeddedCluster
@@ -55,12 +56,37 @@ class Coordinator:
 
     def __post_init__(self):
         self.records, self.lines = f"records-{self.name}", f"lines-{self.name}"
-        self.producer = Producer({"bootstrap.servers": self.broker.bootstrap_servers, "linger.ms": 0})
+        self.producer = self._producer()
         self.broker.create_topic(self.records, partitions=50)
+
+    def _producer(self):
+        return Producer({"bootstrap.servers": self.broker.bootstrap_servers, "linger.ms": 0})
 
     def create_telemetry(self):
         self.broker.create_topic(self.lines, partitions=1)
         return self
+
+    def recreate(self, topic, partitions=1):
+        """Delete a topic and create it again, as soon as that may be."""
+        self.producer.flush()
+        admin = AdminClient({"bootstrap.servers": self.broker.bootstrap_servers})
+        [deleted] = admin.delete_topics([topic]).values()
+        deleted.result()
+        deadline = time.monotonic() + PATIENCE_S
+        while not self._created(admin, topic, partitions):
+            assert time.monotonic() < deadline, f"{topic} is still being deleted"
+            time.sleep(0.1)
+        self.producer = self._producer()  # the one before drops lines until it has forgotten the old topic
+
+    def _created(self, admin, topic, partitions):
+        [created] = admin.create_topics([NewTopic(topic, partitions, 1)]).values()
+        try:
+            created.result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+            return False
+        return True
 
     def record(self, group, generation, members, second):
         at_ms = self.start_ms + int(second * 1_000)

@@ -5,7 +5,7 @@ import pytest
 from streaming.run.errors import RunError
 from streaming.run.layout import Layout, locked, open_checkpoint, remembered_shuffle_partitions, set_aside
 
-LAYOUT = Layout("prod", "__consumer_offsets", 50, "shard", 1, 2, 1, 1)
+LAYOUT = Layout("prod", "__consumer_offsets", 50, "shard", 1, 2, 1, 1, "topic-id")
 
 
 def never():
@@ -31,6 +31,22 @@ def test_whatever_differs_a_fresh_checkpoint_begins_and_the_old_one_stays(tmp_pa
     assert not new.resumed
     assert new.changes == (f"{field}: {value} -> {getattr(changed, field)}",)
     assert open_checkpoint(tmp_path, changed, never).checkpoint_id == new.checkpoint_id
+
+
+def test_a_topic_id_that_is_not_known_changes_nothing_and_counts_once_it_is(tmp_path):
+    unknown = dataclasses.replace(LAYOUT, offsets_topic_id="")
+    old = open_checkpoint(tmp_path, unknown, lambda: 1)
+    for layout in (LAYOUT, unknown, LAYOUT):
+        assert open_checkpoint(tmp_path, layout, never).checkpoint_id == old.checkpoint_id
+    recreated = dataclasses.replace(LAYOUT, offsets_topic_id="another")
+    assert open_checkpoint(tmp_path, recreated, lambda: 2).changes == ("offsets_topic_id: topic-id -> another",)
+
+
+def test_a_checkpoint_that_cannot_be_continued_is_left_with_its_reason(tmp_path):
+    old = open_checkpoint(tmp_path, LAYOUT, lambda: 1)
+    new = open_checkpoint(tmp_path, LAYOUT, lambda: 2, ("the offsets topic was cut short",))
+    assert new.checkpoint_id != old.checkpoint_id
+    assert new.changes == ("the offsets topic was cut short",)
 
 
 @pytest.mark.parametrize(

@@ -171,6 +171,23 @@ def test_a_telemetry_topic_that_appears_later_is_picked_up(coordinator, monitor,
     assert expired(watching.wait_for(EXPIRED)) == [the_death(coordinator, members)]
 
 
+def test_a_telemetry_topic_that_is_recreated_hides_no_death(coordinator, monitor, members):
+    """Its offsets begin again: what is read then is no duplicate, and what was lost between is told as lost."""
+    live(coordinator, members)
+    watching = monitor()
+    watching.wait_for("SELECT 1 FROM groups WHERE members = 3 AND state = 'Stable'")
+    coordinator.recreate(coordinator.lines)
+    coordinator.beats("orders", members, 3, range(20, 30))
+    watching.wait_for("SELECT progress_ms FROM brokers", lambda rows: rows[0][0] >= coordinator.start_ms + 28_000)
+    coordinator.beats("orders", members[:-1], 3, range(30, 39))
+    coordinator.expire("orders", members, 3, 39)
+    coordinator.beats("orders", members[:-1], 4, range(41, 55))
+    [(group, member, deadline_ms)] = expired(watching.wait_for(EXPIRED))
+    assert (group, member) == ("orders", members[-1].member_id)
+    assert abs(deadline_ms - coordinator.start_ms - 39_000) < 1_000
+    assert "recreated" in watching.log.read_text()
+
+
 def test_two_executors_of_a_cluster_say_the_same(coordinator, monitor, members):
     live(coordinator, members)
     watching = monitor(master="local-cluster[2,1,1024]")

@@ -1,0 +1,57 @@
+"""Lives of a topic in a capture: recreated, or cut, its offsets begin again, with later instants.
+
+Offsets belong to one life. A row whose offset was there already, at another instant, is of a later life if all rows
+from then on go on from it in the order of their offsets, and all rows with such an offset before are older. Else it is
+a duplicate whose instant is wrong.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import NamedTuple
+
+LEAST_ROWS = 3
+"""Fewer offsets that are there twice are duplicates with a wrong instant."""
+OUT_OF_ORDER = 0.1
+"""The share of a writer's rows that may lie before an older one: its threads overtake one another."""
+
+
+class Place(NamedTuple):
+    """Where a row of a partition lies, when it was written, and who wrote it."""
+
+    offset: int
+    at_ms: int
+    writer: str
+
+
+def begins_again_ms(first: Mapping[int, Place], again: Iterable[Place]) -> int | None:
+    """Return when a partition's offsets begin again; None where they do not.
+
+    ``first``: its rows by offset. ``again``: other rows at those offsets, in whatever order they were found.
+    """
+    others = list(again)
+    lives: dict[int, list[int]] = defaultdict(list)
+    for place in others:
+        lives[place.offset].append(place.at_ms)
+    for offset, instants in lives.items():
+        instants.append(first[offset].at_ms)
+        instants.sort()
+    if len(lives) < LEAST_ROWS:
+        return None
+    again_ms = min(instants[1] for instants in lives.values())
+    if any(instants[0] >= again_ms for instants in lives.values()):
+        return None
+    return again_ms if _in_order(p for p in [*first.values(), *others] if p.at_ms >= again_ms) else None
+
+
+def _in_order(places: Iterable[Place]) -> bool:
+    """Tell whether the offsets of each writer rise with its instants."""
+    by_writer: dict[str, list[Place]] = defaultdict(list)
+    for place in places:
+        by_writer[place.writer].append(place)
+    steps = falls = 0
+    for written in by_writer.values():
+        ordered = sorted(written, key=lambda place: (place.at_ms, place.offset))
+        steps += len(ordered) - 1
+        falls += sum(after.offset < before.offset for before, after in pairwise(ordered))
+    return falls <= OUT_OF_ORDER * steps
