@@ -8,6 +8,8 @@ RENDERED: Final = Path(__file__).with_name("rendered")
 TAG: Final = "group-monitor"
 FOLDER: Final = "Group monitor"
 """Where dashboards and alert rules lie in Grafana."""
+PUBLIC_URL: Final = "http://127.0.0.1:8844"
+"""Where people find `serve`, unless somebody says otherwise (`[serve] public_url`)."""
 
 
 def dashboards(folder: Path = RENDERED) -> dict[str, dict[str, Any]]:

@@ -22,7 +22,7 @@ from grafana_foundation_sdk.models.heatmap import HeatmapColorMode
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 from coordinator_model.thresholds import Thresholds
-from dashboards.files import TAG
+from dashboards.files import PUBLIC_URL, TAG
 from streaming.serve import metrics
 
 DATASOURCE: Final = common_models.DataSourceRef(type_val="prometheus", uid="${datasource}")
@@ -191,12 +191,11 @@ def group_variable() -> dashboard.QueryVariable:
 
 def page_variable() -> dashboard.TextBoxVariable:
     """Say where `serve` is, as a browser sees it."""
-    usual = "http://127.0.0.1:8844"
     return (
         dashboard.TextBoxVariable("monitor")
         .label("Monitor's pages")
-        .default_value(usual)
-        .current(models.VariableOption(selected=True, text=usual, value=usual))
+        .default_value(PUBLIC_URL)
+        .current(models.VariableOption(selected=True, text=PUBLIC_URL, value=PUBLIC_URL))
     )
 
 

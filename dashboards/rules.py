@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from dashboards import queries
-from dashboards.files import FOLDER
+from dashboards.files import FOLDER, PUBLIC_URL
 from dashboards.rebalances import STORM_REBALANCES
 from streaming.serve import metrics
 
@@ -29,7 +29,17 @@ class Rule:
     for_s: int
     summary: str
     description: str
+    runbook: str
+    """The page of `docs/rules` that says what to do."""
     beyond: Literal[">", "<"] = ">"
+
+    def annotations(self) -> dict[str, str]:
+        """Return what an alert says."""
+        return {
+            "summary": self.summary,
+            "description": self.description,
+            "runbook_url": f"{PUBLIC_URL}/rules/{self.runbook}",
+        }
 
 
 RULES: Final = (
@@ -41,6 +51,7 @@ RULES: Final = (
         120,
         "No run has written to the store, or serve is not scraped",
         "Nothing is watched. Look at the scrape of serve first, then at run.",
+        "monitor-stalled",
         beyond="<",
     ),
     Rule(
@@ -51,6 +62,7 @@ RULES: Final = (
         30,
         "run of {{ .Labels.cluster }} gives no sign of life",
         "No incident of this cluster is found until it is back; what it missed is then raised, marked late.",
+        "monitor-stalled",
     ),
     Rule(
         "GroupMonitorBehind",
@@ -60,6 +72,7 @@ RULES: Final = (
         120,
         "The monitor of {{ .Labels.cluster }} is behind",
         "Verdicts come late. Either a broker's telemetry stands still or the job does not keep up: see monitor health.",
+        "monitor-behind",
     ),
     Rule(
         "GroupTelemetryStalled",
@@ -69,6 +82,7 @@ RULES: Final = (
         60,
         "No telemetry line of {{ .Labels.broker }}",
         "Members of the groups it coordinates turn unknown. A dead broker, its appender, or the telemetry topic.",
+        "telemetry-stalled",
     ),
     Rule(
         "GroupTelemetryUncovered",
@@ -78,6 +92,7 @@ RULES: Final = (
         600,
         "Telemetry of {{ .Labels.broker }} has a gap",
         "Timer verdicts about its groups wait until a line proves that the broker is heard again.",
+        "telemetry-uncovered",
         beyond="<",
     ),
     Rule(
@@ -88,6 +103,7 @@ RULES: Final = (
         0,
         "Alerts to {{ .Labels.receiver }} are not delivered",
         "The oldest has waited for five minutes and more. The receiver does not answer, or refuses.",
+        "alerts-undelivered",
     ),
     Rule(
         "GroupMonitorAlertsLost",
@@ -97,6 +113,7 @@ RULES: Final = (
         0,
         "Alerts to {{ .Labels.receiver }} were given up",
         "The receiver refused them for good; the log of serve has its words.",
+        "alerts-undelivered",
     ),
     Rule(
         "GroupMonitorDetectionSlow",
@@ -106,6 +123,7 @@ RULES: Final = (
         300,
         "Incidents of {{ .Labels.cluster }} are found late",
         "One in a hundred takes more than 10 s from its deadline to the outbox.",
+        "monitor-behind",
     ),
     Rule(
         "GroupMonitorRefuted",
@@ -115,6 +133,7 @@ RULES: Final = (
         0,
         "The monitor of {{ .Labels.cluster }} was wrong",
         "A broker accepted a member after its session was judged to have ended. Worth a report to us, with a capture.",
+        "monitor-refuted",
     ),
     Rule(
         "GroupMonitorRowsRejected",
@@ -124,6 +143,7 @@ RULES: Final = (
         0,
         "Rows of {{ .Labels.cluster }} cannot be understood",
         "The table quarantine holds the newest. Usually somebody else writes to a telemetry topic.",
+        "rows-rejected",
     ),
     Rule(
         "ConsumerGroupIncidentPage",
@@ -133,6 +153,7 @@ RULES: Final = (
         0,
         "{{ .Labels.rule }}: group {{ .Labels.group }}",
         "Member, host and evidence are on the group's page. Not needed where serve notifies by itself.",
+        "{{ .Labels.rule }}",
     ),
     Rule(
         "ConsumerGroupIncidentWarning",
@@ -142,6 +163,7 @@ RULES: Final = (
         60,
         "{{ .Labels.rule }}: group {{ .Labels.group }}",
         "Member, host and evidence are on the group's page. Not needed where serve notifies by itself.",
+        "{{ .Labels.rule }}",
     ),
     Rule(
         "ConsumerGroupRebalanceStorm",
@@ -151,6 +173,7 @@ RULES: Final = (
         0,
         "Group {{ .Labels.group }} does not come to rest",
         f"{STORM_REBALANCES} generations or more within 10 minutes: little work gets done between them.",
+        "rebalance-storm",
     ),
     Rule(
         "ConsumerGroupRebalancing",
@@ -160,6 +183,7 @@ RULES: Final = (
         300,
         "Group {{ .Labels.group }} has been rebalancing for five minutes",
         "Its members wait for each other, or one of them does not come.",
+        "rebalance-stuck",
     ),
 )
 
@@ -172,7 +196,7 @@ def prometheus_rules() -> dict[str, Any]:
             "expr": f"{rule.expr} {rule.beyond} {rule.limit:g}",
             **({"for": f"{rule.for_s}s"} if rule.for_s else {}),
             "labels": {"severity": rule.severity},
-            "annotations": {"summary": rule.summary, "description": rule.description},
+            "annotations": rule.annotations(),
         }
         for rule in RULES
     ]
@@ -199,7 +223,7 @@ def _grafana_rule(rule: Rule) -> dict[str, Any]:
         "noDataState": "OK",
         "execErrState": "Error",
         "labels": {"severity": rule.severity},
-        "annotations": {"summary": rule.summary, "description": rule.description},
+        "annotations": rule.annotations(),
         "data": [
             {"refId": "A", "datasourceUid": GRAFANA_DATASOURCE, "relativeTimeRange": span, "model": query},
             {"refId": "C", "datasourceUid": "__expr__", "relativeTimeRange": span, "model": threshold},

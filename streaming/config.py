@@ -166,12 +166,14 @@ class Serve(Table):
     """The port to listen at; 0 takes a free one."""
     monitor_stalled_ms: Positive = 15_000
     """A `run` without a sign of life for so long is alerted as `monitor-stalled`."""
-    external_url: HttpUrl | None = None
-    """How people reach this page: alerts link to it."""
+    public_url: HttpUrl | None = None
+    """How people reach this server: alerts link to the group's page and to the rule's."""
     allowed_hosts: tuple[HostName, ...] = ()
-    """Further names under which this server may be asked; its address, localhost and `external_url`'s may always."""
-    rules_url: str = "docs/rules"
-    """Where the pages of the rules are: the runbook of an alert whose group has none of its own."""
+    """Further names under which this server may be asked; its address, localhost and `public_url`'s may always."""
+    rules_url: HttpUrl | None = None
+    """Where your own pages of the rules are, `<rules_url>/<rule>.md`: alerts link there in the place of this server's
+    `/rules/<rule>`, unless the group has a runbook of its own.
+    """
     token: SecretStr | None = None
     """Who has the token may read: as `Authorization: Bearer`, or as a password with any user name. By the environment
     or by `token_file`; without one, everybody may.

@@ -70,7 +70,7 @@ def on_error(request: Request, error: Exception) -> Response:
     """Answer JSON to programs, a page to people."""
     assert isinstance(error, HTTPException)  # noqa: S101 - Starlette calls this for nothing else
     clusters = error.clusters if isinstance(error, Ambiguous) else []
-    if request.url.path.startswith(("/groups/", "/group/")):
+    if request.url.path.startswith(("/groups/", "/group/", "/rules/")):
         return error_page(error.status_code, error.detail, clusters, request.path_params.get("group", ""))
     body: dict[str, Any] = {"error": error.detail}
     if clusters:

@@ -2,7 +2,7 @@
 
 A page of a stranger can point its own name at this address (DNS rebinding) and would then read everything as a page of
 ours, from the browser of somebody inside. Its requests carry the stranger's name as `Host`, so only known names are
-answered: localhost, the bound one, that of `external_url`, those of `allowed_hosts`, and any address in digits, for no
+answered: localhost, the bound one, that of `public_url`, those of `allowed_hosts`, and any address in digits, for no
 name can be pointed at that. What changes something is refused to pages of another origin.
 """
 
@@ -28,7 +28,7 @@ class Hosts:
     def __init__(self, app: ASGIApp, serve: Serve) -> None:
         self._app = app
         self._names = frozenset(_names(serve))
-        self._external = urlsplit(serve.external_url or "").netloc.lower()
+        self._external = urlsplit(serve.public_url or "").netloc.lower()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on, or answer 421 (not our name) or 403 (another page's doing)."""
@@ -61,8 +61,8 @@ class Hosts:
 
 def _names(serve: Serve) -> Iterator[str]:
     yield from ("localhost", serve.host.lower(), *(name.lower() for name in serve.allowed_hosts))
-    if serve.external_url is not None:
-        yield urlsplit(serve.external_url).hostname or ""
+    if serve.public_url is not None:
+        yield urlsplit(serve.public_url).hostname or ""
 
 
 def _is_address(name: str) -> bool:

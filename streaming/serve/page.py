@@ -24,6 +24,7 @@ from streaming.serve.api import Api, number
 from streaming.serve.events import runs, seconds
 from streaming.serve.health import Health
 from streaming.serve.notify.message import group_path
+from streaming.serve.runbooks import RULES, all_rules, runbook
 from streaming.serve.timeline import LABEL, WIDTH, heartbeats, timeline, troubled_first, waited_for
 from streaming.store import Store
 from streaming.store.pages import Object
@@ -94,6 +95,8 @@ class Pages:
             Route("/", self.overview),
             Route("/groups/{group:group_id}", self.group),
             Route("/group/{key}", self.group_of_key),
+            Route("/rules", self.rules),
+            Route("/rules/{rule:path}", self.rule),
         ]
 
     def overview(self, request: Request) -> Response:
@@ -121,6 +124,17 @@ class Pages:
         if found is None:
             raise HTTPException(404, "no such group")
         return self._group(request, self.api.completed(found))
+
+    def rules(self, request: Request) -> Response:
+        """List the rules."""
+        return if_changed(request, _page("rule.html", title="Rules", text=all_rules()))
+
+    def rule(self, request: Request) -> Response:
+        """Show a rule's runbook."""
+        rule = request.path_params["rule"]
+        if rule not in RULES:
+            raise HTTPException(404, "no such rule")
+        return if_changed(request, _page("rule.html", title=rule, text=runbook(rule)))
 
     def _group(self, request: Request, found: Object) -> Response:
         recent = self.store.read.incidents(cluster=found["cluster"], group=found["group"], limit=INCIDENTS_SHOWN)

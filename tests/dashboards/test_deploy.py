@@ -290,6 +290,7 @@ def test_the_images_command_serves_with_the_packages_of_its_lock_alone(image, tm
         url = next(event["url"] for event in events if event["event"] == "listening")
         assert requests.get(f"{url}/healthz", timeout=10).status_code == 200
         assert "<html" in requests.get(f"{url}/", timeout=10).text
+        assert "What to do" in requests.get(f"{url}/rules/session-expired", timeout=10).text
     finally:
         serve.terminate()
         serve.communicate(timeout=30)

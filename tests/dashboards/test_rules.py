@@ -102,8 +102,8 @@ def test_every_rule_has_a_case():
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_a_rule_fires_with_the_labels_that_its_words_name(tmp_path, rule):
     _, _, firing, _, _, labels = CASES[rule.name]
-    annotations = {"summary": shown(rule.summary, labels), "description": rule.description}
-    assert "{{" not in annotations["summary"]
+    annotations = {name: shown(text, labels) for name, text in rule.annotations().items()}
+    assert "{{" not in "".join(annotations.values())
     expected = [{"exp_labels": {"severity": rule.severity, **labels}, "exp_annotations": annotations}]
     done = judged(tmp_path, rule.name, firing, expected)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -89,7 +89,7 @@ class Road:
         self._folder = folder
         self.settings = Settings.model_validate({
             "store": {"url": f"sqlite:///{folder}/fuzz.db"},
-            "serve": {"external_url": "https://monitor.example", "allowed_hosts": ("testserver",)},
+            "serve": {"public_url": "https://monitor.example", "allowed_hosts": ("testserver",)},
             "groups": ({"pattern": ".*a.*|(x+x+)+y", "labels": {"team": "fuzz"}},),
         })  # fmt: skip
         self.store = Store.open(self.settings.store.connection_url())

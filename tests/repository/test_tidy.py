@@ -73,4 +73,5 @@ def test_the_wheel_holds_the_packages_and_nothing_of_the_tests(tmp_path):
     assert {top for top in tops if not top.endswith(".dist-info")} == set(PACKAGES)
     assert {name(path) for path in MODULES} <= set(held)
     assert {"coordinator_model/py.typed", "dashboards/rendered/fleet.json"} <= set(held)
+    assert {f"streaming/serve/rules/{path.name}" for path in (ROOT / "docs" / "rules").iterdir()} <= set(held)
     assert any(path.endswith("entry_points.txt") for path in held)

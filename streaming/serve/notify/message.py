@@ -69,16 +69,18 @@ def unread_partitions(partitions: Sequence[Sequence[Any]], view: Mapping[str, An
     return [[topic, number] for topic, number in partitions if (topic, number) not in read]
 
 
-def runbook(serve: Serve, rule: str) -> str:
-    """Link to the rule's own page."""
-    return f"{serve.rules_url.rstrip('/')}/{rule}.md"
+def runbook(serve: Serve, rule: str) -> str | None:
+    """Link to the rule's page: of `rules_url`, else ours; None where nobody has said how people reach it."""
+    if serve.rules_url is not None:
+        return f"{serve.rules_url.rstrip('/')}/{rule}.md"
+    return None if serve.public_url is None else f"{serve.public_url.rstrip('/')}/rules/{rule}"
 
 
 def group_url(serve: Serve, cluster: str, group: str) -> str | None:
     """Link to the group's page; None where nobody has said at which address people reach it."""
-    if serve.external_url is None:
+    if serve.public_url is None:
         return None
-    return serve.external_url.rstrip("/") + (group_path(cluster, group) if group else "/")
+    return serve.public_url.rstrip("/") + (group_path(cluster, group) if group else "/")
 
 
 def group_path(cluster: str, group: str) -> str:

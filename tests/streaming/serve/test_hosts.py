@@ -6,7 +6,7 @@ import requests
 from streaming.config import Settings
 from tests.streaming.serve.conftest import listening, running
 
-EXTERNAL = {"external_url": "https://monitor.example/", "allowed_hosts": ("serve", "Monitor.Svc")}
+EXTERNAL = {"public_url": "https://monitor.example/", "allowed_hosts": ("serve", "Monitor.Svc")}
 PATHS = ("/", "/metrics", "/healthz", "/api/v1/groups", "/groups/x", "/nothing")
 
 

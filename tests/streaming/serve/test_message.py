@@ -9,7 +9,7 @@ from streaming.serve.events import ranges
 from streaming.serve.notify.message import Teller, shown, unread_partitions
 from tests.streaming.outputs import START_MS, ended, finding, member, report, view
 
-SERVE = Serve.model_validate({"external_url": "https://monitor.example/", "rules_url": "https://docs.example/rules"})
+SERVE = Serve.model_validate({"public_url": "https://monitor.example/", "rules_url": "https://docs.example/rules"})
 
 
 @pytest.fixture
