@@ -16,6 +16,7 @@ from coordinator_model.liveness import (
     session_timeout_ms,
     slept_over,
     touches_ms,
+    unheard_since,
 )
 from coordinator_model.replica import join_phase
 from coordinator_model.replica.group import (
@@ -240,15 +241,30 @@ def _prove(departure: Departure, together: list[Departure], scene: Scene) -> boo
 def _gone_between(departure: Departure, together: list[Departure], scene: Scene) -> tuple[int, int]:
     """Return between which instants a member went: where its session's end alone can have begun the phase, as that did.
 
-    Else all that is known is when its absence was told.
+    Else all that is known is when its absence was told, and who went with it.
     """
-    told_ms = departure.removed_ms, departure.removed_ms
+    told_ms = departure.removed_ms, _gone_by_ms(departure, together, scene)
     started_ms, spans = departure.phase.started_ms, deadlines(departure, scene)
     if started_ms is None or departure.phase.started_by or not _may_have_started(departure, spans):
         return told_ms
     others = [(d, deadlines(d, _before(d, scene))) for d in together if d is not departure]
     shared = any(d.sync_timeout_ms or not span or _may_have_started(departure, span) for d, span in others)
     return told_ms if shared else (departure.phase.after_ms, started_ms)
+
+
+def _gone_by_ms(departure: Departure, together: list[Departure], scene: Scene) -> int:
+    """Return by when a member had gone whose session began as its coordinator loaded the group.
+
+    So did those of all who were not heard since: as the last of them had ended, the shorter ones had before.
+    """
+    loads = [restart for restart in unheard_since(departure.member, scene.restarts) if restart.may_load][:1]
+    timeout_ms = session_timeout_ms(departure.member, scene)
+    if not loads or timeout_ms is None:
+        return departure.removed_ms
+    dropped = [d.member for d in together if d.removed_ms == departure.removed_ms and d.successor is None]
+    unheard = [member for member in dropped if loads[0] in unheard_since(member, scene.restarts)]
+    longest_ms = max([timeout_ms, *(session_timeout_ms(member, scene) or 0 for member in unheard)])
+    return departure.removed_ms - longest_ms + timeout_ms
 
 
 def _went_before(departure: Departure, together: list[Departure], scene: Scene) -> bool:

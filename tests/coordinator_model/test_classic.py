@@ -524,3 +524,17 @@ def test_a_newcomer_whose_first_answer_was_lost_is_known_by_the_leaders_list(ver
     story.join(14_000, newcomer, -1, asked="", error=15, parked_ms=5_000, version=version)
     shown = story.join(14_002, "m1", 2, listed=["m1", newcomer]).play(14_500).members[newcomer.member_id]
     assert (shown["client_id"], shown["session_timeout_ms"]) == ("app", 6_000)
+
+
+# ------------------------------------------------------------------------------------------------ gone together
+
+
+def test_the_longest_session_of_a_group_that_emptied_after_a_load_says_when_the_shorter_ones_ended():
+    """All began as broker-2 loaded the group, and with the last of them it was empty: at 14,100, 10 s after the load."""
+    story = stable("m1", "m2")
+    story.session_ms = 10_000
+    story.join(200, "m2", 1).sync(250, "m2", 1).beats("m1", 1_000, 3_000).beats("m2", 1_000, 3_000)
+    story.beat(4_000, "m1", error=16).record(14_100, 2)
+    story.brokers["broker-2"] = 0
+    told = story.join(15_000, "m3", -1, error=79, asked="", broker="broker-2").play(20_000)
+    assert sorted(told.facts("session-expired", "subject", "deadline_ms")) == [("m1", 10_100), ("m2", 14_100)]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coordinator_model.shard import ShardSettings
+from coordinator_model.states import Severity
 from streaming.embedded.truth import (
     REBALANCE_TIMEOUT,
     SESSION_EXPIRED,
@@ -44,6 +45,8 @@ class Disagreement:
     truth_ms: int | None
     told_ms: int | None
     note: str = ""
+    pages: bool = False
+    """Whether somebody was paged for it."""
 
     def __str__(self) -> str:
         return f"{self.what} {self.rule} {self.group} {self.member_id} {self.truth_ms} {self.told_ms} {self.note}"
@@ -85,9 +88,13 @@ def judge(life: Life) -> Judgement:
     judgement.disagreements += [
         Disagreement("rejected", "", "", "", None, row.timestamp_ms, row.reason) for row in monitor.rejected
     ]
-    judgement.disagreements += _removals(life, told, judgement.compared)
-    judgement.disagreements += _taken_back(told)
+    judgement.disagreements += disagreements(life, told, judgement.compared)
     return judgement
+
+
+def disagreements(life: Life, told: list[dict[str, Any]], compared: Counter[str]) -> list[Disagreement]:
+    """Return what incidents say of removals that the coordinator's log does not, and the other way round."""
+    return [*_removals(life, told, compared), *_taken_back(told)]
 
 
 def settings_of(life: Life) -> ShardSettings:
@@ -162,7 +169,7 @@ def _removals(life: Life, told: list[dict[str, Any]], compared: Counter[str]) ->
         if number not in used and not _again(line, removals):
             yield Disagreement(
                 "extra", line["rule"], line["group"], line["member_id"], None, _instant(line),
-                f"{line['evidence']} {line['severity']}: {line['summary']}",
+                f"{line['evidence']} {line['severity']}: {line['summary']}", line["severity"] == Severity.PAGE,
             )  # fmt: skip
 
 

@@ -101,8 +101,19 @@ def summary(lives: list[Played], took_s: float, processes: int) -> str:
             f"{len(lives)} lives of {minutes:.0f} virtual minutes, {rows} rows, {speed}",
             f"compared: {_counts(compared)}",
             f"wrong: {sum(bool(life.wrong) for life in lives)} lives; {_counts(sorts) or 'nothing'}",
+            *_by_fault(lives),
         ]
     )
+
+
+def _by_fault(lives: list[Played]) -> Iterator[str]:
+    """Yield a table of what befell the cluster: lives, removals that the log and the monitor both name, wrong lives."""
+    yield "\n| fault | lives | removals | wrong lives |\n| --- | ---: | ---: | ---: |"
+    faults = [life.name.partition("/")[0].partition("+")[2] or "none" for life in lives]
+    for fault in dict.fromkeys(sorted(faults)):
+        played = [life for life, its in zip(lives, faults, strict=True) if its == fault]
+        removals = sum(life.compared.total() - life.compared["looks"] for life in played)
+        yield f"| {fault} | {len(played)} | {removals} | {sum(bool(life.wrong) for life in played)} |"
 
 
 def _counts(counted: Counter[str]) -> str:

@@ -1,0 +1,173 @@
+"""Telemetry as it comes in bad times: what a life's lines become on their way. The records stay as they are.
+
+A perturbation takes a life's rows and returns them with the instant at which each can be read. A line that is lost
+leaves no gap in the offsets: it never reached its topic.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from random import Random
+from typing import NamedTuple
+
+from coordinator_model.source_row import TELEMETRY, SourceRow
+from tests.oracle.life import PROBE
+
+HEARTBEATS = (b'"requestApiKeyName":"HEARTBEAT"', b"GROUP_HEARTBEAT")
+LEAVES = (b'"requestApiKeyName":"LEAVE_GROUP"', b'"memberEpoch":-1', b'"memberEpoch":-2')
+SYNCS = (b'"requestApiKeyName":"SYNC_GROUP"',)
+
+
+class Arrival(NamedTuple):
+    """A row and when it can be read."""
+
+    at_ms: int
+    row: SourceRow
+
+
+Perturbation = Callable[[list[SourceRow], Random], Iterable[Arrival]]
+
+
+def arrivals(rows: list[SourceRow], how: Perturbation, seed: str) -> list[Arrival]:
+    """Return the rows in the order in which they can be read, with offsets as their topics would give them."""
+    came = sorted(how(rows, Random(seed)), key=lambda arrival: arrival.at_ms)
+    offsets = Counter[tuple[str, int]]()
+    numbered = []
+    for arrival in came:
+        row = arrival.row
+        if row.source == TELEMETRY:
+            numbered.append(arrival._replace(row=row._replace(offset=offsets[row.topic, row.partition])))
+            offsets[row.topic, row.partition] += 1
+        else:
+            numbered.append(arrival)
+    return numbered
+
+
+def as_played(rows: list[SourceRow], _: Random) -> Iterator[Arrival]:
+    for row in rows:
+        yield Arrival(row.timestamp_ms, row)
+
+
+def lost(share: float) -> Perturbation:
+    """Lose lines one by one."""
+
+    def perturb(rows: list[SourceRow], chance: Random) -> Iterator[Arrival]:
+        for row in rows:
+            if row.source != TELEMETRY or chance.random() >= share:
+                yield Arrival(row.timestamp_ms, row)
+
+    return perturb
+
+
+def lost_in_bursts(share: float) -> Perturbation:
+    """Lose all lines of 0.3 to 2 s, as often as makes this share of the time."""
+
+    def perturb(rows: list[SourceRow], chance: Random) -> Iterator[Arrival]:
+        begins_ms = ends_ms = rows[0].timestamp_ms
+        for row in rows:
+            if row.timestamp_ms >= ends_ms:
+                begins_ms = ends_ms + round(chance.expovariate(share / 1_150))
+                ends_ms = begins_ms + chance.randint(300, 2_000)
+            if row.source != TELEMETRY or not begins_ms <= row.timestamp_ms < ends_ms:
+                yield Arrival(row.timestamp_ms, row)
+
+    return perturb
+
+
+def off(for_ms: int) -> Perturbation:
+    """Lose everything for a while, somewhere between a life's first and last quarter."""
+
+    def perturb(rows: list[SourceRow], chance: Random) -> Iterator[Arrival]:
+        begins_ms = _within(rows, chance)
+        for row in rows:
+            if row.source != TELEMETRY or not begins_ms <= row.timestamp_ms < begins_ms + for_ms:
+                yield Arrival(row.timestamp_ms, row)
+
+    return perturb
+
+
+def _within(rows: list[SourceRow], chance: Random) -> int:
+    first_ms, last_ms = rows[0].timestamp_ms, rows[-1].timestamp_ms
+    quarter_ms = (last_ms - first_ms) // 4
+    return chance.randint(first_ms + quarter_ms, last_ms - 2 * quarter_ms)
+
+
+def every_second_heartbeat(rows: list[SourceRow], _: Random) -> Iterator[Arrival]:
+    """Keep of each connection's heartbeats one in two: the broker's logger is sampled."""
+    seen = Counter[bytes]()
+    for row in rows:
+        value = row.value or b""
+        if row.source == TELEMETRY and any(word in value for word in HEARTBEATS):
+            connection = value.partition(b'"connection":')[2][:60]
+            seen[connection] += 1
+            if seen[connection] % 2:
+                continue
+        yield Arrival(row.timestamp_ms, row)
+
+
+def without(words: tuple[bytes, ...]) -> Perturbation:
+    """Lose all lines of a kind, as a filter of the logger would."""
+
+    def perturb(rows: list[SourceRow], _: Random) -> Iterator[Arrival]:
+        for row in rows:
+            if row.source != TELEMETRY or not any(word in (row.value or b"") for word in words):
+                yield Arrival(row.timestamp_ms, row)
+
+    return perturb
+
+
+def without_probe(rows: list[SourceRow], _: Random) -> Iterator[Arrival]:
+    for row in rows:
+        if PROBE not in (row.value or b""):
+            yield Arrival(row.timestamp_ms, row)
+
+
+def sent_again(after_ms: int, window_ms: int = 30_000) -> Perturbation:
+    """Send 30 s of lines a second time, some time later, with new offsets: a shipper that starts again."""
+
+    def perturb(rows: list[SourceRow], chance: Random) -> Iterator[Arrival]:
+        begins_ms = _within(rows, chance)
+        for row in rows:
+            yield Arrival(row.timestamp_ms, row)
+            if row.source == TELEMETRY and begins_ms <= row.timestamp_ms < begins_ms + window_ms:
+                yield Arrival(row.timestamp_ms + after_ms, row)
+
+    return perturb
+
+
+def late(by_ms: int) -> Perturbation:
+    """Let lines come later than records."""
+
+    def perturb(rows: list[SourceRow], _: Random) -> Iterator[Arrival]:
+        for row in rows:
+            yield Arrival(row.timestamp_ms + (by_ms if row.source == TELEMETRY else 0), row)
+
+    return perturb
+
+
+def in_the_middle(rows: list[SourceRow], chance: Random) -> Iterator[Arrival]:
+    """Begin to record telemetry only now; the records of before are there."""
+    begins_ms = _within(rows, chance)
+    for row in rows:
+        if row.source != TELEMETRY or row.timestamp_ms >= begins_ms:
+            yield Arrival(row.timestamp_ms, row)
+
+
+PERTURBATIONS: dict[str, Perturbation] = {
+    "as played": as_played,
+    "0.1 % of lines lost": lost(0.001),
+    "1 % of lines lost": lost(0.01),
+    "2 % of lines lost": lost(0.02),
+    "5 % of lines lost": lost(0.05),
+    "2 % lost in bursts of 0.3-2 s": lost_in_bursts(0.02),
+    "off for 20 s": off(20_000),
+    "off for 60 s": off(60_000),
+    "started in the middle": in_the_middle,
+    "every second heartbeat": every_second_heartbeat,
+    "leave lines lost": without(LEAVES),
+    "sync lines lost": without(SYNCS),
+    "no probe": without_probe,
+    "30 s sent again after 5 s": sent_again(5_000),
+    "30 s sent again after 60 s": sent_again(60_000),
+    "late by 15 s": late(15_000),
+    "late by 60 s": late(60_000),
+}

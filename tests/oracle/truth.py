@@ -1,0 +1,101 @@
+"""What the monitor says when its telemetry is bad: `python -m tests.oracle.truth --count 20`.
+
+Plays lives on Kafka's own coordinator, perturbs what the monitor reads of each (`perturb.py`), and counts what it says
+of members that were removed for a timeout. `docs/truth.md` has the table.
+"""
+
+import argparse
+import os
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+from coordinator_model.source_row import TELEMETRY, SourceRow
+from tests.oracle.driver import Driver, classes, why_not
+from tests.oracle.judge import disagreements, settings_of
+from tests.oracle.kinds import draw
+from tests.oracle.life import Life
+from tests.oracle.monitor import Monitor
+from tests.oracle.perturb import PERTURBATIONS, arrivals
+
+KINDS = "classic,static,cooperative,consumer,consumer-static,share"
+BATCH_MS = 2_000
+COLUMNS = ("true", "missed", "wrong cause", "off", "false", "false pages")
+OF = {"missing": "missed", "cause": "wrong cause", "off": "off", "extra": "false"}
+
+
+class _Worker:
+    """One process's driver."""
+
+    driver: Driver
+
+    @classmethod
+    def start(cls, compiled: Path) -> None:
+        cls.driver = Driver(compiled)
+
+    @classmethod
+    def judge(cls, kind: str, seed: int, chosen: list[str]) -> dict[str, Counter[str]]:
+        life = cls.driver.play(draw(kind, seed))
+        return {name: count(life, name) for name in chosen}
+
+
+def count(life: Life, name: str) -> Counter[str]:
+    """Count what the monitor says of a life whose telemetry is perturbed."""
+    came = arrivals(life.rows, PERTURBATIONS[name], f"{life.plan.kind}/{life.plan.seed}/{name}")
+    live_from_ms = next((row.timestamp_ms for _, row in came if row.source == TELEMETRY), 0)
+    monitor = Monitor(replace(settings_of(life), live_from_ms=live_from_ms))
+    batch: list[SourceRow] = []
+    until_ms = 0
+    for at_ms, row in came:
+        if at_ms > until_ms:
+            monitor.read(batch)
+            batch, until_ms = [], at_ms + BATCH_MS
+        batch.append(row)
+    monitor.read(batch, final=True)
+    compared, counted = Counter[str](), Counter[str]()
+    for wrong in disagreements(life, monitor.incidents(), compared):
+        counted[OF.get(wrong.what, wrong.what)] += 1
+        counted["false pages"] += wrong.what == "extra" and wrong.pages
+    counted["true"] = compared.total() - counted["wrong cause"] - counted["off"]
+    return counted
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--kinds", default=KINDS, help="members and faults, as static+moves")
+    parser.add_argument("--first", type=int, default=1, help="seed of the first life of each kind")
+    parser.add_argument("--count", type=int, default=20, help="lives of each kind")
+    parser.add_argument("--only", help="perturbations whose name has this text")
+    parser.add_argument("--processes", type=int, default=os.cpu_count())
+    options = parser.parse_args()
+    if missing := why_not():
+        print(missing)
+        return 1
+    chosen = [name for name in PERTURBATIONS if (options.only or "") in name]
+    names = [
+        (k, seed) for k in options.kinds.split(",") for seed in range(options.first, options.first + options.count)
+    ]
+    began = time.perf_counter()
+    sums = {name: Counter[str]() for name in chosen}
+    with ProcessPoolExecutor(options.processes, initializer=_Worker.start, initargs=(classes(),)) as pool:
+        kinds, seeds = zip(*names, strict=True)
+        for counts in pool.map(_Worker.judge, kinds, seeds, [chosen] * len(names)):
+            for name, counted in counts.items():
+                sums[name] += counted
+    print(f"{len(names)} lives of {options.kinds}, seeds from {options.first}, {time.perf_counter() - began:.0f} s\n")
+    print(table(sums))
+    return 0
+
+
+def table(sums: dict[str, Counter[str]]) -> str:
+    """Return the numbers as Markdown."""
+    lines = [f"| telemetry | {' | '.join(COLUMNS)} |", "| --- |" + " ---: |" * len(COLUMNS)]
+    lines += [f"| {name} | {' | '.join(str(counted[c]) for c in COLUMNS)} |" for name, counted in sums.items()]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
