@@ -217,8 +217,8 @@ def _prove(departure: Departure, together: list[Departure], scene: Scene) -> boo
     timeout_ms = session_timeout_ms(member, scene)
     deadline_ms, origin = removal_deadline_ms(departure, scene, *_gone_between(departure, together, scene))
     timers_ms = _own_timers_ms(member, scene)
-    if member.goes_alone and (deadline_ms is None or (deadline_ms > removed_ms and not timers_ms)):
-        deadline_ms = removed_ms  # only the session can have ended, so it ended here
+    if member.goes_alone and (deadline_ms is None or (deadline_ms > removed_ms and _may_be_early(departure, scene))):
+        deadline_ms = removed_ms  # what is known of its session does not say otherwise, so it ended here
     if deadline_ms is None or (departure.successor is not None and not _went_before(departure, together, scene)):
         return False
     missed_ms = _missed_ms(departure, deadline_ms, together, scene)
@@ -328,7 +328,7 @@ def _missed_ms(departure: Departure, deadline_ms: int, together: list[Departure]
         timers_ms = (at_ms for at_ms in _own_timers_ms(member, scene) if at_ms <= removed_ms + join_phase.EARLY_MS)
         own_ms = max(timers_ms, default=None)  # no timer runs before its time
         if own_ms is None or abs(removed_ms - own_ms) >= min(grace_ms, abs(deadline_ms - removed_ms)):
-            return early
+            return None
         return own_ms
     sync_ms = _sync_deadline_ms(departure, latest_ms, scene)
     if sync_ms is not None:
@@ -359,6 +359,16 @@ def _missed_ms(departure: Departure, deadline_ms: int, together: list[Departure]
         surely = removed_ms < _ends(spans)[0] - join_phase.EARLY_MS  # no timer runs before its time
         early = removed_ms if surely else early
     return None if join_phase.too_young(departure, scene) else early
+
+
+def _may_be_early(departure: Departure, scene: Scene) -> bool:
+    """Tell whether a session may have ended before it seems due: its start is not known well.
+
+    So where the member was never heard, or its coordinator moved since. Else a removal before the end of the session is
+    a goodbye that nobody saw.
+    """
+    member = departure.member
+    return member.clock_ms is None or any(restart.may_load for restart in unheard_since(member, scene.restarts))
 
 
 def _own_timers_ms(member: Member, scene: Scene) -> list[int]:

@@ -93,11 +93,17 @@ def test_a_removal_whose_record_comes_late_waits_for_the_goodbye_that_comes_with
     assert [finding for finding in findings if finding["rule"] == "session-expired"] == []
 
 
+def moved(story, at_ms):
+    """Let broker-2 coordinate from an instant on, at which broker-1 refuses m1."""
+    return story.hello(at_ms, "m1", 2, 2, error=16).hello(at_ms + 3_000, "m1", 2, 2, broker="broker-2")
+
+
 # story, who is accused of what, the deadline
 REMOVALS = {
     "when its session has ended": (removed(16_003), [("session-expired", "m2")], 16_000),
-    "before its session has ended: only the session's timer removes": (
-        removed(13_000),
+    "before its session has ended: a goodbye that nobody saw": (removed(13_000), [], None),
+    "before its session seems to end, but its coordinator moved": (
+        removed(13_000, before=lambda s: moved(s, 10_500)),
         [("session-expired", "m2")],
         13_000,
     ),
@@ -123,10 +129,10 @@ REMOVALS = {
         [("session-expired", "m2")],
         16_000,
     ),
-    "while it had partitions to give up, long before its session ended": (
+    "while it had partitions to give up, long before that or its session ended": (
         removed(12_000, before=lambda s: s.current(11_000, "m2", 2, state=1)),
-        [("rebalance-timeout", "m2")],
-        12_000,
+        [],
+        None,
     ),
     "while it had partitions to give up, and its session ended": (
         removed(16_002, before=lambda s: s.current(11_000, "m2", 2, state=1)),
