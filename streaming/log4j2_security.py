@@ -33,6 +33,7 @@ def advice(security: Mapping[str, str], given: Mapping[str, str]) -> Iterator[st
         module = "plain.PlainLoginModule" if security["sasl.mechanism"] == "PLAIN" else "scram.ScramLoginModule"
         yield f"Set {VARIABLE} in the environment of each broker; its user needs Write on the topic:"
         yield f"""  {VARIABLE}='{_SECURITY}.{module} required username="…" password="…";'"""
+        yield "log4j prints that login on the broker's console when it cannot write: see docs/telemetry.md."
     if protocol.endswith("SSL") and not any(name.startswith("ssl.truststore.") for name in given):
         yield "If the brokers' Java does not trust the listener's certificate, add:"
         yield "  --property ssl.truststore.type=PEM --property ssl.truststore.location=/path/to/ca.pem"

@@ -127,6 +127,7 @@ def test_the_configuration_s_listener_is_reached_with_its_security_and_the_login
     assert said["producer", "sasl.mechanism"] == "SCRAM-SHA-512"
     assert said["producer", "sasl.jaas.config"] == "${env:TELEMETRY_JAAS}"
     assert "TELEMETRY_JAAS='org.apache.kafka.common.security.scram.ScramLoginModule required" in advice
+    assert "log4j prints that login on the broker's console" in advice
     assert "ssl.truststore.location" in advice
 
 
