@@ -6,8 +6,8 @@ so the two are compared. Prints how long after a death, the deadline by the brok
 outbox; memory of each program over time; sizes on disk. Ends with exit status 1 where a death has no incident or an
 incident no death, where p50 or p99 under the flood is over its limit, or where memory is not flat:
 
-    of each program, the median of the last third of the flood is at most 10 % and 16 MiB over that of its second third
-    (the first is the warm-up of a JVM's heap).
+    of each program of `run`, the median of the last third of the flood is at most 10 % and 16 MiB over that of its
+    second third (the first is the warm-up of a JVM's heap).
 """
 
 import argparse
@@ -49,6 +49,7 @@ COUNTS = {
     "incidents in it": "SELECT count(*) FROM incidents",
     "rejected rows in it": "SELECT count(*) FROM quarantine",
 }
+SENT = {"sent": "requests sent", "answered": "… answered", "records": "records in the client topic"}
 CONFIG = """
 cluster = "flood"
 [kafka]
@@ -244,9 +245,9 @@ def await_rows(bench: Bench, sql: str, *values: object) -> None:
 
 def report_flood(folder: Path) -> None:
     sent = [json.loads(line) for line in (folder / "hostile.jsonl").read_text().splitlines()]
-    if len(sent) > 1:
-        rate = (sent[-1]["sent"] - sent[0]["sent"]) / (len(sent) - 1)
-        print(f"| hostile requests and records | {sent[-1]['sent']:,}, {rate:,.0f} a second |")
+    for name in sent[-1] if len(sent) > 1 else ():
+        rate = (sent[-1][name] - sent[0][name]) / (len(sent) - 1)
+        print(f"| hostile {SENT[name]} | {sent[-1][name]:,}, {rate:,.0f} a second |")
     for name, sql in COUNTS.items():
         print(f"| {name} | {rows(folder, sql)[0][0]:,} |")
     print(f"| load of the machine | {os.getloadavg()[1]:.1f} on {os.cpu_count()} cores |")
@@ -296,10 +297,10 @@ def report_usage(part: Part) -> None:
 
 
 def growth(samples: list[Sample]) -> list[str]:
-    """Say which program's memory is not flat."""
+    """Say which program of `run` grows; the broker keeps each group that a stranger names."""
     third = len(samples) // 3
     problems = []
-    for name in sorted(samples[-1].memory):
+    for name in sorted(name for name in samples[-1].memory if name != "broker"):
         sizes = [sample.memory.get(name, 0) for sample in samples]
         before, after = statistics.median(sizes[third : 2 * third]), statistics.median(sizes[2 * third :])
         if after > before * GROWTH + GROWTH_BYTES:

@@ -1,8 +1,9 @@
 """Requests that need no right, as fast as told: `python -m tests.benchmarks.hostile PORT GROUP RATE_PER_S`.
 
-A process of its own. A sixth each: joins that Kafka refuses, joins of groups that nobody knows, probes that are not
-ours, requests about groups with ids of 32 KB, heartbeats for members that the live group never had, and garbage in the
-client-telemetry topic. Prints how many it has sent, once a second, as a JSON line.
+A process of its own. A fifth each: joins that Kafka refuses, joins of groups that nobody knows, probes that are not
+ours, requests about unknown groups (one id in ten is of 32 KB), heartbeats for members that the live group never had;
+and for every five requests a record of garbage in the client-telemetry topic. Prints how many requests it has sent, how
+many were answered and how many records it has produced, once a second, as a JSON line.
 """
 
 import json
@@ -25,27 +26,28 @@ LONG = 32_000
 STRANGE = "\u2028\u0085\"\\{}[]\x00\x1b[31m\ud7ff,:'<script>"
 STRANGERS = 100_000  # different group ids
 ANSWER_TIMEOUT_S = 60
+REQUESTS_A_RECORD = 5
+CONNECTIONS = 4  # the broker takes one request of a connection at a time
 
 
 def main() -> None:
     port, group, rate_per_s = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-    chosen = random.Random(1)
-    sending, garbage = Sender(port), Producer({"bootstrap.servers": f"127.0.0.1:{port}", "linger.ms": 50})
-    kinds = (refused_join, strange_join, forged_probe, long_id, strange_member)
-    begin_s, sent = time.monotonic(), 0
+    chosen, begin_s = random.Random(1), time.monotonic()
+    senders = [Sender(port) for _ in range(CONNECTIONS)]
+    producer = Producer({"bootstrap.servers": f"127.0.0.1:{port}", "linger.ms": 50})
+    sent = records = 0
     for slot in range(1, 1 << 62):
-        frames = []
-        for _ in range(rate_per_s // SLOTS_PER_S):
-            kind = chosen.randrange(len(kinds) + 1)
-            if kind < len(kinds):
-                frames.append(frame(*kinds[kind](chosen, group)))
-            else:
-                garbage.produce(CLIENT_TOPIC, nonsense(chosen, group), chosen.randbytes(8))
-            sent += 1
-        sending.send(frames)
-        garbage.poll(0)
+        frames = [frame(*chosen.choice(KINDS)(chosen, group)) for _ in range(rate_per_s // SLOTS_PER_S)]
+        for number, sender in enumerate(senders):
+            sender.send(frames[number::CONNECTIONS])
+        for _ in frames[::REQUESTS_A_RECORD]:
+            producer.produce(CLIENT_TOPIC, nonsense(chosen, group), chosen.randbytes(8))
+            records += 1
+        producer.poll(0)
+        sent += len(frames)
         if slot % SLOTS_PER_S == 0:
-            print(json.dumps({"sent": sent, "answered": sending.answered}), flush=True)
+            answered = sum(sender.answered for sender in senders)
+            print(json.dumps({"sent": sent, "answered": answered, "records": records}), flush=True)
         time.sleep(max(0.0, begin_s + slot / SLOTS_PER_S - time.monotonic()))
 
 
@@ -134,6 +136,9 @@ def _nonsense(chosen: random.Random, group: str) -> Iterator[bytes]:
     text = json.dumps(report).encode()
     yield from (chosen.randbytes(chosen.randrange(1, 2_000)), text, text[: len(text) // 2], b"[" * 1_000)
     yield b'Completed request:{"requestHeader":{"requestApiKeyName":"HEARTBEAT","clientId":"live"}}'
+
+
+KINDS = (refused_join, strange_join, forged_probe, long_id, strange_member)
 
 
 if __name__ == "__main__":
