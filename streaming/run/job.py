@@ -46,7 +46,7 @@ from streaming.run.layout import (
 )
 from streaming.run.operator import OUTPUT_SCHEMA, STATE_SCHEMA, Operator
 from streaming.run.packing import Routing
-from streaming.run.probe import Probe
+from streaming.run.probe import NONCE_FILE, Probe, remembered_nonce
 from streaming.run.session import JVM_SILENT, jvm_status, start_session, stop_session
 from streaming.run.sink import LiveKeys, Sink
 from streaming.run.source import PACKED_SCHEMA, PackRows, source_rows
@@ -104,7 +104,8 @@ def run_job(
         stack.enter_context(lease.kept())
         spark = start_session(run, shuffle_partitions)
         stack.callback(stop_session, spark)
-        probe = stack.enter_context(Probe(settings.kafka.python_client()))
+        nonce = remembered_nonce(run.data_folder / NONCE_FILE)
+        probe = stack.enter_context(Probe(settings.kafka.python_client(), nonce=nonce))
         gc.freeze()  # what is loaded stays: each batch makes thousands of rows, and would have all else looked at too
         Job(settings, stop, topics, probe, store, lease, spark, shuffle_partitions, on_batch, reload, on_catch_up).run()
 
@@ -225,7 +226,9 @@ class Job:
         client_topics = frozenset(settings.kafka.client_telemetry_topics)
         live_keys_file = checkpoint.folder.absolute() / LIVE_KEYS_FILE
         cluster_file = checkpoint.folder.absolute() / CLUSTER_FILE
-        pack = PackRows(routing, settings.kafka.offsets_topic, live_keys_file, client_topics, cluster_file)
+        pack = PackRows(
+            routing, settings.kafka.offsets_topic, live_keys_file, client_topics, cluster_file, self.probe.nonce
+        )
         operator = Operator(self._shard_settings(partitions, checkpoint.live_from_ms))
         return (
             source_rows(self.spark, settings.kafka, assigned, starts, checkpoint.live_from_ms)

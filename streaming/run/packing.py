@@ -101,6 +101,8 @@ class Packer:
     ticker: Ticker = field(default_factory=Ticker)
     cluster: ClusterRow | None = None
     """What metadata says now: each key is told who leads its shard."""
+    nonce: str | None = None
+    """What the monitor's own probes carry; None: all probes are taken for its own."""
     _asked: dict[str, str] = field(default_factory=dict)
     _read: list[Read] = field(default_factory=list)
     _packed: dict[str, Payload] = field(default_factory=dict)
@@ -108,11 +110,15 @@ class Packer:
     def add(self, event: Event, *, lost: bool = False) -> None:
         """Put an event to its key; a tick belongs to all. `lost`: lines before it are missing.
 
+        A stranger's probe is a line like any other: its number proves no lost lines, and it is no tick by itself.
         Every line of a broker moves its clock, so that ticks are also made of other lines, exactly as `replay` does.
         """
         self.size += 1
         kind = type(event)
         if isinstance(event, Tick):
+            if self.nonce is not None and event.asked.rpartition("-")[0] != self.nonce:
+                self.hear(event.broker, event[0], event[2:5], lost=lost)
+                return
             if event.asked and len(self._asked) < MAX_ASKED:
                 self._asked[event.asked] = event.broker
             self.ticker.hear(event._replace(lost=lost, asked=""), probe=True)

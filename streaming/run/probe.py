@@ -5,7 +5,8 @@ asked one tiny thing every half second, on a connection of its own: ListGroups w
 The answer is empty; the broker's log of it carries the broker's clock. The state is `probe-<n>`, n counting the
 answers of one connection, so that the reader of the log sees when a line went missing. A second one,
 `asked-<nonce>-<node>`, says whom the probe believes to ask: so the line's key is known for that node's
-(`cluster_watch`).
+(`cluster_watch`). Anybody may ask the same under the same client id, with numbers that jump: the job believes those
+with its nonce alone, which stays the same over restarts so that lines from before one still count.
 
 One dead broker does not silence the rest: all connections live in one non-blocking event loop.
 """
@@ -13,9 +14,11 @@ One dead broker does not silence the rest: all connections live in one non-block
 from __future__ import annotations
 
 import functools
+import re
 import secrets
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -25,8 +28,11 @@ from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.admin import ListGroupsRequest
 
+from streaming.run.layout import write_atomically
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 log = structlog.get_logger(__name__)
 
@@ -39,6 +45,26 @@ RECONNECT_BACKOFF_MAX_MS = 500
 METADATA_MAX_AGE_MS = 5_000
 SILENT_MS = 1_500
 NONCE_BYTES = 8
+NONCE_FILE = "probe-nonce"
+_NONCE = re.compile(rf"[0-9a-f]{{{2 * NONCE_BYTES}}}")
+
+
+def new_nonce() -> str:
+    """Return what nobody guesses."""
+    return secrets.token_hex(NONCE_BYTES)
+
+
+def remembered_nonce(file: Path) -> str:
+    """Return the nonce in a file, which is made where there is none that can be read."""
+    with suppress(OSError, ValueError):
+        if _NONCE.fullmatch(known := file.read_text(encoding="ascii")):
+            return known
+    nonce = new_nonce()
+    try:
+        write_atomically(file, nonce)
+    except OSError as error:
+        log.warning("the probe's nonce cannot be kept for the next start", file=str(file), error=str(error))
+    return nonce
 
 
 @dataclass(slots=True)
@@ -56,10 +82,12 @@ class Probe:
     """Asks every broker of a cluster, from a thread of its own, until stopped.
 
     `client` holds kafka-python's arguments (`bootstrap_servers`, security). An unreachable cluster is no error: the
-    probe goes on trying, and `brokers` tells how each broker answers.
+    probe goes on trying, and `brokers` tells how each broker answers. `nonce`: a new one unless told.
     """
 
-    def __init__(self, client: Mapping[str, Any], *, interval_ms: int = PROBE_INTERVAL_MS) -> None:
+    def __init__(
+        self, client: Mapping[str, Any], *, interval_ms: int = PROBE_INTERVAL_MS, nonce: str | None = None
+    ) -> None:
         self._client = {
             **client,
             "client_id": PROBE_CLIENT_ID,
@@ -71,8 +99,8 @@ class Probe:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="probe", daemon=True)
         self.brokers: dict[int, BrokerProbe] = {}
-        self.nonce = secrets.token_hex(NONCE_BYTES)
-        """A part of each question that nobody else can know before it is asked."""
+        self.nonce = nonce or new_nonce()
+        """A part of each question that only readers of the request log can know."""
 
     def silent(self) -> frozenset[int]:
         """Return the nodes that have left a question unanswered for a while."""

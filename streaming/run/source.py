@@ -113,12 +113,16 @@ class PackRows:
     """Where clients report: nothing else is believed there, and their reports nowhere else."""
     cluster_file: Path | None = None
     """What metadata says, written by the driver."""
+    nonce: str | None = None
+    """What the monitor's own probes carry, as `Packer`."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield packed rows at the end of the task, or sooner where there are very many."""
         settle()
         live_keys = read_live_keys(self.live_keys_file)
-        packer = Packer(self.routing, self.routing.all_keys() if live_keys is None else tuple(live_keys))
+        packer = Packer(
+            self.routing, self.routing.all_keys() if live_keys is None else tuple(live_keys), nonce=self.nonce
+        )
         heartbeats = _known.setdefault(self.routing, HeartbeatColumns(self.routing))
         pieces: dict[tuple[str, int], list[Piece]] = {}
         next_offsets: dict[tuple[str, int], int] = {}

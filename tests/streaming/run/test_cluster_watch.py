@@ -18,7 +18,7 @@ from streaming.run.cluster_file import ClusterFile
 from streaming.run.cluster_watch import ClusterWatch, leaders_of
 from streaming.run.operator import Operator
 from streaming.run.packing import MAX_ASKED, Packer, Routing, asked_in, unpack
-from streaming.run.probe import Probe
+from streaming.run.probe import Probe, remembered_nonce
 from streaming.run.sink import Sink
 from streaming.run.source import PackRows
 from streaming.run.state_cell import MemoryCell
@@ -151,6 +151,46 @@ def test_what_probes_asked_travels_once_and_not_with_every_tick():
     rows = [unpack([payload]) for _, payload in packer.rows()]
     assert len(asked_in(rows[0])) == MAX_ASKED
     assert all(not event.asked for _, payload in packer.rows() for event in unpacked([payload]))
+
+
+def ticks_of(packer):
+    return [event for _, payload in packer.rows() for event in unpacked([payload])]
+
+
+FORGED = ("", f"{'0' * 16}-1", f"{NONCE}", f"-{NONCE}", f"x{NONCE}-1", f"{NONCE}-1-1")
+
+
+@pytest.mark.parametrize("asked", FORGED)
+def test_a_strangers_probe_proves_no_lost_lines_and_is_no_tick_by_itself(asked):
+    """Anybody may call itself as the probe does: a number that jumps would begin every session anew."""
+    packer = Packer(Routing(50), ("001",), nonce=NONCE)
+    for number in range(400):
+        [tick] = ingest(probe_row(asked, number=7_000 * number))
+        packer.add(tick)
+    ticks = ticks_of(packer)
+    assert {tick.probe for tick in ticks} == {None}
+    assert len(ticks) <= 2  # all within an instant: the first and the newest
+
+
+def test_the_monitors_own_probe_counts_and_says_whom_it_asked():
+    packer = Packer(Routing(50), ("001",), nonce=NONCE)
+    [tick] = ingest(probe_row(f"{NONCE}-2", number=17))
+    packer.add(tick)
+    rows = [unpack([payload]) for _, payload in packer.rows()]
+    assert asked_in(rows[0]) == {f"{NONCE}-2": tick.broker}
+    packer.add(tick)
+    assert [tick.probe for tick in ticks_of(packer)] == [17]
+
+
+def test_the_probes_nonce_outlives_a_restart_and_a_file_that_cannot_be_read_does_not(tmp_path):
+    """Lines that a probe caused before the restart are read after it."""
+    file = tmp_path / "probe-nonce"
+    nonce = remembered_nonce(file)
+    assert remembered_nonce(file) == Probe({}, nonce=nonce).nonce == nonce
+    for text in ("", nonce.upper() + "G", nonce + nonce, "ü"):
+        file.write_text(text, encoding="utf-8")
+        assert remembered_nonce(file) not in {nonce, text}
+    assert len(remembered_nonce(tmp_path / "nowhere" / "probe-nonce")) == len(nonce)
 
 
 def test_the_operator_hands_on_what_probes_asked_and_the_sink_takes_it_out(tmp_path):
