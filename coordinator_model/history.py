@@ -30,15 +30,17 @@ from coordinator_model.hot import FAR_MS
 from coordinator_model.incidents import Incident, Kind, Transition, diff
 from coordinator_model.ingest import OFFSETS, TELEMETRY, Reader, Rejected, SourceRow
 from coordinator_model.line_clocks import written_ms
-from coordinator_model.lives import Place, begins_again_ms
+from coordinator_model.recreated import Place, begins_again_ms
 from coordinator_model.shard import Shard, ShardSettings
 from coordinator_model.sharding import DEFAULT_PARTITIONS, infer_partitions, shard_of
 from coordinator_model.source_row import CLUSTER
 from coordinator_model.telemetry.fields import BadField
 from coordinator_model.ticks import Ticker
 
-LATER_LIFE = " (recreated)"
-"""What is added to a topic's name for each further life; no topic's name can hold it."""
+RECREATED = " (recreated)"
+"""What is added to a topic's name each time that it was recreated; no topic's name can hold it."""
+MAX_RECREATED = 100
+"""How often a partition of one capture may have been recreated; what comes after that is taken for duplicates."""
 _WITHOUT_BROKER = (RecordRead, OffsetCommitted, ClientPoll, LeaderNamed)
 
 
@@ -65,8 +67,8 @@ class _Reading:
     """Where rows lie, by topic and partition, then offset; the writer of a line is its broker."""
     again: dict[tuple[str, int], list[SourceRow]] = field(default_factory=lambda: defaultdict(list))
     """Rows at such a place, with another instant."""
-    reborn: set[tuple[str, int]] = field(default_factory=set)
-    """Partitions, under their later names, that are later lives of one."""
+    recreated: set[tuple[str, int]] = field(default_factory=set)
+    """Partitions, under their later names, that were recreated or cut short."""
     cluster: list[ClusterRow] = field(default_factory=list)
 
 
@@ -164,20 +166,20 @@ def _read_row(row: SourceRow, reading: _Reading, reader: Reader) -> None:
 
 
 def _begin_again(reading: _Reading, reader: Reader) -> None:
-    """Let the later lives of partitions go under another name, so that their offsets are told apart."""
+    """Give recreated partitions another name, so that their offsets are told apart."""
     found, reading.again = reading.again, defaultdict(list)
     for (topic, partition), rows in found.items():
         seen = reading.places[topic, partition]
         repeated = [Place(row.offset, row.timestamp_ms, row.key_text) for row in rows]
-        again_ms = begins_again_ms(seen, repeated)
+        again_ms = begins_again_ms(seen, repeated) if topic.count(RECREATED) < MAX_RECREATED else None
         if again_ms is None:
             continue  # duplicates whose instants are wrong
-        later = f"{topic}{LATER_LIFE}"
+        later = f"{topic}{RECREATED}"
         for place in [place for place in seen.values() if place.at_ms >= again_ms]:
             reading.places[later, partition][place.offset] = seen.pop(place.offset)
         renamed = [_renamed(event, (topic, partition), later, again_ms) for event in reading.events]
         reading.events = renamed
-        reading.reborn.add((later, partition))
+        reading.recreated.add((later, partition))
         for row in rows:
             _read_row(row._replace(topic=later if row.timestamp_ms >= again_ms else topic), reading, reader)
 
@@ -230,8 +232,8 @@ def _gaps(reading: _Reading) -> set[tuple[str, int, int]]:
         if not any(place.writer for place in seen.values()):
             continue
         ordered = sorted(seen)
-        if (topic, partition) in reading.reborn:
-            gaps.add((topic, partition, ordered[0]))  # of the life before it nobody knows how much was read
+        if (topic, partition) in reading.recreated:
+            gaps.add((topic, partition, ordered[0]))  # of what it held before nobody knows how much was read
         for before, offset in pairwise(ordered):
             if offset != before + 1:
                 gaps.add((topic, partition, offset))

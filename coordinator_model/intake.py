@@ -83,10 +83,10 @@ def take(memory: ShardMemory, batch: Batch, hold_ms: int) -> Taken:
     fresh.add(batch.events)
     present_ms = _present_ms(memory, wall_ms)
     sifted = sift(memory.clock, memory.doubts, fresh.items, present_ms, hold_ms, final=final)
-    reborn = fresh.reborn(sifted)
-    lost = _lost(memory, sifted, reborn, _gaps(memory, batch.read, reborn))
+    recreated = fresh.recreated(sifted)
+    lost = _lost(memory, sifted, recreated, _gaps(memory, batch.read, recreated))
     _note_read(memory, sifted, wall_ms)
-    fresh.note_offsets(memory, sifted, reborn)
+    fresh.note_offsets(memory, sifted, recreated)
     latest_ms, misdated = _latest_ms(memory, sifted, wall_ms), list[Event](sifted.misdated)
     named = fresh.named if wall_ms is None else _as_read(fresh.named, memory.lag_ms or 0)
     others = _parted([*fresh.others, *_polled(fresh.polls, latest_ms, hold_ms, misdated), *named], sifted.parted_by)
@@ -217,13 +217,13 @@ def _as_read(named: list[LeaderNamed], lag_ms: int) -> list[LeaderNamed]:
     return [event._replace(order_ms=event.order_ms - lag_ms) for event in named]
 
 
-def _gaps(memory: ShardMemory, read: Iterable[Read], reborn: AbstractSet[Place]) -> set[Place]:
+def _gaps(memory: ShardMemory, read: Iterable[Read], recreated: AbstractSet[Place]) -> set[Place]:
     """Return the partitions of telemetry of which offsets are missing since the last batch: retention took them."""
     gaps = set()
     for topic, partition, first, last in sorted(read):
         place = (topic, partition)
         known = memory.read_to.get(place)
-        if place in reborn and (known is None or first <= known):
+        if place in recreated and (known is None or first <= known):
             known = None
         if known is not None and first > known + 1:
             gaps.add(place)
@@ -231,14 +231,16 @@ def _gaps(memory: ShardMemory, read: Iterable[Read], reborn: AbstractSet[Place])
     return gaps
 
 
-def _lost(memory: ShardMemory, sifted: Sifted, reborn: AbstractSet[Place], gaps: AbstractSet[Place]) -> dict[str, int]:
+def _lost(
+    memory: ShardMemory, sifted: Sifted, recreated: AbstractSet[Place], gaps: AbstractSet[Place]
+) -> dict[str, int]:
     """Return the brokers that write to a partition of which lines are missing, and their first instant now."""
     lost: dict[str, int] = {}
-    if not reborn and not gaps:
+    if not recreated and not gaps:
         return lost
     for lines in sifted.lines:
         for line in lines:
-            if line[2:4] in reborn | gaps and line.broker in memory.clock.brokers:
+            if line[2:4] in recreated | gaps and line.broker in memory.clock.brokers:
                 lost[line.broker] = min(line.order_ms, lost.get(line.broker, line.order_ms))
     return lost
 
@@ -246,8 +248,8 @@ def _lost(memory: ShardMemory, sifted: Sifted, reborn: AbstractSet[Place], gaps:
 class _Fresh:
     """What of a batch was not read before, by kind.
 
-    Offsets belong to one life of a topic. Where it was recreated, or cut, they begin again: an event at an offset that
-    was read, and newer than all that was read there, is of another life.
+    Where a topic was recreated or cut short its offsets begin again: an event at an offset that was read, and newer
+    than all that was read there, is a new one.
     """
 
     def __init__(self, memory: ShardMemory) -> None:
@@ -295,14 +297,14 @@ class _Fresh:
             else:
                 self.items.append(((topic, partition, offset), event))
 
-    def reborn(self, sifted: Sifted) -> set[Place]:
-        """Return the partitions that live again: something at an offset that was read is believed."""
+    def recreated(self, sifted: Sifted) -> set[Place]:
+        """Return the partitions whose offsets begin again: something at an offset that was read is believed."""
         doubted = {line[2:5] for line in sifted.misdated} | {line[2:5] for line in sifted.waiting}
         return {place for place, events in self._again.items() if any(e[2:5] not in doubted for e in events.values())}
 
-    def note_offsets(self, memory: ShardMemory, sifted: Sifted, reborn: AbstractSet[Place]) -> None:
+    def note_offsets(self, memory: ShardMemory, sifted: Sifted, recreated: AbstractSet[Place]) -> None:
         """Note what was read now, by offset and by instant."""
-        memory.offsets = self._seen | self._greatest | {place: max(self._again[place]) for place in reborn}
+        memory.offsets = self._seen | self._greatest | {place: max(self._again[place]) for place in recreated}
         newest_ms = memory.newest_ms
         for (broker, topic, partition), at_ms in sifted.newest.items():
             here_ms = at_ms - memory.clock.stepped_ms(broker)

@@ -37,7 +37,7 @@ class ShardMemory:
     offsets: dict[tuple[str, int], int] = field(default_factory=dict)
     """(topic, partition) to the greatest offset read: what comes again is a duplicate."""
     newest_ms: dict[tuple[str, int], int] = field(default_factory=dict)
-    """(topic, partition) to the newest instant read: what is newer, at an offset that was read, is of another life."""
+    """(topic, partition) to the newest instant read: what is newer, at an offset that was read, is no duplicate."""
     read_to: dict[tuple[str, int], int] = field(default_factory=dict)
     """(topic, partition) of telemetry to the last offset read, whosever shard it concerned."""
     deleted: dict[str, int] = field(default_factory=dict)

@@ -4,7 +4,7 @@ Hot changes with every heartbeat: packed arrays over the members' slots; and mem
 knows beside its groups. The index, which member has which slot, and cold, one compressed slice a group, stay the same
 bytes until something other than a heartbeat comes, and are read only by who has not read them before.
 
-Format 17 (in 16 nothing was known of lives of topics; in 15 less of what may be owed; in 14 nothing of stepped clocks;
+Format 17 (in 16 nothing was known of recreated topics; in 15 less of what may be owed; in 14 nothing of stepped clocks;
 in 13 less of timers; in 12 nothing of leaders; in 11 less of refused, deleted and failed groups; in 10 spans had four
 bytes; in 9, 6, 5 and 4 less was known of join phases; in 8 slices shared nothing; in 7 these parts were two; 3 had no
 timeouts; in 2 heartbeats that wait stood among other events; in 1 less was known of groups and members). hot = last,

@@ -50,7 +50,7 @@ from streaming.run.probe import NONCE_FILE, Probe, remembered_nonce
 from streaming.run.session import JVM_SILENT, jvm_status, start_session, stop_session
 from streaming.run.sink import LiveKeys, Sink
 from streaming.run.source import PACKED_SCHEMA, PackRows, source_rows
-from streaming.run.topic_lives import LIVES_FILE, TopicLives, cut_short, topics_read
+from streaming.run.topic_ids import TOPIC_IDS_FILE, TopicIds, cut_short, topics_read
 from streaming.run.topics import Assigned, Topics
 from streaming.store import Store, StoreError
 from streaming.store.lease import Lease, LeaseHeldError
@@ -181,15 +181,15 @@ class Job:
         self._checkpoint = checkpoint
         self._late_before_ms = self._started_ms if checkpoint.resumed or watched_before else NEVER_LATE_MS
         _tell(checkpoint)
-        lives = TopicLives(checkpoint.folder / LIVES_FILE)
-        begun = (lives.others(ids) | self._cut_short) - {kafka.offsets_topic} if checkpoint.resumed else set()
+        known_ids = TopicIds(checkpoint.folder / TOPIC_IDS_FILE)
+        begun = (known_ids.others(ids) | self._cut_short) - {kafka.offsets_topic} if checkpoint.resumed else set()
         self._ids, self._cut_short = ids, set()
         if begun:
             log.warning("topics were recreated or cut short, reading them again from their start", topics=sorted(begun))
             others = {name: numbers for name, numbers in assigned.items() if name not in begun}
             if not self._go_on(others, checkpoint, forget=begun):
                 return
-        lives.keep(ids)
+        known_ids.keep(ids)
         self._go_on(assigned, checkpoint)
 
     def _go_on(self, assigned: Assigned, checkpoint: Checkpoint, forget: AbstractSet[str] = frozenset()) -> bool:

@@ -50,7 +50,7 @@ class Topics:
         return {name: partitions for name, partitions in found.items() if partitions}
 
     def ids(self, names: Iterable[str]) -> dict[str, str]:
-        """Return the ids of topics, another one for each life of a topic; brokers before 2.8 have none."""
+        """Return the ids of topics, another one once a topic is recreated; brokers before 2.8 have none."""
         topics = self._admin.describe_topics(list(names))
         ids = {topic["name"]: UUID(str(topic["topic_id"])) for topic in topics if topic.get("topic_id")}
         return {name: str(topic_id) for name, topic_id in ids.items() if topic_id.int}

@@ -1,12 +1,12 @@
-"""Offsets belong to one life of a topic: recreated, or cut, it begins again, and nothing of that is a duplicate."""
+"""Offsets of a topic that was recreated or cut short begin again, and nothing of that is a duplicate."""
 
 import pytest
 
 from coordinator_model.broker_clock import ShardClock
-from coordinator_model.history import replay_rows
+from coordinator_model.history import MAX_RECREATED, replay_rows
 from coordinator_model.ingest import ingest
 from coordinator_model.intake import Read
-from coordinator_model.lives import Place, begins_again_ms
+from coordinator_model.recreated import Place, begins_again_ms
 from coordinator_model.shard import Shard, ShardSettings
 from coordinator_model.states import Cause
 from tests.builders import T0, stable
@@ -75,7 +75,7 @@ def test_lines_that_come_again_are_duplicates_still_before_and_after():
     assert found(outputs, *ACCUSING) == {("session-expired", "m2")}
 
 
-def test_a_new_life_is_lost_lines_and_no_pause():
+def test_a_recreated_topic_is_lost_lines_and_no_pause():
     story = stable("m1", "m2").beats("m1", 1_000, 20_000).beats("m2", 1_400, 20_000).silent(20_000, 40_000)
     story.beats("m1", 40_000, 60_000).beats("m2", 40_400, 60_000)
     outputs, shard = live(recreated(story.source_rows(60_000), 30_000))
@@ -126,7 +126,7 @@ def test_a_gap_is_a_loss_of_those_brokers_only_that_write_to_the_partition():
 
 @pytest.mark.parametrize("order", ["as written", "back to front"])
 @pytest.mark.parametrize("first", [0, 10], ids=["recreated", "cut"])
-def test_a_replay_reads_the_later_life_too(first, order):
+def test_a_replay_reads_a_recreated_topic_too(first, order):
     rows = recreated(dying().source_rows(60_000), 20_000, first)
     history = replay_rows(rows if order == "as written" else rows[::-1], SETTINGS)
     told = [(t.incident.rule, t.incident.subject) for t in history.transitions if t.incident.rule in ACCUSING]
@@ -134,11 +134,21 @@ def test_a_replay_reads_the_later_life_too(first, order):
     assert history.rows == len(rows)
 
 
-def test_a_replay_reads_three_lives():
+def test_a_replay_reads_a_topic_that_was_recreated_twice():
     rows = recreated(recreated(dying().source_rows(60_000), 15_000), 30_000)
     history = replay_rows(rows, SETTINGS)
     assert [t.incident.subject for t in history.transitions if t.incident.rule in ACCUSING] == ["m2"]
     assert history.rows == len(rows)
+
+
+def test_a_capture_of_one_stretch_over_and_over_costs_a_bounded_number_of_passes():
+    rows = [row for row in dying(4_000).source_rows(4_000) if row.topic == LINES[0]][:20]
+    again = [
+        row._replace(timestamp_ms=row.timestamp_ms + number * 10_000)
+        for number in range(2 * MAX_RECREATED)
+        for row in rows
+    ]
+    assert replay_rows(again, SETTINGS).rows == len(rows) * (MAX_RECREATED + 1)
 
 
 def test_a_replay_leaves_out_what_lies_there_twice_also_with_another_instant():
@@ -154,17 +164,17 @@ def at(*pairs):
 
 
 # rows by offset and instant, and others at those offsets -> when they begin again
-LIVES = {
+CASES = {
     "nothing comes again": (at((0, 1), (1, 2)), [], None),
     "all comes again, later": (at((0, 1), (1, 2), (2, 3)), at((0, 11), (1, 12), (2, 13)), 11),
     "all came before": (at((0, 11), (1, 12), (2, 13)), at((0, 1), (1, 2), (2, 3)), 11),
-    "a longer life after a shorter one": (at(*((n, n) for n in range(3)), (3, 14)), at((0, 11), (1, 12), (2, 13)), 11),
+    "a longer topic after a shorter one": (at(*((n, n) for n in range(3)), (3, 14)), at((0, 11), (1, 12), (2, 13)), 11),
     "one row with a wrong instant": (at((0, 1), (1, 2), (2, 3), (3, 4)), at((1, 4)), None),
     "a stretch sent again, while others come": (at(*((n, n) for n in range(9))), at((2, 5), (3, 6), (4, 7)), None),
 }
 
 
-@pytest.mark.parametrize("case", LIVES)
+@pytest.mark.parametrize("case", CASES)
 def test_offsets_begin_again(case):
-    first, again, begins_ms = LIVES[case]
+    first, again, begins_ms = CASES[case]
     assert begins_again_ms(first, again.values() if again else []) == begins_ms

@@ -4,28 +4,28 @@ import json
 
 import pytest
 
-from streaming.run.topic_lives import TopicLives, cut_short, topics_read
+from streaming.run.topic_ids import TopicIds, cut_short, topics_read
 
 
-def test_a_topic_with_another_id_is_another_life(tmp_path):
-    lives = TopicLives(tmp_path / "checkpoint" / "topics.json")
-    assert lives.others({"a": "1", "b": "1"}) == set()
-    lives.keep({"a": "1", "b": "1"})
-    assert lives.others({"a": "1", "b": "2", "new": "1"}) == {"b"}
+def test_a_topic_with_another_id_was_recreated(tmp_path):
+    known_ids = TopicIds(tmp_path / "checkpoint" / "topics.json")
+    assert known_ids.others({"a": "1", "b": "1"}) == set()
+    known_ids.keep({"a": "1", "b": "1"})
+    assert known_ids.others({"a": "1", "b": "2", "new": "1"}) == {"b"}
 
 
 def test_the_id_of_a_topic_that_is_away_is_remembered(tmp_path):
-    lives = TopicLives(tmp_path / "topics.json")
-    lives.keep({"a": "1", "b": "1"})
-    lives.keep({"a": "1"})
-    assert lives.others({"a": "1", "b": "2"}) == {"b"}
+    known_ids = TopicIds(tmp_path / "topics.json")
+    known_ids.keep({"a": "1", "b": "1"})
+    known_ids.keep({"a": "1"})
+    assert known_ids.others({"a": "1", "b": "2"}) == {"b"}
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", "7", '"x"'])
 def test_a_file_that_cannot_be_read_knows_no_topic(tmp_path, text):
     file = tmp_path / "topics.json"
     file.write_text(text)
-    assert TopicLives(file).others({"a": "1"}) == set()
+    assert TopicIds(file).others({"a": "1"}) == set()
 
 
 def progress(**offsets):

@@ -1,4 +1,4 @@
-"""Lives of topics: recreated, or cut, a topic's offsets begin again, and Spark would wait for them to come back.
+"""Topics that were recreated or cut short: their offsets begin again, and Spark would wait for them to come back.
 
 Spark goes on with a partition where its checkpoint says, and forgets a partition that it is not assigned any more. So a
 topic that begins again is left out of the query until a batch has ended without it; then it is read from its first
@@ -10,18 +10,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import structlog
-
 from streaming.run.catch_up import offsets_in
 from streaming.run.layout import write_atomically
 from streaming.run.topics import Offsets
 
-log = structlog.get_logger(__name__)
-
-LIVES_FILE = "topics.json"
+TOPIC_IDS_FILE = "topics.json"
 
 
-class TopicLives:
+class TopicIds:
     """The ids of the topics that a checkpoint's offsets are of, in a file beside it."""
 
     def __init__(self, file: Path) -> None:

@@ -1,8 +1,8 @@
-"""Lives of a topic in a capture: recreated, or cut, its offsets begin again, with later instants.
+"""Topics in a capture that were recreated or cut short: their offsets begin again, with later instants.
 
-Offsets belong to one life. A row whose offset was there already, at another instant, is of a later life if all rows
-from then on go on from it in the order of their offsets, and all rows with such an offset before are older. Else it is
-a duplicate whose instant is wrong.
+A row whose offset was there already, at another instant, is of the recreated topic if all rows from then on go on from
+it in the order of their offsets, and all rows with such an offset before are older. Else it is a duplicate whose
+instant is wrong.
 """
 
 from collections import defaultdict
@@ -30,16 +30,16 @@ def begins_again_ms(first: Mapping[int, Place], again: Iterable[Place]) -> int |
     ``first``: its rows by offset. ``again``: other rows at those offsets, in whatever order they were found.
     """
     others = list(again)
-    lives: dict[int, list[int]] = defaultdict(list)
+    instants_at: dict[int, list[int]] = defaultdict(list)
     for place in others:
-        lives[place.offset].append(place.at_ms)
-    for offset, instants in lives.items():
+        instants_at[place.offset].append(place.at_ms)
+    for offset, instants in instants_at.items():
         instants.append(first[offset].at_ms)
         instants.sort()
-    if len(lives) < LEAST_ROWS:
+    if len(instants_at) < LEAST_ROWS:
         return None
-    again_ms = min(instants[1] for instants in lives.values())
-    if any(instants[0] >= again_ms for instants in lives.values()):
+    again_ms = min(instants[1] for instants in instants_at.values())
+    if any(instants[0] >= again_ms for instants in instants_at.values()):
         return None
     return again_ms if _in_order(p for p in [*first.values(), *others] if p.at_ms >= again_ms) else None
 
