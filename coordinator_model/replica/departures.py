@@ -38,6 +38,9 @@ STALL_MS = 5_000
 """How long a request waits for a write that stalls before it is answered 15 (`offsets.commit.timeout.ms`)."""
 MAX_PARKED = 16
 """Heartbeats kept a member that waited behind a stalled write."""
+UNSEEN_SHARE = 2
+"""A member removed later than this share of its session after the session seems to end has sent more than one
+heartbeat that was not seen: usual clients send three or more in a session."""
 CUT_MS = 2
 """What comes right after an answer on its connection may seem that much earlier: a line's instant is cut to a
 millisecond, and the times that are taken off it are rounded."""
@@ -231,6 +234,10 @@ def _prove(departure: Departure, together: list[Departure], scene: Scene) -> boo
         return True
     if removed_ms < deadline_ms - scene.thresholds.grace_ms:
         return False  # neither: a goodbye that we have not seen
+    if member.goes_alone and origin is None and removed_ms > deadline_ms + scene.thresholds.grace_ms:
+        if removed_ms - deadline_ms > (timeout_ms or 0) // UNSEEN_SHARE:
+            return False  # it lived on unseen, and so may its goodbye be
+        deadline_ms = removed_ms  # a timer runs in time, so its last heartbeat was not seen
     blamed = origin if origin and origin.cause is not Cause.UNKNOWN else None
     blamed = blamed or blamed_restart(deadline_ms, timeout_ms, scene.restarts)
     departure.cause = blamed.cause if blamed else own_cause(member)

@@ -142,6 +142,14 @@ REMOVALS = {
 }
 
 
+@pytest.mark.parametrize(("removed_ms", "told"), [(18_000, [18_000]), (18_900, [18_900]), (20_000, [])])
+def test_a_removal_after_the_session_seems_to_end_proves_that_a_heartbeat_was_not_seen(removed_ms, told):
+    """m2 is seen at 10,000 only, its session is 6 s: a timer runs in time; who lived on unseen may have left unseen."""
+    story = consumers("m1", "m2").hellos("m1", 1_000, 30_000, 2).hello(10_000, "m2", 2, 2)
+    story.gone(removed_ms, "m2").epoch(removed_ms, 3).target(removed_ms, 3).current(removed_ms + 100, "m1", 3)
+    assert [at_ms for (at_ms,) in play(story, 27_000).facts("session-expired", "deadline_ms")] == told
+
+
 @pytest.mark.parametrize("name", REMOVALS)
 def test_a_removal_by_tombstones(name):
     story, accused, deadline_ms = REMOVALS[name]

@@ -97,7 +97,7 @@ def every_second_heartbeat(rows: list[SourceRow], _: Random) -> Iterator[Arrival
     for row in rows:
         value = row.value or b""
         if row.source == TELEMETRY and any(word in value for word in HEARTBEATS):
-            connection = value.partition(b'"connection":')[2][:60]
+            connection = value.partition(b'"connection":"')[2].partition(b'"')[0]
             seen[connection] += 1
             if seen[connection] % 2:
                 continue
@@ -163,6 +163,7 @@ PERTURBATIONS: dict[str, Perturbation] = {
     "off for 60 s": off(60_000),
     "started in the middle": in_the_middle,
     "every second heartbeat": every_second_heartbeat,
+    "heartbeat lines lost": without(HEARTBEATS),
     "leave lines lost": without(LEAVES),
     "sync lines lost": without(SYNCS),
     "no probe": without_probe,

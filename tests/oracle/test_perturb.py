@@ -41,6 +41,7 @@ LEFT = {
     "off for 20 s": (400, 401),
     "off for 60 s": (240, 241),
     "every second heartbeat": (421, 421),
+    "heartbeat lines lost": (361, 361),
     "leave lines lost": (361, 361),
     "no probe": (240, 240),
     "30 s sent again after 60 s": (600, 602),
