@@ -1,6 +1,7 @@
 """What anybody may make the brokers log, and any application may report: rows to put among those of a capture.
 
-Each has a *neighbour*, a line of the capture: the same broker wrote it, right before. So no stranger moves a clock.
+Each has a *neighbour*, a line of the capture that says something: the same broker wrote it, right before. So strangers
+move no clock, which they do by right: any line of a broker tells its time.
 """
 
 import base64
@@ -8,7 +9,8 @@ import json
 from random import Random
 from typing import Any
 
-from coordinator_model.events import Heartbeat
+from coordinator_model.coordinator_check import Proof, proof
+from coordinator_model.events import ConsumerHeartbeat, Heartbeat, JoinAnswered
 from coordinator_model.ingest import OFFSETS, REPORTS, TELEMETRY, Rejected, SourceRow, ingest
 from coordinator_model.sharding import shard_of
 from tests.builders import APIS
@@ -26,13 +28,17 @@ _SHARES = {"SHARE_GROUP_HEARTBEAT": 76, "STREAMS_GROUP_HEARTBEAT": 88}
 
 def lines(corpus: Corpus, chance: Random, count: int) -> list[tuple[SourceRow, SourceRow]]:
     """Make rows of strangers, each with its neighbour."""
-    neighbours = [row for row in corpus.rows if row.source == TELEMETRY]
+    neighbours = _telling(corpus)
     made = []
     for _ in range(count):
         neighbour = chance.choice(neighbours)
         maker = chance.choice((_refused, _refused, _unknown_member, _probe, _other_api, _report, _noise_of_reports))
         made += [(neighbour, row) for row in maker(corpus, neighbour, chance)]
     return made
+
+
+def _telling(corpus: Corpus) -> list[SourceRow]:
+    return [row for row in corpus.rows if row.source == TELEMETRY and isinstance(read := ingest(row), list) and read]
 
 
 def _line(neighbour: SourceRow, api: str, request: Any, response: Any, chance: Random, **more: Any) -> SourceRow:
@@ -94,14 +100,16 @@ def _refused(corpus: Corpus, neighbour: SourceRow, chance: Random) -> list[Sourc
 
 
 def _unknown_member(corpus: Corpus, neighbour: SourceRow, chance: Random) -> list[SourceRow]:
-    """A request as a member that a group does not have, right after its coordinator has accepted another's."""
+    """A request as a member that a group does not have, right after its coordinator has answered another's."""
     events = ingest(neighbour)
     if isinstance(events, Rejected) or not events:
         return []
-    beat = events[0]
-    if not isinstance(beat, Heartbeat) or beat.error != 0:
+    answer = events[0]
+    if not isinstance(answer, Heartbeat | JoinAnswered | ConsumerHeartbeat):
         return []
-    of_its_shard = [group for group in corpus.known if shard(group) == shard(beat.group)]
+    if proof(answer, 0, 1) is not Proof.COORDINATES:
+        return []  # one that may still be loading would not answer the stranger so
+    of_its_shard = [group for group in corpus.known if shard(group) == shard(answer.group)]
     group, member_id = chance.choice(of_its_shard), f"stranger-{chance.randrange(10**9)}-{values.name(chance)}"
     api, request = chance.choice(list(_requests(group, member_id, chance).items()))
     errors = {"JOIN_GROUP": (25, 79), "CONSUMER_GROUP_HEARTBEAT": (25, 69)}.get(api, (25,))
@@ -113,7 +121,10 @@ def _probe(corpus: Corpus, neighbour: SourceRow, chance: Random) -> list[SourceR
     number = chance.choice([str(chance.randrange(10**9)), "-1", "1" * 5_000, "٣", "9" * 18, values.name(chance)])
     request = {"statesFilter": [f"probe-{number}"] * chance.choice([1, 2]), "typesFilter": []}
     response = {"errorCode": 0, "groups": []}
-    return [_line(neighbour, "LIST_GROUPS", request, response, chance, client_id="group-monitor-probe")]
+    more: dict[str, Any] = {"client_id": "group-monitor-probe"}
+    if chance.random() < 0.7:  # the next of many on one connection: a number left out says that lines were lost
+        more["connection"] = "127.0.0.1:9092-10.6.6.6:1025-0-1"
+    return [_line(neighbour, "LIST_GROUPS", request, response, chance, **more)]
 
 
 def _other_api(corpus: Corpus, neighbour: SourceRow, chance: Random) -> list[SourceRow]:
@@ -158,7 +169,7 @@ def own_group(corpus: Corpus, chance: Random) -> list[tuple[SourceRow, SourceRow
     taken = {shard(group) for group in corpus.known}
     group = next(made for made in _candidates(chance) if shard_of(made, PARTITIONS) not in taken)
     broker = next(row.key for row in corpus.rows if row.source == TELEMETRY)
-    beside = [row for row in corpus.rows if row.source == TELEMETRY and row.key == broker]
+    beside = [row for row in _telling(corpus) if row.key == broker]
     start = chance.randrange(max(1, len(beside) - 20))
     member, client = values.name(chance), values.name(chance)
     requests = _requests(group, member, chance)

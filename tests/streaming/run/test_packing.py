@@ -9,12 +9,15 @@ from coordinator_model import sharding
 from coordinator_model.events import ClientPoll, Heartbeat, RecordRead, Tick
 from coordinator_model.history import _ticks
 from coordinator_model.ingest import Rejected, SourceRow, ingest
+from coordinator_model.shard import Shard, ShardSettings
 from coordinator_model.sharding import shard_of
 from streaming.run.packing import (
     QUARANTINE_KEY,
     Packer,
     Routing,
+    asked_in,
     decoded_in,
+    heartbeats_in,
     rejected_in,
     shard_of_key,
     unpack,
@@ -22,6 +25,7 @@ from streaming.run.packing import (
 from streaming.run.source import WAKE_TOPIC, PackRows
 from tests.benchmarks import synthetic
 from tests.benchmarks.synthetic import Member
+from tests.builders import probe_line, stable
 from tests.streaming.run.events_of import unpacked
 
 NOW_MS = 1_790_000_000_000
@@ -49,8 +53,8 @@ def arrow(*rows):
 ROUTING = Routing(50)
 
 
-def packed(tmp_path, *batches, routing=ROUTING):
-    stage = PackRows(routing, "records", tmp_path / "live-keys.json")
+def packed(tmp_path, *batches, routing=ROUTING, nonce=None, records="records"):
+    stage = PackRows(routing, records, tmp_path / "live-keys.json", nonce=nonce)
     return [
         (key, payload)
         for out in stage(iter(batches))
@@ -85,6 +89,34 @@ def test_a_tick_reaches_every_shard(tmp_path):
     ticks = {key: unpacked([payload]) for key, payload in packed(tmp_path, arrow(line(0, synthetic.probe_line(5))))}
     assert set(ticks) == set(ROUTING.all_keys())
     assert all([(tick.broker, tick.probe) for tick in events] == [("broker-1", 5)] for events in ticks.values())
+
+
+@pytest.mark.parametrize(("nonce", "own"), [(None, True), ("ours", True), ("our", False), ("theirs", False)])
+def test_a_probe_that_somebody_else_sent_is_a_line_like_any_other(tmp_path, nonce, own):
+    """Whoever reaches a broker may number ListGroups as it likes: a number left out says that lines were lost."""
+    asked = [synthetic.probe_line(n).replace(b'"]', b'","asked-ours-1"]') for n in (5, 900, 10**17)]
+    rows = [line(n, value, NOW_MS + 10 * n) for n, value in enumerate(asked)]
+    payloads = dict(packed(tmp_path, arrow(*rows), nonce=nonce))
+    ticks = unpacked([payloads["017"]])
+    assert [(t.order_ms - NOW_MS, t.probe) for t in ticks] == (
+        [(0, 5), (10, 900), (20, 10**17)] if own else [(0, None), (20, None)]
+    )
+    told = asked_in(unpack(payloads.values()))
+    assert told == ({"ours-1": "broker-1"} if own else {})
+
+
+@pytest.mark.parametrize(("nonce", "told"), [("ours", {"m2"}), (None, set())])
+def test_a_number_that_a_stranger_leaves_out_hides_no_death(tmp_path, nonce, told):
+    """ListGroups on a connection of its own, once a second, says each time that lines were lost: all are unknown."""
+    story = stable("m1", "m2").beats("m1", 1_000, 40_000).beats("m2", 1_000, 20_000)
+    for second in range(1, 40):
+        story.tell(1_000 * second + 100, probe_line(1_000 * second, port=6_000))
+    shard = Shard.restore(0, ShardSettings("c", 1, 0), None)
+    rows = arrow(*story.source_rows(40_000))
+    [(_, payload)] = packed(tmp_path, rows, routing=Routing(1), nonce=nonce, records="__consumer_offsets")
+    outputs = shard.apply(unpacked([payload]), heartbeats=heartbeats_in(unpack([payload])), final=True)
+    found = [finding for output in outputs if output["kind"] == "report" for finding in output["findings"]]
+    assert {finding["member_id"] for finding in found if finding["rule"] == "session-expired"} == told
 
 
 def test_a_row_that_wakes_calls_every_shard_that_has_a_group_and_says_nothing(tmp_path):

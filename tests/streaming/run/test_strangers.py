@@ -39,6 +39,7 @@ def strange(coordinator, members, seconds):
     digits = synthetic.probe_line(1).replace(b"probe-1", b"probe-" + b"1" * 5_000)
     for second in seconds:
         coordinator.line(digits, second)
+        coordinator.line(synthetic.probe_line(1_000 * second), second + 0.3)  # a number left out: lines were lost
         for number in range(40):
             coordinator.line(refused_join(f"made-up-{second}-{number}", number), second + 0.01)
         at_ms = coordinator.start_ms + int(second * 1_000)
