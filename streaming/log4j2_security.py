@@ -1,6 +1,7 @@
 """How the brokers reach the listener of `monitor.toml` themselves, when they send their telemetry there.
 
-The file of `log4j2` lies on brokers, so no secret is written into it: log4j2 reads the login from the environment.
+The login is not among the printed settings. log4j prints an appender with all of its settings, lookups resolved, on the
+broker's console when it cannot write. So the broker's JVM reads the login from a JAAS file.
 """
 
 from collections.abc import Iterator, Mapping
@@ -9,7 +10,6 @@ from typing import Final
 from streaming.kafka_config import Kafka
 
 JAAS: Final = "sasl.jaas.config"
-VARIABLE: Final = "TELEMETRY_JAAS"
 _SECURITY: Final = "org.apache.kafka.common.security"
 
 
@@ -19,7 +19,7 @@ def security_of(kafka: Kafka) -> Mapping[str, str]:
         return {}
     settings = {"security.protocol": str(kafka.security_protocol)}
     if kafka.sasl_mechanism is not None:
-        settings |= {"sasl.mechanism": str(kafka.sasl_mechanism), JAAS: f"${{env:{VARIABLE}}}"}
+        settings["sasl.mechanism"] = str(kafka.sasl_mechanism)
     return settings
 
 
@@ -29,11 +29,11 @@ def advice(security: Mapping[str, str], given: Mapping[str, str]) -> Iterator[st
         return
     protocol = given.get("security.protocol", security["security.protocol"])
     yield f"The brokers will send their lines with {protocol}, as monitor.toml says."
-    if JAAS in security and JAAS not in given:
+    if "sasl.mechanism" in security and JAAS not in given:
         module = "plain.PlainLoginModule" if security["sasl.mechanism"] == "PLAIN" else "scram.ScramLoginModule"
-        yield f"Set {VARIABLE} in the environment of each broker; its user needs Write on the topic:"
-        yield f"""  {VARIABLE}='{_SECURITY}.{module} required username="…" password="…";'"""
-        yield "log4j prints that login on the broker's console when it cannot write: see docs/telemetry.md."
+        yield "Add this section to the JAAS file of each broker; the user needs Write on the topic:"
+        yield f"""  KafkaClient {{ {_SECURITY}.{module} required username="…" password="…"; }};"""
+        yield "Start the broker with KAFKA_OPTS=-Djava.security.auth.login.config=/etc/kafka/jaas.conf"
     if protocol.endswith("SSL") and not any(name.startswith("ssl.truststore.") for name in given):
         yield "If the brokers' Java does not trust the listener's certificate, add:"
         yield "  --property ssl.truststore.type=PEM --property ssl.truststore.location=/path/to/ca.pem"

@@ -69,9 +69,9 @@ def _properties(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -
     multiple=True,
     metavar="NAME=VALUE",
     callback=_properties,
-    help="A further setting of the producer, such as security.protocol=SSL. Of a secret the place only: "
-    "sasl.jaas.config=${env:TELEMETRY_JAAS}.  [default: protocol and mechanism of --config, unless "
-    "--bootstrap-servers]",
+    help="A further setting of the producer, such as security.protocol=SSL. Write no secret here: a SASL "
+    "login belongs into a JAAS file of the broker (docs/telemetry.md).  [default: protocol and mechanism of --config, "
+    "unless --bootstrap-servers]",
 )
 @click.option(
     "--request-appender",

@@ -121,20 +121,20 @@ def printed_for_a_secured_cluster(tmp_path, *options):
     return flat_yaml(result.stdout), result.stderr
 
 
-def test_the_configuration_s_listener_is_reached_with_its_security_and_the_login_comes_from_the_environment(tmp_path):
+def test_the_listener_of_the_configuration_is_reached_with_its_security_and_no_login_is_in_the_file(tmp_path):
     said, advice = printed_for_a_secured_cluster(tmp_path)
     assert said["producer", "security.protocol"] == "SASL_SSL"
     assert said["producer", "sasl.mechanism"] == "SCRAM-SHA-512"
-    assert said["producer", "sasl.jaas.config"] == "${env:TELEMETRY_JAAS}"
-    assert "TELEMETRY_JAAS='org.apache.kafka.common.security.scram.ScramLoginModule required" in advice
-    assert "log4j prints that login on the broker's console" in advice
+    assert ("producer", "sasl.jaas.config") not in said
+    assert "KafkaClient { org.apache.kafka.common.security.scram.ScramLoginModule required" in advice
+    assert "KAFKA_OPTS=-Djava.security.auth.login.config=" in advice
     assert "ssl.truststore.location" in advice
 
 
 def test_a_setting_that_is_given_wins_over_the_configuration_s_security(tmp_path):
     said, advice = printed_for_a_secured_cluster(tmp_path, "--property", "sasl.jaas.config=${env:MINE}")
     assert said["producer", "sasl.jaas.config"] == "${env:MINE}"
-    assert "TELEMETRY_JAAS" not in advice
+    assert "KafkaClient" not in advice
 
 
 def test_another_listener_does_not_take_the_configuration_s_security(tmp_path):
@@ -187,17 +187,18 @@ class TestOnABroker:
         assert "[KafkaRaftServer" in log  # what the broker's own file logs, it logs still
         assert (tmp_path / "kafka-request.log").read_text() == ""
 
-    def test_the_properties_alone_ship_under_an_environment_s_name_over_sasl_with_the_secret_from_there(
+    def test_the_properties_alone_ship_under_an_environment_s_name_over_sasl_with_a_jaas_file(
         self, tmp_path, monkeypatch
     ):
         secret = PASSWORD.replace("\\", "\\\\").replace('"', '\\"')
         login = "org.apache.kafka.common.security.plain.PlainLoginModule"
         monkeypatch.setenv("POD_NAME", "kafka-7")
-        monkeypatch.setenv("TELEMETRY_JAAS", f'{login} required username="{USER}" password="{secret}";')
+        jaas = tmp_path / "jaas.conf"
+        jaas.write_text(f'KafkaClient {{ {login} required username="{USER}" password="{secret}"; }};')
+        monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"-Djava.security.auth.login.config={jaas}")
 
         def files(ports):
             security = ["security.protocol=SASL_PLAINTEXT", "sasl.mechanism=PLAIN"]
-            security.append("sasl.jaas.config=${env:TELEMETRY_JAAS}")
             options = [word for text in security for word in ("--property", text)]
             where = ["--bootstrap-servers", f"127.0.0.1:{ports['SASL_PLAINTEXT']}", "--key", "${env:POD_NAME}"]
             return {"log4j2.properties": printed("--format", "properties", "--alone", *where, *options)}
@@ -205,4 +206,6 @@ class TestOnABroker:
         with secured_broker(tmp_path, log4j2=files) as secured:
             records = lines_of(secured.cluster, "asker")
             assert {record.key for record in records} == {b"kafka-7"}
-            assert "Completed request" not in secured.cluster.node(1).log_path.read_text()
+            log = secured.cluster.node(1).log_path.read_text()
+        assert "Completed request" not in log
+        assert PASSWORD not in log
