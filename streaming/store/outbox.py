@@ -22,6 +22,8 @@ _OUTBOX = tables.outbox
 _PENDING = _OUTBOX.c.delivered_ms.is_(None) & _OUTBOX.c.dead.is_(False) & _OUTBOX.c.dismissed_ms.is_(None)
 OUTDATED_MS = 300_000
 """How long a message may wait before it is asked whether it still says how things are."""
+_IS_STALE = (func.min(_OUTBOX.c.created_ms) < database_ms() - OUTDATED_MS) & (func.count() > 1)
+"""Of the pending messages of one incident for one receiver: whether the older ones may be `outdated`."""
 _CHAINS_AT_ONCE = 1_000
 _ERROR_CHARACTERS = 500
 _DISMISS = update(_OUTBOX).where(_OUTBOX.c.id == bindparam("message")).values(dismissed_ms=database_ms())
@@ -95,11 +97,15 @@ class Outbox:
         return len(new)
 
     def due(self, receiver: str, now_ms: int, limit: int = 100) -> list[Delivery]:
-        """Give what a receiver shall get now: the oldest pending message of each incident, oldest first."""
+        """Give what a receiver shall get now: the oldest pending message of each incident, oldest first.
+
+        An incident for `dismiss_outdated` is left out: its messages came since that last looked.
+        """
         first = (
             select(func.min(_OUTBOX.c.id))
             .where(_PENDING, _OUTBOX.c.receiver == receiver)
             .group_by(_OUTBOX.c.incident_id)
+            .having(~_IS_STALE)
         )
         columns = [_OUTBOX.c[name] for name in Delivery._fields]
         chosen = select(*columns).where(_OUTBOX.c.id.in_(first), _OUTBOX.c.next_attempt_ms <= now_ms)
@@ -108,13 +114,11 @@ class Outbox:
 
     def dismiss_outdated(self, receiver: str) -> int:
         """Dismiss what came too late for a receiver; returns how many messages."""
-        chain = (_OUTBOX.c.incident_id, func.min(_OUTBOX.c.created_ms), func.count())
-        _, oldest_ms, messages = chain
         stale = (
             select(_OUTBOX.c.incident_id)
             .where(_PENDING, _OUTBOX.c.receiver == receiver)
             .group_by(_OUTBOX.c.incident_id)
-            .having(oldest_ms < database_ms() - OUTDATED_MS, messages > 1)
+            .having(_IS_STALE)
             .limit(_CHAINS_AT_ONCE)
         )
         columns = [_OUTBOX.c.incident_id, *(_OUTBOX.c[name] for name in Waiting._fields)]

@@ -204,7 +204,7 @@ def grafana(certificate: Path | None = None, **settings: Any) -> Iterator[Grafan
         server.socket = context.wrap_socket(server.socket, server_side=True)
         scheme = "https"
     peer.url = f"{scheme}://127.0.0.1:{server.server_port}{peer.prefix}"
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
         yield peer

@@ -15,6 +15,7 @@ from sqlalchemy import create_engine, func, select, text, update
 from streaming.config import Settings
 from streaming.store import Store, StoreError, tables
 from streaming.store.database import database_ms
+from streaming.store.store import wall_ms
 from tests.streaming import databases
 from tests.streaming.outputs import (
     CLUSTER,
@@ -474,8 +475,8 @@ def test_groups_come_in_pages_sorted_by_name(store, job):
 
 
 def test_a_receiver_gets_only_the_oldest_message_of_an_incident(store, job):
-    job.apply(report("orders", finding()))
-    job.apply(report("orders", ended(finding(), START_MS + 9_000), at_ms=START_MS + 9_000))
+    job.apply(report("orders", finding()), now_ms=wall_ms())
+    job.apply(report("orders", ended(finding(), START_MS + 9_000), at_ms=START_MS + 9_000), now_ms=wall_ms())
     store.outbox.fan_out({"a": ("warn",), "b": ("warn",), "c": ("page",)})
     (opened,) = store.outbox.due("a", START_MS)
     assert opened.transition == "opened"
@@ -565,12 +566,13 @@ class TestOldNews:
 
 
 def test_a_dead_message_gives_way_to_the_next(store, job):
-    job.apply(report("orders", finding()))
-    job.apply(report("orders", ended(finding(), START_MS + 9_000), at_ms=START_MS + 9_000))
+    now_ms = wall_ms()
+    job.apply(report("orders", finding()), now_ms=now_ms)
+    job.apply(report("orders", ended(finding(), START_MS + 9_000), at_ms=START_MS + 9_000), now_ms=now_ms)
     store.outbox.fan_out({"a": ("warn",)})
     store.outbox.failed([store.outbox.due("a", START_MS)[0].id], "400", next_attempt_ms=None)
     assert [delivery.transition for delivery in store.outbox.due("a", START_MS)] == ["closed"]
-    assert store.outbox.totals() == [("a", 1, 1, 0, START_MS + 2_000)]
+    assert store.outbox.totals() == [("a", 1, 1, 0, now_ms)]
 
 
 def test_messages_for_a_receiver_that_is_gone_do_not_wait_for_ever(store, job):

@@ -1,10 +1,14 @@
 """The truth table of who is told what, and that the store keeps to it."""
 
+import json
+
 import pytest
+from sqlalchemy import update
 
 from coordinator_model.incidents import Kind
 from streaming.config import Settings
-from streaming.store import Store
+from streaming.store import Store, tables
+from streaming.store.database import database_ms
 from streaming.store.notify_reason import Reason, Waiting, outdated, why_notify
 from tests.streaming.outputs import CLUSTER, START_MS, ended, finding, report
 
@@ -65,4 +69,28 @@ def test_a_closing_is_told_to_whom_the_opening_was_and_to_nobody_else(tmp_path):
     assert apply("notify", report("orders", ended(finding(), START_MS + 1))) == 0
     assert apply("notify", report("paid", finding("paid"))) == 1
     assert apply("off", report("paid", finding("paid"))) == 2
+    store.close()
+
+
+def test_nothing_is_due_that_may_be_outdated_and_was_not_looked_at(tmp_path):
+    """Messages that arrive between a courier's two looks were sent though they came too late: 30 pages for nothing."""
+    store = Store.open(f"sqlite:///{tmp_path}/monitor.db")
+    settings = Settings(cluster=CLUSTER)
+    closing = report("orders", ended(finding(), START_MS + 1))
+    for batch_id, output in enumerate((report("orders", finding()), closing, report("paid", finding("paid")))):
+        store.apply_batch(checkpoint_id="c", batch_id=batch_id, outputs=[output], settings=settings)
+    with store.engine.begin() as connection:
+        connection.execute(update(tables.outbox).values(created_ms=database_ms() - 86_400_000))
+    assert store.outbox.dismiss_outdated("hook") == 0
+    store.outbox.fan_out({"hook": ("page", "warn", "info")})
+
+    def due():
+        return [
+            (message.transition, json.loads(message.payload)["incident"]["group"])
+            for message in store.outbox.due("hook", 2**62)
+        ]
+
+    assert due() == [("opened", "paid")]
+    assert store.outbox.dismiss_outdated("hook") == 2
+    assert due() == [("opened", "paid")]
     store.close()
