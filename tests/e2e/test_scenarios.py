@@ -1,6 +1,7 @@
 """Faults on real clusters: what the monitor says equals what the brokers' own logs say, member for member."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -9,12 +10,21 @@ from tests.e2e.compare import opened, opened_twice, rebalance_rows, refuted, rep
 from tests.e2e.scenarios import SCENARIOS
 
 pytestmark = pytest.mark.e2e
+AT_ONCE = 2  # they mostly wait for timeouts of Kafka
+
+
+@pytest.fixture(scope="module")
+def playing(tmp_path_factory):
+    """Each scenario on its way, on a cluster of its own."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        yield {name: pool.submit(play, tmp_path_factory.mktemp(name)) for name, play in SCENARIOS.items()}
+        pool.shutdown(cancel_futures=True)
 
 
 @pytest.fixture(scope="module", params=SCENARIOS)
-def story(request, tmp_path_factory):
+def story(request, playing):
     """A scenario played once, and what `replay` prints for its capture."""
-    played = SCENARIOS[request.param](tmp_path_factory.mktemp(request.param))
+    played = playing[request.param].result()
     return played, replay(played)
 
 
