@@ -47,11 +47,15 @@ def quick(hook_url: str) -> dict[str, Any]:
     return {"route": {"receiver": "hook", **route}, "receivers": [_hook("hook", hook_url)]}
 
 
-def shipped(hook_url: str) -> dict[str, Any]:
-    """Return `deploy/alertmanager/alertmanager.yml` with `hook_url` as the address of all its receivers."""
+def shipped(hook_url: str, group_wait: str | None = None) -> dict[str, Any]:
+    """Return `deploy/alertmanager/alertmanager.yml` with `hook_url` as the address of all its receivers.
+
+    `group_wait` replaces the file's own, which is shorter than a busy machine needs to send hundreds of alerts.
+    """
     config: dict[str, Any] = YAML(typ="safe").load(DEPLOY / "alertmanager" / "alertmanager.yml")
     receivers = [r if r["name"] == _SILENT else _hook(r["name"], hook_url) for r in config["receivers"]]
-    return config | {"receivers": receivers}
+    route = config["route"] | ({} if group_wait is None else {"group_wait": group_wait})
+    return config | {"receivers": receivers, "route": route}
 
 
 def shipped_for_grafana(hook_url: str) -> dict[str, Any]:

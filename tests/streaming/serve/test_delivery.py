@@ -128,12 +128,12 @@ def test_three_hundred_groups_that_fail_at_once_are_one_notification(apply, deli
     if reason := real.missing():
         pytest.skip(reason)
     opened_ms = wall_ms() - 1_000
-    with real.alertmanager(tmp_path / "alertmanager", real.shipped(peer.url)) as alerts:  # noqa: F811
+    with real.alertmanager(tmp_path / "alertmanager", real.shipped(peer.url, group_wait="20s")) as alerts:  # noqa: F811
         found = [(f"{severity}{number}", severity) for number in range(GROUPS) for severity in ("page", "warn")]
         apply(*(report(name, finding(name, severity=severity, opened_ms=opened_ms)) for name, severity in found))
         deliver({"kind": "alertmanager", "urls": (alerts.url,)})
         until(lambda: totals(store) == (0, 0, 2 * GROUPS))
-        peer.wait_for(lambda peer: len(peer.bodies) >= 2)
+        peer.wait_for(lambda peer: len(peer.bodies) >= 2, timeout_s=60)
     assert on_hand(peer) == [("page", GROUPS), ("warn", GROUPS)]
 
 
