@@ -22,6 +22,7 @@ from streaming.run.spark_network import launch_jvm, network_settings
 
 JVM_SILENT = (Py4JError, ConnectionError)  # what calls of its objects raise once it is gone
 JVM_ENDS_S = 5.0  # from its last word to its end
+LOG4J2 = Path(__file__).with_name("spark-log4j2.properties").absolute()
 OLDEST_JAVA = 17  # what Spark 4 runs on
 
 
@@ -37,7 +38,6 @@ def start_session(run: Run, shuffle_partitions: int, more: Mapping[str, str] | N
     try:
         launch_jvm(run, wanted)
         session = SparkSession.builder.config(map=wanted).getOrCreate()
-        session.sparkContext.setLogLevel("ERROR")
         _without_checksums(session)
     except Exception as error:
         raise RunError(f"Spark does not start: {_first_line(error)}") from error
@@ -101,7 +101,8 @@ def settings(shuffle_partitions: int) -> dict[str, str]:
         # and what a nursery for all of a batch holds dies in it: out of small ones lines got among what is kept.
         # Huge pages, where Linux has them, are fewer to make; a JVM of another system does not know the option.
         "spark.driver.extraJavaOptions": (
-            "-XX:+UseParallelGC -Xmn512m -XX:+IgnoreUnrecognizedVMOptions -XX:+UseTransparentHugePages"
+            "-XX:+UseParallelGC -Xmn512m -XX:+IgnoreUnrecognizedVMOptions -XX:+UseTransparentHugePages "
+            f"-Dlog4j2.configurationFile={LOG4J2.as_uri()}"
         ),
         # What a range of offsets has read is kept for who reads on from its last record, which rarely anybody does: by
         # the usual five minutes most of the heap is that, and a full collection of it takes as long as a batch.

@@ -77,6 +77,9 @@ def test_a_death_seen_live_becomes_one_incident(coordinator, monitor, members, r
     )
     assert watching.stop() == 0
     assert watching.printed.read_text() == ""
+    _, incubator, logged = watching.log.read_text().partition("WARNING: Using incubator modules")
+    assert incubator  # the JVM's own line, the last one that is not JSON
+    assert all(line.startswith("{") for line in logged.splitlines()[1:]), logged
     caught_up = next(event for event in watching.events() if event["event"].startswith("caught up"))
     assert (caught_up["level"], caught_up["timestamp"][-1]) == ("info", "Z")
 
