@@ -14,9 +14,9 @@ from coordinator_model.rules.streams import is_streams
 from coordinator_model.states import Cause, Evidence, GroupState, Severity
 
 SUMMARIES = {
-    SESSION_EXPIRED: "{who} was removed: no heartbeat for its session timeout of {session} ms",
-    REBALANCE_TIMEOUT: "{who} was dropped: it did not rejoin, sync or revoke within the rebalance timeout of {poll} ms",
-    POLL_EXCEEDED: "{who} left: it did not poll within max.poll.interval.ms of {poll} ms",
+    SESSION_EXPIRED: "{who} was removed: no heartbeat for its session timeout{session}",
+    REBALANCE_TIMEOUT: "{who} was dropped: it did not rejoin, sync or revoke within the rebalance timeout{poll}",
+    POLL_EXCEEDED: "{who} left: it did not poll within max.poll.interval.ms{poll}",
 }
 
 
@@ -85,8 +85,8 @@ def _finding(replica: GroupReplica, departure: Departure, severity: Severity, sc
         cause=departure.cause,
         summary=SUMMARIES[rule].format(
             who=name_of(member),
-            session=member.session_timeout_ms or scene.consumer_session_timeout_ms or "unknown",
-            poll=member.rebalance_timeout_ms,
+            session=_of_ms(member.session_timeout_ms or scene.consumer_session_timeout_ms),
+            poll=_of_ms(member.rebalance_timeout_ms),
         ),
         deadline_ms=departure.deadline_ms,
         detail={
@@ -98,6 +98,10 @@ def _finding(replica: GroupReplica, departure: Departure, severity: Severity, sc
         },
         **(about_member(replica, member, scene) | {"broker": departure.broker, "generation": departure.generation}),
     )
+
+
+def _of_ms(duration_ms: int | None) -> str:
+    return f" of {duration_ms} ms" if duration_ms else ""
 
 
 def judge_poll(replica: GroupReplica, member: Member, scene: Scene) -> Finding | None:

@@ -64,6 +64,11 @@ def plain(value: object) -> str:
     return shown.encode("utf-8", "replace").decode("utf-8")
 
 
+def row_key(*names: object) -> str:
+    """Name a row of a table, so that a refresh knows it again: ids may be long, and strangers choose them."""
+    return hashlib.sha256("\0".join(map(str, names)).encode("utf-8", "replace")).hexdigest()[:16]
+
+
 def path_to(cluster: str, group: str) -> Markup:
     """Link to a group's page; percent-encoded, and as long as it is."""
     return Markup(group_path(cluster, group))  # noqa: S704 - it has no character that HTML knows
@@ -78,7 +83,7 @@ _TEMPLATES: Final = Environment(
     finalize=lambda value: "" if value is None else value if isinstance(value, Markup) else plain(value),
 )
 _TEMPLATES.filters.update(instant=instant, seconds=seconds, runs=lambda numbers: runs(sorted(numbers)))
-_TEMPLATES.globals.update(group_path=path_to, style=Markup(STYLE), script=Markup(SCRIPT))  # noqa: S704 - our own files
+_TEMPLATES.globals.update(group_path=path_to, row_key=row_key, style=Markup(STYLE), script=Markup(SCRIPT))  # noqa: S704 - our own files
 
 
 @dataclass(frozen=True, slots=True)

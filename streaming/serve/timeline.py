@@ -16,14 +16,18 @@ INCIDENT_ROWS: Final = 12
 MEMBER_ROWS: Final = 40
 _SETTLED: Final = frozenset({"Stable", "Empty", "Dead"})
 _NO_TIMEOUT_MS: Final = 60_000
+_LEAST_BAR: Final = 2.0
+_GAP: Final = 3  # between a line and what is written beside it
+_DIGIT: Final = 7  # as wide as one at most, in the size of the style sheet
 
 
 class Mark(NamedTuple):
-    """An instant, with what stands beside it."""
+    """An instant, with what stands beside it: to the right, or where it `ends` there, to the left."""
 
     x: float
     text: str
     title: str
+    ends: bool = False
 
 
 class Bar(NamedTuple):
@@ -54,6 +58,7 @@ class Heartbeats(NamedTuple):
     to_ms: int
     height: int
     now_x: float
+    now_ends: bool
     bars: list[Bar]
     hidden: int
 
@@ -91,7 +96,23 @@ def timeline(
             _span(axis, incident["opened_ms"], end_ms, number + 2, incident["severity"], incident["rule"], title)
         )
     rows = max((bar.y for bar in bars), default=ROW) + 2 * ROW
-    return Timeline(from_ms, to_ms, rows, marks, bars)
+    return Timeline(from_ms, to_ms, rows, _without_overlaps(marks), bars)
+
+
+def _without_overlaps(marks: Iterable[Mark]) -> list[Mark]:
+    """Write beside a mark only where there is room; the newest, furthest to the right, comes first."""
+    placed, free_to = [], float(WIDTH)
+    for mark in sorted(marks, key=lambda mark: mark.x, reverse=True):
+        width = _GAP + _DIGIT * len(mark.text)
+        if mark.x + width <= free_to:
+            free_to = mark.x
+            placed.append(mark)
+        elif mark.x <= free_to and mark.x - width >= LABEL:
+            free_to = mark.x - width
+            placed.append(mark._replace(ends=True))
+        else:
+            placed.append(mark._replace(text=""))
+    return placed
 
 
 def heartbeats(group: Mapping[str, Any]) -> Heartbeats:
@@ -108,7 +129,10 @@ def heartbeats(group: Mapping[str, Any]) -> Heartbeats:
         _span(axis, begin, end, number, str(member["liveness"]), _name(member), f"until {end - now_ms} ms from now")
         for number, (member, (begin, end)) in enumerate(zip(shown, spans, strict=True))
     ]
-    return Heartbeats(axis.from_ms, axis.to_ms, ROW * (len(bars) + 1), axis.x(now_ms), bars, len(heard) - len(shown))
+    now_x = axis.x(now_ms)
+    now_ends = now_x > (LABEL + WIDTH) / 2
+    hidden = len(heard) - len(shown)
+    return Heartbeats(axis.from_ms, axis.to_ms, ROW * (len(bars) + 1), now_x, now_ends, bars, hidden)
 
 
 def troubled_first(group: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -137,8 +161,8 @@ class _Axis(NamedTuple):
 
 
 def _span(axis: _Axis, begin_ms: int, end_ms: int, row: int, kind: str, label: str, title: str) -> Bar:
-    x = axis.x(begin_ms)
-    return Bar(x, max(2.0, round(axis.x(end_ms) - x, 1)), row * ROW, kind, label, title)
+    x = min(axis.x(begin_ms), WIDTH - _LEAST_BAR)  # what began just now is within the picture, too
+    return Bar(x, max(_LEAST_BAR, round(axis.x(end_ms) - x, 1)), row * ROW, kind, label, title)
 
 
 def _headroom(member: Mapping[str, Any], *names: str) -> tuple[float, str]:

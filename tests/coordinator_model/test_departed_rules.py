@@ -2,9 +2,13 @@
 
 import pytest
 
-from coordinator_model.replica.group import MAX_DEPARTURES
+from coordinator_model.replica.group import MAX_DEPARTURES, Departure, GroupReplica, Member
+from coordinator_model.rules import departed
+from coordinator_model.rules.departed import SUMMARIES
+from coordinator_model.states import Cause, Evidence
 from coordinator_model.thresholds import Thresholds
 from tests.builders import T0, Story, Who, key, rebalance, stable
+from tests.coordinator_model.test_liveness import scene
 
 
 def without(story, member, at_ms, *, generation=2, others=("m1",), heard=True):
@@ -328,3 +332,14 @@ def test_an_excess_of_departures_costs_memory_of_the_oldest_only():
     story = Story().join(100, "m1", 1, listed=many).record(140, 1, *many)
     told = rebalance(story, 8_500, 2, "m1").beats("m1", 9_000, 10_000, generation=2).play(10_000)
     assert len(told.accusations) == MAX_DEPARTURES
+
+
+@pytest.mark.parametrize("rule", SUMMARIES)
+def test_a_summary_names_a_timeout_only_where_it_is_known(rule):
+    def summary(session_ms, poll_ms):
+        member = Member("m1", session_timeout_ms=session_ms, rebalance_timeout_ms=poll_ms)
+        departure = Departure(member, rule, Cause.UNKNOWN, Evidence.OBSERVED, 0, None, 1, "broker-1", 0)
+        return departed.judge(GroupReplica("g"), departure, scene()).finding.summary
+
+    assert summary(None, None).endswith(("its session timeout", "the rebalance timeout", "max.poll.interval.ms"))
+    assert summary(6_000, 6_000).endswith(" of 6000 ms")

@@ -1,16 +1,70 @@
 "use strict";
-// The page as it was served is complete; this keeps it current: fetch it again, put its <main> in place of ours.
+// The page as it was served is complete; this keeps it current: fetch it again, and change in <main> what differs.
+// What is the same stays the same node, so that a selection and the focus survive.
 (() => {
   const EVERY_MS = 2000;
   const state = document.getElementById("live");
   let shown = ""; // which version: nothing is sent again while it is the newest
+
+  function morph(ours, theirs) {
+    if (ours.nodeType === Node.TEXT_NODE) {
+      if (ours.data !== theirs.data) ours.data = theirs.data;
+      return;
+    }
+    for (const { name } of [...ours.attributes]) if (!theirs.hasAttribute(name)) ours.removeAttribute(name);
+    for (const { name, value } of theirs.attributes) {
+      if (ours.getAttribute(name) !== value) ours.setAttribute(name, value);
+    }
+    morphChildren(ours, theirs);
+  }
+
+  function morphChildren(ours, theirs) {
+    const rows = new Map([...ours.children].map((row) => [row.dataset.key, row])); // rows change places: known by key
+    let here = ours.firstChild;
+    for (const wanted of [...theirs.childNodes]) {
+      const key = wanted.dataset?.key;
+      const row = key && rows.get(key);
+      if (row) {
+        rows.delete(key); // of two with one key the second is a new row
+        if (row === here) here = here.nextSibling;
+        else ours.insertBefore(row, here);
+        morph(row, wanted);
+      } else if (here && !key && !here.dataset?.key && here.nodeName === wanted.nodeName) {
+        const next = here.nextSibling;
+        morph(here, wanted);
+        here = next;
+      } else {
+        ours.insertBefore(document.adoptNode(wanted), here);
+      }
+    }
+    while (here) {
+      const next = here.nextSibling;
+      here.remove();
+      here = next;
+    }
+  }
+
+  function replaceMain(theirs) {
+    const selection = getSelection();
+    const { anchorNode, anchorOffset, focusNode, focusOffset } = selection;
+    const focused = document.activeElement;
+    morph(document.querySelector("main"), theirs);
+    if (focused.isConnected && focused !== document.activeElement) focused.focus({ preventScroll: true });
+    if (anchorNode?.isConnected && focusNode.isConnected) {
+      const within = (node, offset) => Math.min(offset, node.data?.length ?? node.childNodes.length);
+      selection.setBaseAndExtent(
+        anchorNode, within(anchorNode, anchorOffset), focusNode, within(focusNode, focusOffset),
+      );
+    }
+  }
+
   async function refresh() {
     if (!document.hidden) {
       try {
         const answer = await fetch(location.href, { cache: "no-store", headers: { "If-None-Match": shown } });
         if (answer.status !== 304) {
           const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-          document.querySelector("main").replaceWith(document.adoptNode(page.querySelector("main")));
+          replaceMain(page.querySelector("main"));
           shown = answer.headers.get("ETag") ?? "";
         }
         state.textContent = "live";

@@ -1,6 +1,8 @@
 """The page, as geometry and as a real browser shows it."""
 
 import html
+import itertools
+import json
 import re
 from urllib.parse import quote
 
@@ -53,9 +55,9 @@ class TestTimeline:
         group = seen(members=1, state="PreparingRebalance", state_since_ms=at_ms)
         group["members"] = [member("m", last_heartbeat_ms=at_ms)]
         for bar in timeline(group, [], [finding(opened_ms=at_ms) | {"closed_ms": None}], 60_000).bars:
-            assert LABEL <= bar.x <= WIDTH
+            assert LABEL <= bar.x <= bar.x + bar.width <= WIDTH
         for bar in heartbeats(group).bars:
-            assert LABEL <= bar.x <= bar.x + bar.width <= WIDTH + 2
+            assert LABEL <= bar.x <= bar.x + bar.width <= WIDTH
 
 
 class TestHeartbeats:
@@ -96,6 +98,38 @@ def test_the_page_shows_what_happened_without_any_script(apply, client):
 def test_the_window_of_the_timeline_can_be_asked_for(apply, client, query, status):
     apply(report("orders", view=view()))
     client.get(f"/groups/orders?{query}", status)
+
+
+def test_the_page_of_an_empty_group_says_so_and_leaves_nothing_blank(apply, client):
+    nobody = view("idle", members=0, state="Empty", leader=None, protocol=None, protocol_type=None)
+    apply(report("idle", view=nobody))
+    text = client.get("/groups/idle?minutes=1").text
+    assert "generation 3, partition 7" in " ".join(text.split())
+    assert "leader" not in text
+    assert "The last minute<" in text
+    assert text.count("<svg") == 1
+    assert "No member has sent a heartbeat" in text
+    assert "The last 2 minutes<" in client.get("/groups/idle?minutes=2").text
+
+
+def test_labels_of_generations_do_not_overlap_and_stay_within_the_picture():
+    rows = [{"generation": 1_000 + n, "at_ms": START_MS - n * 400, "cause": "left"} for n in range(100)]
+    marks = timeline(seen(), rows, [], 60_000).generations
+    spans = sorted((m.x - 7 * len(m.text), m.x) if m.ends else (m.x, m.x + 7 * len(m.text)) for m in marks if m.text)
+    assert len(marks) == 100
+    assert 5 < len(spans) < 50
+    assert spans[0][0] >= LABEL
+    assert spans[-1][1] <= WIDTH
+    assert all(before[1] <= after[0] for before, after in itertools.pairwise(spans))
+    newest = max(marks, key=lambda mark: mark.x)
+    assert newest.text == "1000"
+
+
+def test_now_is_never_cut_off_at_the_edge():
+    past = seen() | {"members": [member("a", last_heartbeat_ms=START_MS - 50_000, session_timeout_ms=10_000)]}
+    ahead = seen() | {"members": [member("a", last_heartbeat_ms=START_MS, session_timeout_ms=10_000)]}
+    assert (heartbeats(past).now_x, heartbeats(past).now_ends) == (WIDTH, True)
+    assert (heartbeats(ahead).now_x, heartbeats(ahead).now_ends) == (LABEL, False)
 
 
 def ids_of(text):
@@ -215,3 +249,80 @@ class TestBrowser:
         picture = browser.screenshot(f"{client.base}/groups/orders", tmp_path / "page.png")
         assert picture.startswith(b"\x89PNG")
         assert len(picture) > 20_000
+
+
+SELECT_FIRST = """(text => {
+    const nodes = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT);
+    while (nodes.nextNode()) {
+        const at = nodes.currentNode.data.indexOf(text);
+        if (at >= 0) return getSelection().setBaseAndExtent(nodes.currentNode, at, nodes.currentNode, at + text.length);
+    }
+})"""
+
+
+@pytest.fixture(scope="module")
+def tab():
+    if reason := chromium.missing():
+        pytest.skip(reason)
+    with chromium.tab() as opened:
+        yield opened
+
+
+class TestOpenPage:
+    """A page that stays open while things happen."""
+
+    def test_a_refresh_keeps_selection_and_focus(self, apply, client, tab):
+        apply(report("orders", finding(), view=view(members=3)))
+        tab.open(f"{client.base}/groups/orders")
+        tab.run(f"{SELECT_FIRST}('m-2')")
+        tab.run("document.querySelector('main a[href^=\"/rules/\"]').focus()")
+        other = finding("orders", "m-1", rule="poll-exceeded", severity="page", opened_ms=START_MS + 5_000)
+        apply(report("orders", finding(), other, view=view(members=4, generation=77)))
+        tab.wait_until("document.body.textContent.includes('generation 77')")
+        assert "poll-exceeded" in tab.run("document.querySelector('main').textContent")
+        assert tab.run("getSelection().toString()") == "m-2"
+        assert tab.run("document.activeElement.getAttribute('href')") == "/rules/session-expired"
+
+    def test_a_refresh_keeps_selection_and_focus_where_rows_change_places(self, apply, client, tab):
+        groups = [f"g-{number}" for number in range(5)]
+        apply(*(report(group, view=view(group)) for group in groups))
+        tab.open(client.base)
+        tab.run("document.querySelector('main a[href^=\"/groups/g-3\"]').focus()")
+        tab.run(f"{SELECT_FIRST}('g-1')")
+        apply(report("g-4", finding("g-4", severity="page"), view=view("g-4")), report("g-0", deleted=True))
+        apply(report("g-3", finding("g-3", opened_ms=START_MS + 1), view=view("g-3")))
+        tab.wait_until("document.body.textContent.includes('Groups (4 of 4')")
+        shown = tab.run("[...document.querySelectorAll('#groups ~ * a[href^=\"/groups/\"]')].map(a => a.textContent)")
+        assert shown == ["g-4", "g-3", "g-1", "g-2"]
+        assert tab.run("getSelection().toString()") == "g-1"
+        assert tab.run("document.activeElement.textContent") == "g-3"
+
+    def test_a_refresh_ends_with_the_page_that_is_served(self, apply, client, tab):
+        """Whatever was there before: rows come, go and change places."""
+        apply(*(report(f"g-{number}", view=view(f"g-{number}")) for number in range(6)))
+        tab.open(client.base)
+        bad = [f"g-{number}" for number in (4, 2)]
+        apply(report("g-1", deleted=True), *(report(name, finding(name), view=view(name)) for name in bad))
+        apply(report("added", finding("added", severity="page"), view=view("added", members=7)))
+        tab.wait_until("document.querySelector('main').textContent.includes('added')")
+        served = client.get("/").text
+        same = tab.run(
+            f"new DOMParser().parseFromString({json.dumps(served)}, 'text/html').querySelector('main').innerHTML"
+            " === document.querySelector('main').innerHTML"
+        )
+        assert same
+
+    @pytest.mark.parametrize("path", ["/", "/groups/orders", "/groups/idle", "/rules", "/rules/session-expired"])
+    def test_on_a_telephone_nothing_is_wider_than_the_screen_and_charts_can_be_read(self, apply, client, tab, path):
+        long = "a-consumer-with-a-name-as-people-give-them-" * 3
+        held = [{"topic": f"{long}{number}", "partitions": list(range(30))} for number in range(3)]
+        members = [member(f"{long}{number}", client_id=long, assignment=held) for number in range(3)]
+        shown = view(members=3, leader=long, protocol=long) | {"members": members}
+        apply(report("orders", finding("orders", f"{long}0", summary=long), view=shown))
+        apply(report("orders", finding("orders", f"{long}0", summary=long), view=shown | {"generation": 4}))
+        apply(report("idle", view=view("idle", members=0, state="Empty")))
+        tab.open(client.base + path, width=390, height=844)
+        assert tab.run("document.documentElement.scrollWidth") == 390
+        heights = tab.run("[...document.querySelectorAll('svg text')].map(text => text.getBoundingClientRect().height)")
+        assert path != "/groups/orders" or len(heights) > 5
+        assert min(heights, default=99) >= 10
