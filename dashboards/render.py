@@ -21,20 +21,20 @@ SCHEMA_VERSION: Final = 38
 MADE_BY: Final = "# Made by `group-monitor dashboards render` from dashboards/rules.py: change that, not this.\n"
 
 
-def rendered() -> dict[str, str]:
-    """File name in `rendered/` -> its text."""
+def rendered(severity_labels: Mapping[str, str] = rules.SAME) -> dict[str, str]:
+    """File name in `rendered/` -> its text; `severity_labels` rename the severities of alert rules."""
     boards = {"fleet": fleet, "group": group, "rebalances": rebalances, "health": health}
     return {
         **{f"{name}.json": dashboard_json(module.build()) for name, module in boards.items()},
-        "prometheus-rules.yml": yaml_text(rules.prometheus_rules()),
-        "grafana-rules.yml": yaml_text(rules.grafana_rules()),
+        "prometheus-rules.yml": yaml_text(rules.prometheus_rules(severity_labels)),
+        "grafana-rules.yml": yaml_text(rules.grafana_rules(severity_labels)),
     }
 
 
-def write(folder: Path = RENDERED) -> list[Path]:
+def write(folder: Path = RENDERED, severity_labels: Mapping[str, str] = rules.SAME) -> list[Path]:
     """Write every file that is not there yet or differs, remove what is no longer made; returns the paths touched."""
     folder.mkdir(parents=True, exist_ok=True)
-    wanted = rendered()
+    wanted = rendered(severity_labels)
     touched = [path for path in sorted(folder.iterdir()) if path.name not in wanted]
     for path in touched:
         path.unlink()

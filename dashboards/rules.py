@@ -4,7 +4,9 @@ Templates say `{{ .Labels.group }}`, never `$labels`: both systems know the form
 provisioning file for a variable of its environment.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from dashboards import queries
@@ -15,6 +17,8 @@ from streaming.serve import metrics
 GRAFANA_DATASOURCE: Final = "group-monitor-prometheus"
 """The uid that `deploy/grafana/provisioning` gives the data source."""
 LOOK_BACK_S: Final = 600
+SAME: Final[Mapping[str, str]] = MappingProxyType({})
+"""No severity is renamed."""
 _EVERYWHERE: Final = 'cluster!=""'
 
 
@@ -188,14 +192,14 @@ RULES: Final = (
 )
 
 
-def prometheus_rules() -> dict[str, Any]:
-    """Return Prometheus' rule file."""
+def prometheus_rules(severity_labels: Mapping[str, str] = SAME) -> dict[str, Any]:
+    """Return Prometheus' rule file; `severity_labels` rename the values of the label `severity`."""
     rules = [
         {
             "alert": rule.name,
             "expr": f"{rule.expr} {rule.beyond} {rule.limit:g}",
             **({"for": f"{rule.for_s}s"} if rule.for_s else {}),
-            "labels": {"severity": rule.severity},
+            "labels": {"severity": severity_labels.get(rule.severity, rule.severity)},
             "annotations": rule.annotations(),
         }
         for rule in RULES
@@ -203,14 +207,14 @@ def prometheus_rules() -> dict[str, Any]:
     return {"groups": [{"name": "group-monitor", "rules": rules}]}
 
 
-def grafana_rules() -> dict[str, Any]:
+def grafana_rules(severity_labels: Mapping[str, str] = SAME) -> dict[str, Any]:
     """Return Grafana's provisioning file of alert rules, 10 to 13: query A, threshold C."""
-    rules = [_grafana_rule(rule) for rule in RULES]
+    rules = [_grafana_rule(rule, severity_labels.get(rule.severity, rule.severity)) for rule in RULES]
     group = {"orgId": 1, "name": "group-monitor", "folder": FOLDER, "interval": "1m", "rules": rules}
     return {"apiVersion": 1, "groups": [group]}
 
 
-def _grafana_rule(rule: Rule) -> dict[str, Any]:
+def _grafana_rule(rule: Rule, severity: str) -> dict[str, Any]:
     span = {"from": LOOK_BACK_S, "to": 0}
     query = {"refId": "A", "expr": rule.expr, "instant": True, "range": False}
     evaluator = {"type": "gt" if rule.beyond == ">" else "lt", "params": [rule.limit]}
@@ -222,7 +226,7 @@ def _grafana_rule(rule: Rule) -> dict[str, Any]:
         "for": f"{rule.for_s}s",
         "noDataState": "OK",
         "execErrState": "Error",
-        "labels": {"severity": rule.severity},
+        "labels": {"severity": severity},
         "annotations": rule.annotations(),
         "data": [
             {"refId": "A", "datasourceUid": GRAFANA_DATASOURCE, "relativeTimeRange": span, "model": query},

@@ -258,6 +258,8 @@ class AlertmanagerReceiver(_Receiver):
     """`alertmanager`."""
     urls: Annotated[tuple[HttpUrl, ...], Field(min_length=1)]
     """The addresses of all members of the Alertmanager cluster: each gets every alert."""
+    severity_labels: dict[Severity, Annotated[str, Field(min_length=1, max_length=100)]] = Field(default_factory=dict)
+    """Other values of the label `severity`: `{ warn = "warning", page = "critical" }`."""
 
 
 class WebhookReceiver(_Receiver):

@@ -31,7 +31,15 @@ def dashboards_command() -> None:
     type=LocalPathParam(path_type=Path, file_okay=False),
     help="Another folder than dashboards/rendered in this source tree.",
 )
-def render_command(out: Path | None) -> None:
+@click.option(
+    "--severity",
+    "severities",
+    type=(click.Choice(["info", "warn", "page"]), str),
+    multiple=True,
+    metavar="NAME LABEL",
+    help="Another value for the label `severity` of alert rules: --severity page critical --severity warn warning.",
+)
+def render_command(out: Path | None, severities: tuple[tuple[str, str], ...]) -> None:
     """Make dashboards (JSON) and alert rules (YAML) from the code."""
     try:
         from dashboards import files, render
@@ -41,7 +49,7 @@ def render_command(out: Path | None) -> None:
         )
         sys.exit(1)
     folder = out or files.RENDERED
-    touched = render.write(folder)
+    touched = render.write(folder, dict(severities))
     for path in touched:
         click.echo(f"{'wrote' if path.exists() else 'removed'} {path}")
     if not touched:

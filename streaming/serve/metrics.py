@@ -8,12 +8,14 @@ worst off, and those that a rebalance waits for, are told by client and host.
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib.metadata import version
 from typing import Any, Final, NamedTuple
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from coordinator_model import states
 from coordinator_model.states import REBALANCING
 from streaming.config import Settings
 from streaming.serve.health import Health
@@ -37,6 +39,7 @@ _CLIENT: Final = ("cluster", "group", "client_id", "client_host")
 GROUPS: Final = "group_monitor_groups"
 MEMBERS: Final = "group_monitor_members"
 GROUP_INFO: Final = "group_monitor_group_info"
+GROUP_STATE: Final = "group_monitor_group_state"
 GROUP_GENERATION: Final = "group_monitor_group_generation"
 GROUP_MEMBERS: Final = "group_monitor_group_members"
 GROUP_HEADROOM: Final = "group_monitor_group_worst_heartbeat_headroom_ratio"
@@ -74,11 +77,16 @@ STALLED: Final = "group_monitor_stalled"
 QUALITY: Final = "group_monitor_data_quality_success"
 LEADER: Final = "group_monitor_notifier_leader"
 STORE_ERRORS: Final = "group_monitor_store_errors_total"
+BUILD_INFO: Final = "group_monitor_build_info"
+
+STATE_NUMBERS: Final = {state.value: number for number, state in enumerate(states.GroupState)}
+"""Dashboards and alert rules refer to these numbers: a new state goes to the end."""
 
 HELP: Final[Mapping[str, str]] = {
     GROUPS: "Consumer groups by type and state.",
     MEMBERS: "Members by liveness: alive, violated, or unknown for want of telemetry.",
     GROUP_INFO: "1 for each group with a series of its own; its labels are the facts and those of [[groups]].",
+    GROUP_STATE: f"State of a group: {', '.join(f'{number} {state}' for state, number in STATE_NUMBERS.items())}.",
     GROUP_GENERATION: "Generation (epoch of a KIP-848 group); each rebalance adds at least one.",
     GROUP_MEMBERS: "Members of a group.",
     GROUP_HEADROOM: "The least share of its session timeout that any member of a group has left.",
@@ -116,6 +124,7 @@ HELP: Final[Mapping[str, str]] = {
     QUALITY: "1 for each expectation of data quality that was met at the last check.",
     LEADER: "1 while this serve is the one that sends, of those that share the database.",
     STORE_ERRORS: "Times that this serve could not read or write its database.",
+    BUILD_INFO: "1; its label is the version of this serve.",
 }
 
 
@@ -150,6 +159,7 @@ class StoreCollector(Collector):
         yield gauge(QUALITY, ("cluster", "suite", "expectation"), met)
         yield gauge(LEADER, (), [Series((), self._health.leads())])
         yield counter(STORE_ERRORS, (), [Series((), self._store.errors)])
+        yield gauge(BUILD_INFO, ("version",), [Series((version("kafka-group-monitor"),), 1)])
 
     def _of_groups(self) -> Iterator[Metric]:
         totals = self._store.read.group_totals()
@@ -170,6 +180,8 @@ class StoreCollector(Collector):
         info = (Series(self._info(state), 1) for state in shown)
         yield gauge(GROUP_INFO, ("cluster", "group", "type", "state", *self._label_names), info)
         by = ("cluster", "group")
+        numbers = (Series(s[:2], STATE_NUMBERS[s.state]) for s in shown if s.state in STATE_NUMBERS)
+        yield gauge(GROUP_STATE, by, numbers)
         generations = (Series(state[:2], state.generation) for state in shown if state.generation is not None)
         yield gauge(GROUP_GENERATION, by, generations)
         yield gauge(GROUP_MEMBERS, by, (Series(state[:2], state.members) for state in shown))
@@ -262,8 +274,9 @@ class StoreCollector(Collector):
 
 
 def exposition(store: Store, settings: Settings, health: Health, clock: Callable[[], int] = wall_ms) -> bytes:
-    """Give all metrics in Prometheus' text format."""
+    """Give all metrics in Prometheus' text format, those of the process (`process_*`) included."""
     registry = CollectorRegistry(auto_describe=False)
+    ProcessCollector(registry=registry)
     registry.register(StoreCollector(store, settings, health, clock))
     return generate_latest(registry)
 

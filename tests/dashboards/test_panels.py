@@ -66,4 +66,4 @@ def test_alertmanager_does_not_tell_twice_what_serve_tells(played):
 def test_every_metric_exported_is_declared_with_its_meaning(played):
     families = {family.name for family in text_string_to_metric_families(played.exposition)}
     declared = {name.removesuffix("_total") for name in metrics.HELP}
-    assert families == declared
+    assert {name for name in families if not name.startswith("process_")} == declared

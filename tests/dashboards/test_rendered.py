@@ -14,7 +14,10 @@ BOARDS = files.dashboards()
 METRIC = re.compile(rf"group_monitor_\w+(?<!{UID})")
 HISTOGRAMS = (metrics.BATCH_DURATION, metrics.DETECTION_DELAY)
 BUILT_IN = {"row", "stat", "timeseries", "state-timeline", "table", "heatmap"}
-SHOWN_NOWHERE: dict[str, str] = {}
+SHOWN_NOWHERE: dict[str, str] = {
+    metrics.GROUP_STATE: "for alert rules of your own; panels group by the label of _info",
+    metrics.BUILD_INFO: "for inventories",
+}
 """Metric -> why no panel and no rule shows it."""
 
 

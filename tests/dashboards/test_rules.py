@@ -134,3 +134,11 @@ def test_grafana_reads_every_word_of_its_rules():
         assert rule["condition"] in [query["refId"] for query in rule["data"]]
         for query in rule["data"]:
             assert query.keys() == {"refId", "datasourceUid", "relativeTimeRange", "model"}
+
+
+def test_severities_are_renamed_where_somebody_wants_other_words():
+    named = {"page": "critical", "warn": "warning"}
+    wanted = [named.get(rule.severity, rule.severity) for rule in RULES]
+    assert [rule["labels"]["severity"] for rule in prometheus_rules(named)["groups"][0]["rules"]] == wanted
+    assert [rule["labels"]["severity"] for rule in grafana_rules(named)["groups"][0]["rules"]] == wanted
+    assert {"critical", "warning"} <= set(wanted)

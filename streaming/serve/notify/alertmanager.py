@@ -7,7 +7,7 @@ stands in the annotations. Alertmanager forgets an alert at its `endsAt`, so wha
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import requests
@@ -34,9 +34,10 @@ class Alertmanager:
     forgets = True
     messages_at_once = 200
 
-    def __init__(self, url: str, severities: Sequence[str]) -> None:
+    def __init__(self, url: str, severities: Sequence[str], severity_labels: Mapping[str, str] | None = None) -> None:
         self.name = clean(f"alertmanager {mask_url(url)}", 255)
         self.severities = severities
+        self._severity_labels = severity_labels or {}
         self._url = f"{url.rstrip('/')}/api/v2/alerts"
         self._session = requests.Session()
 
@@ -48,16 +49,23 @@ class Alertmanager:
 
     def _alerts(self, payload: Payload, now_ms: int) -> list[dict[str, Any]]:
         """Make one alert; an escalation also resolves those of the lesser severities, as the label differs."""
-        incident, alerts = payload["incident"], [alert(payload, now_ms)]
+        incident, alerts = payload["incident"], [self._alert(payload, now_ms)]
         if incident["transition"] == "escalated":
             ended = {**payload, "closed_ms": incident["at_ms"]}
             lesser = SEVERITIES[: SEVERITIES.index(incident["severity"])]
-            alerts += [
-                alert({**ended, "incident": {**incident, "severity": severity}}, now_ms)
+            resolved = (
+                self._alert({**ended, "incident": {**incident, "severity": severity}}, now_ms)
                 for severity in lesser
                 if severity in self.severities
-            ]
+            )
+            alerts += [one for one in resolved if one["labels"] != alerts[0]["labels"]]
         return alerts
+
+    def _alert(self, payload: Payload, now_ms: int) -> dict[str, Any]:
+        made = alert(payload, now_ms)
+        severity = made["labels"]["severity"]
+        made["labels"]["severity"] = self._severity_labels.get(severity, severity)
+        return made
 
 
 def alert(payload: Payload, now_ms: int) -> dict[str, Any]:

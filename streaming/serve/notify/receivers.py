@@ -19,7 +19,9 @@ def _receivers(settings: Settings) -> Iterator[Receiver]:
     for block in settings.notify:
         match block:
             case AlertmanagerReceiver():
-                yield from (Alertmanager(url, at_least(block.min_severity)) for url in block.urls)
+                severities = at_least(block.min_severity)
+                renamed = {str(name): label for name, label in block.severity_labels.items()}
+                yield from (Alertmanager(url, severities, renamed) for url in block.urls)
             case PagerDutyReceiver():
                 yield PagerDuty(block.routing_key(), block.url, at_least(block.min_severity))
             case WebhookReceiver():

@@ -1,7 +1,11 @@
 """`/metrics`: every name is declared, bounded, and tells what the store knows."""
 
+import importlib.metadata
+import os
+
 from prometheus_client.parser import text_string_to_metric_families
 
+from coordinator_model.states import GroupState
 from streaming.serve import metrics
 from tests.streaming.outputs import (
     CLUSTER,
@@ -53,6 +57,33 @@ def test_groups_and_members_are_summed_up(apply, client):
     assert samples[metrics.GROUP_HEADROOM] == {group: 0.25}
     info = labels(cluster=CLUSTER, group="orders", type="classic", state="Stable", team="shop")
     assert samples[metrics.GROUP_INFO][info] == 1
+
+
+def test_a_state_is_a_number_beside_the_info_series_and_stays_one_series(apply, client):
+    """A label that changes makes a new series each time: a rebalancing group has five of `_info`."""
+    group = labels(cluster=CLUSTER, group="orders")
+    for number, state in enumerate(GroupState):
+        apply(report(view=view(state=state.value)))
+        assert scrape(client)[metrics.GROUP_STATE] == {group: number}
+        assert f"{number} {state.value}" in metrics.HELP[metrics.GROUP_STATE]
+    apply(report(view=view(state="SomethingNew")))
+    assert metrics.GROUP_STATE not in scrape(client)
+
+
+def test_serve_says_which_build_it_is_and_what_its_process_takes(client):
+    samples = scrape(client)
+    (build,) = samples[metrics.BUILD_INFO].items()
+    assert build == (labels(version=importlib.metadata.version("kafka-group-monitor")), 1)
+    (started_s,) = samples["process_start_time_seconds"].values()
+    assert abs(started_s - began_s()) < 60
+    assert samples["process_resident_memory_bytes"][()] > 10_000_000
+    assert samples["process_cpu_seconds_total"][()] > 0
+    assert samples["process_open_fds"][()] > 3
+
+
+def began_s():
+    """When this process began, which is the one that serves here."""
+    return os.stat(f"/proc/{os.getpid()}").st_ctime  # noqa: PTH116 - a folder of /proc
 
 
 def test_incidents_are_counted_by_rule(apply, client):

@@ -264,6 +264,22 @@ class TestRealAlertmanager:
         apply(report("orders", ended(first, now_ms), second))
         until(lambda: [alert["annotations"]["member_id"] for alert in alerts.alerts().values()] == ["m-2"])
 
+    def test_severities_have_the_words_that_somebody_routes_by(self, apply, deliver, alerts):
+        words = {"warn": "warning", "page": "critical"}
+        deliver({"kind": "alertmanager", "urls": (alerts.url,), "severity_labels": words})
+        opened = finding(opened_ms=wall_ms() - 1_000)
+        apply(report("orders", opened))
+        until(lambda: alerts.alerts().keys() == {("orders", "warning")})
+        apply(report("orders", opened | {"severity": "page"}))
+        until(lambda: alerts.alerts().keys() == {("orders", "critical")})
+
+    def test_one_word_for_two_severities_leaves_an_escalated_alert_firing(self):
+        escalated = PAYLOAD | {"incident": PAYLOAD["incident"] | {"transition": "escalated", "severity": "page"}}
+        own, one = (Alertmanager("http://a", SEVERITIES, words) for words in ({}, dict.fromkeys(SEVERITIES, "bad")))
+        assert len(own._alerts(escalated, START_MS)) == 3
+        (firing,) = one._alerts(escalated, START_MS)
+        assert firing["labels"]["severity"] == "bad"
+
     def test_hostile_names_are_accepted_and_shown_unchanged(self, apply, deliver, alerts, store):
         names = ('a"}{\\', "日本 \u202ex", "a\nb", "{{ .Labels }}")
         deliver({"kind": "alertmanager", "urls": (alerts.url,)})
