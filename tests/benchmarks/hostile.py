@@ -24,7 +24,8 @@ CLIENT_TOPIC = "group-client-telemetry"
 SLOTS_PER_S = 20
 LONG = 32_000
 STRANGE = "\u2028\u0085\"\\{}[]\x00\x1b[31m\ud7ff,:'<script>"
-STRANGERS = 100_000  # different group ids
+STRANGERS = 100_000  # different ids of members, and of groups that no coordinator keeps
+JOINED_STRANGERS = 500  # groups that the broker keeps: each ListGroups walks over all of them
 ANSWER_TIMEOUT_S = 60
 REQUESTS_A_RECORD = 5
 CONNECTIONS = 4  # the broker takes one request of a connection at a time
@@ -89,7 +90,7 @@ def refused_join(chosen: random.Random, group: str) -> tuple[int, int, str, byte
 
 def strange_join(chosen: random.Random, _group: str) -> tuple[int, int, str, bytes]:
     """Answered 79: a group of a pending member, which ends with its session."""
-    name = f"stranger-{chosen.randrange(STRANGERS)}{strange_text(chosen)}"
+    name = f"stranger-{chosen.randrange(JOINED_STRANGERS)}{STRANGE}"
     return requests.JOIN_GROUP, 4, strange_text(chosen), requests.join_group(name, session_timeout_ms=6_000)
 
 
