@@ -54,7 +54,7 @@ soak: setup ## The slow truths: the job killed again and again
 lives: setup ## Random lives on Kafka's own coordinator, judged by its log; LIVES=3000 SEED=1 KINDS=static+moves,… choose
 	exec $(BIN)/python -m tests.oracle.lives --first $(or $(SEED),1) --count $(LIVES) $(if $(KINDS),--kinds $(KINDS))
 
-truth: setup ## What the monitor says when telemetry is lost, late or doubled: a table; EACH=40 SEED=1 choose
+truth: setup ## What the monitor says when telemetry is lost, late or doubled: a table; EACH=40 SEED=… choose
 	exec $(BIN)/python -m tests.oracle.truth --first $(or $(SEED),1) --count $(or $(EACH),40)
 
 kills: setup ## Driver, JVM or worker of the job killed again and again, which and when by a seed; KILLS=50 SEED=… choose
