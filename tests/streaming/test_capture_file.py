@@ -67,11 +67,23 @@ def as_json(row):
     return row._asdict() | {"key": None, "value": row.value.decode()}
 
 
-@pytest.mark.parametrize("spoil", [lambda data: data[:-20], lambda data: data[:60] + b"\xff" * 40 + data[100:]])
+def cut_off(data):
+    return data[:-20]
+
+
+def damaged_within(data):
+    middle = len(data) // 2
+    return data[:middle] + b"\xff" * 40 + data[middle + 40 :]
+
+
+@pytest.mark.parametrize("spoil", [cut_off, damaged_within])
 def test_a_damaged_gzip_is_read_up_to_the_damage_which_is_counted(tmp_path, spoil):
     capture = tmp_path / "capture.jsonl.gz"
-    lines = "".join(f"{json.dumps(ROW | {'offset': n})}\n" for n in range(9_999))
-    capture.write_bytes(spoil(gzip.compress(lines.encode())))
+    good = [ROW | as_json(row) for row in stable("m1").source_rows(200) if row.source == TELEMETRY]
+    rows = [*good, *(ROW | {"offset": n} for n in range(len(good), 9_999))]
+    capture.write_bytes(spoil(gzip.compress("".join(f"{json.dumps(row)}\n" for row in rows).encode())))
     result = CliRunner().invoke(replay_command, [str(capture)])
     assert result.exit_code == 0
-    assert json.loads(result.stdout.splitlines()[-1])["undecodable"]["capture: not a row"] >= 1
+    summary = json.loads(result.stdout.splitlines()[-1])
+    assert summary["undecodable"]["capture: not a row"] >= 1
+    assert len(good) < summary["rows"] < len(rows)

@@ -3,7 +3,8 @@
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 
 import pytest
 from tenacity import wait_fixed
@@ -49,8 +50,9 @@ def deliver(store, settings, monkeypatch) -> Iterator[Callable[..., None]]:
     stop = threading.Event()
     threads: list[threading.Thread] = []
 
-    def _deliver(*blocks: dict, stalled_ms: int = 15_000) -> None:
-        configured = Settings.model_validate(settings.model_dump() | {"notify": blocks})
+    def _deliver(*blocks: dict, stalled_ms: int = 15_000, serve: Mapping[str, str] = MappingProxyType({})) -> None:
+        given = settings.model_dump()
+        configured = Settings.model_validate(given | {"notify": blocks, "serve": given["serve"] | serve})
         receivers, leader, teller = receivers_of(configured), Leader(store.engine), Teller(store.read, configured.serve)
         health = Health(stalled_ms)
         new: list[threading.Thread] = [Clerk(store, configured, health, receivers, leader, stop)]
