@@ -11,6 +11,7 @@ proves nothing: any other answer does, and any record written after it. A refusa
 
 from dataclasses import dataclass, field
 
+from coordinator_model.blindness import LINES_LOST, BlindWindow, note
 from coordinator_model.coordinator_check import Proof
 from coordinator_model.events import Event, LeaderNamed
 from coordinator_model.leadership import Leadership
@@ -32,6 +33,8 @@ MAX_PROOFS = 600
 MAX_LOAD_MS = 30_000
 """Heartbeats answered 0 for so long are taken for accepted where nothing else tells: 50 partitions took a busy broker
 6 s to load."""
+PROBE_DUE_MS = 2_500
+"""After a hole the next probe comes within this, also if it has to connect anew."""
 PROBES_IN_FLIGHT = 2
 """Probe numbers that may go missing when a broker dies with a request in hand."""
 
@@ -56,6 +59,8 @@ class BrokerClock:
     """Lines before this one are known to be lost: a hole up to it is no pause."""
     stepped_ms: int = 0
     """How far its clock is from where it was before it stepped: from the other brokers' (``line_clocks``)."""
+    probed_ms: dict[str, int] = field(default_factory=dict)
+    """When each probe was heard last, by its connection."""
 
     def progress_ms(self, hold_ms: int) -> int:
         """Return the least newest line of the partitions that it still writes to."""
@@ -78,6 +83,10 @@ class ShardClock:
     floor_ms: int = 0
     """The progress under the coordinators before: a move takes none of it back."""
     leadership: Leadership = field(default_factory=Leadership)
+    blind: list[BlindWindow] = field(default_factory=list)
+    """When lines of the broker that coordinated then are missing, oldest first."""
+    noted: list[BlindWindow] = field(default_factory=list)
+    """Those that are new or longer since ``take_noted``."""
 
     @property
     def progress_ms(self) -> int:
@@ -90,6 +99,17 @@ class ShardClock:
         """Whether a restart of the timers is still open: nothing was surely answered since."""
         restart = self._newest_restart
         return restart is not None and restart.high_ms is None
+
+    @property
+    def hole_is_open(self) -> bool:
+        """Whether the coordinator speaks again after a hole, and its next probe has still to tell what that was.
+
+        The broker stood still, or it went on and its lines are missing: until then nothing is judged.
+        """
+        clock = self.brokers.get(self.coordinator or "")
+        if clock is None or not clock.probed_ms or clock.silent_to_ms <= max(clock.probed_ms.values()):
+            return False
+        return clock.line_ms - clock.silent_to_ms <= PROBE_DUE_MS
 
     @property
     def _newest_restart(self) -> Restart | None:
@@ -135,6 +155,7 @@ class ShardClock:
         """Move a broker's clock to where it stepped: neither a hole, nor a pause."""
         clock = self._clock(broker)
         clock.line_ms, clock.refused_ms = to_ms, None
+        clock.probed_ms.clear()
         clock.silent_from_ms = clock.silent_to_ms = 0
         if broker == self.coordinator:
             self.floor_ms = 0
@@ -190,20 +211,33 @@ class ShardClock:
         if probe is None:
             return
         clock = self._clock(broker)
+        if line_ms < clock.probed_ms.get(connection, 0):
+            return  # sent again
         probes = clock.probes
         last = probes.pop(connection, None)
         probes[connection] = probe
         if len(probes) > MAX_PROBES:
             clock.probed_since_ms.pop(forgotten := next(iter(probes)), None)
+            clock.probed_ms.pop(forgotten, None)
             del probes[forgotten]
-        self._note_survival(broker, clock.probed_since_ms.setdefault(connection, line_ms))
-        if last is None or broker != self.coordinator:
-            return
-        if clock.lost_to_ms and line_ms - clock.lost_to_ms <= thresholds.progress_gap_ms:
-            return  # it is known already that lines before this one are lost
-        allowed = PROBES_IN_FLIGHT if line_ms - before_ms > thresholds.progress_gap_ms else 0
-        if probe - last - 1 > allowed:
-            self.lost_lines(broker, line_ms, before_ms)
+        heard_ms = clock.probed_ms.get(connection, before_ms)
+        clock.probed_ms[connection] = line_ms
+        since_ms = clock.probed_since_ms.setdefault(connection, line_ms)
+        allowed = PROBES_IN_FLIGHT if clock.silent_to_ms > heard_ms else 0
+        if last is not None and probe - last - 1 > allowed:
+            self._answered_unseen(broker, heard_ms)
+            recent = clock.lost_to_ms and line_ms - clock.lost_to_ms <= thresholds.progress_gap_ms
+            if broker == self.coordinator and not recent:  # else it is known that lines before this one are lost
+                self.lost_lines(broker, line_ms, before_ms, min(heard_ms, before_ms))
+        else:
+            self._note_survival(broker, since_ms)
+
+    def _answered_unseen(self, broker: str, heard_ms: int) -> None:
+        """Take back a pause since then: the broker answered probes in it, so it did not stand still."""
+        for restart in self.restarts:
+            paused = restart.cause is Cause.COORDINATOR_PAUSE and restart.broker == broker
+            if paused and restart.low_ms >= heard_ms:
+                restart.cause, restart.woke_ms = Cause.UNKNOWN, None
 
     def _note_survival(self, broker: str, connected_ms: int) -> None:
         """A probe answered on a connection of before a hole: the broker stood still and its timers ran on."""
@@ -213,12 +247,24 @@ class ShardClock:
             if paused and connected_ms <= restart.low_ms == clock.silent_from_ms:
                 restart.woke_ms = clock.silent_to_ms
 
-    def lost_lines(self, broker: str, line_ms: int, before_ms: int) -> None:
-        """Lines between these two are missing: what they said is unknown, coverage starts again here."""
+    def lost_lines(
+        self, broker: str, line_ms: int, before_ms: int, blind_from_ms: int | None = None, why: str = LINES_LOST
+    ) -> None:
+        """Lines between these two are missing: what they said is unknown, coverage starts again here.
+
+        ``blind_from_ms``: since when lines may be missing, where that is before the last that came.
+        """
         self._clock(broker).lost_to_ms = line_ms
         if broker == self.coordinator:
             self.covered_since_ms = line_ms
             self._open(Restart(before_ms, None, Cause.UNKNOWN, broker))
+            from_ms = before_ms if blind_from_ms is None else blind_from_ms
+            self.noted.append(note(self.blind, BlindWindow(broker, from_ms, line_ms, why)))
+
+    def take_noted(self) -> list[BlindWindow]:
+        """Return the blind windows that are new or longer since this was asked last."""
+        noted, self.noted = self.noted, []
+        return noted
 
     def answered(self, broker: str, proof: Proof, line_ms: int, thresholds: Thresholds) -> bool:
         """Take what an answer about the shard proves; return whether the coordinator or its restarts changed."""

@@ -3,6 +3,7 @@
 ``BrokerWatch`` remembers and decides; here it is asked at the right moments, and what changed becomes a report.
 """
 
+from coordinator_model.blindness import NO_LINES, NO_REQUEST_LOG
 from coordinator_model.coordinator_check import Proof
 from coordinator_model.events import LeaderNamed
 from coordinator_model.groups import Groups
@@ -22,12 +23,26 @@ class BrokerReports:
         if instants:
             self._groups.changed |= self._groups.hot.slots.keys()
 
+    def _report_blind(self, from_ms: int, until_ms: int | None, why: str, broker: str | None = None) -> None:
+        """Report since when, or how long, lines are missing."""
+        name = self._memory.clock.coordinator or "" if broker is None else broker
+        self._groups.said.blind(self._memory.clock.progress_ms, name, from_ms, until_ms, why)
+
+    def blind_windows(self) -> None:
+        """Report when lines of the coordinator were missing, as far as that is new."""
+        for window in self._memory.clock.take_noted():
+            self._report_blind(window.from_ms, window.until_ms, window.why, window.broker)
+
     def gap(self, before_ms: int, at_ms: int) -> None:
         """Report a hole in the coordinator's lines: a stall of telemetry, though it is over when we learn of it."""
         watch, thresholds = self._memory.watch, self._settings.thresholds
         if before_ms >= self._settings.live_from_ms:
             self._report_silence(watch.silent(before_ms, at_ms - before_ms, thresholds))
-        self._report_silence(watch.back(at_ms))
+        silent_from_ms = watch.stalled_ms
+        instants = watch.back(at_ms)
+        self._report_silence(instants)
+        if instants and silent_from_ms is not None:
+            self._report_blind(silent_from_ms, at_ms, NO_LINES)
 
     def answered(self, broker: str, error: int, proof: Proof, at_ms: int) -> None:
         """Report clients that find no coordinator for longer than a failover takes, and the end of that."""
@@ -45,8 +60,13 @@ class BrokerReports:
         clock = self._memory.clock
         since_ms = clock.leadership.unlogged_ms
         unlogged = None if clock.coordinator is not None or since_ms is None else [since_ms, event.node]
+        before = self._memory.watch.unlogged
         if event.order_ms >= self._settings.live_from_ms:
             self._report_silence(self._memory.watch.moved(event.order_ms, unlogged))
+            if before is not None and before != unlogged:
+                self._report_blind(before[0], event.order_ms, NO_REQUEST_LOG, f"node {before[1]}")
+            if unlogged is not None and before != unlogged:
+                self._report_blind(unlogged[0], None, NO_REQUEST_LOG, f"node {unlogged[1]}")
 
     def stepped(self, step: Step) -> None:
         """Report that a broker's clock stepped, or that it came back."""
@@ -61,7 +81,10 @@ class BrokerReports:
         if clock is None or not self._groups.hot.slots or clock.line_ms < self._settings.live_from_ms:
             return
         now_ms = memory.clock.now_ms(0 if wall_ms is None else wall_ms - (memory.lag_ms or 0))
-        self._report_silence(memory.watch.silent(clock.line_ms, now_ms - clock.line_ms, self._settings.thresholds))
+        instants = memory.watch.silent(clock.line_ms, now_ms - clock.line_ms, self._settings.thresholds)
+        self._report_silence(instants)
+        if instants:
+            self._report_blind(clock.line_ms, None, NO_LINES)
 
     def expire(self, progress_ms: int) -> None:
         """Report the end of what nothing has renewed for long enough."""

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from coordinator_model.findings import Finding, Verdict
 from coordinator_model.liveness import Scene
-from coordinator_model.replica.departures import POLL_EXCEEDED, REBALANCE_TIMEOUT, SESSION_EXPIRED
 from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.rules import (
     departed,
@@ -29,7 +28,7 @@ from coordinator_model.rules import (
 from coordinator_model.rules.session import SESSION_AT_RISK
 from coordinator_model.rules.settled import settled_ms
 from coordinator_model.rules.telemetry_uncovered import TELEMETRY_UNCOVERED
-from coordinator_model.states import Severity
+from coordinator_model.states import POLL_EXCEEDED, REBALANCE_TIMEOUT, SESSION_EXPIRED, Severity
 
 GROUP_RULES: tuple[Callable[[GroupReplica, Scene], Verdict], ...] = (
     rebalance_stuck.judge,

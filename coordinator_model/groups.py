@@ -22,7 +22,7 @@ from coordinator_model.records import RecordType
 from coordinator_model.refresh import forget_shown, note_shown
 from coordinator_model.replica.admission import UNKNOWN_GROUP, why_not
 from coordinator_model.replica.classic import hear
-from coordinator_model.replica.departures import SESSION_EXPIRED, conclude
+from coordinator_model.replica.departures import conclude
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.refusals import JOIN_REFUSALS
 from coordinator_model.replica.replay import GroupEvent, replay
@@ -30,7 +30,7 @@ from coordinator_model.rules.session import judge
 from coordinator_model.set_aside import failed_replica
 from coordinator_model.shard_memory import ShardMemory
 from coordinator_model.shard_settings import ShardSettings
-from coordinator_model.states import Evidence, GroupState, GroupType
+from coordinator_model.states import SESSION_EXPIRED, Evidence, GroupState, GroupType
 from coordinator_model.thresholds import Thresholds
 from coordinator_model.view import view
 
@@ -262,6 +262,8 @@ class Groups:
             thresholds=thresholds,
             topic_partitions=self.settings.topic_partitions,
             stalled=self.memory.watch.blind,
+            blind=self.clock.blind,
+            hole_is_open=self.clock.hole_is_open,
         )
 
     def _type_of(self, group: str) -> GroupType | None:

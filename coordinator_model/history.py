@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
+from coordinator_model.blindness import blind_windows
 from coordinator_model.cluster import GROUP_KINDS, ClusterRow, read_cluster_row
 from coordinator_model.events import (
     BrokerLine,
@@ -54,6 +55,8 @@ class History:
     decoded: Counter[str]
     undecodable: Counter[str]
     coverage: dict[str, Any]
+    blind: list[dict[str, Any]]
+    """When lines of a broker are missing: ``broker``, ``from_ms``, ``until_ms`` and ``why``."""
 
 
 @dataclass(slots=True)
@@ -106,6 +109,7 @@ def replay_rows(rows: Iterable[SourceRow], settings: ShardSettings) -> History:
         decoded=reading.decoded,
         undecodable=reading.undecodable,
         coverage=_coverage(lines, known_partitions),
+        blind=blind_windows(output for output in outputs if output["kind"] == "blind"),
     )
 
 

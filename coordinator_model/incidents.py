@@ -13,16 +13,23 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
 
-from coordinator_model.replica.departures import POLL_EXCEEDED, REBALANCE_TIMEOUT, SESSION_EXPIRED
 from coordinator_model.rules.coordinator import TELEMETRY_STALLED
 from coordinator_model.rules.group_set_aside import GROUP_SET_ASIDE
 from coordinator_model.rules.polling import POLL_AT_RISK
 from coordinator_model.rules.session import SESSION_AT_RISK
 from coordinator_model.rules.telemetry_uncovered import TELEMETRY_UNCOVERED
-from coordinator_model.states import Evidence, GroupState, Severity
+from coordinator_model.states import (
+    MEMBER_REMOVED,
+    POLL_EXCEEDED,
+    REBALANCE_TIMEOUT,
+    SESSION_EXPIRED,
+    Evidence,
+    GroupState,
+    Severity,
+)
 from coordinator_model.thresholds import Thresholds
 
-LASTING_RULES = frozenset({SESSION_EXPIRED, REBALANCE_TIMEOUT, POLL_EXCEEDED})
+LASTING_RULES = frozenset({SESSION_EXPIRED, REBALANCE_TIMEOUT, POLL_EXCEEDED, MEMBER_REMOVED})
 """What happened stays true until somebody came back or the group is well without: silence does not close these."""
 AT_RISK_RULES = {SESSION_AT_RISK: SESSION_EXPIRED, POLL_AT_RISK: POLL_EXCEEDED}
 """A risk, and the rule that supersedes it."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
+from coordinator_model.blindness import BlindWindow
 from coordinator_model.replica.group import Departure, Member
 from coordinator_model.states import Cause
 from coordinator_model.thresholds import Thresholds
@@ -67,6 +68,10 @@ class Scene:
     """Topic to its number of partitions, as far as the brokers were asked."""
     stalled: bool = False
     """Whether the coordinator's telemetry stands still: then nobody is known to live."""
+    blind: Sequence[BlindWindow] = ()
+    """When lines of the shard's coordinator are missing."""
+    hole_is_open: bool = False
+    """Whether it is not known yet if the coordinator stood still just now, or its lines are missing."""
 
     @property
     def waiting(self) -> bool:
@@ -236,11 +241,11 @@ def latest_deadline_ms(departure: Departure, scene: Scene) -> int | None:
 def deadlines(departure: Departure, scene: Scene) -> list[tuple[int, int, Restart | None]]:
     """Return the spans ``(first, last, restart it comes from)`` in which a departed member's session can have ended.
 
-    A timer that is due while the coordinator stands still runs as it wakes.
+    A timer that is due while the coordinator stands still runs as it wakes; what was removed before had not slept.
     """
     ends = _due(departure, scene)
     for pause in unheard_since(departure.member, scene.restarts):
-        if pause.woke_ms is not None:
+        if pause.woke_ms is not None and pause.woke_ms <= departure.removed_ms + SAME_START_MS:
             ends = [_slept_over(span, pause, pause.woke_ms) for span in ends]
     return ends
 
@@ -256,10 +261,11 @@ def _due(departure: Departure, scene: Scene) -> list[tuple[int, int, Restart | N
     if timeout_ms is None:
         return []
     ends: list[tuple[int, int, Restart | None]] = []
+    too_late = _lost_too_late(departure, timeout_ms, scene)
     came_ms = min(member.joined_ms or 0, member.clock_ms or 0)  # no timer of a member runs before it is one
     since_ms = departure.removed_ms
     for restart in unheard_since(member, scene.restarts):
-        if restart.woke_ms is not None:
+        if restart.woke_ms is not None or restart in too_late:
             continue
         low_ms = max(restart.low_ms, came_ms)
         high_ms = max(low_ms, departure.removed_ms if restart.high_ms is None else restart.high_ms)
@@ -281,6 +287,21 @@ def _due(departure: Departure, scene: Scene) -> list[tuple[int, int, Restart | N
             ends.append((end_ms, end_ms, None))
     touched = [at_ms + timeout_ms for at_ms in departure.touches_ms if at_ms > since_ms]
     return ends + [(end_ms, end_ms, None) for end_ms in touched]
+
+
+def _lost_too_late(departure: Departure, timeout_ms: int, scene: Scene) -> list[Restart]:
+    """Return the losses of lines that came when the member's session had ended: no heartbeat of its was among them."""
+    member = departure.member
+    if member.clock_ms is None:
+        return []
+    too_late: list[Restart] = []
+    end_ms = max([member.clock_ms, *departure.touches_ms]) + timeout_ms
+    for restart in reversed(unheard_since(member, scene.restarts)):
+        if restart.cause is Cause.UNKNOWN and restart.low_ms > end_ms:
+            too_late.append(restart)
+        else:
+            end_ms = max(end_ms, (departure.removed_ms if restart.high_ms is None else restart.high_ms) + timeout_ms)
+    return too_late
 
 
 def slept_over(departure: Departure, scene: Scene) -> tuple[Restart, int] | None:

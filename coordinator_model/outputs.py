@@ -61,6 +61,10 @@ class Outputs:
             counts=self._counts,
         )
 
+    def blind(self, at_ms: int, broker: str, from_ms: int, until_ms: int | None, why: str) -> None:
+        """Say that lines of a broker are missing between two instants; None: they still are."""
+        self._emit("blind", at_ms, broker=broker, from_ms=from_ms, until_ms=until_ms, why=why)
+
     def quarantine(self, at_ms: int, event: Event | None, error: Exception) -> None:
         """Keep what failed, and why; no event: it failed as time went on, or as state was read or written."""
         place = ("", self._shard, at_ms) if event is None else event[2:5]

@@ -170,6 +170,7 @@ class Shard:
         for part in taken.parts:
             self._apply_part(part)
         self._brokers.silence(wall_ms)
+        self._brokers.blind_windows()
         self._refresh_views()
         last = taken.parts[-1].events
         self._groups.forget_deleted(max(self.clock.progress_ms, last[-1][0] if last else 0))
@@ -326,7 +327,7 @@ class Shard:
 
         A round looks once at each group that is due, and leaves nothing due at its instant: so it ends.
         """
-        while self.agenda.due_ms <= until_ms:
+        while self.agenda.due_ms <= until_ms and not self.clock.hole_is_open:
             due_ms = self.agenda.next_ms()
             if due_ms > until_ms:
                 return

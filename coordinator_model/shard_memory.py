@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass, field, fields
 from typing import Any, get_args
 
+from coordinator_model.blindness import BlindWindow
 from coordinator_model.broker_clock import BrokerClock, ShardClock
 from coordinator_model.broker_watch import BrokerWatch
 from coordinator_model.events import Event
@@ -18,7 +19,9 @@ from coordinator_model.states import Cause
 COMMIT_MEMORY_MS = 600_000
 """An offset commit older than this restarts no session timer that matters."""
 _WATCH_FIELDS = [f.name for f in fields(BrokerWatch)]
-_COORDINATORS_TIME = ("clock", "leadership", "restarts", "watch", "reported", "commits", "deleted", "viewed_ms")
+_COORDINATORS_TIME = (
+    "clock", "leadership", "restarts", "blind", "watch", "reported", "commits", "deleted", "viewed_ms",
+)  # fmt: skip
 """What of the state is in the coordinator's time."""
 _EVENTS: dict[str, Any] = {kind.__name__: kind for kind in get_args(Event)}
 
@@ -64,6 +67,7 @@ class ShardMemory:
             ],
             "leadership": list(astuple(clock.leadership)),
             "restarts": [[r.low_ms, r.high_ms, r.cause, r.broker, r.woke_ms, r.blind_ms] for r in clock.restarts],
+            "blind": [[w.broker, w.from_ms, w.until_ms, w.why] for w in clock.blind],
             "watch": [getattr(self.watch, name) for name in _WATCH_FIELDS],
             "held": _from_events(self.held),
             "held_heartbeats": self.held_heartbeats.as_list(),
@@ -112,6 +116,7 @@ class ShardMemory:
             proofs=[(line_ms, arrival_ms) for line_ms, arrival_ms in proofs],
             floor_ms=floor_ms,
             leadership=Leadership(named_ms, node, leader, tuple(others), unlogged_ms, _claims(claims)),
+            blind=[BlindWindow(*window) for window in values["blind"]],
         )
         return cls(
             clock=clock,

@@ -47,6 +47,13 @@ class MemberState(StrEnum):
     UNKNOWN = "unknown"
 
 
+SESSION_EXPIRED = "session-expired"
+REBALANCE_TIMEOUT = "rebalance-timeout"
+POLL_EXCEEDED = "poll-exceeded"
+MEMBER_REMOVED = "member-removed"
+"""The rules about a member that is gone; the last where nobody can say why."""
+
+
 class Evidence(StrEnum):
     """How something is known: a record or an answer said it, or it follows from what they said."""
 

@@ -17,7 +17,6 @@ from coordinator_model.replica import divergence, join_phase, taken_back
 from coordinator_model.replica.assigned_work import STREAMS_PROTOCOL, assigned_work
 from coordinator_model.replica.conversion import PROTOCOL_TYPES, become_classic
 from coordinator_model.replica.departures import (
-    POLL_EXCEEDED,
     STALL_MS,
     add_departure,
     came_back,
@@ -30,7 +29,7 @@ from coordinator_model.replica.departures import (
     remember_leave,
 )
 from coordinator_model.replica.group import Assignment, Departure, GroupReplica, Leave, Member
-from coordinator_model.states import Cause, Evidence, GroupState, GroupType
+from coordinator_model.states import POLL_EXCEEDED, Cause, Evidence, GroupState, GroupType
 
 UNKNOWN_MEMBER_ID = 25
 REBALANCE_IN_PROGRESS = 27

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from coordinator_model.events import ClientPoll
 from coordinator_model.liveness import Scene
 from coordinator_model.replica import classic
-from coordinator_model.replica.departures import SESSION_EXPIRED, add_departure, own_cause
+from coordinator_model.replica.departures import add_departure, own_cause
 from coordinator_model.replica.group import GroupReplica, Member
-from coordinator_model.states import Cause, Evidence
+from coordinator_model.states import SESSION_EXPIRED, Cause, Evidence
 
 
 def is_believed(replica: GroupReplica, event: ClientPoll) -> bool:

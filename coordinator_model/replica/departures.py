@@ -28,11 +28,8 @@ from coordinator_model.replica.group import (
     Leave,
     Member,
 )
-from coordinator_model.states import Cause, Evidence
-
-SESSION_EXPIRED = "session-expired"
-REBALANCE_TIMEOUT = "rebalance-timeout"
-POLL_EXCEEDED = "poll-exceeded"
+from coordinator_model.replica.unexplained import leave_open, may_be_otherwise
+from coordinator_model.states import MEMBER_REMOVED, REBALANCE_TIMEOUT, SESSION_EXPIRED, Cause, Evidence
 
 STALL_MS = 5_000
 """How long a request waits for a write that stalls before it is answered 15 (`offsets.commit.timeout.ms`)."""
@@ -41,6 +38,9 @@ MAX_PARKED = 16
 UNSEEN_SHARE = 2
 """A member removed later than this share of its session after the session seems to end has sent more than one
 heartbeat that was not seen: usual clients send three or more in a session."""
+TIMER_EARLY_MS = 100
+"""No timer runs before its time: so far apart may a session's end and its removal's record seem, in a group of KIP-848
+or the like, where nobody waits."""
 CUT_MS = 2
 """What comes right after an answer on its connection may seem that much earlier: a line's instant is cut to a
 millisecond, and the times that are taken off it are rounded."""
@@ -150,6 +150,8 @@ def heard_since(member: Member, said_ms: int | None, scene: Scene) -> bool:
 
 def conclude(replica: GroupReplica, scene: Scene) -> bool:
     """Judge the removals whose grace has passed: by now a goodbye that trails, or a coordinator's pause, is known."""
+    if scene.hole_is_open:
+        return False
     due = [d for d in replica.departures if not d.concluded and d.judge_after_ms <= scene.progress_ms]
     for departure in due:
         if _told_by_a_deposed_coordinator(departure, scene):
@@ -158,11 +160,16 @@ def conclude(replica: GroupReplica, scene: Scene) -> bool:
             continue
         join_phase.count_starter_in(replica, departure)
         together = [d for d in replica.departures if d.generation == departure.generation]
-        if _prove(departure, together, _before(departure, scene)):
+        if not _prove(departure, together, _before(departure, scene)):
+            if departure.successor is not None:
+                replica.departures.remove(departure)  # replaced
+                continue
+            leave_open(replica, departure)
+        elif may_be_otherwise(replica, departure, together, scene):
+            leave_open(replica, departure)
+        else:
             departure.concluded = True
             _count_violation(replica, departure)
-        else:
-            replica.departures.remove(departure)
     return bool(due)
 
 
@@ -232,7 +239,7 @@ def _prove(departure: Departure, together: list[Departure], scene: Scene) -> boo
             return False
         departure.rule, departure.cause, departure.deadline_ms = REBALANCE_TIMEOUT, Cause.REBALANCE_TIMEOUT, missed_ms
         return True
-    if removed_ms < deadline_ms - scene.thresholds.grace_ms:
+    if removed_ms < deadline_ms - (TIMER_EARLY_MS if member.goes_alone else scene.thresholds.grace_ms):
         return False  # neither: a goodbye that we have not seen
     if member.goes_alone and origin is None and removed_ms > deadline_ms + scene.thresholds.grace_ms:
         if removed_ms - deadline_ms > (timeout_ms or 0) // UNSEEN_SHARE:
@@ -372,10 +379,12 @@ def _may_be_early(departure: Departure, scene: Scene) -> bool:
     """Tell whether a session may have ended before it seems due: its start is not known well.
 
     So where the member was never heard, or its coordinator moved since. Else a removal before the end of the session is
-    a goodbye that nobody saw.
+    a goodbye that nobody saw; and so it is where no heartbeat of anybody is seen, nor a goodbye of KIP-848.
     """
     member = departure.member
-    return member.clock_ms is None or any(restart.may_load for restart in unheard_since(member, scene.restarts))
+    if member.clock_ms is None:
+        return scene.proof_arrival_ms > 0 or (member.joined_ms or 0) < scene.live_from_ms
+    return any(restart.may_load for restart in unheard_since(member, scene.restarts))
 
 
 def _own_timers_ms(member: Member, scene: Scene) -> list[int]:
@@ -459,7 +468,11 @@ def _count_violation(replica: GroupReplica, departure: Departure) -> None:
 def explain(replica: GroupReplica, member_id: str, applied_ms: int, grace_ms: int) -> Member | None:
     """Take back a removal that a trailing goodbye explains; return the member as it was."""
     for departure in replica.departures:
-        same = departure.member.member_id == member_id and departure.rule in (SESSION_EXPIRED, REBALANCE_TIMEOUT)
+        same = departure.member.member_id == member_id and departure.rule in (
+            SESSION_EXPIRED,
+            REBALANCE_TIMEOUT,
+            MEMBER_REMOVED,
+        )
         if same and applied_ms <= departure.gone_ms + grace_ms:
             withdraw(replica, departure)
             return departure.member

@@ -280,6 +280,8 @@ class GroupReplica:
     departures: list[Departure] = field(default_factory=list)
     violations: list[tuple[str, int, str]] = field(default_factory=list)
     """(who, when, cause) of recent violations, to count recurrences."""
+    unexplained_ms: int | None = None
+    """When a member went last whose removal no line explains."""
     rebalances: list[tuple[int, int]] = field(default_factory=list)
     """(when, generation) of recent rebalances, oldest first."""
     announced: int | None = None

@@ -225,6 +225,8 @@ def sync_deadline_ms(departure: Departure, scene: Scene) -> int | None:
         return None
     if departure.phase.started_ms is not None and departure.phase.started_ms < deadline_ms - EARLY_MS:
         return None
+    if (member.last_heartbeat_ms or 0) > deadline_ms + LATE_MS:
+        return None  # it had synced: who has not by then is removed at once
     return deadline_ms if deadline_ms <= departure.removed_ms + EARLY_MS else None
 
 

@@ -72,6 +72,15 @@ RULES = (
         ("grace_ms", *ESCALATION),
     ),
     Rule(
+        "member-removed",
+        ("info", "warn"),
+        "inferred: lines of the coordinator are missing, and the one that tells the cause may be among them",
+        "a member was removed, and why is unknown: it may have been closed, or have broken a timeout. A warning once"
+        " its partitions have been read by nobody for `page_after_ms`; never a page",
+        MEMBER_CLEARS,
+        ("grace_ms", "page_after_ms", "resolve_after_ms"),
+    ),
+    Rule(
         "rebalance-stuck",
         ("page",),
         "inferred: who still sends heartbeats has not rejoined",

@@ -1,4 +1,4 @@
-"""``session-expired`` by consequence, ``rebalance-timeout``, ``poll-exceeded``: a member is gone, unexplained.
+"""``session-expired`` by consequence, ``rebalance-timeout``, ``poll-exceeded``, ``member-removed``: a member is gone.
 
 warn -> page: one dead pod is a warning; it becomes a page when its partitions stay unowned for ``page_after_ms``, the
 group is empty, or it recurs ``recurrences_to_page`` times. What a coordinator's pause or move has cost makes one page
@@ -7,16 +7,26 @@ of its own (``coordinator-paused``), not one a member.
 
 from coordinator_model.findings import Finding, Verdict, about_member, name_of
 from coordinator_model.liveness import Scene
-from coordinator_model.replica.departures import POLL_EXCEEDED, REBALANCE_TIMEOUT, SESSION_EXPIRED, who
+from coordinator_model.replica.departures import who
 from coordinator_model.replica.group import Departure, GroupReplica, Member
 from coordinator_model.replica.reconciliation import KINDS
 from coordinator_model.rules.streams import is_streams
-from coordinator_model.states import Cause, Evidence, GroupState, Severity
+from coordinator_model.states import (
+    MEMBER_REMOVED,
+    POLL_EXCEEDED,
+    REBALANCE_TIMEOUT,
+    SESSION_EXPIRED,
+    Cause,
+    Evidence,
+    GroupState,
+    Severity,
+)
 
 SUMMARIES = {
     SESSION_EXPIRED: "{who} was removed: no heartbeat for its session timeout{session}",
     REBALANCE_TIMEOUT: "{who} was dropped: it did not rejoin, sync or revoke within the rebalance timeout{poll}",
     POLL_EXCEEDED: "{who} left: it did not poll within max.poll.interval.ms{poll}",
+    MEMBER_REMOVED: "{who} was removed, and why is unknown: lines of its coordinator are missing",
 }
 
 
@@ -59,6 +69,9 @@ def _severity(replica: GroupReplica, departure: Departure, scene: Scene) -> tupl
     thresholds = scene.thresholds
     page_ms = departure.removed_ms + thresholds.page_after_ms
     unowned = bool(replica.unowned(departure.member.assignment)) and departure.returned_ms is None
+    if departure.rule == MEMBER_REMOVED:  # perhaps it was only closed: nobody is woken for what nobody knows
+        warns = unowned and scene.progress_ms >= page_ms
+        return (Severity.WARN, None) if warns else (Severity.INFO, page_ms if unowned else None)
     if unowned and scene.progress_ms >= page_ms:
         return Severity.PAGE, None
     if departure.restart_ms is None:

@@ -6,13 +6,15 @@ covered, no restart of its timers open, and another heartbeat of the shard, arri
 after the member's last, answered a grace ago. A rebalance that is first told of after the deadline shields no dynamic
 member: it is what the coordinator begins as the session ends (decision 0008). (Probes, errors and JoinGroup answers
 prove nothing: a partition whose replicas stall still sends those while heartbeats are applied and their answers park.)
-Once spoken, the verdict stands until the member is heard or its removal is known.
+Once spoken, the verdict stands until the member is heard or its removal is known. A group of KIP-848 writes a member's
+removal at once, and so only that tells; likewise where lines are missing from the silence.
 
 Where no other heartbeat comes the verdict waits for one, without being looked at again and again: a shard that moved to
 a broker without a request log looks like this. After ``settled_after_ms`` nobody can say any more whether the member
 is at risk: ``telemetry-uncovered`` says so.
 """
 
+from coordinator_model.blindness import is_blind
 from coordinator_model.findings import Finding, Verdict, about_member, name_of
 from coordinator_model.liveness import (
     Scene,
@@ -22,10 +24,10 @@ from coordinator_model.liveness import (
     session_timeout_ms,
     unseen_from_ms,
 )
-from coordinator_model.replica.departures import SESSION_EXPIRED, own_cause
+from coordinator_model.replica.departures import own_cause
 from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.rules.streams import is_streams
-from coordinator_model.states import Cause, Evidence, GroupState, GroupType, Severity
+from coordinator_model.states import SESSION_EXPIRED, Cause, Evidence, GroupState, GroupType, Severity
 
 SESSION_AT_RISK = "session-at-risk"
 _JUDGED_STATES = (GroupState.STABLE, GroupState.PREPARING_REBALANCE)
@@ -52,12 +54,15 @@ def judge(replica: GroupReplica, member: Member, scene: Scene) -> Verdict:
         return Verdict(None, None)
     verdict_ms = deadline_ms + scene.thresholds.grace_ms
     if scene.progress_ms >= verdict_ms:
+        if scene.hole_is_open:
+            return Verdict(None, verdict_ms)
         proof_ms = base_ms + timeout_ms // 2
-        if scene.proof_arrival_ms >= proof_ms:
+        by_timer = not member.goes_alone and not is_blind(scene.blind, base_ms, deadline_ms)  # else its removal tells
+        if by_timer and scene.proof_arrival_ms >= proof_ms:
             return Verdict(_expired(replica, member, scene, deadline_ms, timeout_ms), None)
         unseen_ms = _later(unseen_from_ms(member, scene), scene)
         at_risk = None if unseen_ms is None else _at_risk(replica, member, scene, base_ms, timeout_ms)
-        return Verdict(at_risk, unseen_ms, proof_ms)
+        return Verdict(at_risk, unseen_ms, proof_ms if by_timer else None)
     risk_ms = base_ms + int(timeout_ms * scene.thresholds.at_risk_ratio)
     if scene.progress_ms >= risk_ms:
         return Verdict(_at_risk(replica, member, scene, base_ms, timeout_ms), verdict_ms)

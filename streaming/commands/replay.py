@@ -105,7 +105,8 @@ def contract_lines(history: History, cluster: str, bad: Collection[BadRow]) -> l
         "undecodable": undecodable,
         "coverage": history.coverage,
     }
-    return [*map(to_contract, history.transitions), *history.groups, summary]
+    blind = [{"kind": "blind", **window} for window in history.blind]
+    return [*map(to_contract, history.transitions), *history.groups, *blind, summary]
 
 
 def _nothing(history: History, bad: list[BadRow]) -> str:

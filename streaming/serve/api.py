@@ -104,6 +104,7 @@ class Api:
             described("/api/v1/groups", self.groups),
             described("/api/v1/groups/{group:group_id}", self.group),
             described("/api/v1/incidents", self.incidents),
+            described("/api/v1/coverage", self.coverage),
             described("/api/v1/quarantine", self.quarantine),
             described("/api/v1/dead-letters", self.dead_letters),
             described("/api/v1/openapi.json", self.openapi),
@@ -159,6 +160,10 @@ class Api:
             offset=offset,
         )
         return listing(request, page, limit, offset)
+
+    def coverage(self, request: Request) -> Response:
+        """Tell when lines of a broker are missing: what happened to its members then is not known."""
+        return AsciiJson({"windows": self.store.read.blind_windows(request.query_params.get("cluster"))})
 
     def quarantine(self, request: Request) -> Response:
         """List the newest rows that could not be understood; `head` is base64."""

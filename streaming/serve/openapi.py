@@ -74,6 +74,11 @@ OPENAPI: Final[dict[str, Any]] = {
             ],
             _list("Incident"),
         ),
+        "/api/v1/coverage": _get(
+            "Blind windows: when telemetry of a broker is missing, so that nobody can say why its members went",
+            [_query("cluster", "only this cluster")],
+            _ref("Coverage"),
+        ),
         "/api/v1/quarantine": _get("Rows that could not be understood, newest first", _PAGE, _list("Rejected")),
         "/api/v1/dead-letters": _get("Messages that were given up, newest first", _PAGE, _list("DeadLetter")),
         "/api/v1/openapi.json": _get("This", [], {"type": "object"}),
@@ -104,6 +109,11 @@ OPENAPI: Final[dict[str, Any]] = {
                 incident_id=_TEXT, transition=_TEXT, rule=_TEXT, severity=_SEVERITY, cluster=_TEXT, group=_TEXT,
                 member_id=_TEXT_OR_NULL, evidence=_TEXT, cause=_TEXT, deadline_ms=_MS_OR_NULL, opened_ms=_MS,
                 closed_ms=_MS_OR_NULL, at_ms=_MS, summary=_TEXT, told={"type": "boolean"},
+            ),
+            "Coverage": _object("What is known to be missing", windows=_list("BlindWindow")),
+            "BlindWindow": _object(
+                "Lines of a broker between two instants are missing; until_ms null: they still are",
+                broker=_TEXT, from_ms=_MS, until_ms=_MS_OR_NULL, why=_TEXT,
             ),
             "Rejected": _object(
                 "A row that could not be understood",

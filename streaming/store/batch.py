@@ -58,6 +58,7 @@ class Rows:
     heartbeats: dict[str, dict[str, Any]] = field(default_factory=dict)  # of groups that changed in nothing else
     shards: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
     brokers: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    blind: dict[tuple[str, str, int], dict[str, Any]] = field(default_factory=dict)
     quarantine: list[dict[str, Any]] = field(default_factory=list)
     counters: dict[str, Counter[str]] = field(default_factory=dict)
 
@@ -133,6 +134,7 @@ def write(connection: Connection, rows: Rows) -> None:
     upsert(connection, tables.shards, list(rows.shards.values()), changing=("at_ms", "held"))
     brokers = list(rows.brokers.values())
     upsert(connection, tables.brokers, brokers, changing=("progress_ms", "covered"), if_given=("delay_ms",))
+    upsert(connection, tables.blind_windows, list(rows.blind.values()), changing=("why",), if_given=("until_ms",))
     write_counters(connection, rows.counters)
     if rows.quarantine:
         upsert(connection, tables.quarantine, rows.quarantine[-QUARANTINE_ROWS:])
@@ -224,6 +226,14 @@ def _gather_progress(rows: Rows, output: Mapping[str, Any]) -> None:
     rows.count(cluster, {f"ingest:{name}": value for name, value in output.get("counts", {}).items()})
 
 
+def _gather_blind(rows: Rows, output: Mapping[str, Any]) -> None:
+    cluster, broker, from_ms = clean(output["cluster"], 255), clean(output["broker"], 255), output["from_ms"]
+    row = {"cluster": cluster, "broker": broker, "from_ms": from_ms, "until_ms": output["until_ms"]}
+    known = rows.blind.get((cluster, broker, from_ms))
+    if known is None or known["until_ms"] is None or (row["until_ms"] or 0) > known["until_ms"]:
+        rows.blind[cluster, broker, from_ms] = {**row, "why": clean(output["why"], 32)}
+
+
 def _gather_decoded(rows: Rows, output: Mapping[str, Any]) -> None:
     cluster = clean(output["cluster"], 255)
     rows.count(cluster, {f"decoded:{name}": value for name, value in output["counts"].items()})
@@ -255,6 +265,7 @@ _GATHER: dict[str, Callable[[Rows, Mapping[str, Any]], None]] = {
     "report": _gather_report,
     "heartbeats": _gather_heartbeats,
     "progress": _gather_progress,
+    "blind": _gather_blind,
     "decoded": _gather_decoded,
     "quarantine": _gather_quarantine,
 }

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Column, ColumnElement, Connection, Engine, Row, Table, and_, case, func, literal, select
 
+from coordinator_model.blindness import blind_windows
 from coordinator_model.incidents import Incident
 from coordinator_model.refresh import with_heartbeats
 from streaming.store import tables
@@ -16,6 +17,7 @@ from streaming.store.order import severity_rank, worst_first
 from streaming.store.pages import Page, by_weight, in_portions_of
 
 COUNTED = 100_000
+BLIND_SHOWN = 1_000
 LEFT_BEHIND_MS = 3_600_000
 GROUPS_COMPARED = 2_000
 _MEMBERS_AT_ONCE = 2_000  # of the groups of a portion
@@ -338,6 +340,14 @@ class Reader:
     def brokers(self) -> list[BrokerProgress]:
         """Tell the progress of every broker's telemetry."""
         return [BrokerProgress._make(row) for row in self._rows(select(tables.brokers))]
+
+    def blind_windows(self, cluster: str | None = None, limit: int = BLIND_SHOWN) -> list[dict[str, Any]]:
+        """Tell when lines of a broker are missing, the newest windows; by broker, oldest first."""
+        known = tables.blind_windows.c
+        chosen = select(tables.blind_windows).order_by(known.from_ms.desc()).limit(limit)
+        if cluster is not None:
+            chosen = chosen.where(known.cluster == clean(cluster, 255))
+        return blind_windows(dict(row._mapping) for row in self._rows(chosen))  # noqa: SLF001 - SQLAlchemy's public name for it
 
     def shards(self) -> list[ShardTotals]:
         """Sum up the shards of every cluster; one that has heard no broker yet has no progress."""

@@ -145,6 +145,7 @@ class Store:
             (generations.id, generations.at_ms < before_ms),
             (outbox.id, settled & (outbox.created_ms < before_ms)),
             (tables.brokers.c.broker, tables.brokers.c.progress_ms < before_ms),
+            (tables.blind_windows.c.from_ms, tables.blind_windows.c.until_ms < before_ms),
             (tables.settled.c.group_key, tables.settled.c.group_key.not_in(select(tables.groups.c.group_key))),
         ):
             self._delete_in_portions(key, over)

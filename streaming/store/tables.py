@@ -209,6 +209,17 @@ brokers = Table(
     Column("delay_ms", BigInteger),
 )
 
+# When lines of a broker are missing, so that nobody can say why its members went: see `coordinator_model.blindness`.
+blind_windows = Table(
+    "blind_windows",
+    metadata,
+    Column("cluster", String(255), primary_key=True),
+    Column("broker", String(255), primary_key=True),
+    Column("from_ms", BigInteger, primary_key=True),
+    Column("until_ms", BigInteger),  # None: they still are
+    Column("why", String(32), nullable=False),
+)
+
 counters = Table(
     "counters",
     metadata,

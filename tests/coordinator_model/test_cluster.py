@@ -86,9 +86,9 @@ def test_a_replay_judges_by_the_session_timeouts_that_the_capture_tells():
         story = consumers("m1", "m2").hellos("m1", 1_000, 60_000, 2).hellos("m2", 1_000, 8_000, 2)
         return story.leads(0, "broker-1", **facts).play(60_000)
 
-    assert told().opened("session-expired") == []
+    assert told().opened("session-at-risk") == []
     known = told(session_timeouts_ms={"consumer": {"": 50_000, "orders": 6_000}})
-    assert known.facts("session-expired", "subject", "deadline_ms") == [("m2", 14_000)]
+    assert known.facts("session-at-risk", "subject", "deadline_ms") == [("m2", 14_000)]
 
 
 def test_a_replay_judges_by_the_partition_counts_that_the_capture_tells():

@@ -100,7 +100,7 @@ def test_kip_848_timeouts_are_the_groups_else_the_brokers():
         ({}, set()),
     ):
         shard = Shard.restore(0, replace(SETTINGS, consumer_session_timeouts_ms=timeouts), None)
-        assert findings(shard.apply(events_until(story, 20_000))) == found
+        assert findings(shard.apply(events_until(story, 20_000)), "session-at-risk") == found
 
 
 def test_every_group_is_shown_again_within_the_refresh_period():

@@ -14,6 +14,7 @@ from tests.oracle.life import PROBE
 
 HEARTBEATS = (b'"requestApiKeyName":"HEARTBEAT"', b"GROUP_HEARTBEAT")
 LEAVES = (b'"requestApiKeyName":"LEAVE_GROUP"', b'"memberEpoch":-1', b'"memberEpoch":-2')
+JOINS = (b'"requestApiKeyName":"JOIN_GROUP"',)
 SYNCS = (b'"requestApiKeyName":"SYNC_GROUP"',)
 
 
@@ -144,6 +145,22 @@ def late(by_ms: int) -> Perturbation:
     return perturb
 
 
+def dated(instant: Callable[[int, Random], int]) -> Perturbation:
+    """Give lines another instant than that at which the broker wrote them, as its shipper may."""
+
+    def perturb(rows: list[SourceRow], chance: Random) -> Iterator[Arrival]:
+        for row in rows:
+            at_ms = instant(row.timestamp_ms, chance) if row.source == TELEMETRY else row.timestamp_ms
+            yield Arrival(max(row.timestamp_ms, at_ms), row._replace(timestamp_ms=at_ms))
+
+    return perturb
+
+
+def flushed(every_ms: int) -> Perturbation:
+    """Date lines when a shipper that keeps no dates sends its buffer."""
+    return dated(lambda at_ms, _: at_ms + -at_ms % every_ms)
+
+
 def in_the_middle(rows: list[SourceRow], chance: Random) -> Iterator[Arrival]:
     """Begin to record telemetry only now; the records of before are there."""
     begins_ms = _within(rows, chance)
@@ -166,9 +183,14 @@ PERTURBATIONS: dict[str, Perturbation] = {
     "heartbeat lines lost": without(HEARTBEATS),
     "leave lines lost": without(LEAVES),
     "sync lines lost": without(SYNCS),
+    "join lines lost": without(JOINS),
     "no probe": without_probe,
     "30 s sent again after 5 s": sent_again(5_000),
     "30 s sent again after 60 s": sent_again(60_000),
+    "instants off by up to 200 ms": dated(lambda at_ms, chance: at_ms + chance.randint(-200, 200)),
+    "whole seconds": dated(lambda at_ms, _: at_ms - at_ms % 1_000),
+    "instants of a flush every second": flushed(1_000),
+    "instants of a flush every 5 s": flushed(5_000),
     "late by 15 s": late(15_000),
     "late by 60 s": late(60_000),
 }

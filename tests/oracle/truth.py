@@ -12,10 +12,12 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from coordinator_model.source_row import TELEMETRY, SourceRow
+from coordinator_model.states import MEMBER_REMOVED
 from tests.oracle.driver import Driver, classes, why_not
-from tests.oracle.judge import disagreements, settings_of
+from tests.oracle.judge import SAME_REMOVAL_MS, Disagreement, disagreements, settings_of
 from tests.oracle.kinds import draw
 from tests.oracle.life import Life
 from tests.oracle.monitor import Monitor
@@ -23,7 +25,7 @@ from tests.oracle.perturb import PERTURBATIONS, arrivals
 
 KINDS = "classic,static,cooperative,consumer,consumer-static,share"
 BATCH_MS = 2_000
-COLUMNS = ("true", "missed", "wrong cause", "off", "false", "false pages")
+COLUMNS = ("true", "unknown", "missed", "wrong cause", "off", "false", "false pages")
 OF = {"missing": "missed", "cause": "wrong cause", "off": "off", "extra": "false"}
 
 
@@ -37,13 +39,13 @@ class _Worker:
         cls.driver = Driver(compiled)
 
     @classmethod
-    def judge(cls, kind: str, seed: int, chosen: list[str]) -> dict[str, Counter[str]]:
+    def judge(cls, kind: str, seed: int, chosen: list[str]) -> dict[str, tuple[Counter[str], list[str]]]:
         life = cls.driver.play(draw(kind, seed))
         return {name: count(life, name) for name in chosen}
 
 
-def count(life: Life, name: str) -> Counter[str]:
-    """Count what the monitor says of a life whose telemetry is perturbed."""
+def count(life: Life, name: str) -> tuple[Counter[str], list[str]]:
+    """Count what the monitor says of a life whose telemetry is perturbed; and list what of it is wrong."""
     came = arrivals(life.rows, PERTURBATIONS[name], f"{life.plan.kind}/{life.plan.seed}/{name}")
     live_from_ms = next((row.timestamp_ms for _, row in came if row.source == TELEMETRY), 0)
     monitor = Monitor(replace(settings_of(life), live_from_ms=live_from_ms))
@@ -55,12 +57,27 @@ def count(life: Life, name: str) -> Counter[str]:
             batch, until_ms = [], at_ms + BATCH_MS
         batch.append(row)
     monitor.read(batch, final=True)
-    compared, counted = Counter[str](), Counter[str]()
-    for wrong in disagreements(life, monitor.incidents(), compared):
+    compared, counted, listed = Counter[str](), Counter[str](), list[str]()
+    told = monitor.incidents()
+    for wrong in disagreements(life, told, compared):
+        if wrong.what == "missing" and _is_told_as_unknown(wrong, told):
+            counted["unknown"] += 1
+            continue
+        listed.append(f"{name}: {life.plan.kind}/{life.plan.seed}: {wrong}")
         counted[OF.get(wrong.what, wrong.what)] += 1
         counted["false pages"] += wrong.what == "extra" and wrong.pages
     counted["true"] = compared.total() - counted["wrong cause"] - counted["off"]
-    return counted
+    return counted, listed
+
+
+def _is_told_as_unknown(missing: Disagreement, told: list[dict[str, Any]]) -> bool:
+    """Tell whether the monitor reports a removal, and says that it does not know the cause."""
+    return any(
+        (line["rule"], line["group"], line["member_id"]) == (MEMBER_REMOVED, missing.group, missing.member_id)
+        and abs(line["at_ms"] - (missing.truth_ms or 0)) <= SAME_REMOVAL_MS
+        for line in told
+        if line["transition"] == "opened"
+    )
 
 
 def main() -> int:
@@ -69,6 +86,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=1, help="seed of the first life of each kind")
     parser.add_argument("--count", type=int, default=20, help="lives of each kind")
     parser.add_argument("--only", help="perturbations whose name has this text")
+    parser.add_argument("--list", action="store_true", help="list all that is wrong, too")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     options = parser.parse_args()
     if missing := why_not():
@@ -83,8 +101,10 @@ def main() -> int:
     with ProcessPoolExecutor(options.processes, initializer=_Worker.start, initargs=(classes(),)) as pool:
         kinds, seeds = zip(*names, strict=True)
         for counts in pool.map(_Worker.judge, kinds, seeds, [chosen] * len(names)):
-            for name, counted in counts.items():
+            for name, (counted, listed) in counts.items():
                 sums[name] += counted
+                if options.list and listed:
+                    print(*listed, sep="\n")
     print(f"{len(names)} lives of {options.kinds}, seeds from {options.first}, {time.perf_counter() - began:.0f} s\n")
     print(table(sums))
     return 0

@@ -20,7 +20,7 @@ PAGES = pages()
 def rule_ids():
     """The constants that name rules: `SESSION_EXPIRED = "session-expired"` and its like."""
     found = set()
-    for path in [*(CORE / "rules").glob("*.py"), CORE / "replica" / "departures.py"]:
+    for path in [*(CORE / "rules").glob("*.py"), CORE / "states.py"]:
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
                 value = node.value.value

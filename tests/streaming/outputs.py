@@ -113,6 +113,12 @@ def progress(shard: int = 7, progress_ms: int = START_MS, **changes: Any) -> dic
     }
 
 
+def blind(from_ms: int, until_ms: int | None, broker: str = "broker-1", **changes: Any) -> dict[str, Any]:
+    """When lines of a broker are missing, as one shard tells it."""
+    span = {"broker": broker, "from_ms": from_ms, "until_ms": until_ms, "why": "lines lost"}
+    return {"kind": "blind", "cluster": CLUSTER, "shard": 7, "at_ms": START_MS, "seq": 0, **span, **changes}
+
+
 def rejected(offset: int = 1, **changes: Any) -> dict[str, Any]:
     """One quarantined row."""
     return {

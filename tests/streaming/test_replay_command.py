@@ -2,12 +2,13 @@
 
 import gzip
 import json
+from base64 import b64encode
 
 import pytest
 from click.testing import CliRunner
 
 from streaming.cli import main
-from tests.builders import probe_line
+from tests.builders import T0, probe_line, stable
 
 DAMAGED = bytearray(gzip.compress(b"".join(b"%d once upon a time\n" % n for n in range(20_000))))
 DAMAGED[len(DAMAGED) // 2 : len(DAMAGED) // 2 + 200] = b"\xff" * 200
@@ -59,3 +60,23 @@ def test_one_row_that_can_be_read_is_a_replay_and_telemetry_alone_tells_no_numbe
     summary = json.loads(result.stdout.splitlines()[-1])
     assert summary["decoded"] == {"probe": 1}
     assert summary["coverage"]["partitions"] is None
+
+
+def test_blind_windows_are_printed_before_the_summary(tmp_path):
+    story = stable("m1").beats("m1", 1_000, 20_000)
+    story.jumps.append(11_000)
+    lines = [as_line(source_row) for source_row in story.source_rows(20_000)]
+    printed = [json.loads(line) for line in replay(tmp_path, "\n".join(lines).encode()).stdout.splitlines()]
+    assert [line["kind"] for line in printed[-2:]] == ["blind", "summary"]
+    blind = {name: printed[-2][name] for name in ("broker", "from_ms", "until_ms", "why")}
+    assert blind == {"broker": "broker-1", "from_ms": T0 + 10_500, "until_ms": T0 + 11_000, "why": "lines lost"}
+
+
+def as_line(source_row):
+    """Write a row as a capture has it."""
+    values = source_row._asdict()
+    if source_row.source == "telemetry":
+        texts = {name: values[name].decode() for name in ("key", "value")}
+    else:
+        texts = {name: None if values[name] is None else b64encode(values[name]).decode() for name in ("key", "value")}
+    return json.dumps(values | texts)

@@ -72,6 +72,7 @@ def without_later_tables(connection):
     connection.exec_driver_sql("DROP TABLE run_leases")
     connection.exec_driver_sql("DROP INDEX ix_outbox_dismissed_ms")
     connection.exec_driver_sql("ALTER TABLE outbox DROP COLUMN dismissed_ms")
+    connection.exec_driver_sql("DROP TABLE blind_windows")
 
 
 def test_groups_of_an_older_schema_are_shown_as_they_were(url):

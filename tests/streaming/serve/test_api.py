@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 
 from streaming.store.store import wall_ms
-from tests.streaming.outputs import CLUSTER, START_MS, ended, finding, progress, report, view
+from tests.streaming.outputs import CLUSTER, START_MS, blind, ended, finding, progress, report, view
 from tests.streaming.serve.conftest import sign_of_life
 
 CONTRACT_GROUP = {
@@ -289,3 +289,25 @@ def test_rejected_rows_and_messages_given_up_are_shown(apply, client, store):
     store.outbox.failed([message.id], "answered 400", None)
     (dead,) = client.json("/api/v1/dead-letters")
     assert (dead["receiver"], dead["last_error"], dead["group"]) == ("hook", "answered 400", "orders")
+
+
+def test_coverage_lists_when_lines_of_a_broker_are_missing(apply, client):
+    assert client.json("/api/v1/coverage") == {"windows": []}
+    apply(blind(1_000, None), blind(5_000, 6_000, "broker-2"), blind(1_000, None, shard=8))
+    first, second = client.json(f"/api/v1/coverage?cluster={CLUSTER}")["windows"]
+    assert (first["broker"], first["from_ms"], first["until_ms"], first["why"]) == (
+        "broker-1",
+        1_000,
+        None,
+        "lines lost",
+    )
+    assert (second["broker"], second["from_ms"], second["until_ms"]) == ("broker-2", 5_000, 6_000)
+    apply(blind(1_000, 4_000), blind(3_000, 4_500, shard=8))
+    ended_window, _ = client.json("/api/v1/coverage")["windows"]
+    assert (ended_window["from_ms"], ended_window["until_ms"]) == (1_000, 4_500)
+    assert client.json("/api/v1/coverage?cluster=other") == {"windows": []}
+
+
+def test_the_end_of_a_blind_window_is_not_forgotten_by_a_shard_that_still_has_it_open(apply, client):
+    apply(blind(1_000, 4_000), blind(1_000, None, shard=8))
+    assert [window["until_ms"] for window in client.json("/api/v1/coverage")["windows"]] == [4_000]
