@@ -10,6 +10,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, SecretStr, model_val
 from streaming.local_path import LocalPath
 
 ENVIRONMENT_PREFIX = "GROUP_MONITOR_"
+READER_GROUP_PREFIX = "group-monitor-run"
+"""How the group ids of `run`'s readers begin: they join no group, and still ask for the offsets of one."""
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 _SERVER = re.compile(r"(?:\[(?P<bracketed>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s:/@\[\]]+)):(?P<port>\d{1,5})")
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]

@@ -40,11 +40,11 @@ def timeouts_inconsistent(replica: GroupReplica, scene: Scene, at_ms: int) -> Fi
     if len(polls_ms) > 1:
         problems.append(f"rebalance timeouts differ: {_listed(polls_ms)} ms")
     if sessions_ms and sessions_ms[0] <= MIN_SESSION_TIMEOUT_MS:
-        problems.append(f"a session timeout of {sessions_ms[0]} ms is the broker's least")
+        problems.append(f"a session timeout of {sessions_ms[0]} ms is Kafka's default minimum")
     if sessions_ms and sessions_ms[-1] >= MAX_SESSION_TIMEOUT_MS:
-        problems.append(f"a session timeout of {sessions_ms[-1]} ms is the broker's greatest")
+        problems.append(f"a session timeout of {sessions_ms[-1]} ms is Kafka's default maximum")
     if slow:
-        problems.append(f"{len(slow)} members send fewer than {HEARTBEATS_A_SESSION} heartbeats in a session timeout")
+        problems.append(f"fewer than {HEARTBEATS_A_SESSION} heartbeats in a session timeout, members: {len(slow)}")
     if not problems:
         return None
     detail = {

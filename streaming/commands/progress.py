@@ -8,6 +8,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 LINE_EVERY_S: Final = 5.0
+WIDE_COLUMNS: Final = 120
+_BESIDE: Final = len(" 100% 0:00:00 ") + 1  # share, time left, and a space before the text
 
 
 class ProgressShown:
@@ -21,8 +23,10 @@ class ProgressShown:
         console = Console(stderr=True, markup=False, emoji=False, highlight=False)
         self._bar: Progress | None = None
         if console.is_terminal:
+            bar = 24 if console.width >= WIDE_COLUMNS else 10
+            self._room = max(0, console.width - len(what) - bar - _BESIDE)
             known = (TaskProgressColumn(), TimeRemainingColumn()) if total is not None else ()
-            columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=24), *known)
+            columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=bar), *known)
             text = TextColumn("{task.fields[text]}", markup=False)
             self._bar = Progress(*columns, text, console=console, transient=True, redirect_stdout=False)
             self._task = self._bar.add_task(what, total=total, text="")
@@ -30,7 +34,7 @@ class ProgressShown:
     def update(self, done: float, text: str) -> None:
         """Show how much is done; cheap enough for every batch of rows."""
         if self._bar is not None:
-            self._bar.update(self._task, completed=done, text=text)
+            self._bar.update(self._task, completed=done, text=_cut(text, self._room))
             return
         now_s = time.monotonic()
         if now_s - self._shown_s >= self._every_s:
@@ -46,3 +50,8 @@ class ProgressShown:
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.stop()
+
+
+def _cut(text: str, room: int) -> str:
+    """Shorten a text, for the bar before it would give way."""
+    return text if len(text) <= room else f"{text[: max(0, room - 1)]}…"

@@ -10,9 +10,10 @@ from typing import Any
 import click
 
 from coordinator_model.history import History, replay_rows
-from coordinator_model.incidents import Kind, to_contract
+from coordinator_model.incidents import Incident, Kind, to_contract
 from coordinator_model.shard import ShardSettings
 from coordinator_model.source_row import SourceRow
+from coordinator_model.states import Cause
 from streaming.capture_file import OTHER_SOURCE, BadRow, open_text, position_bytes, read_rows
 from streaming.commands.progress import ProgressShown
 from streaming.commands.settings import settings_of
@@ -118,6 +119,11 @@ def _nothing(history: History, bad: list[BadRow]) -> str:
     return f"none of its {reasons.total():,} rows could be read: {shown}; is it a capture? `capture` makes one"
 
 
+def _why(incident: Incident) -> str:
+    """Say the cause, where it is known, and whether it was observed or inferred."""
+    return incident.evidence if incident.cause is Cause.UNKNOWN else f"{incident.cause}, {incident.evidence}"
+
+
 def _tell(history: History) -> None:
     """Tell a replay for people: one line a transition, then the groups."""
     from rich.console import Console
@@ -132,7 +138,7 @@ def _tell(history: History) -> None:
         head = f"{(transition.at_ms - start_ms) / 1000:7.1f} s  {transition.kind.value}{end}  {incident.severity}  "
         console.print(Text(head) + Text(f"{incident.rule}  {incident.group}", "bold"))
         if transition.kind is not Kind.CLOSED:
-            console.print(Text(f"           {incident.summary}; {incident.cause}, {incident.evidence}"), soft_wrap=True)
+            console.print(Text(f"           {incident.summary} ({_why(incident)})"), soft_wrap=True)
     groups = Table(title="Groups at the end")
     for heading in ("group", "type", "state", "generation", "members"):
         groups.add_column(heading)

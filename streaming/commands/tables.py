@@ -82,7 +82,7 @@ def _incident_block(incident: Mapping[str, Any]) -> tuple[Text, list[Text]]:
 
 
 def _end(incident: Mapping[str, Any]) -> str:
-    return f"{instant(incident['closed_ms'])} {incident.get('reason')}" if incident["closed_ms"] else "open"
+    return f"{instant(incident['closed_ms'])} ({incident.get('reason')})" if incident["closed_ms"] else "open"
 
 
 def groups_table(title: str, groups: Sequence[Mapping[str, Any]]) -> ByWidth:

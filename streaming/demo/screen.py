@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from streaming.demo.verdict import OK, Row
+from streaming.serve.events import counted
 
 BAR_CELLS: Final = 12
 PLAIN_STATUS_S: Final = 10.0
@@ -82,9 +83,10 @@ class Screen:
         elif time.monotonic() - self._status_s >= PLAIN_STATUS_S:
             self._status_s = time.monotonic()
             stand = "; ".join(
-                f"{g['group']} {g['state']} generation {g['generation']}, {len(g['members'])} members" for g in groups
+                f"{g['group']} {g['state']} generation {g['generation']}, {counted(len(g['members']), 'member')}"
+                for g in groups
             )
-            self.say(f"{stand or 'no groups yet'}; {len(incidents)} open incidents", "dim")
+            self.say(f"{stand or 'no groups yet'}; {counted(len(incidents), 'open incident')}", "dim")
 
     def verdict(self, rows: Sequence[Row]) -> None:
         """Print the last table."""

@@ -3,6 +3,8 @@
 from enum import StrEnum
 from typing import NamedTuple
 
+ACL_ADVICE = "grant the rights: `group-monitor doctor --acls` prints the commands"
+
 
 class Status(StrEnum):
     """`warn`: `run` works, and sees less."""

@@ -10,18 +10,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
-from kafka.errors import KafkaError
+from kafka.errors import GroupAuthorizationFailedError, KafkaError
 
 from streaming.connection import diagnose
-from streaming.doctor.check import Check, Status, fail, ok, warn
+from streaming.doctor.check import ACL_ADVICE, Check, Status, fail, ok, warn
 from streaming.doctor.topics import check_disk, check_settings, configs_of, create_missing
-from streaming.kafka_config import Kafka
-from streaming.telemetry_topics import creation_command
+from streaming.kafka_config import READER_GROUP_PREFIX, Kafka
 
 TIMEOUT_MS: Final = 10_000
 LINE_TIMEOUT_S: Final = 10.0
 UNKNOWN_TOPIC, NOT_AUTHORIZED = 3, 29
-ACL_ADVICE: Final = "grant the rights: `group-monitor doctor --acls` prints the commands"
+CREATE_ADVICE: Final = "`group-monitor doctor --create-topics` creates it"
 SNIPPET_ADVICE: Final = "give each broker the file that `group-monitor log4j2` prints (docs/telemetry.md)"
 
 
@@ -74,6 +73,8 @@ class Cluster:
         yield self._check_brokers()
         self._topics = {topic["name"]: topic for topic in self._admin.describe_topics(list(self._kafka.topics))}
         yield self._check_offsets()
+        if self._there([self._kafka.offsets_topic]):  # who looks for a coordinator makes the topic that is not there
+            yield self._check_readers()
         telemetry = self._there(self._kafka.telemetry_topics)
         for name in self._kafka.telemetry_topics:
             yield self._check_exists("telemetry topic", name, SNIPPET_ADVICE)
@@ -115,16 +116,23 @@ class Cluster:
             return fail(name, f"{topic} cannot be read: {_said(error)}", ACL_ADVICE)
         return ok(name, f"{topic} is readable: {len(partitions)} partitions, {len(filled)} with records")
 
+    def _check_readers(self) -> Check:
+        """Ask for committed offsets, as Spark's readers do before they read."""
+        name, groups = "readers", f"groups {READER_GROUP_PREFIX}-…"
+        try:
+            self._admin.list_group_offsets(f"{READER_GROUP_PREFIX}-doctor")
+        except GroupAuthorizationFailedError:
+            return fail(name, f"{groups} may not be described; Spark's readers have such ids", ACL_ADVICE)
+        except KafkaError as error:
+            return fail(name, f"{groups} cannot be asked about: {_said(error)}", "see the broker's log")
+        return ok(name, f"{groups} may be described: Spark's readers have such ids, and never join")
+
     def _check_exists(self, name: str, topic: str, advice: str) -> Check:
         if self._error_of(topic) == NOT_AUTHORIZED:
             return fail(name, f"{topic} may not be described", ACL_ADVICE)
         if self._error_of(topic):
-            return warn(name, f"{topic} does not exist", f"{self._creation(topic)}; then {advice}")
+            return warn(name, f"{topic} does not exist", f"{CREATE_ADVICE}; then {advice}")
         return ok(name, f"{topic}: {len(self._topics[topic]['partitions'])} partitions")
-
-    def _creation(self, topic: str) -> str:
-        command = creation_command(self._kafka, topic, len(self._brokers))
-        return f"`group-monitor doctor --create-topics` creates it, or: {command}"
 
     def _check_lines(self, topics: list[str]) -> Iterator[Check]:
         """Ask each broker something tiny, one after the other, and wait for its line about it."""
@@ -158,7 +166,7 @@ class Cluster:
     def _check_reports(self, topic: str) -> Check:
         name = "client telemetry"
         if self._error_of(topic) == UNKNOWN_TOPIC:
-            advice = f"{self._creation(topic)} (only if applications report: streaming.reporter, one line each)"
+            advice = f"{CREATE_ADVICE}; needed only if applications report (streaming.reporter)"
             return warn(name, f"{topic} does not exist: poll ages stay unknown", advice)
         return self._check_exists(name, topic, "")
 

@@ -10,9 +10,9 @@ from typing import Any, Final, NamedTuple
 
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import KafkaError, TopicAlreadyExistsError
+from kafka.errors import KafkaError, TopicAlreadyExistsError, TopicAuthorizationFailedError
 
-from streaming.doctor.check import Check, fail, ok, warn
+from streaming.doctor.check import ACL_ADVICE, Check, fail, ok, warn
 from streaming.kafka_config import Kafka
 from streaming.telemetry_topics import LINE_BYTES, creation_command, replication_for, wanted_configs
 
@@ -28,7 +28,7 @@ def check_settings(kafka: Kafka, topic: Topic, found: Configs | None, brokers: i
     """Compare a topic's settings with what they should be."""
     name, label = topic["name"], "topic settings"
     if found is None:
-        return warn(label, f"{name}: its settings may not be read", "grant DescribeConfigs on the topic")
+        return warn(label, f"{name}: its settings may not be read", ACL_ADVICE)
     replicas = replicas_of(topic)
     wrong = {k: v for k, v in wanted_configs(kafka, name, replicas).items() if not _fits(k, v, found)}
     problems = [f"{key} is {found.get(key)}" for key in wrong]
@@ -135,11 +135,17 @@ def _create(kafka: Kafka, admin: KafkaAdminClient, topic: str, brokers: int) -> 
     except TopicAlreadyExistsError:
         return _exists(topic)
     except KafkaError as error:
-        advice = f"have somebody with the right to do so run: {creation_command(kafka, topic, brokers)}"
-        return fail("topic", f"{topic} cannot be created: {type(error).__name__}: {error}"[:300], advice)
+        advice = f"ask somebody who may to run: {creation_command(kafka, topic, brokers)}"
+        return fail("topic", f"{topic} cannot be created: {_why(kafka, error)}", advice)
     shown = ", ".join(f"{key}={value}" for key, value in configs.items())
     made = f"{spread.partitions} partitions, replication factor {spread.replication_factor}, {shown}"
     return ok("topic", f"{topic} created: {made}")
+
+
+def _why(kafka: Kafka, error: KafkaError) -> str:
+    if isinstance(error, TopicAuthorizationFailedError):
+        return f'user "{kafka.sasl_username or "of this connection"}" may not create topics'
+    return f"{type(error).__name__}: {error}"[:300]
 
 
 def _exists(topic: str) -> Check:

@@ -46,6 +46,8 @@ def failure_of(error: BaseException, data_folder: Path) -> Failure:
         if found := re.search(rf"{_OF_JVM}(?:{words})", text):
             return _disk(found[0], state, data_folder)
     reason = reason_of(error)
+    if re.search(r"org\.apache\.kafka\.\S*AuthorizationException", reason):
+        return Failure(reason, "grant the rights: `group-monitor doctor --acls` prints the commands")
     if isinstance(error, KafkaError) or "org.apache.kafka." in reason:
         return Failure(reason, "see that the brokers answer: group-monitor doctor")
     return Failure(reason)

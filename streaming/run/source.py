@@ -22,6 +22,7 @@ from coordinator_model.events import Event
 from coordinator_model.ingest import OFFSETS, REPORTS, TELEMETRY, Rejected, SourceRow, failed, ingest
 from coordinator_model.telemetry.fields import BadField
 from coordinator_model.ticks import HOLE_MS
+from streaming.kafka_config import READER_GROUP_PREFIX
 from streaming.run.cluster_file import ClusterFile
 from streaming.run.heartbeat_columns import NOT_FOUND, Found, HeartbeatColumns, Piece
 from streaming.run.packing import Packer, Routing
@@ -45,6 +46,7 @@ FLUSH_EVENTS = 100_000  # bounds a worker's memory while it catches up
 WAKE_TOPIC = ""  # of the row that only wakes; no topic of Kafka has such a name
 ROWS_PER_BATCH = 2_000_000  # bounds a batch while it catches up
 _READER = {
+    "groupIdPrefix": READER_GROUP_PREFIX,  # Spark's readers join no group, but ask for the offsets of one
     "failOnDataLoss": "false",  # retention and compaction make gaps; the core sees them as lost coverage
     "maxOffsetsPerTrigger": str(ROWS_PER_BATCH),
     # Which ranges of offsets share a task is Spark's choice, by their number and not by their size: where a busy

@@ -29,7 +29,7 @@ def of_generation(row: Mapping[str, Any]) -> str:
     if moved := row.get("partitions_moved"):
         parts.append(f"{counted(moved, 'partition')} moved")
     if (took_ms := row.get("took_ms")) is not None:
-        parts.append(f"after {seconds(took_ms)}")
+        parts.append(f"rebalanced in {seconds(took_ms)}")
     if waited := row.get("waited_for"):
         parts.append(f"waited for {listed(waited, row['waited_for_total'])}")
     return ", ".join(parts)

@@ -61,3 +61,5 @@ def test_replay_sample_tells_it_for_people():
     told = replay("--sample")
     for word in ("session-expired", "poll-exceeded", "orders-1", "payments-2", "rejoined"):
         assert word in told
+    assert "(session-timeout, inferred)" in told
+    assert "unknown" not in told

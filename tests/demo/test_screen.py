@@ -42,6 +42,14 @@ def test_the_verdict_shows_every_member_and_time_whole(columns):
         assert any(words in line for line in lines), words
 
 
+def test_off_a_terminal_things_are_counted_in_a_line(capsys):
+    made = Screen(Console(highlight=False, emoji=False))
+    made._status_s = 0.0
+    made.update([GROUP | {"members": GROUP["members"][:1]}], INCIDENTS[:1])
+    line = capsys.readouterr().out.rstrip()
+    assert line.endswith("payments PreparingRebalance generation 7, 1 member; 1 open incident")
+
+
 @pytest.mark.parametrize("columns", [80, 100, 160])
 def test_the_live_table_cuts_no_name_of_a_rule(columns):
     def show(_, console):

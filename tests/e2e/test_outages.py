@@ -88,7 +88,7 @@ def test_outages_of_telemetry_and_broker_make_one_incident_each_and_accuse_nobod
         accused = [(row["group"], row["member_id"]) for row in running.incidents("session-expired")]
         assert accused == [death[:2] for death in cluster.deaths]
         rules = {rule for (rule,) in running.rows("SELECT DISTINCT rule FROM incidents")}
-        # The last is true of these groups once stable for a minute: their session timeout is the broker's least.
+        # The last is true of these groups once stable for a minute: their session timeout is Kafka's minimum.
         known = {
             "telemetry-stalled",
             "session-expired",

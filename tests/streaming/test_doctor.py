@@ -125,9 +125,11 @@ class TestMachine:
 
 class TestRights:
     def test_the_commands_grant_reading_to_the_monitor_and_writing_to_applications_only(self):
-        read, _, _, write = acl_commands(Kafka(telemetry_topics=("lines",)))
+        read, reader, _, _, write = acl_commands(Kafka(telemetry_topics=("lines",)))
         assert "--topic __consumer_offsets --topic lines --topic group-client-telemetry" in read
-        assert "Write" not in read
+        assert "--operation DescribeConfigs" in read
+        assert reader.endswith("--operation Describe --resource-pattern-type prefixed --group group-monitor-run")
+        assert "Write" not in read + reader
         assert "User:APP" in write
         assert "__consumer_offsets" not in write
 
@@ -193,8 +195,7 @@ class TestCluster:
         assert code == 0, lines
         status, line = status_of(lines, "telemetry topic")
         assert status == "warn"
-        assert "--create --topic nobody-made-this" in line
-        assert "--config max.message.bytes=16777216" in line
+        assert "doctor --create-topics" in line
         assert status_of(lines, "tier")[1].split()[2] == "0:"
 
     def test_a_request_log_that_is_off_is_noticed(self, cluster, tmp_path):

@@ -3,6 +3,7 @@
 import gzip
 import io
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -26,12 +27,12 @@ class Terminal(io.StringIO):
         return True
 
 
-def on_a_terminal(monkeypatch):
+def on_a_terminal(monkeypatch, columns=100):
     """What a terminal in the place of stderr shows; no fixture, for pytest puts its own stderr in between."""
     made = Terminal()
     monkeypatch.setattr(sys, "stderr", made)
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("COLUMNS", str(columns))
     return made
 
 
@@ -58,6 +59,15 @@ class TestShown:
         assert " 25%" in terminal.getvalue()
         assert "━" in terminal.getvalue()
         assert "[red]1,000 rows" in terminal.getvalue()
+
+    def test_a_narrow_terminal_cuts_the_text_and_not_the_command(self, monkeypatch):
+        terminal = on_a_terminal(monkeypatch, columns=80)
+        with ProgressShown("capture", 200) as shown:
+            shown.update(50, "__consumer_offsets 396, group-telemetry 683, group-client-telemetry 216")
+        seen = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", terminal.getvalue())
+        (line, *_) = [line for line in seen.splitlines() if " 25%" in line]
+        assert line.startswith("capture ━")
+        assert "__consumer_offsets 396" in line
 
 
 class TestReplay:

@@ -135,6 +135,10 @@ OUTSIDE = {
         "is full: free",
     ),
     "brokers that do not answer": (KafkaTimeoutError("Unable to bootstrap"), "see that the brokers answer"),
+    "a right that is missing": (
+        of_spark("Caused by: org.apache.kafka.common.errors.GroupAuthorizationException: Not authorized: x"),
+        "doctor --acls",
+    ),
     "brokers away, said by Java": (
         of_spark("Caused by: org.apache.kafka.common.errors.TimeoutException: Timeout of 60000ms expired"),
         "see that the brokers answer",

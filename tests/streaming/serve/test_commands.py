@@ -36,7 +36,7 @@ def test_describe_the_page_and_the_api_tell_how_long_a_past_rebalance_took(apply
     apply(report("orders", view=view()))
     began = {"began_ms": START_MS - 41_300, "joined_ms": START_MS - 300}
     apply(report("orders", view=view(generation=4, stable_since_ms=START_MS, rebalanced=began)))
-    assert "after 41.3 s" in command("describe", "orders")
+    assert "rebalanced in 41.3 s" in command("describe", "orders")
     page = client.get("/groups/orders").text
     assert "<td>41.3 s<br>" in page
     assert "joining 41 s" in page

@@ -44,7 +44,7 @@ class TestTimeline:
         assert [(bar.kind, bar.x, bar.width) for bar in drawn.bars] == [
             ("rebalance", LABEL + (WIDTH - LABEL) / 4, (WIDTH - LABEL) / 4)
         ]
-        assert drawn.bars[0].title.endswith("after 15 s, waited for m-3, m-4, m-5 and 2 more")
+        assert drawn.bars[0].title.endswith("rebalanced in 15 s, waited for m-3, m-4, m-5 and 2 more")
 
     def test_a_rebalance_that_goes_on_is_a_bar(self):
         drawn = timeline(seen(state="PreparingRebalance", state_since_ms=START_MS - 15_000), [], [], 60_000)

@@ -1,0 +1,100 @@
+"""What `doctor --acls` prints is enough where a cluster refuses all else: `doctor` and Spark's source can read."""
+
+import shlex
+from itertools import pairwise
+
+import pytest
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kafka.admin import ACL, ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourcePattern, ResourceType
+from kafka.structs import OffsetAndMetadata
+from pydantic import SecretStr
+
+from streaming.config import Run, Settings
+from streaming.doctor.check import Status
+from streaming.doctor.cluster import check_cluster, create_topics
+from streaming.doctor.rights import acl_commands
+from streaming.kafka_config import Kafka
+from streaming.run.session import start_session
+from tests.embedded.parts import skip_without_broker
+from tests.embedded.secured import PASSWORD, USER, secured_broker
+from tests.streaming.run.test_source import read
+
+pytestmark = [pytest.mark.spark, pytest.mark.e2e]
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory):
+    """A broker that refuses what no ACL allows; who comes without a login is a super user."""
+    skip_without_broker()
+    authorizer = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    with secured_broker(tmp_path_factory.mktemp("secured"), **authorizer) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def kafka(secured):
+    servers = secured.server("SASL_PLAINTEXT")
+    login = {"sasl_mechanism": "PLAIN", "sasl_username": USER, "sasl_password": SecretStr(PASSWORD)}
+    return Kafka(bootstrap_servers=servers, security_protocol="SASL_PLAINTEXT", **login)
+
+
+@pytest.fixture(scope="module")
+def admin(secured):
+    with KafkaAdminClient(bootstrap_servers=secured.cluster.bootstrap_servers) as made:
+        yield made
+
+
+def acls_of(command):
+    """Do what `kafka-acls` does with such a command."""
+    words = shlex.split(command)
+
+    def values(option):
+        return [after for word, after in pairwise(words) if word == option]
+
+    (principal,) = values("--allow-principal")
+    pattern = ACLResourcePatternType.PREFIXED if "prefixed" in words else ACLResourcePatternType.LITERAL
+    resources = [ResourcePattern(ResourceType.TOPIC, name, pattern) for name in values("--topic")]
+    resources += [ResourcePattern(ResourceType.GROUP, name, pattern) for name in values("--group")]
+    resources += [ResourcePattern(ResourceType.CLUSTER, "kafka-cluster")] * ("--cluster" in words)
+    operations = [getattr(ACLOperation, OPERATIONS[name]) for name in values("--operation")]
+    return [ACL(principal, "*", op, ACLPermissionType.ALLOW, what) for op in operations for what in resources]
+
+
+OPERATIONS = {"Read": "READ", "Write": "WRITE", "Describe": "DESCRIBE", "DescribeConfigs": "DESCRIBE_CONFIGS"}
+
+
+def problems(checks):
+    return {check.name for check in checks if check.status is not Status.OK}
+
+
+def test_what_doctor_prints_is_enough_to_read_and_no_more_is_asked_for(secured, kafka, admin, tmp_path):
+    list(create_topics(Kafka(bootstrap_servers=secured.cluster.bootstrap_servers)))
+    with KafkaConsumer(bootstrap_servers=secured.cluster.bootstrap_servers, group_id="canary") as consumer:
+        consumer.commit({TopicPartition("group-telemetry", 0): OffsetAndMetadata(1, "", -1)})
+    assert "records" in problems(check_cluster(kafka))
+
+    topics, *others = acl_commands(kafka)
+    admin.create_acls(acls_of(topics))
+    assert problems(check_cluster(kafka)) == {"readers"}
+
+    for command in others:
+        admin.create_acls(acls_of(command))
+    assert problems(check_cluster(kafka)) == set()
+    session = start_session(Run(master="local[2]"), 2)
+    try:
+        rows = read(session, Settings(kafka=kafka), tmp_path)
+    finally:
+        session.stop()
+    assert any(b"canary" in row.key for row in rows)
+
+
+def test_who_may_not_create_topics_gets_the_command_for_somebody_who_may(kafka):
+    missing = kafka.model_copy(update={"telemetry_topics": ("nobody-made-this",), "client_telemetry_topics": ()})
+    (check,) = create_topics(missing)
+    assert check.status is Status.FAIL
+    assert check.found == f'nobody-made-this cannot be created: user "{USER}" may not create topics'
+    assert "--create --topic nobody-made-this" in check.advice
+    assert "--config max.message.bytes=16777216" in check.advice
