@@ -205,7 +205,7 @@ class Serve(Table):
             return self.heartbeat_url
         try:
             return _http_url(read_secret(self.heartbeat_url_file).strip())
-        except (OSError, ValueError) as error:
+        except ValueError as error:
             raise ConfigError(f"[serve] heartbeat_url_file: {error}") from None
 
 
@@ -284,7 +284,7 @@ class WebhookReceiver(_Receiver):
             return self.url or ""
         try:
             return _http_url(read_secret(self.url_file).strip())
-        except (OSError, ValueError) as error:
+        except ValueError as error:
             raise ConfigError(f"[[notify]] webhook: url_file: {error}") from None
 
 
@@ -315,7 +315,7 @@ class PagerDutyReceiver(_Receiver):
             return key
         try:
             return read_secret(self.routing_key_file).strip()
-        except (OSError, ValueError) as error:
+        except ValueError as error:
             raise ConfigError(f"[[notify]] pagerduty: no routing key: {error}") from None
 
 
@@ -393,7 +393,7 @@ def load(path: Path | None) -> Settings:
     try:
         text = "" if path is None else path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from None
+        raise ConfigError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     path = path or Path("defaults")
     raw = parse_toml(path, text)
     problems = Problems(path, key_lines(text))
@@ -435,7 +435,7 @@ def _add_secrets(raw: dict[str, Any], problems: Problems) -> None:
         if value is None and isinstance(file := section.get(f"{key}_file"), str):
             try:
                 value = read_secret(Path(file))
-            except (OSError, ValueError) as error:
+            except ValueError as error:
                 problems.add((table, f"{key}_file"), f"[{table}] {key}_file: {error}")
                 value = "unreadable"  # what is wrong with it is said already
         if value is not None:

@@ -153,11 +153,14 @@ def read_text(path: Path) -> str:
 
 
 def read_secret(path: Path) -> str:
-    """Read a secret from its file, without the line end; raises `ValueError` where the file holds none.
+    """Read a secret from its file, without the line end; raises `ValueError` where there is none.
 
     An empty secret is never meant: as a token of `serve` it would let everybody in.
     """
-    secret = read_text(path).rstrip("\r\n")
+    try:
+        secret = read_text(path).rstrip("\r\n")
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
     if not secret.strip():
         raise ValueError(f"{path} is empty")
     return secret

@@ -218,7 +218,11 @@ REFUSED = {
         2,
         "set GROUP_MONITOR_KAFKA_SASL_PASSWORD or sasl_password_file",
     ),
-    "a missing secret file": ('[store]\npassword_file = "/nowhere/x"', 2, "No such file"),
+    "a missing secret file": (
+        '[store]\npassword_file = "/nowhere/x"',
+        2,
+        "/nowhere/x cannot be read: No such file or directory",
+    ),
     "sasl without a user": ('[kafka]\nsecurity_protocol = "SASL_SSL"', 1, "needs sasl_mechanism, sasl_username"),
     "a cluster without its secret": ('[run]\nmaster = "spark://m:7077"', 1, "needs the secret of the cluster"),
     "half a certificate": ('[kafka]\nssl_certfile = "x"', 1, "come together"),
@@ -387,7 +391,7 @@ def test_every_mistake_is_named_at_once(write):
 
 
 def test_a_file_that_is_not_there_is_one_clear_line(tmp_path):
-    with pytest.raises(ConfigError, match=r"nowhere\.toml: cannot be read: .*No such file"):
+    with pytest.raises(ConfigError, match=r"nowhere\.toml: cannot be read: No such file or directory$"):
         load(tmp_path / "nowhere.toml")
 
 

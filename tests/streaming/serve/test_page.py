@@ -92,6 +92,13 @@ def test_the_page_shows_what_happened_without_any_script(apply, client):
     assert "generation 4: 1 member" in text
 
 
+def test_a_cause_that_nobody_knows_is_not_written_below_what_happened(apply, client):
+    apply(report("orders", finding(rule="member-idle", cause="unknown", client_host=None), view=view()))
+    apply(report("bills", finding("bills"), view=view("bills")))
+    assert '<span class="muted"></span>' in client.get("/groups/orders").text
+    assert "session-timeout" in client.get("/groups/bills").text
+
+
 @pytest.mark.parametrize(
     ("query", "status"), [("minutes=5", 200), ("minutes=0", 400), ("minutes=x", 400), ("minutes=99999999", 400)]
 )
