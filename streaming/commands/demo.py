@@ -9,10 +9,10 @@ import click
 @click.command("demo")
 @click.option("--keep", is_flag=True, help="Stay up at the end, until Ctrl-C.")
 def demo_command(keep: bool) -> None:
-    """Watch three groups on a real Kafka for about three minutes: members killed, stalled, redeployed.
+    """Watch three groups on a real Kafka for about two minutes; members are killed, stalled and redeployed.
 
-    Ends with what the broker's own log says beside what was alerted; exit code 1 on anything missing, extra or off by
-    more than a second. Needs Java and `make setup`, no Docker; nothing is left behind.
+    At the end, a table compares the alerts with the broker's own log. The exit code is 1 if an alert is missing, extra
+    or off by more than a second. Needs Java and `make setup`, no Docker, and leaves nothing behind.
     """
     from streaming.demo.child import DemoError
     from streaming.demo.scenario import Scenario, all_well
