@@ -5,44 +5,44 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """What separates late from lost. Every number in milliseconds unless it is a ratio."""
+    """What separates late from lost. Every number is in milliseconds, unless it is a ratio or a count."""
 
     grace_ms: int = 500
-    """How long after a deadline or a removal the evidence for another explanation may still arrive."""
+    """How long to wait, after a deadline or a removal, for evidence of another explanation."""
     at_risk_ratio: float = 2 / 3
-    """Share of the session timeout without a heartbeat from which a member is at risk."""
+    """A member is at risk after this share of its session timeout without a heartbeat."""
     poll_at_risk_ratio: float = 0.8
-    """Share of max.poll.interval.ms without a poll from which a member is at risk."""
+    """A member is at risk after this share of its max.poll.interval.ms without a poll."""
     settled_after_ms: int = 60_000
-    """A group stable for so long, up to twice as long, is looked at for how it is set up: one after the other."""
+    """How long a group has to be stable before its set-up is checked. Each group waits up to twice as long."""
     page_after_ms: int = 60_000
-    """A warning becomes a page when its partitions stay unowned for so long."""
+    """How long the partitions have to be unowned before a warning becomes a page."""
     resolve_after_ms: int = 60_000
-    """A group must be stable, with every partition owned, for so long before an incident closes as recovered."""
+    """How long a group has to be stable, with every partition owned, before an incident closes as recovered."""
     recurrences_to_page: int = 3
-    """So many violations of one client within ``recurrence_window_ms`` make a page."""
+    """How many violations of one client within ``recurrence_window_ms`` make a page."""
     recurrence_window_ms: int = 600_000
     """The window of ``recurrences_to_page``."""
     rebalance_slow_ms: int = 60_000
-    """A join or sync phase longer than this is stuck."""
+    """A join or sync phase that lasts longer is stuck."""
     storm_rebalances: int = 5
-    """So many rebalances within ``storm_window_ms`` are a storm, unless they are a deploy."""
+    """How many rebalances within ``storm_window_ms`` are a storm, unless they are a rolling deploy."""
     storm_window_ms: int = 600_000
     """The window of ``storm_rebalances``."""
     unstable_after_ms: int = 10_000
-    """A group whose generations are given up before their sync is reported when it is not stable so long after."""
+    """A group whose generations end before their sync is reported if it is still not stable after this time."""
     telemetry_stalled_ms: int = 15_000
-    """A broker whose telemetry stands still for so long cannot be judged any more."""
+    """After this time without a line of a broker, its members are unknown and ``telemetry-stalled`` opens."""
     failover_ms: int = 30_000
-    """Refusals for want of a coordinator for longer than this are no failover."""
+    """A failover should be over by then: clients that still find no coordinator are reported."""
     progress_gap_ms: int = 2_500
-    """A hole this long in a broker's lines means that it was paused or restarted, or that lines were lost."""
+    """A gap this long in a broker's lines means that it was paused or restarted, or that lines were lost."""
     hold_ms: int = 10_000
-    """How long rows wait for a slower source before they are applied without it."""
+    """How long rows wait for rows of a slower source. After that they are applied without them."""
     stalled_write_ms: int = 1_000
-    """A heartbeat answered 15 after waiting at least this long was applied before its answer was lost."""
+    """A heartbeat answered COORDINATOR_NOT_AVAILABLE (15) after waiting at least this long counts as applied."""
     consumer_session_timeout_ms: int | None = None
-    """Session timeout of KIP-848 groups where neither group nor broker configuration says; none: unknown."""
+    """Session timeout of KIP-848 groups, if neither their nor the brokers' configuration can be read. None: unknown."""
 
 
 DEFAULT_THRESHOLDS = Thresholds()

@@ -98,25 +98,25 @@ class Run(Table):
     """The Spark job."""
 
     data_folder: LocalPath = Path("monitor-data")
-    """Where checkpoints are kept. One cluster each."""
+    """The folder of the checkpoints. Each cluster needs its own."""
     trigger_ms: Positive = 800
-    """How often a batch begins: half of it is waited for on average before a deadline is judged (decision 0011)."""
+    """How often a batch begins. On average a deadline waits half as long before it is judged (decision 0011)."""
     view_refresh_ms: Positive = 10_000
-    """How often a group that does not change is written anyway: how old a member's headroom may be."""
+    """How often a group that does not change is written to the database. So old the time left of its members may be."""
     operator_key: Literal["shard", "group"] = "shard"
-    """What a state of the Spark job belongs to: a partition of `__consumer_offsets`, or a group, which costs 20 to 40
-    times more.
+    """What the Spark job keeps one state for: a partition of `__consumer_offsets` (`shard`), or each group, which costs
+    20 to 40 times more.
     """
     shard_split: Positive = 1
-    """Into how many states a partition's groups are divided, where one of them is too large for a core."""
+    """How many states share the groups of a partition, if one partition is too much for a core."""
     shuffle_partitions: Positive | None = None
-    """Spark's `spark.sql.shuffle.partitions`; without it, as many as the master has cores. It stays as it was first."""
+    """Spark's `spark.sql.shuffle.partitions`. Without it, one for each core. A checkpoint keeps its first value."""
     master: str = "local[*]"
     """Spark's master: `local[*]`, `local[2]`, `spark://host:7077`."""
     standby: bool = False
-    """Wait for a `run` that watches this cluster already, and take over when it ends; otherwise this one refuses."""
+    """If another `run` watches this cluster: wait, and take over when it ends. Otherwise this one ends at once."""
     spark_secret: SecretStr | None = None
-    """The secret of a standalone cluster, its `spark.authenticate.secret`; with another master it is made by itself."""
+    """The `spark.authenticate.secret` of a standalone cluster. With any other master, one is made at each start."""
     spark_secret_file: LocalPath | None = None
     """A file that holds the secret, and nothing else."""
 
@@ -139,13 +139,13 @@ class StoreSettings(Table):
     """The SQL database that `run` writes and `serve` reads."""
 
     url: Annotated[str, AfterValidator(_database_url)] = "sqlite:///monitor-data/monitor.db"
-    """SQLAlchemy's URL: `sqlite:///FILE` for one machine, `postgresql+psycopg://user@host/database` for more."""
+    """SQLAlchemy's URL: `sqlite:///FILE` on one machine, `postgresql+psycopg://user@host/database` on several."""
     password: SecretStr | None = None
-    """The database user's password; by the environment or by `password_file`."""
+    """The password of the database user. It comes from the environment or from `password_file`."""
     password_file: LocalPath | None = None
     """A file that holds the password, and nothing else."""
     retention_days: Positive = 30
-    """For how long closed incidents, generations and delivered messages are kept."""
+    """How long closed incidents, generations and delivered messages are kept."""
 
     def connection_url(self) -> str:
         """Return the URL with its password filled in: never to be printed."""
@@ -161,33 +161,33 @@ class Serve(Table):
     """The HTTP side."""
 
     host: str = "127.0.0.1"
-    """The address to listen at; `0.0.0.0` is every address of this machine."""
+    """The address to listen on. `0.0.0.0` is every address of this machine."""
     port: Annotated[int, Field(ge=0, le=65_535)] = 8_844
-    """The port to listen at; 0 takes a free one."""
+    """The port to listen on. 0 takes a free one."""
     monitor_stalled_ms: Positive = 15_000
-    """A `run` without a sign of life for so long is alerted as `monitor-stalled`."""
+    """After how long without a sign of life of `run` the alert `monitor-stalled` is sent."""
     public_url: HttpUrl | None = None
-    """How people reach this server: alerts link to the group's page and to the rule's."""
+    """The address at which people reach this server. Alerts link to its pages."""
     allowed_hosts: tuple[HostName, ...] = ()
-    """Further names under which this server may be asked; its address, localhost and `public_url`'s may always."""
+    """Further host names that requests may use. Addresses, localhost and the name in `public_url` are always allowed."""
     rules_url: HttpUrl | None = None
-    """Where your own pages of the rules are, `<rules_url>/<rule>.md`: alerts link there in the place of this server's
-    `/rules/<rule>`, unless the group has a runbook of its own.
+    """Where you keep runbooks of your own, `<rules_url>/<rule>.md`. Alerts then link there, not to `/rules/<rule>` of
+    this server. The `runbook_url` of a group comes first.
     """
     token: SecretStr | None = None
-    """Who has the token may read: as `Authorization: Bearer`, or as a password with any user name. By the environment
-    or by `token_file`; without one, everybody may.
+    """Readers have to send this token, as `Authorization: Bearer` or as a password with any user name. It comes from
+    the environment or from `token_file`. Without a token, everybody may read.
     """
     token_file: LocalPath | None = None
     """A file that holds the token, and nothing else."""
     tls_certfile: LocalPath | None = None
-    """The server's certificate, PEM: HTTPS in the place of HTTP; needs `tls_keyfile`."""
+    """The certificate of this server (PEM): it then speaks HTTPS. Needs `tls_keyfile`."""
     tls_keyfile: LocalPath | None = None
-    """The private key of `tls_certfile`, PEM."""
+    """The private key of `tls_certfile` (PEM)."""
     heartbeat_url: HttpUrl | None = None
-    """A dead man's switch: it gets a POST every `heartbeat_ms` while the monitor is well."""
+    """The address of a dead man's switch. It gets a POST every `heartbeat_ms` while the monitor is well."""
     heartbeat_url_file: LocalPath | None = None
-    """A file that holds that URL, where the URL is itself the secret."""
+    """A file that holds that URL, if the URL itself is a secret."""
     heartbeat_ms: Positive = 60_000
     """How often that POST is sent."""
 
@@ -210,7 +210,7 @@ class Serve(Table):
 
 
 class Quality(Table):
-    """Checks of the data as a whole, in `serve`; they need the extra `quality`."""
+    """Checks of the stored data as a whole, made by `serve`. They need the extra `quality`."""
 
     enabled: bool = True
     """Whether `serve` checks."""
@@ -232,45 +232,45 @@ def _overridden(base: Thresholds, overrides: BaseModel) -> Thresholds:
 
 
 class GroupBlock(Table):
-    """One `[[groups]]` block; the first whose `pattern` matches the whole group id counts, alone."""
+    """One `[[groups]]` block. For each group only the first block counts whose `pattern` matches its whole id."""
 
     pattern: Pattern
-    """A regular expression (RE2's: no lookahead) that has to match the whole group id; `.` is any character."""
+    """A regular expression that has to match the whole group id. Syntax: RE2 (no lookahead); `.` is any character."""
     mode: Mode = "notify"
-    """`notify`: incidents are alerted. `record`: they are kept, and nobody is notified. `off`: there are none."""
+    """`notify`: incidents are stored and sent. `record`: they are stored only. `off`: there are none."""
     labels: dict[LabelName, str] = Field(default_factory=dict)
-    """Names and values that go with these groups' alerts, API objects and `group_monitor_group_info`: team, service."""
+    """Labels of these groups in alerts, in the API and in `group_monitor_group_info`: team, service."""
     runbook_url: HttpUrl | None = None
-    """Where alerts of these groups send people, in the place of the rule's own page."""
+    """The runbook that alerts of these groups link to, instead of the rule's own page."""
     thresholds: ThresholdOverrides = Field(default_factory=ThresholdOverrides)  # type: ignore[valid-type]
-    """Thresholds of these groups, as in `[thresholds]`."""
+    """Thresholds of these groups: the keys of `[thresholds]`."""
 
 
 class _Receiver(Table):
     min_severity: Severity = "warn"
-    """The least severity that is delivered."""
+    """The lowest severity that is sent."""
 
 
 class AlertmanagerReceiver(_Receiver):
-    """`[[notify]]` for Alertmanager's v2 API; every member of its cluster gets every alert."""
+    """`[[notify]]` for Alertmanager's v2 API."""
 
     kind: Literal["alertmanager"]
     """`alertmanager`."""
     urls: Annotated[tuple[HttpUrl, ...], Field(min_length=1)]
-    """The addresses of all members of the Alertmanager cluster: each gets every alert."""
+    """The addresses of all members of the Alertmanager cluster. Each gets every alert."""
     severity_labels: dict[Severity, Annotated[str, Field(min_length=1, max_length=100)]] = Field(default_factory=dict)
     """Other values of the label `severity`: `{ warn = "warning", page = "critical" }`."""
 
 
 class WebhookReceiver(_Receiver):
-    """`[[notify]]` for anything that takes the contract's incident object as a JSON POST."""
+    """`[[notify]]` for anything that takes a POST with the incident as JSON."""
 
     kind: Literal["webhook"]
     """`webhook`."""
     url: HttpUrl | None = None
-    """Where to POST; this or `url_file`."""
+    """Where to POST. Either this or `url_file`."""
     url_file: LocalPath | None = None
-    """A file that holds the URL, where the URL is itself the secret."""
+    """A file that holds the URL, if the URL itself is a secret."""
 
     @model_validator(mode="after")
     def _one_address(self) -> Self:
@@ -289,16 +289,16 @@ class WebhookReceiver(_Receiver):
 
 
 class PagerDutyReceiver(_Receiver):
-    """`[[notify]]` for PagerDuty's Events API v2; the routing key stands in a file or in an environment variable."""
+    """`[[notify]]` for PagerDuty's Events API v2. The routing key comes from a file or from the environment."""
 
     kind: Literal["pagerduty"]
     """`pagerduty`."""
     routing_key_file: LocalPath | None = None
-    """A file that holds the routing key of the service's Events API v2 integration; this or `routing_key_env`."""
+    """A file with the routing key of the service's Events API v2 integration. Either this or `routing_key_env`."""
     routing_key_env: str | None = None
     """The environment variable that holds the routing key."""
     url: HttpUrl = "https://events.pagerduty.com"
-    """PagerDuty's address; another one for the EU: `https://events.eu.pagerduty.com`."""
+    """The address of PagerDuty. In the EU: `https://events.eu.pagerduty.com`."""
 
     @model_validator(mode="after")
     def _one_key(self) -> Self:
@@ -320,7 +320,7 @@ class PagerDutyReceiver(_Receiver):
 
 
 class LogReceiver(_Receiver):
-    """`[[notify]]` into the log of `serve`."""
+    """`[[notify]]` that writes alerts to the log of `serve`."""
 
     kind: Literal["log"]
     """`log`."""

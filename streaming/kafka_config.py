@@ -43,31 +43,31 @@ class Kafka(Table):
     """How to reach the brokers, and which topics to read."""
 
     bootstrap_servers: Annotated[str, AfterValidator(_servers)] = "127.0.0.1:9092"
-    """Brokers to begin with, `host:port` each, separated by commas."""
+    """Brokers to connect to first: `host:port` each, separated by commas."""
     offsets_topic: str = "__consumer_offsets"
-    """Where the group coordinator writes; another name only in tests."""
+    """The topic of the group coordinator. Only tests need another name."""
     telemetry_topics: tuple[str, ...] = ("group-telemetry",)
-    """Where the brokers' request logs are shipped to. Who may write there is believed: brokers only."""
+    """The topics of the brokers' request logs. Whatever stands there is believed: let only brokers write there."""
     client_telemetry_topics: tuple[str, ...] = ("group-client-telemetry",)
-    """Where applications report their own poll ages."""
+    """The topics in which applications report when they last polled."""
     security_protocol: SecurityProtocol = "PLAINTEXT"
-    """What the brokers' listener speaks."""
+    """The security protocol of the brokers' listener."""
     sasl_mechanism: SaslMechanism | None = None
-    """How the user is authenticated; needed with `SASL_PLAINTEXT` and `SASL_SSL`."""
+    """How the user logs in. Needed with `SASL_PLAINTEXT` and `SASL_SSL`."""
     sasl_username: str | None = None
-    """The user; needed with SASL."""
+    """The user. Needed with SASL."""
     sasl_password: SecretStr | None = None
-    """The password; not in the file, but by the environment or by `sasl_password_file`."""
+    """The password. It comes from the environment or from `sasl_password_file`, never from this file."""
     sasl_password_file: LocalPath | None = None
     """A file that holds the password, and nothing else."""
     ssl_cafile: LocalPath | None = None
-    """The authorities that are trusted, PEM; without it, the system's."""
+    """The authorities to trust (PEM). Without it, those of the system."""
     ssl_certfile: LocalPath | None = None
-    """Our own certificate, PEM, where brokers want one; needs `ssl_keyfile`."""
+    """The monitor's own certificate (PEM), if brokers want one. Needs `ssl_keyfile`."""
     ssl_keyfile: LocalPath | None = None
-    """The private key of `ssl_certfile`, PEM (PKCS #8)."""
+    """The private key of `ssl_certfile` (PEM, PKCS #8)."""
     ssl_key_password: SecretStr | None = None
-    """The password of an encrypted `ssl_keyfile`; by the environment or by `ssl_key_password_file`."""
+    """The password of an encrypted `ssl_keyfile`. It comes from the environment or from `ssl_key_password_file`."""
     ssl_key_password_file: LocalPath | None = None
     """A file that holds that password, and nothing else."""
 
