@@ -169,7 +169,7 @@ class Serve(Table):
     public_url: HttpUrl | None = None
     """The address at which people reach this server. Alerts link to its pages."""
     allowed_hosts: tuple[HostName, ...] = ()
-    """Further host names that requests may use. Addresses, localhost and the name in `public_url` are always allowed."""
+    """Further host names that requests may use. Addresses, localhost and `public_url`'s name are always allowed."""
     rules_url: HttpUrl | None = None
     """Where you keep runbooks of your own, `<rules_url>/<rule>.md`. Alerts then link there, not to `/rules/<rule>` of
     this server. The `runbook_url` of a group comes first.
