@@ -11,21 +11,21 @@ from click.shell_completion import CompletionItem
 from streaming.extras import how_to_install
 
 COMMANDS = {
-    "broker": "Run the embedded broker in the foreground.",
+    "broker": "Run a real Kafka broker on this machine, to try things with.",
     "capture": "Record a cluster's records and telemetry into a file.",
-    "dashboards": "Grafana dashboards and alert rules: make the files, publish them.",
-    "decode": "Decode raw records of __consumer_offsets, as Kafka itself would print them.",
-    "demo": "See it work: a real broker, real consumers, real faults, alerts.",
-    "describe": "Show a group of a running monitor, or all groups.",
-    "doctor": "Check what is missing before `run` can work, and say what to do.",
+    "dashboards": "Write Grafana dashboards and alert rules to files, or publish the dashboards.",
+    "decode": "Decode raw records of __consumer_offsets into the JSON that Kafka itself prints.",
+    "demo": "See it work on this machine: a real broker, real consumers, real faults.",
+    "describe": "Show one group of a running monitor, or all groups.",
+    "doctor": "Check what `run` and `serve` need, and say what to do about what is missing.",
     "incidents": "List the incidents of a running monitor.",
-    "log4j2": "Print the log4j2 file that makes brokers ship their group telemetry.",
-    "quality": "Check the data in the store as a whole; Data Docs.",
-    "quarantine": "List the rows that a running monitor could not understand.",
-    "replay": "Run a capture through the model, without Kafka and Spark.",
-    "run": "The monitor's job: from Kafka through the model into the store.",
-    "serve": "API, page, metrics and notifications, from the store.",
-    "watch": "Follow a running monitor in a full-screen table.",
+    "log4j2": "Print the log4j2 file that makes brokers ship their request log.",
+    "quality": "Check the stored data as a whole (great-expectations).",
+    "quarantine": "List the rows that a running monitor could not read.",
+    "replay": "Replay a capture through the same model, without Kafka and Spark.",
+    "run": "Watch a cluster: read Kafka, write incidents to the database.",
+    "serve": "Serve the page, API and metrics from the database, and send the alerts.",
+    "watch": "Follow the groups of a running monitor in a full-screen table.",
 }
 """Command -> one line of help; `streaming.commands.<name>` exports `<name>_command`."""
 
@@ -100,13 +100,16 @@ def _extra(command: str) -> str:
 @click.version_option(_version(), prog_name="group-monitor")
 @click.pass_context
 def main(ctx: click.Context) -> None:
-    """Which member of a Kafka consumer group broke which timeout, when, and what that did to the group.
+    """Monitor Kafka consumer groups: which member broke which timeout, when, and what that did to the group.
 
-    Start with `group-monitor demo`; `group-monitor doctor --config monitor.toml` says what your cluster lacks.
+    `group-monitor demo` shows it on this machine. `group-monitor doctor --config monitor.toml` says what is missing to
+    watch your own cluster.
 
-    Completion in the shell: eval "$(_GROUP_MONITOR_COMPLETE=bash_source group-monitor)" in ~/.bashrc; zsh_source and
-    fish_source are the others.
-    """
+    Shell completion, for ~/.bashrc (zsh_source and fish_source for the other shells):
+
+    \b
+      eval "$(_GROUP_MONITOR_COMPLETE=bash_source group-monitor)"
+    """  # noqa: D301 - click's own mark for a line that is not to be wrapped
     if ctx.invoked_subcommand in KEPT_PRIVATE:
         os.umask(0o077)
 

@@ -17,14 +17,22 @@ from streaming.local_path import LocalPathParam
 
 @click.command("broker")
 @click.option("--nodes", type=click.IntRange(1, 3), default=1, show_default=True, help="How many brokers.")
-@click.option("--port", type=click.IntRange(1, 65_000), default=9092, show_default=True, help="Of the first broker.")
-@click.option("--data-folder", type=LocalPathParam(path_type=Path, file_okay=False), help="Keep the data here.")
+@click.option(
+    "--port", type=click.IntRange(1, 65_000), default=9092, show_default=True, help="Port of the first broker."
+)
+@click.option(
+    "--data-folder",
+    type=LocalPathParam(path_type=Path, file_okay=False),
+    help="Keep the data in this folder. Without it, the data is removed at the end.",
+)
 @click.option("--no-telemetry", is_flag=True, help="Start with the request log off.")
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of server.properties.")
+@click.option(
+    "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of server.properties. May be repeated."
+)
 def broker_command(
     nodes: int, port: int, data_folder: Path | None, no_telemetry: bool, settings: tuple[str, ...]
 ) -> None:
-    """Run a real Kafka (KRaft) on 127.0.0.1 that ships its group telemetry, until Ctrl-C."""
+    """Run a real Kafka (KRaft) on 127.0.0.1 that ships its request log. Ctrl-C ends it."""
     from streaming.embedded import EmbeddedBrokerError, EmbeddedCluster
     from streaming.embedded.java import JavaMissingError
 

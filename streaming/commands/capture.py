@@ -47,7 +47,9 @@ def _new_file(_: click.Context, __: click.Parameter, path: Path) -> Path:
 @click.command("capture")
 @click.option("--config", type=click.Path(dir_okay=False, path_type=Path), help="monitor.toml")
 @click.option(
-    "--bootstrap-servers", metavar="HOST:PORT,…", help="Instead of those of --config; alone, without security."
+    "--bootstrap-servers",
+    metavar="HOST:PORT,…",
+    help="Brokers to record from, instead of those of --config. Without --config, no security is used.",
 )
 @click.option(
     "--out",
@@ -59,10 +61,14 @@ def _new_file(_: click.Context, __: click.Parameter, path: Path) -> Path:
 @click.option(
     "--seconds",
     type=click.FloatRange(0, min_open=True),
-    help="Stop after this long; otherwise Ctrl-C or SIGTERM ends it.",
+    help="Stop after this time. Without it, Ctrl-C or SIGTERM ends the capture.",
 )
-@click.option("--from-beginning", is_flag=True, help="Everything the topics still hold, not only what comes from now.")
-@click.option("--no-probe", is_flag=True, help="Do not ask the brokers anything; a quiet broker then has no ticks.")
+@click.option(
+    "--from-beginning", is_flag=True, help="Record all that the topics still hold, not only what comes from now on."
+)
+@click.option(
+    "--no-probe", is_flag=True, help="Send no probes to the brokers. A replay then knows less about a quiet broker."
+)
 def capture_command(
     config: Path | None,
     bootstrap_servers: str | None,
@@ -73,8 +79,8 @@ def capture_command(
 ) -> None:
     """Record group records and telemetry into a new capture that `replay` reads.
 
-    Ends after --seconds, or at Ctrl-C or SIGTERM, whatever the brokers do; what was recorded until then is a valid
-    capture. The file is made when a broker has answered.
+    It ends after --seconds, or at Ctrl-C or SIGTERM, whatever the brokers do. What was recorded until then is a valid
+    capture. The file is created once a broker has answered.
     """
     from streaming.recorder import Recording
 

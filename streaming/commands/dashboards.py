@@ -22,14 +22,14 @@ _FILE: Final = click.Path(path_type=Path, dir_okay=False, exists=True)
 
 @click.group("dashboards")
 def dashboards_command() -> None:
-    """Grafana dashboards and alert rules: make the files, publish them."""
+    """Write Grafana dashboards and alert rules to files, or publish the dashboards."""
 
 
 @dashboards_command.command("render")
 @click.option(
     "--out",
     type=LocalPathParam(path_type=Path, file_okay=False),
-    help="Another folder than dashboards/rendered in this source tree.",
+    help="The folder to write to.  [default: dashboards/rendered in this source tree]",
 )
 @click.option(
     "--severity",
@@ -37,10 +37,10 @@ def dashboards_command() -> None:
     type=(click.Choice(["info", "warn", "page"]), str),
     multiple=True,
     metavar="NAME LABEL",
-    help="Another value for the label `severity` of alert rules: --severity page critical --severity warn warning.",
+    help="Rename a severity in the alert rules: --severity page critical --severity warn warning.",
 )
 def render_command(out: Path | None, severities: tuple[tuple[str, str], ...]) -> None:
-    """Make dashboards (JSON) and alert rules (YAML) from the code."""
+    """Write dashboards (JSON) and alert rules (YAML) from the code."""
     try:
         from dashboards import files, render
     except ImportError as error:
@@ -57,18 +57,22 @@ def render_command(out: Path | None, severities: tuple[tuple[str, str], ...]) ->
 
 
 @dashboards_command.command("publish")
-@click.option("--url", required=True, metavar="URL", help="Grafana's address, https unless it is on this machine.")
-@click.option("--token-file", type=_FILE, help=f"Holds a service account's token. Or set {TOKEN_VARIABLE}.")
-@click.option("--user", help=f"Instead of a token; the password is in {PASSWORD_VARIABLE} or --password-file.")
-@click.option("--password-file", type=_FILE, help="Holds the password of --user.")
-@click.option("--ca-file", type=_FILE, help="Certificates to trust, PEM.")
-@click.option("--plain-http", is_flag=True, help="Send the credentials over http to another machine all the same.")
-@click.option("--folder", default="Group monitor", show_default=True, help="Where in Grafana.")
-@click.option("--datasource", metavar="NAME", help="The Prometheus data source; else the default one.")
+@click.option("--url", required=True, metavar="URL", help="The address of Grafana; https unless it is on this machine.")
+@click.option("--token-file", type=_FILE, help=f"A file with the token of a service account. Or set {TOKEN_VARIABLE}.")
 @click.option(
-    "--incidents", "monitor", metavar="URL", help="Annotate with the incidents of the `serve` at this address."
+    "--user", help=f"A user, instead of a token. The password comes from {PASSWORD_VARIABLE} or --password-file."
 )
-@click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
+@click.option("--password-file", type=_FILE, help="A file with the password of --user.")
+@click.option("--ca-file", type=_FILE, help="Certificates to trust (PEM).")
+@click.option(
+    "--plain-http", is_flag=True, help="Allow http to another machine, which sends the credentials unencrypted."
+)
+@click.option("--folder", default="Group monitor", show_default=True, help="The folder in Grafana.")
+@click.option("--datasource", metavar="NAME", help="The Prometheus data source.  [default: Grafana's default one]")
+@click.option(
+    "--incidents", "monitor", metavar="URL", help="Add the incidents of the `serve` at this address as annotations."
+)
+@click.option("--dry-run", is_flag=True, help="Print what would change, and change nothing.")
 def publish_command(  # noqa: PLR0913, PLR0917 - one parameter an option
     url: str,
     token_file: Path | None,
@@ -81,7 +85,7 @@ def publish_command(  # noqa: PLR0913, PLR0917 - one parameter an option
     monitor: str | None,
     dry_run: bool,
 ) -> None:
-    """Put the dashboards into a running Grafana, 10 to 13. Again and again: what is there already is left alone."""
+    """Publish the dashboards to a running Grafana, 10 to 13. It can be repeated: only differences are written."""
     try:
         from dashboards import files, publish
     except ImportError as error:

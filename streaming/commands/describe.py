@@ -8,13 +8,13 @@ from streaming.commands.remote import Monitor, echo_json, instant, shown
 
 @click.command("describe")
 @click.argument("group", required=False)
-@click.option("--cluster", default=None, help="Which cluster's, where several have the group.")
+@click.option("--cluster", default=None, help="The cluster, if several have such a group.")
 @click.option(
-    "--limit", default=1_000, show_default=True, type=click.IntRange(1, 10_000), help="At most so many groups."
+    "--limit", default=1_000, show_default=True, type=click.IntRange(1, 10_000), help="Show at most this many groups."
 )
 @remote.options
 def describe_command(group: str | None, cluster: str | None, limit: int, url: str, *, as_json: bool) -> None:
-    """Show a group: members, headroom, assignment, incidents, what happened last. Without GROUP: all groups."""
+    """Show a group: members, the time they have left, assignment, incidents and latest events. Without GROUP: all."""
     from streaming.commands import tables
 
     monitor, out = Monitor(url), tables.console()

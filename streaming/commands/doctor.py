@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     "--config",
     "config_path",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="monitor.toml; all defaults without it.",
+    help="monitor.toml. Without it, all defaults.",
 )
 @click.option("--acls", is_flag=True, help="Only print the `kafka-acls` commands for this configuration.")
 @click.option(
     "--create-topics",
     is_flag=True,
-    help="Only create the telemetry topics that do not exist, with the settings they need; change no other.",
+    help="Only create the telemetry topics that do not exist, with the settings they need. No other topic is changed.",
 )
 def doctor_command(config_path: Path | None, acls: bool, create_topics: bool) -> None:
-    """Check this machine and the cluster: one line a check, and what to do about it.
+    """Check this machine and the cluster. Prints a line for each check, with what to do about each problem.
 
-    Exit code 1 on a failure, 2 where the configuration is wrong. Writes nothing to the cluster, but for
-    --create-topics, and joins no group.
+    The exit code is 1 after a failure, and 2 if the configuration is wrong. Joins no group, and writes nothing to the
+    cluster except with --create-topics.
     """
     from streaming.config import ConfigError, load
     from streaming.doctor.check import fail, ok

@@ -7,15 +7,15 @@ from streaming.commands.remote import Monitor
 
 
 @click.command("incidents")
-@click.option("--state", type=click.Choice(["open", "closed", "all"]), default=None, help="Default: open.")
-@click.option("--cluster", default=None)
-@click.option("--group", default=None)
-@click.option("--rule", default=None)
-@click.option("--limit", default=100, show_default=True, type=click.IntRange(1, 10_000))
+@click.option("--state", type=click.Choice(["open", "closed", "all"]), default=None, help="[default: open]")
+@click.option("--cluster", default=None, help="Only of this cluster.")
+@click.option("--group", default=None, help="Only of this group.")
+@click.option("--rule", default=None, help="Only of this rule.")
+@click.option("--limit", default=100, show_default=True, type=click.IntRange(1, 10_000), help="Show at most this many.")
 @click.option(
     "--would-have-paged",
     is_flag=True,
-    help='Pages of groups with mode = "record": what would have woken somebody. All states unless --state.',
+    help='Only pages of groups with mode = "record", which were sent to nobody. All states unless --state.',
 )
 @remote.options
 def incidents_command(

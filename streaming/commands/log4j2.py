@@ -46,22 +46,33 @@ def _properties(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -
 
 
 @click.command("log4j2")
-@click.option("--format", "form", type=click.Choice(["yaml", "properties"]), default="yaml", show_default=True)
-@click.option("--config", type=click.Path(dir_okay=False, path_type=Path), help="monitor.toml: brokers and topic.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["yaml", "properties"]),
+    default="yaml",
+    show_default=True,
+    help="Format of the file.",
+)
+@click.option(
+    "--config", type=click.Path(dir_okay=False, path_type=Path), help="monitor.toml: brokers, security and topic."
+)
 @click.option(
     "--bootstrap-servers",
     metavar="HOST:PORT,…",
     callback=_servers,
-    help="Where the brokers send their lines: a listener that they reach themselves.  [default: from --config, else "
+    help="Where the brokers send their lines: a listener that they can reach.  [default: from --config, else "
     "127.0.0.1:9092]",
 )
-@click.option("--topic", callback=_topic, help="[default: the first of --config, else group-telemetry]")
+@click.option(
+    "--topic", callback=_topic, help="The topic for the lines.  [default: the first of --config, else group-telemetry]"
+)
 @click.option(
     "--key",
     default="${hostName}",
     show_default=True,
     callback=_one_line,
-    help="What names a broker: a lookup of log4j2 with another value on each, such as ${env:HOSTNAME}.",
+    help="The record key of a broker's lines: a log4j2 lookup that differs between brokers, such as ${env:HOSTNAME}.",
 )
 @click.option(
     "--property",
@@ -69,18 +80,20 @@ def _properties(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -
     multiple=True,
     metavar="NAME=VALUE",
     callback=_properties,
-    help="A further setting of the producer, such as security.protocol=SSL. Write no secret here: a SASL "
-    "login belongs into a JAAS file of the broker (docs/telemetry.md).  [default: protocol and mechanism of --config, "
-    "unless --bootstrap-servers]",
+    help="A producer setting, such as security.protocol=SSL. May be repeated. Give no secret here: a SASL login "
+    "belongs in a JAAS file on the broker (docs/telemetry.md).  [default: protocol and mechanism of --config, unless "
+    "--bootstrap-servers]",
 )
 @click.option(
     "--request-appender",
     default=STOCK_REQUEST_APPENDER,
     show_default=True,
     callback=_one_line,
-    help="The appender of kafka.request.logger in the broker's own file, which stays as quiet as it was; '' for none.",
+    help="The appender that the broker's own file gives kafka.request.logger. It stays at level warn. '' if none.",
 )
-@click.option("--alone", is_flag=True, help="A whole file, with a console, in the place of the broker's own.")
+@click.option(
+    "--alone", is_flag=True, help="Print a complete file with a console appender, to replace the broker's own."
+)
 def log4j2_command(  # noqa: PLR0913, PLR0917 - one parameter an option
     form: str,
     config: Path | None,
@@ -91,9 +104,9 @@ def log4j2_command(  # noqa: PLR0913, PLR0917 - one parameter an option
     request_appender: str,
     alone: bool,
 ) -> None:
-    """Print a log4j2 file for all brokers (Kafka 4) that ships group telemetry into a topic.
+    """Print one log4j2 file for all brokers (Kafka 4). It ships the request log about groups into a topic.
 
-    It stands beside the broker's own file, which stays as it is (docs/telemetry.md):
+    Each broker loads it after its own log4j2 file, which stays as it is (docs/telemetry.md):
 
     \b
     KAFKA_LOG4J_OPTS="-Dlog4j2.configurationFile=/opt/kafka/config/log4j2.yaml,/etc/kafka/group-telemetry.yaml"

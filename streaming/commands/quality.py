@@ -13,10 +13,15 @@ from streaming.local_path import LocalPathParam
 
 @click.command("quality")
 @click.option("--config", "config", required=True, type=click.Path(dir_okay=False, path_type=Path), help="monitor.toml")
-@click.option("--docs", type=LocalPathParam(file_okay=False, path_type=Path), help="A folder for Data Docs (HTML).")
-@click.option("--json", "as_json", is_flag=True, help="One object a line, for programs.")
+@click.option(
+    "--docs", type=LocalPathParam(file_okay=False, path_type=Path), help="Write Data Docs (HTML) into this folder."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line.")
 def quality_command(config: Path, docs: Path | None, *, as_json: bool) -> None:
-    """Check what the store holds: one line an expectation; exit 1 if any fails. Needs the extra `quality`."""
+    """Check the stored data. Prints a line for each expectation; the exit code is 1 if one fails.
+
+    Needs the extra `quality`.
+    """
     settings = settings_of(config)  # before what takes seconds to import
     from streaming.quality.checker import Checker
     from streaming.quality.sample import take

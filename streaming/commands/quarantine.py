@@ -10,7 +10,7 @@ from streaming.commands.remote import Monitor
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 10_000))
 @remote.options
 def quarantine_command(*, limit: int, url: str, as_json: bool) -> None:
-    """List the newest rows that could not be understood, with where they lie and how they begin."""
+    """List the newest rows that could not be read: where each lies in Kafka, why, and how it begins."""
     from streaming.commands import tables
 
     found = Monitor(url).listing("/api/v1/quarantine", limit=limit)

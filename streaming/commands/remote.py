@@ -99,8 +99,8 @@ def _why(error: HTTPError) -> str:
 
 def options(command: Callable[..., None]) -> Callable[..., None]:
     """Add `--url` and `--json` to a command."""
-    as_json = click.option("--json", "as_json", is_flag=True, help="The API's own objects.")
-    where = click.option("--url", default=DEFAULT_URL, show_default=True, help="Where `serve` answers.")
+    as_json = click.option("--json", "as_json", is_flag=True, help="Print the JSON objects of the API.")
+    where = click.option("--url", default=DEFAULT_URL, show_default=True, help="The address of `serve`.")
     return where(as_json(command))
 
 

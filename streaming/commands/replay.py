@@ -34,14 +34,14 @@ ROWS_BETWEEN_LOOKS = 1_000
 @click.option(
     "--cluster",
     default=None,
-    help="Name of the cluster in what is printed.  [default: from the config, else 'default']",
+    help="The name of the cluster in the output.  [default: from --config, else 'default']",
 )
-@click.option("--sample", is_flag=True, help="Replay the capture that ships with the monitor, told for people.")
+@click.option("--sample", is_flag=True, help="Replay the capture that ships with the monitor, printed for reading.")
 def replay_command(capture: Path | None, config_path: Path | None, cluster: str | None, sample: bool) -> None:
-    """Replay CAPTURE (.jsonl or .jsonl.gz, made by `capture`) and print what was true, as JSON Lines.
+    """Replay CAPTURE (.jsonl or .jsonl.gz, made by `capture`) and print the results as JSON Lines.
 
-    Incidents in the coordinator's time order, then every group as it was at the end, then a summary. Exit code 1 where
-    no row of it could be used.
+    First come the incidents, in the order of the coordinator's time; then every group as it was at the end; then a
+    summary. The exit code is 1 if no row could be read.
     """
     if (capture is None) == (not sample):
         raise click.UsageError("name a CAPTURE, or give --sample")

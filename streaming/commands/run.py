@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.command("run")
 @click.option("--config", "config", required=True, type=click.Path(dir_okay=False, path_type=Path), help="monitor.toml")
 def run_command(config: Path) -> None:
-    """Watch a cluster: read its records and telemetry, keep incidents in the database. Needs Spark and Java."""
+    """Watch a cluster: read its records and telemetry, write incidents to the database. Needs Spark and Java."""
     settings = settings_of(config)
     click.echo(settings.effective(), err=True)
     logs.configure()

@@ -10,12 +10,12 @@ import click
 @click.option(
     "--config",
     "config_path",
-    type=click.Path(path_type=Path),
+    type=click.Path(dir_okay=False, path_type=Path),
     default=None,
-    help="monitor.toml; all defaults without it.",
+    help="monitor.toml. Without it, all defaults.",
 )
 def serve_command(config_path: Path | None) -> None:
-    """Serve API, page, metrics and notifications from the store that `run` writes."""
+    """Serve the page, the API and the metrics from the database that `run` writes, and send the alerts."""
     from streaming import logs
     from streaming.commands.settings import WrongConfiguration, settings_of
     from streaming.config import ConfigError

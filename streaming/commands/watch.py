@@ -18,12 +18,14 @@ BLOCK_LINES: Final = 3  # of an incident, where the console is too narrow for a 
 
 
 @click.command("watch")
-@click.option("--cluster", default=None)
-@click.option("--every", "every_s", default=1.0, show_default=True, type=click.FloatRange(0.2), help="Seconds.")
-@click.option("--times", default=None, type=click.IntRange(1), help="Stop after so many looks.")
+@click.option("--cluster", default=None, help="Only of this cluster.")
+@click.option(
+    "--every", "every_s", default=1.0, show_default=True, type=click.FloatRange(0.2), help="Seconds between looks."
+)
+@click.option("--times", default=None, type=click.IntRange(1), help="Stop after this many looks.")
 @remote.options
 def watch_command(*, cluster: str | None, every_s: float, times: int | None, url: str, as_json: bool) -> None:
-    """Follow groups and open incidents, those in trouble first; Ctrl-C ends it. --json: one object a look."""
+    """Follow groups and open incidents, those in trouble first. Ctrl-C ends it. --json prints an object each look."""
     from rich.live import Live
 
     from streaming.commands import tables
