@@ -34,7 +34,7 @@ def doctor_command(config_path: Path | None, acls: bool, create_topics: bool) ->
     """
     from streaming.config import ConfigError, load
     from streaming.doctor.check import fail, ok
-    from streaming.doctor.rights import acl_commands
+    from streaming.doctor.rights import acl_lines
 
     try:
         settings = load(config_path)
@@ -42,7 +42,7 @@ def doctor_command(config_path: Path | None, acls: bool, create_topics: bool) ->
         _show(fail("config", problem, "correct it") for problem in str(error).splitlines())
         sys.exit(2)
     if acls:
-        click.echo("\n".join(acl_commands(settings.kafka)))
+        click.echo("\n".join(acl_lines(settings.kafka)))
         return
     if create_topics:
         from streaming.doctor import cluster
@@ -51,7 +51,7 @@ def doctor_command(config_path: Path | None, acls: bool, create_topics: bool) ->
     configured = ok("config", f"{config_path or 'all defaults'}, cluster {settings.cluster!r}")
     shown = _show(itertools.chain([configured], _checks(settings)))
     if any("--acls" in check.advice for check in shown):
-        click.echo("\n".join(acl_commands(settings.kafka)))
+        click.echo("\n".join(acl_lines(settings.kafka)))
     sys.exit(_exit_code(shown))
 
 

@@ -1,32 +1,71 @@
-"""The `kafka-acls` commands for the monitor's principal, and for what writes telemetry."""
+"""The `kafka-acls` commands for the monitor's principal, and for those that write telemetry."""
 
 import shlex
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from streaming.kafka_config import READER_GROUP_PREFIX, Kafka
 
 
-def principal_of(kafka: Kafka) -> str:
-    """Guess the principal that brokers see: certain for SASL only, a certificate's name is mapped by the broker."""
-    return f"User:{kafka.sasl_username or 'MONITOR'}"
+class Grant(NamedTuple):
+    """Rights of one principal, and what they are for."""
+
+    why: str
+    principal: str
+    operations: Sequence[str]
+    resources: Sequence[str]
+
+    def command(self, kafka: Kafka) -> str:
+        """Return the command that grants them."""
+        base = ["kafka-acls", "--bootstrap-server", kafka.bootstrap_servers, "--add", "--allow-principal"]
+        operations = [option for name in self.operations for option in ("--operation", name)]
+        return shlex.join([*base, f"User:{self.principal}", *operations, *self.resources])
 
 
-def acl_commands(kafka: Kafka) -> list[str]:
-    """Return the commands that let the monitor read and, with APP in place of a user, applications report.
+def grants(kafka: Kafka) -> list[Grant]:
+    """Return all that has to be granted; BROKER and APP stand for users that only the reader knows.
 
     The monitor joins no group and writes nothing. Its probe (ListGroups) needs no right: who has none is told of no
-    groups, and asks for none. Spark's readers have group ids of their own: they never join, but ask for committed
-    offsets, which takes Describe.
+    groups, and asks for none.
     """
-    base = ["kafka-acls", "--bootstrap-server", kafka.bootstrap_servers, "--add", "--allow-principal"]
-    rights = ("Read", "Describe", "DescribeConfigs")  # the last for `doctor`, which looks at the topics' settings
-    read = [*base, principal_of(kafka), *(option for right in rights for option in ("--operation", right))]
-    topics = [option for topic in kafka.topics for option in ("--topic", topic)]
-    # Optional: session timeouts of KIP-848, share and streams groups (`[thresholds] consumer_session_timeout_ms` tells
-    # the first too), and the names of topics that those groups know by id only.
-    settings = [*base, principal_of(kafka), "--operation", "DescribeConfigs", "--cluster", "--group", "*"]
-    names = [*base, principal_of(kafka), "--operation", "Describe", "--topic", "*"]
+    monitor = kafka.sasl_username or "MONITOR"  # of a certificate's user only the broker knows the name
     prefixed = ["--resource-pattern-type", "prefixed", "--group", READER_GROUP_PREFIX]
-    reader = [*base, principal_of(kafka), "--operation", "Describe", *prefixed]
-    reports = [topic for name in kafka.client_telemetry_topics for topic in ("--topic", name)]
-    write = [*base, "User:APP", "--operation", "Write", "--operation", "Describe", *reports]
-    return [shlex.join(command) for command in ([*read, *topics], reader, settings, names, write)]
+    return [
+        Grant(
+            "read the records and the telemetry; DescribeConfigs lets `doctor` check the settings of the topics",
+            monitor,
+            ("Read", "Describe", "DescribeConfigs"),
+            _topics(kafka.topics),
+        ),
+        Grant(
+            "Spark's readers join no group, but ask for the committed offsets of one", monitor, ["Describe"], prefixed
+        ),
+        Grant(
+            "optional: session timeouts of KIP-848, share and streams groups",
+            monitor,
+            ["DescribeConfigs"],
+            ["--cluster", "--group", "*"],
+        ),
+        Grant("optional: names of topics that those groups know by id only", monitor, ["Describe"], _topics(["*"])),
+        Grant(
+            "the user of the brokers' log4j2 file, in the place of BROKER; not needed for a super user",
+            "BROKER",
+            ("Write", "Describe"),
+            _topics(kafka.telemetry_topics),
+        ),
+        Grant(
+            "the user of applications with the reporter, in the place of APP",
+            "APP",
+            ("Write", "Describe"),
+            _topics(kafka.client_telemetry_topics),
+        ),
+    ]
+
+
+def acl_lines(kafka: Kafka) -> list[str]:
+    """Return each command below a comment that says what it is for."""
+    return [line for grant in grants(kafka) for line in (f"# {grant.why}", grant.command(kafka))]
+
+
+def _topics(names: Sequence[str]) -> list[str]:
+    return [option for name in names for option in ("--topic", name)]

@@ -11,7 +11,7 @@ import pytest
 from streaming.config import Serve, StoreSettings
 from streaming.doctor import machine
 from streaming.doctor.check import Status, warn
-from streaming.doctor.rights import acl_commands
+from streaming.doctor.rights import acl_lines
 from streaming.embedded import EmbeddedCluster
 from streaming.kafka_config import Kafka
 from tests.embedded.parts import skip_without_broker
@@ -124,12 +124,16 @@ class TestMachine:
 
 
 class TestRights:
-    def test_the_commands_grant_reading_to_the_monitor_and_writing_to_applications_only(self):
-        read, reader, _, _, write = acl_commands(Kafka(telemetry_topics=("lines",)))
+    def test_the_commands_grant_reading_to_the_monitor_and_writing_to_brokers_and_applications_only(self):
+        printed = acl_lines(Kafka(telemetry_topics=("lines",)))
+        whys, commands = printed[::2], printed[1::2]
+        assert all(why.startswith("# ") for why in whys)
+        read, reader, *_, lines, write = commands
         assert "--topic __consumer_offsets --topic lines --topic group-client-telemetry" in read
         assert "--operation DescribeConfigs" in read
         assert reader.endswith("--operation Describe --resource-pattern-type prefixed --group group-monitor-run")
         assert "Write" not in read + reader
+        assert lines.endswith("--allow-principal User:BROKER --operation Write --operation Describe --topic lines")
         assert "User:APP" in write
         assert "__consumer_offsets" not in write
 

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from streaming.config import Run, Settings
 from streaming.doctor.check import Status
 from streaming.doctor.cluster import check_cluster, create_topics
-from streaming.doctor.rights import acl_commands
+from streaming.doctor.rights import acl_lines
 from streaming.kafka_config import Kafka
 from streaming.run.session import start_session
 from tests.embedded.parts import skip_without_broker
@@ -76,7 +76,7 @@ def test_what_doctor_prints_is_enough_to_read_and_no_more_is_asked_for(secured, 
         consumer.commit({TopicPartition("group-telemetry", 0): OffsetAndMetadata(1, "", -1)})
     assert "records" in problems(check_cluster(kafka))
 
-    topics, *others = acl_commands(kafka)
+    topics, *others = acl_lines(kafka)[1::2]
     admin.create_acls(acls_of(topics))
     assert problems(check_cluster(kafka)) == {"readers"}
 
