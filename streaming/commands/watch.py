@@ -45,8 +45,8 @@ def watch_command(*, cluster: str | None, every_s: float, times: int | None, url
                     time.sleep(every_s)
                 click.echo(json.dumps(look().as_json()))
             return
-        first = look()
-        with Live(_picture(first, out), console=out, screen=out.is_terminal, auto_refresh=False) as live:
+        full_screen = out.is_terminal and times is None  # else the last look stays on the terminal
+        with Live(_picture(look(), out), console=out, screen=full_screen, auto_refresh=False) as live:
             for _ in itertools.islice(looks, 1, None):
                 time.sleep(every_s)
                 live.update(_picture(look(), out), refresh=True)
@@ -83,7 +83,7 @@ def _picture(seen: Look, out: "Console") -> "Group":
     incidents = seen.incidents.objects[: max(1, rows // 2 // lines_each)]
     left = max(1, rows - len(incidents) * lines_each)
     groups = seen.groups.objects[:left]  # the API gives the worst first
-    title = f"{_count('groups', groups, seen.groups)}, {_count('open incidents', incidents, seen.incidents)}"
+    title = f"{_count('group', groups, seen.groups)}, {_count('open incident', incidents, seen.incidents)}"
     parts = [tables.groups_table(f"{title}, {instant(seen.at_ms)} UTC", groups)]
     if incidents:
         parts.insert(0, tables.incidents_table("open incidents, the worst first", incidents))
@@ -91,5 +91,5 @@ def _picture(seen: Look, out: "Console") -> "Group":
 
 
 def _count(what: str, drawn: Sequence[object], listing: Listing) -> str:
-    total = f"{listing.total:,} {what}"
+    total = f"{listing.total:,} {what}{'' if listing.total == 1 else 's'}"
     return total if len(drawn) == listing.total else f"{len(drawn):,} of {total}"

@@ -4,8 +4,10 @@ import json
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from streaming.cli import main
+from streaming.commands import tables, watch
 from tests.streaming.outputs import CLUSTER, START_MS, ended, finding, rejected, report, view
 
 EVIL = "a\x1b[2J\u202e[bold]x[/bold]"
@@ -96,10 +98,23 @@ def test_quarantine_shows_where_a_row_lies_and_how_it_begins(apply, command):
 def test_watch_looks_as_often_as_told_and_shows_trouble_first(apply, command):
     apply(report("orders", finding(), view=view()), report("busy", view=view("busy", state="PreparingRebalance")))
     said = command("watch", "--times", "2", "--every", "0.2")
-    assert "2 groups, 1 open incidents" in said
+    assert "2 groups, 1 open incident," in said
     assert said.rindex("orders") < said.index("busy")
     looks = command("watch", "--times", "2", "--every", "0.2", "--json").splitlines()
     assert [len(json.loads(look)["groups"]) for look in looks] == [2, 2]
+
+
+@pytest.mark.parametrize(("options", "full_screen"), [(["--times", "1"], False), ([], True)])
+def test_watch_that_ends_by_itself_leaves_its_last_look_on_the_terminal(
+    apply, command, monkeypatch, options, full_screen
+):
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    apply(report("orders", view=view()))
+    monkeypatch.setattr(tables, "console", lambda: Console(force_terminal=True, width=100))
+    monkeypatch.setattr(watch.time, "sleep", interrupted)
+    assert ("\x1b[?1049h" in command("watch", *options)) == full_screen
 
 
 def test_a_hostile_name_steers_no_terminal_and_is_no_markup(apply, command):
