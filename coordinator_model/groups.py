@@ -24,7 +24,7 @@ from coordinator_model.replica.admission import UNKNOWN_GROUP, why_not
 from coordinator_model.replica.classic import hear
 from coordinator_model.replica.departures import conclude
 from coordinator_model.replica.group import GroupReplica
-from coordinator_model.replica.refusals import JOIN_REFUSALS
+from coordinator_model.replica.refusals import JOIN_REFUSALS, is_idle, told
 from coordinator_model.replica.replay import GroupEvent, replay
 from coordinator_model.rules.session import judge
 from coordinator_model.set_aside import failed_replica
@@ -116,10 +116,13 @@ class Groups:
         scene = self.scene(group, self.clock.progress_ms)
         if isinstance(event, Heartbeat) and self._plain(replica, event, scene):
             return
-        forget_shown(group, self.hot)
+        idle, was_told = is_idle(replica, event), told(replica)
         before = (replica.state, replica.generation, len(replica.members), replica.deleted)
         replay(replica, event, scene)
         self.cold.touch(group)
+        if idle and told(replica) == was_told:
+            return
+        forget_shown(group, self.hot)
         if not replica.deleted:
             self.memory.deleted.pop(group, None)
         if not isinstance(event, Heartbeat) or before != (

@@ -6,8 +6,9 @@ up to a bound: clients choose their ids, so those beyond it are counted together
 
 from typing import Any
 
-from coordinator_model.events import ConsumerHeartbeat, Heartbeat, JoinAnswered, SyncAnswered
+from coordinator_model.events import ConsumerHeartbeat, Heartbeat, JoinAnswered, LeaveAnswered, SyncAnswered
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.states import GroupState
 
 JOIN_REFUSALS = {
     23: "INCONSISTENT_GROUP_PROTOCOL",
@@ -20,6 +21,8 @@ JOIN_REFUSALS = {
     128: "INVALID_REGULAR_EXPRESSION",
 }
 FENCINGS = {22: "ILLEGAL_GENERATION", 25: "UNKNOWN_MEMBER_ID", 82: "FENCED_INSTANCE_ID", 110: "FENCED_MEMBER_EPOCH"}
+UNKNOWN_MEMBER_ID = 25
+MEMBER_ID_REQUIRED = 79
 REPEATED = 3
 """So many of one kind for one client are no accident."""
 MAX_NAMED = 16
@@ -51,13 +54,44 @@ def note(replica: GroupReplica, event: object) -> None:
         replica.refused = {key: row for key, row in replica.refused.items() if row[5:7] != came}
 
 
+def is_idle(replica: GroupReplica, event: object) -> bool:
+    """Tell whether an event can change no more of a group than who is refused, and which ids are given out.
+
+    Strangers send these by the thousand. Nothing else of the group becomes true by them, so it need not be evaluated.
+    """
+    if replica.recorded or replica.taken_back or replica.ending_ms is not None or replica.set_aside is not None:
+        return False  # these are looked into with any event
+    match event:
+        case Heartbeat() | SyncAnswered():
+            return event.error in FENCINGS and not _is_known(replica, event.member_id)
+        case JoinAnswered(error=error) if error == MEMBER_ID_REQUIRED:
+            return replica.state is GroupState.EMPTY and not (replica.members or replica.departures)
+        case JoinAnswered(error=error) if error == UNKNOWN_MEMBER_ID:
+            return replica.state is not GroupState.PREPARING_REBALANCE  # it may be whom the join phase waited for
+        case JoinAnswered() | ConsumerHeartbeat():
+            return event.error in JOIN_REFUSALS
+        case LeaveAnswered():
+            return event.error in FENCINGS
+    return False
+
+
+def _is_known(replica: GroupReplica, member_id: str) -> bool:
+    return member_id in replica.members or any(d.member.member_id == member_id for d in replica.departures)
+
+
+def told(replica: GroupReplica) -> dict[str, int]:
+    """Return what is worth telling: who was refused repeatedly, each time that number doubles, and whether ids are out."""
+    counts = {key: row[1].bit_length() for key, row in replica.refused.items() if row[3] is not None}
+    return counts | {"pending": bool(replica.pending)}
+
+
 def _count(
     replica: GroupReplica, key: str, event: Heartbeat | JoinAnswered | SyncAnswered | ConsumerHeartbeat, who: list[Any]
 ) -> None:
-    at_ms, row = event.order_ms, replica.refused.pop(key, None)
+    at_ms, row = event.order_ms, replica.refused.get(key)
     if row is None and _is_full(replica.refused, event.error, at_ms):
         key, who = f"{event.error in JOIN_REFUSALS}", [None] * len(who)
-        row = replica.refused.pop(key, None)
+        row = replica.refused.get(key)
     if row is None or at_ms - row[4] > REFUSAL_MEMORY_MS:
         row = [event.error, 0, at_ms, None, at_ms]
     _, count, first_ms, repeated_ms, last_ms, *_ = row

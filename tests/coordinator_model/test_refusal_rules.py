@@ -2,8 +2,10 @@
 
 import pytest
 
+from coordinator_model.ingest import ingest
 from coordinator_model.replica.refusals import MAX_NAMED
 from coordinator_model.rules.refused_unknown import MAX_CLIENTS
+from coordinator_model.shard import Shard, ShardSettings
 from tests.builders import T0, Story, Who, rebalance, stable
 
 JOINER = Who("", client_id="worker", host="10.0.0.7")
@@ -84,6 +86,61 @@ def test_members_that_are_fenced_beyond_a_bound_are_one_incident():
     told = story.play(20_000).opened("member-fenced")
     assert len(told) == MAX_NAMED + 1
     assert told.count("other clients") == 1
+
+
+# ------------------------------------------------------------------------------------------------ a flood of refusals
+
+FLOOD_MS = range(2_000, 12_000, 10)
+
+
+def flood(story):
+    """Strangers, each under a few ids: joins that are refused, and heartbeats of members that never were."""
+    for n, at_ms in enumerate(FLOOD_MS):
+        stranger = f"stranger-{n % 50}"
+        story.join(at_ms, Who("", client_id=stranger), -1, error=(23, 25, 26)[n % 3])
+        story.beat(at_ms + 3, stranger, error=(22, 25)[n % 2])
+    return story
+
+
+def reports(story, until_ms=16_000, batches=1):
+    """What a shard reports of a group."""
+    events = [event for row in story.source_rows(until_ms) for event in ingest(row)]
+    shard, size = Shard.restore(0, ShardSettings("c", 1, T0), None), len(events) // batches + 1
+    outputs = [output for start in range(0, len(events), size) for output in shard.apply(events[start : start + size])]
+    return [output for output in outputs if output["kind"] == "report"]
+
+
+def dying():
+    return stable("m1", "m2").beats("m1", 1_000, 16_000).beats("m2", 1_000, 5_000)
+
+
+def test_a_flood_is_told_when_it_begins_and_each_time_it_has_doubled():
+    """Each refused request was a report of the whole group: 226 of them in 0.8 s on a real broker."""
+    more = len(reports(flood(dying()))) - len(reports(dying()))
+    assert MAX_NAMED < more < 10 * MAX_NAMED < len(FLOOD_MS)
+
+
+def test_the_count_of_refusals_is_told_to_the_next_power_of_two():
+    found = [finding["detail"]["count"] for report in reports(flood(dying())) for finding in report["findings"]
+             if finding["rule"] == "join-refused" and finding["subject"] == "other clients"]  # fmt: skip
+    assert found[-1] >= 512
+    assert found == sorted(found)
+
+
+def test_a_death_under_a_flood_is_told_as_without_it():
+    told = [story.play(16_000).facts("session-expired", "member_id", "at_ms", "deadline_ms", "evidence", "severity")
+            for story in (dying(), flood(dying()))]  # fmt: skip
+    assert told[0] == told[1] != []
+
+
+def test_ids_that_a_coordinator_gives_out_in_an_empty_group_are_told_once():
+    """A JoinGroup answered 79 makes a pending id; a stranger may ask for as many as it likes."""
+    story = Story().record(100, 1)
+    for at_ms in FLOOD_MS:
+        story.join(at_ms, Who(f"id-{at_ms}", client_id="stranger"), -1, error=79)
+    told = reports(story, batches=50)
+    assert len(told) < 10
+    assert told[-1]["view"]["pending_members"]
 
 
 # ------------------------------------------------------------------------------------------------ groups not known
