@@ -27,6 +27,7 @@ from streaming.run.packing import (
     decoded_in,
     events_in,
     heartbeats_in,
+    not_kept_in,
     read_in,
     rejected_in,
     shard_of_key,
@@ -132,6 +133,8 @@ class Operator:
         told: list[dict[str, Any]] = []
         if counts:
             told.append({"kind": "decoded", "cluster": cluster, "counts": counts})
+        if not_kept := not_kept_in(payloads):
+            told.append({"kind": "quarantined", "cluster": cluster, "counts": not_kept})
         if asked:
             told.append({"kind": "asked", "cluster": cluster, "keys": asked})
         return told

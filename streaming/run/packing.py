@@ -38,13 +38,17 @@ HEARTBEAT_BLOCKS = -1
 DECODED = -2
 ASKED = -3
 READ = -4
-_NO_EVENTS = (HEARTBEAT_BLOCKS, DECODED, ASKED, READ)
+REJECTED = -5
+_NO_EVENTS = (HEARTBEAT_BLOCKS, DECODED, ASKED, READ, REJECTED)
 MAX_ASKED = 64
 """Probes told apart in one task: a stranger may send as many as it likes."""
+MAX_REJECTED = 20
+"""Unreadable rows kept of one source and reason in one task; of the others only their number is."""
 
 Payload = dict[int, Any]
 """One row of the shuffle, read: code of a type -> its events; `DECODED` -> the task's counts; `ASKED` -> what probes
-called the broker they asked, and the key of their lines; `READ` -> which offsets of telemetry were read."""
+called the broker they asked, and the key of their lines; `READ` -> which offsets of telemetry were read; `REJECTED` ->
+how many unreadable rows were not kept, by `source:reason`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +110,8 @@ class Packer:
     _asked: dict[str, str] = field(default_factory=dict)
     _read: list[Read] = field(default_factory=list)
     _packed: dict[str, Payload] = field(default_factory=dict)
+    _rejected: Counter[str] = field(default_factory=Counter)
+    """How many unreadable rows there were, by `source:reason`."""
 
     def add(self, event: Event, *, lost: bool = False) -> None:
         """Put an event to its key; a tick belongs to all. `lost`: lines before it are missing.
@@ -160,9 +166,12 @@ class Packer:
         return bool(self._packed or self.ticker or self.decoded or self._asked or self._read)
 
     def reject(self, row: Rejected) -> None:
-        """Let an unreadable row travel with the others, so that a batch stays one action."""
+        """Let an unreadable row travel with the others, so that a batch stays one action; of very many their number."""
         self.size += 1
-        self._rows(QUARANTINE_KEY, 0).append(tuple(row))
+        alike = f"{row.source}:{row.reason}"
+        self._rejected[alike] += 1
+        if self._rejected[alike] <= MAX_REJECTED:
+            self._rows(QUARANTINE_KEY, 0).append(tuple(row))
 
     def rows(self) -> Iterator[tuple[str, bytes]]:
         """Yield (operator key, payload); afterwards nothing is held."""
@@ -171,6 +180,8 @@ class Packer:
             for key in {*self.known_keys, *self._packed} - {QUARANTINE_KEY} if told else ():
                 self._packed.setdefault(key, {})[code] = told
         self._pack_leaders()
+        if not_kept := self._rejected - Counter(dict.fromkeys(self._rejected, MAX_REJECTED)):
+            self._packed[QUARANTINE_KEY][REJECTED] = dict(not_kept)
         # What belongs to no key: a row of its own would cost the operator one more call a batch.
         for_none = {DECODED: self.decoded.take() if self.decoded else None, ASKED: self._asked}
         for code, what in for_none.items():
@@ -179,6 +190,7 @@ class Packer:
         for key, events in self._packed.items():
             yield key, marshal.dumps(events, 2)  # without back references: half the time
         self._packed, self._asked, self._read, self.cluster, self.size = {}, {}, [], None, 0
+        self._rejected.clear()
 
     def _pack_leaders(self) -> None:
         if self.cluster is not None:
@@ -211,6 +223,14 @@ def events_in(payloads: Iterable[Payload]) -> list[Event]:
 def rejected_in(payloads: Iterable[Payload]) -> list[Rejected]:
     """Return the unreadable rows of the quarantine key's payloads."""
     return [Rejected._make(row) for payload in payloads for row in payload.get(0, ())]
+
+
+def not_kept_in(payloads: Iterable[Payload]) -> Counter[str]:
+    """Add up how many unreadable rows were not kept, by `source:reason`."""
+    counts: Counter[str] = Counter()
+    for payload in payloads:
+        counts.update(payload.get(REJECTED, {}))
+    return counts
 
 
 def decoded_in(payloads: Iterable[Payload]) -> Counter[str]:

@@ -261,6 +261,11 @@ def _gather_quarantine(rows: Rows, output: Mapping[str, Any]) -> None:
     rows.count(cluster, {f"quarantined:{source}:{reason}": 1})
 
 
+def _gather_not_kept(rows: Rows, output: Mapping[str, Any]) -> None:
+    cluster = clean(output["cluster"], 255)
+    rows.count(cluster, {f"quarantined:{clean(name, 232)}": value for name, value in output["counts"].items()})
+
+
 _GATHER: dict[str, Callable[[Rows, Mapping[str, Any]], None]] = {
     "report": _gather_report,
     "heartbeats": _gather_heartbeats,
@@ -268,4 +273,5 @@ _GATHER: dict[str, Callable[[Rows, Mapping[str, Any]], None]] = {
     "blind": _gather_blind,
     "decoded": _gather_decoded,
     "quarantine": _gather_quarantine,
+    "quarantined": _gather_not_kept,
 }

@@ -234,6 +234,8 @@ class _Job:
                 self.outcome.quarantined[f"{output['source']}: {output['reason']}"] += 1
                 if output["reason"].startswith("failed"):
                     self.outcome.failures.append(f"{output['source']} {output['reason']}: {output['detail']}")
+            if output["kind"] == "quarantined":
+                self.outcome.quarantined.update({k.replace(":", ": ", 1): n for k, n in output["counts"].items()})
 
     def state_bytes(self) -> int:
         """How large the state is."""

@@ -12,8 +12,9 @@ from coordinator_model.shard import ShardSettings
 from coordinator_model.sharding import shard_of
 from streaming.run import operator as operator_module
 from streaming.run.operator import Operator
-from streaming.run.packing import QUARANTINE_KEY, Packer, Routing
+from streaming.run.packing import MAX_REJECTED, QUARANTINE_KEY, Packer, Routing
 from streaming.run.state_cell import MemoryCell
+from streaming.store.batch import gather
 from tests.benchmarks import synthetic
 from tests.benchmarks.synthetic import Member
 
@@ -228,6 +229,26 @@ def test_unreadable_rows_become_quarantine_outputs_and_leave_no_state():
     assert (key, output["kind"], output["offset"], output["reason"]) == (QUARANTINE_KEY, "quarantine", 40, "no value")
     assert base64.b64decode(output["head"]) == b"\x00\xff"
     assert not cell.exists
+
+
+def test_of_very_many_unreadable_rows_some_are_kept_and_all_are_counted():
+    """An application that may write reports can write 400 rows of nonsense a second."""
+    packer = Packer(Routing(50), ())
+    for offset in range(1_000):
+        for reason in ("no value", "line too long"):
+            packer.reject(Rejected("telemetry", "lines", 2, offset, START_MS, reason, b"\x00" * 96))
+    packer.reject(Rejected("offsets", "records", 2, 0, START_MS, "no value", b""))
+    ((_, payload),) = packer.rows()
+    assert len(payload) < 10_000
+    said = outputs(Operator(SETTINGS, 1), MemoryCell(), [payload], QUARANTINE_KEY)
+    counts = gather(said, "checkpoint").counters["prod"]
+    assert [output["kind"] for output in said].count("quarantine") == 2 * MAX_REJECTED + 1
+    assert counts == {
+        "quarantined:telemetry:no value": 1_000,
+        "quarantined:telemetry:line too long": 1_000,
+        "quarantined:offsets:no value": 1,
+    }
+    assert not packer
 
 
 @pytest.mark.parametrize("key", [KEY, QUARANTINE_KEY])
