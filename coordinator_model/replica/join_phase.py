@@ -157,14 +157,18 @@ def count_starter_in(replica: GroupReplica, departure: Departure) -> None:
     departure.phase.starter_timeout_ms = max((limit_ms for limit_ms in limits_ms if limit_ms), default=None)
 
 
+def newcomer_waited(event: JoinAnswered) -> bool:
+    """Tell whether a newcomer's JoinGroup waited for as long as one may."""
+    return event.answer_ms - event.arrival_ms >= NEW_MEMBER_MS - EARLY_MS
+
+
 def note_refused_newcomer(replica: GroupReplica, event: JoinAnswered) -> None:
     """Take the answer 25 to a newcomer that waited for as long as one may: the phase that it began goes on without it.
 
     The phase's time was set as it came (kafka-facts 3.3). A static one and a client before JoinGroup v4 have no id yet.
     """
     by = event.request_member_id or event.instance_id or event.client_id
-    waited_ms = event.answer_ms - event.arrival_ms
-    if replica.state is GroupState.PREPARING_REBALANCE and waited_ms >= NEW_MEMBER_MS - EARLY_MS:
+    if replica.state is GroupState.PREPARING_REBALANCE and newcomer_waited(event):
         sign(replica, replica.generation + 1, event.arrival_ms, by)
         if replica.phase.started_by == by:
             replica.phase.starter_timeout_ms = event.rebalance_timeout_ms

@@ -8,7 +8,7 @@ from typing import Any
 
 from coordinator_model.events import ConsumerHeartbeat, Heartbeat, JoinAnswered, LeaveAnswered, SyncAnswered
 from coordinator_model.replica.group import GroupReplica
-from coordinator_model.states import GroupState
+from coordinator_model.replica.join_phase import newcomer_waited
 
 JOIN_REFUSALS = {
     23: "INCONSISTENT_GROUP_PROTOCOL",
@@ -65,9 +65,9 @@ def is_idle(replica: GroupReplica, event: object) -> bool:
         case Heartbeat() | SyncAnswered():
             return event.error in FENCINGS and not _is_known(replica, event.member_id)
         case JoinAnswered(error=error) if error == MEMBER_ID_REQUIRED:
-            return replica.state is GroupState.EMPTY and not (replica.members or replica.departures)
+            return not any(member.instance_id for member in replica.members.values())  # it may be the next self of one
         case JoinAnswered(error=error) if error == UNKNOWN_MEMBER_ID:
-            return replica.state is not GroupState.PREPARING_REBALANCE  # it may be whom the join phase waited for
+            return not newcomer_waited(event)  # the join phase went on without it
         case JoinAnswered() | ConsumerHeartbeat():
             return event.error in JOIN_REFUSALS
         case LeaveAnswered():
@@ -80,7 +80,7 @@ def _is_known(replica: GroupReplica, member_id: str) -> bool:
 
 
 def told(replica: GroupReplica) -> dict[str, int]:
-    """Return what is worth telling: who was refused repeatedly, each time that number doubles, and whether ids are out."""
+    """Return what is worth telling: who was refused repeatedly, again each time twice as often; whether ids are out."""
     counts = {key: row[1].bit_length() for key, row in replica.refused.items() if row[3] is not None}
     return counts | {"pending": bool(replica.pending)}
 

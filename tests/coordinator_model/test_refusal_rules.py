@@ -2,6 +2,8 @@
 
 import pytest
 
+from coordinator_model import groups
+from coordinator_model.evaluate import evaluate
 from coordinator_model.ingest import ingest
 from coordinator_model.replica.refusals import MAX_NAMED
 from coordinator_model.rules.refused_unknown import MAX_CLIENTS
@@ -118,6 +120,18 @@ def test_a_flood_is_told_when_it_begins_and_each_time_it_has_doubled():
     """Each refused request was a report of the whole group: 226 of them in 0.8 s on a real broker."""
     more = len(reports(flood(dying()))) - len(reports(dying()))
     assert MAX_NAMED < more < 10 * MAX_NAMED < len(FLOOD_MS)
+
+
+def test_a_flood_has_a_group_evaluated_no_more_often_than_it_is_told(monkeypatch):
+    """Members are judged one by one, and a group may have thousands of them."""
+    evaluated = []
+    monkeypatch.setattr(groups, "evaluate", lambda *what: evaluated.append(what) or evaluate(*what))
+    story = flood(dying())
+    for at_ms in FLOOD_MS:
+        story.join(at_ms + 5, Who(f"id-{at_ms}", client_id="stranger"), -1, error=79)
+        story.leave(at_ms + 6, "nobody", error=25)
+    reports(story)
+    assert len(evaluated) < 10 * MAX_NAMED < len(FLOOD_MS)
 
 
 def test_the_count_of_refusals_is_told_to_the_next_power_of_two():
