@@ -26,6 +26,7 @@ from tests.benchmarks import answers, cold, flood, history, line
 from tests.benchmarks.load import INTERVAL_MS
 from tests.benchmarks.processes import Usage, usage_of
 
+SECONDS = 300
 START_S = 240  # Spark, the first batches, the telemetry read back: at most
 WARM_UP_S = 240  # the JVM compiles (decision 0007, 18)
 BACKLOG_S = 90  # of heartbeats, waiting
@@ -54,7 +55,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument("part", choices=("all", *ALL, "history", "answers", "flood"), nargs="?", default="all")
     parser.add_argument(
-        "--seconds", type=int, default=300, help="of the measured part of the steady load, or of each of the flood"
+        "--seconds", type=int, help="of the measured part of the steady load (300), or of each of the flood (150)"
     )
     parser.add_argument("--groups", type=int, default=10_000)
     parser.add_argument("--members", type=int, default=10)
@@ -64,6 +65,7 @@ def main() -> None:
     parser.add_argument("--job", choices=(JOB, FLOOR), default=JOB, help=f"{FLOOR}: Spark alone, with empty stages")
     parser.add_argument("--records", type=int, default=2_000_000, help="of the cold start; rows of the history")
     options = parser.parse_args()
+    options.seconds = options.seconds or (flood.SECONDS if options.part == "flood" else SECONDS)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what was started ends too
     for part in ALL if options.part == "all" else (options.part,):
         print(f"\n{part}, {datetime.now(UTC):%H:%M:%S}:", flush=True)

@@ -3,7 +3,8 @@
 One real broker, real consumers (librdkafka, classic) of which one is killed every few seconds and replaced, the real
 `run` over SQLite. The first part is without hostile requests, the second with 2,000 a second (`hostile`): hours differ,
 so the two are compared. Prints how long after a death, the deadline by the broker's own log, its incident stood in the
-outbox; memory of each program over time; sizes on disk. Ends with exit status 1 where a death has no incident or an
+outbox; memory of each program over time, and its median in each third of the flood; sizes on disk; the load of the
+machine. With the usual seconds it takes eight minutes. Ends with exit status 1 where a death has no incident or an
 incident no death, where p50 or p99 under the flood is over its limit, or where memory is not flat:
 
     of each program of `run`, the median of the last third of the flood is at most 10 % and 16 MiB over that of its
@@ -37,6 +38,7 @@ MEMBERS = 4  # of each group
 KILL_EVERY_S = 2.0
 SESSION_MS = 6_000
 RATE_PER_S = 2_000
+SECONDS = 150  # of each part
 WARM_UP_S = 60  # of the JVM, before the first part
 P50_MS, P99_MS = 1_500, 2_500
 GROWTH, GROWTH_BYTES = 1.10, 16 * 1024**2
@@ -80,6 +82,8 @@ class Part:
     name: str
     since_ms: int
     until_ms: int = 0
+    load: float = 0.0
+    """Of the machine, at its end: the mean of its last minute."""
     samples: list[Sample] = field(default_factory=list)
 
 
@@ -105,7 +109,7 @@ class Bench:
                 part.samples.append(self._sample(now_s - begin_s))
                 sample_s += SAMPLE_S
             time.sleep(0.05)
-        part.until_ms = time.time_ns() // 1_000_000
+        part.until_ms, part.load = time.time_ns() // 1_000_000, os.getloadavg()[0]
         return part
 
     def _kill_one(self) -> None:
@@ -250,7 +254,6 @@ def report_flood(folder: Path) -> None:
         print(f"| hostile {SENT[name]} | {sent[-1][name]:,}, {rate:,.0f} a second |")
     for name, sql in COUNTS.items():
         print(f"| {name} | {rows(folder, sql)[0][0]:,} |")
-    print(f"| load of the machine | {os.getloadavg()[1]:.1f} on {os.cpu_count()} cores |")
 
 
 def report_detection(bench: Bench, parts: list[Part]) -> list[str]:
@@ -263,8 +266,7 @@ def report_detection(bench: Bench, parts: list[Part]) -> list[str]:
     found = rows(bench.folder, "SELECT group_id, body, detected_ms FROM incidents WHERE rule = 'session-expired'")
     opened = {json.loads(body)["member_id"]: detected_ms for group, body, detected_ms in found if group in GROUPS}
     problems = [f"nobody died as {member}" for member in opened.keys() - expired.keys()]
-    strangers = "SELECT rule, count(*) FROM incidents WHERE group_id NOT IN (?, ?, ?, ?) GROUP BY rule"
-    print(f"| incidents beside those of the live groups | {dict(rows(bench.folder, strangers, *GROUPS))} |")
+    report_others(bench, parts)
     p50s_ms = []
     for part in parts:
         deaths = {member: at_ms for member, at_ms in expired.items() if part.since_ms <= at_ms < part.until_ms}
@@ -283,8 +285,20 @@ def report_detection(bench: Bench, parts: list[Part]) -> list[str]:
     return problems
 
 
+def report_others(bench: Bench, parts: list[Part]) -> None:
+    """Tell of incidents of no live group: how many a rule and severity, before and since the first part began."""
+    sql = (
+        "SELECT rule, severity, opened_ms >= ? AS since, count(*) FROM incidents"
+        " WHERE group_id NOT IN (?, ?, ?, ?) GROUP BY rule, severity, since"
+    )
+    found = rows(bench.folder, sql, parts[0].since_ms, *GROUPS)
+    told = [f"{count} {rule} ({severity}){'' if since else ' before'}" for rule, severity, since, count in found]
+    print(f"| incidents beside those of the live groups | {', '.join(told) or 'none'} |")
+
+
 def report_usage(part: Part) -> None:
     shown = part.samples[:: max(1, len(part.samples) // 6)]
+    print(f"| load of the machine {part.name} | {part.load:.1f} on {os.cpu_count()} cores |")
     print(f"| {part.name}, at second | {' | '.join(f'{sample.at_s:.0f}' for sample in shown)} |")
     for kind in ("memory", "disk"):
         for name in sorted(getattr(part.samples[-1], kind)):
@@ -297,12 +311,15 @@ def report_usage(part: Part) -> None:
 
 
 def growth(samples: list[Sample]) -> list[str]:
-    """Say which program of `run` grows; the broker keeps each group that a stranger names."""
+    """Print how memory went, and say which program of `run` grows; the broker keeps groups that a stranger names."""
     third = len(samples) // 3
     problems = []
-    for name in sorted(name for name in samples[-1].memory if name != "broker"):
+    for name in sorted(samples[-1].memory):
         sizes = [sample.memory.get(name, 0) for sample in samples]
-        before, after = statistics.median(sizes[third : 2 * third]), statistics.median(sizes[2 * third :])
-        if after > before * GROWTH + GROWTH_BYTES:
+        thirds = (sizes[:third], sizes[third : 2 * third], sizes[2 * third :])
+        medians = [statistics.median(part) for part in thirds]
+        print(f"| {name}, MiB, median of each third | {' | '.join(f'{size / MIB:,.0f}' for size in medians)} |")
+        _, before, after = medians
+        if name != "broker" and after > before * GROWTH + GROWTH_BYTES:
             problems.append(f"{name} grew from {before / MIB:,.0f} to {after / MIB:,.0f} MiB")
     return problems
