@@ -32,7 +32,9 @@ def _shard_of(group: str, partitions: int) -> int:
     return shard_of_hash(java_string_hash(group), partitions)
 
 
-_remembered = lru_cache(maxsize=2**17)(_shard_of)  # asked for every event, and dearer than the rest of routing it
+# Asked for each event but known heartbeats, and dearer than the rest of routing it. Strangers fill it with ids that
+# never come again: it may be no larger than some megabytes.
+_remembered = lru_cache(maxsize=2**14)(_shard_of)
 
 
 def infer_partitions(placements: Iterable[tuple[str, int]]) -> int | None:
