@@ -29,7 +29,7 @@ from coordinator_model.events import (
 )
 from coordinator_model.hot import FAR_MS
 from coordinator_model.incidents import Incident, Kind, Transition, diff
-from coordinator_model.ingest import OFFSETS, TELEMETRY, Reader, Rejected, SourceRow
+from coordinator_model.ingest import OFFSETS, TELEMETRY, Reader, Rejected, SourceRow, heard
 from coordinator_model.line_clocks import written_ms
 from coordinator_model.recreated import Place, begins_again_ms
 from coordinator_model.shard import Shard, ShardSettings
@@ -154,19 +154,23 @@ def _read_row(row: SourceRow, reading: _Reading, reader: Reader) -> None:
         return
     reading.rows += 1
     events = reader.read(row)
+    _count(row, events, reading)
+    told = events if events and not isinstance(events, Rejected) else [tick] if (tick := heard(row)) else []
+    broker = getattr(told[0], "broker", "") if told and row.source == TELEMETRY else ""
+    seen[row.offset] = Place(row.offset, row.timestamp_ms, broker)
+    reading.events += told
+
+
+def _count(row: SourceRow, events: list[Event] | Rejected, reading: _Reading) -> None:
     if isinstance(events, Rejected):
-        seen[row.offset] = Place(row.offset, row.timestamp_ms, "")
         reading.undecodable[f"{row.source}: {events.reason.partition(':')[0]}"] += 1
         return
-    broker = getattr(events[0], "broker", "") if events and row.source == TELEMETRY else ""
-    seen[row.offset] = Place(row.offset, row.timestamp_ms, broker)
     for event in events:
         reading.decoded[_kind(event)] += 1
         if row.source == OFFSETS:
             reading.placements.add((event[5], row.partition))
     if not events:
         reading.decoded["other"] += 1
-    reading.events += events
 
 
 def _begin_again(reading: _Reading, reader: Reader) -> None:
@@ -249,7 +253,7 @@ def _ticks(lines: list[BrokerLine], gaps: set[tuple[str, int, int]]) -> list[Tic
     ticker = Ticker()
     for event in sorted(lines, key=lambda e: (e[0], e[2], e[3], e[4])):
         tick = event if isinstance(event, Tick) else Tick(*event[:5], "", event.broker, None)
-        ticker.hear(tick._replace(lost=event[2:5] in gaps), probe=isinstance(event, Tick))
+        ticker.hear(tick._replace(lost=event[2:5] in gaps))
     return ticker.take()
 
 

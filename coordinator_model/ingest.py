@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from coordinator_model.events import RECORD_RANK, Event, OffsetCommitted, RecordRead, Tick
+from coordinator_model.events import RECORD_RANK, TELEMETRY_RANK, Event, OffsetCommitted, RecordRead, Tick
 from coordinator_model.records import Outcome, RecordType, decode
 from coordinator_model.source_row import OFFSETS, REPORTS, TELEMETRY, SourceRow
 from coordinator_model.telemetry.client_report import REPORT_START, parse_report
@@ -10,10 +10,12 @@ from coordinator_model.telemetry.fields import LATEST_MS, BadField
 from coordinator_model.telemetry.heartbeats import HeartbeatLines
 from coordinator_model.telemetry.request_log import parse_line
 
-__all__ = ["OFFSETS", "REPORTS", "TELEMETRY", "Reader", "Rejected", "SourceRow", "ingest"]
+__all__ = ["OFFSETS", "REPORTS", "TELEMETRY", "Reader", "Rejected", "SourceRow", "heard", "ingest"]
 
 HEAD_BYTES = 96
 """How much of a rejected row the quarantine keeps."""
+MAX_BROKER_BYTES = 256
+"""A longer key names no broker."""
 DETAIL_CHARACTERS = 150
 """How much of an error's text it keeps."""
 
@@ -71,6 +73,19 @@ def ingest(row: SourceRow) -> list[Event] | Rejected:
         return _rejected(row, str(bad))
     except Exception as error:  # noqa: BLE001 # whatever it is
         return failed(row, error)
+
+
+def heard(row: SourceRow) -> Tick | None:
+    """Return what a line says that says nothing about a group, or cannot be read: its broker wrote it then.
+
+    None: it is no line of a broker's request log, or no broker is named by its key.
+    """
+    value = row.value
+    if row.source != TELEMETRY or value is None or value.startswith(REPORT_START):
+        return None
+    if not row.key or len(row.key) > MAX_BROKER_BYTES or not 0 <= row.timestamp_ms < LATEST_MS:
+        return None
+    return Tick(row.timestamp_ms, TELEMETRY_RANK, row.topic, row.partition, row.offset, "", row.key_text, None)
 
 
 def _ingest_line(row: SourceRow) -> list[Event]:

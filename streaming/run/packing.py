@@ -127,7 +127,7 @@ class Packer:
                 return
             if event.asked and len(self._asked) < MAX_ASKED:
                 self._asked[event.asked] = event.broker
-            self.ticker.hear(event._replace(lost=lost, asked=""), probe=True)
+            self.ticker.hear(event._replace(lost=lost, asked=""))
             return
         if kind is RecordRead or kind is OffsetCommitted:
             key = self.routing.key_of(event.group, event.partition)
@@ -142,11 +142,9 @@ class Packer:
         self.size += block.length
         self._rows(key, HEARTBEAT_BLOCKS).append((block.length, block.columns))
 
-    def hear(
-        self, broker: str, order_ms: int, place: tuple[str, int, int], *, lost: bool = False, last: bool = False
-    ) -> None:
-        """Let a line of a broker move its clock; `place` is its topic, partition and offset. `last`: before a hole."""
-        self.ticker.hear(Tick(order_ms, TELEMETRY_RANK, *place, "", broker, None, lost), last=last)
+    def hear(self, broker: str, order_ms: int, place: tuple[str, int, int], *, lost: bool = False) -> None:
+        """Let a line of a broker move its clock; `place` is its topic, partition and offset."""
+        self.ticker.hear(Tick(order_ms, TELEMETRY_RANK, *place, "", broker, None, lost))
 
     def read(self, topic: str, partition: int, first: int, last: int) -> None:
         """Let every key know which offsets of telemetry were read: where some are missing, lines were lost."""

@@ -19,14 +19,14 @@ import structlog
 
 from coordinator_model.cluster import ClusterRow, read_cluster_row
 from coordinator_model.events import Event
-from coordinator_model.ingest import OFFSETS, REPORTS, TELEMETRY, Rejected, SourceRow, failed, ingest
+from coordinator_model.ingest import OFFSETS, REPORTS, TELEMETRY, Rejected, SourceRow, failed, heard, ingest
 from coordinator_model.telemetry.fields import BadField
-from coordinator_model.ticks import HOLE_MS
+from coordinator_model.ticks import HOLE_MS, TICK_EVERY_MS
 from streaming.kafka_config import READER_GROUP_PREFIX
 from streaming.run.cluster_file import ClusterFile
 from streaming.run.heartbeat_columns import NOT_FOUND, Found, HeartbeatColumns, Piece
 from streaming.run.packing import Packer, Routing
-from streaming.run.runs import Run, runs_of
+from streaming.run.runs import Indexes, Run, runs_of
 from streaming.run.sink import read_live_keys
 from streaming.run.topics import Assigned, Offsets
 from streaming.run.worker import settle
@@ -217,18 +217,28 @@ def _pack_lines(found: Found, packer: Packer, heartbeats: HeartbeatColumns, lost
     others = np.delete(np.arange(len(lost)), found.indexes)
     for index, row in zip(others.tolist(), run.rows(TELEMETRY, others), strict=True):
         events = ingest(row)
-        if not _add(packer, row, events, lost=bool(lost[index])):
+        if _add(packer, row, events, lost=bool(lost[index])):
+            heartbeats.learn(row, events)  # type: ignore[arg-type] # nothing is added of a row that is rejected
+        elif (tick := heard(row)) is not None:
+            packer.ticker.hear(tick._replace(lost=bool(lost[index])))
+        else:
             lost[index + 1 : index + 2] |= lost[index]
-        elif not isinstance(events, Rejected):
-            heartbeats.learn(row, events)
     for broker, indexes in found.by_broker():
-        source, newest_ms = (broker, run.topic, run.partition), np.maximum.accumulate(run.instants_ms[indexes])
-        while (at := int(np.searchsorted(newest_ms, packer.ticker.due_ms(source)))) < len(indexes):
+        indexes = indexes[np.argsort(run.instants_ms[indexes], kind="stable")]
+        for at in _telling(run.instants_ms[indexes]):
             packer.hear(broker, *run.place(indexes[at]))
-        for last_ms in (*newest_ms[:-1][np.diff(newest_ms) >= HOLE_MS], newest_ms[-1]):  # other lines were heard before
-            packer.hear(broker, *run.place(indexes[np.searchsorted(newest_ms, last_ms)]), last=True)
     for index, broker in found.lost(lost):
         packer.hear(broker, *run.place(index), lost=True)
+
+
+def _telling(instants_ms: Indexes) -> list[int]:
+    """Return where in rising instants lines lie that may be ticks: two a second, both ends of holes, and the last."""
+    before_holes = np.flatnonzero(np.diff(instants_ms) >= HOLE_MS)
+    chosen, at = {len(instants_ms) - 1, *before_holes.tolist(), *(before_holes + 1).tolist()}, 0
+    while at < len(instants_ms):
+        chosen.add(at)
+        at = int(np.searchsorted(instants_ms, instants_ms[at] + TICK_EVERY_MS))
+    return sorted(chosen)
 
 
 def _add(packer: Packer, row: SourceRow, events: list[Event] | Rejected, *, lost: bool = False) -> bool:

@@ -49,7 +49,7 @@ class Monitor:
                 if isinstance(event, WITHOUT_BROKER):
                     events.append(event)
                 elif isinstance(event, Tick):
-                    self._ticker.hear(event, probe=True)
+                    self._ticker.hear(event)
                 else:
                     self._ticker.hear(Tick(*event[:5], "", event.broker, None))
                     events.append(event)
