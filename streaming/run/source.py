@@ -224,9 +224,9 @@ def _pack_lines(found: Found, packer: Packer, heartbeats: HeartbeatColumns, lost
         else:
             lost[index + 1 : index + 2] |= lost[index]
     for broker, indexes in found.by_broker():
-        indexes = indexes[np.argsort(run.instants_ms[indexes], kind="stable")]
-        for at in _telling(run.instants_ms[indexes]):
-            packer.hear(broker, *run.place(indexes[at]))
+        rising = indexes[np.argsort(run.instants_ms[indexes], kind="stable")]
+        for at in _telling(run.instants_ms[rising]):
+            packer.hear(broker, *run.place(rising[at]))
     for index, broker in found.lost(lost):
         packer.hear(broker, *run.place(index), lost=True)
 

@@ -7,7 +7,7 @@ import pytest
 
 from coordinator_model import sharding
 from coordinator_model.events import ClientPoll, Heartbeat, RecordRead, Tick
-from coordinator_model.history import _ticks
+from coordinator_model.history import _read, _ticks
 from coordinator_model.ingest import Rejected, SourceRow, ingest
 from coordinator_model.shard import Shard, ShardSettings
 from coordinator_model.sharding import shard_of
@@ -170,6 +170,44 @@ def test_the_last_line_before_a_hole_moves_every_shard_wherever_a_batch_ends(tmp
         assert max(tick.order_ms for tick in ticks if tick.order_ms < NOW_MS + 23_500) == NOW_MS + 2_990
         assert max(tick.order_ms for tick in ticks) == NOW_MS + 24_490
         assert len({tick.order_ms for tick in ticks}) == len(ticks) < 50
+
+
+UNREADABLE = [b"", b"Completed request:{", synthetic.probe_line(1).replace(b"LIST_GROUPS", b"METADATA")]
+
+
+@pytest.mark.parametrize("value", UNREADABLE, ids=["empty", "unreadable", "of no group"])
+@pytest.mark.parametrize("others", [[], [30_000]], ids=["alone", "before a later line that is no heartbeat"])
+def test_a_hole_ends_with_a_brokers_first_line_whatever_it_says(tmp_path, value, others):
+    """Else a session that ran out in the hole is due later because of a line of another group (fuzz seed 1132)."""
+    rows = a_hole(2_990, 23_500)
+    rows[300] = rows[300]._replace(value=value, timestamp_ms=NOW_MS + 23_495)
+    rows += [line(len(rows), synthetic.probe_line(99), NOW_MS + ms) for ms in others]
+    other = next(key for key in ROUTING.all_keys() if key != ROUTING.key_of("orders"))
+    live = [tick.order_ms - NOW_MS for tick in unpacked([dict(packed(tmp_path, arrow(*rows)))[other]])]
+    replayed = [tick.order_ms - NOW_MS for tick in _ticks(list(_read(rows).events), set())]
+    for ticks in (live, replayed):
+        assert min(ms for ms in ticks if ms > 2_990) == 23_495
+
+
+def test_what_names_no_broker_or_is_no_brokers_line_moves_no_clock(tmp_path):
+    (tmp_path / "live-keys.json").write_text('["007"]')
+    report = b'{"group_monitor_reporter":1'
+    silent = [line(0, b"x", broker=None), line(1, b"x", broker=b"b" * 300), line(2, None), line(3, report)]
+    rows = dict(packed(tmp_path, arrow(*silent)))
+    assert len(rejected_in(unpack([rows[QUARANTINE_KEY]]))) == 4
+    assert unpacked([rows["007"]]) == []
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["in order", "late, behind newer lines"])
+def test_both_ends_of_a_hole_are_ticks_beside_other_lines_of_its_broker(tmp_path, late):
+    """Heartbeats are found first, by columns, and other lines one by one: neither may hide what the other tells."""
+    beats = [(ms, synthetic.heartbeat_line("orders", MEMBERS[0], 3)) for ms in (0, 10, 2_990, 5_980, 6_000, 6_400)]
+    joins = [(ms, synthetic.join_line("orders", MEMBERS[0], 4, MEMBERS, 12)) for ms in (8_000, 8_100)]
+    told = [*joins, *beats] if late else sorted([*beats, *joins])
+    rows = [line(0, beats[0][1]), *(line(n, value, NOW_MS + ms) for n, (ms, value) in enumerate(told, 1))]
+    other = next(key for key in ROUTING.all_keys() if key != ROUTING.key_of("orders"))
+    ticks = {tick.order_ms - NOW_MS for tick in unpacked([dict(packed(tmp_path, arrow(*rows)))[other]])}
+    assert ticks == {0, 10, 2_990, 5_980, 6_400, 8_000, 8_100}
 
 
 def test_the_newest_line_of_each_partition_moves_the_other_shards(tmp_path):
