@@ -58,8 +58,11 @@ def _change(holder: Any, key: Any, chance: Random) -> None:
 
 
 def _blob(was: str, chance: Random) -> str:
-    """Change what members put into a subscription or an assignment."""
-    raw = bytearray(base64.b64decode(was))
+    """Change what members put into a subscription or an assignment, unless an earlier change has put a text there."""
+    try:
+        raw = bytearray(base64.b64decode(was))
+    except ValueError:
+        return values.text(chance)
     for _ in range(chance.choice([1, 1, 4])):
         if raw:
             raw[chance.randrange(len(raw))] = chance.choice([0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)])
