@@ -1,5 +1,10 @@
 """The fuzzer's first seeds. `make fuzz` goes on with others, for as long as one likes."""
 
+from random import Random
+
+import pytest
+
+from tests.fuzz import lines
 from tests.fuzz.__main__ import run
 from tests.fuzz.case import failures, kind_of, make, read, shrunk, write
 from tests.fuzz.road import Outcome
@@ -10,6 +15,15 @@ CASES = 15
 
 def test_no_stranger_breaks_anything(tmp_path):
     assert run(0.0, 1, tmp_path, CASES).failed == []
+
+
+@pytest.mark.parametrize("seed", [1132, 1336])
+def test_a_seed_that_failed_once_passes(seed, tmp_path):
+    assert run(0.0, seed, tmp_path, 1).failed == []
+
+
+def test_a_blob_is_changed_after_a_text_was_put_into_its_place():
+    assert all(isinstance(lines._blob("not 64", Random(seed)), str) for seed in range(9))
 
 
 def test_a_case_is_the_same_from_its_seed_and_from_its_file(tmp_path):
