@@ -29,7 +29,7 @@ from coordinator_model.events import (
 )
 from coordinator_model.hot import FAR_MS
 from coordinator_model.incidents import Incident, Kind, Transition, diff
-from coordinator_model.ingest import OFFSETS, TELEMETRY, Reader, Rejected, SourceRow, heard
+from coordinator_model.ingest import OFFSETS, TELEMETRY, Reader, Rejected, SourceRow, mute_line
 from coordinator_model.line_clocks import written_ms
 from coordinator_model.recreated import Place, begins_again_ms
 from coordinator_model.shard import Shard, ShardSettings
@@ -63,6 +63,8 @@ class History:
 class _Reading:
     rows: int = 0
     events: list[Event] = field(default_factory=list)
+    mute: list[Tick] = field(default_factory=list)
+    """Lines of brokers that cannot be read or are about no group."""
     placements: set[tuple[str, int]] = field(default_factory=set)
     decoded: Counter[str] = field(default_factory=Counter)
     undecodable: Counter[str] = field(default_factory=Counter)
@@ -89,7 +91,7 @@ def replay_rows(rows: Iterable[SourceRow], settings: ShardSettings) -> History:
     partitions = known_partitions or DEFAULT_PARTITIONS
     settings = replace(settings, partitions=partitions)
     by_shard = _route(reading.events, partitions)
-    ticks = _ticks(lines, _gaps(reading))
+    ticks = _ticks(lines, _gaps(reading), reading.mute)
     outputs: list[dict[str, Any]] = []
     groups: list[dict[str, Any]] = []
     for number, events in by_shard.items():
@@ -155,10 +157,12 @@ def _read_row(row: SourceRow, reading: _Reading, reader: Reader) -> None:
     reading.rows += 1
     events = reader.read(row)
     _count(row, events, reading)
-    told = events if events and not isinstance(events, Rejected) else [tick] if (tick := heard(row)) else []
+    told = [] if isinstance(events, Rejected) else events
     broker = getattr(told[0], "broker", "") if told and row.source == TELEMETRY else ""
     seen[row.offset] = Place(row.offset, row.timestamp_ms, broker)
     reading.events += told
+    if not told and (tick := mute_line(row)) is not None:
+        reading.mute.append(tick)
 
 
 def _count(row: SourceRow, events: list[Event] | Rejected, reading: _Reading) -> None:
@@ -187,6 +191,10 @@ def _begin_again(reading: _Reading, reader: Reader) -> None:
             reading.places[later, partition][place.offset] = seen.pop(place.offset)
         renamed = [_renamed(event, (topic, partition), later, again_ms) for event in reading.events]
         reading.events = renamed
+        reading.mute = [
+            tick._replace(topic=later) if tick[2:4] == (topic, partition) and tick.order_ms >= again_ms else tick
+            for tick in reading.mute
+        ]
         reading.recreated.add((later, partition))
         for row in rows:
             _read_row(row._replace(topic=later if row.timestamp_ms >= again_ms else topic), reading, reader)
@@ -248,12 +256,14 @@ def _gaps(reading: _Reading) -> set[tuple[str, int, int]]:
     return gaps
 
 
-def _ticks(lines: list[BrokerLine], gaps: set[tuple[str, int, int]]) -> list[Tick]:
+def _ticks(lines: list[BrokerLine], gaps: set[tuple[str, int, int]], mute: Iterable[Tick] = ()) -> list[Tick]:
     """Return the ticks for all shards."""
     ticker = Ticker()
     for event in sorted(lines, key=lambda e: (e[0], e[2], e[3], e[4])):
         tick = event if isinstance(event, Tick) else Tick(*event[:5], "", event.broker, None)
         ticker.hear(tick._replace(lost=event[2:5] in gaps))
+    for tick in mute:
+        ticker.hear(tick, mute=True)
     return ticker.take()
 
 

@@ -10,7 +10,7 @@ from coordinator_model.telemetry.fields import LATEST_MS, BadField
 from coordinator_model.telemetry.heartbeats import HeartbeatLines
 from coordinator_model.telemetry.request_log import parse_line
 
-__all__ = ["OFFSETS", "REPORTS", "TELEMETRY", "Reader", "Rejected", "SourceRow", "heard", "ingest"]
+__all__ = ["OFFSETS", "REPORTS", "TELEMETRY", "Reader", "Rejected", "SourceRow", "ingest", "mute_line"]
 
 HEAD_BYTES = 96
 """How much of a rejected row the quarantine keeps."""
@@ -75,7 +75,7 @@ def ingest(row: SourceRow) -> list[Event] | Rejected:
         return failed(row, error)
 
 
-def heard(row: SourceRow) -> Tick | None:
+def mute_line(row: SourceRow) -> Tick | None:
     """Return what a line says that says nothing about a group, or cannot be read: its broker wrote it then.
 
     None: it is no line of a broker's request log, or no broker is named by its key.

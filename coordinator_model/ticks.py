@@ -18,36 +18,57 @@ Source = tuple[str, str, int]
 """Broker, topic, partition."""
 
 
+class _Lines:
+    """Lines of one source that may be ticks, and the newest of all."""
+
+    def __init__(self, first: Tick) -> None:
+        self._chosen, self.newest = [first], first
+
+    def hear(self, tick: Tick) -> None:
+        """Hear a line: of lines by rising instants most can be left out at once; a late one is kept."""
+        newest_ms = self.newest.order_ms
+        if tick.order_ms >= newest_ms + HOLE_MS:
+            self._chosen += [self.newest, tick]
+        elif _always(tick) or tick.order_ms < newest_ms or tick.order_ms >= self._chosen[-1].order_ms + TICK_EVERY_MS:
+            self._chosen.append(tick)
+        if tick.order_ms >= newest_ms:
+            self.newest = tick
+
+    def all(self) -> list[Tick]:
+        """Return the lines that may be ticks."""
+        return [*self._chosen, self.newest]
+
+
 class Ticker:
-    """Hears lines, each as the tick that it might be; ``take`` returns those that are."""
+    """Hears lines, in any order, each as the tick that it might be; ``take`` returns those that are."""
 
     def __init__(self) -> None:
-        self._chosen: dict[Source, list[Tick]] = {}
-        self._newest: dict[Source, Tick] = {}
+        self._telling: dict[Source, _Lines] = {}
+        self._mute: dict[Source, _Lines] = {}
 
     def __bool__(self) -> bool:
         """Tell whether there are any ticks."""
-        return bool(self._chosen)
+        return bool(self._telling)
 
-    def hear(self, tick: Tick) -> None:
-        """Hear a line, in any order. A probe's has its connection.
+    def hear(self, tick: Tick, *, mute: bool = False) -> None:
+        """Hear a line; a probe's has its connection. ``mute``: one that cannot be read, or is about no group.
 
-        Of lines by rising instants most can be left out at once; one that is late is left to ``take``.
+        Mute lines are ticks up to the newest of their source that is not: what holds in between, as where a hole ends,
+        they tell as well. Alone they tell nothing: nobody can be judged by them, and telemetry stands still.
         """
-        source = (tick.broker, tick.topic, tick.partition)
-        chosen, newest = self._chosen.setdefault(source, []), self._newest.get(source)
-        if newest is None or tick.order_ms >= newest.order_ms + HOLE_MS:
-            chosen += [tick] if newest is None else [newest, tick]
-        elif _always(tick) or tick.order_ms < newest.order_ms or tick.order_ms >= chosen[-1].order_ms + TICK_EVERY_MS:
-            chosen.append(tick)
-        if newest is None or tick.order_ms >= newest.order_ms:
-            self._newest[source] = tick
+        heard, source = self._mute if mute else self._telling, (tick.broker, tick.topic, tick.partition)
+        if (lines := heard.get(source)) is None:
+            heard[source] = _Lines(tick)
+        else:
+            lines.hear(tick)
 
     def take(self) -> list[Tick]:
         """Return the ticks, the newest lines among them; afterwards none are held."""
-        by_source = ([*chosen, self._newest[source]] for source, chosen in self._chosen.items())
-        ticks = [tick for chosen in by_source for tick in _thinned(chosen)]
-        self._chosen, self._newest = {}, {}
+        ticks: list[Tick] = []
+        for source, lines in self._telling.items():
+            mute = self._mute[source].all() if source in self._mute else []
+            ticks += _thinned([*lines.all(), *(tick for tick in mute if tick.order_ms < lines.newest.order_ms)])
+        self._telling, self._mute = {}, {}
         return ticks
 
 

@@ -19,7 +19,7 @@ import structlog
 
 from coordinator_model.cluster import ClusterRow, read_cluster_row
 from coordinator_model.events import Event
-from coordinator_model.ingest import OFFSETS, REPORTS, TELEMETRY, Rejected, SourceRow, failed, heard, ingest
+from coordinator_model.ingest import OFFSETS, REPORTS, TELEMETRY, Rejected, SourceRow, failed, ingest, mute_line
 from coordinator_model.telemetry.fields import BadField
 from coordinator_model.ticks import HOLE_MS, TICK_EVERY_MS
 from streaming.kafka_config import READER_GROUP_PREFIX
@@ -219,10 +219,10 @@ def _pack_lines(found: Found, packer: Packer, heartbeats: HeartbeatColumns, lost
         events = ingest(row)
         if _add(packer, row, events, lost=bool(lost[index])):
             heartbeats.learn(row, events)  # type: ignore[arg-type] # nothing is added of a row that is rejected
-        elif (tick := heard(row)) is not None:
-            packer.ticker.hear(tick._replace(lost=bool(lost[index])))
         else:
             lost[index + 1 : index + 2] |= lost[index]
+            if (tick := mute_line(row)) is not None:
+                packer.ticker.hear(tick, mute=True)
     for broker, indexes in found.by_broker():
         rising = indexes[np.argsort(run.instants_ms[indexes], kind="stable")]
         for at in _telling(run.instants_ms[rising]):

@@ -184,9 +184,21 @@ def test_a_hole_ends_with_a_brokers_first_line_whatever_it_says(tmp_path, value,
     rows += [line(len(rows), synthetic.probe_line(99), NOW_MS + ms) for ms in others]
     other = next(key for key in ROUTING.all_keys() if key != ROUTING.key_of("orders"))
     live = [tick.order_ms - NOW_MS for tick in unpacked([dict(packed(tmp_path, arrow(*rows)))[other]])]
-    replayed = [tick.order_ms - NOW_MS for tick in _ticks(list(_read(rows).events), set())]
+    reading = _read(rows)
+    replayed = [tick.order_ms - NOW_MS for tick in _ticks(reading.events, set(), reading.mute)]
     for ticks in (live, replayed):
         assert min(ms for ms in ticks if ms > 2_990) == 23_495
+
+
+@pytest.mark.parametrize("value", UNREADABLE, ids=["empty", "unreadable", "of no group"])
+def test_a_broker_of_which_nothing_can_be_read_stands_still(tmp_path, value):
+    """`telemetry-stalled` has to say that nobody can be judged by its lines."""
+    rows = [*a_hole(2_990, 23_500)[:300], *(line(n, value, NOW_MS + 10 * n) for n in range(300, 900))]
+    other = next(key for key in ROUTING.all_keys() if key != ROUTING.key_of("orders"))
+    live = [tick.order_ms - NOW_MS for tick in unpacked([dict(packed(tmp_path, arrow(*rows)))[other]])]
+    reading = _read(rows)
+    replayed = [tick.order_ms - NOW_MS for tick in _ticks(reading.events, set(), reading.mute)]
+    assert max(live) == max(replayed) == 2_990
 
 
 def test_what_names_no_broker_or_is_no_brokers_line_moves_no_clock(tmp_path):
