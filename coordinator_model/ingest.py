@@ -62,7 +62,8 @@ class Reader:
 def ingest(row: SourceRow) -> list[Event] | Rejected:
     """Turn a row into events, oldest first; an empty list where it says nothing about a group.
 
-    The group id "" is none: Kafka lets nobody join it, only old clients commit to it, and here it means a broker.
+    The group id "" is none: Kafka lets nobody join it, only old clients commit to it, and here it means a broker. Only
+    a JoinGroup that was refused for it (24) is told of.
     Any exception costs this row only: a fault in a reader must not end the job that reads a million rows.
     """
     if not 0 <= row.timestamp_ms < LATEST_MS:
@@ -100,7 +101,7 @@ def _ingest_line(row: SourceRow) -> list[Event]:
         return [parse_report(row, value)]
     if is_report:
         raise BadField("a client's report, in a topic of the request log")
-    return [event for event in parse_line(row, value) if event.group or type(event) is Tick]
+    return parse_line(row, value)
 
 
 def _ingest_record(row: SourceRow) -> list[Event] | Rejected:

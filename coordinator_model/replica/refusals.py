@@ -2,12 +2,17 @@
 
 One refusal is nothing: a client that was thrown out is told so once, and joins again. Counted by error and by client,
 up to a bound: clients choose their ids, so those beyond it are counted together.
+
+A member that was let in can be refused as one that asks to join is: 30 to its Heartbeat or SyncGroup once it has lost
+its right to the group, 23 to its SyncGroup where that names another protocol than the group's, or none. Neither line
+has a client id: that of the member is known from its JoinGroup. Its next JoinGroup may well be accepted, so only an
+accepted SyncGroup ends that.
 """
 
 from typing import Any
 
 from coordinator_model.events import ConsumerHeartbeat, Heartbeat, JoinAnswered, LeaveAnswered, SyncAnswered
-from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.replica.join_phase import newcomer_waited
 
 JOIN_REFUSALS = {
@@ -20,6 +25,8 @@ JOIN_REFUSALS = {
     112: "UNSUPPORTED_ASSIGNOR",
     128: "INVALID_REGULAR_EXPRESSION",
 }
+MEMBER_REFUSALS = frozenset({23, 30})
+"""Those of the above that a member is given too, as answers to its Heartbeat or SyncGroup."""
 FENCINGS = {22: "ILLEGAL_GENERATION", 25: "UNKNOWN_MEMBER_ID", 82: "FENCED_INSTANCE_ID", 110: "FENCED_MEMBER_EPOCH"}
 UNKNOWN_MEMBER_ID = 25
 MEMBER_ID_REQUIRED = 79
@@ -31,10 +38,11 @@ MAX_NAME = 256
 REFUSAL_MEMORY_MS = 600_000
 """After so long without another the count begins anew."""
 
+_Refused = Heartbeat | JoinAnswered | SyncAnswered | ConsumerHeartbeat
 Refusal = list[Any]
 """``[error, count, first_ms, repeated_ms, last_ms, client id, client host, member id, instance id]``.
 
-With neither client id nor member id it is about all who are not told apart.
+With neither client id nor member id it is about all who are not told apart. Of a refused join the member id is None.
 """
 
 
@@ -43,15 +51,16 @@ def note(replica: GroupReplica, event: object) -> None:
     if not isinstance(event, Heartbeat | JoinAnswered | SyncAnswered | ConsumerHeartbeat):
         return
     if event.error in JOIN_REFUSALS and isinstance(event, JoinAnswered | ConsumerHeartbeat):
-        key = f"{event.error}\n{event.client_id[:MAX_NAME]}\n{event.client_host}"
-        _count(replica, key, event, [event.client_id[:MAX_NAME], event.client_host, None, event.instance_id])
+        _count_join(replica, event, event.client_id, event.client_host, None)
+    elif event.error in MEMBER_REFUSALS and isinstance(event, Heartbeat | SyncAnswered):
+        member = replica.members.get(event.member_id) or Member(event.member_id)
+        _count_join(replica, event, member.client_id, member.client_host, event.member_id)
     elif event.error in FENCINGS and event.member_id:
         instance_id = _instance_of(replica, event)
         who = instance_id or event.member_id
         _count(replica, f"{event.error}\n{who[:MAX_NAME]}", event, [None, None, event.member_id, instance_id])
-    elif replica.refused and event.error == 0 and isinstance(event, JoinAnswered | ConsumerHeartbeat):
-        came = [event.client_id[:MAX_NAME], event.client_host]
-        replica.refused = {key: row for key, row in replica.refused.items() if row[5:7] != came}
+    elif replica.refused and event.error == 0:
+        _clear(replica, event)
 
 
 def is_idle(replica: GroupReplica, event: object) -> bool:
@@ -85,9 +94,40 @@ def told(replica: GroupReplica) -> dict[str, int]:
     return counts | {"pending": bool(replica.pending)}
 
 
-def _count(
-    replica: GroupReplica, key: str, event: Heartbeat | JoinAnswered | SyncAnswered | ConsumerHeartbeat, who: list[Any]
+def _count_join(
+    replica: GroupReplica, event: _Refused, client_id: str, client_host: str, member_id: str | None
 ) -> None:
+    """Count a client that is refused: by its id and host, or where these are not known by its member id."""
+    client_id = client_id[:MAX_NAME]
+    who = f"{client_id}\n{client_host}" if client_id or member_id is None else f"\n{member_id[:MAX_NAME]}"
+    named = [client_id, client_host, member_id, _instance_of(replica, event)]
+    _count(replica, f"{event.error}\n{who}", event, named)
+
+
+def _clear(replica: GroupReplica, event: _Refused) -> None:
+    """Forget the refusals of a client that is in: of its joins once one is accepted, of a member once it has synced."""
+    if isinstance(event, JoinAnswered | ConsumerHeartbeat):
+        came = [event.client_id[:MAX_NAME], event.client_host, None]
+        over = [key for key, row in replica.refused.items() if row[5:8] == came]
+    elif isinstance(event, SyncAnswered):
+        member = replica.members.get(event.member_id) or Member(event.member_id)
+        came = [member.client_id[:MAX_NAME], member.client_host]
+        over = [k for k, row in replica.refused.items() if row[0] in MEMBER_REFUSALS and row[7] and row[5:7] == came]
+    else:
+        return
+    for key in over:
+        del replica.refused[key]
+
+
+def refused_as_member(replica: GroupReplica, member: Member) -> str | None:
+    """Return the error that a member was last answered in the place of being heard; None: it was not refused."""
+    for row in replica.refused.values():
+        if row[0] in MEMBER_REFUSALS and row[7] == member.member_id and row[4] > (member.clock_ms or 0):
+            return f"{JOIN_REFUSALS[row[0]]} ({row[0]})"
+    return None
+
+
+def _count(replica: GroupReplica, key: str, event: _Refused, who: list[Any]) -> None:
     at_ms, row = event.order_ms, replica.refused.get(key)
     if row is None and _is_full(replica.refused, event.error, at_ms):
         key, who = f"{event.error in JOIN_REFUSALS}", [None] * len(who)
@@ -110,9 +150,7 @@ def _is_full(refused: dict[str, Refusal], error: int, at_ms: int) -> bool:
     return sum((row[0] in JOIN_REFUSALS) == joining for row in refused.values()) >= MAX_NAMED
 
 
-def _instance_of(
-    replica: GroupReplica, event: Heartbeat | JoinAnswered | SyncAnswered | ConsumerHeartbeat
-) -> str | None:
+def _instance_of(replica: GroupReplica, event: _Refused) -> str | None:
     """Return the static member behind a member id; a heartbeat's line is read without it."""
     if not isinstance(event, Heartbeat):
         return event.instance_id

@@ -111,8 +111,11 @@ RULES = (
         "join-refused",
         ("warn",),
         "observed",
-        "a client that asks to join is refused with the same lasting error three times, less than ten minutes apart",
-        "`recovered` (it joined, or did not ask for ten minutes)",
+        "a client that asks to join, or a member's Heartbeat or SyncGroup, is refused with the same lasting error three"
+        " times, less than ten minutes apart",
+        "`recovered` (it joined, or did not ask for ten minutes; a member has synced, or was not refused for"
+        " `resolve_after_ms`)",
+        ("resolve_after_ms",),
     ),
     Rule(
         "member-fenced",

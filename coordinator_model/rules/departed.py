@@ -10,6 +10,7 @@ from coordinator_model.liveness import Scene
 from coordinator_model.replica.departures import who
 from coordinator_model.replica.group import Departure, GroupReplica, Member
 from coordinator_model.replica.reconciliation import KINDS
+from coordinator_model.replica.refusals import refused_as_member
 from coordinator_model.rules.streams import is_streams
 from coordinator_model.states import (
     MEMBER_REMOVED,
@@ -23,8 +24,10 @@ from coordinator_model.states import (
 )
 
 SUMMARIES = {
-    SESSION_EXPIRED: "{who} was removed: no heartbeat for its session timeout{session}",
-    REBALANCE_TIMEOUT: "{who} was dropped: it did not rejoin, sync or revoke within the rebalance timeout{poll}",
+    SESSION_EXPIRED: "{who} was removed: no heartbeat for its session timeout{session}{refused}",
+    REBALANCE_TIMEOUT: (
+        "{who} was dropped: it did not rejoin, sync or revoke within the rebalance timeout{poll}{refused}"
+    ),
     POLL_EXCEEDED: "{who} left: it did not poll within max.poll.interval.ms{poll}",
     MEMBER_REMOVED: "{who} was removed, and why is unknown: lines of its coordinator are missing",
 }
@@ -89,6 +92,7 @@ def _recurrences(replica: GroupReplica, departure: Departure, scene: Scene) -> i
 
 def _finding(replica: GroupReplica, departure: Departure, severity: Severity, scene: Scene) -> Finding:
     member, rule = departure.member, departure.rule or ""
+    refused = refused_as_member(replica, member)
     return Finding(
         rule=rule,
         severity=severity,
@@ -100,6 +104,7 @@ def _finding(replica: GroupReplica, departure: Departure, severity: Severity, sc
             who=name_of(member),
             session=_of_ms(member.session_timeout_ms or scene.consumer_session_timeout_ms),
             poll=_of_ms(member.rebalance_timeout_ms),
+            refused=f"; it was refused with {refused}" if refused else "",
         ),
         deadline_ms=departure.deadline_ms,
         detail={

@@ -17,10 +17,11 @@ OTHERS = "other clients"
 def judge(replica: GroupReplica, scene: Scene) -> Iterator[Verdict]:
     """Judge who was refused repeatedly: true until it joins, or stops asking for long enough."""
     for row in replica.refused.values():
-        error, _, _, repeated_ms, last_ms, *_ = row
+        error, _, _, repeated_ms, last_ms, _, _, member_id, _ = row
         if repeated_ms is None:
             continue
-        over_ms = last_ms + (REFUSAL_MEMORY_MS if error in JOIN_REFUSALS else scene.thresholds.resolve_after_ms)
+        joins = error in JOIN_REFUSALS and member_id is None
+        over_ms = last_ms + (REFUSAL_MEMORY_MS if joins else scene.thresholds.resolve_after_ms)
         if scene.progress_ms < over_ms:
             yield Verdict(_finding(replica, scene, row), over_ms)
 
@@ -28,15 +29,18 @@ def judge(replica: GroupReplica, scene: Scene) -> Iterator[Verdict]:
 def _finding(replica: GroupReplica, scene: Scene, row: Refusal) -> Finding:
     error, count, first_ms, repeated_ms, last_ms, client_id, client_host, member_id, instance_id = row
     joining = error in JOIN_REFUSALS
+    as_member = joining and member_id is not None
     name = JOIN_REFUSALS.get(error) or FENCINGS[error]
     about = about_group(replica, scene)
     if client_id is None and member_id is None:
         who = OTHERS
         about |= {"subject": who, "incarnation": f"{about['incarnation']}/{who}"}
     else:
-        who = f"{client_id or 'unknown client'} on {client_host}" if joining else instance_id or member_id
+        unnamed = member_id is not None and not client_id
+        client = member_id if unnamed else f"{client_id or 'unknown client'} on {client_host}"
+        who = client if joining else instance_id or member_id
         about |= {"subject": who, "incarnation": f"{about['incarnation']}/{error}"}
-    what = "asks to join" if joining else "goes on as a member"
+    what = "is a member" if as_member else "asks to join" if joining else "goes on as a member"
     return Finding(
         rule=JOIN_REFUSED if joining else MEMBER_FENCED,
         severity=Severity.WARN,

@@ -56,6 +56,7 @@ def _finding(row: RefusedClient) -> Finding:
     error, count, first_ms, repeated_ms, last_ms, broker, client_id, client_host, principal, groups = row
     name = JOIN_REFUSALS[error]
     who = OTHERS if client_id is None else f"{client_id or 'unknown client'} ({principal or 'unknown principal'})"
+    named = ", ".join(group or "one without an id" for group in groups)
     more = " and others" if len(groups) == MAX_GROUPS_NAMED else ""
     return Finding(
         rule=JOIN_REFUSED,
@@ -66,8 +67,7 @@ def _finding(row: RefusedClient) -> Finding:
         at_ms=repeated_ms,
         evidence=Evidence.OBSERVED,
         cause=Cause.UNKNOWN,
-        summary=f"{who} asks to join groups that are not known ({', '.join(groups)}{more})"
-        f" and was answered {name} ({error})",
+        summary=f"{who} asks to join groups that are not known ({named}{more}) and was answered {name} ({error})",
         broker=broker,
         client_id=client_id,
         client_host=client_host,

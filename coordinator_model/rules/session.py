@@ -26,6 +26,7 @@ from coordinator_model.liveness import (
 )
 from coordinator_model.replica.departures import own_cause
 from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.refusals import refused_as_member
 from coordinator_model.rules.streams import is_streams
 from coordinator_model.states import SESSION_EXPIRED, Cause, Evidence, GroupState, GroupType, Severity
 
@@ -95,11 +96,16 @@ def _expired(replica: GroupReplica, member: Member, scene: Scene, deadline_ms: i
         at_ms=deadline_ms + scene.thresholds.grace_ms,
         evidence=Evidence.INFERRED,
         cause=blamed.cause if blamed else own_cause(member),
-        summary=f"{name_of(member)} sent no heartbeat for its session timeout of {timeout_ms} ms",
+        summary=f"{name_of(member)} {_silent(replica, member)} for its session timeout of {timeout_ms} ms",
         deadline_ms=deadline_ms,
         detail={"session_timeout_ms": timeout_ms, "last_heartbeat_ms": member.last_heartbeat_ms},
         **about_member(replica, member, scene),
     )
+
+
+def _silent(replica: GroupReplica, member: Member) -> str:
+    refused = refused_as_member(replica, member)
+    return f"was refused with {refused}" if refused else "sent no heartbeat"
 
 
 def _at_risk(replica: GroupReplica, member: Member, scene: Scene, base_ms: int, timeout_ms: int) -> Finding:
@@ -111,7 +117,8 @@ def _at_risk(replica: GroupReplica, member: Member, scene: Scene, base_ms: int, 
         at_ms=risk_ms,
         evidence=Evidence.OBSERVED,
         cause=Cause.UNKNOWN,
-        summary=f"{name_of(member)} has used two thirds of its session timeout of {timeout_ms} ms without a heartbeat",
+        summary=f"{name_of(member)} has used two thirds of its session timeout of {timeout_ms} ms: it"
+        f" {_silent(replica, member)}",
         deadline_ms=base_ms + timeout_ms,
         detail={"session_timeout_ms": timeout_ms, "last_heartbeat_ms": member.last_heartbeat_ms},
         **about_member(replica, member, scene),

@@ -40,6 +40,7 @@ PREFIX = "Completed request:"
 PROBE_CLIENT_ID = "group-monitor-probe"
 PROBE_STATE_PREFIX = "probe-"
 PROBE_ASKED_PREFIX = "asked-"
+INVALID_GROUP_ID = 24
 MAX_ASKED = 64
 MAX_PROBE_DIGITS = 18
 """Fits an int64. Anybody may send this request, and Python refuses to read 4,300 digits."""
@@ -88,7 +89,8 @@ class _Line(NamedTuple):
 def parse_line(place: SourceRow, value: bytes) -> list[Event]:
     """Read one line. Raises ``BadField``, nothing else.
 
-    No events for an API that says nothing about groups, nor for the empty group id, which can have no members.
+    No events for an API that says nothing about groups, nor for the empty group id, which can have no members; but for
+    a JoinGroup that was refused for it.
     """
     if len(value) > MAX_LINE_BYTES:
         raise BadField("line too long")
@@ -147,7 +149,12 @@ def _events(line: _Line) -> list[Event]:
         return []  # a request whose channel closed before it was answered says nothing that happened
     reader = _READERS.get(line.api)
     events = reader(line) if reader else []
-    return [event for event in events if event.group or isinstance(event, Tick)]
+    return [event for event in events if event.group or isinstance(event, Tick) or _asks_to_join_nothing(event)]
+
+
+def _asks_to_join_nothing(event: Event) -> bool:
+    """Tell whether a client was refused because it names no group (24): of its own, and no line of any group."""
+    return isinstance(event, JoinAnswered) and event.error == INVALID_GROUP_ID
 
 
 def _heartbeat(line: _Line) -> list[Event]:

@@ -24,7 +24,7 @@ def refusals(error, *instants, story=None):
 # ------------------------------------------------------------------------------------------------ join-refused
 
 
-@pytest.mark.parametrize("error", [23, 26, 30, 81, 111, 112, 128])
+@pytest.mark.parametrize("error", [23, 24, 26, 30, 81, 111, 112, 128])
 def test_a_client_refused_three_times_is_told_with_the_errors_name(error):
     told = refusals(error, 1_000, 2_000, 3_000).play(5_000)
     assert told.facts("join-refused", "severity", "subject", "at_ms", "opened_ms") == [
@@ -157,6 +157,90 @@ def test_ids_that_a_coordinator_gives_out_in_an_empty_group_are_told_once():
     assert told[-1]["view"]["pending_members"]
 
 
+# ------------------------------------------------------------------------------------------------ members refused
+
+
+def refused_heartbeats(*instants):
+    """m2 has lost its right to the group; m1 has not."""
+    story = stable("m1", "m2").beats("m1", 1_000, 20_000).beats("m2", 1_000, 5_000)
+    for at_ms in instants:
+        story.beat(at_ms, "m2", error=30)
+    return story
+
+
+def refused_syncs(error):
+    """m2 is let into generation 2, and its SyncGroup is refused."""
+    story = stable("m1", "m2", session_ms=300_000)
+    story.join(5_000, "m1", 2, listed=("m1", "m2")).join(5_000, "m2", 2)
+    story.record(5_040, 2, "m1", "m2").sync(5_050, "m1", 2, leader=True)
+    for at_ms in (5_100, 5_200, 5_300):
+        story.sync(at_ms, "m2", 2, error=error)
+    return story
+
+
+# what is refused -> when that is told, and which error
+REFUSED_MEMBERS = {
+    "a heartbeat, 30": (refused_heartbeats(6_000, 7_000, 8_000), 8_000, 30),
+    "a SyncGroup, 30": (refused_syncs(30), 5_300, 30),
+    "a SyncGroup, 23": (refused_syncs(23), 5_300, 23),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_MEMBERS)
+def test_a_member_refused_three_times_is_told_as_its_client(name):
+    story, at_ms, error = REFUSED_MEMBERS[name]
+    told = story.play(10_000)
+    assert told.facts("join-refused", "severity", "subject", "client_id", "member_id", "at_ms") == [
+        ("warn", "client-m2 on 10.0.0.7", "client-m2", "m2", at_ms)
+    ]
+    assert told.of("join-refused")[0]["detail"]["error"] == error
+    assert told.accusations == []
+
+
+@pytest.mark.parametrize("error", [22, 25, 27])
+def test_what_a_sync_is_answered_on_the_way_into_a_generation_is_no_refused_join(error):
+    assert refused_syncs(error).play(10_000).of("join-refused") == []
+
+
+def test_a_session_that_ends_while_its_heartbeats_are_refused_says_so():
+    """It was told as a client that had sent no heartbeat."""
+    [expired] = refused_heartbeats(*range(6_000, 20_000, 1_000)).play(20_000).of("session-expired")
+    assert "was refused with GROUP_AUTHORIZATION_FAILED (30)" in expired["summary"]
+
+
+def test_so_does_its_removal():
+    story = refused_heartbeats(*range(6_000, 11_000, 1_000)).beat(11_100, "m1", 1, error=27)
+    told = rebalance(story, 11_200, 2, "m1").play(14_000)
+    [expired] = told.of("session-expired")
+    assert expired["summary"].endswith("; it was refused with GROUP_AUTHORIZATION_FAILED (30)")
+
+
+def test_a_client_that_is_let_in_again_and_refused_again_as_it_syncs_is_told():
+    """Each JoinGroup is accepted, and only what comes after it is refused."""
+    story = stable("m1", session_ms=300_000)
+    for n, at_ms in enumerate((5_000, 15_000, 25_000)):
+        worker = Who(f"w{n}", client_id="worker")
+        story.join(at_ms, "m1", n + 2, listed=("m1", worker)).join(at_ms, worker, n + 2)
+        story.sync(at_ms + 50, worker.member_id, n + 2, error=23)
+    assert story.play(30_000).opened("join-refused") == ["worker on 10.0.0.7"]
+
+
+def test_a_sync_that_succeeds_ends_it():
+    assert refused_syncs(23).sync(6_000, "m2", 2).play(9_000).closed("join-refused") == [("recovered", 6_000)]
+
+
+def test_it_ends_when_a_member_is_no_longer_refused():
+    story = refused_heartbeats(6_000, 7_000, 8_000).beats("m2", 9_000, 80_000)
+    assert story.play(80_000).closed("join-refused") == [("recovered", 68_000)]
+
+
+def test_a_member_that_nobody_knows_is_told_by_its_id():
+    story = stable("m1", session_ms=300_000)
+    for at_ms in (5_000, 8_000, 11_000):
+        story.beat(at_ms, "stranger", error=30)
+    assert story.play(20_000).opened("join-refused") == ["stranger"]
+
+
 # ------------------------------------------------------------------------------------------------ groups not known
 
 
@@ -189,6 +273,26 @@ def test_every_lasting_refusal_counts_for_groups_that_are_not_known(error):
 @pytest.mark.parametrize(("error", "groups"), [(30, 2), (79, 9), (16, 9), (15, 9), (14, 9), (25, 9), (22, 9)])
 def test_what_is_no_lasting_refusal_of_a_group_that_is_not_known(error, groups):
     assert strangers("worker", error=error, groups=groups).play(9_000).of("join-refused") == []
+
+
+def nameless(*instants):
+    """A client that asks to join a group without an id."""
+    story = stable("m1", session_ms=300_000)
+    story.group = ""
+    for at_ms in instants:
+        story.join(at_ms, JOINER, -1, error=24)
+    story.group = "orders"
+    return story
+
+
+def test_a_client_that_names_no_group_is_told():
+    """The one reason for an answer 24, and such lines were left out as those of no group."""
+    [incident] = nameless(1_000, 2_000, 3_000).play(9_000).of("join-refused")
+    assert (incident["group"], incident["subject"]) == ("", "worker (User:ANONYMOUS)")
+    assert incident["summary"] == (
+        "worker (User:ANONYMOUS) asks to join groups that are not known (one without an id)"
+        " and was answered INVALID_GROUP_ID (24)"
+    )
 
 
 def test_it_ends_once_the_client_has_not_asked_for_ten_minutes():
