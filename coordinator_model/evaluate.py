@@ -115,7 +115,8 @@ def _as_a_whole(replica: GroupReplica, scene: Scene) -> Iterator[Verdict]:
         yield Verdict(None, at_ms)
         return
     for settled_rule in SETTLED_RULES:
-        yield Verdict(settled_rule(replica, scene, at_ms), None)
+        finding = settled_rule(replica, scene, at_ms)
+        yield Verdict(finding, None if finding is None else setup.measured_again_ms(finding, scene))
 
 
 def violated(findings: Iterable[Finding]) -> set[str]:

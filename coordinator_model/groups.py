@@ -27,6 +27,7 @@ from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.refusals import JOIN_REFUSALS, is_idle, told
 from coordinator_model.replica.replay import GroupEvent, replay
 from coordinator_model.rules.session import judge
+from coordinator_model.rules.setup import measure_again
 from coordinator_model.set_aside import failed_replica
 from coordinator_model.shard_memory import ShardMemory
 from coordinator_model.shard_settings import ShardSettings
@@ -301,7 +302,7 @@ class Groups:
         """Evaluate a group, report its findings if they changed, and note when to look again."""
         group = replica.group
         scene = self.scene(group, progress_ms)
-        if conclude(replica, scene):
+        if conclude(replica, scene) | measure_again(replica, scene):
             self.cold.touch(group)
         evaluation = evaluate(replica, scene)
         findings = [f for f in evaluation.findings if f.at_ms >= self.settings.live_from_ms]

@@ -110,7 +110,8 @@ class Hot:
         )
         self.last[slot] = last_ms
         self.interval[slot] = 0 if previous_ms is None else min(max(0, last_ms - previous_ms), MAX_INTERVAL_MS)
-        settled = quick and previous_ms is not None and not member.awaiting_sync
+        settled = quick and member.heartbeat_interval_ms is not None and not member.awaiting_sync
+        settled = settled and previous_ms is not None
         self.generation[slot] = member.generation if settled and member.generation is not None else CAREFUL
         self.span[slot] = NEVER if due_ms is None else max(0, due_ms - last_ms)
 

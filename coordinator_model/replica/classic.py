@@ -279,7 +279,7 @@ def _unknown_member(replica: GroupReplica, member: Member, event: Heartbeat) -> 
 def hear(member: Member, applied_ms: int) -> bool:
     """Note an accepted heartbeat; one that trails a later one changes nothing.
 
-    Return whether it told how often the member sends them: the second one does.
+    Return whether it told how often the member sends them: the second one does, unless a rebalance lay between.
     """
     if member.unknown_ms is not None and applied_ms > member.unknown_ms:
         member.unknown_ms = None
@@ -287,7 +287,7 @@ def hear(member: Member, applied_ms: int) -> bool:
     if last_ms is not None and applied_ms <= last_ms:
         return False
     member.previous_heartbeat_ms, member.last_heartbeat_ms = last_ms, applied_ms
-    if last_ms is None or member.heartbeat_interval_ms is not None:
+    if last_ms is None or member.heartbeat_interval_ms is not None or last_ms < (member.restart_ms or 0) < applied_ms:
         return False
     member.heartbeat_interval_ms = applied_ms - last_ms
     return True

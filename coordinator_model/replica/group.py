@@ -84,7 +84,8 @@ class Member:
     max_poll_interval_ms: int | None = None
     """From that report too."""
     heartbeat_interval_ms: int | None = None
-    """Between the first two heartbeats that were seen of it."""
+    """Between the first two heartbeats that were seen of it with no restart of its session in between; measured again
+    where that proves too long."""
     lent_timeout_ms: int | None = None
     """How long its session lasts that began at ``lent_from_ms``, where that is not its own timeout."""
     lent_from_ms: int | None = None

@@ -55,11 +55,35 @@ def timeouts_inconsistent(replica: GroupReplica, scene: Scene, at_ms: int) -> Fi
     return _about(replica, scene, at_ms, TIMEOUTS_INCONSISTENT, "; ".join(problems), detail)
 
 
+def measure_again(replica: GroupReplica, scene: Scene) -> bool:
+    """Measure heartbeat intervals again that seem too long, where the last two heartbeats prove them wrong.
+
+    A line may have been lost between the two that were measured, or something held them up. Returns whether any was.
+    """
+    slow = [m for m in replica.members.values() if not m.kip848 and _beats_too_slowly(m, scene)]
+    measured = False
+    for member in slow:
+        interval_ms = (member.last_heartbeat_ms or 0) - (member.previous_heartbeat_ms or 0)
+        if member.previous_heartbeat_ms is not None and not _is_too_long(interval_ms, member, scene):
+            member.heartbeat_interval_ms, measured = interval_ms, True
+    return measured
+
+
+def measured_again_ms(finding: Finding, scene: Scene) -> int | None:
+    """Return when heartbeats that seem too few are measured again."""
+    if not finding.detail.get("slow_heartbeats"):
+        return None
+    step_ms = scene.thresholds.settled_after_ms
+    return (scene.progress_ms // step_ms + 1) * step_ms
+
+
 def _beats_too_slowly(member: Member, scene: Scene) -> bool:
-    interval_ms, timeout_ms = member.heartbeat_interval_ms, member.session_timeout_ms
-    if not interval_ms or not timeout_ms:
-        return False
-    return interval_ms - scene.thresholds.grace_ms > timeout_ms / HEARTBEATS_A_SESSION
+    return bool(member.heartbeat_interval_ms) and _is_too_long(member.heartbeat_interval_ms or 0, member, scene)
+
+
+def _is_too_long(interval_ms: int, member: Member, scene: Scene) -> bool:
+    timeout_ms = member.session_timeout_ms
+    return bool(timeout_ms) and interval_ms - scene.thresholds.grace_ms > (timeout_ms or 0) / HEARTBEATS_A_SESSION
 
 
 def mixed_subscriptions(replica: GroupReplica, scene: Scene, at_ms: int) -> Finding | None:

@@ -104,6 +104,43 @@ def test_what_is_wrong_with_a_groups_setup(name):
     assert finding is None or (finding.severity, finding.at_ms) == ("info", 5)
 
 
+def every_3_seconds(story, start_ms, *late_ms, until_ms=200_000, generation=1):
+    """m1 sends a heartbeat every 3,000 ms in a session of 10,000; those named come 2,500 ms late."""
+    for at_ms in range(start_ms, until_ms + 1, 3_000):
+        story.beat(at_ms + 2_500 * (at_ms in late_ms), "m1", generation)
+    return story.play(until_ms)
+
+
+def test_a_rebalance_between_the_first_two_heartbeats_is_no_heartbeat_interval():
+    """It made 8,000 ms out of 3,000, and the group was told for good to send too few heartbeats."""
+    story = rebalance(stable("m1", session_ms=10_000).beat(1_000, "m1"), 8_000, 2, "m1")
+    told = every_3_seconds(story, 9_000, generation=2)
+    assert told.of("timeouts-inconsistent") == []
+    assert told.members["m1"]["heartbeat_interval_ms"] == 3_000
+
+
+def test_an_interval_that_a_lost_line_stretched_is_measured_again():
+    told = every_3_seconds(stable("m1", session_ms=10_000).beat(1_000, "m1"), 7_000)
+    assert told.of("timeouts-inconsistent") == []
+    assert told.members["m1"]["heartbeat_interval_ms"] == 3_000
+
+
+def test_one_that_was_stretched_twice_is_told_and_taken_back():
+    """The second time just as the group is looked at."""
+    told = every_3_seconds(stable("m1", session_ms=10_000).beat(1_000, "m1"), 7_000, SETTLED_MS - 3_000)
+    assert told.facts("timeouts-inconsistent", "at_ms") == [(SETTLED_MS,)]
+    assert told.closed("timeouts-inconsistent") == [("recovered", 100_000)]
+    assert told.members["m1"]["heartbeat_interval_ms"] == 3_000
+
+
+def test_heartbeats_that_are_really_too_few_are_told_for_as_long_as_they_are():
+    story = stable("m1", session_ms=10_000)
+    told = story.beats("m1", 1_000, 300_000, every_ms=5_000).play(300_000)
+    [incident] = told.of("timeouts-inconsistent")
+    assert incident["detail"]["slow_heartbeats"] == ["m1"]
+    assert told.closed("timeouts-inconsistent") == []
+
+
 def test_a_group_is_looked_at_once_it_has_settled_and_not_before():
     story = stable("m1").beats("m1", 1_000, 130_000)
     assert story.play(SETTLED_MS - 100).of("timeouts-inconsistent") == []
