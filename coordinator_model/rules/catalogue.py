@@ -131,7 +131,8 @@ RULES = (
         ("info",),
         "observed",
         "in a settled group session or rebalance timeouts differ, a session timeout lies at the broker's default bounds"
-        " (6,000 and 1,800,000 ms), or fewer than three heartbeats fit into it",
+        " (6,000 and 1,800,000 ms), fewer than three heartbeats fit into it, or a rebalance timeout"
+        " (`max.poll.interval.ms`) is a day or longer",
         "`recovered` (no longer so, or the group is not stable)",
         ("settled_after_ms",),
     ),

@@ -20,6 +20,9 @@ MEMBER_IDLE = "member-idle"
 MIN_SESSION_TIMEOUT_MS = 6_000
 """``group.min.session.timeout.ms`` and its fellow: the broker's defaults (kafka-facts 3.3)."""
 MAX_SESSION_TIMEOUT_MS = 1_800_000
+ENDLESS_POLL_MS = 86_400_000
+"""A poll that may take a day may take for ever. 2^31-1 is what people set to be rid of the limit, and a rebalance waits
+as long for whom it waits."""
 HEARTBEATS_A_SESSION = 3
 """``heartbeat.interval.ms`` should be at most a third of the session timeout: two may be lost."""
 SKEW = 2
@@ -29,7 +32,7 @@ MAX_NAMED = 64
 
 
 def timeouts_inconsistent(replica: GroupReplica, scene: Scene, at_ms: int) -> Finding | None:
-    """Find timeouts that differ between members, lie at the broker's bounds, or leave no room for a lost heartbeat."""
+    """Find timeouts that differ, lie at the broker's bounds, limit nothing, or leave no room for a lost heartbeat."""
     members = [member for member in replica.members.values() if not member.kip848]
     sessions_ms = sorted({m.session_timeout_ms for m in members if m.session_timeout_ms})
     polls_ms = sorted({m.rebalance_timeout_ms for m in replica.members.values() if m.rebalance_timeout_ms})
@@ -43,6 +46,8 @@ def timeouts_inconsistent(replica: GroupReplica, scene: Scene, at_ms: int) -> Fi
         problems.append(f"a session timeout of {sessions_ms[0]} ms is Kafka's default minimum")
     if sessions_ms and sessions_ms[-1] >= MAX_SESSION_TIMEOUT_MS:
         problems.append(f"a session timeout of {sessions_ms[-1]} ms is Kafka's default maximum")
+    if polls_ms and polls_ms[-1] >= ENDLESS_POLL_MS:
+        problems.append(f"a poll may take {polls_ms[-1]} ms: max.poll.interval.ms limits nothing")
     if slow:
         problems.append(f"fewer than {HEARTBEATS_A_SESSION} heartbeats in a session timeout, members: {len(slow)}")
     if not problems:
