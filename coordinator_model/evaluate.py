@@ -14,6 +14,7 @@ from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.rules import (
     departed,
     group_set_aside,
+    partition_owned_twice,
     partition_unowned,
     polling,
     rebalance_aborted,
@@ -35,6 +36,7 @@ GROUP_RULES: tuple[Callable[[GroupReplica, Scene], Verdict], ...] = (
     rebalance_aborted.judge,
     rebalance_storm.judge,
     partition_unowned.judge,
+    partition_owned_twice.judge,
     telemetry_uncovered.judge,
     replica_diverged.judge,
     group_set_aside.judge,

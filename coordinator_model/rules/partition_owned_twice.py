@@ -1,0 +1,60 @@
+"""``partition-owned-twice``: a partition that two members of a stable group hold, so that its records are read twice.
+
+On the way to a new assignment that passes: the record of the next generation says who owns what, and what a member of
+KIP-848 has been told to give up is its own until it has. So it is told once it has lasted for a rebalance timeout.
+Partitions of share groups have many owners by design; streams groups are assigned tasks.
+"""
+
+from collections import defaultdict
+
+from coordinator_model.findings import MAX_PARTITIONS_NAMED, NOTHING, Finding, Verdict, about_group
+from coordinator_model.liveness import Scene
+from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.rules.settled import quiet_since_ms, settled_ms
+from coordinator_model.states import Cause, Evidence, Severity
+
+PARTITION_OWNED_TWICE = "partition-owned-twice"
+Owners = dict[tuple[str, int], list[Member]]
+"""(topic, partition) to its owners."""
+
+
+def judge(replica: GroupReplica, scene: Scene) -> Verdict:
+    """Judge a settled group's assignment: a warning once it has lasted for its owners' rebalance timeout."""
+    since_ms, look_ms = quiet_since_ms(replica, scene), settled_ms(replica, scene)
+    if since_ms is None or look_ms is None or scene.progress_ms < look_ms:
+        return NOTHING  # it is looked at once it has settled
+    shared = owned_twice(replica)
+    if not shared:
+        return NOTHING
+    members = [member for owners in shared.values() for member in owners]
+    warn_ms = max(look_ms, since_ms + max(member.rebalance_timeout_ms or 0 for member in members))
+    if scene.progress_ms < warn_ms:
+        return Verdict(None, warn_ms)
+    return Verdict(_finding(replica, scene, shared, since_ms, warn_ms), None)
+
+
+def owned_twice(replica: GroupReplica) -> Owners:
+    """Return the partitions that more than one member holds and has not been told to give up, sorted."""
+    owners: Owners = defaultdict(list)
+    for member in replica.members.values():
+        for topic, partitions in member.assignment.items():
+            for partition in set(partitions).difference(member.revoking.get(topic, ())):
+                owners[topic, partition].append(member)
+    return {partition: owners[partition] for partition in sorted(owners) if len(owners[partition]) > 1}
+
+
+def _finding(replica: GroupReplica, scene: Scene, shared: Owners, since_ms: int, at_ms: int) -> Finding:
+    listed = [(f"{topic}-{number}", [m.member_id for m in owners]) for (topic, number), owners in shared.items()]
+    told = ", ".join(f"{name} ({' and '.join(ids[:3])})" for name, ids in listed[:3])
+    return Finding(
+        rule=PARTITION_OWNED_TWICE,
+        severity=Severity.WARN,
+        opened_ms=since_ms,
+        at_ms=at_ms,
+        evidence=Evidence.OBSERVED,
+        cause=Cause.UNKNOWN,
+        summary=f"{replica.group} is stable, and {len(shared)} partitions have more than one owner: {told}",
+        partitions=list(shared)[:MAX_PARTITIONS_NAMED],
+        detail={"owned_twice": len(shared), "owners": dict(listed[:MAX_PARTITIONS_NAMED])},
+        **about_group(replica, scene),
+    )
