@@ -118,7 +118,7 @@ def _as_a_whole(replica: GroupReplica, scene: Scene) -> Iterator[Verdict]:
         return
     for settled_rule in SETTLED_RULES:
         finding = settled_rule(replica, scene, at_ms)
-        yield Verdict(finding, None if finding is None else setup.measured_again_ms(finding, scene))
+        yield Verdict(finding, None if finding is None else setup.measured_again_ms(replica, finding, scene))
 
 
 def violated(findings: Iterable[Finding]) -> set[str]:

@@ -74,12 +74,12 @@ def measure_again(replica: GroupReplica, scene: Scene) -> bool:
     return measured
 
 
-def measured_again_ms(finding: Finding, scene: Scene) -> int | None:
-    """Return when heartbeats that seem too few are measured again."""
-    if not finding.detail.get("slow_heartbeats"):
-        return None
-    step_ms = scene.thresholds.settled_after_ms
-    return (scene.progress_ms // step_ms + 1) * step_ms
+def measured_again_ms(replica: GroupReplica, finding: Finding, scene: Scene) -> int | None:
+    """Return when heartbeats that seem too few are measured again; None: no more of them come."""
+    named = (replica.members.get(member_id) for member_id in finding.detail.get("slow_heartbeats", ()))
+    heard_ms = max((member.last_heartbeat_ms or 0 for member in named if member is not None), default=0)
+    due_ms = heard_ms + scene.thresholds.settled_after_ms
+    return due_ms if due_ms > scene.progress_ms else None
 
 
 def _beats_too_slowly(member: Member, scene: Scene) -> bool:
