@@ -248,7 +248,7 @@ class Story:
     group: str = "orders"
     session_ms: int = SESSION_MS
     poll_ms: int = POLL_MS
-    """The rebalance timeout of classic members."""
+    """The rebalance timeout of all members."""
     broker: str = "broker-1"
     rows: list[tuple[int, int, SourceRow]] = field(default_factory=list)
     who: dict[str, Who] = field(default_factory=dict)
@@ -375,7 +375,7 @@ class Story:
             "memberId": who.member_id,
             "memberEpoch": asked,
             "instanceId": who.instance_id,
-            "rebalanceTimeoutMs": POLL_MS if asked == 0 else -1,
+            "rebalanceTimeoutMs": self.poll_ms if asked == 0 else -1,
         }
         response = {"throttleTimeMs": 0, "errorCode": error, "memberId": who.member_id, "memberEpoch": epoch}
         how = {"total_ms": parked_ms, "remote_ms": parked_ms, "version": 1, **self._of(member, how)}
@@ -448,7 +448,7 @@ class Story:
         head = (
             struct.pack(">h", 0) + compact(who.instance_id) + b"\0" + compact(who.client_id) + compact("/" + who.host)
         )
-        body = head + b"\x02" + compact("t") + b"\0" + struct.pack(">i", POLL_MS) + b"\0"
+        body = head + b"\x02" + compact("t") + b"\0" + struct.pack(">i", self.poll_ms) + b"\0"
         if classic_session_ms is None:
             tagged = b"\x01\x00\x01\x00"
         else:
@@ -561,9 +561,9 @@ def rebalance(story: Story, at_ms: int, generation: int, *members: str | Who) ->
     return story
 
 
-def consumers(*members: str | Who, epoch: int = 2) -> Story:
+def consumers(*members: str | Who, epoch: int = 2, poll_ms: int = POLL_MS) -> Story:
     """Begin a story with a KIP-848 group that is stable at an epoch by 110 ms."""
-    story = Story()
+    story = Story(poll_ms=poll_ms)
     for who in story.know(*members):
         story.hello(100, who.member_id, 0, epoch)
         story.member(105, who)

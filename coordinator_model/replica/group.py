@@ -12,6 +12,8 @@ MAX_UNNAMED = 256
 MAX_DEPARTURES = 1_024
 """Members whose removal is not closed yet; more than that at once are counted, not kept."""
 LEAVE_MEMORY_MS = 3_600_000
+JOIN_MS = 1_000
+"""How much later than its last poll a member that never polled again may seem to have joined."""
 
 Assignment = dict[str, list[int]]
 """Topic (or topic id) to its partitions."""
@@ -142,6 +144,17 @@ class Leave:
     applied_ms: int
     cause: Cause
     reason: str | None
+
+    @property
+    def may_be_late_poll(self) -> bool:
+        """Whether a poll interval had passed since its member joined, for which it had to poll, or told of a poll.
+
+        Else it polled in time and left of its own, as with ``unsubscribe()``. The interval is its rebalance timeout.
+        """
+        member = self.member
+        told_ms = (member.poll_reported_ms or 0) - (member.poll_age_ms or 0)
+        interval_ms = (member.rebalance_timeout_ms or 0) - JOIN_MS
+        return self.applied_ms - max(member.joined_ms or 0, told_ms) >= interval_ms
 
 
 @dataclass(slots=True)

@@ -292,7 +292,8 @@ def _poll_leave_comes_back(replica: GroupReplica, event: JoinAnswered, scene: Sc
     """A silent leave and then a join on the same connection: the client overslept its poll, and woke."""
     for leave in replica.leaves:
         silent = leave.cause is Cause.LEFT and not leave.reason and leave.member.instance_id is None
-        if silent and leave.member.connection == event.connection and came_after(event.arrival_ms, leave):
+        same = leave.member.connection == event.connection and came_after(event.arrival_ms, leave)
+        if silent and same and leave.may_be_late_poll:
             leave.cause = Cause.POLL_INTERVAL
             add_departure(replica, poll_departure(leave, replica, scene, Evidence.INFERRED, event.answer_ms))
             return

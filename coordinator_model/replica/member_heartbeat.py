@@ -114,13 +114,13 @@ def _come_back_after_poll(replica: GroupReplica, event: ConsumerHeartbeat, scene
         left = leave.cause is Cause.LEFT and came_after(event.arrival_ms, leave)
         returned = abs(leave.applied_ms - event.applied_ms) <= scene.thresholds.grace_ms
         away = leave.cause is Cause.REPLACED and leave.member.away_ms is not None and returned
-        if same and (left or away):
+        if same and (left or away) and leave.may_be_late_poll:
             leave.cause = Cause.POLL_INTERVAL
             add_departure(replica, poll_departure(leave, replica, scene, Evidence.INFERRED, event.applied_ms))
             return
     if said_ms is None or not -scene.thresholds.grace_ms <= event.arrival_ms - said_ms <= LEAVE_MEMORY_MS:
         return
     member = replica.members.get(event.member_id) or _member(event)
-    if not heard_since(member, said_ms, scene):  # else it had come back before
-        leave = Leave(replace(member), said_ms, Cause.POLL_INTERVAL, None)
+    leave = Leave(replace(member), said_ms, Cause.POLL_INTERVAL, None)
+    if leave.may_be_late_poll and not heard_since(member, said_ms, scene):  # else it had come back before
         add_departure(replica, poll_departure(leave, replica, scene, Evidence.INFERRED, event.applied_ms))

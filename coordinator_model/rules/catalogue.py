@@ -42,8 +42,8 @@ RULES = (
     Rule(
         "poll-exceeded",
         PAGES,
-        "observed where the client says so; inferred where it left without a reason and came back on the same"
-        " connection",
+        "observed where the client says so; inferred where it left without a reason, a poll interval or more after it"
+        " had joined, and came back on the same connection",
         "a client did not poll within `max.poll.interval.ms`",
         MEMBER_CLEARS,
         ESCALATION,

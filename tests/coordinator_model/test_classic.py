@@ -416,7 +416,7 @@ def test_a_leave_whose_answer_was_lost_behind_a_stalled_write_is_no_word_of_a_co
 
 def test_a_silent_leave_and_a_join_on_the_same_connection_is_a_slept_over_poll():
     back = Who("m2-again", client_id="client-m2", port=5_001)
-    story = stable("m1", "m2").beats("m1", 1_000, 9_000).beats("m2", 1_000, 3_000).leave(3_500, "m2")
+    story = stable("m1", "m2", poll_ms=3_000).beats("m1", 1_000, 9_000).beats("m2", 1_000, 3_000).leave(3_500, "m2")
     rebalance(story.beat(4_500, "m1", error=27), 5_000, 2, "m1", back)
     told = story.beats("m1", 6_000, 9_000, generation=2).play(9_000)
     assert told.facts("poll-exceeded", "subject", "evidence", "deadline_ms") == [("m2", "inferred", 3_500)]
@@ -426,11 +426,32 @@ def test_a_silent_leave_and_a_join_on_the_same_connection_is_a_slept_over_poll()
 def test_a_join_that_is_told_to_have_arrived_with_the_leave_came_after_it(arrived_ms):
     """Times are cut and rounded; on one connection nothing is read before the answer before it is sent."""
     back = Who("m2-again", client_id="client-m2", port=5_001)
-    story = stable("m1", "m2").beats("m1", 1_000, 9_000).beats("m2", 1_000, 3_000).leave(3_500, "m2")
+    story = stable("m1", "m2", poll_ms=3_000).beats("m1", 1_000, 9_000).beats("m2", 1_000, 3_000).leave(3_500, "m2")
     story.beat(4_500, "m1", error=27).join(5_000, back, 2, parked_ms=5_000 - arrived_ms)
     story.join(5_000, "m1", 2, listed=["m1", "m2-again"]).record(5_040, 2, "m1", back)
     told = story.sync(5_050, "m1", 2, leader=True).beats("m1", 6_000, 9_000, generation=2).play(9_000)
     assert told.facts("poll-exceeded", "subject", "evidence", "deadline_ms") == [("m2", "inferred", 3_500)]
+
+
+@pytest.mark.parametrize(("poll_ms", "accused"), [(3_300, ["m2"]), (10_000, []), (300_000, [])])
+def test_who_leaves_and_joins_within_a_poll_interval_of_its_join_has_polled_in_time(poll_ms, accused):
+    """``unsubscribe()`` and ``subscribe()``, 3.4 s after it had joined."""
+    back = Who("m2-again", client_id="client-m2", port=5_001)
+    story = stable("m1", "m2", poll_ms=poll_ms).beats("m1", 1_000, 3_000).beats("m2", 1_000, 3_000).leave(3_500, "m2")
+    rebalance(story.beat(4_000, "m1", error=27), 4_200, 2, "m1", back)
+    told = story.beats("m1", 6_000, 9_000, generation=2).beats("m2-again", 6_000, 9_000, generation=2).play(9_000)
+    assert told.opened("poll-exceeded") == accused
+    assert set(told.members) == {"m1", "m2-again"}
+
+
+@pytest.mark.parametrize(("reported_ms", "accused"), [(3_000, []), (None, ["m2"])])
+def test_who_has_told_of_a_poll_since_has_polled_in_time(reported_ms, accused):
+    back = Who("m2-again", client_id="client-m2", port=5_001)
+    story = stable("m1", "m2", poll_ms=3_000).beats("m1", 1_000, 3_000).beats("m2", 1_000, 3_000).leave(3_500, "m2")
+    if reported_ms:
+        story.reports(reported_ms, "m2", 100)
+    rebalance(story.beat(4_000, "m1", error=27), 4_200, 2, "m1", back)
+    assert story.beats("m1", 6_000, 9_000, generation=2).play(9_000).opened("poll-exceeded") == accused
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 from coordinator_model.ingest import ingest
 from coordinator_model.replica.group import MAX_UNNAMED
 from coordinator_model.shard import Shard, ShardSettings
-from tests.builders import T0, Story, Who, consumers
+from tests.builders import POLL_MS, T0, Story, Who, consumers
 
 SESSION = {"consumer_session_timeouts_ms": {"": 6_000}}
 
@@ -74,9 +74,9 @@ def test_a_tombstone_of_the_epoch_deletes_the_group():
 # ------------------------------------------------------------------------------------------------ removal
 
 
-def removed(at_ms, *, last_ms=10_000, before=lambda s: s, after=lambda s: s):
+def removed(at_ms, *, last_ms=10_000, before=lambda s: s, after=lambda s: s, poll_ms=POLL_MS):
     """m1 goes on; m2 is heard until `last_ms` and removed by tombstones at `at_ms`."""
-    story = consumers("m1", "m2").hellos("m1", 1_000, 30_000, 2).hellos("m2", 1_000, last_ms, 2)
+    story = consumers("m1", "m2", poll_ms=poll_ms).hellos("m1", 1_000, 30_000, 2).hellos("m2", 1_000, last_ms, 2)
     return after(before(story).gone(at_ms, "m2").epoch(at_ms, 3).target(at_ms, 3).current(at_ms + 100, "m1", 3))
 
 
@@ -183,7 +183,7 @@ def test_without_a_configured_timeout_the_removal_itself_is_the_deadline():
 
 
 def test_a_slept_over_poll_shows_as_a_leave_and_a_join_under_the_same_id():
-    story = removed(11_000, before=lambda s: s.hello(10_995, "m2", -1, -1))
+    story = removed(11_000, before=lambda s: s.hello(10_995, "m2", -1, -1), poll_ms=5_000)
     story.hello(13_000, "m2", 0, 4).member(13_000, "m2").epoch(13_000, 4).target(13_000, 4)
     told = play(story.current(13_000, "m2", 4).hellos("m2", 14_000, 18_000, 4), 18_000)
     assert told.facts("poll-exceeded", "subject", "evidence", "deadline_ms") == [("m2", "inferred", 10_995)]
@@ -194,7 +194,7 @@ def test_a_slept_over_poll_shows_as_a_leave_and_a_join_under_the_same_id():
 )
 def test_a_slept_over_poll_shows_also_where_the_leave_was_refused(asked, error, took_ms):
     """The coordinator moved before the leave was written: the member stays in, and joins under its id at the next."""
-    story = consumers("m1", "m2").hellos("m1", 1_000, 18_000, 2).hellos("m2", 1_000, 10_000, 2)
+    story = consumers("m1", "m2", poll_ms=5_000).hellos("m1", 1_000, 18_000, 2).hellos("m2", 1_000, 10_000, 2)
     story.hello(11_000, "m2", asked, -1, error=error, parked_ms=took_ms)
     told = play(story.hello(13_000, "m2", 0, 2).hellos("m2", 14_000, 18_000, 2), 18_000)
     assert told.accusations == [("poll-exceeded", "m2")]
@@ -206,7 +206,7 @@ def test_a_slept_over_poll_shows_also_where_the_leave_was_refused(asked, error, 
 @pytest.mark.parametrize("error", [16, 0])
 def test_who_says_goodbye_again_has_slept_over_its_poll_once(error):
     """First to no coordinator; much later it joins anew without a goodbye, as one does that was fenced."""
-    story = consumers("m1", "m2").hellos("m1", 1_000, 24_000, 2).hellos("m2", 1_000, 10_000, 2)
+    story = consumers("m1", "m2", poll_ms=5_000).hellos("m1", 1_000, 24_000, 2).hellos("m2", 1_000, 10_000, 2)
     story.hello(11_000, "m2", -1, -1, error=16).hello(11_200, "m2", -1, -1, error=error)
     story.hello(13_000, "m2", 0, 2).hellos("m2", 14_000, 20_000, 2).hello(21_000, "m2", 0, 2)
     told = play(story.hellos("m2", 22_000, 24_000, 2), 24_000)
@@ -255,7 +255,7 @@ AT_ONCE = {
 def test_who_leaves_and_joins_within_a_millisecond_or_two_has_slept_over_its_poll(name):
     """librdkafka leaves when its application polls again, and joins with the answer; seen on a real broker."""
     left_ms, back_ms, (leave_ms, leave_took_ms), (join_ms, join_took_ms) = AT_ONCE[name]
-    story = removed(left_ms, before=lambda s: s.hello(leave_ms, "m2", -1, -1, parked_ms=leave_took_ms))
+    story = removed(left_ms, before=lambda s: s.hello(leave_ms, "m2", -1, -1, parked_ms=leave_took_ms), poll_ms=5_000)
     story.member(back_ms, "m2").epoch(back_ms, 4).target(back_ms, 4).current(back_ms, "m2", 4)
     story.current(back_ms + 200, "m1", 4).hello(join_ms, "m2", 0, 4, parked_ms=join_took_ms)
     told = play(story.hellos("m2", 12_000, 18_000, 4), 18_000)
@@ -263,6 +263,20 @@ def test_who_leaves_and_joins_within_a_millisecond_or_two_has_slept_over_its_pol
     assert told.facts("poll-exceeded", "evidence", "deadline_ms") == [("inferred", leave_ms - leave_took_ms)]
     assert [reason for reason, _ in told.closed("poll-exceeded")] == ["rejoined"]
     assert (set(told.members), told.members["m2"]["last_heartbeat_ms"]) == ({"m1", "m2"}, T0 + 18_000)
+
+
+@pytest.mark.parametrize(("poll_ms", "accused"), [(10_000, ["m2"]), (30_000, []), (300_000, [])])
+@pytest.mark.parametrize("error", [0, 16], ids=["", "said to no coordinator"])
+def test_who_leaves_and_joins_within_a_poll_interval_of_its_join_has_polled_in_time(poll_ms, accused, error):
+    """``unsubscribe()`` and ``subscribe()``, 11 s after it had joined."""
+    story = consumers("m1", "m2", poll_ms=poll_ms).hellos("m1", 1_000, 18_000, 2).hellos("m2", 1_000, 10_000, 2)
+    story.hello(11_000, "m2", -1, -1, error=error)
+    if error == 0:
+        story.gone(11_000, "m2").epoch(11_000, 3).target(11_000, 3).current(11_100, "m1", 3)
+        story.member(13_000, "m2").epoch(13_000, 4).target(13_000, 4).current(13_000, "m2", 4)
+    told = play(story.hello(13_000, "m2", 0, 4).hellos("m2", 14_000, 18_000, 4), 18_000)
+    assert told.opened("poll-exceeded") == accused
+    assert set(told.members) == {"m1", "m2"}
 
 
 def test_a_join_whose_line_trails_the_leave_after_it_is_no_return():
@@ -308,7 +322,7 @@ POD = Who("pod", instance_id="pod-1", port=5_001)
     ids=["under its old id, so of the same process", "under a new id"],
 )
 def test_a_static_member_that_is_away_for_a_while_and_returns_had_at_most_overslept_its_poll(again, accused):
-    story = consumers("m1", POD).hellos("m1", 1_000, 30_000, 2).hellos("pod", 1_000, 5_000, 2)
+    story = consumers("m1", POD, poll_ms=5_000).hellos("m1", 1_000, 30_000, 2).hellos("pod", 1_000, 5_000, 2)
     story.hello(5_500, "pod", -2, -2).current(5_500, "pod", -2)
     back = Who(again, instance_id="pod-1", port=5_009)
     story.hello(8_001, again if again == "pod" else back.member_id, 0, 2)

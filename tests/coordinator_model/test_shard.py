@@ -47,7 +47,7 @@ def test_rows_that_come_again_in_a_later_batch_are_counted_and_left_out():
 
 def test_rows_twice_in_one_batch_make_no_second_incident_of_a_poll():
     """A leave row twice, then the join on its connection twice: one slept-over poll, over once it is back."""
-    story = stable("m1", "m2").beats("m1", 1_000, 9_000).beats("m2", 1_000, 3_000).leave(3_500, "m2")
+    story = stable("m1", "m2", poll_ms=3_000).beats("m1", 1_000, 9_000).beats("m2", 1_000, 3_000).leave(3_500, "m2")
     rebalance(story.beat(4_500, "m1", error=27), 5_000, 2, "m1", Who("m2-again", client_id="client-m2", port=5_001))
     events = events_until(story, 9_000)
     once = Shard.restore(0, SETTINGS, None).apply(events, final=True)
