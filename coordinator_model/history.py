@@ -36,6 +36,7 @@ from coordinator_model.shard import Shard, ShardSettings
 from coordinator_model.sharding import DEFAULT_PARTITIONS, infer_partitions, shard_of
 from coordinator_model.source_row import CLUSTER
 from coordinator_model.telemetry.fields import BadField
+from coordinator_model.telemetry.shipped import Zone, utc
 from coordinator_model.ticks import Ticker
 
 RECREATED = " (recreated)"
@@ -77,13 +78,13 @@ class _Reading:
     cluster: list[ClusterRow] = field(default_factory=list)
 
 
-def replay_rows(rows: Iterable[SourceRow], settings: ShardSettings) -> History:
+def replay_rows(rows: Iterable[SourceRow], settings: ShardSettings, zone: Zone = utc) -> History:
     """Replay the rows of a capture, in any order and with duplicates.
 
     ``settings.partitions`` 0: inferred; Kafka's default, reported as None, where nothing tells.
-    ``settings.live_from_ms`` is set to the first telemetry line.
+    ``settings.live_from_ms`` is set to the first telemetry line. ``zone``: of the dates in shipped lines.
     """
-    reading = _read(rows)
+    reading = _read(rows, zone)
     lines = [event for event in reading.events if not isinstance(event, _WITHOUT_BROKER)]
     live_from_ms = min((event.order_ms for event in lines), default=FAR_MS)
     settings = _as_captured(replace(settings, live_from_ms=live_from_ms), reading)
@@ -135,8 +136,8 @@ def _as_captured(settings: ShardSettings, reading: _Reading) -> ShardSettings:
     )
 
 
-def _read(rows: Iterable[SourceRow]) -> _Reading:
-    reading, reader = _Reading(), Reader()
+def _read(rows: Iterable[SourceRow], zone: Zone = utc) -> _Reading:
+    reading, reader = _Reading(), Reader(zone)
     for row in rows:
         if row.source == CLUSTER:
             _read_cluster(row, reading)
@@ -148,6 +149,7 @@ def _read(rows: Iterable[SourceRow]) -> _Reading:
 
 
 def _read_row(row: SourceRow, reading: _Reading, reader: Reader) -> None:
+    row = reader.bare(row)
     seen = reading.places[row.topic, row.partition]
     known = seen.get(row.offset)
     if known is not None:

@@ -9,6 +9,7 @@ from coordinator_model.telemetry.client_report import REPORT_START, parse_report
 from coordinator_model.telemetry.fields import LATEST_MS, BadField
 from coordinator_model.telemetry.heartbeats import HeartbeatLines
 from coordinator_model.telemetry.request_log import parse_line
+from coordinator_model.telemetry.shipped import Zone, bare, utc
 
 __all__ = ["OFFSETS", "REPORTS", "TELEMETRY", "Reader", "Rejected", "SourceRow", "ingest", "mute_line"]
 
@@ -39,28 +40,43 @@ class Rejected(NamedTuple):
 class Reader:
     """``ingest`` for many rows: it knows a member's heartbeat again, and then need not read it."""
 
-    def __init__(self) -> None:
+    def __init__(self, zone: Zone = utc) -> None:
+        self._zone = zone
         self._heartbeats = HeartbeatLines()
+
+    def bare(self, row: SourceRow) -> SourceRow:
+        """Return a row of telemetry with its line bare, at its own instant; as it is where that cannot be told."""
+        return bare_or_as_it_is(row, self._zone) if row.source == TELEMETRY else row
 
     def read(self, row: SourceRow) -> list[Event] | Rejected:
         """As ``ingest``, with the same answer."""
-        value = row.value
-        if row.source != TELEMETRY or value is None:
+        line = self.bare(row)
+        if row.source != TELEMETRY or line.value is None:
             return ingest(row)
         try:
-            heartbeat = self._heartbeats.read(row, value)
+            heartbeat = self._heartbeats.read(line, line.value)
         except Exception:  # noqa: BLE001 # the parser below says what is wrong with the row
             heartbeat = None
         if heartbeat is not None:
             return [heartbeat]
-        events = ingest(row)
+        events = ingest(row, self._zone)
         if not isinstance(events, Rejected):
-            self._heartbeats.learn(row, events)
+            self._heartbeats.learn(line, events)
         return events
 
 
-def ingest(row: SourceRow) -> list[Event] | Rejected:
+def bare_or_as_it_is(row: SourceRow, zone: Zone) -> SourceRow:
+    """Return a row of telemetry as a broker's own appender sends it; where that fails, ``ingest`` says why."""
+    try:
+        return bare(row, zone)
+    except Exception:  # noqa: BLE001 # whatever it is
+        return row
+
+
+def ingest(row: SourceRow, zone: Zone = utc) -> list[Event] | Rejected:
     """Turn a row into events, oldest first; an empty list where it says nothing about a group.
+
+    ``zone``: of the dates in lines that were shipped from brokers' files.
 
     The group id "" is none: Kafka lets nobody join it, only old clients commit to it, and here it means a broker. Only
     a JoinGroup that was refused for it (24) is told of.
@@ -69,7 +85,7 @@ def ingest(row: SourceRow) -> list[Event] | Rejected:
     if not 0 <= row.timestamp_ms < LATEST_MS:
         return _rejected(row, "timestamp out of range")
     try:
-        return _ingest_record(row) if row.source == OFFSETS else _ingest_line(row)
+        return _ingest_record(row) if row.source == OFFSETS else _ingest_line(row, zone)
     except BadField as bad:
         return _rejected(row, str(bad))
     except Exception as error:  # noqa: BLE001 # whatever it is
@@ -89,7 +105,7 @@ def mute_line(row: SourceRow) -> Tick | None:
     return Tick(row.timestamp_ms, TELEMETRY_RANK, row.topic, row.partition, row.offset, "", row.key_text, None)
 
 
-def _ingest_line(row: SourceRow) -> list[Event]:
+def _ingest_line(row: SourceRow, zone: Zone) -> list[Event]:
     """Read a line by its topic: a broker's line is believed in a topic that only brokers may write to."""
     value = row.value
     if value is None:
@@ -101,7 +117,8 @@ def _ingest_line(row: SourceRow) -> list[Event]:
         return [parse_report(row, value)]
     if is_report:
         raise BadField("a client's report, in a topic of the request log")
-    return parse_line(row, value)
+    row = bare(row, zone)
+    return parse_line(row, row.value or b"")
 
 
 def _ingest_record(row: SourceRow) -> list[Event] | Rejected:

@@ -16,6 +16,7 @@ from coordinator_model.source_row import TELEMETRY, SourceRow
 from streaming.capture_file import read_rows
 from streaming.run.cluster_facts import ask_partition_counts, read_session_timeouts
 from streaming.run.cluster_watch import ClusterWatch, Row
+from streaming.telemetry_zone import FIELD, zone_named
 
 log = structlog.get_logger(__name__)
 
@@ -26,10 +27,16 @@ class ClusterRows:
     """Writes a row whenever metadata was asked; `saw` is told of what is recorded, for it names the brokers' keys."""
 
     def __init__(
-        self, client: Mapping[str, Any], offsets_topic: str, nonce: str, write: Callable[[Sequence[str]], None]
+        self,
+        client: Mapping[str, Any],
+        offsets_topic: str,
+        nonce: str,
+        write: Callable[[Sequence[str]], None],
+        zone: str | None = None,
     ) -> None:
         self._client, self._nonce, self._write = client, nonce, write
         self._watch = ClusterWatch(client, offsets_topic, nonce, self._take)
+        self._zone, self._settings = zone_named(zone), {} if zone is None else {FIELD: zone}
         self._facts_s: float | None = None
         self._behind_ms = 0
 
@@ -52,7 +59,7 @@ class ClusterRows:
 
     def _heard(self, line: str) -> None:
         for row in read_rows(iter([line])):
-            events = ingest(row) if isinstance(row, SourceRow) and row.source == TELEMETRY else []
+            events = ingest(row, self._zone) if isinstance(row, SourceRow) and row.source == TELEMETRY else []
             for event in () if isinstance(events, Rejected) else events:
                 if isinstance(event, Tick):
                     self._watch.heard(event.asked, event.broker)
@@ -61,7 +68,7 @@ class ClusterRows:
         """Write a row, its instant by the brokers' clocks as far as they are known: the lines read by then."""
         if 0 <= abs(self._behind_ms) <= STALE_MS:
             row = row | {"timestamp_ms": row["timestamp_ms"] - self._behind_ms}
-        self._write([json.dumps(row | self._facts(), separators=(",", ":"), ensure_ascii=True)])
+        self._write([json.dumps(row | self._facts() | self._settings, separators=(",", ":"), ensure_ascii=True)])
 
     def _facts(self) -> Row:
         """Ask for what seldom changes, once in a while; what may not be asked is left out."""

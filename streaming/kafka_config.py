@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, SecretStr, model_validator
 
 from streaming.local_path import LocalPath
+from streaming.telemetry_zone import zone_named
 
 ENVIRONMENT_PREFIX = "GROUP_MONITOR_"
 READER_GROUP_PREFIX = "group-monitor-run"
@@ -33,6 +34,11 @@ def _servers(text: str) -> str:
     return text
 
 
+def _zone_name(name: str) -> str:
+    zone_named(name)
+    return name
+
+
 class Table(BaseModel):
     """A table of `monitor.toml`: nothing unknown, nothing converted, nothing changed later, no value in an error."""
 
@@ -48,6 +54,10 @@ class Kafka(Table):
     """The topic of the group coordinator. Only tests need another name."""
     telemetry_topics: tuple[str, ...] = ("group-telemetry",)
     """The topics of the brokers' request logs. Whatever stands there is believed: let only brokers write there."""
+    telemetry_zone: Annotated[str, AfterValidator(_zone_name)] | None = None
+    """The time zone of the dates in lines that a shipper sends from brokers' log files, as `Europe/Berlin` or `+02:00`.
+    Without it, UTC. A date that names a zone is read in that zone. A line without a date has its record's timestamp.
+    """
     client_telemetry_topics: tuple[str, ...] = ("group-client-telemetry",)
     """The topics in which applications report when they last polled."""
     security_protocol: SecurityProtocol = "PLAINTEXT"

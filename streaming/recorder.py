@@ -85,7 +85,9 @@ class Recording:
         topics = {kafka.offsets_topic: "offsets"} | dict.fromkeys(telemetry, "telemetry")
         with ExitStack() as stack:
             nonce = stack.enter_context(Probe(client)).nonce if self._probing else ""
-            cluster = stack.enter_context(ClusterRows(client, kafka.offsets_topic, nonce, self._write))
+            cluster = stack.enter_context(
+                ClusterRows(client, kafka.offsets_topic, nonce, self._write, kafka.telemetry_zone)
+            )
 
             def write(lines: Sequence[str]) -> None:
                 self._write(lines)

@@ -1,9 +1,8 @@
 """A line of ``kafka.request.logger`` (DEBUG) to an event.
 
-``Completed request:{json}`` since Kafka 2.8 (KIP-673), bare or inside the broker's default file layout
-``[date] DEBUG Completed request:{json} (kafka.request.logger)``. The line is written when the answer has been sent,
-so with T its Kafka timestamp: answer = T - responseQueueTimeMs - sendTimeMs, arrival = T - totalTimeMs, and the
-coordinator applied a heartbeat or a leave at answer - remoteTimeMs, before a stalled write let the answer go.
+``Completed request:{json}`` since Kafka 2.8 (KIP-673), bare (``shipped`` makes it so). The line is written when the
+answer has been sent, so with T its instant: answer = T - responseQueueTimeMs - sendTimeMs, arrival = T - totalTimeMs,
+and the coordinator applied a heartbeat or a leave at answer - remoteTimeMs, before a stalled write let the answer go.
 
 This is the careful road, through ``json`` and typed fields; heartbeats known but for their times take a shorter one
 (``heartbeats``).
@@ -35,8 +34,8 @@ from coordinator_model.telemetry.fields import (
     parse_object,
     str_or_none,
 )
+from coordinator_model.telemetry.shipped import NOT_A_LINE, PREFIX, is_bare
 
-PREFIX = "Completed request:"
 PROBE_CLIENT_ID = "group-monitor-probe"
 PROBE_STATE_PREFIX = "probe-"
 PROBE_ASKED_PREFIX = "asked-"
@@ -87,20 +86,16 @@ class _Line(NamedTuple):
 
 
 def parse_line(place: SourceRow, value: bytes) -> list[Event]:
-    """Read one line. Raises ``BadField``, nothing else.
+    """Read one bare line. Raises ``BadField``, nothing else.
 
     No events for an API that says nothing about groups, nor for the empty group id, which can have no members; but for
     a JoinGroup that was refused for it.
     """
     if len(value) > MAX_LINE_BYTES:
         raise BadField("line too long")
-    text = value.decode("utf-8", "replace")
-    start = text.find(PREFIX)
-    if start < 0:
-        raise BadField("not a line of the request log")
-    body = text[start + len(PREFIX) :]
-    if start > 0:
-        body = body.rstrip().removesuffix(" (kafka.request.logger)")
+    if not is_bare(value):
+        raise BadField(NOT_A_LINE)
+    body = value[len(PREFIX) :].decode("utf-8", "replace")
     if body.startswith("RequestHeader("):
         raise BadField("text format of a broker before Kafka 2.8")
     return _events(_read_envelope(place, parse_object(body)))

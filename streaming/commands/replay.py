@@ -17,6 +17,8 @@ from coordinator_model.states import Cause
 from streaming.capture_file import OTHER_SOURCE, BadRow, open_text, position_bytes, read_rows
 from streaming.commands.progress import ProgressShown
 from streaming.commands.settings import settings_of
+from streaming.kafka_config import Kafka
+from streaming.telemetry_zone import CaptureZone
 
 SAMPLE = "sample.jsonl.gz"
 REASONS_SHOWN = 5
@@ -45,21 +47,21 @@ def replay_command(capture: Path | None, config_path: Path | None, cluster: str 
     """
     if (capture is None) == (not sample):
         raise click.UsageError("name a CAPTURE, or give --sample")
-    settings, client_topics = _settings(config_path, cluster)
+    settings, kafka = _settings(config_path, cluster)
     bad: list[BadRow] = []
     if capture is None:
         with resources.as_file(resources.files("streaming.demo") / SAMPLE) as shipped:
-            _tell(_replay(shipped, settings, client_topics, bad))
+            _tell(_replay(shipped, settings, kafka, bad))
         return
-    history = _replay(capture, settings, client_topics, bad)
+    history = _replay(capture, settings, kafka, bad)
     for line in contract_lines(history, settings.cluster, bad):
         click.echo(json.dumps(line, ensure_ascii=True))
     if not history.decoded:
         raise click.ClickException(f"{capture}: {_nothing(history, bad)}")
 
 
-def _settings(config_path: Path | None, cluster: str | None) -> tuple[ShardSettings, Collection[str]]:
-    """Return the settings, and the topics in which clients report."""
+def _settings(config_path: Path | None, cluster: str | None) -> tuple[ShardSettings, Kafka]:
+    """Return the settings, and what the topics hold."""
     settings = settings_of(config_path)
     shard_settings = ShardSettings(
         cluster=cluster or settings.cluster,
@@ -68,14 +70,14 @@ def _settings(config_path: Path | None, cluster: str | None) -> tuple[ShardSetti
         thresholds=settings.default_thresholds(),
         group_thresholds=settings.group_thresholds(),
     )
-    return shard_settings, settings.kafka.client_telemetry_topics
+    return shard_settings, settings.kafka
 
 
-def _replay(path: Path, settings: ShardSettings, client_topics: Collection[str], bad: list[BadRow]) -> History:
+def _replay(path: Path, settings: ShardSettings, kafka: Kafka, bad: list[BadRow]) -> History:
     def rows() -> Iterator[SourceRow]:
         number = 0
         with open_text(path) as lines:
-            for number, row in enumerate(read_rows(lines, client_topics), start=1):
+            for number, row in enumerate(read_rows(lines, kafka.client_telemetry_topics), start=1):
                 if number % ROWS_BETWEEN_LOOKS == 0:
                     progress.update(position_bytes(lines), f"{number:,} rows read")
                 if isinstance(row, SourceRow):
@@ -84,10 +86,10 @@ def _replay(path: Path, settings: ShardSettings, client_topics: Collection[str],
                     bad.append(row)
         progress.update(size_bytes, f"{number:,} rows read, replaying them")
 
-    size_bytes = path.stat().st_size
+    size_bytes, zone = path.stat().st_size, CaptureZone(kafka.telemetry_zone)
     try:
         with ProgressShown("replay", size_bytes) as progress:
-            return replay_rows(rows(), settings)
+            return replay_rows(zone.rows(rows()), settings, zone)
     except OSError as error:
         raise click.ClickException(f"{path}: cannot be read to its end: {error}") from error
 

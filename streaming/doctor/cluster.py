@@ -12,6 +12,7 @@ from typing import Any, Final
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.errors import GroupAuthorizationFailedError, KafkaError
 
+from coordinator_model.telemetry.shipped import PREFIX, unwrapped
 from streaming.connection import diagnose
 from streaming.doctor.check import ACL_ADVICE, Check, Status, fail, ok, warn
 from streaming.doctor.topics import check_disk, check_settings, configs_of, create_missing
@@ -200,8 +201,8 @@ class Cluster:
 
 def _client_id(value: bytes | None) -> str | None:
     """Return whose request a telemetry line is about; None where it is no such line."""
-    _, _, text = (value or b"").partition(b"Completed request:")
     try:
+        _, _, text = unwrapped(value or b"").partition(PREFIX)
         return str(json.JSONDecoder().raw_decode(text.decode("utf-8", "replace"))[0]["requestHeader"]["clientId"])
     except (ValueError, KeyError, TypeError, RecursionError):
         return None

@@ -55,6 +55,7 @@ from streaming.run.topics import Assigned, Topics
 from streaming.store import Store, StoreError
 from streaming.store.lease import Lease, LeaseHeldError
 from streaming.store.store import NEVER_LATE_MS
+from streaming.telemetry_zone import zone_named
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -226,8 +227,9 @@ class Job:
         client_topics = frozenset(settings.kafka.client_telemetry_topics)
         live_keys_file = checkpoint.folder.absolute() / LIVE_KEYS_FILE
         cluster_file = checkpoint.folder.absolute() / CLUSTER_FILE
+        zone = zone_named(settings.kafka.telemetry_zone)
         pack = PackRows(
-            routing, settings.kafka.offsets_topic, live_keys_file, client_topics, cluster_file, self.probe.nonce
+            routing, settings.kafka.offsets_topic, live_keys_file, client_topics, cluster_file, self.probe.nonce, zone
         )
         operator = Operator(self._shard_settings(partitions, checkpoint.live_from_ms))
         return (

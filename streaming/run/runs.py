@@ -8,7 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_model.source_row import SourceRow
+from coordinator_model.ingest import bare_or_as_it_is
+from coordinator_model.source_row import TELEMETRY, SourceRow
+from coordinator_model.telemetry.shipped import PREFIX, Zone
 
 Indexes = np.ndarray[Any, np.dtype[np.int64]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
@@ -43,6 +45,14 @@ class Run(NamedTuple):
         chosen = columns if indexes is None else [column.take(indexes) for column in columns]
         lists = (column.tolist() if isinstance(column, np.ndarray) else column.to_pylist() for column in chosen)
         return map(SourceRow, repeat(source), repeat(self.topic), repeat(self.partition), *lists)
+
+    def bare(self, zone: Zone) -> "Run":
+        """Return the run with shipped lines bare, at their own instants; nearly always all are bare."""
+        if pc.all(pc.fill_null(pc.starts_with(self.values, PREFIX), True)).as_py():
+            return self
+        rows = [bare_or_as_it_is(row, zone) for row in self.rows(TELEMETRY)]
+        instants_ms = np.array([row.timestamp_ms for row in rows], np.int64)
+        return self._replace(instants_ms=instants_ms, values=pa.array([row.value for row in rows], pa.binary()))
 
     def text(self) -> tuple[bytes, list[int]]:
         """Return all values in one text, and where each begins, and the end of the last."""

@@ -21,6 +21,7 @@ from coordinator_model.cluster import ClusterRow, read_cluster_row
 from coordinator_model.events import Event
 from coordinator_model.ingest import OFFSETS, REPORTS, TELEMETRY, Rejected, SourceRow, failed, ingest, mute_line
 from coordinator_model.telemetry.fields import BadField
+from coordinator_model.telemetry.shipped import Zone, utc
 from coordinator_model.ticks import HOLE_MS, TICK_EVERY_MS
 from streaming.kafka_config import READER_GROUP_PREFIX
 from streaming.run.cluster_file import ClusterFile
@@ -117,6 +118,8 @@ class PackRows:
     """What metadata says, written by the driver."""
     nonce: str | None = None
     """What the monitor's own probes carry, as `Packer`."""
+    zone: Zone = utc
+    """Of the dates in lines that were shipped from brokers' files."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield packed rows at the end of the task, or sooner where there are very many."""
@@ -139,13 +142,13 @@ class PackRows:
                 elif run.topic in self.client_topics:
                     _pack_reports(run, packer)
                 else:
-                    pieces.setdefault((run.topic, run.partition), []).append(_find(run, heartbeats))
+                    pieces.setdefault((run.topic, run.partition), []).append(_find(run, heartbeats, self.zone))
             if (read_bytes := read_bytes + batch.nbytes) >= JOINED_BYTES:
-                _pack_pieces(pieces, packer, heartbeats, next_offsets)
+                _pack_pieces(pieces, packer, heartbeats, next_offsets, self.zone)
                 read_bytes = 0
             if packer.size >= FLUSH_EVENTS:
                 yield self._packed(packer)
-        _pack_pieces(pieces, packer, heartbeats, next_offsets)
+        _pack_pieces(pieces, packer, heartbeats, next_offsets, self.zone)
         if packer:
             yield self._packed(packer)
 
@@ -178,9 +181,10 @@ def _pack_reports(run: Run, packer: Packer) -> None:
         _add(packer, row, ingest(row))
 
 
-def _find(run: Run, heartbeats: HeartbeatColumns) -> Piece:
+def _find(run: Run, heartbeats: HeartbeatColumns, zone: Zone) -> Piece:
     """Find what is known of a run; where that fails its rows are read one by one, and one of them says why."""
     try:
+        run = run.bare(zone)
         return heartbeats.find(run)
     except Exception:
         log.exception("heartbeats could not be looked up by columns", topic=run.topic, partition=run.partition)
@@ -201,14 +205,15 @@ def _pack_pieces(
     packer: Packer,
     heartbeats: HeartbeatColumns,
     next_offsets: dict[tuple[str, int], int],
+    zone: Zone,
 ) -> None:
     """Pack what was found, and read with care what was not; afterwards there are no pieces."""
     for found in [_take(listed, heartbeats) for listed in pieces.values()]:  # all of them before more is learned
-        _pack_lines(found, packer, heartbeats, found.run.after_gaps(next_offsets))
+        _pack_lines(found, packer, heartbeats, found.run.after_gaps(next_offsets), zone)
     pieces.clear()
 
 
-def _pack_lines(found: Found, packer: Packer, heartbeats: HeartbeatColumns, lost: Any) -> None:
+def _pack_lines(found: Found, packer: Packer, heartbeats: HeartbeatColumns, lost: Any, zone: Zone) -> None:
     """Pack the lines of one partition; `lost` marks those before which lines are missing: the next event says so."""
     run = found.run
     packer.read(run.topic, run.partition, int(run.offsets[0]), int(run.offsets[-1]))
@@ -216,7 +221,7 @@ def _pack_lines(found: Found, packer: Packer, heartbeats: HeartbeatColumns, lost
         packer.add_heartbeats(key, block)
     others = np.delete(np.arange(len(lost)), found.indexes)
     for index, row in zip(others.tolist(), run.rows(TELEMETRY, others), strict=True):
-        events = ingest(row)
+        events = ingest(row, zone)
         if _add(packer, row, events, lost=bool(lost[index])):
             heartbeats.learn(row, events)  # type: ignore[arg-type] # nothing is added of a row that is rejected
         else:

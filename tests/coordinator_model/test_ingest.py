@@ -174,7 +174,8 @@ def test_whatever_a_reader_raises_costs_its_row_only(monkeypatch):
 
     for name, source in (("parse_line", TELEMETRY), ("parse_report", REPORTS), ("decode", OFFSETS)):
         monkeypatch.setattr(ingest_module, name, fails)
-        row = SourceRow(source, "t", 3, 4, T0, key(2, "g"), b'{"group_monitor_reporter"' if source == REPORTS else b"x")
+        values = {TELEMETRY: b"Completed request:x", REPORTS: b'{"group_monitor_reporter"', OFFSETS: b"x"}
+        row = SourceRow(source, "t", 3, 4, T0, key(2, "g"), values[source])
         rejected = ingest(row)
         assert isinstance(rejected, Rejected)
         assert (rejected[:5], rejected.reason) == (row[:5], "failed: ZeroDivisionError")

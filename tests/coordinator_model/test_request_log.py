@@ -25,7 +25,7 @@ def only(story):
 # ------------------------------------------------------------------------------------------------ instants
 
 
-@pytest.mark.parametrize("wrapped", ["{}", "[2026-11-21T01:00:42,693] DEBUG {} (kafka.request.logger)"])
+@pytest.mark.parametrize("wrapped", ["{}", "[2023-11-14T22:13:20,000] DEBUG {} (kafka.request.logger)"])
 def test_instants_are_taken_back_from_the_line_to_arrival_and_application(wrapped):
     """answer = T - response queue - send; arrival = T - total; applied = answer - remote (kafka-facts 6.2)."""
     made = line(

@@ -1,5 +1,6 @@
 """`doctor` on set-ups that work and on those that do not: each says what is wrong and what to do about it."""
 
+import json
 import socket
 import subprocess
 import sys
@@ -11,9 +12,11 @@ import pytest
 from streaming.config import Serve, StoreSettings
 from streaming.doctor import machine
 from streaming.doctor.check import Status, warn
+from streaming.doctor.cluster import _client_id
 from streaming.doctor.rights import acl_lines
 from streaming.embedded import EmbeddedCluster
 from streaming.kafka_config import Kafka
+from tests.builders import probe_line
 from tests.embedded.parts import skip_without_broker
 
 ROOT = Path(__file__).parents[2]
@@ -224,3 +227,12 @@ class TestCluster:
         assert code == 1
         assert status_of(lines, "records")[0] == "fail"
         assert any(line.startswith("kafka-acls") and "--topic secret-offsets" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    "wrap", [str, lambda line: json.dumps({"message": line}), lambda line: json.dumps({"log": line})]
+)
+def test_a_line_is_known_for_one_also_inside_a_shippers_json(wrap):
+    dated = f"[2026-11-21 01:00:42,693] DEBUG {probe_line(1)} (kafka.request.logger)"
+    assert _client_id(wrap(dated).encode()) == "group-monitor-probe"
+    assert _client_id(wrap("hello").encode()) is None

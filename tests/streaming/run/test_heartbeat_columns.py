@@ -1,5 +1,6 @@
 """Heartbeats read by columns are what the parser reads, line by line; what is not plainly known is left to it."""
 
+import json
 import random
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from coordinator_model.source_row import TELEMETRY, SourceRow
 from coordinator_model.telemetry import heartbeats
 from streaming.run import source
 from streaming.run.heartbeat_columns import HeartbeatColumns
-from streaming.run.packing import QUARANTINE_KEY, Routing, rejected_in, unpack
+from streaming.run.packing import QUARANTINE_KEY, Routing, heartbeats_in, rejected_in, unpack
 from streaming.run.runs import runs_of
 from streaming.run.source import PackRows
 from tests.builders import T0, heartbeat_line, line
@@ -130,6 +131,34 @@ def test_what_is_remembered_is_bounded_in_bytes_for_an_id_may_be_32_kb_long(monk
 def test_a_refused_heartbeat_is_not_remembered_for_a_stranger_has_as_many_as_it_likes(error):
     refused = row(heartbeat_line(error=error))
     assert by_columns(learned(refused), [refused]) == {}
+
+
+def dated(line, n):
+    return f"[2026-11-21 01:00:{n:02},00{n % 10}] DEBUG {line} (kafka.request.logger)"
+
+
+DATED_MS = 1_795_222_800_000
+
+
+@pytest.mark.parametrize("wrap", [lambda text: text, lambda text: json.dumps({"message": text})], ids=["", "wrapped"])
+def test_shipped_lines_have_the_same_instants_by_columns_as_read_with_care(wrap, monkeypatch, tmp_path):
+    """Their record's timestamp is the shipper's, three seconds later; one line is bare, one is in the wrong zone."""
+    lines = [wrap(dated(heartbeat_line(member=f"m{n % 3}"), n)) for n in range(12)]
+    rows = [row(line, n)._replace(timestamp_ms=DATED_MS + n * 1_000 + 3_000) for n, line in enumerate(lines)]
+    rows[5] = row(heartbeat_line(member="m2"), 5)._replace(timestamp_ms=DATED_MS + 5_005)
+    rows[7] = rows[7]._replace(timestamp_ms=DATED_MS + 3_600_000)
+    pack = PackRows(ROUTING, "__consumer_offsets", tmp_path / "live-keys.json")
+    monkeypatch.setattr(source, "_known", {})
+    first, again = packed(pack, arrow(rows)), packed(pack, arrow(rows))
+    expected = sorted(event for each in rows if isinstance(events := ingest(each), list) for event in events)
+    for made in (first, again):
+        found = sorted(
+            e for key in made if key != QUARANTINE_KEY for e in unpacked([made[key]]) if type(e) is Heartbeat
+        )
+        assert found == expected
+        assert [each.offset for each in rejected_in(unpack([made[QUARANTINE_KEY]]))] == [7]
+    assert [beat.order_ms - DATED_MS for beat in expected] == [n * 1_000 + n % 10 for n in range(12) if n != 7]
+    assert sum(block.length for block in heartbeats_in(unpack(again.values()))) == 11
 
 
 @pytest.mark.parametrize("fails", ["find", "take"])
