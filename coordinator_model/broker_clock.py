@@ -15,6 +15,7 @@ from coordinator_model.blindness import LINES_LOST, BlindWindow, note
 from coordinator_model.coordinator_check import Proof
 from coordinator_model.events import Event, LeaderNamed
 from coordinator_model.leadership import Leadership
+from coordinator_model.listeners import Listeners
 from coordinator_model.liveness import Restart
 from coordinator_model.states import Cause
 from coordinator_model.thresholds import Thresholds
@@ -87,6 +88,7 @@ class ShardClock:
     """When lines of the broker that coordinated then are missing, oldest first."""
     noted: list[BlindWindow] = field(default_factory=list)
     """Those that are new or longer since ``take_noted``."""
+    listeners: Listeners = field(default_factory=Listeners)
 
     @property
     def progress_ms(self) -> int:
@@ -272,20 +274,35 @@ class ShardClock:
             return False
         if proof is Proof.REFUSES:
             self._clock(broker).refused_ms = line_ms
+            self.listeners.refused(broker)
             if broker != self.coordinator:
                 self.leadership.claims.pop(broker, None)
                 return False
             self._open(Restart(line_ms, None, Cause.COORDINATOR_MOVED, broker))
             return True
-        changed = broker != self.coordinator
+        before, changed = self.coordinator, broker != self.coordinator
         if changed:
             self._move(broker, line_ms, thresholds)
+        if changed and before and self.listeners.take_turn(before, broker, line_ms, thresholds.hold_ms):
+            self._join_listeners()
+            return True
         self.last_answer_ms = max(self.last_answer_ms, line_ms)
         restart = self._newest_restart
         blind = proof is Proof.LEADS
         if blind and restart is not None and restart.may_load and not self._surely_loaded(restart, line_ms):
             return changed
         return self._close(line_ms) or changed
+
+    def _join_listeners(self) -> None:
+        """Let two that took turns be one broker, named as it is probed; none of their moves has been."""
+        pair, first_ms = self.listeners.pair, self.listeners.first_ms
+        name = next((name for name in pair if self._clock(name).probes), pair[0])
+        self.listeners.join(name)
+        self._clock(name).line_ms = max(self._clock(other).line_ms for other in pair)
+        self.coordinator, self.last_answer_ms = name, max(self.last_answer_ms, self.listeners.last_ms)
+        moves = [r for r in self.restarts if r.cause is Cause.COORDINATOR_MOVED and r.broker in pair]
+        never = [r for r in moves if r.high_ms is None or r.high_ms >= first_ms]
+        self.restarts = [r for r in self.restarts if r not in never]
 
     def _move(self, broker: str, at_ms: int, thresholds: Thresholds) -> None:
         """Let a broker coordinate from an instant on; session timers start anew unless it is the first."""

@@ -239,6 +239,8 @@ class Shard:
 
     def _line(self, event: BrokerLine) -> None:
         """Apply a line of a broker: it moves that broker's clock, and what is due before it comes first."""
+        if event.broker in self.clock.listeners.names:
+            event = event._replace(broker=self.clock.listeners.name(event.broker))
         at_ms, thresholds = event.order_ms, self.settings.thresholds
         if isinstance(event, Tick) and event.lost and event.broker in self.clock.brokers:
             self.clock.lost_lines(event.broker, at_ms, self.clock.brokers[event.broker].line_ms)
@@ -290,10 +292,13 @@ class Shard:
             next(rows)
             return 0
         slots, last, interval, generations = hot.slots, hot.last, hot.interval, hot.generation
+        names = clock.listeners.names
         proof_due_ms = clock.proofs[-1][0] + PROOF_STEP_MS if clock.proofs else 0
         line_ms, gap_ms, done = broker.line_ms, self.settings.thresholds.progress_gap_ms, 0
         for order_ms, group, member_id, generation, error, applied_ms, arrival_ms, name in rows:
-            if error != 0 or name != coordinator or order_ms >= due_ms or order_ms - line_ms > gap_ms:
+            if error != 0 or order_ms >= due_ms or order_ms - line_ms > gap_ms:
+                break
+            if name != coordinator and names.get(name) != coordinator:
                 break
             slot = slots.get(group, _NO_SLOTS).get(member_id)
             if slot is None or generations[slot] != generation:

@@ -11,6 +11,7 @@ from coordinator_model.events import Event
 from coordinator_model.heartbeat_block import NO_HEARTBEATS, HeartbeatBlock
 from coordinator_model.leadership import Claim, Leadership
 from coordinator_model.line_clocks import Doubt
+from coordinator_model.listeners import Listeners
 from coordinator_model.liveness import Restart
 from coordinator_model.rebase import rebased
 from coordinator_model.snapshot import dump_memory, load_memory
@@ -20,7 +21,7 @@ COMMIT_MEMORY_MS = 600_000
 """An offset commit older than this restarts no session timer that matters."""
 _WATCH_FIELDS = [f.name for f in fields(BrokerWatch)]
 _COORDINATORS_TIME = (
-    "clock", "leadership", "restarts", "blind", "watch", "reported", "commits", "deleted", "viewed_ms",
+    "clock", "leadership", "listeners", "restarts", "blind", "watch", "reported", "commits", "deleted", "viewed_ms",
 )  # fmt: skip
 """What of the state is in the coordinator's time."""
 _EVENTS: dict[str, Any] = {kind.__name__: kind for kind in get_args(Event)}
@@ -66,6 +67,7 @@ class ShardMemory:
                 clock.floor_ms,
             ],
             "leadership": list(astuple(clock.leadership)),
+            "listeners": list(astuple(clock.listeners)),
             "restarts": [[r.low_ms, r.high_ms, r.cause, r.broker, r.woke_ms, r.blind_ms] for r in clock.restarts],
             "blind": [[w.broker, w.from_ms, w.until_ms, w.why] for w in clock.blind],
             "watch": [getattr(self.watch, name) for name in _WATCH_FIELDS],
@@ -106,6 +108,7 @@ class ShardMemory:
         """Read what ``as_dict`` returned."""
         coordinator, since_ms, last_answer_ms, covered_since_ms, proofs, floor_ms = values["clock"]
         named_ms, node, leader, others, unlogged_ms, claims = values["leadership"]
+        names, pair, *turns = values["listeners"]
         clock = ShardClock(
             brokers={name: BrokerClock(*fields) for name, fields in values["brokers"].items()},
             coordinator=coordinator,
@@ -117,6 +120,7 @@ class ShardMemory:
             floor_ms=floor_ms,
             leadership=Leadership(named_ms, node, leader, tuple(others), unlogged_ms, _claims(claims)),
             blind=[BlindWindow(*window) for window in values["blind"]],
+            listeners=Listeners(names, (pair[0], pair[1]), *turns),
         )
         return cls(
             clock=clock,

@@ -1,0 +1,58 @@
+"""Two names of one broker: the addresses of two listeners, where its lines have no record key.
+
+Theory. A broker without a key is named by the local address of each connection. One broker at a time coordinates a
+shard, and one that no longer does refuses (14, 15, 16) or goes on for some seconds until it learns it. So two addresses
+that take turns in answering as the coordinator, for longer than that and without a refusal, are one broker's. Until it
+is known each turn looks like a move; afterwards those moves have never been.
+"""
+
+from dataclasses import dataclass, field
+
+TURNS = 6
+"""So many in a row are no accident."""
+TURN_MS = 30_000
+"""Turns that lie further apart may be failovers."""
+MAX_NAMES = 64
+
+
+@dataclass(slots=True)
+class Listeners:
+    """What is known of the names of one shard's brokers."""
+
+    names: dict[str, str] = field(default_factory=dict)
+    """Another address of a broker to its name."""
+    pair: tuple[str, str] = ("", "")
+    """The two that take turns now."""
+    turns: int = 0
+    first_ms: int = 0
+    last_ms: int = 0
+
+    def name(self, broker: str) -> str:
+        """Return a broker's name."""
+        return self.names.get(broker, broker)
+
+    def take_turn(self, before: str, after: str, at_ms: int, least_ms: int) -> bool:
+        """Note that one answers as the coordinator after another; return whether both are one broker.
+
+        ``least_ms``: for how long two brokers may seem to take turns.
+        """
+        pair = (min(before, after), max(before, after))
+        if pair != self.pair or at_ms - self.last_ms > TURN_MS:
+            self.pair, self.turns, self.first_ms = pair, 0, at_ms
+        self.turns, self.last_ms = self.turns + 1, at_ms
+        enough = self.turns >= TURNS and at_ms - self.first_ms >= least_ms
+        return enough and all(map(_is_address, pair)) and len(self.names) < MAX_NAMES
+
+    def refused(self, broker: str) -> None:
+        """Note that a broker does not coordinate the shard: its turns were a coordinator's that moved."""
+        if broker in self.pair:
+            self.pair, self.turns = ("", ""), 0
+
+    def join(self, name: str) -> None:
+        """Let the two that take turns be one broker, of this name."""
+        [other] = [other for other in self.pair if other != name]
+        self.names = {known: name if of == other else of for known, of in self.names.items()} | {other: name}
+
+
+def _is_address(name: str) -> bool:
+    return name.rpartition(":")[2].isdigit()
