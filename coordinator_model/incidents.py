@@ -8,7 +8,7 @@ inside the transaction that stores its result.
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
@@ -207,7 +207,7 @@ def _adopted_end(
         return [_closed(incident, "rejoined" if moved else "refuted", at_ms)]
     if stable_ms is None:
         return []
-    if same or any(_is_return(incident, member) for member in members):
+    if same or any(_is_return(incident, member, members) for member in members):
         return [_closed(incident, "rejoined", at_ms)]
     owned = {(a["topic"], p) for m in members for a in m["assignment"] for p in a["partitions"]}
     unowned = {(topic, p) for topic, p in incident.partitions} - owned
@@ -221,7 +221,8 @@ def _is_accepted(incident: Incident, member: Mapping[str, Any]) -> bool:
     return since_ms > incident.opened_ms or (member["generation"] or 0) > incident.generation
 
 
-def _is_return(incident: Incident, member: Mapping[str, Any]) -> bool:
+def _is_return(incident: Incident, member: Mapping[str, Any], members: Sequence[Mapping[str, Any]]) -> bool:
+    """As ``departures.is_return``: client id and host tell nothing where another was in beside it that has both."""
     if (member["joined_ms"] or 0) < incident.opened_ms:
         return False
     if incident.instance_id is not None:
@@ -229,7 +230,9 @@ def _is_return(incident: Incident, member: Mapping[str, Any]) -> bool:
     if incident.connection is not None and member["connection"] == incident.connection:
         return True
     client = (incident.client_id, incident.client_host)
-    return bool(incident.client_id) and (member["client_id"], member["client_host"]) == client
+    alike = [m for m in members if (m["client_id"], m["client_host"]) == client and m["instance_id"] is None]
+    alone = not any((m["joined_ms"] or 0) < incident.opened_ms for m in alike)
+    return bool(incident.client_id) and member in alike and alone
 
 
 def _closed(incident: Incident, reason: str, at_ms: int) -> Transition:

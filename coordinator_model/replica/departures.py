@@ -500,17 +500,38 @@ def came_back(replica: GroupReplica, member: Member, at_ms: int) -> None:
     if any(departure.returned_as == member.member_id for departure in replica.departures):
         return
     for departure in replica.departures:
-        if departure.returned_ms is None and departure.removed_ms <= at_ms and is_return(departure.member, member):
+        if departure.returned_ms is not None or departure.removed_ms > at_ms:
+            continue
+        if is_return(departure.member, member, alone=not beside(replica, departure, member)):
             departure.returned_ms, departure.returned_as = at_ms, member.member_id
             return
 
 
-def is_return(gone: Member, joining: Member) -> bool:
-    """Tell whether a joining member is one that went: same instance, else id, connection, or client id and host."""
+def beside(replica: GroupReplica, departure: Departure, joining: Member | None = None) -> int:
+    """Count the members that were in beside one that went, and look like it: the same client id on the same host.
+
+    So do all clients with a library's own client id behind one address; which of them comes or goes nobody can tell.
+    """
+    gone, name = departure.member, who(departure.member)
+    if gone.instance_id is not None:
+        return 0
+    return sum(
+        1
+        for member in replica.members.values()
+        if member is not joining and (member.joined_ms or 0) < departure.removed_ms and who(member) == name
+    )
+
+
+def is_return(gone: Member, joining: Member, *, alone: bool) -> bool:
+    """Tell whether a joining member is one that went: same instance, else id, connection, or client id and host.
+
+    ``alone``: nobody else looks like it.
+    """
     if gone.instance_id is not None or joining.instance_id is not None:
         return gone.instance_id == joining.instance_id
     if gone.member_id == joining.member_id:
         return True
     if gone.connection is not None and gone.connection == joining.connection:
         return True
-    return bool(gone.client_id) and (gone.client_id, gone.client_host) == (joining.client_id, joining.client_host)
+    known = alone and bool(gone.client_id)
+    return known and (gone.client_id, gone.client_host) == (joining.client_id, joining.client_host)

@@ -16,8 +16,8 @@ class Rule(NamedTuple):
 
 PAGES = ("warn", "page")
 MEMBER_CLEARS = (
-    "`rejoined` (the same instance, else connection, else client id and host, is back), `recovered` (stable without it,"
-    " every partition owned), `refuted`, `group-deleted`"
+    "`rejoined` (the same instance, else connection, else client id and host where no other member has both, is back),"
+    " `recovered` (stable without it, every partition owned), `refuted`, `group-deleted`"
 )
 ESCALATION = ("page_after_ms", "recurrences_to_page", "recurrence_window_ms", "resolve_after_ms")
 

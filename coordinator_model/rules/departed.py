@@ -7,7 +7,7 @@ of its own (``coordinator-paused``), not one a member.
 
 from coordinator_model.findings import Finding, Verdict, about_member, name_of
 from coordinator_model.liveness import Scene
-from coordinator_model.replica.departures import who
+from coordinator_model.replica.departures import beside, who
 from coordinator_model.replica.group import Departure, GroupReplica, Member
 from coordinator_model.replica.reconciliation import KINDS
 from coordinator_model.replica.refusals import refused_as_member
@@ -79,9 +79,15 @@ def _severity(replica: GroupReplica, departure: Departure, scene: Scene) -> tupl
         return Severity.PAGE, None
     if departure.restart_ms is None:
         empty = replica.state is GroupState.EMPTY and not replica.members
-        if empty or _recurrences(replica, departure, scene) >= thresholds.recurrences_to_page:
+        if empty or _recurs(replica, departure, scene):
             return Severity.PAGE, None
     return Severity.WARN, page_ms if unowned else None
+
+
+def _recurs(replica: GroupReplica, departure: Departure, scene: Scene) -> bool:
+    """Tell whether a client fails again and again; of several that look alike each has its share."""
+    least = scene.thresholds.recurrences_to_page * (1 + beside(replica, departure))
+    return _recurrences(replica, departure, scene) >= least
 
 
 def _recurrences(replica: GroupReplica, departure: Departure, scene: Scene) -> int:
