@@ -502,7 +502,8 @@ def came_back(replica: GroupReplica, member: Member, at_ms: int) -> None:
     for departure in replica.departures:
         if departure.returned_ms is not None or departure.removed_ms > at_ms:
             continue
-        if is_return(departure.member, member, alone=not beside(replica, departure, member)):
+        alone = departure.member.kip848 or not beside(replica, departure, member)
+        if is_return(departure.member, member, alone=alone):
             departure.returned_ms, departure.returned_as = at_ms, member.member_id
             return
 
