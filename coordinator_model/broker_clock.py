@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from coordinator_model.blindness import LINES_LOST, BlindWindow, note
 from coordinator_model.coordinator_check import Proof
 from coordinator_model.events import Event, LeaderNamed
+from coordinator_model.former_coordinators import FormerCoordinators
 from coordinator_model.leadership import Leadership
 from coordinator_model.listeners import Listeners
 from coordinator_model.liveness import Restart
@@ -89,6 +90,7 @@ class ShardClock:
     noted: list[BlindWindow] = field(default_factory=list)
     """Those that are new or longer since ``take_noted``."""
     listeners: Listeners = field(default_factory=Listeners)
+    former: FormerCoordinators = field(default_factory=FormerCoordinators)
 
     @property
     def progress_ms(self) -> int:
@@ -190,15 +192,23 @@ class ShardClock:
         return before_ms
 
     def is_deposed(self, broker: str, line_ms: int, thresholds: Thresholds) -> bool:
-        """Tell whether a broker that just woke answers as a coordinator that it no longer is.
+        """Tell whether a broker answers as a coordinator that it no longer is, or when it just woke.
 
-        Another took over while it was silent; it goes on until it learns that.
+        Another took over; it goes on until it learns that. Where that one is silent it may coordinate again.
         """
         clock = self.brokers.get(broker)
         if clock is None or broker == self.coordinator or self.coordinator is None:
             return False
         missed = clock.silent_from_ms <= self.coordinator_since_ms <= clock.silent_to_ms
-        return missed and line_ms - clock.silent_to_ms <= thresholds.hold_ms
+        if missed and line_ms - clock.silent_to_ms <= thresholds.hold_ms:
+            self.former.supersede(broker, line_ms)
+        here = self.brokers.get(self.coordinator)
+        silent = here is not None and line_ms - here.line_ms > thresholds.progress_gap_ms
+        if silent or not self.former.goes_on(broker, line_ms):
+            return False
+        for move in self.restarts[-1:]:
+            move.went_on = move.went_on or move.cause is Cause.COORDINATOR_MOVED
+        return True
 
     def probed(
         self,
@@ -275,10 +285,12 @@ class ShardClock:
         if proof is Proof.REFUSES:
             self._clock(broker).refused_ms = line_ms
             self.listeners.refused(broker)
+            self.former.reinstate(broker)
             if broker != self.coordinator:
                 self.leadership.claims.pop(broker, None)
                 return False
-            self._open(Restart(line_ms, None, Cause.COORDINATOR_MOVED, broker))
+            since_ms = self.coordinator_since_ms
+            self._open(Restart(line_ms, None, Cause.COORDINATOR_MOVED, broker, since_ms=since_ms))
             return True
         before, changed = self.coordinator, broker != self.coordinator
         if changed:
@@ -310,7 +322,10 @@ class ShardClock:
             self.covered_since_ms = at_ms
         else:
             low_ms = max(self._last_word_ms(at_ms, thresholds), self._clock(broker).refused_ms or 0)
-            self._open(Restart(low_ms, None, Cause.COORDINATOR_MOVED, broker))
+            self._open(Restart(low_ms, None, Cause.COORDINATOR_MOVED, broker, since_ms=self.coordinator_since_ms))
+        if self.coordinator:
+            self.former.supersede(self.coordinator, at_ms)
+        self.former.reinstate(broker)
         self.floor_ms = self.progress_ms + self.apart_ms(broker)
         self.coordinator, self.coordinator_since_ms = broker, at_ms
 

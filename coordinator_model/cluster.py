@@ -29,10 +29,14 @@ MAX_ENTRIES = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class ClusterRow:
-    """One row, checked. ``leaders`` is by partition of the offsets topic, None where it has no leader."""
+    """One row, checked. ``leaders`` is by partition of the offsets topic, None where it has no leader.
+
+    ``leader_epochs`` likewise, None where it is unknown.
+    """
 
     timestamp_ms: int
     leaders: tuple[int | None, ...] = ()
+    leader_epochs: tuple[int | None, ...] = ()
     keys: Mapping[int, str | None] = field(default_factory=dict)
     """Node id to the broker's telemetry key; None: no line of it has been seen."""
     session_timeouts_ms: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -45,7 +49,10 @@ class ClusterRow:
             return None
         key = self.keys.get(node)
         others = tuple(sorted({other for other in self.keys.values() if other is not None and other != key}))
-        return LeaderNamed(self.timestamp_ms, TELEMETRY_RANK, "", shard, self.timestamp_ms, "", node, key or "", others)
+        epoch = self.leader_epochs[shard] if shard < len(self.leader_epochs) else None
+        at_ms, unknown = self.timestamp_ms, -1
+        told = (node, key or "", others, unknown if epoch is None else epoch)
+        return LeaderNamed(at_ms, TELEMETRY_RANK, "", shard, at_ms, "", *told)
 
 
 def read_cluster_row(text: bytes) -> ClusterRow:
@@ -57,7 +64,8 @@ def read_cluster_row(text: bytes) -> ClusterRow:
     brokers = _map(values, "brokers", _broker)
     return ClusterRow(
         timestamp_ms=timestamp_ms,
-        leaders=tuple(_node(node) for node in a_list(values, "leaders")),
+        leaders=tuple(_number_or_none("leaders", node) for node in a_list(values, "leaders")),
+        leader_epochs=tuple(_number_or_none("leader_epochs", epoch) for epoch in a_list(values, "leader_epochs")),
         keys={_node_id(node): key for node, key in brokers.items()},
         session_timeouts_ms={
             kind: _map(timeouts, kind, _natural)
@@ -89,8 +97,8 @@ def _natural(name: str, value: Any) -> int:
     return number
 
 
-def _node(value: Any) -> int | None:
-    return None if value is None else _natural("leaders", value)
+def _number_or_none(name: str, value: Any) -> int | None:
+    return None if value is None else _natural(name, value)
 
 
 def _node_id(text: str) -> int:

@@ -210,6 +210,7 @@ class LeaderNamed(NamedTuple):
 
     ``key`` is the telemetry key of that broker, empty while it is unknown; ``others`` are the keys of known brokers
     that do not lead. ``topic`` and ``group`` are empty, ``partition`` is the shard, ``offset`` the question's instant.
+    ``epoch`` is the leader's: a broker that has not heard of the newest leader yet tells a smaller one; -1: unknown.
     """
 
     order_ms: int
@@ -221,6 +222,7 @@ class LeaderNamed(NamedTuple):
     node: int
     key: str
     others: tuple[str, ...]
+    epoch: int = -1
 
 
 Answer = Heartbeat | JoinAnswered | SyncAnswered | LeaveAnswered | ConsumerHeartbeat

@@ -22,7 +22,7 @@ from coordinator_model.records import RecordType
 from coordinator_model.refresh import forget_shown, note_shown
 from coordinator_model.replica.admission import UNKNOWN_GROUP, why_not
 from coordinator_model.replica.classic import hear
-from coordinator_model.replica.departures import conclude
+from coordinator_model.replica.departures import claim, conclude
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.refusals import JOIN_REFUSALS, is_idle, told
 from coordinator_model.replica.replay import GroupEvent, replay
@@ -103,6 +103,15 @@ class Groups:
             else:
                 self.said.count(refused)
                 self._note_refused_join(event, refused)
+
+    def claim(self, event: Heartbeat) -> None:
+        """Take a heartbeat accepted by a broker that may be the next coordinator already."""
+        if event.group in self.cold:
+            with self.alone(event.group, event[0], event):
+                replica = self.replica(event.group)
+                claim(replica, event.member_id, event.applied_ms)
+                self.cold.touch(event.group)
+                self._evaluate(replica, self.clock.progress_ms, event[0])
 
     def _note_refused_join(self, event: GroupEvent, refused: str) -> None:
         """Count a refused join of a group that is not known for its client."""

@@ -222,7 +222,7 @@ def _is_accepted(incident: Incident, member: Mapping[str, Any]) -> bool:
 
 
 def _is_return(incident: Incident, member: Mapping[str, Any], members: Sequence[Mapping[str, Any]]) -> bool:
-    """As ``departures.is_return``: client id and host tell nothing where another was in beside it that has both."""
+    """As ``returns.is_return``: client id and host tell nothing where another was in beside it that has both."""
     if (member["joined_ms"] or 0) < incident.opened_ms:
         return False
     if incident.instance_id is not None:

@@ -44,22 +44,28 @@ class Leadership:
     unlogged_ms: int | None = None
     """Since when metadata names a leader whose key is unknown."""
     claims: dict[str, Claim] = field(default_factory=dict)
+    epoch: int = -1
+    """The leader's; -1: unknown."""
 
     def name(self, event: LeaderNamed) -> bool:
         """Take what metadata says now; return whether another broker leads than before.
 
-        What is older than what is known says nothing.
+        What is older than what is known says nothing: asked earlier, or of a broker that knows an earlier leader only.
         """
-        if event.order_ms < self.named_ms:
+        if event.order_ms < self.named_ms or self._is_outdated(event):
             return False
         another = event.node != self.node
         if event.key or event.node != self.node:
             self.unlogged_ms = None
         if not event.key and self.unlogged_ms is None:
             self.unlogged_ms = event.order_ms
-        self.named_ms, self.node = event.order_ms, event.node
+        self.named_ms, self.node, self.epoch = event.order_ms, event.node, event.epoch
         self.leader, self.others = event.key, tuple(event.others)
         return another
+
+    def _is_outdated(self, event: LeaderNamed) -> bool:
+        """Tell whether it is of an earlier epoch; for so long nobody is behind, then the topic was made anew."""
+        return 0 <= event.epoch < self.epoch and event.order_ms <= self.named_ms + DISPUTE_MS
 
     @property
     def unlogged(self) -> bool:

@@ -22,6 +22,11 @@ SAME_START_MS = 10
 """So far apart lie a record's instant and what its answer's line tells of the same step."""
 FIRST_ANSWER_MS = 200
 """How long before its line a new coordinator's first answer may have been applied."""
+TIMER_EARLY_MS = 100
+"""No timer runs before its time: so far apart may a session's end and its removal's record seem, in a group of KIP-848
+or the like, where nobody waits."""
+UNSEEN_TERM_MS = 2_000
+"""How long a deposed coordinator may have gone on answering though nothing shows that it did."""
 Commits = Mapping[tuple[str, int], int]
 """(topic, partition) to the instant of its last accepted offset commit."""
 
@@ -43,6 +48,11 @@ class Restart:
     that line. None: it may have been restarted."""
     blind_ms: int | None = None
     """The first heartbeat answered 0 after it by a coordinator that may still have been loading."""
+    since_ms: int | None = None
+    """Of a move: since when its predecessor had coordinated."""
+    went_on: bool = False
+    """Of a move: the predecessor is seen to answer after it. It need not have known when it was deposed, so the next
+    one may have loaded at any instant after ``since_ms``."""
 
     @property
     def may_load(self) -> bool:
@@ -77,6 +87,10 @@ class Scene:
     def waiting(self) -> bool:
         """Whether a restart of the timers is still open: nothing was answered since."""
         return bool(self.restarts) and self.restarts[-1].high_ms is None
+
+
+Span = tuple[int, int, Restart | None]
+"""The first and the last instant at which a session can have ended, and the restart with which it began, if one."""
 
 
 class Session(NamedTuple):
@@ -150,7 +164,8 @@ def _heard_from_ms(restart: Restart) -> float:
     if not restart.may_load or (restart.cause is Cause.COORDINATOR_PAUSE and restart.blind_ms is None):
         return restart.low_ms
     if restart.high_ms is None:
-        return restart.low_ms if restart.blind_ms is None else inf
+        unheard = restart.blind_ms is not None or restart.cause is Cause.COORDINATOR_MOVED
+        return inf if unheard else restart.low_ms
     return max(restart.low_ms, restart.high_ms - FIRST_ANSWER_MS)
 
 
@@ -169,8 +184,17 @@ def latest_session(member: Member, scene: Scene) -> Session | None:
             return None
         if restart.high_ms > session.start_ms:
             session = Session(restart.high_ms, _timeout_after_ms(member, restart, timeout_ms, scene))
-    touched_ms = max(touches_ms(member, scene.commits, session.start_ms), default=None)
+    touched = touches_ms(member, scene.commits, session.start_ms)
+    if _is_claim_confirmed(member, scene):
+        touched += [at_ms for at_ms in (member.claimed_ms or 0,) if at_ms > session.start_ms]
+    touched_ms = max(touched, default=None)
     return session if touched_ms is None else Session(touched_ms, timeout_ms)
+
+
+def _is_claim_confirmed(member: Member, scene: Scene) -> bool:
+    """Tell whether the coordinator moved before a heartbeat that metadata disputed: it was the next one's, then."""
+    moves = (restart for restart in scene.restarts if restart.cause is Cause.COORDINATOR_MOVED)
+    return member.claimed_ms is not None and any(move.low_ms <= member.claimed_ms for move in list(moves)[-1:])
 
 
 def _timeout_from_ms(member: Member, start_ms: int, timeout_ms: int) -> int:
@@ -238,7 +262,7 @@ def latest_deadline_ms(departure: Departure, scene: Scene) -> int | None:
     return max((last_ms for _, last_ms, _ in deadlines(departure, scene)), default=None)
 
 
-def deadlines(departure: Departure, scene: Scene) -> list[tuple[int, int, Restart | None]]:
+def deadlines(departure: Departure, scene: Scene) -> list[Span]:
     """Return the spans ``(first, last, restart it comes from)`` in which a departed member's session can have ended.
 
     A timer that is due while the coordinator stands still runs as it wakes; what was removed before had not slept.
@@ -250,8 +274,45 @@ def deadlines(departure: Departure, scene: Scene) -> list[tuple[int, int, Restar
     return ends
 
 
-def _due(departure: Departure, scene: Scene) -> list[tuple[int, int, Restart | None]]:
+def _due(departure: Departure, scene: Scene) -> list[Span]:
     """Return those spans as the timers stood, whether or not the coordinator could run them.
+
+    Where none had begun, another broker had loaded the group before its predecessor, which went on, last answered.
+    """
+    restarts = [restart for restart in scene.restarts if restart.low_ms <= departure.removed_ms]
+    ends = _due_after(departure, scene, restarts)
+    explained = any(_explains(span, departure, scene.thresholds.grace_ms) for span in ends)
+    return ends if explained else ends + _due_since_before(departure, scene)
+
+
+def _explains(span: Span, departure: Departure, grace_ms: int) -> bool:
+    """Tell whether a session that ended in a span explains a removal, which a group of KIP-848 writes at once."""
+    first_ms, last_ms, _ = span
+    if not departure.member.goes_alone:
+        return first_ms <= departure.removed_ms + grace_ms
+    return first_ms - TIMER_EARLY_MS <= departure.removed_ms <= last_ms + grace_ms
+
+
+def _due_since_before(departure: Departure, scene: Scene) -> list[Span]:
+    """Return when a session ended that began with a move earlier than its predecessor's last answer.
+
+    A predecessor of which that is not seen otherwise went on for a moment at most.
+    """
+    timeout_ms = session_timeout_ms(departure.member, scene)
+    for move in unheard_since(departure.member, scene.restarts):
+        if timeout_ms is None or move.since_ms is None:
+            continue
+        lasts_ms = _timeout_after_ms(departure.member, move, timeout_ms, scene)
+        went_on = move.went_on or move.low_ms > departure.removed_ms
+        began_ms, from_ms = departure.removed_ms - lasts_ms, move.low_ms - UNSEEN_TERM_MS
+        first_ms = move.since_ms if went_on else max(move.since_ms, from_ms)
+        if first_ms <= began_ms < move.low_ms:
+            return [(first_ms + lasts_ms, departure.removed_ms, move)]
+    return []
+
+
+def _due_after(departure: Departure, scene: Scene, restarts: Sequence[Restart]) -> list[Span]:
+    """Return those spans, as these restarts of all timers explain them.
 
     A member never heard since we look may have been heard at any instant before: then every deadline up to
     ``live_from_ms`` + timeout is possible.
@@ -260,14 +321,14 @@ def _due(departure: Departure, scene: Scene) -> list[tuple[int, int, Restart | N
     timeout_ms = session_timeout_ms(member, scene)
     if timeout_ms is None:
         return []
-    ends: list[tuple[int, int, Restart | None]] = []
+    ends: list[Span] = []
     too_late = _lost_too_late(departure, timeout_ms, scene)
     came_ms = min(member.joined_ms or 0, member.clock_ms or 0)  # no timer of a member runs before it is one
     since_ms = departure.removed_ms
-    for restart in unheard_since(member, scene.restarts):
+    for restart in unheard_since(member, restarts):
         if restart.woke_ms is not None or restart in too_late:
             continue
-        low_ms = max(restart.low_ms, came_ms)
+        low_ms = max(restart.low_ms, came_ms, _blindly_heard_ms(member, restart))
         high_ms = max(low_ms, departure.removed_ms if restart.high_ms is None else restart.high_ms)
         lasts_ms = _timeout_after_ms(member, restart, timeout_ms, scene)
         ends.append((low_ms + lasts_ms, high_ms + lasts_ms, restart))
@@ -304,6 +365,15 @@ def _lost_too_late(departure: Departure, timeout_ms: int, scene: Scene) -> list[
     return too_late
 
 
+def _blindly_heard_ms(member: Member, restart: Restart) -> int:
+    """Return when a coordinator that may have been loading last accepted a heartbeat: no session ends sooner after it.
+
+    If it had loaded the session began with that, else later.
+    """
+    clock_ms, blind_ms = member.last_heartbeat_ms or 0, restart.blind_ms
+    return clock_ms if blind_ms is not None and clock_ms >= blind_ms - SAME_START_MS else 0
+
+
 def slept_over(departure: Departure, scene: Scene) -> tuple[Restart, int] | None:
     """Return the pause of the coordinator in which a departed member's session ran out, and when it was due."""
     due_ms = max((last_ms for _, last_ms, _ in _due(departure, scene)), default=None)
@@ -313,7 +383,7 @@ def slept_over(departure: Departure, scene: Scene) -> tuple[Restart, int] | None
     return next(((p, due_ms) for p in pauses if p.woke_ms is not None and p.low_ms < due_ms < p.woke_ms), None)
 
 
-def _slept_over(span: tuple[int, int, Restart | None], pause: Restart, woke_ms: int) -> tuple[int, int, Restart | None]:
+def _slept_over(span: Span, pause: Restart, woke_ms: int) -> Span:
     """Move deadlines that passed while the coordinator stood still to the instant at which it woke."""
     first_ms, last_ms, origin = span
     moved_ms = [woke_ms if pause.low_ms < at_ms < woke_ms else at_ms for at_ms in (first_ms, last_ms)]

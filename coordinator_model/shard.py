@@ -20,7 +20,7 @@ from coordinator_model.agenda import Agenda
 from coordinator_model.broker_clock import PROOF_STEP_MS, ShardClock
 from coordinator_model.broker_reports import BrokerReports
 from coordinator_model.cold import Cold
-from coordinator_model.coordinator_check import REFUSALS, Proof, proof
+from coordinator_model.coordinator_check import NOT_COORDINATOR, Proof, proof
 from coordinator_model.events import (
     Answer,
     BrokerLine,
@@ -257,15 +257,19 @@ class Shard:
     def _answer(self, event: Answer) -> None:
         """Apply a request that a broker has answered."""
         at_ms, thresholds = event.order_ms, self.settings.thresholds
-        if event.error not in REFUSALS and self.clock.is_deposed(event.broker, at_ms, thresholds):
-            self._said.count("deposed")
-            return
         remote_ms = event.remote_ms if isinstance(event, Heartbeat | ConsumerHeartbeat) else parked_ms(event)
         proven = proof(event, remote_ms, thresholds.stalled_write_ms)
+        if proven is not Proof.REFUSES and self.clock.is_deposed(event.broker, at_ms, thresholds):
+            self._said.count("deposed")
+            return
+        if event.error == NOT_COORDINATOR and event.broker == self.clock.coordinator:
+            self.clock.former.answered_ms.clear()
         if self.clock.disputed(event.broker, proven, at_ms):
             self._said.count("disputed")
             if not isinstance(event, Heartbeat):
                 self._groups.apply(event)  # a new coordinator's, most likely; it only moves nothing yet
+            elif event.error in (0, 27):
+                self._groups.claim(event)
             return
         self._brokers.answered(event.broker, event.error, proven, at_ms)
         if proven in (Proof.LEADS, Proof.COORDINATES):

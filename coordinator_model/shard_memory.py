@@ -8,6 +8,7 @@ from coordinator_model.blindness import BlindWindow
 from coordinator_model.broker_clock import BrokerClock, ShardClock
 from coordinator_model.broker_watch import BrokerWatch
 from coordinator_model.events import Event
+from coordinator_model.former_coordinators import FormerCoordinators
 from coordinator_model.heartbeat_block import NO_HEARTBEATS, HeartbeatBlock
 from coordinator_model.leadership import Claim, Leadership
 from coordinator_model.line_clocks import Doubt
@@ -21,7 +22,8 @@ COMMIT_MEMORY_MS = 600_000
 """An offset commit older than this restarts no session timer that matters."""
 _WATCH_FIELDS = [f.name for f in fields(BrokerWatch)]
 _COORDINATORS_TIME = (
-    "clock", "leadership", "listeners", "restarts", "blind", "watch", "reported", "commits", "deleted", "viewed_ms",
+    "clock", "leadership", "listeners", "former", "restarts", "blind", "watch", "reported", "commits", "deleted",
+    "viewed_ms",
 )  # fmt: skip
 """What of the state is in the coordinator's time."""
 _EVENTS: dict[str, Any] = {kind.__name__: kind for kind in get_args(Event)}
@@ -68,7 +70,8 @@ class ShardMemory:
             ],
             "leadership": list(astuple(clock.leadership)),
             "listeners": list(astuple(clock.listeners)),
-            "restarts": [[r.low_ms, r.high_ms, r.cause, r.broker, r.woke_ms, r.blind_ms] for r in clock.restarts],
+            "restarts": [list(astuple(restart)) for restart in clock.restarts],
+            "former": list(astuple(clock.former)),
             "blind": [[w.broker, w.from_ms, w.until_ms, w.why] for w in clock.blind],
             "watch": [getattr(self.watch, name) for name in _WATCH_FIELDS],
             "held": _from_events(self.held),
@@ -107,7 +110,7 @@ class ShardMemory:
     def from_dict(cls, values: dict[str, Any]) -> "ShardMemory":
         """Read what ``as_dict`` returned."""
         coordinator, since_ms, last_answer_ms, covered_since_ms, proofs, floor_ms = values["clock"]
-        named_ms, node, leader, others, unlogged_ms, claims = values["leadership"]
+        named_ms, node, leader, others, unlogged_ms, claims, epoch = values["leadership"]
         names, pair, *turns = values["listeners"]
         clock = ShardClock(
             brokers={name: BrokerClock(*fields) for name, fields in values["brokers"].items()},
@@ -118,7 +121,8 @@ class ShardMemory:
             restarts=[Restart(low, high, Cause(cause), *rest) for low, high, cause, *rest in values["restarts"]],
             proofs=[(line_ms, arrival_ms) for line_ms, arrival_ms in proofs],
             floor_ms=floor_ms,
-            leadership=Leadership(named_ms, node, leader, tuple(others), unlogged_ms, _claims(claims)),
+            leadership=Leadership(named_ms, node, leader, tuple(others), unlogged_ms, _claims(claims), epoch),
+            former=FormerCoordinators(*values["former"]),
             blind=[BlindWindow(*window) for window in values["blind"]],
             listeners=Listeners(names, (pair[0], pair[1]), *turns),
         )

@@ -19,7 +19,6 @@ from coordinator_model.replica.conversion import PROTOCOL_TYPES, become_classic
 from coordinator_model.replica.departures import (
     STALL_MS,
     add_departure,
-    came_back,
     depart,
     explain,
     is_known_leave,
@@ -29,8 +28,10 @@ from coordinator_model.replica.departures import (
     remember_leave,
 )
 from coordinator_model.replica.group import Assignment, Departure, GroupReplica, Leave, Member
+from coordinator_model.replica.returns import came_back
 from coordinator_model.states import POLL_EXCEEDED, Cause, Evidence, GroupState, GroupType
 
+ILLEGAL_GENERATION = 22
 UNKNOWN_MEMBER_ID = 25
 REBALANCE_IN_PROGRESS = 27
 STALLED_WRITE = 15
@@ -254,7 +255,13 @@ def owe(member: Member, since_ms: int) -> None:
 
 
 def _refused(replica: GroupReplica, member: Member | None, event: Heartbeat) -> None:
-    """Take a refused heartbeat: a 25 says that the member is gone, or how long ago at least it went."""
+    """Take a refused heartbeat: a 25 says that the member is gone, or how long ago at least it went.
+
+    A 22 to the newest generation, of another broker than announced it: that one has loaded the log, which lacks it.
+    """
+    announced_elsewhere = replica.announced_by not in ("", event.broker) and event.generation == replica.generation
+    if event.error == ILLEGAL_GENERATION and announced_elsewhere and event.applied_ms > replica.generation_since_ms:
+        replica.fall_back(event.applied_ms)
     if event.error != UNKNOWN_MEMBER_ID:
         return
     if member is not None:
@@ -362,7 +369,7 @@ def sync(replica: GroupReplica, event: SyncAnswered) -> None:
     stores = event.from_leader and (member.awaiting_sync or replica.state is GroupState.COMPLETING_REBALANCE)
     came_ms = event.arrival_ms - replica.state_since_ms
     waited = member.awaiting_sync and came_ms <= STALL_MS and parked_ms(event) > join_phase.LATE_MS
-    member.awaiting_sync = False
+    member.awaiting_sync, member.synced_ms = False, event.answer_ms
     member.generation = event.generation
     if replica.type is not GroupType.CLASSIC:
         member.restart_ms = max(member.restart_ms or 0, event.answer_ms)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from coordinator_model.events import JoinAnswered
 from coordinator_model.liveness import (
+    TIMER_EARLY_MS,
     Restart,
     Scene,
     blamed_restart,
@@ -28,19 +29,27 @@ from coordinator_model.replica.group import (
     Leave,
     Member,
 )
+from coordinator_model.replica.removal_instant import (
+    before,
+    ends,
+    gone_between,
+    may_have_started,
+    may_precede,
+    told_at_once,
+)
+from coordinator_model.replica.returns import who
 from coordinator_model.replica.unexplained import leave_open, may_be_otherwise
 from coordinator_model.states import MEMBER_REMOVED, REBALANCE_TIMEOUT, SESSION_EXPIRED, Cause, Evidence
 
 STALL_MS = 5_000
 """How long a request waits for a write that stalls before it is answered 15 (`offsets.commit.timeout.ms`)."""
+MOVE_TOLD_MS = 20_000
+"""How much later than a removal it may be told that another coordinator did it, whose predecessor went on answering."""
 MAX_PARKED = 16
 """Heartbeats kept a member that waited behind a stalled write."""
 UNSEEN_SHARE = 2
 """A member removed later than this share of its session after the session seems to end has sent more than one
 heartbeat that was not seen: usual clients send three or more in a session."""
-TIMER_EARLY_MS = 100
-"""No timer runs before its time: so far apart may a session's end and its removal's record seem, in a group of KIP-848
-or the like, where nobody waits."""
 CUT_MS = 2
 """What comes right after an answer on its connection may seem that much earlier: a line's instant is cut to a
 millisecond, and the times that are taken off it are rounded."""
@@ -126,7 +135,7 @@ def _departure(
         judge_after_ms=max(told_ms, scene.progress_ms) + scene.thresholds.grace_ms + _stall_ms(replica, member),
         concluded=False,
         told_by=told_by,
-        touches_ms=[at_ms for at_ms in touches_ms(member, scene.commits, 0) if at_ms <= removed_ms],
+        touches_ms=[at_ms for at_ms in _touches_ms(member, scene) if at_ms <= removed_ms],
         phase=replace(phase, limit_ms=limit_ms, unanswered=[], unjoined=[]),
         found_ms=found_ms,
         sync_timeout_ms=join_phase.sync_timeout_ms(replica, member, removed_ms),
@@ -134,6 +143,12 @@ def _departure(
         unjoined=unjoined,
         successor=successor.member_id if successor is not None else None,
     )
+
+
+def _touches_ms(member: Member, scene: Scene) -> list[int]:
+    """Return the uncertain restarts of a departed member's session timer."""
+    claimed = [] if member.claimed_ms is None else [member.claimed_ms]
+    return touches_ms(member, scene.commits, 0) + claimed
 
 
 def _said_goodbye(replica: GroupReplica, member: Member, removed_ms: int, grace_ms: int) -> bool:
@@ -157,20 +172,55 @@ def conclude(replica: GroupReplica, scene: Scene) -> bool:
         if _told_by_a_deposed_coordinator(departure, scene):
             replica.departures.remove(departure)
             replica.fall_back(departure.gone_ms)
-            continue
-        join_phase.count_starter_in(replica, departure)
-        together = [d for d in replica.departures if d.generation == departure.generation]
-        if not _prove(departure, together, _before(departure, scene)):
-            if departure.successor is not None:
-                replica.departures.remove(departure)  # replaced
-                continue
-            leave_open(replica, departure)
-        elif may_be_otherwise(replica, departure, together, scene):
+        elif _is_proven(replica, departure, scene):
+            _settle(replica, departure)
+        elif departure.concluded or departure.successor is None:
             leave_open(replica, departure)
         else:
-            departure.concluded = True
-            _count_violation(replica, departure)
-    return bool(due)
+            replica.departures.remove(departure)  # replaced
+    return _explain_by_a_move(replica, scene) or bool(due)
+
+
+def _is_proven(replica: GroupReplica, departure: Departure, scene: Scene) -> bool:
+    """Tell whether a removal proves a timeout, and nothing unseen may have been the cause; write into it which."""
+    join_phase.count_starter_in(replica, departure)
+    together = [d for d in replica.departures if d.generation == departure.generation]
+    departure.concluded = _prove(departure, together, before(departure, scene))
+    return departure.concluded and not may_be_otherwise(replica, departure, together, scene)
+
+
+def _settle(replica: GroupReplica, departure: Departure) -> None:
+    """Keep a timeout that is proven, in the place of an earlier one of the same member."""
+    others = [d for d in replica.departures if d is not departure and d.concluded]
+    earlier = [id(other) for other in others if _is_of_the_same(other, departure)]
+    replica.departures = [d for d in replica.departures if id(d) not in earlier]
+    departure.concluded = True
+    _count_violation(replica, departure)
+
+
+def _explain_by_a_move(replica: GroupReplica, scene: Scene) -> bool:
+    """Judge again what nothing explained, where it is only known since that the coordinator had moved."""
+    found = False
+    for number, departure in enumerate(replica.departures):
+        recent = scene.progress_ms <= departure.gone_ms + MOVE_TOLD_MS
+        if not (departure.unexplained and recent and _moved_before(departure, scene)):
+            continue
+        again = replace(departure, rule=SESSION_EXPIRED, evidence=Evidence.OBSERVED, unexplained=False)
+        replica.departures[number] = again
+        if not _is_proven(replica, again, scene):
+            replica.departures[number] = departure
+        else:
+            found = True
+            replica.unexplained_ms = None if replica.unexplained_ms == departure.gone_ms else replica.unexplained_ms
+            _count_violation(replica, again)
+    return found
+
+
+def _moved_before(departure: Departure, scene: Scene) -> bool:
+    """Tell whether another broker may have coordinated already as a member was removed, as is known since."""
+    moves = [r for r in scene.restarts if r.cause is Cause.COORDINATOR_MOVED]
+    told_later = [r for r in moves if r.high_ms is None or r.high_ms > departure.gone_ms]
+    return any(may_precede(move, departure) for move in told_later)
 
 
 def _stall_ms(replica: GroupReplica, member: Member) -> int:
@@ -196,6 +246,15 @@ def parked_heartbeat(replica: GroupReplica, member_id: str, applied_ms: int, ans
         departure.touches_ms.append(applied_ms)
 
 
+def claim(replica: GroupReplica, member_id: str, applied_ms: int) -> None:
+    """Note a heartbeat accepted by a broker that metadata does not name: it may coordinate already."""
+    member = replica.members.get(member_id)
+    if member is not None:
+        member.claimed_ms = max(member.claimed_ms or 0, applied_ms)
+    for departure in open_removals(replica, member_id, applied_ms):
+        departure.touches_ms.append(applied_ms)
+
+
 def open_removals(replica: GroupReplica, member_id: str, applied_ms: int) -> list[Departure]:
     """Return a member's removals that came after an instant and are not judged yet: a line of then only trails."""
     own = (d for d in replica.departures if d.member.member_id == member_id)
@@ -210,22 +269,11 @@ def _told_by_a_deposed_coordinator(departure: Departure, scene: Scene) -> bool:
     )
 
 
-def _before(departure: Departure, scene: Scene) -> Scene:
-    """Return the scene with the restarts that can have come before a removal."""
-    return replace(scene, restarts=[r for r in scene.restarts if _may_precede(r, departure)])
-
-
-def _may_precede(restart: Restart, departure: Departure) -> bool:
-    """Tell whether a restart can have come before a removal: not a move away from the broker that told it."""
-    moved_away = restart.cause is Cause.COORDINATOR_MOVED and departure.told_by not in ("", restart.broker)
-    return restart.low_ms <= departure.removed_ms and not moved_away
-
-
 def _prove(departure: Departure, together: list[Departure], scene: Scene) -> bool:
     """Write into a departure what its removal proves, beside those removed with it; False: nothing."""
     member, removed_ms = departure.member, departure.removed_ms
     timeout_ms = session_timeout_ms(member, scene)
-    deadline_ms, origin = removal_deadline_ms(departure, scene, *_gone_between(departure, together, scene))
+    deadline_ms, origin = removal_deadline_ms(departure, scene, *gone_between(departure, together, scene))
     timers_ms = _own_timers_ms(member, scene)
     if member.goes_alone and (deadline_ms is None or (deadline_ms > removed_ms and _may_be_early(departure, scene))):
         deadline_ms = removed_ms  # what is known of its session does not say otherwise, so it ended here
@@ -239,10 +287,14 @@ def _prove(departure: Departure, together: list[Departure], scene: Scene) -> boo
             return False
         departure.rule, departure.cause, departure.deadline_ms = REBALANCE_TIMEOUT, Cause.REBALANCE_TIMEOUT, missed_ms
         return True
+    if told_at_once(departure, together) and removed_ms > deadline_ms + scene.thresholds.grace_ms:
+        deadline_ms = removed_ms
     if removed_ms < deadline_ms - (TIMER_EARLY_MS if member.goes_alone else scene.thresholds.grace_ms):
-        return False  # neither: a goodbye that we have not seen
+        departure.unexplained = not lines_lost(member, scene)
+        return False  # neither: a goodbye that we have not seen, or a coordinator that we have not
     if member.goes_alone and origin is None and removed_ms > deadline_ms + scene.thresholds.grace_ms:
         if removed_ms - deadline_ms > (timeout_ms or 0) // UNSEEN_SHARE:
+            departure.unexplained = not lines_lost(member, scene)
             return False  # it lived on unseen, and so may its goodbye be
         deadline_ms = removed_ms  # a timer runs in time, so its last heartbeat was not seen
     blamed = origin if origin and origin.cause is not Cause.UNKNOWN else None
@@ -252,35 +304,6 @@ def _prove(departure: Departure, together: list[Departure], scene: Scene) -> boo
     return True
 
 
-def _gone_between(departure: Departure, together: list[Departure], scene: Scene) -> tuple[int, int]:
-    """Return between which instants a member went: where its session's end alone can have begun the phase, as that did.
-
-    Else all that is known is when its absence was told, and who went with it.
-    """
-    told_ms = departure.removed_ms, _gone_by_ms(departure, together, scene)
-    started_ms, spans = departure.phase.started_ms, deadlines(departure, scene)
-    if started_ms is None or departure.phase.started_by or not _may_have_started(departure, spans):
-        return told_ms
-    others = [(d, deadlines(d, _before(d, scene))) for d in together if d is not departure]
-    shared = any(d.sync_timeout_ms or not span or _may_have_started(departure, span) for d, span in others)
-    return told_ms if shared else (departure.phase.after_ms, started_ms)
-
-
-def _gone_by_ms(departure: Departure, together: list[Departure], scene: Scene) -> int:
-    """Return by when a member had gone whose session began as its coordinator loaded the group.
-
-    So did those of all who were not heard since: as the last of them had ended, the shorter ones had before.
-    """
-    loads = [restart for restart in unheard_since(departure.member, scene.restarts) if restart.may_load][:1]
-    timeout_ms = session_timeout_ms(departure.member, scene)
-    if not loads or timeout_ms is None:
-        return departure.removed_ms
-    dropped = [d.member for d in together if d.removed_ms == departure.removed_ms and d.successor is None]
-    unheard = [member for member in dropped if loads[0] in unheard_since(member, scene.restarts)]
-    longest_ms = max([timeout_ms, *(session_timeout_ms(member, scene) or 0 for member in unheard)])
-    return departure.removed_ms - longest_ms + timeout_ms
-
-
 def _went_before(departure: Departure, together: list[Departure], scene: Scene) -> bool:
     """Tell whether a static member's session had ended before its successor came: a replacement starts no rebalance.
 
@@ -288,30 +311,20 @@ def _went_before(departure: Departure, together: list[Departure], scene: Scene) 
     """
     if departure.member.fenced_ms is not None and departure.member.fenced_ms < departure.removed_ms:
         return False  # it was waiting for the others: nobody expires who waits
-    spans = {id(d): deadlines(d, _before(d, scene)) for d in together}
-    first_ms, last_ms = _ends(spans[id(departure)])
+    spans = {id(d): deadlines(d, before(d, scene)) for d in together}
+    first_ms, last_ms = ends(spans[id(departure)])
     if last_ms <= departure.removed_ms or _was_unknown(departure, scene):
         return True
     others = [span for d in together if d is not departure and (span := spans[id(d)])]
-    if any(_may_have_started(departure, span) and _ends(span)[1] <= last_ms for span in others):
+    if any(may_have_started(departure, span) and ends(span)[1] <= last_ms for span in others):
         return False
     return join_phase.began_with(departure, first_ms)
-
-
-def _may_have_started(departure: Departure, spans: list[tuple[int, int, Restart | None]]) -> bool:
-    """Tell whether a session that ended in one of these spans can have started the phase that told a departure."""
-    after_ms, started_ms = departure.phase.after_ms, departure.phase.started_ms or 0
-    return any(first_ms <= started_ms and after_ms <= last_ms for first_ms, last_ms, _ in spans)
 
 
 def _was_unknown(departure: Departure, scene: Scene) -> bool:
     """Tell whether the coordinator answered that it knows no such member before the removal was told."""
     gone_ms = gone_by_ms(departure.member, scene)
     return gone_ms is not None and gone_ms < departure.removed_ms - join_phase.EARLY_MS
-
-
-def _ends(spans: list[tuple[int, int, Restart | None]]) -> tuple[int, int]:
-    return min(first_ms for first_ms, _, _ in spans), max(last_ms for _, last_ms, _ in spans)
 
 
 def own_cause(member: Member) -> Cause:
@@ -334,12 +347,15 @@ def _missed_ms(departure: Departure, deadline_ms: int, together: list[Departure]
     member, removed_ms, grace_ms = departure.member, departure.removed_ms, scene.thresholds.grace_ms
     early = removed_ms if removed_ms < deadline_ms - grace_ms else None
     dropped = [d for d in together if d.removed_ms == removed_ms and d.successor is None]
-    latest_ms = {id(d): latest_deadline_ms(d, _before(d, scene)) or 0 for d in dropped}
+    latest_ms = {id(d): latest_deadline_ms(d, before(d, scene)) or 0 for d in dropped}
     asleep = slept_over(departure, scene)
     if asleep is not None:
         return _missed_asleep(departure, *asleep, latest_ms.values(), scene)
     if member.goes_alone:
-        timers_ms = (at_ms for at_ms in _own_timers_ms(member, scene) if at_ms <= removed_ms + join_phase.EARLY_MS)
+        if _revoked_in_vain_since_a_load(departure, scene):
+            return removed_ms
+        awake_ms = (_when_awake(at_ms, scene) for at_ms in _own_timers_ms(member, scene))
+        timers_ms = (at_ms for at_ms in awake_ms if at_ms <= removed_ms + join_phase.EARLY_MS)
         own_ms = max(timers_ms, default=None)  # no timer runs before its time
         if own_ms is None or abs(removed_ms - own_ms) >= min(grace_ms, abs(deadline_ms - removed_ms)):
             return None
@@ -370,7 +386,7 @@ def _missed_ms(departure: Departure, deadline_ms: int, together: list[Departure]
         return removed_ms if own_ms >= min(removed_ms - join_phase.LATE_MS, last_ms) else None
     spans = deadlines(departure, scene)
     if join_phase.may_have_timed_out(departure) and all(origin is None for _, _, origin in spans):
-        surely = removed_ms < _ends(spans)[0] - join_phase.EARLY_MS  # no timer runs before its time
+        surely = removed_ms < ends(spans)[0] - join_phase.EARLY_MS  # no timer runs before its time
         early = removed_ms if surely else early
     return None if join_phase.too_young(departure, scene) else early
 
@@ -402,6 +418,25 @@ def _own_timers_ms(member: Member, scene: Scene) -> list[int]:
         loaded_ms = [restart.high_ms or 0 for restart in loads if restart.low_ms >= member.revoking_since_ms]
         starts_ms.append(max([member.revoking_since_ms, *loaded_ms]))
     return [since_ms + (member.rebalance_timeout_ms or 0) for since_ms in starts_ms]
+
+
+def _revoked_in_vain_since_a_load(departure: Departure, scene: Scene) -> bool:
+    """Tell whether a member had to give up partitions as its coordinator loaded the group, and was not heard since.
+
+    Both of its timers started then, so the shorter one has removed it.
+    """
+    member, timeout_ms = departure.member, session_timeout_ms(departure.member, scene) or 0
+    loads = [restart for restart in unheard_since(member, scene.restarts) if restart.may_load]
+    if not loads or member.revoking_since_ms is None or member.rebalance_timeout_ms is None:
+        return False
+    began_ms = departure.removed_ms - member.rebalance_timeout_ms
+    return member.revoking_since_ms <= began_ms and member.rebalance_timeout_ms < timeout_ms
+
+
+def _when_awake(due_ms: int, scene: Scene) -> int:
+    """Return when a timer ran: one that is due while the coordinator stands still runs as it wakes."""
+    asleep = (r.woke_ms for r in scene.restarts if r.woke_ms is not None and r.low_ms < due_ms < r.woke_ms)
+    return next(asleep, due_ms)
 
 
 def _sync_deadline_ms(departure: Departure, latest_ms: dict[int, int], scene: Scene) -> int | None:
@@ -450,14 +485,18 @@ def _is_witnessed(replica: GroupReplica, member: Member, removed_ms: int, scene:
 def add_departure(replica: GroupReplica, departure: Departure) -> None:
     """Keep a departure; one of the same member and rule that is still open goes on as this one.
 
-    Beyond the cap the oldest gives way.
+    One that is not judged yet is another: who came back and left at once had been removed before. Beyond the cap the
+    oldest gives way.
     """
-    key = (departure.rule, departure.member.member_id)
-    others = [old for old in replica.departures if (old.rule, old.member.member_id) != key]
+    others = [old for old in replica.departures if not (old.concluded and _is_of_the_same(old, departure))]
     replica.departures = others[-(MAX_DEPARTURES - 1) :]
     replica.departures.append(departure)
     if departure.concluded and departure.rule is not None:
         _count_violation(replica, departure)
+
+
+def _is_of_the_same(one: Departure, other: Departure) -> bool:
+    return (one.rule, one.member.member_id) == (other.rule, other.member.member_id)
 
 
 def _count_violation(replica: GroupReplica, departure: Departure) -> None:
@@ -466,8 +505,8 @@ def _count_violation(replica: GroupReplica, departure: Departure) -> None:
 
 
 def explain(replica: GroupReplica, member_id: str, applied_ms: int, grace_ms: int) -> Member | None:
-    """Take back a removal that a trailing goodbye explains; return the member as it was."""
-    for departure in replica.departures:
+    """Take back a removal that a trailing goodbye explains, the last of several; return the member as it was."""
+    for departure in reversed(replica.departures):
         same = departure.member.member_id == member_id and departure.rule in (
             SESSION_EXPIRED,
             REBALANCE_TIMEOUT,
@@ -485,54 +524,3 @@ def withdraw(replica: GroupReplica, departure: Departure) -> None:
     mark = (who(departure.member), departure.removed_ms, departure.cause.value)
     if mark in replica.violations:
         replica.violations.remove(mark)
-
-
-def who(member: Member) -> str:
-    """Who a recurring trouble is counted for: the instance, else the client on its host."""
-    return member.instance_id or f"{member.client_id}\n{member.client_host}"
-
-
-def came_back(replica: GroupReplica, member: Member, at_ms: int) -> None:
-    """Mark the departure that this joining member ends: same id or instance, else connection, else client and host.
-
-    A member ends one departure only: two processes of one client on one host come back one by one.
-    """
-    if any(departure.returned_as == member.member_id for departure in replica.departures):
-        return
-    for departure in replica.departures:
-        if departure.returned_ms is not None or departure.removed_ms > at_ms:
-            continue
-        alone = departure.member.kip848 or not beside(replica, departure, member)
-        if is_return(departure.member, member, alone=alone):
-            departure.returned_ms, departure.returned_as = at_ms, member.member_id
-            return
-
-
-def beside(replica: GroupReplica, departure: Departure, joining: Member | None = None) -> int:
-    """Count the members that were in beside one that went, and look like it: the same client id on the same host.
-
-    So do all clients with a library's own client id behind one address; which of them comes or goes nobody can tell.
-    """
-    gone, name = departure.member, who(departure.member)
-    if gone.instance_id is not None:
-        return 0
-    return sum(
-        1
-        for member in replica.members.values()
-        if member is not joining and (member.joined_ms or 0) < departure.removed_ms and who(member) == name
-    )
-
-
-def is_return(gone: Member, joining: Member, *, alone: bool) -> bool:
-    """Tell whether a joining member is one that went: same instance, else id, connection, or client id and host.
-
-    ``alone``: nobody else looks like it.
-    """
-    if gone.instance_id is not None or joining.instance_id is not None:
-        return gone.instance_id == joining.instance_id
-    if gone.member_id == joining.member_id:
-        return True
-    if gone.connection is not None and gone.connection == joining.connection:
-        return True
-    known = alone and bool(gone.client_id)
-    return known and (gone.client_id, gone.client_host) == (joining.client_id, joining.client_host)

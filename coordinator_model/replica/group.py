@@ -48,6 +48,8 @@ class Member:
     previous_heartbeat_ms: int | None = None
     parked_heartbeat_ms: int | None = None
     """A heartbeat answered 15 behind a stalled write: it may have restarted the timer."""
+    claimed_ms: int | None = None
+    """A heartbeat that another broker accepted than metadata named: if that one coordinated, it restarted the timer."""
     unknown_ms: int | None = None
     """When its coordinator first answered that it knows no such member (25); None while it does."""
     replaced_ms: int | None = None
@@ -58,6 +60,8 @@ class Member:
     """The timer has spoken: this deadline has passed, and the member has not been heard since."""
     verdict_clock_ms: int | None = None
     awaiting_sync: bool = False
+    synced_ms: int | None = None
+    """When its SyncGroup was last answered: it lived, though from a stable group that restarts no timer."""
     state: str | None = None
     """KIP-848, share and streams: a ``MemberState``."""
     subscribed: list[str] = field(default_factory=list)
@@ -205,6 +209,8 @@ class Departure:
     """Where a coordinator's pause or move is the cause: when that began."""
     concluded: bool = True
     """False: what the removal proves is not known before ``judge_after_ms``."""
+    unexplained: bool = False
+    """Nothing known explained it as it was judged first."""
     told_by: str = ""
     """The broker whose answer told the absence: that it was the coordinator then. Empty: a record told it."""
     touches_ms: list[int] = field(default_factory=list)

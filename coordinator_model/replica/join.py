@@ -188,10 +188,10 @@ def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, sc
 def _is_announced_again(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> bool:
     """Tell whether a generation that was announced but never written is announced to others after a restart.
 
-    The coordinator has loaded its log and counts on from there (kafka-facts 8.4).
+    The coordinator has loaded its log and counts on from there (kafka-facts 8.4), or answers of the last one in it.
     """
     recorded = replica.recorded_generation
-    if recorded is None or not recorded < event.generation <= replica.generation:
+    if recorded is None or not recorded <= event.generation <= replica.generation or recorded == replica.generation:
         return False
     member = replica.members.get(event.member_id)
     restarted = any(restart.low_ms >= replica.generation_since_ms for restart in scene.restarts)
@@ -299,6 +299,15 @@ def _poll_leave_comes_back(replica: GroupReplica, event: JoinAnswered, scene: Sc
             return
 
 
+def _must_sync_first(replica: GroupReplica, member: Member) -> bool:
+    """Tell whether a static member that sleeps through a join phase is dropped for that before its session ends.
+
+    It owes a SyncGroup as all do (``GroupMetadataManager.expirePendingSync``), for the longest rebalance timeout.
+    """
+    limits_ms = [other.rebalance_timeout_ms or 0 for other in replica.members.values()]
+    return 0 < max(limits_ms, default=0) < (member.session_timeout_ms or 0)
+
+
 def _apply_leaders_list(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
     """The leader is told every member: who is not listed was dropped, and every listed one's timer starts anew."""
     came_since = {m.member_id for m in replica.members.values() if (m.joined_ms or 0) > event.answer_ms}
@@ -314,7 +323,7 @@ def _apply_leaders_list(replica: GroupReplica, event: JoinAnswered, scene: Scene
         if member.generation != event.generation:
             member.generation = event.generation
             member.restart_ms = max(member.restart_ms or 0, event.answer_ms)
-            member.awaiting_sync = instance_id is None or member.awaiting_sync
+            member.awaiting_sync = instance_id is None or member.awaiting_sync or _must_sync_first(replica, member)
         if event.protocol_type == "consumer":
             fill_topics(member, from_base64(metadata))
         came_back_if_new(replica, member)

@@ -13,7 +13,6 @@ from coordinator_model.replica.classic import STALLED_WRITE, hear, is_gone, poll
 from coordinator_model.replica.departures import (
     add_departure,
     came_after,
-    came_back,
     explain,
     heard_since,
     is_known_leave,
@@ -22,6 +21,7 @@ from coordinator_model.replica.departures import (
 )
 from coordinator_model.replica.group import LEAVE_MEMORY_MS, MAX_UNNAMED, GroupReplica, Leave, Member
 from coordinator_model.replica.modern import derive_state, modern_member
+from coordinator_model.replica.returns import came_back
 from coordinator_model.states import Cause, Evidence
 
 LEAVE_EPOCH = -1

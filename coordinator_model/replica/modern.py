@@ -15,8 +15,9 @@ from coordinator_model.events import RecordRead
 from coordinator_model.liveness import Scene
 from coordinator_model.records import RecordType
 from coordinator_model.replica.conversion import become
-from coordinator_model.replica.departures import came_back, depart, remember_leave, withdraw
+from coordinator_model.replica.departures import depart, remember_leave, withdraw
 from coordinator_model.replica.group import Assignment, GroupReplica, Leave, Member
+from coordinator_model.replica.returns import came_back
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType, MemberState
 
 MEMBER_STATES = {

@@ -7,10 +7,10 @@ of its own (``coordinator-paused``), not one a member.
 
 from coordinator_model.findings import Finding, Verdict, about_member, name_of
 from coordinator_model.liveness import Scene
-from coordinator_model.replica.departures import beside, who
 from coordinator_model.replica.group import Departure, GroupReplica, Member
 from coordinator_model.replica.reconciliation import KINDS
 from coordinator_model.replica.refusals import refused_as_member
+from coordinator_model.replica.returns import beside, who
 from coordinator_model.rules.streams import is_streams
 from coordinator_model.states import (
     MEMBER_REMOVED,

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from coordinator_model.findings import NOTHING, Finding, Verdict, about_group
 from coordinator_model.liveness import Scene
-from coordinator_model.replica.departures import who
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.returns import who
 from coordinator_model.states import Cause, Evidence, Severity
 
 REBALANCE_STORM = "rebalance-storm"

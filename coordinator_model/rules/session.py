@@ -18,6 +18,7 @@ from coordinator_model.blindness import is_blind
 from coordinator_model.findings import Finding, Verdict, about_member, name_of
 from coordinator_model.liveness import (
     Scene,
+    Session,
     blamed_restart,
     is_covered,
     latest_session,
@@ -31,6 +32,8 @@ from coordinator_model.rules.streams import is_streams
 from coordinator_model.states import SESSION_EXPIRED, Cause, Evidence, GroupState, GroupType, Severity
 
 SESSION_AT_RISK = "session-at-risk"
+LOOK_AGAIN_MS = 3_000
+"""After a sign of life of the rest of a group was missed."""
 _JUDGED_STATES = (GroupState.STABLE, GroupState.PREPARING_REBALANCE)
 JUDGED_TYPES = (GroupType.CLASSIC, GroupType.CONSUMER, GroupType.SHARE, GroupType.STREAMS)
 
@@ -59,15 +62,45 @@ def judge(replica: GroupReplica, member: Member, scene: Scene) -> Verdict:
             return Verdict(None, verdict_ms)
         proof_ms = base_ms + timeout_ms // 2
         by_timer = not member.goes_alone and not is_blind(scene.blind, base_ms, deadline_ms)  # else its removal tells
-        if by_timer and scene.proof_arrival_ms >= proof_ms:
-            return Verdict(_expired(replica, member, scene, deadline_ms, timeout_ms), None)
-        unseen_ms = _later(unseen_from_ms(member, scene), scene)
-        at_risk = None if unseen_ms is None else _at_risk(replica, member, scene, base_ms, timeout_ms)
-        return Verdict(at_risk, unseen_ms, proof_ms if by_timer else None)
+        if not by_timer:
+            return _unproved(replica, member, scene, session)
+        if scene.proof_arrival_ms < proof_ms:
+            return _unproved(replica, member, scene, session)._replace(proof_ms=proof_ms)
+        if _may_have_rejoined(replica, member, proof_ms):
+            again_ms = scene.progress_ms + LOOK_AGAIN_MS if scene.progress_ms < verdict_ms + timeout_ms else None
+            return _unproved(replica, member, scene, session, again_ms)
+        return Verdict(_expired(replica, member, scene, deadline_ms, timeout_ms), None)
     risk_ms = base_ms + int(timeout_ms * scene.thresholds.at_risk_ratio)
     if scene.progress_ms >= risk_ms:
         return Verdict(_at_risk(replica, member, scene, base_ms, timeout_ms), verdict_ms)
     return Verdict(None, risk_ms)
+
+
+def _unproved(
+    replica: GroupReplica, member: Member, scene: Scene, session: Session, again_ms: int | None = None
+) -> Verdict:
+    """Return that a member is at risk, as long as anybody can say so, and when to look again."""
+    unseen_ms = _later(unseen_from_ms(member, scene), scene)
+    at_risk = None if unseen_ms is None else _at_risk(replica, member, scene, *session)
+    return Verdict(at_risk, min((at_ms for at_ms in (unseen_ms, again_ms) if at_ms is not None), default=None))
+
+
+def _may_have_rejoined(replica: GroupReplica, member: Member, since_ms: int) -> bool:
+    """Tell whether a silent member of a classic group may be alive, its JoinGroup parked in a join phase unheard of.
+
+    One of its own group that was answered 0 long enough after it was last heard shows that there was none.
+    """
+    since_ms = max(since_ms, (member.synced_ms or 0) + since_ms - (member.clock_ms or since_ms))
+    signs_ms = (_stable_ms(replica, other) for other in replica.members.values() if other is not member)
+    return max(signs_ms, default=0) < since_ms
+
+
+def _stable_ms(replica: GroupReplica, member: Member) -> int:
+    """Return when a heartbeat of a member was last answered 0, as far as is known."""
+    told_ms = [member.last_heartbeat_ms or 0, member.previous_heartbeat_ms or 0]
+    if replica.state is not GroupState.STABLE:
+        told_ms = [at_ms for at_ms in told_ms if at_ms < replica.state_since_ms]
+    return max(told_ms, default=0)
 
 
 def _later(at_ms: int | None, scene: Scene) -> int | None:

@@ -104,6 +104,7 @@ class ClusterWatch:
             "source": "cluster",
             "timestamp_ms": asked_ms,
             "leaders": leaders_of(topic),
+            "leader_epochs": _by_partition(topic, "leader_epoch"),
             "brokers": {
                 str(node["broker_id"]): {
                     "host": node["host"],
@@ -117,6 +118,11 @@ class ClusterWatch:
 
 def leaders_of(topic: Mapping[str, Any]) -> list[int | None]:
     """Return the leaders by partition of what the admin client describes; None where there is none."""
-    by_number = {row["partition_index"]: row["leader_id"] for row in topic.get("partitions") or ()}
+    return _by_partition(topic, "leader_id")
+
+
+def _by_partition(topic: Mapping[str, Any], field: str) -> list[int | None]:
+    """Return a field of each partition, in their order; None where there is none or it is negative."""
+    by_number = {row["partition_index"]: row.get(field, -1) for row in topic.get("partitions") or ()}
     count = max(by_number, default=-1) + 1
-    return [node if (node := by_number.get(number, -1)) >= 0 else None for number in range(count)]
+    return [value if (value := by_number.get(number, -1)) >= 0 else None for number in range(count)]

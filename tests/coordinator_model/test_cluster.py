@@ -15,6 +15,7 @@ ROW = {
     "source": "cluster",
     "timestamp_ms": 5,
     "leaders": [1, None, 2],
+    "leader_epochs": [7, None],
     "brokers": {"1": {"host": "a", "port": 9092, "key": "broker-1"}, "2": {"host": "b", "port": 9092, "key": None}},
     "session_timeouts_ms": {"consumer": {"": 45_000, "orders": 60_000}, "share": {"": 45_000}},
     "topic_partitions": {"t": 12},
@@ -34,11 +35,11 @@ def test_a_row_tells_leaders_keys_timeouts_and_partitions():
 
 
 @pytest.mark.parametrize(
-    ("shard", "named"), [(0, (1, "broker-1", ())), (1, None), (2, (2, "", ("broker-1",))), (3, None)]
+    ("shard", "named"), [(0, (1, "broker-1", (), 7)), (1, None), (2, (2, "", ("broker-1",), -1)), (3, None)]
 )
 def test_a_shard_is_told_its_leader_and_who_else_there_is(shard, named):
     event = read().named(shard)
-    assert (None if event is None else (event.node, event.key, event.others)) == named
+    assert (None if event is None else (event.node, event.key, event.others, event.epoch)) == named
 
 
 def test_what_a_row_leaves_out_is_not_told():
@@ -54,6 +55,7 @@ BAD = [
     {"leaders": ["1"]},
     {"leaders": [-1]},
     {"leaders": [2**40]},
+    {"leader_epochs": [-1]},
     {"brokers": []},
     {"brokers": {"one": {}}},
     {"brokers": {"1" * 5_000: {}}},

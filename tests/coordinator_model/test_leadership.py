@@ -12,8 +12,8 @@ from tests.builders import rebalance, stable
 SURE, BLIND = Proof.COORDINATES, Proof.LEADS
 
 
-def named(at_ms, key="a", others=("b", "c"), node=1):
-    return LeaderNamed(at_ms, TELEMETRY_RANK, "", 0, at_ms, "", node, key, others)
+def named(at_ms, key="a", others=("b", "c"), node=1, epoch=-1):
+    return LeaderNamed(at_ms, TELEMETRY_RANK, "", 0, at_ms, "", node, key, others, epoch)
 
 
 # what metadata said, who answers when -> whether that is disputed
@@ -29,6 +29,28 @@ ANSWERS = {
     "whom metadata names since": ([named(1_000), named(2_000, "b", ("a", "c"))], "b", 2_100, False),
     "metadata that comes late says nothing": ([named(2_000, "b", ("a",)), named(1_000)], "b", 2_100, False),
 }
+
+
+TO_B = ("b", ("a", "c"), 2)
+# what metadata said, with epochs -> who leads
+EPOCHS = {
+    "of a later epoch": ([named(1_000, epoch=4), named(2_000, *TO_B, epoch=5)], "b"),
+    "of an earlier one, by a broker that has not heard": ([named(1_000, *TO_B, epoch=5), named(2_000, epoch=4)], "b"),
+    "of an earlier one that is the only one for a minute: the topic was made anew": (
+        [named(1_000, *TO_B, epoch=5), named(1_001 + DISPUTE_MS, epoch=0)],
+        "a",
+    ),
+    "without its epoch": ([named(1_000, *TO_B, epoch=5), named(2_000)], "a"),
+}
+
+
+@pytest.mark.parametrize("case", EPOCHS)
+def test_a_leader_is_believed_that_is_named(case):
+    events, leader = EPOCHS[case]
+    leadership = Leadership()
+    for event in events:
+        leadership.name(event)
+    assert leadership.leader == leader
 
 
 @pytest.mark.parametrize("case", ANSWERS)

@@ -93,6 +93,37 @@ def test_a_removal_whose_record_comes_late_waits_for_the_goodbye_that_comes_with
     assert [finding for finding in findings if finding["rule"] == "session-expired"] == []
 
 
+def test_who_was_removed_and_came_back_and_left_at_once_had_been_removed():
+    story = removed(16_000).member(16_100, "m2").current(16_100, "m2", 4).hello(16_103, "m2", 0, 4)
+    told = play(story.gone(16_300, "m2").epoch(16_300, 5).hello(16_302, "m2", -1, -1), 20_000)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m2", 16_000)]
+
+
+def test_who_comes_back_under_its_own_id_ends_its_own_incident_and_not_that_of_another_client_of_its_host():
+    story = consumers("m0", "m1", "m2").hellos("m0", 1_000, 30_000, 2)
+    story.hellos("m1", 1_000, 10_000, 2).hellos("m2", 1_000, 11_000, 2)
+    for at_ms, member, epoch in ((16_000, "m1", 3), (17_000, "m2", 4)):
+        story.gone(at_ms, member).epoch(at_ms, epoch).target(at_ms, epoch)
+    story.member(20_000, "m2").epoch(20_000, 5).target(20_000, 5).current(20_000, "m2", 5).hello(20_003, "m2", 0, 5)
+    told = play(story, 21_000)
+    assert [t["member_id"] for t in told.of("session-expired", "closed")] == ["m2"]
+
+
+@pytest.mark.parametrize(
+    ("rebalance_ms", "rule"), [(3_000, "rebalance-timeout"), (60_000, "session-expired")], ids=["shorter", "longer"]
+)
+def test_who_had_to_give_up_partitions_as_its_coordinator_loaded_went_by_its_shorter_timer(rebalance_ms, rule):
+    """Both started with the load, of which only is known that it came after 12,000 and by 15,000."""
+    story = consumers("m1", "m2").hellos("m1", 1_000, 11_500, 2)
+    story.poll_ms = rebalance_ms
+    story.member(500, "m2")
+    story.hellos("m2", 1_000, 11_000, 2).current(11_200, "m2", 2, state=1)
+    moved(story, 12_000).brokers["broker-2"] = 0
+    removed_ms = 13_000 + min(rebalance_ms, 6_000)
+    told = play(story.gone(removed_ms, "m2").epoch(removed_ms, 3), 25_000)
+    assert [a for a in told.accusations if a[1] == "m2"] == [(rule, "m2")]
+
+
 def moved(story, at_ms):
     """Let broker-2 coordinate from an instant on, at which broker-1 refuses m1."""
     return story.hello(at_ms, "m1", 2, 2, error=16).hello(at_ms + 3_000, "m1", 2, 2, broker="broker-2")

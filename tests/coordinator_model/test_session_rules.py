@@ -50,6 +50,25 @@ def test_a_static_members_next_self_may_wait_in_a_rebalance_that_is_told_of_afte
     assert told_of == []
 
 
+@pytest.mark.parametrize("hears", ["nothing of its own group", "its own group"])
+def test_a_member_that_may_have_rejoined_is_not_accused_while_the_rest_of_its_group_is_silent(hears):
+    """m2 rejoins at 10,500, which begins a join phase; m1 is cut off until 19,000; another group's heartbeats go on."""
+    story = stable("m1", "m2").beats("m1", 1_000, 10_000).beats("m2", 1_000, 10_000)
+    if hears == "its own group":
+        story.beats("m1", 11_000, 15_500)  # answered 0 after m2 was last heard: no phase was on
+    story.beat(19_000, "m1", error=27)
+    story.group = "another"
+    story.beats("x", 11_000, 20_000)
+    story.group = "orders"
+    assert [who for who, *_ in verdicts(story)] == ([] if hears == "nothing of its own group" else ["m2"])
+
+
+def test_a_sync_is_a_sign_of_life_after_which_a_member_may_have_rejoined():
+    """Answered from a stable group it restarts no timer: m2's session would end at 16,000."""
+    story = silence(until_ms=15_500).sync(15_000, "m2", 1, parked_ms=0)
+    assert verdicts(story.beats("m1", 16_200, 20_000, error=27)) == []
+
+
 def joining(story):
     """m2 is answered a join of this generation and never a sync."""
     return story.join(9_500, "m2", 1)

@@ -81,7 +81,8 @@ class Admin:
         return {"brokers": [{"broker_id": node, "host": f"host-{node}", "port": 9092} for node in (1, 2, 3)]}
 
     def describe_topics(self, names):
-        partitions = [{"partition_index": n, "leader_id": node} for n, node in ((2, 3), (0, 1), (1, -1))]
+        leaders = ((2, 3, 9), (0, 1, 7), (1, -1, -1))
+        partitions = [{"partition_index": n, "leader_id": node, "leader_epoch": epoch} for n, node, epoch in leaders]
         return [{"name": names[0], "partitions": partitions}]
 
 
@@ -89,6 +90,7 @@ def test_a_row_is_one_that_the_core_reads():
     row = watch(keys={1: "broker-1"})._row(Admin())
     read = read_cluster_row(json.dumps(row).encode())
     assert (read.leaders, read.keys) == ((1, None, 3), {1: "broker-1", 2: None, 3: None})
+    assert read.leader_epochs == (7, None, 9)
 
 
 def test_a_key_that_two_nodes_share_names_neither():

@@ -1,0 +1,87 @@
+"""When a member went: what its phase, those who went with it, and the move of its coordinator say of that instant."""
+
+from dataclasses import replace
+
+from coordinator_model.liveness import Restart, Scene, Span, deadlines, session_timeout_ms, unheard_since
+from coordinator_model.replica.group import Departure
+from coordinator_model.states import Cause
+
+
+def before(departure: Departure, scene: Scene) -> Scene:
+    """Return the scene with the restarts that can have come before a removal."""
+    return replace(scene, restarts=[r for r in scene.restarts if may_precede(r, departure)])
+
+
+def may_precede(restart: Restart, departure: Departure) -> bool:
+    """Tell whether a restart can have come before a removal: not a move away from the broker that told it."""
+    moved_away = restart.cause is Cause.COORDINATOR_MOVED and departure.told_by not in ("", restart.broker)
+    low_ms = restart.low_ms if restart.since_ms is None else restart.since_ms
+    return low_ms <= departure.removed_ms and not moved_away
+
+
+def gone_between(departure: Departure, together: list[Departure], scene: Scene) -> tuple[int, int]:
+    """Return between which instants a member went: where one timer alone can have begun the phase, as that ran out.
+
+    It may be its own, or that of those whose sessions began with its own, as their coordinator loaded the group. Else
+    all that is known is when its absence was told, and who went with it.
+    """
+    told_ms, phase = (departure.removed_ms, _gone_by_ms(departure, together, scene)), departure.phase
+    if phase.started_ms is None or phase.started_by or phase.started_ms >= departure.removed_ms:
+        return told_ms  # of what is told as it happens nothing else tells better
+    spans = [(d, deadlines(d, before(d, scene))) for d in together]
+    starters = [d for d, span in spans if d.sync_timeout_ms or not span or may_have_started(d, span)]
+    timers = {_timer(d, scene) for d in starters}
+    if len(timers) != 1 or any(d.sync_timeout_ms for d in starters if d is not departure):
+        return told_ms
+    [(began_with, starters_ms)], (own, own_ms) = timers, _timer(departure, scene)
+    if began_with != own:
+        return told_ms
+    longer_ms = own_ms - starters_ms
+    return phase.after_ms + longer_ms, min(phase.started_ms + longer_ms, told_ms[1])
+
+
+def told_at_once(departure: Departure, together: list[Departure]) -> bool:
+    """Tell whether the record of a classic group that its end left empty tells of a member: nothing else did before.
+
+    Such a record is written as the session ends, so where it seems late the session had begun anew unseen.
+    """
+    alone = len(together) == 1 and not departure.member.goes_alone
+    return alone and departure.told_by == "" and departure.phase.started_ms == departure.removed_ms
+
+
+def _timer(departure: Departure, scene: Scene) -> tuple[int, int]:
+    """Return what tells a session from others: the move with which it began, else who had it, and how long it lasts."""
+    moves = [r for r in unheard_since(departure.member, scene.restarts) if r.cause is Cause.COORDINATOR_MOVED]
+    with_move = bool(moves) and not _touched_since(departure, moves[0])
+    return moves[0].low_ms if with_move else -id(departure), session_timeout_ms(departure.member, scene) or 0
+
+
+def _touched_since(departure: Departure, restart: Restart) -> bool:
+    """Tell whether the session may have begun anew after all of its shard did."""
+    return max(departure.touches_ms, default=restart.low_ms) > restart.low_ms
+
+
+def _gone_by_ms(departure: Departure, together: list[Departure], scene: Scene) -> int:
+    """Return by when a member had gone whose session began as its coordinator loaded the group.
+
+    So did those of all who were not heard since: as the last of them had ended, the shorter ones had before.
+    """
+    loads = [restart for restart in unheard_since(departure.member, scene.restarts) if restart.may_load][:1]
+    timeout_ms = session_timeout_ms(departure.member, scene)
+    if not loads or timeout_ms is None or _touched_since(departure, loads[0]):
+        return departure.removed_ms
+    dropped = [d.member for d in together if d.removed_ms == departure.removed_ms and d.successor is None]
+    unheard = [member for member in dropped if loads[0] in unheard_since(member, scene.restarts)]
+    longest_ms = max([timeout_ms, *(session_timeout_ms(member, scene) or 0 for member in unheard)])
+    return departure.removed_ms - longest_ms + timeout_ms
+
+
+def may_have_started(departure: Departure, spans: list[Span]) -> bool:
+    """Tell whether a session that ended in one of these spans can have started the phase that told a departure."""
+    after_ms, started_ms = departure.phase.after_ms, departure.phase.started_ms or 0
+    return any(first_ms <= started_ms and after_ms <= last_ms for first_ms, last_ms, _ in spans)
+
+
+def ends(spans: list[Span]) -> tuple[int, int]:
+    """Return the first and the last instant of spans."""
+    return min(first_ms for first_ms, _, _ in spans), max(last_ms for _, last_ms, _ in spans)
