@@ -3,7 +3,7 @@
 import traceback
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator_model.shard import ShardSettings
@@ -21,6 +21,7 @@ from streaming.embedded.truth import (
 from tests.oracle.groups import difference
 from tests.oracle.life import Life
 from tests.oracle.monitor import Monitor
+from tests.oracle.undecidable import class_of
 
 TOLERANCE_MS = 1_000
 AFTER_A_MOVE_MS = 3_000
@@ -58,6 +59,8 @@ class Judgement:
 
     disagreements: list[Disagreement]
     compared: Counter[str]
+    listed: Counter[str] = field(default_factory=Counter)
+    """Of disagreements that nobody outside the coordinator can decide: how many of each class (`undecidable.py`)."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,11 @@ class _Removal:
     member_id: str
     at_ms: tuple[int, ...]
     certain: bool
-    tolerance_ms: int
+    tolerances_ms: tuple[int, ...]
+    """Of each instant."""
+
+    def tolerance_ms(self, at_ms: int) -> int:
+        return self.tolerances_ms[self.at_ms.index(at_ms)]
 
 
 def judge(life: Life) -> Judgement:
@@ -89,6 +96,17 @@ def judge(life: Life) -> Judgement:
         Disagreement("rejected", "", "", "", None, row.timestamp_ms, row.reason) for row in monitor.rejected
     ]
     judgement.disagreements += disagreements(life, told, judgement.compared)
+    return _without_undecidable(life, judgement)
+
+
+def _without_undecidable(life: Life, judgement: Judgement) -> Judgement:
+    """Count apart what nobody outside can decide."""
+    decidable = []
+    for each in judgement.disagreements:
+        listed = class_of(life, each.what, each.rule, each.member_id, each.truth_ms, each.told_ms)
+        judgement.listed.update([listed] if listed else [])
+        decidable += [] if listed else [each]
+    judgement.disagreements = decidable
     return judgement
 
 
@@ -160,7 +178,7 @@ def _removals(life: Life, told: list[dict[str, Any]], compared: Counter[str]) ->
         where = (removal.rule, removal.group, removal.member_id, at_ms, _instant(line))
         if other_rule:
             yield Disagreement("cause", *where, f"told as {line['rule']}: {line['summary']}")
-        elif off_ms > removal.tolerance_ms:
+        elif off_ms > removal.tolerance_ms(at_ms):
             yield Disagreement("off", *where, line["evidence"])
     for index, removal in enumerate(removals):
         if index not in paired and removal.certain and removal.at_ms[0] <= end_ms:
@@ -178,7 +196,7 @@ def _again(line: dict[str, Any], removals: list[_Removal]) -> bool:
     return any(
         len(removal.at_ms) > 1
         and (removal.rule, removal.group, removal.member_id) == (line["rule"], line["group"], line["member_id"])
-        and any(abs(at_ms - _instant(line)) <= removal.tolerance_ms for at_ms in removal.at_ms)
+        and any(abs(at_ms - _instant(line)) <= removal.tolerance_ms(at_ms) for at_ms in removal.at_ms)
         for removal in removals
     )
 
@@ -203,10 +221,14 @@ def _logged(life: Life) -> Iterable[_Removal]:
 
 def _removal(expiry: Expiry, loads: list[int]) -> _Removal:
     first: TruthEvent = expiry.lines[0]
-    moved = any(0 <= first.at_ms - load_ms <= MOVE_IS_RECENT_MS for load_ms in loads)
     instants = tuple(line.at_ms for line in expiry.lines)
-    tolerance_ms = AFTER_A_MOVE_MS if moved else TOLERANCE_MS
-    return _Removal(first.kind, first.group, first.member_id, instants, expiry.certain, tolerance_ms)
+    tolerances_ms = tuple(_tolerance_ms(at_ms, loads) for at_ms in instants)
+    return _Removal(first.kind, first.group, first.member_id, instants, expiry.certain, tolerances_ms)
+
+
+def _tolerance_ms(at_ms: int, loads: list[int]) -> int:
+    moved = any(0 <= at_ms - load_ms <= MOVE_IS_RECENT_MS for load_ms in loads)
+    return AFTER_A_MOVE_MS if moved else TOLERANCE_MS
 
 
 def _told(told: Iterable[dict[str, Any]], rule: str) -> list[dict[str, Any]]:

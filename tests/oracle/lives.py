@@ -33,6 +33,7 @@ class Played:
     compared: Counter[str]
     wrong: list[str] = field(default_factory=list)
     sorts: Counter[str] = field(default_factory=Counter)
+    listed: Counter[str] = field(default_factory=Counter)
 
 
 class _Worker:
@@ -51,6 +52,7 @@ class _Worker:
         played = Played(f"{kind}/{seed}", life.plan.until_ms, len(life.rows), judgement.compared)
         played.wrong = [*life.trouble(), *map(str, judgement.disagreements)]
         played.sorts.update(f"{d.what} {d.rule}" for d in judgement.disagreements)
+        played.listed = judgement.listed
         return played
 
 
@@ -90,10 +92,11 @@ def main() -> int:
 
 def summary(lives: list[Played], took_s: float, processes: int) -> str:
     """Tell in numbers what was played, how fast, and what came of it."""
-    compared, sorts = Counter[str](), Counter[str]()
+    compared, sorts, listed = Counter[str](), Counter[str](), Counter[str]()
     for life in lives:
         compared += life.compared
         sorts += life.sorts
+        listed += life.listed
     minutes, rows = sum(life.virtual_ms for life in lives) / 60_000, sum(life.rows for life in lives)
     speed = f"in {took_s:.0f} s by {processes} processes: {len(lives) / took_s:.1f} lives a second"
     return "\n".join(
@@ -101,6 +104,7 @@ def summary(lives: list[Played], took_s: float, processes: int) -> str:
             f"{len(lives)} lives of {minutes:.0f} virtual minutes, {rows} rows, {speed}",
             f"compared: {_counts(compared)}",
             f"wrong: {sum(bool(life.wrong) for life in lives)} lives; {_counts(sorts) or 'nothing'}",
+            f"nobody outside can decide: {_counts(listed) or 'nothing'}",
             *_by_fault(lives),
         ]
     )

@@ -192,6 +192,10 @@ final class Broker {
             return leader;
         }
 
+        int leaderEpoch() {
+            return leaderEpoch;
+        }
+
         /** The controller's word of who leads. */
         void learnLeader(Broker elected, int epoch, long delayUs, long loadingUs) {
             controller.after(delayUs, () -> {

@@ -53,12 +53,15 @@ final class Recorder {
     }
 
     /** A cluster row (docs/capture.md): who leads, null where nobody does, and the telemetry keys of who is up. */
-    void cluster(long timestampMs, Integer leader, List<Integer> brokerIds) {
+    void cluster(long timestampMs, Integer leader, int epoch, List<Integer> brokerIds) {
         row("cluster", fields -> {
             fields.writeNumberField("timestamp_ms", timestampMs);
             fields.writeArrayFieldStart("leaders");
             if (leader == null) fields.writeNull();
             else fields.writeNumber(leader);
+            fields.writeEndArray();
+            fields.writeArrayFieldStart("leader_epochs");
+            fields.writeNumber(epoch);
             fields.writeEndArray();
             fields.writeObjectFieldStart("brokers");
             for (int id : brokerIds) {

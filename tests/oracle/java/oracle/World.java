@@ -115,7 +115,8 @@ final class World {
         Broker leader = asked.run().leader();
         List<Integer> up = brokers.stream().filter(Broker::isUp).map(Broker::id).toList();
         recorder.cluster(
-            asked.time().milliseconds(), leader != null && leader.isUp() ? (Integer) leader.id() : null, up);
+            asked.time().milliseconds(), leader != null && leader.isUp() ? (Integer) leader.id() : null,
+            asked.run().leaderEpoch(), up);
     }
 
     /** Writes down the coordinator's live groups if nothing about them is on its way to the capture. */

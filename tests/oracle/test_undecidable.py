@@ -1,0 +1,75 @@
+"""What is counted apart: each class takes what belongs to it, and nothing beside it."""
+
+import json
+
+import pytest
+
+from streaming.embedded.truth import TruthEvent
+from tests.oracle.life import Life
+from tests.oracle.plans import Client, Plan
+from tests.oracle.undecidable import class_of
+
+AT_MS = 20_000
+NEVER, UNSEEN = "a newcomer that nothing had named", "a coordinator that nobody saw"
+CUT = "the join phase went on past the end"
+
+
+def life(*lines, protocol="classic", metadata_ms=5_000, loads=()):
+    """A life of lines ``(at_ms, broker, member id, api, error)``; ``loads``: ``(at_ms, broker)``."""
+    rows = [
+        {
+            "source": "telemetry",
+            "topic": "t",
+            "partition": 0,
+            "offset": number,
+            "timestamp_ms": at_ms,
+            "key": broker,
+            "value": "Completed request:"
+            + json.dumps(
+                {
+                    "requestHeader": {"requestApiKeyName": api},
+                    "request": {"memberId": member},
+                    "response": {"errorCode": error},
+                },
+                separators=(",", ":"),
+            ),
+        }
+        for number, (at_ms, broker, member, api, error) in enumerate(lines)
+    ]
+    plan = Plan(1, "classic", 60_000, (Client("c", protocol),), (), metadata_ms=metadata_ms)
+    made = Life.parse(plan, [json.dumps(row).encode() for row in rows])
+    made.truth = [TruthEvent("coordinator-loaded", "", "", at_ms, broker, 0, "", "") for at_ms, broker in loads]
+    made.truth.append(TruthEvent("session-expired", "g", "m", AT_MS, "b2", 0, "", ""))
+    return made
+
+
+HEARD = (10_000, "b1", "m", "HEARTBEAT", 0)
+MOVED = ((0, "b1"), (12_000, "b2"))
+# the life -> the class of the removal of m, which nobody told
+MISSING = {
+    "a phase that nothing ended": (life(HEARD), CUT),
+    "a phase that a JoinGroup ended": (life(HEARD, (30_000, "b1", "n", "JOIN_GROUP", 0)), None),
+    "a phase of which a 25 told": (life(HEARD, (30_000, "b1", "m", "HEARTBEAT", 25)), None),
+    "a group of KIP-848": (life(HEARD, protocol="consumer"), None),
+    "an id that was given out and never accepted": (
+        life((5_000, "b1", "m", "JOIN_GROUP", 79), protocol="consumer"),
+        NEVER,
+    ),
+    "a coordinator that nobody asked": (life(HEARD, protocol="consumer", metadata_ms=0, loads=MOVED), UNSEEN),
+    "one that metadata named": (life(HEARD, protocol="consumer", loads=MOVED), None),
+    "one that answered": (
+        life(HEARD, (30_000, "b2", "n", "HEARTBEAT", 0), protocol="consumer", metadata_ms=0, loads=MOVED),
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISSING)
+def test_a_removal_that_is_not_told_is_of_the_class_of(name):
+    played, expected = MISSING[name]
+    assert class_of(played, "missing", "session-expired", "m", AT_MS, None) == expected
+
+
+def test_a_wrong_instant_or_an_extra_report_is_never_listed():
+    for what, told_ms in (("off", 25_000), ("extra", 20_000), ("group", None), ("refuted", 20_000)):
+        assert class_of(life(HEARD), what, "session-expired", "m", AT_MS, told_ms) is None

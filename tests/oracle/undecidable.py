@@ -1,0 +1,95 @@
+"""Disagreements that nobody outside the coordinator can decide: narrow classes, each justified in docs/truth.md.
+
+They are counted apart and printed, never left out silently.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from coordinator_model.records import RecordType, decode
+from coordinator_model.replica.departures import MOVE_TOLD_MS
+from coordinator_model.source_row import OFFSETS, TELEMETRY, SourceRow
+from tests.oracle.life import PROBE, Life
+
+MISSING, CAUSE = "missing", "cause"
+SAME_INSTANT_MS = 2
+JOIN_GROUP = b'"requestApiKeyName":"JOIN_GROUP"'
+ACCEPTED = b'"errorCode":0'
+
+Removal = tuple[str, str, str, int, int | None]
+"""What differs, the rule by the log, the member id, when it was removed by the log, and when by the monitor."""
+
+
+def class_of(life: Life, what: str, rule: str, member_id: str, truth_ms: int | None, told_ms: int | None) -> str | None:
+    """Return the class of a disagreement; None: the monitor is wrong."""
+    if truth_ms is None or not member_id:
+        return None
+    removal = (what, rule, member_id, truth_ms, told_ms)
+    return next((name for name, belongs in CLASSES.items() if belongs(life, removal)), None)
+
+
+def _phase_goes_on(life: Life, removal: Removal) -> bool:
+    """A classic member that went in a join phase which the life's end cut off: no answer, no record told of it."""
+    what, _, member_id, at_ms, _ = removal
+    classic = what == MISSING and any(client.protocol == "classic" for client in life.plan.clients)
+    after = [row for row in life.rows if row.timestamp_ms >= at_ms]
+    return classic and not any(_ends_a_phase(row, member_id) for row in after)
+
+
+def _ends_a_phase(row: SourceRow, member_id: str) -> bool:
+    value = row.value or b""
+    if row.source == TELEMETRY:
+        accepted = JOIN_GROUP in value and ACCEPTED in value.partition(b'"response"')[2]
+        return accepted or (member_id.encode() in value and b'"errorCode":25' in value)
+    return row.source == OFFSETS and decode(row.key, row.value).type != RecordType.OFFSET_COMMIT
+
+
+def _never_announced(life: Life, removal: Removal) -> bool:
+    """A newcomer that was removed before any record or accepted answer had named it: known by its id given out (79)."""
+    what, _, member_id, at_ms, _ = removal
+    before = (row for row in life.rows if row.timestamp_ms <= at_ms)
+    return what == MISSING and not any(_announces(row, member_id.encode()) for row in before)
+
+
+def _announces(row: SourceRow, member_id: bytes) -> bool:
+    value = row.value or b""
+    if row.source == OFFSETS:
+        return member_id in value or member_id in (row.key or b"")
+    return row.source == TELEMETRY and member_id in value and ACCEPTED in value.partition(b'"response"')[2]
+
+
+def _unseen_coordinator(life: Life, removal: Removal) -> bool:
+    """Without metadata: removed by a coordinator that answered nobody from its load on until long after."""
+    what, _, member_id, at_ms, _ = removal
+    if what != MISSING or life.plan.metadata_ms:
+        return False
+    by = {event.broker for event in life.truth if (event.member_id, event.at_ms) == (member_id, at_ms)}
+    loads = [event for event in life.truth if event.kind == "coordinator-loaded" and event.at_ms <= at_ms]
+    if len(loads) < 2 or loads[-1].broker not in by:
+        return False
+    from_ms, until_ms = loads[-1].at_ms, at_ms + MOVE_TOLD_MS
+    own = (row for row in life.rows if row.source == TELEMETRY and (row.key or b"").decode() in by)
+    return not any(from_ms <= row.timestamp_ms <= until_ms and PROBE not in (row.value or b"") for row in own)
+
+
+def _two_timers_at_once(life: Life, removal: Removal) -> bool:
+    """Session and rebalance timeout of a client of before JoinGroup v1 are one number: both ran out in one instant."""
+    what, _, member_id, at_ms, told_ms = removal
+    together = told_ms is not None and abs(told_ms - at_ms) <= SAME_INSTANT_MS
+    return what == CAUSE and together and any(_has_one_timeout(row, member_id) for row in life.rows)
+
+
+def _has_one_timeout(row: SourceRow, member_id: str) -> bool:
+    if row.source != OFFSETS or member_id.encode() not in (row.value or b""):
+        return False
+    value: dict[str, Any] = decode(row.key, row.value).value or {}
+    mine = [member for member in value.get("members", []) if member["memberId"] == member_id]
+    return any(member["rebalanceTimeout"] == member["sessionTimeout"] for member in mine)
+
+
+CLASSES: dict[str, Callable[[Life, Removal], bool]] = {
+    "the join phase went on past the end": _phase_goes_on,
+    "a newcomer that nothing had named": _never_announced,
+    "a coordinator that nobody saw": _unseen_coordinator,
+    "two timers in one instant": _two_timers_at_once,
+}
