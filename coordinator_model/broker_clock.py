@@ -16,7 +16,7 @@ from coordinator_model.coordinator_check import Proof
 from coordinator_model.events import Event, LeaderNamed
 from coordinator_model.former_coordinators import FormerCoordinators
 from coordinator_model.leadership import Leadership
-from coordinator_model.listeners import Listeners
+from coordinator_model.listeners import Listeners, is_address
 from coordinator_model.liveness import Restart
 from coordinator_model.states import Cause
 from coordinator_model.thresholds import Thresholds
@@ -200,7 +200,10 @@ class ShardClock:
         if clock is None or broker == self.coordinator or self.coordinator is None:
             return False
         missed = clock.silent_from_ms <= self.coordinator_since_ms <= clock.silent_to_ms
-        if missed and line_ms - clock.silent_to_ms <= thresholds.hold_ms:
+        just_woke = missed and line_ms - clock.silent_to_ms <= thresholds.hold_ms
+        if is_address(broker):
+            return just_woke  # perhaps another listener of the coordinator
+        if just_woke:
             self.former.supersede(broker, line_ms)
         here = self.brokers.get(self.coordinator)
         silent = here is not None and line_ms - here.line_ms > thresholds.progress_gap_ms

@@ -41,7 +41,7 @@ class Listeners:
             self.pair, self.turns, self.first_ms = pair, 0, at_ms
         self.turns, self.last_ms = self.turns + 1, at_ms
         enough = self.turns >= TURNS and at_ms - self.first_ms >= least_ms
-        return enough and all(map(_is_address, pair)) and len(self.names) < MAX_NAMES
+        return enough and all(map(is_address, pair)) and len(self.names) < MAX_NAMES
 
     def refused(self, broker: str) -> None:
         """Note that a broker does not coordinate the shard: its turns were a coordinator's that moved."""
@@ -54,5 +54,6 @@ class Listeners:
         self.names = {known: name if of == other else of for known, of in self.names.items()} | {other: name}
 
 
-def _is_address(name: str) -> bool:
+def is_address(name: str) -> bool:
+    """Tell whether a broker is named by an address, for want of a key."""
     return name.rpartition(":")[2].isdigit()

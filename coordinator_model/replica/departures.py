@@ -47,6 +47,8 @@ MOVE_TOLD_MS = 20_000
 """How much later than a removal it may be told that another coordinator did it, whose predecessor went on answering."""
 MAX_PARKED = 16
 """Heartbeats kept a member that waited behind a stalled write."""
+RETRIED_MS = 60_000
+"""How long a timer whose write fails may be tried again (``CoordinatorTimerImpl``), and remove a member's next self."""
 UNSEEN_SHARE = 2
 """A member removed later than this share of its session after the session seems to end has sent more than one
 heartbeat that was not seen: usual clients send three or more in a session."""
@@ -142,6 +144,7 @@ def _departure(
         static_in=static_in,
         unjoined=unjoined,
         successor=successor.member_id if successor is not None else None,
+        may_be_retried=_may_be_retried(replica, member, removed_ms),
     )
 
 
@@ -149,6 +152,14 @@ def _touches_ms(member: Member, scene: Scene) -> list[int]:
     """Return the uncertain restarts of a departed member's session timer."""
     claimed = [] if member.claimed_ms is None else [member.claimed_ms]
     return touches_ms(member, scene.commits, 0) + claimed
+
+
+def _may_be_retried(replica: GroupReplica, member: Member, removed_ms: int) -> bool:
+    """Tell whether a timer that removed a member's former self may have been tried again, as its write had failed."""
+    if replica.stalled_ms is not None and abs(removed_ms - replica.stalled_ms) <= RETRIED_MS:
+        return True
+    name, since_ms = who(member), removed_ms - RETRIED_MS
+    return any(name == other and since_ms <= at_ms < removed_ms for other, at_ms, _ in replica.violations)
 
 
 def _said_goodbye(replica: GroupReplica, member: Member, removed_ms: int, grace_ms: int) -> bool:
@@ -394,12 +405,12 @@ def _missed_ms(departure: Departure, deadline_ms: int, together: list[Departure]
 def _may_be_early(departure: Departure, scene: Scene) -> bool:
     """Tell whether a session may have ended before it seems due: its start is not known well.
 
-    So where the member was never heard, or its coordinator moved since. Else a removal before the end of the session is
-    a goodbye that nobody saw; and so it is where no heartbeat of anybody is seen, nor a goodbye of KIP-848.
+    So where the member was never heard and came before we looked, or the timer of its former self may run again; or
+    where its coordinator moved since. Else a removal before the end of the session is a goodbye that nobody saw.
     """
     member = departure.member
     if member.clock_ms is None:
-        return scene.proof_arrival_ms > 0 or (member.joined_ms or 0) < scene.live_from_ms
+        return departure.may_be_retried or (member.joined_ms or 0) < scene.live_from_ms
     return any(restart.may_load for restart in unheard_since(member, scene.restarts))
 
 

@@ -227,6 +227,8 @@ class Departure:
     """Instances that the phase kept in and that are not seen to have rejoined: it waited for them to its end."""
     successor: str | None = None
     """The static member that came for its place: explains its absence unless it had gone before."""
+    may_be_retried: bool = False
+    """Whether the timer that removed the member's former self may have been tried again, and removed this one."""
     returned_ms: int | None = None
     returned_as: str | None = None
     """The member id under which it came back."""
