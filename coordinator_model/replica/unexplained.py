@@ -27,6 +27,8 @@ def may_be_otherwise(replica: GroupReplica, departure: Departure, together: Iter
         return True
     if _heartbeats_are_missing(departure, together, scene):
         return True
+    if _may_have_waited(departure, scene) or _contradicts(departure, scene):
+        return True
     heard_ms = departure.member.clock_ms
     if heard_ms is None:
         return is_blind(scene.blind, _goodbye_from_ms(departure, scene), departure.gone_ms + 1)
@@ -50,6 +52,8 @@ def _heartbeats_are_missing(departure: Departure, together: Iterable[Departure],
     since_ms = max(member.clock_ms or member.joined_ms or 0, scene.live_from_ms)
     if member.parked_heartbeat_ms is not None or member.last_heartbeat_ms is not None:
         return False
+    if member.kip848 and member.clock_ms is None and not scene.proof_arrival_ms:
+        return True  # it joined by a heartbeat, and none of anybody is seen
     if not member.goes_alone and scene.proof_arrival_ms > since_ms:
         return False
     phase_ms, end_ms = departure.phase.started_ms, latest_deadline_ms(departure, scene) or 0
@@ -59,6 +63,31 @@ def _heartbeats_are_missing(departure: Departure, together: Iterable[Departure],
     lost = [departure] if member.goes_alone else together
     ends_ms = [latest_deadline_ms(other, scene) or 0 for other in lost]
     return departure.removed_ms > max(ends_ms, default=0) + scene.thresholds.grace_ms
+
+
+def _may_have_waited(departure: Departure, scene: Scene) -> bool:
+    """Tell whether a member of a classic group may have been silent because its JoinGroup or SyncGroup waited.
+
+    Such a request is seen as it is answered, and nobody expires who waits. Where that answer, or a goodbye, may be
+    among the missing lines, the silence proves nothing.
+    """
+    member, phase_ms = departure.member, departure.phase.started_ms
+    if member.goes_alone or member.clock_ms is None:
+        return False
+    end_ms = latest_deadline_ms(departure, scene) or departure.gone_ms
+    if member.awaiting_sync:
+        return is_blind(scene.blind, member.clock_ms, departure.gone_ms + 1)
+    waited_from_ms = max(member.clock_ms, departure.phase.after_ms)
+    return phase_ms is not None and phase_ms <= end_ms and is_blind(scene.blind, waited_from_ms, departure.gone_ms + 1)
+
+
+def _contradicts(departure: Departure, scene: Scene) -> bool:
+    """Tell whether a session would have ended before its group was last seen in order: its end begins a join phase."""
+    member, end_ms = departure.member, departure.deadline_ms
+    if member.goes_alone or departure.rule != SESSION_EXPIRED or end_ms is None:
+        return False
+    after_ms = departure.phase.after_ms - scene.thresholds.grace_ms
+    return end_ms < after_ms and is_blind(scene.blind, member.clock_ms or 0, departure.gone_ms)
 
 
 def _goodbye_from_ms(departure: Departure, scene: Scene) -> int:
@@ -72,13 +101,16 @@ def _goodbye_from_ms(departure: Departure, scene: Scene) -> int:
 
 
 def _interval_ms(member: Member, scene: Scene) -> int:
-    """Return how long a living member is silent at most: a heartbeat's interval and a half, or its whole session."""
+    """Return how long a living member is silent at most: a heartbeat's interval and a half, or a third of its session.
+
+    Where no interval was seen, its whole session.
+    """
     timeout_ms = session_timeout_ms(member, scene) or LONGEST_SESSION_MS
     intervals_ms = [member.heartbeat_interval_ms]
     if member.last_heartbeat_ms is not None and member.previous_heartbeat_ms is not None:
         intervals_ms.append(member.last_heartbeat_ms - member.previous_heartbeat_ms)
     known = [interval_ms for interval_ms in intervals_ms if interval_ms]
-    return min(timeout_ms, max(known) * 3 // 2) if known else timeout_ms
+    return min(timeout_ms, max(max(known) * 3 // 2, timeout_ms // 3)) if known else timeout_ms
 
 
 def _began_unseen(departure: Departure, together: Iterable[Departure], scene: Scene) -> bool:
