@@ -144,6 +144,7 @@ def _departure(
         static_in=static_in,
         unjoined=unjoined,
         successor=successor.member_id if successor is not None else None,
+        lines_were_behind=removed_ms - scene.progress_ms > scene.thresholds.hold_ms,
         may_be_retried=_may_be_retried(replica, member, removed_ms),
     )
 

@@ -229,6 +229,8 @@ class Departure:
     """The static member that came for its place: explains its absence unless it had gone before."""
     may_be_retried: bool = False
     """Whether the timer that removed the member's former self may have been tried again, and removed this one."""
+    lines_were_behind: bool = False
+    """Whether its record was applied long before the lines of its time: they came more than ``hold_ms`` late."""
     returned_ms: int | None = None
     returned_as: str | None = None
     """The member id under which it came back."""

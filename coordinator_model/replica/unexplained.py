@@ -23,6 +23,8 @@ def may_be_otherwise(replica: GroupReplica, departure: Departure, together: Iter
 
     ``together``: all whom the same generation lost.
     """
+    if departure.lines_were_behind and not _paused(departure, scene):
+        return True
     if _lines_go_missing(replica, departure, scene) and _began_unseen(departure, together, scene):
         return True
     if _heartbeats_are_missing(departure, together, scene):
@@ -34,6 +36,13 @@ def may_be_otherwise(replica: GroupReplica, departure: Departure, together: Iter
         return is_blind(scene.blind, _goodbye_from_ms(departure, scene), departure.gone_ms + 1)
     unseen_ms = unseen_until_ms(scene.blind, heard_ms, _interval_ms(departure.member, scene), departure.gone_ms + 1)
     return unseen_ms > max(heard_ms, _goodbye_from_ms(departure, scene))
+
+
+def _paused(departure: Departure, scene: Scene) -> bool:
+    """Tell whether the coordinator stood still shortly before a removal: then no lines were behind, there were none."""
+    since_ms = departure.removed_ms - scene.thresholds.hold_ms
+    pauses = (r for r in scene.restarts if r.cause is Cause.COORDINATOR_PAUSE and r.low_ms <= departure.removed_ms)
+    return any(max(r.woke_ms or 0, r.high_ms or departure.removed_ms) >= since_ms for r in pauses)
 
 
 def _lines_go_missing(replica: GroupReplica, departure: Departure, scene: Scene) -> bool:
