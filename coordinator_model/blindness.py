@@ -1,7 +1,7 @@
-"""Blind windows: when lines of a broker are missing, so that what they said is not known.
+"""Blind windows: times for which lines of a broker are missing.
 
-A removal is explained by a line: a LeaveGroup, a heartbeat with epoch -1, a JoinGroup that came in time. Where that
-line may be among the missing ones, nobody can say why the member was removed: see ``replica.unexplained``.
+A removal is explained by one line: a LeaveGroup, a heartbeat with epoch -1, or a JoinGroup that came in time. If that
+line may be missing, the cause is unknown (``replica.unexplained``).
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,11 +12,11 @@ LINES_LOST = "lines lost"
 NO_LINES = "no lines"
 NO_REQUEST_LOG = "no request log"
 MAX_WINDOWS = 64
-"""Windows remembered a shard; the oldest give way."""
+"""At most this many windows are kept per shard. The oldest is dropped first."""
 MEMORY_MS = 3_600_000
-"""Twice the longest session timeout: no removal is explained by a line of before then."""
+"""Twice ``group.max.session.timeout.ms``. No older line can explain a removal."""
 APART_MS = 1_000
-"""Windows no further apart are one: of a telemetry that loses lines every moment."""
+"""Windows at most this far apart are merged."""
 
 
 @dataclass(slots=True)
@@ -29,12 +29,12 @@ class BlindWindow:
     why: str
 
 
-def note(windows: list[BlindWindow], new: BlindWindow) -> BlindWindow:
-    """Add a window, or extend the newest of its broker that it adjoins, and forget old ones. Return what it became."""
+def add_window(windows: list[BlindWindow], new: BlindWindow) -> BlindWindow:
+    """Add a window and drop old ones; one that adjoins the broker's newest extends it. Return the one that was kept."""
     for known in reversed(windows):
         if known.broker == new.broker:
             if known.from_ms <= new.until_ms and new.from_ms <= known.until_ms + APART_MS:
-                known.until_ms = max(known.until_ms, new.until_ms)
+                known.from_ms, known.until_ms = min(known.from_ms, new.from_ms), max(known.until_ms, new.until_ms)
                 return known
             break
     horizon_ms = new.until_ms - MEMORY_MS
@@ -43,10 +43,11 @@ def note(windows: list[BlindWindow], new: BlindWindow) -> BlindWindow:
     return new
 
 
-def unseen_until_ms(windows: Iterable[BlindWindow], heard_ms: int, interval_ms: int, until_ms: int) -> int:
-    """Return up to when a member may have lived unseen that was heard last at ``heard_ms``, at most ``until_ms``.
+def may_have_lived_until_ms(windows: Iterable[BlindWindow], heard_ms: int, interval_ms: int, until_ms: int) -> int:
+    """Return the latest instant up to which a member may have been alive without being seen, at most ``until_ms``.
 
-    Each of its heartbeats fell into a window: it sends one at least every ``interval_ms``.
+    It was last heard at ``heard_ms`` and sends a heartbeat at least every ``interval_ms``, so every heartbeat since
+    must fall into a window.
     """
     for window in sorted(windows, key=lambda window: window.from_ms):
         if window.until_ms > heard_ms and window.from_ms < until_ms:
@@ -56,28 +57,34 @@ def unseen_until_ms(windows: Iterable[BlindWindow], heard_ms: int, interval_ms: 
     return min(heard_ms, until_ms)
 
 
-def is_blind(windows: Iterable[BlindWindow], from_ms: int, until_ms: int) -> bool:
+def may_miss_lines(windows: Iterable[BlindWindow], from_ms: int, until_ms: int) -> bool:
     """Tell whether lines of between these two instants may be missing."""
     return any(window.from_ms < until_ms and from_ms < window.until_ms for window in windows)
 
 
-def blind_windows(told: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Put together what shards told of blind windows, by broker and beginning; what overlaps becomes one.
+def blind_windows(reported: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Merge the windows that the shards reported, per broker.
 
-    One that is told with its end and without has ended. ``until_ms`` None: lines are still missing.
+    ``until_ms`` None: the window is still open. One that was reported both open and ended has ended, and so has an open
+    one of a broker that was heard later: its next window says so.
     """
-    ends: dict[tuple[str, str, int], tuple[int | None, str]] = {}
-    for window in told:
-        key, until_ms = (window["cluster"], window["broker"], window["from_ms"]), window["until_ms"]
-        known_ms, _ = ends.get(key, (None, ""))
-        later_ms = max((at_ms for at_ms in (known_ms, until_ms) if at_ms is not None), default=None)
-        ends[key] = (later_ms, window["why"])
+    by_broker: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for window in reported:
+        by_broker.setdefault((window["cluster"], window["broker"]), []).append(window)
+    return [merged for key in sorted(by_broker) for merged in _merged(*key, by_broker[key])]
+
+
+def _merged(cluster: str, broker: str, windows: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    ends_ms = sorted(window["until_ms"] for window in windows if window["until_ms"] is not None)
     merged: list[dict[str, Any]] = []
-    for (cluster, broker, from_ms), (until_ms, why) in sorted(ends.items()):
-        last = merged[-1] if merged and (merged[-1]["cluster"], merged[-1]["broker"]) == (cluster, broker) else None
-        if last is not None and (last["until_ms"] is None or from_ms <= last["until_ms"]):
-            ended = last["until_ms"] is not None and until_ms is not None
-            last["until_ms"] = max(last["until_ms"], until_ms) if ended else None
-        else:
-            merged.append({"cluster": cluster, "broker": broker, "from_ms": from_ms, "until_ms": until_ms, "why": why})
+    for window in sorted(windows, key=lambda window: int(window["from_ms"])):
+        from_ms, until_ms = window["from_ms"], window["until_ms"]
+        if until_ms is None:
+            until_ms = next((end_ms for end_ms in ends_ms if end_ms > from_ms), None)
+        last = merged[-1] if merged else None
+        if last is None or (last["until_ms"] is not None and last["until_ms"] < from_ms):
+            head = {"cluster": cluster, "broker": broker, "from_ms": from_ms}
+            merged.append({**head, "until_ms": until_ms, "why": window["why"]})
+        elif last["until_ms"] is not None:
+            last["until_ms"] = None if until_ms is None else max(last["until_ms"], until_ms)
     return merged

@@ -11,10 +11,10 @@ proves nothing: any other answer does, and any record written after it. A refusa
 
 from dataclasses import dataclass, field
 
-from coordinator_model.blindness import LINES_LOST, BlindWindow, note
+from coordinator_model.blindness import LINES_LOST, BlindWindow, add_window
 from coordinator_model.coordinator_check import Proof
 from coordinator_model.events import Event, LeaderNamed
-from coordinator_model.former_coordinators import FormerCoordinators
+from coordinator_model.former_coordinators import GOES_ON_MS, FormerCoordinators
 from coordinator_model.leadership import Leadership
 from coordinator_model.listeners import Listeners, is_address
 from coordinator_model.liveness import Restart
@@ -207,7 +207,7 @@ class ShardClock:
             self.former.supersede(broker, line_ms)
         here = self.brokers.get(self.coordinator)
         silent = here is not None and line_ms - here.line_ms > thresholds.progress_gap_ms
-        if silent or not self.former.goes_on(broker, line_ms):
+        if silent or not self.former.note_answer(broker, line_ms):
             return False
         for move in self.restarts[-1:]:
             move.went_on = move.went_on or move.cause is Cause.COORDINATOR_MOVED
@@ -274,7 +274,8 @@ class ShardClock:
             self.covered_since_ms = line_ms
             self._open(Restart(before_ms, None, Cause.UNKNOWN, broker))
             from_ms = before_ms if blind_from_ms is None else blind_from_ms
-            self.noted.append(note(self.blind, BlindWindow(broker, from_ms, line_ms, why)))
+            window = BlindWindow(broker, min(from_ms, line_ms), max(from_ms, line_ms), why)
+            self.noted.append(add_window(self.blind, window))
 
     def take_noted(self) -> list[BlindWindow]:
         """Return the blind windows that are new or longer since this was asked last."""
@@ -298,7 +299,8 @@ class ShardClock:
         before, changed = self.coordinator, broker != self.coordinator
         if changed:
             self._move(broker, line_ms, thresholds)
-        if changed and before and self.listeners.take_turn(before, broker, line_ms, thresholds.hold_ms):
+        least_ms = max(thresholds.hold_ms, GOES_ON_MS)
+        if changed and before and self.listeners.take_turn(before, broker, line_ms, least_ms):
             self._join_listeners()
             return True
         self.last_answer_ms = max(self.last_answer_ms, line_ms)

@@ -23,6 +23,14 @@ class BrokerReports:
         if instants:
             self._groups.changed |= self._groups.hot.slots.keys()
 
+    def _silent(self, line_ms: int, silence_ms: int) -> list[int]:
+        """Note a silence of the coordinator, and whose it is."""
+        watch = self._memory.watch
+        instants = watch.silent(line_ms, silence_ms, self._settings.thresholds)
+        if instants:
+            watch.silent_broker = self._memory.clock.coordinator or ""
+        return instants
+
     def _report_blind(self, from_ms: int, until_ms: int | None, why: str, broker: str | None = None) -> None:
         """Report since when, or how long, lines are missing."""
         name = self._memory.clock.coordinator or "" if broker is None else broker
@@ -35,14 +43,14 @@ class BrokerReports:
 
     def gap(self, before_ms: int, at_ms: int) -> None:
         """Report a hole in the coordinator's lines: a stall of telemetry, though it is over when we learn of it."""
-        watch, thresholds = self._memory.watch, self._settings.thresholds
+        watch = self._memory.watch
         if before_ms >= self._settings.live_from_ms:
-            self._report_silence(watch.silent(before_ms, at_ms - before_ms, thresholds))
+            self._report_silence(self._silent(before_ms, at_ms - before_ms))
         silent_from_ms = watch.stalled_ms
         instants = watch.back(at_ms)
         self._report_silence(instants)
         if instants and silent_from_ms is not None:
-            self._report_blind(silent_from_ms, at_ms, NO_LINES)
+            self._report_blind(silent_from_ms, at_ms, NO_LINES, watch.silent_broker)
 
     def answered(self, broker: str, error: int, proof: Proof, at_ms: int) -> None:
         """Report clients that find no coordinator for longer than a failover takes, and the end of that."""
@@ -60,9 +68,12 @@ class BrokerReports:
         clock = self._memory.clock
         since_ms = clock.leadership.unlogged_ms
         unlogged = None if clock.coordinator is not None or since_ms is None else [since_ms, event.node]
-        before = self._memory.watch.unlogged
+        watch = self._memory.watch
+        before, silent_from_ms = watch.unlogged, watch.stalled_ms
         if event.order_ms >= self._settings.live_from_ms:
-            self._report_silence(self._memory.watch.moved(event.order_ms, unlogged))
+            self._report_silence(watch.moved(event.order_ms, unlogged))
+            if silent_from_ms is not None:
+                self._report_blind(silent_from_ms, event.order_ms, NO_LINES, watch.silent_broker)
             if before is not None and before != unlogged:
                 self._report_blind(before[0], event.order_ms, NO_REQUEST_LOG, f"node {before[1]}")
             if unlogged is not None and before != unlogged:
@@ -81,7 +92,7 @@ class BrokerReports:
         if clock is None or not self._groups.hot.slots or clock.line_ms < self._settings.live_from_ms:
             return
         now_ms = memory.clock.now_ms(0 if wall_ms is None else wall_ms - (memory.lag_ms or 0))
-        instants = memory.watch.silent(clock.line_ms, now_ms - clock.line_ms, self._settings.thresholds)
+        instants = self._silent(clock.line_ms, now_ms - clock.line_ms)
         self._report_silence(instants)
         if instants:
             self._report_blind(clock.line_ms, None, NO_LINES)

@@ -29,6 +29,8 @@ class BrokerWatch:
     """Clients that ask to join groups that are not known, see ``refused_unknown``."""
     clocks: dict[str, list[int]] = field(default_factory=dict)
     """Brokers whose clocks stepped: ``[at_ms, apart_ms, lasting]``, the instant by the other clocks."""
+    silent_broker: str = ""
+    """Whose silence ``stalled_ms`` is."""
     unlogged: list[int] | None = None
     """``[since_ms, node]`` of a leader without a request log."""
 

@@ -1,42 +1,52 @@
-"""Brokers that another has taken over from, and that go on answering as coordinators because they do not know it yet.
+"""Former coordinators: brokers that still answer although another broker has taken over.
 
-A broker learns from the controller that it leads no longer. Until it has, it answers clients as before: heartbeats are
-accepted, members join and leave, and nothing of it is ever written. The next coordinator knows of none of that, so such
-an answer restarts no session there. It ends with the first refusal, or with silence.
+A broker learns from the controller that it is no longer the leader. Until then it accepts heartbeats, joins and leaves,
+but cannot write them. The new coordinator does not know of them, so they restart no session there. The state ends with
+the broker's first refusal, when it stops answering, or when it has gone on for longer than a deposed broker does.
 """
 
 from dataclasses import dataclass, field
 
 GOES_ON_MS = 15_000
-"""Longer without an answer it has stopped: one that comes after that is of a new term."""
+"""A former coordinator that has not answered for this long has stopped. A later answer belongs to a new term."""
+LONGEST_MS = 60_000
+"""Who still answers as the coordinator so long after another took over coordinates again: no deposed broker does."""
 MAX_FORMER = 16
 
 
 @dataclass(slots=True)
 class FormerCoordinators:
-    """Of one shard."""
+    """The former coordinators of one shard."""
 
     answered_ms: dict[str, int] = field(default_factory=dict)
-    """Broker to its last answer as a coordinator, which it is not."""
-    contested_ms: int = 0
-    """When one of them last answered so; 0: never."""
+    """Former coordinator to its last answer."""
+    superseded_ms: dict[str, int] = field(default_factory=dict)
+    """Former coordinator to when another broker took over from it."""
 
     def supersede(self, broker: str, at_ms: int) -> None:
         """Note that another broker has taken over from this one."""
         if len(self.answered_ms) >= MAX_FORMER and broker not in self.answered_ms:
-            del self.answered_ms[min(self.answered_ms, key=lambda name: self.answered_ms[name])]
+            self.reinstate(min(self.answered_ms, key=lambda name: self.answered_ms[name]))
         self.answered_ms[broker] = at_ms
+        self.superseded_ms.setdefault(broker, at_ms)
 
-    def goes_on(self, broker: str, at_ms: int) -> bool:
-        """Tell whether an answer is of one of them, that goes on."""
+    def note_answer(self, broker: str, at_ms: int) -> bool:
+        """Note a broker's answer. Return whether the broker is a former coordinator that still answers."""
         last_ms = self.answered_ms.get(broker)
-        if last_ms is None or at_ms - last_ms > GOES_ON_MS:
-            self.answered_ms.pop(broker, None)
+        if last_ms is None:
+            return False
+        if at_ms - last_ms > GOES_ON_MS or at_ms - self.superseded_ms[broker] > LONGEST_MS:
+            self.reinstate(broker)
             return False
         self.answered_ms[broker] = max(last_ms, at_ms)
-        self.contested_ms = max(self.contested_ms, at_ms)
         return True
 
     def reinstate(self, broker: str) -> None:
-        """Believe a broker again: it has refused, or it coordinates."""
+        """Forget a broker: it refused, or it is the coordinator again."""
         self.answered_ms.pop(broker, None)
+        self.superseded_ms.pop(broker, None)
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self.answered_ms.clear()
+        self.superseded_ms.clear()

@@ -55,5 +55,6 @@ class Listeners:
 
 
 def is_address(name: str) -> bool:
-    """Tell whether a broker is named by an address, for want of a key."""
-    return name.rpartition(":")[2].isdigit()
+    """Tell whether a broker is named by its address, because its lines have no key."""
+    host, _, port = name.rpartition(":")
+    return bool(host) and port.isdigit()

@@ -263,7 +263,7 @@ class Shard:
             self._said.count("deposed")
             return
         if event.error == NOT_COORDINATOR and event.broker == self.clock.coordinator:
-            self.clock.former.answered_ms.clear()
+            self.clock.former.clear()
         if self.clock.disputed(event.broker, proven, at_ms):
             self._said.count("disputed")
             if not isinstance(event, Heartbeat):

@@ -38,7 +38,7 @@ from coordinator_model.replica.removal_instant import (
     told_at_once,
 )
 from coordinator_model.replica.returns import who
-from coordinator_model.replica.unexplained import leave_open, may_be_otherwise
+from coordinator_model.replica.unexplained import cause_is_uncertain, mark_unknown
 from coordinator_model.states import MEMBER_REMOVED, REBALANCE_TIMEOUT, SESSION_EXPIRED, Cause, Evidence
 
 STALL_MS = 5_000
@@ -187,7 +187,7 @@ def conclude(replica: GroupReplica, scene: Scene) -> bool:
         elif _is_proven(replica, departure, scene):
             _settle(replica, departure)
         elif departure.concluded or departure.successor is None:
-            leave_open(replica, departure)
+            mark_unknown(replica, departure)
         else:
             replica.departures.remove(departure)  # replaced
     return _explain_by_a_move(replica, scene) or bool(due)
@@ -198,7 +198,7 @@ def _is_proven(replica: GroupReplica, departure: Departure, scene: Scene) -> boo
     join_phase.count_starter_in(replica, departure)
     together = [d for d in replica.departures if d.generation == departure.generation]
     departure.concluded = _prove(departure, together, before(departure, scene))
-    return departure.concluded and not may_be_otherwise(replica, departure, together, scene)
+    return departure.concluded and not cause_is_uncertain(replica, departure, together, scene)
 
 
 def _settle(replica: GroupReplica, departure: Departure) -> None:

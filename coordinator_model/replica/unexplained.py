@@ -1,132 +1,68 @@
-"""``member-removed``: a member is gone, and the line that says why may be one of those that are missing.
+"""``member-removed``: a member was removed, and the line that tells why may be missing.
 
-Theory. Three things take a member out: its session ends, it misses a phase of a rebalance, or it says goodbye. The
-first two are known by arithmetic, which a few missing heartbeats falsify; the last by its line alone. So a timeout is
-reported only if lines were complete either all the while in which the member's whole session passed in silence, or
-around its removal, where its goodbye would have been seen. Otherwise the cause is unknown.
+Theory. A member is removed because its session expired, because it missed a rebalance, or because it left. The first
+two are inferred from timers, and missing heartbeats make that inference wrong. The third is known only from its line.
+So a timeout is reported in two cases: the member cannot have been alive unseen, or no line is missing around its
+removal, where its leave would have been seen.
 """
 
 from collections.abc import Iterable
 
-from coordinator_model.blindness import is_blind, unseen_until_ms
+from coordinator_model.blindness import may_have_lived_until_ms, may_miss_lines
 from coordinator_model.liveness import Scene, deadlines, latest_deadline_ms, session_timeout_ms, unheard_since
 from coordinator_model.replica.group import Departure, GroupReplica, Member
 from coordinator_model.states import MEMBER_REMOVED, SESSION_EXPIRED, Cause, Evidence
 
-LATELY_MS = 600_000
+RECENT_MS = 600_000
+"""A loss this long before a rebalance still counts as recent."""
 LONGEST_SESSION_MS = 1_800_000
 """``group.max.session.timeout.ms``."""
 
 
-def may_be_otherwise(replica: GroupReplica, departure: Departure, together: Iterable[Departure], scene: Scene) -> bool:
-    """Tell whether something else than the timeout that is proven may have removed a member, unseen.
+def cause_is_uncertain(
+    replica: GroupReplica, departure: Departure, together: Iterable[Departure], scene: Scene
+) -> bool:
+    """Tell whether an unseen line may explain the removal better than the timeout that was inferred.
 
-    ``together``: all whom the same generation lost.
+    ``together``: all members that the same generation lost.
     """
-    if departure.lines_were_behind and not _paused(departure, scene):
-        return True
-    if _lines_go_missing(replica, departure, scene) and _began_unseen(departure, together, scene):
-        return True
-    if _heartbeats_are_missing(departure, together, scene):
-        return True
-    if _may_have_waited(departure, scene) or _contradicts(departure, scene):
-        return True
-    heard_ms = departure.member.clock_ms
-    if heard_ms is None:
-        return is_blind(scene.blind, _goodbye_from_ms(departure, scene), departure.gone_ms + 1)
-    unseen_ms = unseen_until_ms(scene.blind, heard_ms, _interval_ms(departure.member, scene), departure.gone_ms + 1)
-    return unseen_ms > max(heard_ms, _goodbye_from_ms(departure, scene))
+    return (
+        (departure.lines_were_behind and not _coordinator_paused(departure, scene))
+        or (_lost_lines_recently(replica, departure, scene) and _rebalance_began_unseen(departure, together, scene))
+        or _heartbeats_are_filtered_out(departure, together, scene)
+        or _request_may_have_been_pending(departure, scene)
+        or _expired_before_group_was_stable(departure, scene)
+        or _may_have_left_unseen(departure, scene)
+    )
 
 
-def _paused(departure: Departure, scene: Scene) -> bool:
-    """Tell whether the coordinator stood still shortly before a removal: then no lines were behind, there were none."""
+def mark_unknown(replica: GroupReplica, departure: Departure) -> None:
+    """Report the removal as ``member-removed``, cause unknown."""
+    replica.unexplained_ms = max(replica.unexplained_ms or 0, departure.gone_ms)
+    departure.rule, departure.cause, departure.evidence = MEMBER_REMOVED, Cause.UNKNOWN, Evidence.INFERRED
+    departure.deadline_ms = departure.restart_ms = None
+    departure.concluded = True
+
+
+def _coordinator_paused(departure: Departure, scene: Scene) -> bool:
+    """Tell whether the coordinator was paused shortly before the removal: then no lines were late, there were none."""
     since_ms = departure.removed_ms - scene.thresholds.hold_ms
     pauses = (r for r in scene.restarts if r.cause is Cause.COORDINATOR_PAUSE and r.low_ms <= departure.removed_ms)
     return any(max(r.woke_ms or 0, r.high_ms or departure.removed_ms) >= since_ms for r in pauses)
 
 
-def _lines_go_missing(replica: GroupReplica, departure: Departure, scene: Scene) -> bool:
-    """Tell whether lines were missing lately: some are known to be, or a member went that no line explains."""
-    since_ms = departure.phase.after_ms - LATELY_MS
-    return (replica.unexplained_ms or 0) >= since_ms or is_blind(scene.blind, since_ms, departure.gone_ms)
+def _lost_lines_recently(replica: GroupReplica, departure: Departure, scene: Scene) -> bool:
+    """Tell whether lines were lost recently: a blind window is known, or an earlier removal had no explanation."""
+    since_ms = departure.phase.after_ms - RECENT_MS
+    unexplained = replica.unexplained_ms is not None and replica.unexplained_ms >= since_ms
+    return unexplained or may_miss_lines(scene.blind, since_ms, departure.gone_ms)
 
 
-def _heartbeats_are_missing(departure: Departure, together: Iterable[Departure], scene: Scene) -> bool:
-    """Tell whether a member lived longer than its session though no heartbeat of it was seen: a filter hides them.
+def _rebalance_began_unseen(departure: Departure, together: Iterable[Departure], scene: Scene) -> bool:
+    """Tell whether the rebalance began before any session had expired, and no request that began it was seen.
 
-    Where one of the shard was seen since the member came, its own could have been. Else only a session that ended right
-    at the removal is believed.
-    """
-    member = departure.member
-    since_ms = max(member.clock_ms or member.joined_ms or 0, scene.live_from_ms)
-    if member.parked_heartbeat_ms is not None or member.last_heartbeat_ms is not None:
-        return False
-    if member.kip848 and member.clock_ms is None and not scene.proof_arrival_ms:
-        return True  # it joined by a heartbeat, and none of anybody is seen
-    if not member.goes_alone and scene.proof_arrival_ms > since_ms:
-        return False
-    phase_ms, end_ms = departure.phase.started_ms, latest_deadline_ms(departure, scene) or 0
-    in_a_phase = not member.goes_alone and phase_ms is not None and end_ms >= phase_ms - scene.thresholds.grace_ms
-    if in_a_phase and departure.rule == SESSION_EXPIRED:
-        return False  # its session ended while the group waited for others
-    lost = [departure] if member.goes_alone else together
-    ends_ms = [latest_deadline_ms(other, scene) or 0 for other in lost]
-    return departure.removed_ms > max(ends_ms, default=0) + scene.thresholds.grace_ms
-
-
-def _may_have_waited(departure: Departure, scene: Scene) -> bool:
-    """Tell whether a member of a classic group may have been silent because its JoinGroup or SyncGroup waited.
-
-    Such a request is seen as it is answered, and nobody expires who waits. Where that answer, or a goodbye, may be
-    among the missing lines, the silence proves nothing.
-    """
-    member, phase_ms = departure.member, departure.phase.started_ms
-    if member.goes_alone or member.clock_ms is None:
-        return False
-    end_ms = latest_deadline_ms(departure, scene) or departure.gone_ms
-    if member.awaiting_sync:
-        return is_blind(scene.blind, member.clock_ms, departure.gone_ms + 1)
-    waited_from_ms = max(member.clock_ms, departure.phase.after_ms)
-    return phase_ms is not None and phase_ms <= end_ms and is_blind(scene.blind, waited_from_ms, departure.gone_ms + 1)
-
-
-def _contradicts(departure: Departure, scene: Scene) -> bool:
-    """Tell whether a session would have ended before its group was last seen in order: its end begins a join phase."""
-    member, end_ms = departure.member, departure.deadline_ms
-    if member.goes_alone or departure.rule != SESSION_EXPIRED or end_ms is None:
-        return False
-    after_ms = departure.phase.after_ms - scene.thresholds.grace_ms
-    return end_ms < after_ms and is_blind(scene.blind, member.clock_ms or 0, departure.gone_ms)
-
-
-def _goodbye_from_ms(departure: Departure, scene: Scene) -> int:
-    """Return the earliest instant at which the member can have said goodbye.
-
-    A classic group tells of it with its next generation only; one of KIP-848 at once.
-    """
-    if departure.member.goes_alone:
-        return departure.removed_ms - scene.thresholds.grace_ms
-    return departure.phase.after_ms
-
-
-def _interval_ms(member: Member, scene: Scene) -> int:
-    """Return how long a living member is silent at most: a heartbeat's interval and a half, or a third of its session.
-
-    Where no interval was seen, its whole session.
-    """
-    timeout_ms = session_timeout_ms(member, scene) or LONGEST_SESSION_MS
-    intervals_ms = [member.heartbeat_interval_ms]
-    if member.last_heartbeat_ms is not None and member.previous_heartbeat_ms is not None:
-        intervals_ms.append(member.last_heartbeat_ms - member.previous_heartbeat_ms)
-    known = [interval_ms for interval_ms in intervals_ms if interval_ms]
-    return min(timeout_ms, max(max(known) * 3 // 2, timeout_ms // 3)) if known else timeout_ms
-
-
-def _began_unseen(departure: Departure, together: Iterable[Departure], scene: Scene) -> bool:
-    """Tell whether a phase began that nobody is seen to have begun, before any session that it ended.
-
-    A line is missing then: perhaps the goodbye of one of those whom the phase lost and who were not heard since. Static
-    members say none. Where the coordinator paused or moved meanwhile, the timers may have run otherwise.
+    A line is missing then, perhaps a leave of one of the members that the rebalance lost. Not decided for static
+    members, nor if the coordinator paused or moved meanwhile: timers may have run differently.
     """
     member, phase = departure.member, departure.phase
     if departure.rule != SESSION_EXPIRED or member.goes_alone or member.instance_id is not None or member.awaiting_sync:
@@ -140,9 +76,93 @@ def _began_unseen(departure: Departure, together: Iterable[Departure], scene: Sc
     return min(ends_ms, default=0) > phase.started_ms + scene.thresholds.grace_ms
 
 
-def leave_open(replica: GroupReplica, departure: Departure) -> None:
-    """Let a departure say that the cause is unknown."""
-    replica.unexplained_ms = departure.gone_ms
-    departure.rule, departure.cause, departure.evidence = MEMBER_REMOVED, Cause.UNKNOWN, Evidence.INFERRED
-    departure.deadline_ms = departure.restart_ms = None
-    departure.concluded = True
+def _heartbeats_are_filtered_out(departure: Departure, together: Iterable[Departure], scene: Scene) -> bool:
+    """Tell whether the member outlived its session although none of its heartbeats was seen.
+
+    Then the request log leaves them out. If a heartbeat of any member of the shard was seen since it joined, its own
+    would have been seen too. Otherwise a timeout is believed only if the session ended right at the removal.
+    """
+    member = departure.member
+    if member.parked_heartbeat_ms is not None or member.last_heartbeat_ms is not None:
+        return False
+    if member.kip848 and member.clock_ms is None and not scene.proof_arrival_ms:
+        return True  # it joined by a heartbeat
+    since_ms = max(member.clock_ms or member.joined_ms or 0, scene.live_from_ms)
+    if not member.goes_alone and scene.proof_arrival_ms > since_ms:
+        return False
+    if departure.rule == SESSION_EXPIRED and _expired_in_a_rebalance(departure, scene):
+        return False
+    lost = [departure] if member.goes_alone else together
+    ends_ms = [latest_deadline_ms(other, scene) or 0 for other in lost]
+    return departure.removed_ms > max(ends_ms, default=0) + scene.thresholds.grace_ms
+
+
+def _expired_in_a_rebalance(departure: Departure, scene: Scene) -> bool:
+    """Tell whether the session ended while the group waited for others: the removal shows only when that is over."""
+    phase_ms, end_ms = departure.phase.started_ms, latest_deadline_ms(departure, scene) or 0
+    return not departure.member.goes_alone and phase_ms is not None and end_ms >= phase_ms - scene.thresholds.grace_ms
+
+
+def _request_may_have_been_pending(departure: Departure, scene: Scene) -> bool:
+    """Tell whether a classic member may have been silent because its JoinGroup or SyncGroup was pending.
+
+    The coordinator does not expire such a member, and the request is logged only when it is answered. If that answer or
+    a LeaveGroup may be missing, silence proves nothing.
+    """
+    member, phase_ms = departure.member, departure.phase.started_ms
+    if member.goes_alone or member.clock_ms is None:
+        return False
+    if member.awaiting_sync:
+        return may_miss_lines(scene.blind, member.clock_ms, departure.gone_ms + 1)
+    if phase_ms is None or phase_ms > (latest_deadline_ms(departure, scene) or departure.gone_ms):
+        return False
+    return may_miss_lines(scene.blind, max(member.clock_ms, departure.phase.after_ms), departure.gone_ms + 1)
+
+
+def _expired_before_group_was_stable(departure: Departure, scene: Scene) -> bool:
+    """Tell whether the session would have expired while the group was still seen stable.
+
+    An expiry starts a rebalance, so a heartbeat of the member must be missing.
+    """
+    member, end_ms = departure.member, departure.deadline_ms
+    if member.goes_alone or departure.rule != SESSION_EXPIRED or end_ms is None:
+        return False
+    after_ms = departure.phase.after_ms - scene.thresholds.grace_ms
+    return end_ms < after_ms and may_miss_lines(scene.blind, member.clock_ms or 0, departure.gone_ms)
+
+
+def _may_have_left_unseen(departure: Departure, scene: Scene) -> bool:
+    """Tell whether the line of a leave may be missing, and the member may have been alive unseen until then.
+
+    In a group of KIP-848 the line of a leave is written after the records of the removal.
+    """
+    member, leave_ms = departure.member, _earliest_leave_ms(departure, scene)
+    until_ms = departure.gone_ms + scene.thresholds.grace_ms
+    if member.clock_ms is None:
+        return may_miss_lines(scene.blind, leave_ms, until_ms)
+    unseen_ms = may_have_lived_until_ms(scene.blind, member.clock_ms, _longest_silence_ms(member, scene), until_ms)
+    return unseen_ms > max(member.clock_ms, leave_ms)
+
+
+def _earliest_leave_ms(departure: Departure, scene: Scene) -> int:
+    """Return the earliest instant at which the member can have left.
+
+    A classic group shows a leave only with its next generation, a group of KIP-848 at once.
+    """
+    if departure.member.goes_alone:
+        return departure.removed_ms - scene.thresholds.grace_ms
+    return departure.phase.after_ms
+
+
+def _longest_silence_ms(member: Member, scene: Scene) -> int:
+    """Return how long a living member can be silent, at most its session timeout.
+
+    That is the longer of one and a half heartbeat intervals and a third of the session timeout. Without a known
+    interval it is the session timeout.
+    """
+    timeout_ms = session_timeout_ms(member, scene) or LONGEST_SESSION_MS
+    intervals_ms = [member.heartbeat_interval_ms]
+    if member.last_heartbeat_ms is not None and member.previous_heartbeat_ms is not None:
+        intervals_ms.append(member.last_heartbeat_ms - member.previous_heartbeat_ms)
+    known = [interval_ms for interval_ms in intervals_ms if interval_ms]
+    return min(timeout_ms, max(max(known) * 3 // 2, timeout_ms // 3)) if known else timeout_ms

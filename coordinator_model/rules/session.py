@@ -14,7 +14,7 @@ a broker without a request log looks like this. After ``settled_after_ms`` nobod
 is at risk: ``telemetry-uncovered`` says so.
 """
 
-from coordinator_model.blindness import is_blind
+from coordinator_model.blindness import may_miss_lines
 from coordinator_model.findings import Finding, Verdict, about_member, name_of
 from coordinator_model.liveness import (
     Scene,
@@ -61,8 +61,7 @@ def judge(replica: GroupReplica, member: Member, scene: Scene) -> Verdict:
         if scene.hole_is_open:
             return Verdict(None, verdict_ms)
         proof_ms = base_ms + timeout_ms // 2
-        by_timer = not member.goes_alone and not is_blind(scene.blind, base_ms, deadline_ms)  # else its removal tells
-        if not by_timer:
+        if member.goes_alone or may_miss_lines(scene.blind, base_ms, deadline_ms):  # its removal tells
             return _unproved(replica, member, scene, session)
         if scene.proof_arrival_ms < proof_ms:
             return _unproved(replica, member, scene, session)._replace(proof_ms=proof_ms)

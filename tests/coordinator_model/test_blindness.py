@@ -8,10 +8,10 @@ from coordinator_model.blindness import (
     MAX_WINDOWS,
     MEMORY_MS,
     BlindWindow,
+    add_window,
     blind_windows,
-    is_blind,
-    note,
-    unseen_until_ms,
+    may_have_lived_until_ms,
+    may_miss_lines,
 )
 from tests.builders import stable
 
@@ -23,7 +23,7 @@ def window(from_ms, until_ms, broker="a"):
 def noted(*new):
     windows = []
     for each in new:
-        note(windows, window(*each))
+        add_window(windows, window(*each))
     return [(w.broker, w.from_ms, w.until_ms) for w in windows]
 
 
@@ -32,6 +32,7 @@ NOTED = {
     "two apart": ([(1_000, 2_000), (9_000, 9_500)], [("a", 1_000, 2_000), ("a", 9_000, 9_500)]),
     "two that adjoin": ([(1_000, 2_000), (2_000 + APART_MS, 4_000)], [("a", 1_000, 4_000)]),
     "one within another": ([(1_000, 9_000), (2_000, 3_000)], [("a", 1_000, 9_000)]),
+    "one that began earlier": ([(9_000, 12_000), (5_000, 13_000)], [("a", 5_000, 13_000)]),
     "one of another broker": ([(1_000, 2_000), (1_500, 2_500, "b")], [("a", 1_000, 2_000), ("b", 1_500, 2_500)]),
     "one that is forgotten": ([(0, 10), (MEMORY_MS + 20, MEMORY_MS + 30)], [("a", MEMORY_MS + 20, MEMORY_MS + 30)]),
 }
@@ -49,7 +50,7 @@ def test_windows_without_end_do_not_fill_the_memory():
 
 @pytest.mark.parametrize(("from_ms", "until_ms", "blind"), [(0, 1_000, False), (0, 1_001, True), (2_000, 3_000, False)])
 def test_a_span_is_blind_if_a_window_overlaps_it(from_ms, until_ms, blind):
-    assert is_blind([window(1_000, 2_000)], from_ms, until_ms) is blind
+    assert may_miss_lines([window(1_000, 2_000)], from_ms, until_ms) is blind
 
 
 # windows; heard at 1,000, a heartbeat at least every 3,000 -> until when it may have lived unseen
@@ -67,7 +68,7 @@ UNSEEN = {
 @pytest.mark.parametrize("name", UNSEEN)
 def test_a_member_may_have_lived_unseen(name):
     windows, until_ms = UNSEEN[name]
-    assert unseen_until_ms([window(*w) for w in windows], 1_000, 3_000, 10_000) == until_ms
+    assert may_have_lived_until_ms([window(*w) for w in windows], 1_000, 3_000, 10_000) == until_ms
 
 
 def told(from_ms, until_ms, broker="a", cluster="c"):
@@ -79,7 +80,8 @@ TOLD = {
     "its end is told later": ([told(1, None), told(1, 9)], [(1, 9)]),
     "or before": ([told(1, 9), told(1, None)], [(1, 9)]),
     "two shards tell of one": ([told(1, 9), told(3, 12)], [(1, 12)]),
-    "an open one swallows what comes": ([told(1, None), told(3, 12)], [(1, None)]),
+    "one that comes later ends an open one": ([told(1, None), told(30, 42)], [(1, 42)]),
+    "another broker's does not": ([told(1, None), told(30, 42, "b")], [(1, None), (30, 42)]),
     "another broker's": ([told(1, 9), told(3, 12, "b")], [(1, 9), (3, 12)]),
     "another cluster's": ([told(1, 9), told(3, 12, cluster="d")], [(1, 9), (3, 12)]),
 }

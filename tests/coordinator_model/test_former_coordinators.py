@@ -4,7 +4,7 @@ import pytest
 
 from coordinator_model.broker_clock import ShardClock
 from coordinator_model.coordinator_check import Proof
-from coordinator_model.former_coordinators import GOES_ON_MS, MAX_FORMER, FormerCoordinators
+from coordinator_model.former_coordinators import GOES_ON_MS, LONGEST_MS, MAX_FORMER, FormerCoordinators
 from coordinator_model.thresholds import Thresholds
 from tests.builders import stable
 
@@ -53,10 +53,18 @@ def test_where_the_next_one_is_silent_the_former_may_coordinate_again():
 def test_an_answer_within_its_time_keeps_it_going_on():
     former = FormerCoordinators()
     former.supersede("a", 1_000)
-    assert former.goes_on("a", 1_000 + GOES_ON_MS)
-    assert former.goes_on("a", 1_000 + 2 * GOES_ON_MS)
-    assert not former.goes_on("a", 1_001 + 3 * GOES_ON_MS)
-    assert former.contested_ms == 1_000 + 2 * GOES_ON_MS
+    assert former.note_answer("a", 1_000 + GOES_ON_MS)
+    assert former.note_answer("a", 1_000 + 2 * GOES_ON_MS)
+    assert not former.note_answer("a", 1_001 + 3 * GOES_ON_MS)
+
+
+def test_who_goes_on_for_longer_than_a_deposed_broker_coordinates_again():
+    """The one that took over may be asked by nobody, and so never refuses: the former one is not deposed for ever."""
+    former = FormerCoordinators()
+    former.supersede("a", 0)
+    instants = range(3_000, 3_600_000, 3_000)
+    answers = {at_ms: former.note_answer("a", at_ms) for at_ms in instants}
+    assert [at_ms for at_ms, deposed in answers.items() if deposed] == list(range(3_000, LONGEST_MS + 1, 3_000))
 
 
 def test_brokers_without_end_do_not_fill_the_memory():

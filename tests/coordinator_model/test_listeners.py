@@ -5,7 +5,7 @@ import pytest
 from coordinator_model.coordinator_check import Proof
 from coordinator_model.history import replay_rows
 from coordinator_model.ingest import ingest
-from coordinator_model.listeners import TURN_MS, TURNS
+from coordinator_model.listeners import TURN_MS, TURNS, is_address
 from coordinator_model.shard import Shard, ShardSettings
 from coordinator_model.source_row import TELEMETRY
 from coordinator_model.states import Cause
@@ -49,7 +49,7 @@ def test_two_addresses_that_take_turns_as_the_coordinator_are_one_broker(name):
 def test_the_one_that_is_probed_names_the_broker():
     made = clock(*turns(B, A, B, A, B, A))
     made.probed(B, 7, 11_500, 11_000, Thresholds(), "p")
-    for name, at_ms, proof in turns(B, A, start_ms=13_000):
+    for name, at_ms, proof in turns(B, A, B, A, start_ms=13_000):
         made.answered(name, proof, at_ms, Thresholds())
     assert (made.coordinator, made.listeners.names) == (B, {A: B})
     assert TURNS <= 6
@@ -110,3 +110,8 @@ def test_what_is_known_of_listeners_is_kept():
         tuple(f) for f in wanted if f[0] == "session-expired"
     }
     assert shard.clock.listeners.names == {"127.0.0.1:9094": "127.0.0.1:9092"}
+
+
+@pytest.mark.parametrize("name", ["1", "broker:1x", "broker-1", ":9092", ""])
+def test_a_key_is_no_address(name):
+    assert not is_address(name)
