@@ -174,8 +174,8 @@ RULES = (
         "partition-owned-twice",
         ("warn",),
         "observed",
-        "two members of a stable group have held the same partition for their rebalance timeout, and until the group"
-        " had settled; share and streams groups excepted",
+        "two members of a stable group have owned the same partition for their rebalance timeout, and the group has"
+        " been stable for `settled_after_ms`; not for share and streams groups",
         "`recovered` (every partition has one owner, or the group is not stable)",
         ("settled_after_ms",),
     ),

@@ -9,7 +9,7 @@ from coordinator_model.history import replay_rows
 from coordinator_model.ingest import Reader, Rejected, ingest
 from coordinator_model.shard import ShardSettings
 from coordinator_model.source_row import TELEMETRY
-from coordinator_model.telemetry.shipped import APART, MAX_WRAPS, bare, needs_zone
+from coordinator_model.telemetry.shipped import AHEAD, LATE, MAX_WRAPS, NO_DATE, bare, needs_zone
 from tests.builders import T0, heartbeat_line, probe_line, stable, telemetry
 
 LINE = heartbeat_line(total_ms=3.0, remote_ms=1.0)
@@ -38,6 +38,10 @@ DATES = {
     "nanoseconds": ("2023-11-14T22:13:20.250999999 DEBUG ", T0 + 250),
     "a zone of its own": ("[2023-11-15T00:13:20,250+0200] DEBUG ", T0 + 250),
     "a zone with a colon": ("[2023-11-14T17:43:20,250-04:30] DEBUG ", T0 + 250),
+    "a zone in hours": ("[2023-11-15T00:13:20,250+02] DEBUG ", T0 + 250),
+    "a zone after a space": ("[2023-11-14 17:43:20,250 -0430] DEBUG ", T0 + 250),
+    "a zone with a colon after a space": ("[2023-11-15 00:13:20 +02:00] DEBUG ", T0),
+    "hours after a space": ("2023-11-15 00:13:20,250 +02 DEBUG ", T0 + 250),
     "UTC by name": ("[2023-11-14T22:13:20,250Z] DEBUG ", T0 + 250),
     "a container runtime's before it": (
         "2023-11-14T22:13:23.999999999Z stdout F [2023-11-14 22:13:20,250] DEBUG ",
@@ -93,8 +97,49 @@ def test_a_line_in_a_shippers_json_is_read_like_the_line(name):
     assert read(json.dumps(WRAPS[name])) == read(FILE)
 
 
-def test_a_wrapped_line_without_a_date_has_its_records_instant():
-    assert read(json.dumps({"message": LINE})).order_ms == SHIPPED_MS
+# the wrapper of a line without a date -> the instant of the line
+WRAPPER_DATES = {
+    "Filebeat": ({"@timestamp": "2023-11-14T22:13:21.500Z", "message": LINE}, T0 + 1_500),
+    "Docker": ({"log": LINE + "\n", "time": "2023-11-14T22:13:20.750999999Z"}, T0 + 750),
+    "Vector": ({"message": f"DEBUG {LINE}", "timestamp": "2023-11-15T00:13:20.250+02:00"}, T0 + 250),
+    "one that cannot be read": (
+        {"@timestamp": "2023-11-14T22:13:21", "time": 1_700_000_001, "timestamp": "2023-11-14T22:13:22Z", "log": LINE},
+        T0 + 2_000,
+    ),
+    "twice": (
+        {"@timestamp": "2023-11-14T22:13:23Z", "message": json.dumps({"time": "2023-11-14T22:13:20Z", "log": LINE})},
+        T0,
+    ),
+    "twice, the inner without": (
+        {"@timestamp": "2023-11-14T22:13:23Z", "message": json.dumps({"log": LINE})},
+        T0 + 3_000,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRAPPER_DATES)
+def test_a_wrapped_line_without_a_date_has_the_date_of_its_wrapper(name):
+    wrapper, at_ms = WRAPPER_DATES[name]
+    assert read(json.dumps(wrapper), zone=two_hours_ahead).order_ms == at_ms
+
+
+def test_the_date_of_a_wrapper_is_checked_against_the_records_timestamp():
+    wrapped = json.dumps({"@timestamp": "2023-11-14T21:13:20Z", "message": LINE})
+    assert ingest(telemetry(wrapped, at_ms=T0)).reason == LATE
+
+
+TAILS = {
+    "Kafka's own layout": " (kafka.request.logger)",
+    "another logger": " (kafka.network.RequestChannel)\n",
+    "a context": " {} [data-plane-kafka-request-handler-1]",
+    "nothing": "",
+}
+
+
+@pytest.mark.parametrize("name", TAILS)
+def test_what_a_layout_writes_after_the_line_is_cut_off(name):
+    row = telemetry(FILE.replace(TAILS["Kafka's own layout"], TAILS[name]), at_ms=SHIPPED_MS)
+    assert bare(row) == telemetry(LINE)
 
 
 BAD = {
@@ -105,7 +150,21 @@ BAD = {
     "no such day": (FILE.replace("11-14", "02-30"), "date: there is no such day or time"),
     "no such month": (FILE.replace("11-14", "13-01"), "date: there is no such day or time"),
     "no such time": (FILE.replace(" 22:", " 25:"), "date: there is no such day or time"),
-    "before 1970": (FILE.replace("2023-", "1969-"), APART),
+    "no such year": (FILE.replace("2023-", "0000-"), "date: there is no such day or time"),
+    "no leap day": (FILE.replace("11-14", "02-29"), "date: there is no such day or time"),
+    "no such zone": (FILE.replace(",000]", ",000+25:00]"), "date: there is no such day or time"),
+    "before 1970": (FILE.replace("2023-", "1969-"), LATE),
+    "no date anywhere": (json.dumps({"message": LINE}), NO_DATE),
+    "a wrapper's date without a zone": (json.dumps({"@timestamp": "2023-11-14T22:13:20", "log": LINE}), NO_DATE),
+    "a wrapper's date that is no text": (json.dumps({"timestamp": 1_700_000_000, "message": LINE}), NO_DATE),
+    "no such day in a wrapper": (
+        json.dumps({"time": "2023-02-30T22:13:20Z", "log": LINE}),
+        "date: there is no such day or time",
+    ),
+    "a dated line of a broker before Kafka 2.8": (
+        "[2023-11-14 22:13:20,000] DEBUG Completed request:RequestHeader(apiKey=HEARTBEAT) (kafka.request.logger)",
+        "text format of a broker before Kafka 2.8",
+    ),
 }
 
 
@@ -138,10 +197,16 @@ def test_a_shipper_may_be_some_minutes_late():
     assert isinstance(ingest(telemetry(FILE, at_ms=T0 + 600_001)), Rejected)
 
 
+def test_a_line_is_not_shipped_before_it_was_written_but_for_the_skew_of_clocks():
+    assert read(FILE, at_ms=T0 - 5_000).order_ms == T0
+    assert ingest(telemetry(FILE, at_ms=T0 - 5_001)).reason == AHEAD
+
+
 def test_who_needs_the_zone():
     told = {name: needs_zone(telemetry(value)) for name, value in {
         "bare": LINE, "dated": FILE, "wrapped": json.dumps({"log": FILE}), "undated": f"DEBUG {LINE}",
-        "with a zone": FILE.replace(",000]", ",000Z]"), "broken": '{"message', "something else": "2023-11-14 22:13:20",
+        "with a zone": FILE.replace(",000]", ",000 +02]"), "the wrapper's": json.dumps(WRAPPER_DATES["Filebeat"][0]),
+        "broken": '{"message', "something else": "2023-11-14 22:13:20",
     }.items()}  # fmt: skip
     assert [name for name, needs in told.items() if needs] == ["dated", "wrapped"]
 
