@@ -57,7 +57,13 @@ def _left(used: float) -> float:
 
 
 def with_heartbeats(view: dict[str, Any], heard_ms: Sequence[int], now_ms: int) -> dict[str, Any]:
-    """Return a group's view brought up to date with what ``refreshed`` told later."""
+    """Return a group's view brought up to date with what ``refreshed`` told later.
+
+    Two partitions of ``__consumer_offsets`` may hold records of one group, where their number was changed. Then the
+    heartbeats may be of members that the other one's view does not have, and the view stays as it is.
+    """
+    if not _are_of(view["members"], heard_ms):
+        return view
     members = [
         {
             **member,
@@ -67,3 +73,8 @@ def with_heartbeats(view: dict[str, Any], heard_ms: Sequence[int], now_ms: int) 
         for member, at_ms in zip(view["members"], heard_ms, strict=True)
     ]
     return {**view, "members": members}
+
+
+def _are_of(members: Sequence[dict[str, Any]], heard_ms: Sequence[int]) -> bool:
+    """Tell whether heartbeats can be of a view's members."""
+    return len(members) == len(heard_ms) and all(member["session_timeout_ms"] for member in members)

@@ -72,3 +72,10 @@ def test_a_restored_shard_shows_its_groups_whole_first_unless_it_only_moved(move
     screen.play(story, 12, 16)
     assert ["report" in kinds for kinds in screen.kinds] == [not moved, False, False, False]
     assert screen.shown == screen.shard.views()[0]
+
+
+@pytest.mark.parametrize("timeouts_ms", [[], [6_000], [6_000, None], [6_000, 6_000, 6_000]])
+def test_heartbeats_of_another_partitions_view_change_nothing(timeouts_ms):
+    """A view of no member and heartbeats of two made every answer of `serve` fail: found by `make fuzz`, seed 60605."""
+    view = {"members": [{"member_id": str(n), "session_timeout_ms": ms} for n, ms in enumerate(timeouts_ms)]}
+    assert with_heartbeats(view, [1_000, 2_000], 3_000) == view
