@@ -13,7 +13,9 @@ from coordinator_model.blindness import (
     may_have_lived_until_ms,
     may_miss_lines,
 )
-from tests.builders import stable
+from coordinator_model.ingest import ingest
+from coordinator_model.shard import Shard, ShardSettings
+from tests.builders import T0, stable
 
 
 def window(from_ms, until_ms, broker="a"):
@@ -106,3 +108,20 @@ def test_a_silence_of_telemetry_is_told_as_no_lines():
     [blind] = story.play(60_000).history.blind
     assert (blind["broker"], blind["why"]) == ("broker-1", "no lines")
     assert 29_000 <= blind["until_ms"] - blind["from_ms"] <= 30_500
+
+
+def test_the_silence_of_a_coordinator_is_its_own_though_another_answers_after_it():
+    """It was told open for ever of the one, and ended of the other, which had been heard all along."""
+    story = stable("m1").beats("m1", 1_000, 10_000).silent(10_000, 90_000)
+    story.brokers["broker-2"] = 0
+    story.broker = "broker-2"
+    story.beat(40_000, "m1", error=14).beats("m1", 41_000, 60_000)
+    events = [event for row in story.source_rows(60_000) for event in ingest(row)]
+    shard = Shard.restore(0, ShardSettings(cluster="c", partitions=1, live_from_ms=0), None)
+    told = []
+    for start_ms in range(0, 60_001, 5_000):
+        batch = [event for event in events if start_ms <= event[0] - T0 < start_ms + 5_000]
+        told += shard.apply(batch, wall_ms=T0 + start_ms + 5_000)
+    windows = [(o["broker"], o["from_ms"] - T0, o["until_ms"]) for o in told if o["kind"] == "blind"]
+    assert {broker for broker, _, _ in windows} == {"broker-1"}
+    assert [until_ms is None for _, _, until_ms in windows] == [True, False]

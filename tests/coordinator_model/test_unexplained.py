@@ -104,3 +104,16 @@ def test_nothing_is_judged_before_the_probe_has_told():
     story = blind(killed(), 10_100, 17_250).beats("m1", 17_300, 40_000, generation=2)
     assert rules(story.play(40_000)) == REMOVED
     assert PROBE_DUE_MS < 3_000
+
+
+@pytest.mark.parametrize(
+    ("span", "expected"), [(None, EXPIRED), ((20_000, 26_000), REMOVED), ((4_000, 9_000), EXPIRED)]
+)
+def test_who_may_have_waited_in_a_join_whose_answer_is_missing_is_not_accused(span, expected):
+    """A parked JoinGroup is seen as it is answered; the coordinator expires nobody who waits."""
+    story = group(last_ms=10_000, poll_ms=60_000)
+    for at_ms in range(11_000, 27_000, 2_000):
+        story.beat(at_ms, "m1", error=27)
+    story = without(story, "m2", 27_000)
+    told = (blind(story, *span) if span else story).play(40_000)
+    assert rules(told) == expected
