@@ -56,7 +56,8 @@ class Kafka(Table):
     """The topics of the brokers' request logs. Whatever stands there is believed: let only brokers write there."""
     telemetry_zone: Annotated[str, AfterValidator(_zone_name)] | None = None
     """The time zone of the dates in lines that a shipper sends from brokers' log files, as `Europe/Berlin` or `+02:00`.
-    Without it, UTC. A date that names a zone is read in that zone. A line without a date has its record's timestamp.
+    Without it, UTC. A date that names a zone is read in that zone. A line without a date has the date of the shipper's
+    JSON, or, if it is not inside one, its record's timestamp.
     """
     client_telemetry_topics: tuple[str, ...] = ("group-client-telemetry",)
     """The topics in which applications report when they last polled."""
