@@ -53,8 +53,9 @@ class Ticker:
     def hear(self, tick: Tick, *, mute: bool = False) -> None:
         """Hear a line; a probe's has its connection. ``mute``: one that cannot be read, or is about no group.
 
-        Mute lines are ticks up to the newest of their source that is not: what holds in between, as where a hole ends,
-        they tell as well. Alone they tell nothing: nobody can be judged by them, and telemetry stands still.
+        Mute lines are ticks up to a hole's length after the newest line of their source that is not: where a hole
+        begins and ends they tell as well. Alone they tell nothing: nobody can be judged by them, and telemetry stands
+        still.
         """
         heard, source = self._mute if mute else self._telling, (tick.broker, tick.topic, tick.partition)
         if (lines := heard.get(source)) is None:
@@ -66,8 +67,9 @@ class Ticker:
         """Return the ticks, the newest lines among them; afterwards none are held."""
         ticks: list[Tick] = []
         for source, lines in self._telling.items():
-            mute = self._mute[source].all() if source in self._mute else []
-            ticks += _thinned([*lines.all(), *(tick for tick in mute if tick.order_ms < lines.newest.order_ms)])
+            mute, until_ms = self._mute.get(source), lines.newest.order_ms + HOLE_MS
+            known = [tick for tick in mute.all() if tick.order_ms < until_ms] if mute is not None else []
+            ticks += _thinned([*lines.all(), *known])
         self._telling, self._mute = {}, {}
         return ticks
 
