@@ -360,6 +360,7 @@ def _missed_ms(departure: Departure, deadline_ms: int, together: list[Departure]
     early = removed_ms if removed_ms < deadline_ms - grace_ms else None
     dropped = [d for d in together if d.removed_ms == removed_ms and d.successor is None]
     latest_ms = {id(d): latest_deadline_ms(d, before(d, scene)) or 0 for d in dropped}
+    own_ms = latest_deadline_ms(departure, before(departure, scene)) or 0
     asleep = slept_over(departure, scene)
     if asleep is not None:
         return _missed_asleep(departure, *asleep, latest_ms.values(), scene)
@@ -368,19 +369,19 @@ def _missed_ms(departure: Departure, deadline_ms: int, together: list[Departure]
             return removed_ms
         awake_ms = (_when_awake(at_ms, scene) for at_ms in _own_timers_ms(member, scene))
         timers_ms = (at_ms for at_ms in awake_ms if at_ms <= removed_ms + join_phase.EARLY_MS)
-        own_ms = max(timers_ms, default=None)  # no timer runs before its time
-        if own_ms is None or abs(removed_ms - own_ms) >= min(grace_ms, abs(deadline_ms - removed_ms)):
+        timer_ms = max(timers_ms, default=None)  # no timer runs before its time
+        if timer_ms is None or abs(removed_ms - timer_ms) >= min(grace_ms, abs(deadline_ms - removed_ms)):
             return None
-        return own_ms
+        return timer_ms
     sync_ms = _sync_deadline_ms(departure, latest_ms, scene)
     if sync_ms is not None:
-        lived_on = latest_ms[id(departure)] > removed_ms + join_phase.EARLY_MS  # heard behind a stalled write, perhaps
+        lived_on = own_ms > removed_ms + join_phase.EARLY_MS  # heard behind a stalled write, perhaps
         return sync_ms if sync_ms < deadline_ms or (sync_ms == deadline_ms and lived_on) else None
     if member.instance_id is not None:
         return None  # kept through the phase
     syncs_ms = (_sync_deadline_ms(d, latest_ms, scene) for d in dropped)
     starts_ms = [*latest_ms.values(), *(sync_ms for sync_ms in syncs_ms if sync_ms is not None)]
-    due_ms, own_ms = join_phase.due_ms(departure, starts_ms, scene), latest_ms[id(departure)]
+    due_ms = join_phase.due_ms(departure, starts_ms, scene)
     if due_ms is not None and join_phase.outlasted(departure, starts_ms, scene):
         return due_ms if own_ms > due_ms + join_phase.EARLY_MS else None
     if _was_unknown(departure, scene):

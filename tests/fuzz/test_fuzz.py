@@ -17,7 +17,7 @@ def test_no_stranger_breaks_anything(tmp_path):
     assert run(0.0, 1, tmp_path, CASES).failed == []
 
 
-@pytest.mark.parametrize("seed", [1132, 1336, 60605, 100417])
+@pytest.mark.parametrize("seed", [1132, 1336, 60605, 100417, 200408])
 def test_a_seed_that_failed_once_passes(seed, tmp_path):
     assert run(0.0, seed, tmp_path, 1).failed == []
 
