@@ -12,7 +12,12 @@ from streaming.embedded.truth import TruthEvent, parse_line
 from tests.oracle.plans import Plan
 
 PROBE = b'"clientId":"group-monitor-probe"'
-USUAL_ERRORS = ("for the timer", "for the task", "hit an unexpected exception")
+USUAL_ERRORS = (
+    "for the timer",
+    "for the task",
+    "hit an unexpected exception",
+    "could not complete rebalance because no members rejoined",
+)
 """The write of a timer or a background task that failed, which is tried again or not; a request that Kafka fails at."""
 
 
