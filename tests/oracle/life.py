@@ -18,7 +18,8 @@ USUAL_ERRORS = (
     "hit an unexpected exception",
     "could not complete rebalance because no members rejoined",
 )
-"""The write of a timer or a background task that failed, which is tried again or not; a request that Kafka fails at."""
+"""The write of a timer or a background task that failed, which is tried again or not; a request that Kafka fails at; a
+rebalance that no member rejoined."""
 
 
 @dataclass(frozen=True)
