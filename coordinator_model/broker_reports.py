@@ -31,10 +31,9 @@ class BrokerReports:
             watch.silent_broker = self._memory.clock.coordinator or ""
         return instants
 
-    def _report_blind(self, from_ms: int, until_ms: int | None, why: str, broker: str | None = None) -> None:
-        """Report since when, or how long, lines are missing."""
-        name = self._memory.clock.coordinator or "" if broker is None else broker
-        self._groups.said.blind(self._memory.clock.progress_ms, name, from_ms, until_ms, why)
+    def _report_blind(self, from_ms: int, until_ms: int | None, why: str, broker: str) -> None:
+        """Report since when, or how long, lines of a broker are missing."""
+        self._groups.said.blind(self._memory.clock.progress_ms, broker, from_ms, until_ms, why)
 
     def blind_windows(self) -> None:
         """Report when lines of the coordinator were missing, as far as that is new."""
@@ -95,7 +94,7 @@ class BrokerReports:
         instants = self._silent(clock.line_ms, now_ms - clock.line_ms)
         self._report_silence(instants)
         if instants:
-            self._report_blind(clock.line_ms, None, NO_LINES)
+            self._report_blind(clock.line_ms, None, NO_LINES, memory.watch.silent_broker)
 
     def expire(self, progress_ms: int) -> None:
         """Report the end of what nothing has renewed for long enough."""

@@ -121,9 +121,9 @@ class Groups:
             self.report_broker(self.memory.watch.refused_join(event))
 
     def _counted(self, replica: GroupReplica, event: GroupEvent) -> bool:
-        """Take the road of strangers: an answer that only counts costs as much in a group of one as of 5,000 members.
+        """Apply an answer that only changes counts, if it is one, at a cost independent of the size of the group.
 
-        Neither their heartbeats are fetched nor they judged. What is worth telling is told at the end of the batch.
+        The members' heartbeats are not fetched, and the group is evaluated only if the counts are worth a report.
         """
         if not is_idle(replica, event):
             return False

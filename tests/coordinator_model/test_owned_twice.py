@@ -1,31 +1,22 @@
 """Two members that own one partition: when that is told, and when it is none of our business."""
 
+from dataclasses import replace
+
 import pytest
 
 from coordinator_model.findings import NOTHING
-from coordinator_model.liveness import Scene
 from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.rules import partition_owned_twice
 from coordinator_model.states import GroupState, GroupType
-from coordinator_model.thresholds import Thresholds
 from tests.builders import TOPIC_ID_TEXT, Who, consumers, rebalance, stable
+from tests.coordinator_model.test_setup_rules import SCENE
 
 LATER_MS = 1_000_000
 
 
 def scene(progress_ms=LATER_MS):
     """What the rule looks at, at an instant."""
-    return Scene(
-        progress_ms=progress_ms,
-        broker="broker-1",
-        restarts=(),
-        commits={},
-        live_from_ms=0,
-        covered_since_ms=0,
-        proof_arrival_ms=0,
-        consumer_session_timeout_ms=None,
-        thresholds=Thresholds(),
-    )
+    return replace(SCENE, progress_ms=progress_ms)
 
 
 def group(*held, type_=GroupType.CLASSIC, state=GroupState.STABLE, revoking=()):
