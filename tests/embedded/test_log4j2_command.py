@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from ruamel.yaml import YAML
 
 from streaming.cli import main
-from streaming.embedded import TELEMETRY_TOPIC, EmbeddedCluster, ask
+from streaming.embedded import TELEMETRY_TOPIC, EmbeddedCluster, ask, readiness
 from streaming.embedded.ports import free_ports
 from tests.embedded.kafka_io import read_until
 from tests.embedded.secured import PASSWORD, USER, secured_broker
@@ -160,8 +160,9 @@ def test_what_would_break_the_file_is_wrong_usage(options):
     printed(*options, code=2)
 
 
-def lines_of(cluster, client_id):
-    """The telemetry record of a request that we make of the broker."""
+def lines_of(cluster, client_id, *, key):
+    """The telemetry record of a request that we make of the broker, once the broker ships lines under this key."""
+    readiness.await_telemetry(cluster.bootstrap_servers, {key: cluster.nodes[0].port})
     ask.list_groups(cluster.nodes[0].port, client_id)
     wanted = f'"clientId":"{client_id}"'.encode()
     records = read_until(
@@ -180,7 +181,7 @@ class TestOnABroker:
             "group-telemetry.yaml": printed("--bootstrap-servers", f"127.0.0.1:{port}"),
         }
         with EmbeddedCluster(port=port, telemetry=False, log4j2=files) as cluster:
-            records = lines_of(cluster, "asker")
+            records = lines_of(cluster, "asker", key=socket.gethostname())
             assert {record.key for record in records} == {socket.gethostname().encode()}
             log = cluster.node(1).log_path.read_text()
         assert "Completed request" not in log
@@ -204,7 +205,7 @@ class TestOnABroker:
             return {"log4j2.properties": printed("--format", "properties", "--alone", *where, *options)}
 
         with secured_broker(tmp_path, log4j2=files) as secured:
-            records = lines_of(secured.cluster, "asker")
+            records = lines_of(secured.cluster, "asker", key="kafka-7")
             assert {record.key for record in records} == {b"kafka-7"}
             log = secured.cluster.node(1).log_path.read_text()
         assert "Completed request" not in log
