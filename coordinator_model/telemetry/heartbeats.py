@@ -14,6 +14,7 @@ from typing import NamedTuple
 from coordinator_model.events import TELEMETRY_RANK, Event, Heartbeat
 from coordinator_model.source_row import SourceRow
 from coordinator_model.telemetry.fields import LATEST_MS
+from coordinator_model.telemetry.instants import instants
 
 MAX_MEMBERS = 250_000
 """Members remembered, at some 600 bytes each; beyond that all are forgotten and learned again."""
@@ -46,7 +47,7 @@ class Known(NamedTuple):
 class Found(NamedTuple):
     """Lines that are known but for their times: their numbers, where stands what they say, and four times a line.
 
-    The times are ``TIMES``' groups: total, remote, response queue, send.
+    The times are ``TIMES``' groups, as ``instants`` takes them: total, remote, response queue, send.
     """
 
     numbers: list[int]
@@ -100,12 +101,10 @@ class HeartbeatLines:
         found = self.find(value, (0, len(value)), (row.key,), (row.timestamp_ms,))
         if not found.numbers:
             return None
-        total, parked, queued, sending = map(float, found.times)
-        at_ms, remote_ms, said = row.timestamp_ms, round(parked), self.said[found.places[0]]
-        applied_ms = at_ms - round(queued + sending) - remote_ms
-        where = (at_ms, TELEMETRY_RANK, row.topic, row.partition, row.offset)
+        said, at = self.said[found.places[0]], instants(row.timestamp_ms, map(float, found.times))
+        where = (row.timestamp_ms, TELEMETRY_RANK, row.topic, row.partition, row.offset)
         what = (said.group, said.member_id, said.generation, said.error)
-        times = (applied_ms, at_ms - round(total), said.broker, remote_ms, said.kip848)
+        times = (at.applied_ms, at.arrival_ms, said.broker, at.remote_ms, said.kip848)
         return tuple.__new__(Heartbeat, where + what + times)
 
     def learn(self, row: SourceRow, events: list[Event]) -> None:

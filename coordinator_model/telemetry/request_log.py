@@ -1,8 +1,7 @@
 """A line of ``kafka.request.logger`` (DEBUG) to an event.
 
-``Completed request:{json}`` since Kafka 2.8 (KIP-673), bare (``shipped`` makes it so). The line is written when the
-answer has been sent, so with T its instant: answer = T - responseQueueTimeMs - sendTimeMs, arrival = T - totalTimeMs,
-and the coordinator applied a heartbeat or a leave at answer - remoteTimeMs, before a stalled write let the answer go.
+``Completed request:{json}`` since Kafka 2.8 (KIP-673), bare (``shipped`` makes it so). What its times tell:
+``instants``.
 
 This is the careful road, through ``json`` and typed fields; heartbeats known but for their times take a shorter one
 (``heartbeats``).
@@ -34,6 +33,7 @@ from coordinator_model.telemetry.fields import (
     parse_object,
     str_or_none,
 )
+from coordinator_model.telemetry.instants import instants
 from coordinator_model.telemetry.shipped import NOT_A_LINE, PREFIX, is_bare
 
 PROBE_CLIENT_ID = "group-monitor-probe"
@@ -66,11 +66,8 @@ class _Line(NamedTuple):
     principal: str | None
     answer_ms: int
     arrival_ms: int
+    applied_ms: int
     remote_ms: int
-
-    @property
-    def applied_ms(self) -> int:
-        return self.answer_ms - self.remote_ms
 
     @property
     def leave_order_ms(self) -> int:
@@ -112,9 +109,8 @@ def _read_envelope(place: SourceRow, line: dict[str, Any]) -> _Line:
     if isinstance(information, dict):
         name, version = str_or_none(information, "softwareName"), str_or_none(information, "softwareVersion")
         software = f"{name or 'unknown'} {version or 'unknown'}"
-    answer_ms = place.timestamp_ms - round(
-        a_duration_ms(line, "responseQueueTimeMs") + a_duration_ms(line, "sendTimeMs")
-    )
+    times = (a_duration_ms(line, name) for name in ("totalTimeMs", "remoteTimeMs", "responseQueueTimeMs", "sendTimeMs"))
+    at = instants(place.timestamp_ms, times)
     return _Line(
         place=place,
         api=a_str(header, "requestApiKeyName"),
@@ -128,9 +124,7 @@ def _read_envelope(place: SourceRow, line: dict[str, Any]) -> _Line:
         software=software,
         listener=str_or_none(line, "listener"),
         principal=str_or_none(line, "principal"),
-        answer_ms=answer_ms,
-        arrival_ms=place.timestamp_ms - round(a_duration_ms(line, "totalTimeMs")),
-        remote_ms=round(a_duration_ms(line, "remoteTimeMs")),
+        **at._asdict(),
     )
 
 

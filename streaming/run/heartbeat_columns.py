@@ -17,6 +17,7 @@ from coordinator_model.events import TELEMETRY_RANK, Event, Heartbeat
 from coordinator_model.heartbeat_block import HeartbeatBlock
 from coordinator_model.source_row import SourceRow
 from coordinator_model.telemetry import heartbeats
+from coordinator_model.telemetry.instants import instants
 from streaming.run.packing import Routing
 from streaming.run.runs import Flags, Indexes, Run
 
@@ -84,13 +85,12 @@ class HeartbeatColumns:
     def _blocks(
         self, run: Run, indexes: Indexes, places: Indexes, times: list[bytes]
     ) -> Iterator[tuple[str, HeartbeatBlock]]:
-        """Make a block an operator key; instants are reckoned as `request_log` does."""
-        total, parked, queued, sending = (_numbers(times[first::4]) for first in range(4))
-        order_ms, remote_ms = run.instants_ms[indexes], np.rint(parked).astype(np.int64)
+        """Make a block an operator key."""
+        order_ms = run.instants_ms[indexes]
+        at = instants(order_ms, (_numbers(times[first::4]) for first in range(4)), _rounded)
         numbers = {
-            "order_ms": order_ms, "offset": run.offsets[indexes], "remote_ms": remote_ms,
-            "applied_ms": order_ms - np.rint(queued + sending).astype(np.int64) - remote_ms,
-            "arrival_ms": order_ms - np.rint(total).astype(np.int64),
+            "order_ms": order_ms, "offset": run.offsets[indexes],
+            "applied_ms": at.applied_ms, "arrival_ms": at.arrival_ms, "remote_ms": at.remote_ms,
         }  # fmt: skip
         keys = self._said.keys.at(places)
         # By key, and by instant where Log4j's threads have overtaken one another.
@@ -157,6 +157,10 @@ class _Said:
             self.keys.append(self._routing.key_of(first.group))
             for name, values in columns.items():
                 values.append(getattr(first, name))
+
+
+def _rounded(times: Any) -> Any:
+    return np.rint(times).astype(np.int64)
 
 
 def _numbers(texts: list[bytes]) -> Any:
