@@ -48,7 +48,9 @@ def write_transitions(
     steps: list[dict[str, Any]] = []
     messages: list[dict[str, Any]] = []
     for transition, policy in transitions:
-        row = _incident_row(transition, policy, now_ms=now_ms, late=transition.at_ms < late_before_ms)
+        contract = to_contract(transition)
+        text = json.dumps(contract)
+        row = _incident_row(transition, policy, text, now_ms=now_ms, late=transition.at_ms < late_before_ms)
         is_step = transition.kind is not Kind.UPDATED
         known = incidents.get(row["incident_id"])
         if known is not None:
@@ -58,11 +60,11 @@ def write_transitions(
         reason = why_notify(transition.kind, told=incident_id in told, mode=policy.mode)
         if reason.tells:
             told.add(incident_id)
-            messages.append(_message(row, transition, now_ms))
+            messages.append(_message(row, transition, contract, now_ms))
         row["notify"] = incident_id in told
         incidents[incident_id] = row
         if is_step:
-            steps.append(_transition_row(transition, now_ms))
+            steps.append(_transition_row(transition, text, now_ms))
     for stepped in (True, False):
         rows = [row for row in incidents.values() if (row["transition"] != Kind.UPDATED) is stepped]
         keep = _FIRST_WRITE_ONLY if stepped else _FIRST_WRITE_ONLY | {"transition"}
@@ -107,7 +109,7 @@ def message_payload(row: Mapping[str, Any], contract: Mapping[str, Any]) -> dict
     }
 
 
-def _incident_row(transition: Transition, policy: Policy, *, now_ms: int, late: bool) -> dict[str, Any]:
+def _incident_row(transition: Transition, policy: Policy, contract: str, *, now_ms: int, late: bool) -> dict[str, Any]:
     incident: Incident = transition.incident
     return {
         "incident_id": incident.incident_id,
@@ -125,7 +127,7 @@ def _incident_row(transition: Transition, policy: Policy, *, now_ms: int, late: 
         "labels": json.dumps(dict(policy.labels)),
         "runbook_url": policy.runbook_url,
         "body": json.dumps(incident.as_dict()),
-        "contract": json.dumps(to_contract(transition)),
+        "contract": contract,
         "transition": transition.kind.value,
     }
 
@@ -133,25 +135,27 @@ def _incident_row(transition: Transition, policy: Policy, *, now_ms: int, late: 
 _COLUMNS = tuple(column.name for column in tables.incidents.c)
 
 
-def _transition_row(transition: Transition, now_ms: int) -> dict[str, Any]:
+def _transition_row(transition: Transition, contract: str, now_ms: int) -> dict[str, Any]:
     return {
         "incident_id": transition.incident.incident_id,
         "group_key": group_key(transition.incident.cluster, transition.incident.group),
         "transition": transition.kind.value,
         "at_ms": transition.at_ms,
         "written_ms": now_ms,
-        "body": json.dumps(to_contract(transition)),
+        "body": contract,
     }
 
 
-def _message(row: Mapping[str, Any], transition: Transition, now_ms: int) -> dict[str, Any]:
+def _message(
+    row: Mapping[str, Any], transition: Transition, contract: Mapping[str, Any], now_ms: int
+) -> dict[str, Any]:
     return {
         "incident_id": row["incident_id"],
         "transition": transition.kind.value,
         "severity": row["severity"],
         "created_ms": now_ms,
         "receiver": "",
-        "payload": json.dumps(message_payload(row, to_contract(transition))),
+        "payload": json.dumps(message_payload(row, contract)),
         "attempts": 0,
         "next_attempt_ms": 0,
         "delivered_ms": None,
