@@ -28,7 +28,7 @@ from coordinator_model.events import (
     Tick,
 )
 from coordinator_model.hot import FAR_MS
-from coordinator_model.incidents import Incident, Kind, Transition, diff
+from coordinator_model.incidents import Kind, Transition, fold, in_order
 from coordinator_model.ingest import OFFSETS, TELEMETRY, Reader, Rejected, SourceRow, mute_line
 from coordinator_model.line_clocks import written_ms
 from coordinator_model.recreated import Place, begins_again_ms
@@ -270,32 +270,10 @@ def _ticks(lines: list[BrokerLine], gaps: set[tuple[str, int, int]], mute: Itera
 
 
 def _transitions(outputs: list[dict[str, Any]], settings: ShardSettings) -> list[Transition]:
-    """Put the reports of all shards in order and diff each against what is open; a shard's own order stands."""
-    newest_ms: dict[int, int] = {}
-    ordered: list[tuple[int, int, int]] = []
-    for index, output in enumerate(outputs):
-        shard = output["shard"]
-        newest_ms[shard] = max(output["at_ms"], newest_ms.get(shard, 0))
-        ordered.append((newest_ms[shard], shard, index))
-    reports = [outputs[index] for _, _, index in sorted(ordered) if outputs[index]["kind"] == "report"]
-    open_: dict[str, dict[str, Incident]] = defaultdict(dict)
-    transitions: list[Transition] = []
-    ended: set[str] = set()
-    for report in reports:
-        held = open_[report["group"]]
-        resolve_after_ms = settings.thresholds_of(report["group"]).resolve_after_ms
-        for transition in diff(list(held.values()), report, resolve_after_ms):
-            incident = transition.incident
-            if incident.incident_id in ended:
-                continue  # as in the store: what has ended does not begin again
-            if transition.kind is Kind.CLOSED:
-                held.pop(incident.incident_id, None)
-                ended.add(incident.incident_id)
-            else:
-                held[incident.incident_id] = incident
-            if transition.kind is not Kind.UPDATED:
-                transitions.append(transition)
-    return sorted(transitions, key=lambda t: t.at_ms)
+    """Fold the reports of all shards into transitions; what only betters what is stored is left out."""
+    reports = (output for output in in_order(outputs) if output["kind"] == "report")
+    transitions, _ = fold({}, reports, lambda group: settings.thresholds_of(group).resolve_after_ms)
+    return sorted((t for t in transitions if t.kind is not Kind.UPDATED), key=lambda t: t.at_ms)
 
 
 def _coverage(lines: list[BrokerLine], partitions: int | None) -> dict[str, Any]:

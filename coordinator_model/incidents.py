@@ -1,5 +1,8 @@
 """Findings to incidents: ``diff(open, report)`` makes openings, escalations and closings, and forgets nothing.
 
+``fold`` does that for many reports, one after the other, in the order that ``in_order`` gives them: for ``replay`` and
+for the store.
+
 An open incident is unique by (cluster, group, rule, subject, incarnation): the subject is the instance id, else the
 member id, and the incarnation tells two member ids under one instance id apart. Its id is a hash of those and of the
 instant that opened it, never of when it was decided, so that a monitor that starts afresh adopts what is open. Called
@@ -8,7 +11,8 @@ inside the transaction that stores its result.
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
@@ -111,6 +115,64 @@ def incident_id(cluster: str, group: str, rule: str, subject: str, incarnation: 
     """Return the id; JSON keeps strangers' strings apart."""
     identity = json.dumps([cluster, group, rule, subject, incarnation, opened_ms])
     return hashlib.sha256(identity.encode()).hexdigest()[:32]
+
+
+OpenIncidents = dict[tuple[str, str], dict[str, Incident]]
+"""What is open, by cluster and group, then by id."""
+
+
+def in_order(outputs: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Sort outputs by the coordinator's time; those of one shard keep the order in which they are given.
+
+    A shard may look back (a verdict of the past after a newer view): what it says later still comes later.
+    """
+    newest_ms: dict[int, int] = defaultdict(int)
+    keyed: list[tuple[int, int, Mapping[str, Any]]] = []
+    for output in outputs:
+        shard = output.get("shard", -1)
+        newest_ms[shard] = max(newest_ms[shard], output.get("at_ms") or 0)
+        keyed.append((newest_ms[shard], shard, output))
+    return [output for *_, output in sorted(keyed, key=lambda row: row[:2])]
+
+
+def fold(
+    opened: Mapping[tuple[str, str], Mapping[str, Incident]],
+    reports: Iterable[Mapping[str, Any]],
+    resolve_after_ms_of: Callable[[str], int | None],
+) -> tuple[list[Transition], OpenIncidents]:
+    """Run ``diff`` over reports in order; returns the transitions, and what is open then where anything was said.
+
+    ``resolve_after_ms_of``: of a group; None for one that is switched off, which only ends what was open. What ended
+    here does not begin again: its id is a hash of what opened it, so it is the same, looked at again.
+    """
+    changed: OpenIncidents = {}
+    transitions: list[Transition] = []
+    ended: set[str] = set()
+    for report in reports:
+        key = (report["cluster"], report["group"])
+        held = changed.get(key, opened.get(key, {}))
+        if not held and not report["findings"]:
+            continue
+        after = changed[key] = dict(held)
+        for transition in _steps(held.values(), report, resolve_after_ms_of(report["group"])):
+            incident = transition.incident
+            if incident.incident_id in ended:
+                continue
+            transitions.append(transition)
+            if transition.kind is Kind.CLOSED:
+                after.pop(incident.incident_id, None)
+                ended.add(incident.incident_id)
+            else:
+                after[incident.incident_id] = incident
+    return transitions, changed
+
+
+def _steps(held: Iterable[Incident], report: Mapping[str, Any], resolve_after_ms: int | None) -> list[Transition]:
+    if resolve_after_ms is not None:
+        return diff(held, report, resolve_after_ms)
+    at_ms = report["at_ms"]
+    ended = (replace(incident, closed_ms=at_ms, reason="superseded") for incident in held)
+    return [Transition(Kind.CLOSED, incident, at_ms) for incident in ended]
 
 
 def diff(

@@ -9,12 +9,12 @@ import binascii
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, func, select, update
 
-from coordinator_model.incidents import Incident, Kind, Transition, diff
+from coordinator_model.incidents import OpenIncidents, Transition, fold, in_order
 from streaming.config import Policy, Settings
 from streaming.store import tables
 from streaming.store.database import add_up, clean, group_key, remove, upsert
@@ -28,8 +28,6 @@ OWN_RULES = (
     DATA_QUALITY,
     ALERTS_MISSED,
 )  # whose incidents `serve` opens and closes, never a report of `run`
-
-OpenIncidents = dict[tuple[str, str], dict[str, Incident]]
 
 
 class BatchResult(NamedTuple):
@@ -67,18 +65,9 @@ class Rows:
         self.counters.setdefault(cluster, Counter()).update(counts)
 
 
-def in_order(outputs: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Sort outputs as the coordinator's time has them, and those of one shard as it made them.
-
-    A shard may look back (a verdict of the past after a newer view): what it says later still comes later.
-    """
-    newest_ms: dict[int, int] = {}
-    keyed: list[tuple[int, Mapping[str, Any]]] = []
-    for output in sorted(outputs, key=lambda output: (output.get("shard", -1), output.get("seq", 0))):
-        shard = output.get("shard", -1)
-        newest_ms[shard] = max(newest_ms.get(shard, 0), output.get("at_ms") or 0)
-        keyed.append((newest_ms[shard], output))
-    return [output for _, output in sorted(keyed, key=lambda pair: pair[0])]
+def ordered(outputs: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Sort a batch's outputs as the coordinator's time has them, and those of one shard as it made them."""
+    return in_order(sorted(outputs, key=lambda output: (output.get("shard", -1), output.get("seq", 0))))
 
 
 def gather(outputs: Iterable[Mapping[str, Any]], checkpoint_id: str) -> Rows:
@@ -92,34 +81,14 @@ def gather(outputs: Iterable[Mapping[str, Any]], checkpoint_id: str) -> Rows:
 def judge(
     reports: Iterable[Mapping[str, Any]], opened: OpenIncidents, settings: Settings
 ) -> tuple[list[PolicyTransition], OpenIncidents]:
-    """Run `diff` over the reports in order; returns the transitions and the changed entries of `opened`."""
-    changed: OpenIncidents = {}
-    transitions: list[PolicyTransition] = []
-    for report in reports:
-        key = (report["cluster"], report["group"])
-        before = changed[key] if key in changed else opened.get(key, {})
-        if not before and not report["findings"]:
-            continue
-        policy = settings.policy_for(report["group"])
-        after = dict(before)
-        for transition in _steps(before.values(), report, policy):
-            transitions.append(PolicyTransition(transition, policy))
-            incident = transition.incident
-            if transition.kind == "closed":
-                after.pop(incident.incident_id, None)
-            else:
-                after[incident.incident_id] = incident
-        changed[key] = after
-    return transitions, changed
+    """Fold the reports, in order, into what is open; returns the transitions and the changed entries of `opened`."""
 
+    def resolve_after_ms_of(group: str) -> int | None:
+        policy = settings.policy_for(group)
+        return None if policy.mode == "off" else policy.thresholds.resolve_after_ms
 
-def _steps(before: Iterable[Incident], report: Mapping[str, Any], policy: Policy) -> list[Transition]:
-    """Run `diff`; a group that the configuration has switched off only ends what was open."""
-    if policy.mode != "off":
-        return diff(before, report, policy.thresholds.resolve_after_ms)
-    at_ms = report["at_ms"]
-    ended = (replace(incident, closed_ms=at_ms, reason="superseded") for incident in before)
-    return [Transition(Kind.CLOSED, incident, at_ms) for incident in ended]
+    transitions, changed = fold(opened, reports, resolve_after_ms_of)
+    return [PolicyTransition(step, settings.policy_for(step.incident.group)) for step in transitions], changed
 
 
 def write(connection: Connection, rows: Rows) -> None:

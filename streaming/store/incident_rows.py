@@ -7,10 +7,10 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select
 
-from coordinator_model.incidents import Incident, Kind, Transition, to_contract
+from coordinator_model.incidents import Incident, Kind, OpenIncidents, Transition, to_contract
 from streaming.config import Policy
 from streaming.store import tables
-from streaming.store.batch import OpenIncidents, PolicyTransition
+from streaming.store.batch import PolicyTransition
 from streaming.store.database import clean, existing, group_key, in_portions, upsert
 from streaming.store.notify_reason import why_notify
 

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 from sqlalchemy import Column, ColumnElement, Connection, Engine, Row, Table, and_, case, func, literal, select
 
 from coordinator_model.blindness import blind_windows
-from coordinator_model.incidents import Incident
+from coordinator_model.incidents import Incident, OpenIncidents
 from coordinator_model.refresh import with_heartbeats
 from streaming.store import tables
-from streaming.store.batch import OWN_RULES, OpenIncidents
+from streaming.store.batch import OWN_RULES
 from streaming.store.database import clean, database_ms, group_key
 from streaming.store.order import severity_rank, worst_first
 from streaming.store.pages import Page, by_weight, in_portions_of

@@ -7,9 +7,10 @@ from typing import Any, Self
 from sqlalchemy import Column, ColumnElement, Connection, Engine, ExceptionContext, delete, event, select
 from sqlalchemy.exc import IntegrityError
 
+from coordinator_model.incidents import OpenIncidents
 from streaming.config import Settings
 from streaming.store import batch, generations, incident_rows, tables
-from streaming.store.batch import BatchResult, OpenIncidents, PolicyTransition
+from streaming.store.batch import BatchResult, PolicyTransition
 from streaming.store.database import clean, clock_of, existing, group_key, open_engine, upsert, writer_of
 from streaming.store.histogram import observe
 from streaming.store.lease import Lease
@@ -73,7 +74,7 @@ class Store:
         the cluster; raises `LeaseLostError` where another has it by now. `now_ms`: the wall clock, if not the
         database's. Any error leaves the database as it was.
         """
-        outputs = batch.in_order(outputs)
+        outputs = batch.ordered(outputs)
         rows = batch.gather(outputs, checkpoint_id)
         reports = [_held(output, checkpoint_id) for output in outputs if output["kind"] == "report"]
         try:

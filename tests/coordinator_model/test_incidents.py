@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from coordinator_model.incidents import Incident, Kind, diff, incident_id, to_contract
+from coordinator_model.incidents import Incident, Kind, diff, fold, in_order, incident_id, to_contract
 
 OPENED_MS, AT_MS = 1_000_000, 1_000_500
 MINUTE_MS = 60_000
@@ -243,3 +243,29 @@ def test_a_brokers_incident_is_held_by_every_shard_that_sees_it_and_ends_with_th
         "telemetry-back",
         AT_MS + 9,
     )
+
+
+def named(shard, at_ms):
+    return {"shard": shard, "at_ms": at_ms}
+
+
+def test_outputs_of_shards_come_in_order_of_time_and_what_one_says_later_stays_later():
+    looked_back = [named(1, 500), named(1, 300), named(0, 400), named(0, 500)]
+    assert in_order(looked_back) == [named(0, 400), named(0, 500), named(1, 500), named(1, 300)]
+
+
+def kinds_of(reports, resolve_after_ms=MINUTE_MS):
+    transitions, still_open = fold({}, [{"cluster": "c", **each} for each in reports], lambda _: resolve_after_ms)
+    return [step.kind for step in transitions], sum(map(len, still_open.values()))
+
+
+def test_what_has_ended_does_not_begin_again_in_a_later_report():
+    over = finding(closed_reason="rejoined", closed_ms=AT_MS + 500)
+    assert kinds_of([report(finding()), report(over), report(finding())]) == ([Kind.OPENED, Kind.CLOSED], 0)
+
+
+def test_a_group_that_is_switched_off_opens_nothing_and_ends_what_was_open():
+    [opened], held = fold({}, [{"cluster": "c", **report(finding())}], lambda _: MINUTE_MS)
+    [closed], left = fold(held, [{"cluster": "c", **report(finding(subject="m3"))}], lambda _: None)
+    assert (opened.kind, closed.kind, closed.incident.reason) == (Kind.OPENED, Kind.CLOSED, "superseded")
+    assert list(left.values()) == [{}]

@@ -277,6 +277,14 @@ def test_a_violation_read_again_by_a_fresh_checkpoint_does_not_reopen(store, job
     assert store.outbox.totals()[0].pending == 2
 
 
+def test_an_incident_that_ends_and_is_found_again_in_one_batch_stays_closed(store, job):
+    """Across batches the database tells that it has ended; within one its end was left out with its beginning."""
+    job.apply(report("orders", finding()))
+    over, again = ended(finding(), START_MS + 9_000), finding()
+    assert kinds(job.apply(report("orders", over), report("orders", again, seq=1))) == [("closed", "m-1")]
+    assert store.read.incidents(state="open").objects == []
+
+
 def test_more_groups_may_go_than_a_statement_takes_parameters(store, job):
     job.apply(report("g39999", view=view("g39999", members=0)))
     job.apply(*(report(f"g{number}", deleted=True) for number in range(40_000)))
