@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
 
+from coordinator_model.membership import unowned
 from coordinator_model.rules.coordinator import TELEMETRY_STALLED
 from coordinator_model.rules.group_set_aside import GROUP_SET_ASIDE
 from coordinator_model.rules.polling import POLL_AT_RISK
@@ -271,10 +272,9 @@ def _adopted_end(
         return []
     if same or any(_is_return(incident, member, members) for member in members):
         return [_closed(incident, "rejoined", at_ms)]
-    owned = {(a["topic"], p) for m in members for a in m["assignment"] for p in a["partitions"]}
-    unowned = {(topic, p) for topic, p in incident.partitions} - owned
     well_ms = max(stable_ms, incident.at_ms) + resolve_after_ms
-    return [_closed(incident, "recovered", well_ms)] if not unowned and at_ms >= well_ms else []
+    is_well = at_ms >= well_ms and not unowned(incident.partitions, members)
+    return [_closed(incident, "recovered", well_ms)] if is_well else []
 
 
 def _is_accepted(incident: Incident, member: Mapping[str, Any]) -> bool:

@@ -10,9 +10,9 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import select
 
+from coordinator_model.membership import compare
 from coordinator_model.records import Outcome
 from streaming.store import Store, tables
-from streaming.store.generations import compare
 
 Row = dict[str, Any]
 

@@ -13,18 +13,14 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, select
 
+from coordinator_model.membership import Membership, compare, membership
 from streaming.store import tables
 from streaming.store.database import clean, group_key, in_portions, remove, upsert
 
-NAMES_KEPT = 100
-"""Members named in each list of a row; the counts beside them are of all."""
 MOVED = "moved:partitions"  # the counter
 LOOKED_AFTER_MS = 3_000
 """A usual heartbeat interval: sooner nobody can tell who has rejoined, for only then its heartbeats stop."""
 _SETTLED_STATES = frozenset({"Stable", "Empty"})
-
-Membership = dict[str, dict[str, Any]]
-"""Member id -> `client_id`, `client_host`, `instance_id`, `partitions` (pairs of topic and number)."""
 
 
 class Settled(NamedTuple):
@@ -48,65 +44,6 @@ class Changes(NamedTuple):
     settled: dict[str, dict[str, Any] | None]
     known: dict[str, int | None]
     counts: Counter[str]
-
-
-def membership(view: Mapping[str, Any]) -> Membership:
-    """Reduce a view to who is in the group and who reads what."""
-    return {
-        member["member_id"]: {
-            "client_id": member.get("client_id"),
-            "client_host": member.get("client_host"),
-            "instance_id": member.get("instance_id"),
-            "partitions": [[a["topic"], number] for a in member.get("assignment") or () for number in a["partitions"]],
-        }
-        for member in view.get("members") or ()
-    }
-
-
-def compare(before: Membership | None, after: Membership) -> dict[str, Any]:
-    """Tell who joined, left and returned, and which partitions moved; `before` None: the first that is known.
-
-    A member *returned* when the one that left had its instance id or, without one, its client id and host.
-    """
-    if before is None:
-        return {"cause": "first-seen", "joined": [], "left": [], "returned": [], "partitions_moved": 0}
-    joined, left = sorted(after.keys() - before.keys()), sorted(before.keys() - after.keys())
-    gone = Counter(_identity(before[name]) for name in left)
-    returned = []
-    for name in joined:
-        if gone[identity := _identity(after[name])] > 0:
-            gone[identity] -= 1
-            returned.append(name)
-    owners = {(topic, number): name for name, member in before.items() for topic, number in member["partitions"]}
-    moved = sum(
-        owners.get((topic, number), name) != name
-        for name, member in after.items()
-        for topic, number in member["partitions"]
-    )
-    return {
-        "cause": _cause(joined, left, returned, moved),
-        "joined": joined[:NAMES_KEPT],
-        "joined_total": len(joined),
-        "left": left[:NAMES_KEPT],
-        "left_total": len(left),
-        "returned": returned[:NAMES_KEPT],
-        "returned_total": len(returned),
-        "partitions_moved": moved,
-    }
-
-
-def _identity(member: Mapping[str, Any]) -> tuple[Any, ...]:
-    if member["instance_id"] is not None:
-        return ("instance", member["instance_id"])
-    return ("client", member["client_id"], member["client_host"])
-
-
-def _cause(joined: list[str], left: list[str], returned: list[str], moved: int) -> str:
-    if joined and left:
-        return "returned" if len(returned) == len(joined) == len(left) else "joined-and-left"
-    if joined or left:
-        return "joined" if joined else "left"
-    return "partitions-moved" if moved else "same-members"
 
 
 def changes(

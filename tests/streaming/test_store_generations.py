@@ -2,9 +2,9 @@
 
 import pytest
 
+from coordinator_model.membership import compare, membership
 from streaming.config import Settings
 from streaming.store import Store
-from streaming.store.generations import compare, membership
 from tests.streaming.outputs import CLUSTER, START_MS, member, report, view
 
 SETTINGS = Settings(cluster=CLUSTER)
