@@ -15,9 +15,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from coordinator_model.membership import unowned
+from coordinator_model.replica.returns import is_return
 from coordinator_model.rules.coordinator import TELEMETRY_STALLED
 from coordinator_model.rules.group_set_aside import GROUP_SET_ASIDE
 from coordinator_model.rules.polling import POLL_AT_RISK
@@ -283,18 +284,24 @@ def _is_accepted(incident: Incident, member: Mapping[str, Any]) -> bool:
     return since_ms > incident.opened_ms or (member["generation"] or 0) > incident.generation
 
 
+class _Shown(NamedTuple):
+    """The client of a view's member."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str | None
+    client_host: str | None
+    connection: str | None
+
+
 def _is_return(incident: Incident, member: Mapping[str, Any], members: Sequence[Mapping[str, Any]]) -> bool:
-    """As ``returns.is_return``: client id and host tell nothing where another was in beside it that has both."""
+    """Tell whether a member of a view has joined since an incident began, and is its client."""
     if (member["joined_ms"] or 0) < incident.opened_ms:
         return False
-    if incident.instance_id is not None:
-        return bool(member["instance_id"] == incident.instance_id)
-    if incident.connection is not None and member["connection"] == incident.connection:
-        return True
     client = (incident.client_id, incident.client_host)
     alike = [m for m in members if (m["client_id"], m["client_host"]) == client and m["instance_id"] is None]
     alone = not any((m["joined_ms"] or 0) < incident.opened_ms for m in alike)
-    return bool(incident.client_id) and member in alike and alone
+    return is_return(incident, _Shown(*(member[name] for name in _Shown._fields)), alone=alone)
 
 
 def _closed(incident: Incident, reason: str, at_ms: int) -> Transition:

@@ -1,6 +1,32 @@
 """Who that joins is one that went: it ends that one's incident."""
 
+from typing import Protocol
+
 from coordinator_model.replica.group import Departure, GroupReplica, Member
+
+
+class Client(Protocol):
+    """What tells clients apart: a member's, or that of an incident or a view."""
+
+    @property
+    def member_id(self) -> str | None:
+        """Its id as a member."""
+
+    @property
+    def instance_id(self) -> str | None:
+        """Its ``group.instance.id``."""
+
+    @property
+    def client_id(self) -> str | None:
+        """Its ``client.id``."""
+
+    @property
+    def client_host(self) -> str | None:
+        """The host it connects from."""
+
+    @property
+    def connection(self) -> str | None:
+        """The connection it has with the coordinator."""
 
 
 def came_back(replica: GroupReplica, member: Member, at_ms: int) -> None:
@@ -43,7 +69,7 @@ def who(member: Member) -> str:
     return member.instance_id or f"{member.client_id}\n{member.client_host}"
 
 
-def is_return(gone: Member, joining: Member, *, alone: bool) -> bool:
+def is_return(gone: Client, joining: Client, *, alone: bool) -> bool:
     """Tell whether a joining member is one that went: same instance, else id, connection, or client id and host.
 
     ``alone``: nobody else looks like it.
@@ -56,5 +82,5 @@ def is_return(gone: Member, joining: Member, *, alone: bool) -> bool:
     return known and (gone.client_id, gone.client_host) == (joining.client_id, joining.client_host)
 
 
-def _same_connection(gone: Member, joining: Member) -> bool:
+def _same_connection(gone: Client, joining: Client) -> bool:
     return gone.connection is not None and gone.connection == joining.connection

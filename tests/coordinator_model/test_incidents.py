@@ -172,6 +172,11 @@ ADOPTED = {
         "rejoined",
     ),
     "the same connection": ({}, report(members=[member("x", connection="k:1", joined_ms=AT_MS)]), "rejoined"),
+    "an instance on the connection of a member that was none: only a proxy shares one": (
+        {},
+        report(members=[member("x", instance_id="i", connection="k:1", joined_ms=AT_MS)]),
+        None,
+    ),
     "the same client, but it was there before": (
         {},
         report(members=[member("x", client_id="worker", client_host="10.0.0.8", joined_ms=0)]),
