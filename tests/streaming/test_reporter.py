@@ -5,12 +5,13 @@ import logging
 import time
 
 import pytest
+from confluent_kafka import Producer
 from kafka import KafkaConsumer, TopicPartition
 
 from coordinator_model.events import ClientPoll
 from coordinator_model.ingest import REPORTS, SourceRow, ingest
 from streaming.embedded import EmbeddedCluster
-from streaming.reporter import TOPIC, report_polls
+from streaming.reporter import TOPIC, confluent, report_polls
 from streaming.reporter.reporter import PollReport
 from tests.embedded.parts import skip_without_broker
 
@@ -151,3 +152,65 @@ def test_a_missing_topic_costs_one_line_of_the_log_and_no_poll(joined, caplog):
     assert ["nobody-made-this" in line for line in ours()] == [True]
     assert thread.daemon
     assert "nobody-made-this" not in joined.topics()
+
+
+# ------------------------------------------------------------------------------------------------- confluent-kafka
+
+
+class Quick(confluent.Consumer):
+    report_interval_s = 0.2
+
+
+class Astray(Quick):
+    report_topic = "nobody-made-this-either"
+
+
+@pytest.fixture
+def confluent_settings(cluster, request):
+    return {
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "group.id": request.node.name,
+        "client.id": "orders-1",
+        "auto.offset.reset": "earliest",
+        "log_level": 0,
+    }
+
+
+def assigned(consumer):
+    return consumer.poll(0.1) is None and consumer.assignment()
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_the_reports_of_confluent_kafka_name_its_member_and_end_with_its_close(confluent_settings, reports, protocol):
+    consumer = Quick({**confluent_settings, "group.protocol": protocol})
+    consumer.subscribe(["orders"])
+    await_(lambda: assigned(consumer), "assignment")
+    await_(lambda: consumer.poll(0.1) is None and reports.read()[1:], "second report")
+    assert {(e.member_id, e.client_id) for e in reports.seen} == {(consumer.memberid(), "orders-1")}
+    assert all(0 <= e.poll_age_ms < 2_000 for e in reports.seen)
+    consumer.close()
+    consumer._reports.join(WAIT_S)
+    assert not consumer._reports.is_alive()
+
+
+def test_confluent_kafka_hands_over_every_message_once(cluster, confluent_settings):
+    cluster.create_topic("numbers", partitions=1)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+    for number in range(100):
+        producer.produce("numbers", str(number))
+    assert producer.flush(WAIT_S) == 0
+    read = []
+    with Quick(confluent_settings) as consumer:
+        consumer.subscribe(["numbers"])
+        await_(lambda: read.extend(m for m in [consumer.poll(0.1)] if m) or len(read) == 10, "tenth message")
+        await_(lambda: read.extend(consumer.consume(20, timeout=0.1)) or len(read) == 100, "last message")
+    assert [int(message.value()) for message in read] == list(range(100))
+
+
+def test_a_missing_topic_costs_confluent_kafka_one_line_of_the_log_and_no_poll(confluent_settings, caplog):
+    with Astray(confluent_settings) as consumer, caplog.at_level(logging.WARNING, logger="streaming.reporter"):
+        consumer.subscribe(["orders"])
+        await_(lambda: assigned(consumer), "assignment")
+        await_(lambda: consumer.poll(0) is None and consumer._reports.dropped > 1, "dropped report")
+        assert Astray.report_topic not in consumer.list_topics(timeout=WAIT_S).topics
+    assert ["nobody-made-this-either" in record.getMessage() for record in caplog.records] == [True]
