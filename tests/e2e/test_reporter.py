@@ -23,6 +23,8 @@ MAX_POLL_INTERVAL_MS = 6_000
 WAIT_S = 60.0
 AFTERMATH_S = 2.5  # as in `world`: grace passes inside the capture
 PROTOCOLS = ("classic", "consumer")
+HANGS = ("hangs", "hangs-with-callbacks")
+FATES = (*HANGS, "closed")
 
 
 def await_(condition, what):
@@ -49,7 +51,9 @@ class Member:
         if protocol == "classic":
             settings |= {"session.timeout.ms": MAX_POLL_INTERVAL_MS, "heartbeat.interval.ms": 1_000}
         self.consumer = Consumer(settings)
-        self.consumer.subscribe(["orders"])
+        # With callbacks a KIP-848 client cannot leave: it waits for its application to take the revocation in a poll.
+        callbacks = {"on_revoke": lambda *_: None} if "callbacks" in fate else {}
+        self.consumer.subscribe(["orders"], **callbacks)
 
     def join(self):
         def is_in():
@@ -79,7 +83,7 @@ def told(tmp_path_factory):
         recording = Recording(kafka, capture, from_beginning=True, probing=True)
         stack.callback(recording.finish)
         recording.start()
-        members = [Member(cluster, protocol, fate) for fate in ("hangs", "closed") for protocol in PROTOCOLS]
+        members = [Member(cluster, protocol, fate) for fate in FATES for protocol in PROTOCOLS]
         for member in members:
             member.join()
         for member in members:  # the last ones joined for a while: nobody is near its limit when it begins to hang
@@ -87,11 +91,11 @@ def told(tmp_path_factory):
         for member in members:
             if member.fate == "closed":
                 member.consumer.close()
-        await_(lambda: all(overdue(member) for member in members if member.fate == "hangs"), "breach of each limit")
+        await_(lambda: all(overdue(member) for member in members if member.fate in HANGS), "breach of each limit")
         time.sleep(AFTERMATH_S)
         recording.finish()
         for member in members:
-            if member.fate == "hangs":
+            if member.fate in HANGS:
                 assert member.consumer._reports.dropped <= 1
                 member.consumer.close()
     with open_text(capture) as lines:
@@ -104,10 +108,11 @@ def opened(transitions, rule, group):
     return [t.incident for t in of_group if (t.kind, t.incident.rule) == ("opened", rule)]
 
 
+@pytest.mark.parametrize("fate", HANGS)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_who_hangs_is_warned_of_before_its_limit_and_told_after_it(told, protocol):
+def test_who_hangs_is_warned_of_before_its_limit_and_told_after_it(told, protocol, fate):
     members, transitions = told
-    member = members[f"hangs-{protocol}"]
+    member = members[f"{fate}-{protocol}"]
     [risk] = opened(transitions, "poll-at-risk", member.group)
     [exceeded] = opened(transitions, "poll-exceeded", member.group)
     assert risk.member_id == exceeded.member_id == member.member_id

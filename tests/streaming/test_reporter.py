@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import subprocess
 import time
 
 import pytest
@@ -14,6 +15,7 @@ from streaming.embedded import EmbeddedCluster
 from streaming.reporter import TOPIC, confluent, report_polls
 from streaming.reporter.reporter import PollReport
 from tests.embedded.parts import skip_without_broker
+from tests.streaming.test_reporter_alone import CONFLUENT_START, EXIT_S, KAFKA_PYTHON_START, ROOT, command_of
 
 pytestmark = pytest.mark.e2e
 MAX_POLL_INTERVAL_MS = 6_000
@@ -214,3 +216,31 @@ def test_a_missing_topic_costs_confluent_kafka_one_line_of_the_log_and_no_poll(c
         await_(lambda: consumer.poll(0) is None and consumer._reports.dropped > 1, "dropped report")
         assert Astray.report_topic not in consumer.list_topics(timeout=WAIT_S).topics
     assert ["nobody-made-this-either" in record.getMessage() for record in caplog.records] == [True]
+
+
+FROZEN_MEANWHILE = """
+while thread._outlet is None or not hasattr(thread._outlet, "_producer"):
+    time.sleep(0.01)
+time.sleep(1)  # some reports have arrived
+print("reporting", flush=True)
+sys.stdin.readline()
+time.sleep(0.3)  # one is on its way, and is not answered
+"""
+
+
+@pytest.mark.parametrize("start", [KAFKA_PYTHON_START, CONFLUENT_START], ids=["kafka-python", "confluent-kafka"])
+def test_an_exit_is_not_held_up_by_a_report_that_is_not_answered(cluster, start):
+    """kafka-python's own end would wait for it for a second, and print a traceback."""
+    [node] = cluster.nodes
+    command = command_of(start, FROZEN_MEANWHILE, cluster.bootstrap_servers)
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen(command, cwd=ROOT, text=True, **pipes) as process:
+        assert process.stdout.readline() == "reporting\n"
+        node.pause()
+        try:
+            ended_s, said = process.communicate("go\n", timeout=WAIT_S)
+            span_s = time.time() - float(ended_s)
+        finally:
+            node.resume()
+    assert (process.returncode, said) == (0, "")
+    assert span_s < EXIT_S
