@@ -238,9 +238,8 @@ def test_an_exit_is_not_held_up_by_a_report_that_is_not_answered(cluster, start)
         assert process.stdout.readline() == "reporting\n"
         node.pause()
         try:
-            ended_s, said = process.communicate("go\n", timeout=WAIT_S)
-            span_s = time.time() - float(ended_s)
+            span_s, said = process.communicate("go\n", timeout=WAIT_S)
         finally:
             node.resume()
     assert (process.returncode, said) == (0, "")
-    assert span_s < EXIT_S
+    assert float(span_s) < EXIT_S
