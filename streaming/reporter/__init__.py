@@ -1,12 +1,40 @@
-"""For an application that consumes with kafka-python: tell the monitor when it last polled.
+"""For an application that consumes: tell the monitor when it last polled.
 
-    from streaming.reporter import report_polls
+    from streaming.reporter import report_polls            # kafka-python
     report_polls(consumer)
 
-Depends on nothing else of the monitor and on nothing but kafka-python; `pip install ./streaming/reporter` in a checkout
-installs it alone.
+    from streaming.reporter.confluent import Consumer      # confluent-kafka: instead of its own
+
+Depends on nothing else of the monitor, and on no other client than the application's;
+`pip install ./streaming/reporter` in a checkout installs it alone.
 """
 
-from streaming.reporter.reporter import TOPIC, report_polls
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from streaming.reporter.message import INTERVAL_S, TOPIC
+
+if TYPE_CHECKING:
+    from kafka import KafkaConsumer
 
 __all__ = ["TOPIC", "report_polls"]
+
+log = logging.getLogger(__name__)
+
+
+def report_polls(consumer: "KafkaConsumer", *, topic: str = TOPIC, interval_s: float = INTERVAL_S) -> threading.Thread:
+    """Begin to report on a consumer of kafka-python; ends by itself when the consumer is closed or forgotten.
+
+    The connection is the consumer's: same brokers, same security; it needs the right to write to `topic`.
+    """
+    try:
+        from streaming.reporter import reporter  # noqa: PLC0415 # an application need not have kafka-python
+
+        if hasattr(consumer, "_coordinator"):
+            return reporter.report_polls(consumer, topic=topic, interval_s=interval_s)
+    except Exception as error:  # noqa: BLE001 # the application goes on without reports
+        log.warning("no poll reports: %s: %s", type(error).__name__, error)
+    else:
+        log.warning("no poll reports of a %s: for confluent-kafka, import streaming.reporter.confluent", type(consumer))
+    return threading.Thread(name="group-monitor-reporter", daemon=True)

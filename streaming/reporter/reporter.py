@@ -1,13 +1,11 @@
-"""A consumer's poll age, sent once a second from a thread of its own: the one thing that no broker sees.
+"""kafka-python: a consumer's poll age, sent once a second from a thread of its own: the one thing that no broker sees.
 
 On the wire the goodbye of a kafka-python consumer that stopped polling equals the one of a consumer that is closed.
 The report tells them apart. It carries ages, which need no clock; its instant is the topic's append time, so create
-the topic with ``message.timestamp.type=LogAppendTime``. Nothing here may disturb the application: no method of the
-consumer is called, no lock of it taken, and every failure ends in one line of the log.
+the topic with ``message.timestamp.type=LogAppendTime``. No method of the consumer is called and no lock of it taken:
+its own attributes say when it polled.
 """
 
-import json
-import logging
 import threading
 import time
 import weakref
@@ -16,12 +14,11 @@ from typing import Any, Final
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.version import __version__ as kafka_python_version
 
-log = logging.getLogger(__name__)
+from streaming.reporter.message import INTERVAL_S, TOPIC, message
+from streaming.reporter.sender import SEND_TIMEOUT_S, ReportThread, start
 
-TOPIC: Final = "group-client-telemetry"
-FORMAT_VERSION: Final = 1
-INTERVAL_S: Final = 1.0
-PAUSE_AFTER_ERROR_S: Final = 60.0  # a missing topic or right does not come by itself
+__all__ = ["TOPIC", "PollReport", "report_polls"]
+
 _CONNECTION_SETTINGS: Final = (
     "bootstrap_servers", "client_dns_lookup", "security_protocol", "ssl_context", "ssl_check_hostname", "ssl_cafile",
     "ssl_certfile", "ssl_keyfile", "ssl_crlfile", "ssl_password", "ssl_ciphers", "sasl_mechanism",
@@ -40,7 +37,6 @@ _PRODUCER_SETTINGS: Final = {
     "bootstrap_timeout_ms": 5_000,
     "metrics_enabled": False,
 }
-SEND_TIMEOUT_S: Final = 6.0
 
 
 def report_polls(consumer: KafkaConsumer, *, topic: str = TOPIC, interval_s: float = INTERVAL_S) -> threading.Thread:
@@ -48,11 +44,8 @@ def report_polls(consumer: KafkaConsumer, *, topic: str = TOPIC, interval_s: flo
 
     The connection is the consumer's: same brokers, same security; it needs the right to write to `topic`.
     """
-    thread = threading.Thread(
-        target=_Reports(consumer, topic, interval_s).send_until_closed, name="group-monitor-reporter", daemon=True
-    )
-    thread.start()
-    return thread
+    subject = _Subject(consumer)
+    return start(ReportThread(subject, subject.connect, topic, interval_s))
 
 
 class PollReport:
@@ -73,77 +66,54 @@ class PollReport:
         # Who unsubscribed has left on purpose, and need not poll.
         if not self._member_id or poll_age_ms is None or not consumer._subscription.subscription:  # noqa: SLF001
             return None
-        return {
-            "group_monitor_reporter": FORMAT_VERSION,  # first: it is how a reader tells a report from other lines
-            "group": config["group_id"],
-            "member_id": self._member_id,
-            "instance_id": config.get("group_instance_id"),
-            "client_id": config["client_id"],
-            "poll_age_ms": poll_age_ms,
-            "max_poll_interval_ms": config["max_poll_interval_ms"],
-            "session_timeout_ms": config["session_timeout_ms"],
-            "heartbeat_age_ms": _age_ms(now_s, heartbeat.last_receive),
-            "software": f"kafka-python {kafka_python_version}",
-        }
+        return message(
+            group=config["group_id"],
+            member_id=self._member_id,
+            instance_id=config.get("group_instance_id"),
+            client_id=config["client_id"],
+            poll_age_ms=poll_age_ms,
+            max_poll_interval_ms=config["max_poll_interval_ms"],
+            session_timeout_ms=config["session_timeout_ms"],
+            heartbeat_age_ms=_age_ms(now_s, heartbeat.last_receive),
+            software=f"kafka-python {kafka_python_version}",
+        )
 
 
-class _Reports:
-    """The thread's work. Holds the consumer weakly: who forgets a consumer ends its reports."""
+class _Subject:
+    """Holds the consumer weakly: who forgets a consumer ends its reports."""
 
-    def __init__(self, consumer: KafkaConsumer, topic: str, interval_s: float) -> None:
+    def __init__(self, consumer: KafkaConsumer) -> None:
         self._consumer = weakref.ref(consumer)
-        self._topic = topic
-        self._interval_s = interval_s
-        self._settings = _producer_settings(consumer)
         self._report = PollReport()
-        self._producer: KafkaProducer | None = None
-        self._told = False
-        self._pause = threading.Event()  # never set: a wait that ends with the process
 
-    def send_until_closed(self) -> None:
-        """Send a report an interval; after a failure wait longer, and say it once."""
-        while self._is_open():
-            started_s = time.monotonic()
-            try:
-                self._send_one()
-                rest_s = self._interval_s - (time.monotonic() - started_s)
-            except Exception as error:  # noqa: BLE001 # whatever it is, the application must not suffer from it
-                self._tell(error)
-                self._disconnect()  # it would go on asking for a topic that is not there, and log every answer
-                rest_s = PAUSE_AFTER_ERROR_S
-            self._rest(rest_s)
-        self._disconnect()
-
-    def _is_open(self) -> bool:
+    def is_open(self) -> bool:
         consumer = self._consumer()
         return consumer is not None and not consumer._closed  # noqa: SLF001
 
-    def _rest(self, seconds: float) -> None:
-        end_s = time.monotonic() + seconds
-        while (left_s := end_s - time.monotonic()) > 0 and self._is_open():
-            self._pause.wait(min(left_s, self._interval_s))
-
-    def _send_one(self) -> None:
-        if self._producer is None:
-            self._producer = KafkaProducer(**self._settings)
+    def report(self) -> dict[str, Any] | None:
         consumer = self._consumer()
-        report = None if consumer is None else self._report.of(consumer)
+        return None if consumer is None else self._report.of(consumer)
+
+    def connect(self) -> "_Outlet":
+        consumer = self._consumer()
+        if consumer is None:
+            raise ReferenceError("the consumer is gone")
+        settings = _producer_settings(consumer)
         del consumer  # not to be held while waiting for the broker
-        if report is not None:
-            value = json.dumps(report, separators=(",", ":")).encode()
-            key = str(report["group"]).encode()
-            self._producer.send(self._topic, value, key=key).get(timeout=SEND_TIMEOUT_S)
-            self._told = False
+        return _Outlet(settings)
 
-    def _disconnect(self) -> None:
-        if self._producer is not None:
-            self._producer.close(timeout=1)
-            self._producer = None
 
-    def _tell(self, error: Exception) -> None:
-        if not self._told:
-            self._told = True
-            log.warning("poll reports to %s fail, trying again: %s: %s", self._topic, type(error).__name__, error)
+class _Outlet:
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self._producer = KafkaProducer(**settings)
+        # It would hold up the exit of the interpreter, and that of a forked child, for up to two seconds.
+        getattr(self._producer, "_unregister_cleanup", lambda: None)()
+
+    def send(self, topic: str, key: bytes, value: bytes) -> None:
+        self._producer.send(topic, value, key=key).get(timeout=SEND_TIMEOUT_S)
+
+    def close(self) -> None:
+        self._producer.close(timeout=1)
 
 
 def _producer_settings(consumer: KafkaConsumer) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The numbers of docs/performance.md: `python -m tests.benchmarks PART …`, all of them listed by `--help`.
 
 Real Kafka, the real job with real replicas and SQLite, synthetic groups (`load`). Nothing here passes or fails,
-but for `flood`: it prints what it measured, as Markdown rows. `all` is all but the history, the answers and the flood.
+but for `flood`: it prints what it measured, as Markdown rows. `all` is `steady`, `backlog`, `cold` and `line`.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from pathlib import Path
 
 from streaming.config import Run
 from streaming.embedded import EmbeddedCluster
-from tests.benchmarks import answers, cold, flood, history, line
+from tests.benchmarks import answers, cold, flood, history, line, reporter
 from tests.benchmarks.load import INTERVAL_MS
 from tests.benchmarks.processes import Usage, usage_of
 
@@ -53,7 +53,9 @@ url = "sqlite:///{folder}/monitor.db"
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
-    parser.add_argument("part", choices=("all", *ALL, "history", "answers", "flood"), nargs="?", default="all")
+    parser.add_argument(
+        "part", choices=("all", *ALL, "history", "answers", "flood", "reporter"), nargs="?", default="all"
+    )
     parser.add_argument(
         "--seconds", type=int, help="of the measured part of the steady load (300), or of each of the flood (150)"
     )
@@ -84,6 +86,9 @@ def measure(part: str, options: argparse.Namespace) -> None:
         return
     if part == "flood":
         flood.main(options)
+        return
+    if part == "reporter":
+        reporter.main()
         return
     with tempfile.TemporaryDirectory(prefix="group-monitor-bench-") as temporary:
         folder = Path(temporary)

@@ -1,48 +1,103 @@
-"""The reporter goes into other people's applications: it is installed alone and needs kafka-python alone."""
+"""The reporter goes into other people's applications: it is installed alone, and needs only their client."""
 
-import re
+import importlib.util
 import subprocess
 import sys
 import venv
 import zipfile
 from pathlib import Path
 
+import confluent_kafka
 import kafka
+import pytest
 
 ROOT = Path(__file__).parents[2]
-BUILD = "import sys, hatchling.build; print(hatchling.build.build_wheel(sys.argv[1]))"
-IMPORT = """
+REPORTER = ROOT / "streaming" / "reporter"
+SEEN = """
 import sys
-from streaming.reporter import TOPIC, report_polls
-print(TOPIC)
 loaded = {name.partition(".")[0] for name in sys.modules} - sys.stdlib_module_names
-print(*sorted(name for name in loaded if not name.startswith("_")))
+print(*sorted(name for name in loaded if not name.startswith("_") and name != "cimpl"))
+"""
+WITH_KAFKA_PYTHON = """
+from kafka import KafkaConsumer
+from streaming.reporter import TOPIC, report_polls
+from streaming.reporter.reporter import PollReport
+consumer = KafkaConsumer.__new__(KafkaConsumer)  # without a broker it cannot be made
+consumer._closed, consumer._coordinator = True, None
+consumer.config = {"bootstrap_servers": "127.0.0.1:1", "client_id": "c"}
+report_polls(consumer).join(10)
+print(TOPIC, PollReport.__name__)
+"""
+WITH_CONFLUENT_KAFKA = """
+from streaming.reporter import TOPIC
+from streaming.reporter.confluent import Consumer
+with Consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}) as consumer:
+    consumer.subscribe(["t"])
+    consumer.poll(0)
+    consumer._polls._member_id = "m"
+    print(TOPIC, consumer._polls.report()["group"])
+"""
+FOLDERS = {
+    "kafka": [Path(kafka.__file__).parent],
+    # A binary wheel keeps its libraries in a folder beside the package.
+    "confluent_kafka": [
+        Path(confluent_kafka.__file__).parent,
+        *Path(confluent_kafka.__file__).parents[1].glob("confluent_kafka.libs"),
+    ],
+}
+NAMED = """
+import importlib.resources, json
+print(json.loads(importlib.resources.files("streaming.reporter").joinpath("report.schema.json").read_text())["title"])
 """
 
 
-def built(folder):
-    command = [sys.executable, "-c", BUILD, str(folder)]
-    done = subprocess.run(command, cwd=ROOT / "streaming" / "reporter", capture_output=True, text=True, check=True)
-    return zipfile.ZipFile(folder / done.stdout.strip())
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The wheel, made as an application's owner makes it who has no network."""
+    missing = [name for name in ("pip", "hatchling") if importlib.util.find_spec(name) is None]
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    folder = tmp_path_factory.mktemp("wheel")
+    options = ["--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", str(folder)]
+    pip(sys.executable, "wheel", *options, str(REPORTER))
+    [made] = folder.glob("*.whl")
+    return made
 
 
-def test_its_wheel_holds_it_alone_and_asks_for_kafka_python_alone(tmp_path):
-    wheel = built(tmp_path)
-    code = {path for path in wheel.namelist() if ".dist-info/" not in path}
-    assert code == {f"streaming/reporter/{file.name}" for file in (ROOT / "streaming" / "reporter").glob("*.py")}
-    [metadata] = [wheel.read(path).decode() for path in wheel.namelist() if path.endswith("/METADATA")]
-    assert [re.match(r"[\w-]+", need)[0] for need in re.findall(r"(?m)^Requires-Dist: (.*)$", metadata)] == [
-        "kafka-python"
-    ]
+def pip(python, *arguments):
+    command = [sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
-def test_it_is_imported_under_its_name_where_nothing_but_kafka_python_is_installed(tmp_path):
+def test_its_wheel_holds_it_alone_and_asks_for_no_client_that_the_application_does_not_have(wheel):
+    files = zipfile.ZipFile(wheel)
+    code = {path for path in files.namelist() if ".dist-info/" not in path}
+    shipped = [*REPORTER.glob("*.py"), REPORTER / "report.schema.json"]
+    assert code == {f"streaming/reporter/{file.name}" for file in shipped}
+    [metadata] = [files.read(path).decode() for path in files.namelist() if path.endswith("/METADATA")]
+    needs = [line for line in metadata.splitlines() if line.startswith("Requires-Dist: ")]
+    assert [need.split("; ")[1] for need in needs] == ["extra == 'confluent-kafka'", "extra == 'kafka-python'"]
+
+
+@pytest.mark.parametrize(
+    ("client", "script", "printed"),
+    [("kafka", WITH_KAFKA_PYTHON, "PollReport"), ("confluent_kafka", WITH_CONFLUENT_KAFKA, "g")],
+    ids=["kafka-python", "confluent-kafka"],
+)
+def test_it_works_where_nothing_but_one_client_is_installed(wheel, tmp_path, client, script, printed):
     environment = tmp_path / "environment"
     venv.create(environment, with_pip=False)
+    python = environment / "bin" / "python"
+    pip(python, "install", "--no-deps", "--no-index", str(wheel))
     [packages] = environment.glob("lib/python*/site-packages")
-    built(tmp_path).extractall(packages)
-    (packages / "kafka").symlink_to(Path(kafka.__file__).parent)
+    for folder in FOLDERS[client]:
+        (packages / folder.name).symlink_to(folder)
     done = subprocess.run(
-        [environment / "bin" / "python", "-I", "-c", IMPORT], capture_output=True, text=True, check=False
+        [python, "-I", "-c", script + SEEN + NAMED], capture_output=True, text=True, timeout=60, check=False
     )
-    assert done.stdout.split("\n") == ["group-client-telemetry", "kafka streaming", ""], done.stderr
+    assert done.stdout.splitlines() == [
+        f"group-client-telemetry {printed}",
+        f"{client} streaming",
+        "A consumer's report of its last poll, format version 1",
+    ], done.stderr

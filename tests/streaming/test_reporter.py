@@ -2,17 +2,20 @@
 
 import gc
 import logging
+import subprocess
 import time
 
 import pytest
+from confluent_kafka import Producer
 from kafka import KafkaConsumer, TopicPartition
 
 from coordinator_model.events import ClientPoll
 from coordinator_model.ingest import REPORTS, SourceRow, ingest
 from streaming.embedded import EmbeddedCluster
-from streaming.reporter import TOPIC, report_polls
+from streaming.reporter import TOPIC, confluent, report_polls
 from streaming.reporter.reporter import PollReport
 from tests.embedded.parts import skip_without_broker
+from tests.streaming.test_reporter_alone import CONFLUENT_START, EXIT_S, KAFKA_PYTHON_START, ROOT, command_of
 
 pytestmark = pytest.mark.e2e
 MAX_POLL_INTERVAL_MS = 6_000
@@ -151,3 +154,92 @@ def test_a_missing_topic_costs_one_line_of_the_log_and_no_poll(joined, caplog):
     assert ["nobody-made-this" in line for line in ours()] == [True]
     assert thread.daemon
     assert "nobody-made-this" not in joined.topics()
+
+
+# ------------------------------------------------------------------------------------------------- confluent-kafka
+
+
+class Quick(confluent.Consumer):
+    report_interval_s = 0.2
+
+
+class Astray(Quick):
+    report_topic = "nobody-made-this-either"
+
+
+@pytest.fixture
+def confluent_settings(cluster, request):
+    return {
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "group.id": request.node.name,
+        "client.id": "orders-1",
+        "auto.offset.reset": "earliest",
+        "log_level": 0,
+    }
+
+
+def assigned(consumer):
+    return consumer.poll(0.1) is None and consumer.assignment()
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_the_reports_of_confluent_kafka_name_its_member_and_end_with_its_close(confluent_settings, reports, protocol):
+    consumer = Quick({**confluent_settings, "group.protocol": protocol})
+    consumer.subscribe(["orders"])
+    await_(lambda: assigned(consumer), "assignment")
+    await_(lambda: consumer.poll(0.1) is None and reports.read()[1:], "second report")
+    assert {(e.member_id, e.client_id) for e in reports.seen} == {(consumer.memberid(), "orders-1")}
+    assert all(0 <= e.poll_age_ms < 2_000 for e in reports.seen)
+    consumer.close()
+    consumer._reports.join(WAIT_S)
+    assert not consumer._reports.is_alive()
+
+
+def test_confluent_kafka_hands_over_every_message_once(cluster, confluent_settings):
+    cluster.create_topic("numbers", partitions=1)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+    for number in range(100):
+        producer.produce("numbers", str(number))
+    assert producer.flush(WAIT_S) == 0
+    read = []
+    with Quick(confluent_settings) as consumer:
+        consumer.subscribe(["numbers"])
+        await_(lambda: read.extend(m for m in [consumer.poll(0.1)] if m) or len(read) == 10, "tenth message")
+        await_(lambda: read.extend(consumer.consume(20, timeout=0.1)) or len(read) == 100, "last message")
+    assert [int(message.value()) for message in read] == list(range(100))
+
+
+def test_a_missing_topic_costs_confluent_kafka_one_line_of_the_log_and_no_poll(confluent_settings, caplog):
+    with Astray(confluent_settings) as consumer, caplog.at_level(logging.WARNING, logger="streaming.reporter"):
+        consumer.subscribe(["orders"])
+        await_(lambda: assigned(consumer), "assignment")
+        await_(lambda: consumer.poll(0) is None and consumer._reports.dropped > 1, "dropped report")
+        assert Astray.report_topic not in consumer.list_topics(timeout=WAIT_S).topics
+    assert ["nobody-made-this-either" in record.getMessage() for record in caplog.records] == [True]
+
+
+FROZEN_MEANWHILE = """
+while thread._outlet is None or not hasattr(thread._outlet, "_producer"):
+    time.sleep(0.01)
+time.sleep(1)  # some reports have arrived
+print("reporting", flush=True)
+sys.stdin.readline()
+time.sleep(0.3)  # one is on its way, and is not answered
+"""
+
+
+@pytest.mark.parametrize("start", [KAFKA_PYTHON_START, CONFLUENT_START], ids=["kafka-python", "confluent-kafka"])
+def test_an_exit_is_not_held_up_by_a_report_that_is_not_answered(cluster, start):
+    """kafka-python's own end would wait for it for a second, and print a traceback."""
+    [node] = cluster.nodes
+    command = command_of(start, FROZEN_MEANWHILE, cluster.bootstrap_servers)
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen(command, cwd=ROOT, text=True, **pipes) as process:
+        assert process.stdout.readline() == "reporting\n"
+        node.pause()
+        try:
+            span_s, said = process.communicate("go\n", timeout=WAIT_S)
+        finally:
+            node.resume()
+    assert (process.returncode, said) == (0, "")
+    assert float(span_s) < EXIT_S
