@@ -32,6 +32,8 @@ class Told:
     groups: dict[str, "ToldGroup"] = field(default_factory=dict)
     topic_partitions: dict[str, int] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    is_incomplete: bool = False
+    """Whether a broker did not list its groups."""
 
 
 @dataclass(slots=True)
@@ -66,6 +68,7 @@ def ask(client: Mapping[str, Any], deadline_s: float) -> Told:
             try:
                 _ask_broker(admin, broker, told, deadline_s)
             except KafkaError as error:
+                told.is_incomplete = True
                 told.problems.append(f"broker {broker} does not tell its groups: {type(error).__name__}")
     return told
 

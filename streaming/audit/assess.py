@@ -97,8 +97,8 @@ def assess(read: Read, told: Told, deadline_s: float, thresholds: Thresholds = D
 
 
 def _names(told: Told, ledgers: Mapping[str, Ledger]) -> list[str]:
-    """Return the groups that are there: the brokers know; only where they list none, the records do."""
-    return sorted(told.groups or ledgers)
+    """Return the groups that are there: the brokers know; where one of them did not tell, the records do."""
+    return sorted({*told.groups, *(ledgers if told.is_incomplete or not told.groups else ())})
 
 
 def _badness(group: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -232,7 +232,7 @@ def _now(replica: GroupReplica, scene: Scene) -> Iterator[Found]:
         lasts = scene.progress_ms - (replica.stable_since_ms or scene.progress_ms)
         page = lasts >= scene.thresholds.page_after_ms and bool(replica.stable_since_ms)
         listed = ", ".join(f"{topic}-{number}" for topic, number in unowned[:8])
-        summary = f"{len(unowned)} partitions of its topics have no owner, so nobody reads them: {listed}"
+        summary = f"{len(unowned)} partitions of its topics have no owner in the group: {listed}"
         yield Found("partition-unowned", "page" if page else "warn", summary)
     if shared := owned_twice(replica):
         listed = ", ".join(f"{topic}-{number}" for topic, number in list(shared)[:8])
@@ -256,8 +256,9 @@ def _old_clients(replica: GroupReplica, old: Iterable[str]) -> Iterator[Found]:
     names = sorted(old)
     if names and replica.protocol != setup.STREAMS_PROTOCOL:
         clients = sorted({replica.members[name].client_id for name in names if name in replica.members})
-        summary = f"{len(names)} members send subscriptions of version 0 ({', '.join(clients[:MAX_NAMED])}): a Java"
-        yield Found("client-old", "info", f"{summary} client before 2.4, or a library that writes nothing newer")
+        named = ", ".join(clients[:MAX_NAMED]) or "clients unknown"
+        summary = f"subscriptions of version 0, members: {len(names)} ({named}): a Java client before 2.4, or a"
+        yield Found("client-old", "info", f"{summary} library that writes no newer version (kafka-python 3.0)")
 
 
 def _past(ledger: Ledger, scene: Scene) -> Iterator[Found]:

@@ -125,6 +125,11 @@ class TestAssess:
         read = Read({0: Window(0, 1, [record(1_000, 1, "a-1")])}, {0: 0}, 1, 1, 1_000)
         assert [group["group"] for group in assess(read, told, FAR_S).groups] == ["other"]
 
+    def test_groups_of_a_broker_that_lists_none_are_told_from_their_records(self):
+        told = Told(groups={"other": ToldGroup("classic", "Empty", "consumer", [])}, is_incomplete=True)
+        read = Read({0: Window(0, 1, [record(1_000, 1, "a-1")])}, {0: 0}, 1, 1, 1_000)
+        assert {group["group"]: group["members"] for group in assess(read, told, FAR_S).groups} == {"g": 1, "other": 0}
+
 
 class TestMarkdown:
     @pytest.mark.parametrize(
