@@ -11,6 +11,7 @@ from click.shell_completion import CompletionItem
 from streaming.extras import how_to_install
 
 COMMANDS = {
+    "audit": "Report the worst groups of any cluster, within a minute: read-only, no set-up.",
     "broker": "Run a real Kafka broker on this machine, to try things with.",
     "capture": "Record a cluster's records and telemetry into a file.",
     "dashboards": "Write Grafana dashboards and alert rules to files, or publish the dashboards.",
@@ -30,7 +31,7 @@ COMMANDS = {
 """Command -> one line of help; `streaming.commands.<name>` exports `<name>_command`."""
 
 
-KEPT_PRIVATE = frozenset({"broker", "capture", "demo", "quality", "run", "serve"})
+KEPT_PRIVATE = frozenset({"audit", "broker", "capture", "demo", "quality", "run", "serve"})
 """Whose files nobody else may read: database, checkpoints and captures hold what clients sent, logs who they are."""
 
 

@@ -50,7 +50,7 @@ def other_arguments(command, folder):
 
 
 def test_the_commands_with_a_configuration_are_those_we_think():
-    assert READS_CONFIG == ["capture", "doctor", "log4j2", "quality", "replay", "run", "serve"]
+    assert READS_CONFIG == ["audit", "capture", "doctor", "log4j2", "quality", "replay", "run", "serve"]
 
 
 @pytest.mark.parametrize("command", READS_CONFIG)

@@ -1,0 +1,136 @@
+"""What the brokers say of their groups and topics now. Each request only reads, and none makes a topic.
+
+A broker lists the groups that it coordinates, so nobody is asked for a coordinator: on a cluster without groups that
+question would make the offsets topic.
+"""
+
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError
+
+from coordinator_model.member_protocol import assignment, subscription
+from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.states import Evidence, GroupState, GroupType
+
+TIMEOUT_MS: Final = 8_000
+AT_ONCE: Final = 100
+"""Groups described in one request."""
+CONSUMER_PROTOCOL: Final = "consumer"
+
+
+@dataclass(slots=True)
+class Told:
+    """What the brokers said; ``problems`` says what they did not."""
+
+    cluster_id: str = ""
+    brokers: list[int] = field(default_factory=list)
+    groups: dict[str, "ToldGroup"] = field(default_factory=dict)
+    topic_partitions: dict[str, int] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    is_incomplete: bool = False
+    """Whether a broker did not list its groups."""
+
+
+@dataclass(slots=True)
+class ToldGroup:
+    """A group as its coordinator lists it; ``members`` None: it was not described."""
+
+    type: str
+    state: str
+    protocol_type: str
+    members: list[Any] | None = None
+    protocol: str = ""
+
+
+class _Admin(KafkaAdminClient):  # type: ignore[misc]  # kafka-python has no types
+    """Leaves members' bytes alone: they are strangers', and the core reads them without raising."""
+
+    def _describe_groups_process_response(self, response: Any) -> dict[str, Any]:
+        return {group.group_id: group for group in response.groups}
+
+
+def ask(client: Mapping[str, Any], deadline_s: float) -> Told:
+    """Ask all brokers, and describe their groups until `deadline_s` (monotonic)."""
+    told = Told()
+    with closing(_Admin(**{**client, "request_timeout_ms": TIMEOUT_MS, "bootstrap_timeout_ms": TIMEOUT_MS})) as admin:
+        described = admin.describe_cluster()
+        told.cluster_id = str(described["cluster_id"])
+        told.brokers = sorted(broker["broker_id"] for broker in described["brokers"])
+        told.topic_partitions = {
+            topic["name"]: len(topic["partitions"]) for topic in admin.describe_topics() if topic["name"]
+        }
+        for broker in told.brokers:
+            try:
+                _ask_broker(admin, broker, told, deadline_s)
+            except KafkaError as error:
+                told.is_incomplete = True
+                told.problems.append(f"broker {broker} does not tell its groups: {type(error).__name__}")
+    return told
+
+
+def _ask_broker(admin: KafkaAdminClient, broker: int, told: Told, deadline_s: float) -> None:
+    listed = admin.list_groups(broker_ids=[broker])
+    groups = {
+        group["group_id"]: ToldGroup(
+            (group.get("group_type") or "").lower(), group.get("group_state") or "", group["protocol_type"]
+        )
+        for group in listed
+    }
+    told.groups |= groups
+    classic = [name for name, group in groups.items() if group.type in ("", "classic")]
+    for start in range(0, len(classic), AT_ONCE):
+        if time.monotonic() >= deadline_s:
+            told.problems.append(f"broker {broker}: there was no time to describe all of its groups")
+            return
+        _note(groups, admin.describe_groups(classic[start : start + AT_ONCE], group_coordinator_id=broker), told)
+
+
+def _note(groups: Mapping[str, ToldGroup], described: Mapping[str, Any], told: Told) -> None:
+    refused = 0
+    for name, answer in described.items():
+        if answer.error_code:
+            refused += 1
+            continue
+        group = groups[name]
+        group.state, group.protocol = answer.group_state or group.state, answer.protocol_data or ""
+        group.members = list(answer.members)
+    if refused:
+        told.problems.append(f"{refused} groups may not be described (Describe on the group is needed)")
+
+
+def replica_of(name: str, group: ToldGroup) -> GroupReplica:
+    """Return a replica of a described group: members, topics and assignment; timeouts are not told."""
+    replica = GroupReplica(name, GroupType.CLASSIC, _state(group.state), Evidence.OBSERVED)
+    replica.protocol_type, replica.protocol = group.protocol_type, group.protocol
+    for told in group.members or ():
+        member = Member(told.member_id, told.group_instance_id, told.client_id, told.client_host.removeprefix("/"))
+        if group.protocol_type == CONSUMER_PROTOCOL:
+            asked = subscription(bytes(told.member_metadata or b""))
+            member.topics = sorted(asked.topics) if asked else []
+            member.assignment = _held(assignment(bytes(told.member_assignment or b"")) or ())
+        replica.members[member.member_id] = member
+    return replica
+
+
+def _state(name: str) -> GroupState:
+    return next((state for state in GroupState if state.value == name), GroupState.UNKNOWN)
+
+
+def _held(pairs: Iterable[tuple[str, tuple[int, ...]]]) -> dict[str, list[int]]:
+    held: dict[str, list[int]] = {}
+    for topic, partitions in pairs:
+        held.setdefault(topic, []).extend(partitions)
+    return held
+
+
+def old_members(group: ToldGroup) -> list[str]:
+    """Return the members whose subscription is of version 0."""
+    if group.protocol_type != CONSUMER_PROTOCOL:
+        return []
+    versions = {told.member_id: subscription(bytes(told.member_metadata or b"")) for told in group.members or ()}
+    return [name for name, asked in versions.items() if asked is not None and asked.version == 0]

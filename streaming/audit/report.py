@@ -1,0 +1,100 @@
+"""An audit as Markdown for people and as JSON for programs.
+
+Names are chosen by strangers. In Markdown each is cut, its unprintable characters are replaced, and everything that
+Markdown or HTML reads as more than text is escaped; in JSON they stay as they are.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+MAX_GROUPS_TOLD: Final = 50
+"""Groups with findings told in full in Markdown; JSON has all."""
+MAX_NAME: Final = 100
+MAX_TEXT: Final = 600
+SPECIAL: Final = {character: f"\\{character}" for character in "\\`*_[]~#|!"} | {
+    "&": "&amp;",
+    "<": "&lt;",
+    ">": "&gt;",
+    "@": "&#64;",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All that is told; `notes` say how far the audit could see."""
+
+    cluster: str
+    groups: Sequence[Mapping[str, Any]]
+    hosts: Sequence[tuple[str, int]]
+    tiers: Sequence[Mapping[str, Any]]
+    share: float
+    newest: str
+    notes: Sequence[str] = field(default_factory=tuple)
+
+    def as_json(self) -> str:
+        """Return the contract's object."""
+        told = {
+            "cluster": self.cluster,
+            "groups": self.groups,
+            "tiers": self.tiers,
+            "hosts": [{"host": host, "returns": times} for host, times in self.hosts],
+            "records": {"share_read": round(self.share, 4), "newest": self.newest},
+            "notes": self.notes,
+        }
+        return json.dumps(told, ensure_ascii=True, indent=2) + "\n"
+
+    def as_markdown(self) -> str:
+        """Return the report for people."""
+        troubled = [group for group in self.groups if group["findings"]]
+        lines = [f"# Consumer groups of {escaped(self.cluster)}", "", *self._seen(len(troubled)), ""]
+        if troubled:
+            lines += ["## Worst groups", "", "| group | state | type | members | findings |", "| --- " * 5 + "|"]
+            lines += [_row(group) for group in troubled[:MAX_GROUPS_TOLD]]
+            lines += ["", "## Findings", ""]
+            for group in troubled[:MAX_GROUPS_TOLD]:
+                lines += _told(group)
+            if len(troubled) > MAX_GROUPS_TOLD:
+                lines += [f"{len(troubled) - MAX_GROUPS_TOLD} more groups have findings: see `--json`.", ""]
+        elif self.groups:
+            lines += ["Nothing was found in any group, as far as the audit could see.", ""]
+        if self.hosts:
+            lines += ["## Hosts whose members left and came back", "", "| host | times |", "| --- | ---: |"]
+            lines += [f"| {escaped(host)} | {times} |" for host, times in self.hosts]
+            lines.append("")
+        return "\n".join([*lines, *self._tiers()])
+
+    def _seen(self, troubled: int) -> list[str]:
+        counted = f"{len(self.groups)} groups, {troubled} with findings." if self.groups else "There are no groups."
+        read = (
+            f"{self.share:.0%} of the offsets topic was read, newest first." if self.newest else "No record was read."
+        )
+        until = f' Its newest record is of {self.newest}; "now" in this report is then.' if self.newest else ""
+        return [counted, "", read + until, *(f"\n> {escaped(note, MAX_TEXT)}" for note in self.notes)]
+
+    def _tiers(self) -> list[str]:
+        lines = ["## What more could be known", "", "| source | here | tells | how |", "| --- " * 4 + "|"]
+        for tier in self.tiers:
+            here = "yes" if tier["has"] else "no"
+            lines.append(f"| {tier['tier']} | {here} | {tier['adds']} | `{tier['command']}` |")
+        return [*lines, ""]
+
+
+def _row(group: Mapping[str, Any]) -> str:
+    rules = ", ".join(dict.fromkeys(finding["rule"] for finding in group["findings"]))
+    members = "unknown" if group["members"] is None else group["members"]
+    return f"| {escaped(group['group'])} | {escaped(group['state'])} | {escaped(group['type'])} | {members} | {rules} |"
+
+
+def _told(group: Mapping[str, Any]) -> list[str]:
+    found = [f"- **{f['severity']}** {f['rule']}: {escaped(f['summary'], MAX_TEXT)}" for f in group["findings"]]
+    return [f"### {escaped(group['group'])}", "", *found, ""]
+
+
+def escaped(text: str, longest: int = MAX_NAME) -> str:
+    """Return a stranger's text as one line that Markdown shows as it is."""
+    cut = text if len(text) <= longest else f"{text[: longest - 1]}…"
+    plain = "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in cut)
+    safe = "".join(SPECIAL.get(character, character) for character in plain)
+    return safe.replace("://", ":&#47;/").replace("www.", "www&#46;")

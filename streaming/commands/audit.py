@@ -1,0 +1,123 @@
+"""`audit`: a report about the groups of any cluster, in a minute, without any set-up."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+from pydantic import ValidationError
+
+from streaming.commands.progress import ProgressShown
+from streaming.commands.settings import settings_of
+from streaming.local_path import LocalPathParam
+
+if TYPE_CHECKING:
+    from streaming.audit.report import Report
+    from streaming.config import Settings
+    from streaming.kafka_config import Kafka
+
+LOOK_S: Final = 0.2
+LIMIT_S: Final = 58.0
+"""When a cluster that answers nothing is given up. Else the audit ends earlier, by its own box."""
+
+
+def _kafka(settings: Settings, bootstrap_servers: str | None) -> Kafka:
+    from streaming.kafka_config import Kafka
+
+    if not bootstrap_servers:
+        return settings.kafka
+    try:
+        return Kafka.model_validate({**dict(settings.kafka), "bootstrap_servers": bootstrap_servers})
+    except ValidationError:
+        wanted = f'"{bootstrap_servers}" is not HOST:PORT[,HOST:PORT…]'
+        raise click.BadParameter(wanted, param_hint="--bootstrap-servers") from None
+
+
+def _new_file(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:
+    if path is not None and path.exists():
+        raise click.BadParameter(f"{path} exists, and is not overwritten; name another file")
+    if path is not None and not path.absolute().parent.is_dir():
+        raise click.BadParameter(f"the folder {path.absolute().parent} does not exist")
+    return path
+
+
+@click.command("audit")
+@click.option("--config", type=click.Path(dir_okay=False, path_type=Path), help="monitor.toml: how to log in.")
+@click.option(
+    "--bootstrap-servers",
+    metavar="HOST:PORT,…",
+    help="Brokers to look at, instead of those of --config. Without --config, no security is used.",
+)
+@click.option("--json", "as_json", is_flag=True, help="JSON, of all groups, instead of Markdown.")
+@click.option(
+    "--out",
+    type=LocalPathParam(dir_okay=False, path_type=Path),
+    callback=_new_file,
+    help="A new file for the report.  [default: stdout]",
+)
+def audit_command(config: Path | None, bootstrap_servers: str | None, *, as_json: bool, out: Path | None) -> None:
+    """Report the worst consumer groups of a cluster, within a minute. It only reads.
+
+    It needs no set-up and no telemetry: it reads the newest records of __consumer_offsets, and asks the brokers for
+    their groups. It joins no group, commits no offset and creates no topic. Where that topic may not be read, as on
+    most managed services, it reports what the brokers say.
+
+    \b
+      group-monitor audit --bootstrap-servers kafka-1:9092 > report.md
+      group-monitor audit --config monitor.toml --json | jq '.groups[0]'
+
+    The report tells of unowned partitions, idle members, risky timeouts, members and hosts that come and go, aborted
+    and slow rebalances, and what more telemetry would tell. It cannot say who is alive now, or why a member went.
+    """  # noqa: D301 - click's own mark for a line that is not to be wrapped
+    if config is None and not bootstrap_servers:
+        raise click.UsageError("give --config or --bootstrap-servers")
+    settings = settings_of(config)
+    report = _made(settings, _kafka(settings, bootstrap_servers), settings.cluster if config is not None else None)
+    text = report.as_json() if as_json else report.as_markdown()
+    if out is None:
+        click.echo(text, nl=False)
+        return
+    try:
+        with out.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise click.ClickException(f"{out}: {error.strerror}") from None
+    click.echo(f"{out}: {len(report.groups)} groups", err=True)
+
+
+def _made(settings: Settings, kafka: Kafka, cluster: str | None) -> Report:
+    """Make the report in a thread of its own, so that no broker holds us up."""
+    from streaming.audit.audit import audit
+
+    done, stop = threading.Event(), threading.Event()
+    made: list[Report] = []
+    failed: list[Exception] = []
+    said = ["connecting"]
+
+    def work() -> None:
+        try:
+            thresholds = settings.default_thresholds()
+            made.append(audit(kafka, cluster=cluster, thresholds=thresholds, stop=stop, shown=said.append))
+        except Exception as error:  # noqa: BLE001 - told below
+            failed.append(error)
+        done.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    started_s = time.monotonic()
+    threading.Thread(target=work, name="audit", daemon=True).start()
+    with ProgressShown("audit", LIMIT_S, every_s=2 * LIMIT_S) as progress:
+        while not done.wait(LOOK_S):
+            elapsed_s = time.monotonic() - started_s
+            progress.update(elapsed_s, said[-1])
+            if stop.is_set():
+                raise click.ClickException("ended before the report was made")
+            if elapsed_s >= LIMIT_S:
+                raise click.ClickException(f"no report within {LIMIT_S:.0f} s; it was {said[-1]}")
+    if failed:
+        raise click.ClickException(str(failed[0]) or type(failed[0]).__name__)
+    return made[0]

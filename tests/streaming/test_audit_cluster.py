@@ -1,0 +1,328 @@
+"""`audit` on real brokers with real consumers, none of whose clusters has any set-up of ours."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+
+from streaming.audit.audit import audit
+from streaming.audit.read import read_newest
+from streaming.embedded import EmbeddedCluster, readiness
+from streaming.kafka_config import Kafka
+from tests.embedded.parts import skip_without_broker
+from tests.embedded.secured import PASSWORD, USER, secured_broker
+from tests.embedded.waiting import await_true, interruptible
+
+pytestmark = pytest.mark.e2e
+ROOT = Path(__file__).parents[2]
+HOSTILE = "<img src=x>|`code`\n# head\x1b[31m"
+OFFSETS = "__consumer_offsets"
+QUIET = {"enable_auto_commit": False}
+"""So that nobody but the audit could write into the offsets topic while it looks."""
+
+
+def run(folder, *options):
+    command = [sys.executable, "-m", "streaming.cli", "audit", *options]
+    return subprocess.run(
+        command, cwd=folder, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=70, check=False
+    )
+
+
+@contextmanager
+def member(bootstrap_servers, topic, group, client_id, **more):
+    """A classic consumer that polls in a thread of its own; yields once it is in the group."""
+    consumer = KafkaConsumer(
+        topic, bootstrap_servers=bootstrap_servers, group_id=group, client_id=client_id, **QUIET, **more
+    )
+    stop, polled = threading.Event(), threading.Event()
+
+    def poll():
+        while not stop.is_set():
+            consumer.poll(timeout_ms=100)
+            polled.set()
+        consumer.close()
+
+    thread = threading.Thread(target=poll, daemon=True)
+    thread.start()
+    assert polled.wait(30)
+    try:
+        yield consumer
+    finally:
+        stop.set()
+        thread.join()
+
+
+@contextmanager
+def member_that_stops_polling(bootstrap_servers, topic, group):
+    """A member that heartbeats on and takes no notice of new partitions."""
+    consumer = KafkaConsumer(topic, bootstrap_servers=bootstrap_servers, group_id=group, **QUIET)
+    await_true(lambda: consumer.poll(timeout_ms=100) is not None and consumer.assignment())
+    try:
+        yield consumer
+    finally:
+        consumer.close()
+
+
+@contextmanager
+def modern_member(bootstrap_servers, topic, group):
+    settings = {
+        "bootstrap.servers": bootstrap_servers,
+        "group.id": group,
+        "group.protocol": "consumer",
+        "enable.auto.commit": False,
+    }
+    consumer = Consumer(settings)
+    consumer.subscribe([topic])
+    await_true(lambda: consumer.poll(0.1) is None and consumer.assignment())
+    try:
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def stable(bootstrap_servers, group, members):
+    """Whether a group is stable with so many members."""
+    with KafkaAdminClient(bootstrap_servers=bootstrap_servers) as admin:
+        told = admin.describe_groups([group])[group]
+    return told["group_state"] == "Stable" and len(told["members"]) == members
+
+
+def topics_and_groups(bootstrap_servers):
+    with KafkaAdminClient(bootstrap_servers=bootstrap_servers) as admin:
+        return sorted(admin.list_topics()), sorted(group["group_id"] for group in admin.list_groups())
+
+
+def ends(bootstrap_servers):
+    """The end of every partition of the offsets topic."""
+    with KafkaConsumer(bootstrap_servers=bootstrap_servers) as consumer:
+        from kafka import TopicPartition
+
+        return consumer.end_offsets([TopicPartition(OFFSETS, n) for n in consumer.partitions_for_topic(OFFSETS)])
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    skip_without_broker()
+    properties = {"group.initial.rebalance.delay.ms": "0"}
+    with EmbeddedCluster(telemetry=False, create_telemetry_topic=False, properties=properties) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def at_work(cluster):
+    """Groups with a trouble each, as they are while the audit looks."""
+    servers = cluster.bootstrap_servers
+    cluster.create_topic("orders", partitions=2)
+    cluster.create_topic("grows", partitions=1)
+    with ExitStack() as stack:
+        for number in range(3):
+            stack.enter_context(member(servers, "orders", "idle", f"idle-{number}"))
+        stack.enter_context(member(servers, "orders", HOSTILE, "a|b", max_poll_interval_ms=2_147_483_647))
+        stack.enter_context(modern_member(servers, "orders", "modern"))
+        stack.enter_context(member(servers, "orders", "flaps", "stays"))
+        for _ in range(4):
+            with member(servers, "orders", "flaps", "flapper"):
+                await_true(lambda: stable(servers, "flaps", 2))
+        stack.enter_context(member_that_stops_polling(servers, "grows", "unowned"))
+        await_true(lambda: stable(servers, "unowned", 1))
+        with KafkaAdminClient(bootstrap_servers=servers) as admin:
+            admin.create_partitions({"grows": 3})
+        await_true(lambda: stable(servers, "idle", 3) and stable(servers, "flaps", 1))
+        yield cluster
+
+
+def groups_of(told):
+    return {group["group"]: group for group in told["groups"]}
+
+
+def rules_of(group):
+    return [finding["rule"] for finding in group["findings"]]
+
+
+class TestReport:
+    @pytest.fixture(scope="class")
+    @classmethod
+    def told(cls, at_work, tmp_path_factory):
+        before = topics_and_groups(at_work.bootstrap_servers), ends(at_work.bootstrap_servers)
+        folder = tmp_path_factory.mktemp("audit")
+        done = run(folder, "--bootstrap-servers", at_work.bootstrap_servers, "--json")
+        assert done.returncode == 0, done.stderr
+        assert before == (topics_and_groups(at_work.bootstrap_servers), ends(at_work.bootstrap_servers))
+        assert list(folder.iterdir()) == []
+        return json.loads(done.stdout)
+
+    def test_the_contract_is_kept_and_the_worst_comes_first(self, told):
+        assert {"cluster", "groups", "tiers"} <= told.keys()
+        assert all({"group", "state", "type", "members", "findings"} <= group.keys() for group in told["groups"])
+        warned = ["warn" in [f["severity"] for f in group["findings"]] for group in told["groups"]]
+        assert warned == sorted(warned, reverse=True)
+        assert told["records"]["share_read"] == 1.0
+
+    def test_a_member_that_comes_and_goes_is_named(self, told):
+        flaps = groups_of(told)["flaps"]
+        assert {"member-flapping", "rebalance-storm"} <= set(rules_of(flaps))
+        [flapping] = [f["summary"] for f in flaps["findings"] if f["rule"] == "member-flapping"]
+        assert "flapper on " in flapping
+        assert "came back 3 times" in flapping
+
+    def test_idle_members_and_unowned_partitions_are_told(self, told):
+        assert "member-idle" in rules_of(groups_of(told)["idle"])
+        [unowned] = [f for f in groups_of(told)["unowned"]["findings"] if f["rule"] == "partition-unowned"]
+        assert "grows-1, grows-2" in unowned["summary"]
+
+    def test_groups_of_both_protocols_are_told_with_their_members(self, told):
+        modern = groups_of(told)["modern"]
+        assert (modern["type"], modern["state"], modern["members"]) == ("consumer", "Stable", 1)
+        assert groups_of(told)["idle"]["type"] == "classic"
+        assert groups_of(told)["idle"]["members"] == 3
+
+    def test_a_poll_interval_without_an_end_is_told(self, told):
+        assert "timeouts-inconsistent" in rules_of(groups_of(told)[HOSTILE])
+
+    def test_each_tier_is_told_once_with_what_it_would_add(self, told):
+        assert [tier["has"] for tier in told["tiers"]] == [True, False, False]
+        assert not any("telemetry" in rule for group in told["groups"] for rule in rules_of(group))
+
+    def test_a_strangers_name_is_text_in_markdown(self, at_work, tmp_path):
+        done = run(tmp_path, "--bootstrap-servers", at_work.bootstrap_servers, "--out", "report.md")
+        assert done.returncode == 0, done.stderr
+        text = (tmp_path / "report.md").read_text()
+        assert "<img" not in text
+        assert "\x1b" not in text
+        assert "\n# head" not in text
+        assert r"&lt;img src=x&gt;\|\`code\`" in text
+
+
+class TestTimeBox:
+    def test_of_a_topic_too_large_for_the_box_the_share_is_told(self, at_work):
+        kafka = Kafka(bootstrap_servers=at_work.bootstrap_servers)
+        report = audit(kafka, box_s=0.0)
+        assert report.share == 0.0
+        assert any("There was time for 0%" in note for note in report.notes)
+        assert {"idle", "flaps"} <= {group["group"] for group in report.groups}
+
+    def test_the_newest_records_are_read_first(self, at_work):
+        client = Kafka(bootstrap_servers=at_work.bootstrap_servers).python_client()
+        at_work.create_topic("large", partitions=1)
+        producer = KafkaProducer(bootstrap_servers=at_work.bootstrap_servers)
+        for _ in range(5_000):
+            producer.send("large", key=b"\x00\x01", value=b"")
+        producer.flush()
+        producer.close()
+        stop, seen = threading.Event(), []
+
+        def shown(read):
+            if read.read:
+                seen.append((read.partitions[0].low, read.partitions[0].high))
+                stop.set()
+
+        read = read_newest(client, "large", time.monotonic() + 30, stop, shown)
+        assert seen[0] == (4_500, 5_000)
+        assert 0 < read.share < 1
+        whole = read_newest(client, "large", time.monotonic() + 30, threading.Event())
+        assert (whole.share, whole.is_whole(0)) == (1.0, True)
+
+
+def test_sigterm_ends_it_without_a_report(at_work, tmp_path):
+    command = [sys.executable, "-m", "streaming.cli", "audit", "--bootstrap-servers", at_work.bootstrap_servers]
+    at_work.node(1).pause()
+    try:
+        with (
+            interruptible(),
+            subprocess.Popen(
+                [*command, "--out", "report.md"],
+                cwd=tmp_path,
+                env={"PYTHONPATH": str(ROOT)},
+                stderr=subprocess.PIPE,
+                text=True,
+            ) as process,
+        ):
+            await_true(
+                lambda: any(line.startswith("SigCgt") and int(line[7:], 16) & 1 << 14 for line in status(process))
+            )
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == 1
+            assert "ended before the report was made" in process.stderr.read()
+    finally:
+        at_work.node(1).resume()
+    assert list(tmp_path.iterdir()) == []
+
+
+def status(process):
+    """What the system says of a process: its handlers are set once it can be told to stop."""
+    return Path(f"/proc/{process.pid}/status").read_text().splitlines()
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory):
+    skip_without_broker()
+    properties = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+    }
+    with secured_broker(tmp_path_factory.mktemp("secured"), **properties) as running:
+        yield running
+
+
+class TestSecured:
+    def config(self, secured, folder, password=PASSWORD):
+        (folder / "password").write_text(password)
+        (folder / "monitor.toml").write_text(
+            f'[kafka]\nbootstrap_servers = "{secured.server("SASL_PLAINTEXT")}"\nsecurity_protocol = "SASL_PLAINTEXT"\n'
+            f'sasl_mechanism = "PLAIN"\nsasl_username = "{USER}"\nsasl_password_file = "password"\n'
+        )
+        return folder / "monitor.toml"
+
+    def test_a_wrong_password_is_one_line_and_exit_code_1(self, secured, tmp_path):
+        done = run(tmp_path, "--config", str(self.config(secured, tmp_path, "wr0ng-secret")))
+        assert done.returncode == 1
+        assert "does not accept user" in done.stderr
+        assert "wr0ng-secret" not in done.stderr + done.stdout
+
+    def test_where_the_offsets_topic_is_denied_the_brokers_word_is_reported(self, secured, tmp_path):
+        from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
+
+        servers = secured.cluster.bootstrap_servers
+        secured.cluster.create_topic("orders", partitions=1)
+        pattern = ResourcePattern(ResourceType.TOPIC, OFFSETS)
+        with KafkaAdminClient(bootstrap_servers=servers) as admin:
+            admin.create_acls([ACL("User:somebody", "*", ACLOperation.READ, ACLPermissionType.ALLOW, pattern)])
+        with (
+            member(servers, "orders", "denied", "one"),
+            member(servers, "orders", "denied", "two"),
+        ):
+            await_true(lambda: stable(servers, "denied", 2))
+            done = run(tmp_path, "--config", str(self.config(secured, tmp_path)), "--json")
+        assert done.returncode == 0, done.stderr
+        told = json.loads(done.stdout)
+        denied = groups_of(told)["denied"]
+        assert (denied["members"], denied["state"]) == (2, "Stable")
+        assert "member-idle" in rules_of(denied)
+        assert any("may not be read" in note for note in told["notes"])
+        assert told["tiers"][0]["has"] is False
+
+
+def test_an_empty_cluster_stays_empty(cluster_without_offsets, tmp_path):
+    servers = cluster_without_offsets.bootstrap_servers
+    before = topics_and_groups(servers)
+    done = run(tmp_path, "--bootstrap-servers", servers)
+    assert done.returncode == 0, done.stderr
+    assert "There are no groups." in done.stdout
+    assert topics_and_groups(servers) == before
+
+
+@pytest.fixture
+def cluster_without_offsets(monkeypatch):
+    skip_without_broker()
+    monkeypatch.setattr(readiness, "await_coordinator", lambda _: None)  # that question makes the topic
+    with EmbeddedCluster(telemetry=False, create_telemetry_topic=False) as running:
+        assert topics_and_groups(running.bootstrap_servers) == ([], [])
+        yield running

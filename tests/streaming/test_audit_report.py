@@ -1,0 +1,193 @@
+"""What an audit concludes from records, and how it is written down: without a broker."""
+
+import json
+from collections import Counter
+from importlib import resources
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from coordinator_model.events import RecordRead
+from coordinator_model.ingest import OFFSETS, Rejected, ingest
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.source_row import SourceRow
+from streaming.audit.ask import Told, ToldGroup
+from streaming.audit.assess import HOUR_MS, Ledger, assess, busiest, returns
+from streaming.audit.read import Read, Window
+from streaming.audit.report import Report, escaped
+from streaming.audit.tiers import tiers
+from streaming.capture_file import open_text, read_rows
+from streaming.cli import main
+from streaming.kafka_config import Kafka
+
+GOLDEN = Path(__file__).parents[1] / "fixtures" / "audit-sample.md"
+FAR_S = float("inf")
+
+
+def read_of(rows):
+    """What an audit would have read, had these rows been all of the offsets topic."""
+    read = Read()
+    for row in sorted((r for r in rows if isinstance(r, SourceRow) and r.source == OFFSETS), key=lambda r: r.offset):
+        window = read.partitions.setdefault(row.partition, Window(row.offset, row.offset))
+        if row.offset != window.high:
+            window.gaps.append(row.offset)
+        events = ingest(row)
+        window.high = row.offset + 1
+        window.events += [] if isinstance(events, Rejected) else [e for e in events if isinstance(e, RecordRead)]
+        read.newest_ms = max(read.newest_ms, row.timestamp_ms)
+    read.begins = {number: window.low for number, window in read.partitions.items()}
+    read.wanted = read.read = sum(window.high - window.low for window in read.partitions.values())
+    return read
+
+
+def record(at_ms, generation, *members, offset=0, joined_ms=-1):
+    value = {
+        "protocolType": "consumer",
+        "generation": generation,
+        "protocol": "range",
+        "leader": members[0] if members else None,
+        "currentStateTimestamp": joined_ms,
+        "members": [
+            {
+                "memberId": name,
+                "groupInstanceId": None,
+                "clientId": name.partition("-")[0],
+                "clientHost": "/10.0.0.1",
+                "rebalanceTimeout": 300_000,
+                "sessionTimeout": 45_000,
+                "subscription": b"",
+                "assignment": b"",
+            }
+            for name in members
+        ],
+    }
+    return RecordRead(at_ms, 0, "__consumer_offsets", 0, offset, "g", 2, {"group": "g"}, value)
+
+
+def assessed(*events, gaps=(), told=None):
+    last = events[-1].offset + 1
+    read = Read({0: Window(0, last, list(events), list(gaps))}, {0: 0}, last, last, events[-1].order_ms)
+    [group] = assess(read, told or Told(), FAR_S).groups
+    return {finding["rule"]: finding for finding in group["findings"]}
+
+
+class TestAssess:
+    def test_generations_without_a_record_were_aborted(self):
+        found = assessed(record(1_000, 1, "a-1", offset=0), record(2_000, 5, "a-1", offset=1))
+        assert found["rebalance-aborted"]["summary"].startswith("3 generations")
+
+    def test_where_records_were_compacted_away_nothing_is_said_to_be_aborted(self):
+        found = assessed(record(1_000, 1, "a-1", offset=0), record(2_000, 5, "a-1", offset=9), gaps=[9])
+        assert "rebalance-aborted" not in found
+
+    def test_a_leader_that_took_long_to_assign_made_a_slow_rebalance(self):
+        first = record(1_000, 1, "a-1", offset=0)
+        assert "rebalance-slow" not in assessed(first, record(40_000, 2, "a-1", offset=1, joined_ms=39_000))
+        slow = assessed(first, record(40_000, 2, "a-1", offset=1, joined_ms=10_000))["rebalance-slow"]
+        assert "30.0 s" in slow["summary"]
+
+    def test_a_rolling_deploy_makes_nobody_a_flapping_member(self):
+        events, names = [], [f"a-{n}" for n in range(4)]
+        for step in range(9):
+            here = [name for n, name in enumerate(names) if step % 2 == 0 or n != step // 2]
+            if step % 2:
+                names[step // 2] = f"a-new{step}"
+            events.append(record(1_000 * step, step + 1, *here, offset=step))
+        assert "member-flapping" not in assessed(*events)
+
+    def test_a_client_that_comes_back_again_and_again_is_a_flapping_member(self):
+        events = [
+            record(1_000 * step, step + 1, "stays-1", *([f"b-{step}"] if step % 2 == 0 else []), offset=step)
+            for step in range(9)
+        ]
+        assert assessed(*events)["member-flapping"]["summary"].startswith("b on 10.0.0.1 left and came back 4 times")
+
+    def test_nothing_from_records_alone_about_the_past_is_a_page(self):
+        events = [record(1_000 * step, step + 1, f"b-{step}", offset=step) for step in range(20)]
+        assert {finding["severity"] for finding in assessed(*events).values()} <= {"warn", "info"}
+
+    def test_a_return_counts_within_an_hour_only(self):
+        ledger = Ledger(GroupReplica("g"), whole=True)
+        ledger.goings, ledger.comings = [(0, "a"), (10, "b")], [(HOUR_MS + 1, "a"), (20, "b")]
+        assert returns(ledger) == Counter({"b": 1})
+
+    def test_the_busiest_window_is_found(self):
+        assert busiest([0, 50, 100, 140, 300], 100) == (3, 140)
+        assert busiest([], 100) == (0, 0)
+
+    def test_of_a_modern_group_that_was_read_in_part_the_members_are_unknown(self):
+        told = Told(groups={"g": ToldGroup("consumer", "Stable", "consumer")})
+        assert [g["members"] for g in assess(Read(), told, FAR_S).groups] == [None]
+
+    def test_a_group_that_the_brokers_no_longer_list_is_not_told(self):
+        told = Told(groups={"other": ToldGroup("classic", "Empty", "consumer", [])})
+        read = Read({0: Window(0, 1, [record(1_000, 1, "a-1")])}, {0: 0}, 1, 1, 1_000)
+        assert [group["group"] for group in assess(read, told, FAR_S).groups] == ["other"]
+
+    def test_groups_of_a_broker_that_lists_none_are_told_from_their_records(self):
+        told = Told(groups={"other": ToldGroup("classic", "Empty", "consumer", [])}, is_incomplete=True)
+        read = Read({0: Window(0, 1, [record(1_000, 1, "a-1")])}, {0: 0}, 1, 1, 1_000)
+        assert {group["group"]: group["members"] for group in assess(read, told, FAR_S).groups} == {"g": 1, "other": 0}
+
+
+class TestMarkdown:
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "a|b",
+            "`x`",
+            "<b>x</b>",
+            "x\ny",
+            "x\r\n# y",
+            "\x1b[31mx",
+            "[a](http://b)",
+            "@all",
+            "\u202ex",
+            "*x*",
+            "www.x.y",
+        ],
+    )
+    def test_a_strangers_text_cannot_be_more_than_text(self, name):
+        text = escaped(name)
+        assert text.isprintable()
+        for character in "|`[*<":
+            assert character not in text.replace(f"\\{character}", "")
+        assert "://" not in text
+        assert "@" not in text
+
+    def test_a_long_name_is_cut(self):
+        assert len(escaped("x" * 10_000)) == 100
+
+    def test_a_shipped_capture_makes_the_report_of_the_documentation(self):
+        with resources.as_file(resources.files("streaming.demo") / "sample.jsonl.gz") as path, open_text(path) as lines:
+            read = read_of(read_rows(lines))
+        found = assess(read, Told(), FAR_S)
+        report = Report("sample", found.groups, found.hosts, tiers(Kafka(), (), records=True), 1.0, "the sample's end")
+        assert report.as_markdown() == GOLDEN.read_text()
+        assert json.loads(report.as_json())["groups"] == found.groups
+
+
+class TestCommand:
+    def run(self, *options):
+        return CliRunner().invoke(main, ["audit", *options])
+
+    def test_a_closed_port_is_a_failure_that_says_so(self):
+        result = self.run("--bootstrap-servers", "127.0.0.1:1")
+        assert result.exit_code == 1
+        assert "nothing listens on this port" in result.output
+
+    @pytest.mark.parametrize("options", [(), ("--bootstrap-servers", "nonsense")])
+    def test_wrong_usage_is_2(self, options):
+        assert self.run(*options).exit_code == 2
+
+    def test_a_file_that_exists_is_not_overwritten(self, tmp_path):
+        (tmp_path / "report.md").write_text("mine")
+        result = self.run("--bootstrap-servers", "127.0.0.1:1", "--out", str(tmp_path / "report.md"))
+        assert result.exit_code == 2
+        assert "not overwritten" in result.output
+        assert (tmp_path / "report.md").read_text() == "mine"
+
+    def test_a_report_that_failed_leaves_no_file(self, tmp_path):
+        assert self.run("--bootstrap-servers", "127.0.0.1:1", "--out", str(tmp_path / "report.md")).exit_code == 1
+        assert list(tmp_path.iterdir()) == []
