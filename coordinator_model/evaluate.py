@@ -26,10 +26,9 @@ from coordinator_model.rules import (
     setup,
     telemetry_uncovered,
 )
-from coordinator_model.rules.session import SESSION_AT_RISK
+from coordinator_model.rules.catalogue import RULES
 from coordinator_model.rules.settled import settled_ms
-from coordinator_model.rules.telemetry_uncovered import TELEMETRY_UNCOVERED
-from coordinator_model.states import POLL_EXCEEDED, REBALANCE_TIMEOUT, SESSION_EXPIRED, Severity
+from coordinator_model.states import SESSION_EXPIRED, Severity
 
 GROUP_RULES: tuple[Callable[[GroupReplica, Scene], Verdict], ...] = (
     rebalance_stuck.judge,
@@ -47,9 +46,9 @@ SETTLED_RULES: tuple[Callable[[GroupReplica, Scene, int], Finding | None], ...] 
     setup.assignment_skewed,
     setup.member_idle,
 )
-VIOLATIONS = frozenset({SESSION_EXPIRED, REBALANCE_TIMEOUT, POLL_EXCEEDED})
+VIOLATIONS = frozenset(rule.id for rule in RULES if rule.violation)
 """Rules that say that a member has broken a timeout."""
-HEARTBEAT_RULES = VIOLATIONS | {SESSION_AT_RISK, TELEMETRY_UNCOVERED}
+HEARTBEAT_RULES = frozenset(rule.id for rule in RULES if rule.needs_heartbeats)
 """Rules whose findings a heartbeat may end: it takes the careful road where one of them is true."""
 
 

@@ -19,15 +19,12 @@ from typing import Any, NamedTuple
 
 from coordinator_model.membership import unowned
 from coordinator_model.replica.returns import is_return
+from coordinator_model.rules.catalogue import RULES
 from coordinator_model.rules.coordinator import TELEMETRY_STALLED
 from coordinator_model.rules.group_set_aside import GROUP_SET_ASIDE
-from coordinator_model.rules.polling import POLL_AT_RISK
 from coordinator_model.rules.session import SESSION_AT_RISK
 from coordinator_model.rules.telemetry_uncovered import TELEMETRY_UNCOVERED
 from coordinator_model.states import (
-    MEMBER_REMOVED,
-    POLL_EXCEEDED,
-    REBALANCE_TIMEOUT,
     SESSION_EXPIRED,
     Evidence,
     GroupState,
@@ -35,9 +32,9 @@ from coordinator_model.states import (
 )
 from coordinator_model.thresholds import Thresholds
 
-LASTING_RULES = frozenset({SESSION_EXPIRED, REBALANCE_TIMEOUT, POLL_EXCEEDED, MEMBER_REMOVED})
+LASTING_RULES = frozenset(rule.id for rule in RULES if rule.lasting)
 """What happened stays true until somebody came back or the group is well without: silence does not close these."""
-AT_RISK_RULES = {SESSION_AT_RISK: SESSION_EXPIRED, POLL_AT_RISK: POLL_EXCEEDED}
+AT_RISK_RULES = {rule.id: rule.superseded_by for rule in RULES if rule.superseded_by is not None}
 """A risk, and the rule that supersedes it."""
 RESOLVE_AFTER_MS = Thresholds().resolve_after_ms
 

@@ -4,7 +4,12 @@ from typing import NamedTuple
 
 
 class Rule(NamedTuple):
-    """The facts of a rule; ``thresholds`` are fields of ``Thresholds``."""
+    """The facts of a rule; ``thresholds`` are fields of ``Thresholds``.
+
+    ``lasting``: what happened stays true until somebody came back or the group is well without: silence does not close
+    it. ``superseded_by``: the rule that a risk turns into. ``violation``: it says that a member has broken a timeout.
+    ``needs_heartbeats``: a heartbeat may end its findings.
+    """
 
     id: str
     severities: tuple[str, ...]
@@ -12,6 +17,10 @@ class Rule(NamedTuple):
     true_when: str
     clears: str
     thresholds: tuple[str, ...] = ()
+    lasting: bool = False
+    superseded_by: str | None = None
+    violation: bool = False
+    needs_heartbeats: bool = False
 
 
 PAGES = ("warn", "page")
@@ -29,6 +38,9 @@ RULES = (
         "no heartbeat was accepted for the member's session timeout",
         MEMBER_CLEARS,
         ("grace_ms", *ESCALATION),
+        lasting=True,
+        violation=True,
+        needs_heartbeats=True,
     ),
     Rule(
         "session-at-risk",
@@ -38,6 +50,8 @@ RULES = (
         "`recovered` (heard again), `superseded` (its session expired, it is gone, the group rebalances, or nobody can"
         " say any more: `telemetry-uncovered`)",
         ("at_risk_ratio",),
+        superseded_by="session-expired",
+        needs_heartbeats=True,
     ),
     Rule(
         "poll-exceeded",
@@ -47,6 +61,9 @@ RULES = (
         "a client did not poll within `max.poll.interval.ms`",
         MEMBER_CLEARS,
         ESCALATION,
+        lasting=True,
+        violation=True,
+        needs_heartbeats=True,
     ),
     Rule(
         "poll-at-risk",
@@ -55,6 +72,7 @@ RULES = (
         "a client reports a poll age of at least four fifths of `max.poll.interval.ms`",
         "`recovered` (a report of a younger poll, or none for 10 s after the deadline), `superseded` (it was exceeded)",
         ("poll_at_risk_ratio", "hold_ms"),
+        superseded_by="poll-exceeded",
     ),
     Rule(
         "static-member-stuck",
@@ -70,6 +88,9 @@ RULES = (
         "a member was dropped because it did not rejoin, sync or revoke within the rebalance timeout",
         MEMBER_CLEARS,
         ("grace_ms", *ESCALATION),
+        lasting=True,
+        violation=True,
+        needs_heartbeats=True,
     ),
     Rule(
         "member-removed",
@@ -79,6 +100,7 @@ RULES = (
         " its partitions have been read by nobody for `page_after_ms`; never a page",
         MEMBER_CLEARS,
         ("grace_ms", "page_after_ms", "resolve_after_ms"),
+        lasting=True,
     ),
     Rule(
         "rebalance-stuck",
@@ -239,5 +261,6 @@ RULES = (
         " broker coordinates groups and no line of it was ever seen",
         "`recovered` (they are heard, or the group is not stable; the broker is seen, or leads no more)",
         ("settled_after_ms",),
+        needs_heartbeats=True,
     ),
 )

@@ -36,6 +36,15 @@ def test_the_catalogue_names_every_rule_that_the_code_has():
     assert len(RULES) == len({rule.id for rule in RULES})
 
 
+def test_a_rule_is_superseded_only_by_a_rule_of_the_catalogue():
+    assert {rule.superseded_by for rule in RULES if rule.superseded_by is not None} <= {rule.id for rule in RULES}
+
+
+def test_every_violation_lasts_and_may_be_ended_by_a_heartbeat():
+    """A member that broke a timeout stays accused until it is heard again."""
+    assert all(rule.lasting and rule.needs_heartbeats for rule in RULES if rule.violation)
+
+
 def test_severities_are_those_that_there_are_from_least_to_worst():
     for rule in RULES:
         ranks = [Severity(severity).rank for severity in rule.severities]
