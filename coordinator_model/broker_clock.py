@@ -17,14 +17,12 @@ from coordinator_model.events import Event, LeaderNamed
 from coordinator_model.former_coordinators import GOES_ON_MS, FormerCoordinators
 from coordinator_model.leadership import Leadership
 from coordinator_model.listeners import Listeners, is_address
-from coordinator_model.liveness import Restart
+from coordinator_model.liveness import LONGEST_SESSION_MS, Restart
 from coordinator_model.states import Cause
 from coordinator_model.thresholds import Thresholds
 
 MAX_RESTARTS = 16
 """Restarts remembered a shard; session timeouts are bounded, so older ones no longer matter."""
-RESTART_MEMORY_MS = 1_800_000
-"""``group.max.session.timeout.ms``: no timer outlives that."""
 MAX_PROBES = 8
 """Probes told apart a broker: a connection that broke leaves its number behind."""
 MAX_BROKERS = 4_096
@@ -416,7 +414,7 @@ class ShardClock:
             elif was.cause is Cause.COORDINATOR_PAUSE and new.broker == was.broker:
                 new.cause = Cause.COORDINATOR_PAUSE  # it restarted, or lost and regained what it coordinated before
                 new.low_ms = was.low_ms  # and between waking and refusing it let sessions end
-        horizon_ms = new.low_ms - RESTART_MEMORY_MS
+        horizon_ms = new.low_ms - LONGEST_SESSION_MS
         self.restarts = [r for r in self.restarts if (r.high_ms or r.low_ms) >= horizon_ms][-(MAX_RESTARTS - 1) :]
         self.restarts.append(new)
 

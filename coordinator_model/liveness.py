@@ -18,6 +18,8 @@ from coordinator_model.replica.group import Departure, Member
 from coordinator_model.states import Cause
 from coordinator_model.thresholds import Thresholds
 
+LONGEST_SESSION_MS = 1_800_000
+"""``group.max.session.timeout.ms`` as Kafka has it by default: no session timer runs longer."""
 SAME_START_MS = 10
 """So far apart lie a record's instant and what its answer's line tells of the same step."""
 FIRST_ANSWER_MS = 200

@@ -9,14 +9,19 @@ removal, where its leave would have been seen.
 from collections.abc import Iterable
 
 from coordinator_model.blindness import may_have_lived_until_ms, may_miss_lines
-from coordinator_model.liveness import Scene, deadlines, latest_deadline_ms, session_timeout_ms, unheard_since
+from coordinator_model.liveness import (
+    LONGEST_SESSION_MS,
+    Scene,
+    deadlines,
+    latest_deadline_ms,
+    session_timeout_ms,
+    unheard_since,
+)
 from coordinator_model.replica.group import Departure, GroupReplica, Member
 from coordinator_model.states import MEMBER_REMOVED, SESSION_EXPIRED, Cause, Evidence
 
 RECENT_MS = 600_000
 """A loss this long before a rebalance still counts as recent."""
-LONGEST_SESSION_MS = 1_800_000
-"""``group.max.session.timeout.ms``."""
 
 
 def cause_is_uncertain(

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from coordinator_model.findings import Finding, about_group
-from coordinator_model.liveness import Scene
+from coordinator_model.liveness import LONGEST_SESSION_MS, Scene
 from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.states import Cause, Evidence, Severity
 
@@ -18,8 +18,7 @@ MIXED_SUBSCRIPTIONS = "mixed-subscriptions"
 ASSIGNMENT_SKEWED = "assignment-skewed"
 MEMBER_IDLE = "member-idle"
 MIN_SESSION_TIMEOUT_MS = 6_000
-"""``group.min.session.timeout.ms`` and its fellow: the broker's defaults (kafka-facts 3.3)."""
-MAX_SESSION_TIMEOUT_MS = 1_800_000
+"""``group.min.session.timeout.ms``: the broker's default (kafka-facts 3.3)."""
 ENDLESS_POLL_MS = 86_400_000
 """A poll that may take a day may take for ever. 2^31-1 is what people set to be rid of the limit, and a rebalance waits
 as long for whom it waits."""
@@ -44,7 +43,7 @@ def timeouts_inconsistent(replica: GroupReplica, scene: Scene, at_ms: int) -> Fi
         problems.append(f"rebalance timeouts differ: {_listed(polls_ms)} ms")
     if sessions_ms and sessions_ms[0] <= MIN_SESSION_TIMEOUT_MS:
         problems.append(f"a session timeout of {sessions_ms[0]} ms is Kafka's default minimum")
-    if sessions_ms and sessions_ms[-1] >= MAX_SESSION_TIMEOUT_MS:
+    if sessions_ms and sessions_ms[-1] >= LONGEST_SESSION_MS:
         problems.append(f"a session timeout of {sessions_ms[-1]} ms is Kafka's default maximum")
     if polls_ms and polls_ms[-1] >= ENDLESS_POLL_MS:
         problems.append(f"a poll may take {polls_ms[-1]} ms: max.poll.interval.ms limits nothing")

@@ -9,11 +9,11 @@ os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # before the import: it 
 import great_expectations as gx
 from great_expectations import expectations as expect
 
+from coordinator_model.liveness import LONGEST_SESSION_MS
+
 CLOCK_MS: Final = 5_000
 """How far ahead of ours a broker's clock may be."""
 DELAY_MS: Final = 60_000
-LONGEST_SESSION_MS: Final = 1_800_000
-"""`group.max.session.timeout.ms` as Kafka has it by default."""
 REJECTED_RATIO: Final = 0.01
 STATES: Final = (
     "Stable", "Empty", "Dead", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "NotReady",
