@@ -35,6 +35,8 @@ MAX_LOAD_MS = 30_000
 6 s to load."""
 PROBE_DUE_MS = 2_500
 """After a hole the next probe comes within this, also if it has to connect anew."""
+METADATA_DELAY_MS = 1_000
+"""How long a broker may go on naming a leader after the next one has loaded."""
 PROBES_IN_FLIGHT = 2
 """Probe numbers that may go missing when a broker dies with a request in hand."""
 
@@ -323,6 +325,8 @@ class ShardClock:
             self.covered_since_ms = at_ms
         else:
             low_ms = max(self._last_word_ms(at_ms, thresholds), self._clock(broker).refused_ms or 0)
+            if broker == self.leadership.leader:
+                low_ms = min(max(low_ms, self.leadership.replaced_ms - METADATA_DELAY_MS), at_ms)
             self._open(Restart(low_ms, None, Cause.COORDINATOR_MOVED, broker, since_ms=self.coordinator_since_ms))
         if self.coordinator:
             self.former.supersede(self.coordinator, at_ms)

@@ -46,6 +46,10 @@ class Leadership:
     claims: dict[str, Claim] = field(default_factory=dict)
     epoch: int = -1
     """The leader's; -1: unknown."""
+    replaced_ms: int = 0
+    """When metadata last named the leader before this one."""
+    resigned_ms: int = 0
+    """When the leader that metadata names last answered that it does not coordinate (16)."""
 
     def name(self, event: LeaderNamed) -> bool:
         """Take what metadata says now; return whether another broker leads than before.
@@ -55,6 +59,8 @@ class Leadership:
         if event.order_ms < self.named_ms or self._is_outdated(event):
             return False
         another = event.node != self.node
+        if another:
+            self.replaced_ms = self.named_ms
         if event.key or event.node != self.node:
             self.unlogged_ms = None
         if not event.key and self.unlogged_ms is None:
@@ -72,10 +78,17 @@ class Leadership:
         """Whether the leader has no request log, as far as can be seen."""
         return self.unlogged_ms is not None and self.named_ms >= self.unlogged_ms + UNLOGGED_AFTER_MS
 
+    def resign(self, broker: str, at_ms: int) -> None:
+        """Note that a broker does not coordinate the shard, by its own word."""
+        if broker == self.leader:
+            self.resigned_ms = max(self.resigned_ms, at_ms)
+
     def disputes(self, broker: str, proof: Proof, line_ms: int, leader_answered_ms: int) -> bool:
         """Tell whether metadata speaks against an answer that only a coordinator gives; remember it then."""
         if line_ms > self.named_ms + STALE_MS or broker not in self.others:
             return False  # nothing is known, or it is old, or of a broker under another key, as of a second listener
+        if self.resigned_ms > self.named_ms:
+            return False  # the leader that it names has said since that it is none
         claim = self._claim(broker, line_ms)
         claim.last_ms = max(claim.last_ms, line_ms)
         if proof is Proof.COORDINATES and claim.sure_ms is None:

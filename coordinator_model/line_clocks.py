@@ -4,10 +4,11 @@ Theory. A broker's lines lie in a partition in the order in which they were writ
 far ahead of the line before it is a hole (a pause, lost lines), a clock that stepped, or misdated. *Far* is more than
 sources may lie apart (``hold_ms``), and a minute where there is no other clock. A line far ahead is believed at once
 where another clock is there too: a line of a peer in the same partition, or, live, this machine's clock as far as the
-lines are behind it. Else it is in *doubt*, and waits. The next line that is where the broker was disproves it: it is
-misdated. Lines that go on from it prove it. Where no other clock contradicts any do, for a second, and it was a hole;
-else three numbered probes in a row do, and the clock stepped. Far behind is doubted alike; disproved, such lines are
-only late, and proven, the clock stepped back.
+lines are behind it. Else it is in *doubt*, and waits. The next line that is where the
+broker was disproves it: it is misdated. One that goes on from it and is believed proves it, and so do lines that go on
+from it: where no other clock contradicts any do, for a second, and it was a hole; else three numbered probes in a row
+do, and the clock stepped. Far behind is doubted alike; disproved, such lines are only late, and proven, the clock
+stepped back.
 
 A single broker's replay knows no other clock: it takes a step ahead for a hole, and knows a step back.
 """
@@ -245,7 +246,7 @@ class LineClocks:
     def _believe(self, broker: str, at_ms: int, place: tuple[str, int]) -> None:
         """Let a broker have been at an instant."""
         if broker in self._doubts:
-            self._disprove(broker)
+            self._end_doubt(broker, at_ms)
         self._own[broker] = max(at_ms, self._own.get(broker, at_ms))
         source, here_ms = (broker, *place), at_ms - self._stepped.get(broker, 0)
         self._sifted.newest[source] = max(at_ms, self._sifted.newest.get(source, at_ms))
@@ -282,6 +283,18 @@ class LineClocks:
         known = [at_ms for at_ms in (doubt.peer_ms, self._present_ms) if at_ms is not None]
         return max(known, default=None)
 
+    def _end_doubt(self, broker: str, at_ms: int) -> None:
+        """End a doubt with a line that is believed: where that goes on from lines ahead, they only came before others.
+
+        So where all brokers of a partition stood still, and the first to wake speaks alone.
+        """
+        doubt = self._doubts[broker]
+        if not doubt.ahead or at_ms < doubt.last_ms - self._hold_ms:
+            self._disprove(broker)
+            return
+        del self._doubts[broker]
+        self._take(broker, doubt.lines)
+
     def _disprove(self, broker: str) -> None:
         """Take lines in doubt for misdated, or only late."""
         doubt = self._doubts.pop(broker)
@@ -301,10 +314,13 @@ class LineClocks:
                 sifted.parted_by.append(step)
                 sifted.lines.append([])
                 sifted.blocks.append([])
-        for line in doubt.lines:
+        self._take(broker, doubt.lines)
+
+    def _take(self, broker: str, lines: list[BrokerLine]) -> None:
+        for line in lines:
             self._believe(broker, written_ms(line), line[2:4])
             self._note(line)
-        self._sifted.lines[-1].extend(doubt.lines)
+        self._sifted.lines[-1].extend(lines)
 
     def _step_of(self, broker: str, doubt: Doubt) -> Step | None:
         """Return the step that lines in doubt are proof of; None: it may have stood still instead."""

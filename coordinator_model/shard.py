@@ -264,6 +264,7 @@ class Shard:
             return
         if event.error == NOT_COORDINATOR and event.broker == self.clock.coordinator:
             self.clock.former.clear()
+            self.clock.leadership.resign(event.broker, at_ms)
         if self.clock.disputed(event.broker, proven, at_ms):
             self._said.count("disputed")
             if not isinstance(event, Heartbeat):

@@ -110,7 +110,7 @@ class ShardMemory:
     def from_dict(cls, values: dict[str, Any]) -> "ShardMemory":
         """Read what ``as_dict`` returned."""
         coordinator, since_ms, last_answer_ms, covered_since_ms, proofs, floor_ms = values["clock"]
-        named_ms, node, leader, others, unlogged_ms, claims, epoch = values["leadership"]
+        named_ms, node, leader, others, unlogged_ms, claims, *rest = values["leadership"]
         names, pair, *turns = values["listeners"]
         clock = ShardClock(
             brokers={name: BrokerClock(*fields) for name, fields in values["brokers"].items()},
@@ -121,7 +121,7 @@ class ShardMemory:
             restarts=[Restart(low, high, Cause(cause), *rest) for low, high, cause, *rest in values["restarts"]],
             proofs=[(line_ms, arrival_ms) for line_ms, arrival_ms in proofs],
             floor_ms=floor_ms,
-            leadership=Leadership(named_ms, node, leader, tuple(others), unlogged_ms, _claims(claims), epoch),
+            leadership=Leadership(named_ms, node, leader, tuple(others), unlogged_ms, _claims(claims), *rest),
             former=FormerCoordinators(*values["former"]),
             blind=[BlindWindow(*window) for window in values["blind"]],
             listeners=Listeners(names, (pair[0], pair[1]), *turns),

@@ -4,11 +4,12 @@ Hot changes with every heartbeat: packed arrays over the members' slots; and mem
 knows beside its groups. The index, which member has which slot, and cold, one compressed slice a group, stay the same
 bytes until something other than a heartbeat comes, and are read only by who has not read them before.
 
-Format 19 (in 18 nothing was known of coordinators that go on; in 17 nothing of blind windows; in 16 of recreated
-topics; in 15 less of what may be owed; in 14 nothing of stepped clocks; in 13 less of timers; in 12 nothing of leaders;
-in 11 less of refused, deleted and failed groups; in 10 spans had four bytes; in 9, 6, 5 and 4 less was known of join
-phases; in 8 slices shared nothing; in 7 these parts were two; 3 had no timeouts; in 2 heartbeats that wait stood among
-other events; in 1 less was known of groups and members). hot = last, then zlib'd interval, generation, span, timeout
+Format 20 (in 19 nothing was known of leaders that were replaced or have resigned; in 18 nothing of coordinators that
+go on; in 17 nothing of blind windows; in 16 of recreated topics; in 15 less of what may be owed; in 14 nothing of
+stepped clocks; in 13 less of timers; in 12 nothing of leaders; in 11 less of refused, deleted and failed groups; in 10
+spans had four bytes; in 9, 6, 5 and 4 less was known of join phases; in 8 slices shared nothing; in 7 these parts were
+two; 3 had no timeouts; in 2 heartbeats that wait stood among other events; in 1 less was known of groups and members).
+hot = last, then zlib'd interval, generation, span, timeout
 (``array`` bytes, little-endian, slots in index order). memory = zlib(JSON). index = zlib(JSON
 ``[[group, [member id, ...]], ...]``). cold = slices, zlib'd with ``_COMMON`` as preset dictionary (RFC 1950), each with
 its uint32 length and its group's name before it.
@@ -31,7 +32,7 @@ from coordinator_model.rebase import rebased
 from coordinator_model.replica.group import Departure, GroupReplica, JoinPhase, Leave, Member, SetAside
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType
 
-VERSION = 19
+VERSION = 20
 _LEVEL = 1
 _BYTES = "bytes in base64"
 _COMMON = (

@@ -10,7 +10,7 @@ import binascii
 from functools import partial
 from typing import Any
 
-from coordinator_model.events import Heartbeat, LeaveAnswered, RecordRead, SyncAnswered, parked_ms
+from coordinator_model.events import Heartbeat, JoinAnswered, LeaveAnswered, RecordRead, SyncAnswered, parked_ms
 from coordinator_model.liveness import Scene
 from coordinator_model.member_protocol import assignment, subscription
 from coordinator_model.replica import divergence, join_phase, taken_back
@@ -265,22 +265,22 @@ def _refused(replica: GroupReplica, member: Member | None, event: Heartbeat) -> 
     if event.error != UNKNOWN_MEMBER_ID:
         return
     if member is not None:
-        _unknown_member(replica, member, event)
+        _unknown_member(replica, member, event.generation, event.applied_ms)
     for departure in replica.departures:
         if departure.member.member_id == event.member_id and departure.member.unknown_ms is None:
             departure.member.unknown_ms = event.applied_ms
 
 
-def _unknown_member(replica: GroupReplica, member: Member, event: Heartbeat) -> None:
-    """Take an answer 25 to a member of the generation that goes on: its removal, seen a heartbeat late."""
-    if event.generation != replica.generation or event.applied_ms < max(member.clock_ms or 0, member.joined_ms or 0):
+def _unknown_member(replica: GroupReplica, member: Member, generation: int, at_ms: int) -> None:
+    """Take an answer 25 to a member of the generation that goes on: its removal, seen with its next request."""
+    if generation != replica.generation or at_ms < max(member.clock_ms or 0, member.joined_ms or 0):
         return
     if member.unknown_ms is None:
-        member.unknown_ms = event.applied_ms
+        member.unknown_ms = at_ms
     if replica.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE) and len(replica.members) > 1:
-        prepare_rebalance(replica, event.applied_ms, Evidence.INFERRED)
+        prepare_rebalance(replica, at_ms, Evidence.INFERRED)
     else:
-        join_phase.sign(replica, replica.generation + 1, event.applied_ms)
+        join_phase.sign(replica, replica.generation + 1, at_ms)
 
 
 def hear(member: Member, applied_ms: int) -> bool:
@@ -346,23 +346,31 @@ def poll_departure(leave: Leave, replica: GroupReplica, scene: Scene, evidence: 
     )
 
 
-def note_fenced(replica: GroupReplica, error: int, member_id: str, arrival_ms: int) -> None:
-    """Note an answer 82 to a static member's JoinGroup or SyncGroup: another has its instance id now."""
+def note_fenced(replica: GroupReplica, event: JoinAnswered | SyncAnswered, member_id: str) -> None:
+    """Note an answer 82 to a static member's JoinGroup or SyncGroup: another has its instance id now.
+
+    A broker that did not announce the newest generation may have loaded the log, which lacks it.
+    """
     member = replica.members.get(member_id)
-    if error == FENCED_INSTANCE_ID and member is not None:
-        member.fenced_ms = arrival_ms
+    if event.error != FENCED_INSTANCE_ID or member is None:
+        return
+    member.fenced_ms = event.arrival_ms
+    if replica.announced_by not in ("", event.broker) and event.arrival_ms > replica.generation_since_ms:
+        replica.fall_back(event.arrival_ms)
 
 
 def sync(replica: GroupReplica, event: SyncAnswered) -> None:
     """Apply an answered SyncGroup; one that was parked restarts the timer, one answered from Stable or at once not."""
     member = replica.members.get(event.member_id)
     if event.error != 0 or member is None:
-        note_fenced(replica, event.error, event.member_id, event.arrival_ms)
+        note_fenced(replica, event, event.member_id)
         _not_stored(replica, event)
         if member is not None and event.error in ENDS_A_WAIT and parked_ms(event) > join_phase.EARLY_MS:
             member.restart_ms = max(member.restart_ms or 0, event.answer_ms)
         if member is not None and member.is_classic_among_consumers and event.error == REBALANCE_IN_PROGRESS:
             owe(member, event.arrival_ms)
+        if member is not None and event.error == UNKNOWN_MEMBER_ID and not member.goes_alone:
+            _unknown_member(replica, member, event.generation, event.answer_ms)
         return
     if replica.type is GroupType.CLASSIC and event.generation != replica.generation:
         return

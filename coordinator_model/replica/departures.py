@@ -1,21 +1,16 @@
 """A member goes: what its removal proves (design, section 3: judged by consequence first)."""
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from coordinator_model.events import JoinAnswered
 from coordinator_model.liveness import (
     TIMER_EARLY_MS,
-    Restart,
     Scene,
     blamed_restart,
     deadlines,
-    gone_by_ms,
-    latest_deadline_ms,
     lines_lost,
     removal_deadline_ms,
     session_timeout_ms,
-    slept_over,
     touches_ms,
     unheard_since,
 )
@@ -29,6 +24,7 @@ from coordinator_model.replica.group import (
     Leave,
     Member,
 )
+from coordinator_model.replica.missed_phase import deadline_of_missed_phase_ms, own_timers_ms, was_unknown
 from coordinator_model.replica.removal_instant import (
     before,
     ends,
@@ -286,12 +282,12 @@ def _prove(departure: Departure, together: list[Departure], scene: Scene) -> boo
     member, removed_ms = departure.member, departure.removed_ms
     timeout_ms = session_timeout_ms(member, scene)
     deadline_ms, origin = removal_deadline_ms(departure, scene, *gone_between(departure, together, scene))
-    timers_ms = _own_timers_ms(member, scene)
+    timers_ms = own_timers_ms(member, scene)
     if member.goes_alone and (deadline_ms is None or (deadline_ms > removed_ms and _may_be_early(departure, scene))):
         deadline_ms = removed_ms  # what is known of its session does not say otherwise, so it ended here
     if deadline_ms is None or (departure.successor is not None and not _went_before(departure, together, scene)):
         return False
-    missed_ms = _missed_ms(departure, deadline_ms, together, scene)
+    missed_ms = deadline_of_missed_phase_ms(departure, deadline_ms, together, scene)
     if missed_ms is not None:
         by_arithmetic = missed_ms in timers_ms
         early = missed_ms < deadline_ms - scene.thresholds.grace_ms
@@ -325,18 +321,12 @@ def _went_before(departure: Departure, together: list[Departure], scene: Scene) 
         return False  # it was waiting for the others: nobody expires who waits
     spans = {id(d): deadlines(d, before(d, scene)) for d in together}
     first_ms, last_ms = ends(spans[id(departure)])
-    if last_ms <= departure.removed_ms or _was_unknown(departure, scene):
+    if last_ms <= departure.removed_ms or was_unknown(departure, scene):
         return True
     others = [span for d in together if d is not departure and (span := spans[id(d)])]
     if any(may_have_started(departure, span) and ends(span)[1] <= last_ms for span in others):
         return False
     return join_phase.began_with(departure, first_ms)
-
-
-def _was_unknown(departure: Departure, scene: Scene) -> bool:
-    """Tell whether the coordinator answered that it knows no such member before the removal was told."""
-    gone_ms = gone_by_ms(departure.member, scene)
-    return gone_ms is not None and gone_ms < departure.removed_ms - join_phase.EARLY_MS
 
 
 def own_cause(member: Member) -> Cause:
@@ -349,61 +339,6 @@ def own_cause(member: Member) -> Cause:
     return Cause.SESSION_OR_POLL if member.beats_in_poll else Cause.SESSION_TIMEOUT
 
 
-def _missed_ms(departure: Departure, deadline_ms: int, together: list[Departure], scene: Scene) -> int | None:
-    """Return when a member missed a phase of a rebalance; None: its session had ended, or neither.
-
-    The phase's own arithmetic tells where it can: one that ended by its timeout waited for somebody to the end, for
-    those whose session may have lasted so long, or else for the last to expire of all whom it lost. Otherwise the
-    session's does: a removal before its end.
-    """
-    member, removed_ms, grace_ms = departure.member, departure.removed_ms, scene.thresholds.grace_ms
-    early = removed_ms if removed_ms < deadline_ms - grace_ms else None
-    dropped = [d for d in together if d.removed_ms == removed_ms and d.successor is None]
-    latest_ms = {id(d): latest_deadline_ms(d, before(d, scene)) or 0 for d in dropped}
-    own_ms = latest_deadline_ms(departure, before(departure, scene)) or 0
-    asleep = slept_over(departure, scene)
-    if asleep is not None:
-        return _missed_asleep(departure, *asleep, latest_ms.values(), scene)
-    if member.goes_alone:
-        if _revoked_in_vain_since_a_load(departure, scene):
-            return removed_ms
-        awake_ms = (_when_awake(at_ms, scene) for at_ms in _own_timers_ms(member, scene))
-        timers_ms = (at_ms for at_ms in awake_ms if at_ms <= removed_ms + join_phase.EARLY_MS)
-        timer_ms = max(timers_ms, default=None)  # no timer runs before its time
-        if timer_ms is None or abs(removed_ms - timer_ms) >= min(grace_ms, abs(deadline_ms - removed_ms)):
-            return None
-        return timer_ms
-    sync_ms = _sync_deadline_ms(departure, latest_ms, scene)
-    if sync_ms is not None:
-        lived_on = own_ms > removed_ms + join_phase.EARLY_MS  # heard behind a stalled write, perhaps
-        return sync_ms if sync_ms < deadline_ms or (sync_ms == deadline_ms and lived_on) else None
-    if member.instance_id is not None:
-        return None  # kept through the phase
-    syncs_ms = (_sync_deadline_ms(d, latest_ms, scene) for d in dropped)
-    starts_ms = [*latest_ms.values(), *(sync_ms for sync_ms in syncs_ms if sync_ms is not None)]
-    due_ms = join_phase.due_ms(departure, starts_ms, scene)
-    if due_ms is not None and join_phase.outlasted(departure, starts_ms, scene):
-        return due_ms if own_ms > due_ms + join_phase.EARLY_MS else None
-    if _was_unknown(departure, scene):
-        return None  # gone before the phase's end
-    ends_ms = [deadline_ms, *(end_ms for other, end_ms in latest_ms.items() if other != id(departure))]
-    waited = join_phase.waited_in_vain(departure, due_ms, ends_ms, scene)
-    if due_ms is not None and deadline_ms + join_phase.LATE_MS < removed_ms < own_ms:
-        # it may have lived: the phase's timer, somewhat late, explains its removal better
-        waited = waited or due_ms <= removed_ms <= due_ms + grace_ms
-    if waited or join_phase.timed_out(departure, starts_ms, scene):
-        if due_ms is not None and join_phase.ended_with(own_ms, removed_ms, due_ms):
-            return None  # its session ended a moment before, and that ended the phase
-        stayed = set(departure.unjoined) - {d.member.instance_id for d in dropped}
-        last_ms = removed_ms if stayed else max(latest_ms.values())  # who stayed was waited for, whoever was not
-        return removed_ms if own_ms >= min(removed_ms - join_phase.LATE_MS, last_ms) else None
-    spans = deadlines(departure, scene)
-    if join_phase.may_have_timed_out(departure) and all(origin is None for _, _, origin in spans):
-        surely = removed_ms < ends(spans)[0] - join_phase.EARLY_MS  # no timer runs before its time
-        early = removed_ms if surely else early
-    return None if join_phase.too_young(departure, scene) else early
-
-
 def _may_be_early(departure: Departure, scene: Scene) -> bool:
     """Tell whether a session may have ended before it seems due: its start is not known well.
 
@@ -414,75 +349,6 @@ def _may_be_early(departure: Departure, scene: Scene) -> bool:
     if member.clock_ms is None:
         return departure.may_be_retried or (member.joined_ms or 0) < scene.live_from_ms
     return any(restart.may_load for restart in unheard_since(member, scene.restarts))
-
-
-def _own_timers_ms(member: Member, scene: Scene) -> list[int]:
-    """Return when a member of a KIP-848 group may be removed unless it has given up, joined or synced by then.
-
-    A coordinator that loads the group waits for who has to give up anew, and for nobody to join or sync.
-    """
-    loads = [restart for restart in scene.restarts if restart.may_load]
-    starts_ms = [
-        since_ms
-        for since_ms in (member.owes_since_ms, *member.may_owe_since_ms)
-        if since_ms is not None and not any(restart.low_ms >= since_ms for restart in loads)
-    ]
-    if member.revoking_since_ms is not None:
-        loaded_ms = [restart.high_ms or 0 for restart in loads if restart.low_ms >= member.revoking_since_ms]
-        starts_ms.append(max([member.revoking_since_ms, *loaded_ms]))
-    return [since_ms + (member.rebalance_timeout_ms or 0) for since_ms in starts_ms]
-
-
-def _revoked_in_vain_since_a_load(departure: Departure, scene: Scene) -> bool:
-    """Tell whether a member had to give up partitions as its coordinator loaded the group, and was not heard since.
-
-    Both of its timers started then, so the shorter one has removed it.
-    """
-    member, timeout_ms = departure.member, session_timeout_ms(departure.member, scene) or 0
-    loads = [restart for restart in unheard_since(member, scene.restarts) if restart.may_load]
-    if not loads or member.revoking_since_ms is None or member.rebalance_timeout_ms is None:
-        return False
-    began_ms = departure.removed_ms - member.rebalance_timeout_ms
-    return member.revoking_since_ms <= began_ms and member.rebalance_timeout_ms < timeout_ms
-
-
-def _when_awake(due_ms: int, scene: Scene) -> int:
-    """Return when a timer ran: one that is due while the coordinator stands still runs as it wakes."""
-    asleep = (r.woke_ms for r in scene.restarts if r.woke_ms is not None and r.low_ms < due_ms < r.woke_ms)
-    return next(asleep, due_ms)
-
-
-def _sync_deadline_ms(departure: Departure, latest_ms: dict[int, int], scene: Scene) -> int | None:
-    """Return by when a member had to sync, unless another's session ended before, which began a join phase.
-
-    ``latest_ms``: when the sessions of those who went together had ended at the latest, by the departure's ``id``.
-    """
-    sync_ms = join_phase.sync_deadline_ms(departure, scene)
-    others_ms = (end_ms for other, end_ms in latest_ms.items() if other != id(departure) and end_ms)
-    if sync_ms is None or any(end_ms < sync_ms - join_phase.EARLY_MS for end_ms in others_ms):
-        return None
-    return sync_ms
-
-
-def _missed_asleep(
-    departure: Departure, pause: Restart, session_due_ms: int, lost_ms: Iterable[int], scene: Scene
-) -> int | None:
-    """Return when a member missed a phase whose timer was due before its session's, which came due in a pause.
-
-    As the coordinator wakes it runs what was due in the order in which it was due. ``lost_ms``: the deadlines of the
-    sessions of all whom the phase lost.
-    """
-    member, woke_ms = departure.member, pause.woke_ms or 0
-    if member.goes_alone:
-        due_ms = min(_own_timers_ms(member, scene), default=None)
-    else:
-        due_ms = join_phase.sync_deadline_ms(departure, scene)
-        kept = member.instance_id is not None or _was_unknown(departure, scene)
-        if due_ms is None and not kept and abs(departure.removed_ms - woke_ms) <= join_phase.LATE_MS:
-            due_ms = join_phase.due_ms(departure, lost_ms, scene)
-    if due_ms is None or due_ms >= session_due_ms:
-        return None
-    return woke_ms if due_ms > pause.low_ms else due_ms
 
 
 def _is_witnessed(replica: GroupReplica, member: Member, removed_ms: int, scene: Scene) -> bool:

@@ -115,7 +115,7 @@ def _rebalance_if_one_left(replica: GroupReplica, event: JoinAnswered) -> None:
 
 def _refused(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
     """Take a join that was not let in; 79 makes no member but an id that the join phase waits for (KIP-394)."""
-    note_fenced(replica, event.error, event.request_member_id, event.arrival_ms)
+    note_fenced(replica, event, event.request_member_id)
     _was_replaced_in_turn(replica, event, scene)
     _joins_behind_a_stalled_write(replica, event, scene)
     if event.error == UNKNOWN_MEMBER_ID:

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from coordinator_model.liveness import Restart, Scene, Span, deadlines, session_timeout_ms, unheard_since
-from coordinator_model.replica.group import Departure
+from coordinator_model.replica.group import Departure, JoinPhase
+from coordinator_model.replica.join_phase import EARLY_MS, LATE_MS
 from coordinator_model.states import Cause
 
 
@@ -26,10 +27,14 @@ def gone_between(departure: Departure, together: list[Departure], scene: Scene) 
     all that is known is when its absence was told, and who went with it.
     """
     told_ms, phase = (departure.removed_ms, _gone_by_ms(departure, together, scene)), departure.phase
+    alive = [d for d in together if ran_out(d, together, scene)]
+    if alive and phase.limit_ms is not None:
+        began_ms = departure.removed_ms - phase.limit_ms
+        phase = replace(phase, after_ms=began_ms - LATE_MS, started_ms=began_ms, started_by="")
     if phase.started_ms is None or phase.started_by or phase.started_ms >= departure.removed_ms:
         return told_ms  # of what is told as it happens nothing else tells better
-    spans = [(d, deadlines(d, before(d, scene))) for d in together]
-    starters = [d for d, span in spans if d.sync_timeout_ms or not span or may_have_started(d, span)]
+    spans = [(d, deadlines(d, before(d, scene))) for d in together if d not in alive]
+    starters = [d for d, span in spans if d.sync_timeout_ms or not span or _overlap(phase, span)]
     timers = {_timer(d, scene) for d in starters}
     if len(timers) != 1 or any(d.sync_timeout_ms for d in starters if d is not departure):
         return told_ms
@@ -76,10 +81,37 @@ def _gone_by_ms(departure: Departure, together: list[Departure], scene: Scene) -
     return departure.removed_ms - longest_ms + timeout_ms
 
 
+def ran_out(departure: Departure, together: list[Departure], scene: Scene) -> bool:
+    """Tell whether a member lived to the end of its join phase, which the end of another's session began.
+
+    That end is known only within a span, as after a move, so the phase's own end tells it: it came one timeout later.
+    It did not end with the last JoinGroup, nor with the end of a session, and the member may have lived: it committed.
+    """
+    phase, removed_ms = departure.phase, departure.removed_ms
+    if phase.limit_ms is None or phase.started_ms is None or not 0 < phase.last_join_ms < removed_ms - LATE_MS:
+        return False
+    if departure.static_in or departure.member.goes_alone or departure.member.instance_id is not None:
+        return False
+    dropped = [d for d in together if d.removed_ms == removed_ms and d.successor is None]
+    own = deadlines(departure, before(departure, scene))
+    others = [span for d in dropped if d is not departure for span in deadlines(d, before(d, scene))]
+    if any(
+        first_ms <= removed_ms + EARLY_MS and last_ms >= removed_ms - LATE_MS for first_ms, last_ms, _ in own + others
+    ):
+        return False
+    began_ms = removed_ms - phase.limit_ms
+    in_time = phase.after_ms <= began_ms <= phase.started_ms + EARLY_MS
+    began_with_another = any(first_ms - EARLY_MS <= began_ms <= last_ms + LATE_MS for first_ms, last_ms, _ in others)
+    return in_time and began_with_another and any(first_ms > removed_ms for first_ms, _, _ in own)
+
+
 def may_have_started(departure: Departure, spans: list[Span]) -> bool:
     """Tell whether a session that ended in one of these spans can have started the phase that told a departure."""
-    after_ms, started_ms = departure.phase.after_ms, departure.phase.started_ms or 0
-    return any(first_ms <= started_ms and after_ms <= last_ms for first_ms, last_ms, _ in spans)
+    return _overlap(departure.phase, spans)
+
+
+def _overlap(phase: JoinPhase, spans: list[Span]) -> bool:
+    return any(first_ms <= (phase.started_ms or 0) and phase.after_ms <= last_ms for first_ms, last_ms, _ in spans)
 
 
 def ends(spans: list[Span]) -> tuple[int, int]:

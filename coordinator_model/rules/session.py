@@ -17,6 +17,7 @@ is at risk: ``telemetry-uncovered`` says so.
 from coordinator_model.blindness import may_miss_lines
 from coordinator_model.findings import Finding, Verdict, about_member, name_of
 from coordinator_model.liveness import (
+    SAME_START_MS,
     Scene,
     Session,
     blamed_restart,
@@ -32,6 +33,8 @@ from coordinator_model.rules.streams import is_streams
 from coordinator_model.states import SESSION_EXPIRED, Cause, Evidence, GroupState, GroupType, Severity
 
 SESSION_AT_RISK = "session-at-risk"
+STARTED_WITHIN_MS = 50
+"""How much later than a session's end the join phase that it began may seem to begin."""
 LOOK_AGAIN_MS = 3_000
 """After a sign of life of the rest of a group was missed."""
 _JUDGED_STATES = (GroupState.STABLE, GroupState.PREPARING_REBALANCE)
@@ -43,6 +46,8 @@ def judge(replica: GroupReplica, member: Member, scene: Scene) -> Verdict:
     timeout_ms = session_timeout_ms(member, scene)
     if member.verdict_ms is not None and timeout_ms is not None:
         return Verdict(_expired(replica, member, scene, member.verdict_ms, timeout_ms), None)
+    if member.awaiting_sync and timeout_ms is not None and _began_the_phase(replica, member, timeout_ms):
+        return _never_synced(replica, member, scene, timeout_ms)
     watched = replica.type in JUDGED_TYPES and replica.state in _JUDGED_STATES and not member.awaiting_sync
     if not watched or timeout_ms is None:
         return Verdict(None, None)
@@ -73,6 +78,29 @@ def judge(replica: GroupReplica, member: Member, scene: Scene) -> Verdict:
     if scene.progress_ms >= risk_ms:
         return Verdict(_at_risk(replica, member, scene, base_ms, timeout_ms), verdict_ms)
     return Verdict(None, risk_ms)
+
+
+def _began_the_phase(replica: GroupReplica, member: Member, timeout_ms: int) -> bool:
+    """Tell whether a join phase that nobody else is seen to have begun began as a dynamic member's session ended."""
+    phase = replica.phase
+    unsigned = replica.state is GroupState.PREPARING_REBALANCE and not phase.started_by
+    if not unsigned or phase.started_ms is None or member.clock_ms is None or member.instance_id is not None:
+        return False
+    return -SAME_START_MS <= phase.started_ms - (member.clock_ms + timeout_ms) <= STARTED_WITHIN_MS
+
+
+def _never_synced(replica: GroupReplica, member: Member, scene: Scene, timeout_ms: int) -> Verdict:
+    """Judge a member that joined and never synced, at whose session's end the others were told to rejoin.
+
+    If their generation is never written, as where the coordinator dies, no list and no record tells its removal.
+    """
+    deadline_ms = (member.clock_ms or 0) + timeout_ms
+    verdict_ms = deadline_ms + scene.thresholds.grace_ms
+    if scene.waiting or may_miss_lines(scene.blind, member.clock_ms or 0, verdict_ms):
+        return Verdict(None, None)
+    if scene.progress_ms < verdict_ms:
+        return Verdict(None, verdict_ms)
+    return Verdict(_expired(replica, member, scene, deadline_ms, timeout_ms), None)
 
 
 def _unproved(

@@ -71,9 +71,12 @@ def test_no_verdict_is_ever_refuted(name):
     assert [t for t in replayed(name).transitions if t.incident.reason == "refuted"] == []
 
 
-def test_random_chaos_on_three_brokers_names_exactly_whom_the_logs_name():
-    """Brokers killed and paused, writes that stall, members that crash, freeze, stall: expiries and missed phases."""
-    name = "chaos-three-brokers"
+@pytest.mark.parametrize("name", ["chaos-three-brokers", "frozen-groups"])
+def test_random_chaos_on_three_brokers_names_exactly_whom_the_logs_name(name):
+    """Brokers killed and paused, writes that stall, members that crash, freeze, stall: expiries and missed phases.
+
+    In *frozen-groups* coordinators are killed while all members of a group are frozen: nobody asks the next one.
+    """
     history = replayed(name, consumer_session_timeout_ms=7_000)
     printed = [to_contract(t) for t in history.transitions] + [{"kind": "summary", "coverage": history.coverage}]
     logged = [TruthEvent(**event) for event in json.loads((CAPTURES / f"{name}.truth.json").read_text())]

@@ -72,6 +72,24 @@ def test_who_goes_on_answering_for_a_minute_is_believed_unless_the_leader_answer
     assert disputed[-1] != believed
 
 
+def test_metadata_from_before_its_leader_resigned_disputes_nothing():
+    leadership = Leadership()
+    leadership.name(named(1_000))
+    leadership.resign("b", 1_500)
+    assert leadership.disputes("b", SURE, 2_000, 0)
+    leadership.resign("a", 2_100)
+    assert not leadership.disputes("b", SURE, 2_200, 0)
+    leadership.name(named(3_000))
+    assert leadership.disputes("b", SURE, 3_100, 0)
+
+
+def test_a_leader_is_known_to_have_led_until_metadata_last_named_it():
+    leadership = Leadership()
+    for event in (named(1_000), named(6_000), named(11_000, *TO_B), named(16_000, *TO_B)):
+        leadership.name(event)
+    assert leadership.replaced_ms == 6_000
+
+
 def test_a_claim_that_was_given_up_begins_anew():
     leadership = Leadership()
     for at_ms in (1_000, 2_000 + STALE_MS, 3_000 + 2 * STALE_MS):

@@ -9,7 +9,7 @@ from coordinator_model.history import _transitions, replay_rows
 from coordinator_model.incidents import Kind
 from coordinator_model.ingest import ingest
 from coordinator_model.shard import Shard, ShardSettings
-from tests.builders import T0, heartbeat_line, probe_line, rebalance, stable
+from tests.builders import T0, heartbeat_line, probe_line, rebalance, stable, telemetry
 
 SECOND_MS, MINUTE_MS, HOUR_MS = 1_000, 60_000, 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -233,6 +233,20 @@ def test_a_pause_of_a_minute_is_no_step():
     story.beats("m1", 90_500, 120_000).beats("m2", 90_600, 120_000).silent(30_500, 90_000)
     for wall in (True, False):
         assert Lived(story, 120_000, wall=wall).opened("broker-clock") == []
+
+
+def test_a_broker_that_wakes_alone_and_stops_again_is_believed_once_the_others_have_come_there():
+    """Both brokers of a partition stood still. In a replay no other clock speaks for the few lines of the first."""
+    speaks_ms = {
+        "broker-1": [0, 1_000, 2_000, *range(40_000, 40_500, 100), *range(45_000, 50_000, 500)],
+        "broker-2": [0, 1_000, *range(40_300, 50_000, 500)],
+    }
+    spoken = sorted((at_ms, broker) for broker, instants in speaks_ms.items() for at_ms in instants)
+    rows = [
+        telemetry(heartbeat_line(), at_ms=T0 + at_ms, broker=broker, offset=offset)
+        for offset, (at_ms, broker) in enumerate(spoken)
+    ]
+    assert replay_rows(rows, SETTINGS).undecodable == {}
 
 
 def test_lines_that_are_sent_again_an_hour_later_are_no_step():

@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from pathlib import Path
 from random import Random
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING
 
 from tests.e2e.clients import Client, Spec, java_compiles
@@ -38,10 +38,15 @@ JAVA_GROUPS = (("java", 2, False), ("java-848", 2, False))
 
 
 class Crew:
-    """The consumers of one group and what happens to them."""
+    """The consumers of one group and what happens to them.
 
-    def __init__(self, world: World, software: str, count: int, *, static: bool, random: Random, stop: Event) -> None:
-        self._world, self._random, self._stop = world, random, stop
+    `brokers` is held by whoever troubles a broker: one is in trouble at a time.
+    """
+
+    def __init__(
+        self, world: World, software: str, count: int, *, static: bool, random: Random, stop: Event, brokers: Lock
+    ) -> None:
+        self._world, self._random, self._stop, self._brokers = world, random, stop, brokers
         self.group = software + "-static" * static
         self._topic = world.topic(f"topic-{self.group}")
         self._static = static
@@ -72,6 +77,7 @@ class Crew:
             (3, self._stall),
             (2, self._redeploy),
             (1, self._scale),
+            (1, self._lose_zone),
         ]
         self._stop.wait(8)
         while not self._stop.is_set():
@@ -114,6 +120,24 @@ class Crew:
         elif len(self.clients) < 4:
             self.clients.append(self._hire())
 
+    def _lose_zone(self) -> None:
+        """Freeze every member, and kill their coordinator: the next one hears nothing of them from its load on."""
+        if not self._brokers.acquire(blocking=False):
+            return  # a broker is in trouble already
+        try:
+            for client in self.clients:
+                client.freeze()
+            node = self._world.cluster.node(self._world.coordinator(self.group))
+            self._world.note_action(f"kill broker-{node.node_id}, which coordinates the frozen {self.group}")
+            node.kill()
+            self._stop.wait(self._random.choice((1, 4, 12, 20)))
+            node.start()
+            self._world.note_action(f"broker-{node.node_id} is back")
+        finally:
+            self._brokers.release()
+            for client in self.clients:
+                client.thaw()
+
     def _supervise(self) -> None:
         now = time.monotonic()
         for slot, client in enumerate(self.clients):
@@ -124,35 +148,36 @@ class Crew:
                 self.clients[slot] = self._world.restart(client)
 
 
-def trouble_brokers(world: World, random: Random, stop: Event) -> None:
+def trouble_brokers(world: World, random: Random, stop: Event, brokers: Lock) -> None:
     """Pause, restart or kill a broker now and then; the next only when all are back."""
     stop.wait(25)
     while not stop.is_set():
         node = random.choice(world.cluster.nodes)
         what, seconds = random.choice((("pause", 4), ("pause", 12), ("stop", 2), ("kill", 1), ("kill", 12)))
-        world.note_action(f"{what} broker-{node.node_id} for {seconds} s")
-        if what == "pause":
-            node.pause()
-            stop.wait(seconds)
-            node.resume()
-        else:
-            node.stop() if what == "stop" else node.kill()
-            stop.wait(seconds)
-            node.start()
-        world.note_action(f"broker-{node.node_id} is back")
+        with brokers:
+            world.note_action(f"{what} broker-{node.node_id} for {seconds} s")
+            if what == "pause":
+                node.pause()
+                stop.wait(seconds)
+                node.resume()
+            else:
+                node.stop() if what == "stop" else node.kill()
+                stop.wait(seconds)
+                node.start()
+            world.note_action(f"broker-{node.node_id} is back")
         stop.wait(random.uniform(20, 35))
 
 
 def chaos(folder: Path, *, seconds: float, nodes: int, seed: int, java: bool = False) -> Played:
     """Play `seconds` of random faults and leave a capture of them."""
-    stop = Event()
+    stop, brokers = Event(), Lock()
     with World(f"chaos-{nodes}-{seed}", folder, nodes=nodes) as world:
         crews = [
-            Crew(world, software, count, static=static, random=Random(f"{seed}-{number}"), stop=stop)
+            Crew(world, software, count, static=static, random=Random(f"{seed}-{number}"), stop=stop, brokers=brokers)
             for number, (software, count, static) in enumerate(GROUPS + JAVA_GROUPS * java)
         ]
         threads = [Thread(target=crew.run) for crew in crews]
-        threads.append(Thread(target=trouble_brokers, args=(world, Random(f"{seed}-brokers"), stop)))
+        threads.append(Thread(target=trouble_brokers, args=(world, Random(f"{seed}-brokers"), stop, brokers)))
         threads.append(Thread(target=watch, args=(world, stop)))
         for thread in threads:
             thread.start()
