@@ -250,6 +250,7 @@ class Groups:
         replica.refused.clear()
         replica.leaves.clear()
         replica.unheard.clear()
+        replica.asking.clear()
         replica.violations.clear()
 
     def forget_deleted(self, now_ms: int) -> None:

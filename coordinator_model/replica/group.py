@@ -42,6 +42,8 @@ class Member:
     generation: int | None = None
     """Generation it last joined, or its KIP-848 member epoch."""
     joined_ms: int | None = None
+    asked_ms: int | None = None
+    """When it first asked to join, where brokers that were no coordinator refused it before it was let in."""
     restart_ms: int | None = None
     """Latest certain restart of the session timer by something other than a heartbeat."""
     last_heartbeat_ms: int | None = None
@@ -158,7 +160,8 @@ class Leave:
         member = self.member
         told_ms = (member.poll_reported_ms or 0) - (member.poll_age_ms or 0)
         interval_ms = (member.rebalance_timeout_ms or 0) - JOIN_MS
-        return self.applied_ms - max(member.joined_ms or 0, told_ms) >= interval_ms
+        asked_ms = member.joined_ms or 0 if member.asked_ms is None else member.asked_ms
+        return self.applied_ms - max(asked_ms, told_ms) >= interval_ms
 
 
 @dataclass(slots=True)
@@ -301,6 +304,8 @@ class GroupReplica:
     leaves: list[Leave] = field(default_factory=list)
     unheard: dict[str, int] = field(default_factory=dict)
     """KIP-848 members by id: when their clients said goodbye to a broker that was no coordinator (14, 15, 16)."""
+    asking: dict[str, int] = field(default_factory=dict)
+    """KIP-848 members by id: since when they ask to join brokers that are no coordinator (14, 15, 16)."""
     departures: list[Departure] = field(default_factory=list)
     violations: list[tuple[str, int, str]] = field(default_factory=list)
     """(who, when, cause) of recent violations, to count recurrences."""

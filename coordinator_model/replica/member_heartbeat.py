@@ -25,6 +25,8 @@ from coordinator_model.replica.returns import came_back
 from coordinator_model.states import Cause, Evidence
 
 LEAVE_EPOCH = -1
+ASKING_MS = 300_000
+"""How long a client's first request to join is remembered, while no coordinator takes it."""
 
 
 def heartbeat(replica: GroupReplica, event: ConsumerHeartbeat, scene: Scene) -> None:
@@ -35,6 +37,8 @@ def heartbeat(replica: GroupReplica, event: ConsumerHeartbeat, scene: Scene) -> 
         return
     if event.error in REFUSALS and event.request_epoch < 0:
         _goodbye_to_no_coordinator(replica, event)
+    if event.error in REFUSALS and event.request_epoch == 0:
+        _join_to_no_coordinator(replica, event)
     if event.error != 0:
         return
     if event.request_epoch == LEAVE_EPOCH:
@@ -55,6 +59,7 @@ def heartbeat(replica: GroupReplica, event: ConsumerHeartbeat, scene: Scene) -> 
         if event.rebalance_timeout_ms >= 0:
             member.rebalance_timeout_ms = event.rebalance_timeout_ms
         if event.request_epoch == 0:
+            member.asked_ms = replica.asking.pop(event.member_id, None)
             came_back(replica, member, event.applied_ms)
 
 
@@ -100,6 +105,14 @@ def _goodbye_to_no_coordinator(replica: GroupReplica, event: ConsumerHeartbeat) 
     replica.unheard = {name: said_ms for name, said_ms in replica.unheard.items() if said_ms >= horizon_ms}
     if event.member_id in replica.unheard or len(replica.unheard) < MAX_UNNAMED:
         replica.unheard[event.member_id] = event.applied_ms
+
+
+def _join_to_no_coordinator(replica: GroupReplica, event: ConsumerHeartbeat) -> None:
+    """Remember since when a client asks to join: it polled before that, and need not have since."""
+    horizon_ms = event.arrival_ms - ASKING_MS
+    replica.asking = {name: since_ms for name, since_ms in replica.asking.items() if since_ms >= horizon_ms}
+    if len(replica.asking) < MAX_UNNAMED:
+        replica.asking.setdefault(event.member_id, event.arrival_ms)
 
 
 def _come_back_after_poll(replica: GroupReplica, event: ConsumerHeartbeat, scene: Scene) -> None:

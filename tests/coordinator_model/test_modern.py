@@ -310,6 +310,24 @@ def test_who_leaves_and_joins_within_a_poll_interval_of_its_join_has_polled_in_t
     assert set(told.members) == {"m1", "m2"}
 
 
+@pytest.mark.parametrize(("asked_ms", "accused"), [(None, []), (2_000, ["m2"])])
+def test_who_was_refused_by_no_coordinators_has_not_polled_since_it_asked_first(asked_ms, accused):
+    """It overslept its poll of 10 s while it asked to join, and left 4 s after it was let in."""
+    story = consumers("m1", poll_ms=10_000).hellos("m1", 1_000, 24_000, 2)
+    for at_ms in () if asked_ms is None else range(asked_ms, 10_000, 500):
+        story.hello(at_ms, "m2", 0, 0, error=16)
+    story.member(10_000, "m2").epoch(10_000, 3).target(10_000, 3).current(10_000, "m2", 3).hello(10_000, "m2", 0, 3)
+    story.hellos("m2", 11_000, 13_000, 3).hello(14_000, "m2", -1, -1).gone(14_000, "m2").epoch(14_000, 4)
+    story.target(14_000, 4).current(14_100, "m1", 4).member(17_000, "m2").epoch(17_000, 5).target(17_000, 5)
+    told = play(story.current(17_000, "m2", 5).hello(17_000, "m2", 0, 5).hellos("m2", 18_000, 24_000, 5), 24_000)
+    assert told.opened("poll-exceeded") == accused
+
+
+@pytest.mark.parametrize(("early_ms", "told_as"), [(200, "session-expired"), (600, None)])
+def test_a_removal_is_a_session_s_end_though_a_busy_broker_applied_the_last_heartbeat_earlier(early_ms, told_as):
+    assert (play(removed(16_000 - early_ms), 20_000).accusations or [(None,)])[0][0] == told_as
+
+
 def test_a_join_whose_line_trails_the_leave_after_it_is_no_return():
     """A consumer that closes right after it has joined, its first line late."""
     story = consumers("m1").hellos("m1", 1_000, 9_000, 2).member(3_000, "m2").epoch(3_000, 3).target(3_000, 3)
