@@ -30,7 +30,7 @@ SPAN_MS = 1_000
 PROBES_IN_A_ROW = 3
 LINES_IN_A_ROW = 20
 LINES_SPAN_MS = 5_000
-"""Without a probe: so many lines, over so long, prove what three probes do."""
+"""Without a probe: so many lines, over so long, prove what three probes do. So long a peer's clock has to keep pace."""
 MAX_DOUBTED = 10_000
 """Lines in doubt, a shard; more are not waited for."""
 
@@ -64,6 +64,8 @@ class Doubt:
     """Brokers in the same partition that were as far as it was before."""
     peer_ms: int | None = None
     """The newest line of these since, steps left out: their clocks go on."""
+    heard: tuple[int, int, int] | None = None
+    """``peer_ms`` and ``last_ms`` as a peer was first heard since, and ``last_ms`` as one was last."""
 
     def add(self, line: BrokerLine, at_ms: int, known: dict[str, int]) -> None:
         """Add a line; ``known`` are the numbers that its broker's probes had before."""
@@ -74,6 +76,23 @@ class Doubt:
             again = not self.ahead and line.probe <= known.get(line.connection, -1)  # as of lines that are sent again
             self.in_a_row = 0 if again else self.in_a_row + 1 if follows else 1
             self.probe = (line.connection, line.probe)
+
+    def hear_peer(self, at_ms: int) -> None:
+        """Note a line of a peer, steps left out."""
+        self.peer_ms = max(at_ms, self.peer_ms or at_ms)
+        first = self.heard or (self.peer_ms, self.last_ms, self.last_ms)
+        self.heard = (*first[:2], self.last_ms)
+
+    def is_kept_pace_with(self, hold_ms: int) -> bool:
+        """Tell whether its peers' clocks go on as its own does, or have come to where that is.
+
+        Lines that waited for a partition whose leader stood still come all at once, or not yet: they tell no time.
+        """
+        if self.peer_ms is None or self.heard is None or abs(self.last_ms - self.peer_ms) <= hold_ms:
+            return True
+        peer_from_ms, own_from_ms, own_to_ms = self.heard
+        peers_ms, own_ms = self.peer_ms - peer_from_ms, own_to_ms - own_from_ms
+        return peers_ms >= LINES_SPAN_MS and abs(own_ms - peers_ms) <= SPAN_MS and self.last_ms - own_to_ms <= SPAN_MS
 
     def proven(self, *, probed: bool, alone: bool) -> bool:
         """Tell whether its lines prove each other.
@@ -253,7 +272,7 @@ class LineClocks:
         self._here[broker] = max(at_ms, self._here.get(broker, at_ms))
         for doubt in self._doubts.values():
             if broker in doubt.peers and doubt.lines[-1][2:4] == place:
-                doubt.peer_ms = max(here_ms, doubt.peer_ms or here_ms)
+                doubt.hear_peer(here_ms)
 
     # ------------------------------------------------------------------ doubts
 
@@ -267,7 +286,8 @@ class LineClocks:
             doubt = self._doubts[broker] = Doubt(ahead, at_ms, at_ms, peers=self._peers(broker))
         probes = self._probes.get(broker, {})
         doubt.add(line, at_ms, probes)
-        if doubt.proven(probed=bool(probes), alone=self._reference_ms(doubt) is None):
+        told = self._present_ms is not None or doubt.is_kept_pace_with(self._hold_ms)
+        if told and doubt.proven(probed=bool(probes), alone=self._reference_ms(doubt) is None):
             self._prove(broker, self._doubts.pop(broker))
         elif sum(len(other.lines) for other in self._doubts.values()) > MAX_DOUBTED:
             self._disprove(broker)

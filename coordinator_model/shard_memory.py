@@ -161,13 +161,14 @@ def _to_events(values: list[Any]) -> list[Any]:
 
 def _from_doubt(doubt: Doubt) -> list[Any]:
     head = [doubt.ahead, doubt.first_ms, doubt.last_ms, _from_events(doubt.lines)]
-    return [*head, doubt.probe, doubt.in_a_row, doubt.peers, doubt.peer_ms]
+    return [*head, doubt.probe, doubt.in_a_row, doubt.peers, doubt.peer_ms, doubt.heard]
 
 
 def _to_doubt(values: list[Any]) -> Doubt:
-    ahead, first_ms, last_ms, lines, probe, in_a_row, peers, peer_ms = values
+    ahead, first_ms, last_ms, lines, probe, in_a_row, peers, peer_ms, heard = values
     last = None if probe is None else (probe[0], probe[1])
-    return Doubt(ahead, first_ms, last_ms, _to_events(lines), last, in_a_row, tuple(peers), peer_ms)
+    told = None if heard is None else (heard[0], heard[1], heard[2])
+    return Doubt(ahead, first_ms, last_ms, _to_events(lines), last, in_a_row, tuple(peers), peer_ms, told)
 
 
 def _claims(values: dict[str, list[Any]]) -> dict[str, Claim]:

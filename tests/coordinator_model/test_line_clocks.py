@@ -1,5 +1,7 @@
 """Lines from the future, and clocks that really step: what is told of them, and that nobody is accused for them."""
 
+from itertools import count
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -247,6 +249,28 @@ def test_a_broker_that_wakes_alone_and_stops_again_is_believed_once_the_others_h
         for offset, (at_ms, broker) in enumerate(spoken)
     ]
     assert replay_rows(rows, SETTINGS).undecodable == {}
+
+
+def test_a_backlog_that_trickles_in_after_a_pause_makes_no_step():
+    """The leader of the telemetry partition stood still for 12 s. Its own lines come before those that others kept."""
+    spoken = [(at_ms, broker) for at_ms in range(0, 2_500, 500) for broker in ("broker-1", "broker-2")]
+    for woke_ms, kept_ms in ((14_200, 2_500), (14_300, 3_000), (14_400, 3_500)):
+        spoken += [(woke_ms, "broker-1"), (kept_ms, "broker-2")]
+    spoken += [(at_ms, "broker-1") for at_ms in range(14_500, 17_500, 500)]
+    spoken += [(at_ms, "broker-2") for at_ms in range(4_000, 17_500, 500)]
+    spoken += [(at_ms, broker) for at_ms in range(17_500, 30_000, 500) for broker in ("broker-1", "broker-2")]
+    numbers = {"broker-1": count(), "broker-2": count()}
+    lines = [(at_ms, broker, probe_line(next(numbers[broker]))) for at_ms, broker in spoken]
+    lines = [
+        one for line in lines for one in (line, (*line[:2], heartbeat_line())) if one is line or line[1] == "broker-1"
+    ]
+    rows = [
+        telemetry(line, at_ms=T0 + at_ms, broker=broker, offset=offset)
+        for offset, (at_ms, broker, line) in enumerate(lines)
+    ]
+    history = replay_rows(rows, SETTINGS)
+    assert [t.incident.rule for t in history.transitions if t.incident.rule == "broker-clock"] == []
+    assert history.undecodable == {}
 
 
 def test_lines_that_are_sent_again_an_hour_later_are_no_step():
