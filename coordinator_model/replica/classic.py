@@ -13,7 +13,7 @@ from typing import Any
 from coordinator_model.events import Heartbeat, JoinAnswered, LeaveAnswered, RecordRead, SyncAnswered, parked_ms
 from coordinator_model.liveness import Scene
 from coordinator_model.member_protocol import assignment, subscription
-from coordinator_model.replica import divergence, join_phase, taken_back
+from coordinator_model.replica import divergence, join_lines, join_phase, taken_back
 from coordinator_model.replica.assigned_work import STREAMS_PROTOCOL, assigned_work
 from coordinator_model.replica.conversion import PROTOCOL_TYPES, become_classic
 from coordinator_model.replica.departures import (
@@ -242,10 +242,12 @@ def heartbeat(replica: GroupReplica, event: Heartbeat, scene: Scene) -> None:
             owe(member, event.applied_ms)
         return
     if event.generation > replica.generation:  # its join was before we looked, or was lost
+        since_ms = max(replica.generation_since_ms, replica.stable_seen_ms or 0)
+        join_lines.note_unseen(replica, event.applied_ms, since_ms, scene)
         replica.generation, replica.generation_since_ms = event.generation, event.applied_ms
         replica.phase.first_join_ms = 0
         replica.enter(GroupState.STABLE, event.applied_ms, Evidence.INFERRED)
-    _heartbeat_tells_state(replica, event)
+    _heartbeat_tells_state(replica, event, scene)
 
 
 def owe(member: Member, since_ms: int) -> None:
@@ -307,7 +309,7 @@ def is_gone(replica: GroupReplica, member_id: str, applied_ms: int) -> bool:
     )
 
 
-def _heartbeat_tells_state(replica: GroupReplica, event: Heartbeat) -> None:
+def _heartbeat_tells_state(replica: GroupReplica, event: Heartbeat, scene: Scene) -> None:
     if event.generation != replica.generation:
         return
     if event.error == REBALANCE_IN_PROGRESS:
@@ -320,6 +322,7 @@ def _heartbeat_tells_state(replica: GroupReplica, event: Heartbeat) -> None:
         replica.enter(GroupState.STABLE, event.applied_ms, Evidence.INFERRED)
     if replica.state is GroupState.STABLE:
         replica.stable_seen_ms = event.applied_ms
+        join_lines.note_if_unseen(replica, scene)
 
 
 def prepare_rebalance(replica: GroupReplica, at_ms: int, evidence: Evidence, by: str = "") -> None:
@@ -359,7 +362,7 @@ def note_fenced(replica: GroupReplica, event: JoinAnswered | SyncAnswered, membe
         replica.fall_back(event.arrival_ms)
 
 
-def sync(replica: GroupReplica, event: SyncAnswered) -> None:
+def sync(replica: GroupReplica, event: SyncAnswered, scene: Scene) -> None:
     """Apply an answered SyncGroup; one that was parked restarts the timer, one answered from Stable or at once not."""
     member = replica.members.get(event.member_id)
     if event.error != 0 or member is None:
@@ -374,6 +377,7 @@ def sync(replica: GroupReplica, event: SyncAnswered) -> None:
         return
     if replica.type is GroupType.CLASSIC and event.generation != replica.generation:
         return
+    join_lines.note_if_unseen(replica, scene)
     stores = event.from_leader and (member.awaiting_sync or replica.state is GroupState.COMPLETING_REBALANCE)
     came_ms = event.arrival_ms - replica.state_since_ms
     waited = member.awaiting_sync and came_ms <= STALL_MS and parked_ms(event) > join_phase.LATE_MS

@@ -311,6 +311,10 @@ class GroupReplica:
     """(who, when, cause) of recent violations, to count recurrences."""
     unexplained_ms: int | None = None
     """When a member went last whose removal no line explains."""
+    unseen_generation_ms: int | None = None
+    """When a generation began last of which no JoinGroup was seen: JoinGroup lines are missing."""
+    seen_generation: int = -1
+    """The generation of the last accepted JoinGroup that was seen; -1: none since ``unseen_generation_ms``."""
     rebalances: list[tuple[int, int]] = field(default_factory=list)
     """(when, generation) of recent rebalances, oldest first."""
     announced: int | None = None

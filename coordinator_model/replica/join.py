@@ -6,7 +6,7 @@ may still have been applied, and only its answer been lost behind a stalled writ
 
 from coordinator_model.events import JoinAnswered
 from coordinator_model.liveness import Scene
-from coordinator_model.replica import join_phase, taken_back
+from coordinator_model.replica import join_lines, join_phase, taken_back
 from coordinator_model.replica.assigned_work import STREAMS_PROTOCOL
 from coordinator_model.replica.classic import (
     FENCED_INSTANCE_ID,
@@ -40,6 +40,7 @@ def join(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
         return
     if event.generation < replica.generation and event.answer_ms <= replica.generation_since_ms:
         return  # trails a later generation
+    join_lines.note_seen(replica, event.generation)
     if replica.type is GroupType.SIMPLE or replica.deleted:
         replica.type, replica.deleted = GroupType.CLASSIC, False
     if _is_announced_again(replica, event, scene):

@@ -70,7 +70,7 @@ def _apply(replica: GroupReplica, event: GroupEvent, scene: Scene) -> None:
         case JoinAnswered():
             join.join(replica, event, scene)
         case SyncAnswered():
-            classic.sync(replica, event)
+            classic.sync(replica, event, scene)
         case LeaveAnswered():
             classic.leave(replica, event, scene)
         case ConsumerHeartbeat():

@@ -17,6 +17,7 @@ from coordinator_model.liveness import (
     session_timeout_ms,
     unheard_since,
 )
+from coordinator_model.replica import join_lines
 from coordinator_model.replica.group import Departure, GroupReplica, Member
 from coordinator_model.states import MEMBER_REMOVED, SESSION_EXPIRED, Cause, Evidence
 
@@ -38,6 +39,7 @@ def cause_is_uncertain(
         or _request_may_have_been_pending(departure, scene)
         or _expired_before_group_was_stable(departure, scene)
         or _may_have_left_unseen(departure, scene)
+        or _may_have_waited_unseen(replica, departure, scene)
     )
 
 
@@ -147,6 +149,19 @@ def _may_have_left_unseen(departure: Departure, scene: Scene) -> bool:
         return may_miss_lines(scene.blind, leave_ms, until_ms)
     unseen_ms = may_have_lived_until_ms(scene.blind, member.clock_ms, _longest_silence_ms(member, scene), until_ms)
     return unseen_ms > max(member.clock_ms, leave_ms)
+
+
+def _may_have_waited_unseen(replica: GroupReplica, departure: Departure, scene: Scene) -> bool:
+    """Tell whether a classic member may have been silent because it waited in a join phase that nobody saw.
+
+    Not if it was silent for too long before, while the group was seen stable in the same generation.
+    """
+    member, stable_ms = departure.member, departure.phase.after_ms
+    since_ms = member.clock_ms or member.joined_ms or 0
+    same = not since_ms < (replica.unseen_generation_ms or 0) <= stable_ms
+    if member.goes_alone or (same and stable_ms > since_ms + _longest_silence_ms(member, scene)):
+        return False
+    return join_lines.may_be_missing(replica, since_ms, scene)
 
 
 def _earliest_leave_ms(departure: Departure, scene: Scene) -> int:

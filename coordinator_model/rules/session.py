@@ -26,6 +26,7 @@ from coordinator_model.liveness import (
     session_timeout_ms,
     unseen_from_ms,
 )
+from coordinator_model.replica import join_lines
 from coordinator_model.replica.departures import own_cause
 from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.replica.refusals import refused_as_member
@@ -66,7 +67,7 @@ def judge(replica: GroupReplica, member: Member, scene: Scene) -> Verdict:
         if scene.hole_is_open:
             return Verdict(None, verdict_ms)
         proof_ms = base_ms + timeout_ms // 2
-        if member.goes_alone or may_miss_lines(scene.blind, base_ms, deadline_ms):  # its removal tells
+        if member.goes_alone or _may_miss_lines(replica, base_ms, deadline_ms, scene):  # its removal tells
             return _unproved(replica, member, scene, session)
         if scene.proof_arrival_ms < proof_ms:
             return _unproved(replica, member, scene, session)._replace(proof_ms=proof_ms)
@@ -101,6 +102,11 @@ def _never_synced(replica: GroupReplica, member: Member, scene: Scene, timeout_m
     if scene.progress_ms < verdict_ms:
         return Verdict(None, verdict_ms)
     return Verdict(_expired(replica, member, scene, deadline_ms, timeout_ms), None)
+
+
+def _may_miss_lines(replica: GroupReplica, since_ms: int, until_ms: int, scene: Scene) -> bool:
+    """Tell whether lines that tell of a member's life may be missing from its silence."""
+    return may_miss_lines(scene.blind, since_ms, until_ms) or join_lines.may_be_missing(replica, since_ms, scene)
 
 
 def _unproved(

@@ -115,3 +115,28 @@ def test_who_may_have_waited_in_a_join_whose_answer_is_missing_is_not_accused(sp
     story = without(story, "m2", 27_000)
     told = (blind(story, *span) if span else story).play(40_000)
     assert rules(told) == expected
+
+
+def unlogged(story, key, from_ms=0):
+    """Let no line of a kind of request come from an instant on, as a filter of the broker's logger does."""
+    story.rows[:] = [row for row in story.rows if row[0] < from_ms or key not in (row[2].value or b"")]
+    return story
+
+
+@pytest.mark.parametrize(
+    ("stable_ms", "from_ms", "expected"),
+    [(10_900, 30_000, EXPIRED), (10_900, 1_000, REMOVED), (15_900, 1_000, EXPIRED)],
+    ids=["its lines come", "they are missing", "m2 was silent before"],
+)
+def test_nobody_is_accused_who_may_wait_in_a_join_phase_unseen(stable_ms, from_ms, expected):
+    """m2 is removed at 16,000; m1 is last told at `stable_ms` that there is no rebalance."""
+    story = without(group(last_ms=10_000, m1_until_ms=stable_ms), "m2", 16_000)
+    assert rules(unlogged(story, b"JOIN_GROUP", from_ms).play(40_000)) == expected
+
+
+def test_no_timer_runs_where_joingroup_lines_are_missing():
+    """A generation began unseen, and m2, which was heard since, may wait in a join phase unseen."""
+    story = rebalance(group(last_ms=4_000, m1_until_ms=4_500), 5_000, 2, "m1", "m2")
+    story.beats("m2", 6_000, 10_000, generation=2).beats("m1", 6_000, 30_000, generation=2)
+    assert rules(unlogged(story, b"nothing").play(30_000)) == EXPIRED
+    assert rules(unlogged(story, b"JOIN_GROUP", 1_000).play(30_000)) == ()

@@ -1,0 +1,48 @@
+"""Whether the JoinGroup lines of a classic group come: a generation of which none was seen proves that they do not.
+
+A generation begins with the answers to its members' JoinGroups. Without them nobody sees who waits in a join phase, so
+the silence of a member proves nothing.
+"""
+
+from coordinator_model.blindness import may_miss_lines
+from coordinator_model.liveness import Restart, Scene
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.states import Cause, GroupType
+
+
+def note_if_unseen(replica: GroupReplica, scene: Scene) -> None:
+    """Note the group's generation if its record told it, and a line of it came now before any JoinGroup's."""
+    if replica.phase.generation == replica.generation != replica.seen_generation and replica.type is GroupType.CLASSIC:
+        note_unseen(replica, replica.generation_since_ms, replica.phase.after_ms, scene)
+
+
+def note_unseen(replica: GroupReplica, at_ms: int, since_ms: int, scene: Scene) -> None:
+    """Note a generation that began unseen between two instants, unless its JoinGroups may be missing otherwise.
+
+    So they may before telemetry was live, and where the coordinator moved or stood still.
+    """
+    if since_ms >= scene.live_from_ms and not any(_may_hide(restart, since_ms) for restart in scene.restarts):
+        replica.unseen_generation_ms, replica.seen_generation = at_ms, -1
+
+
+def note_seen(replica: GroupReplica, generation: int) -> None:
+    """Note an accepted JoinGroup; one of a generation that a heartbeat or a record told first only trails."""
+    if generation == replica.generation and replica.unseen_generation_ms == replica.generation_since_ms:
+        replica.unseen_generation_ms = None
+    replica.seen_generation = generation
+
+
+def may_be_missing(replica: GroupReplica, since_ms: int, scene: Scene) -> bool:
+    """Tell whether a JoinGroup since an instant may not have been seen, though no blind window tells that.
+
+    That is so where a generation began unseen since then, and as long as no JoinGroup was seen after one that did.
+    """
+    unseen_ms = replica.unseen_generation_ms
+    if unseen_ms is None or may_miss_lines(scene.blind, unseen_ms, unseen_ms + 1):
+        return False
+    return unseen_ms > since_ms or replica.seen_generation < 0
+
+
+def _may_hide(restart: Restart, since_ms: int) -> bool:
+    """Tell whether a restart since an instant may have hidden a generation's beginning."""
+    return restart.cause is not Cause.UNKNOWN and (restart.high_ms is None or restart.high_ms >= since_ms)
