@@ -11,6 +11,8 @@ from typing import Any
 LINES_LOST = "lines lost"
 NO_LINES = "no lines"
 NO_REQUEST_LOG = "no request log"
+COARSE_INSTANTS = "coarse instants"
+"""No line is missing, but their dates are those of a shipper's buffer: when and in which order they came is unknown."""
 MAX_WINDOWS = 64
 """At most this many windows are kept per shard. The oldest is dropped first."""
 MEMORY_MS = 3_600_000

@@ -11,7 +11,7 @@ proves nothing: any other answer does, and any record written after it. A refusa
 
 from dataclasses import dataclass, field
 
-from coordinator_model.blindness import LINES_LOST, BlindWindow, add_window
+from coordinator_model.blindness import COARSE_INSTANTS, LINES_LOST, BlindWindow, add_window
 from coordinator_model.coordinator_check import Proof
 from coordinator_model.events import Event, LeaderNamed
 from coordinator_model.former_coordinators import GOES_ON_MS, FormerCoordinators
@@ -37,6 +37,8 @@ PROBE_DUE_MS = 2_500
 """After a hole the next probe comes within this, also if it has to connect anew."""
 METADATA_DELAY_MS = 1_000
 """How long a broker may go on naming a leader after the next one has loaded."""
+CROWDED_PROBES = 3
+"""So many probes in a row at one instant are more than a second's: their dates are coarser than that."""
 PROBES_IN_FLIGHT = 2
 """Probe numbers that may go missing when a broker dies with a request in hand."""
 
@@ -63,6 +65,8 @@ class BrokerClock:
     """How far its clock is from where it was before it stepped: from the other brokers' (``line_clocks``)."""
     probed_ms: dict[str, int] = field(default_factory=dict)
     """When each probe was heard last, by its connection."""
+    bunches: dict[str, list[int]] = field(default_factory=dict)
+    """By its connection: how many of a probe's numbers in a row have its last instant, and the instant before."""
 
     def progress_ms(self, hold_ms: int) -> int:
         """Return the least newest line of the partitions that it still writes to."""
@@ -234,10 +238,12 @@ class ShardClock:
         if len(probes) > MAX_PROBES:
             clock.probed_since_ms.pop(forgotten := next(iter(probes)), None)
             clock.probed_ms.pop(forgotten, None)
+            clock.bunches.pop(forgotten, None)
             del probes[forgotten]
         heard_ms = clock.probed_ms.get(connection, before_ms)
         clock.probed_ms[connection] = line_ms
         since_ms = clock.probed_since_ms.setdefault(connection, line_ms)
+        self._note_bunch(broker, connection, line_ms, heard_ms, follows=last is not None and probe == last + 1)
         allowed = PROBES_IN_FLIGHT if clock.silent_to_ms > heard_ms else 0
         if last is not None and probe - last - 1 > allowed:
             self._answered_unseen(broker, heard_ms)
@@ -246,6 +252,19 @@ class ShardClock:
                 self.lost_lines(broker, line_ms, before_ms, min(heard_ms, before_ms))
         else:
             self._note_survival(broker, since_ms)
+
+    def _note_bunch(self, broker: str, connection: str, line_ms: int, heard_ms: int, *, follows: bool) -> None:
+        """Count a probe's numbers at one instant; too many of them open a blind window up to the next instant."""
+        clock = self._clock(broker)
+        if line_ms > heard_ms or connection not in clock.bunches:
+            clock.bunches[connection] = [1, heard_ms]
+            return
+        bunch = clock.bunches[connection]
+        bunch[0] += follows
+        if bunch[0] >= CROWDED_PROBES and broker == self.coordinator:
+            step_ms = line_ms - bunch[1]
+            from_ms = clock.probed_since_ms[connection] - step_ms
+            self.noted.append(add_window(self.blind, BlindWindow(broker, from_ms, line_ms + step_ms, COARSE_INSTANTS)))
 
     def _answered_unseen(self, broker: str, heard_ms: int) -> None:
         """Take back a pause since then: the broker answered probes in it, so it did not stand still."""

@@ -2,6 +2,7 @@
 
 import pytest
 
+from coordinator_model.blindness import COARSE_INSTANTS
 from coordinator_model.broker_clock import MAX_BROKERS, MAX_RESTARTS, ShardClock
 from coordinator_model.coordinator_check import Proof
 from coordinator_model.states import Cause
@@ -142,6 +143,26 @@ def test_a_jump_of_the_probes_numbers_is_lost_lines(name):
     before_ms = made.advance("a", 1_000 + apart_ms, LIMITS)
     made.probed("a", number, 1_000 + apart_ms, before_ms, LIMITS)
     assert made.covered_since_ms == (1_000 + apart_ms if lost else 1_000)
+
+
+# instants of a probe's numbers -> when the instants of lines are too coarse to tell their order
+BUNCHES = {
+    "two in a second": ([1_000, 1_000, 2_000, 2_000, 3_000], None),
+    "three at once": ([5_000, 10_000, 10_000, 10_000], (0, 15_000)),
+    "it goes on": ([5_000, *[10_000] * 10, *[15_000] * 10], (0, 20_000)),
+}
+
+
+@pytest.mark.parametrize("name", BUNCHES)
+def test_instants_of_a_shippers_buffer_open_a_blind_window(name):
+    instants, window = BUNCHES[name]
+    made, before_ms = clock(("a", 1_000, YES)), 1_000
+    for number, at_ms in enumerate(instants):
+        made.probed("a", number, at_ms, before_ms, LIMITS, "p")
+        before_ms = made.advance("a", at_ms, LIMITS)
+    told = [(w.from_ms, w.until_ms, w.why) for w in made.blind]
+    assert told == ([(*window, COARSE_INSTANTS)] if window else [])
+    assert bool(made.take_noted()) is bool(window)
 
 
 def test_lines_lost_by_another_broker_are_nothing_here():
