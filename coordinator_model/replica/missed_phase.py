@@ -122,12 +122,21 @@ def _missed_at_its_end(
 def _missed_early(departure: Departure, deadline_ms: int, scene: Scene) -> int | None:
     """Do the same where only the session tells: a removal before its end."""
     removed_ms = departure.removed_ms
-    if join_phase.too_young(departure, scene):
+    if join_phase.too_young(departure, scene) or _began_as_it_ended(departure):
         return None
     spans, earliest_ms = deadlines(departure, scene), deadline_ms - scene.thresholds.grace_ms
     if join_phase.may_have_timed_out(departure) and all(origin is None for _, _, origin in spans):
         earliest_ms = max(earliest_ms, ends(spans)[0] - join_phase.EARLY_MS)  # no timer runs before its time
     return removed_ms if removed_ms < earliest_ms else None
+
+
+def _began_as_it_ended(departure: Departure) -> bool:
+    """Tell whether nothing shows that a join phase began before the record that told of its end.
+
+    Then no timer of a phase ran out: a leave ends a group of one at once, and its line may be missing.
+    """
+    phase = departure.phase
+    return departure.told_by == "" and not phase.started_by and (phase.started_ms or 0) >= departure.removed_ms
 
 
 def _sync_deadline_ms(departure: Departure, latest_ms: dict[int, int], scene: Scene) -> int | None:

@@ -140,3 +140,9 @@ def test_no_timer_runs_where_joingroup_lines_are_missing():
     story.beats("m2", 6_000, 10_000, generation=2).beats("m1", 6_000, 30_000, generation=2)
     assert rules(unlogged(story, b"nothing").play(30_000)) == EXPIRED
     assert rules(unlogged(story, b"JOIN_GROUP", 1_000).play(30_000)) == ()
+
+
+def test_who_leaves_alone_and_unseen_before_its_session_ends_missed_no_rebalance():
+    """m1 is heard last at 10,000; its group is empty 8.5 s later, and nothing shows that a join phase began."""
+    story = stable("m1", session_ms=10_000, poll_ms=8_000).beats("m1", 1_000, 10_000).record(18_500, 2)
+    assert rules(story.play(30_000), "m1") == REMOVED
