@@ -33,6 +33,8 @@ def gone_between(departure: Departure, together: list[Departure], scene: Scene) 
         phase = replace(phase, after_ms=began_ms - LATE_MS, started_ms=began_ms, started_by="")
     if phase.started_ms is None or phase.started_by or phase.started_ms >= departure.removed_ms:
         return told_ms  # of what is told as it happens nothing else tells better
+    if (departure.member.clock_ms or 0) > phase.started_ms:
+        return told_ms  # heard since that phase began: it did not begin it, and the next coordinator began its own
     spans = [(d, deadlines(d, before(d, scene))) for d in together if d not in alive]
     starters = [d for d, span in spans if d.sync_timeout_ms or not span or _overlap(phase, span)]
     timers = {_timer(d, scene) for d in starters}
