@@ -54,7 +54,7 @@ def read_record(replica: GroupReplica, event: RecordRead, scene: Scene) -> None:
     replacement, downgrade = _is_written_again(replica, generation), replica.type in PROTOCOL_TYPES
     if replica.generation_since_ms > at_ms and generation < replica.generation:
         return  # a record of an earlier generation that trails what was answered since
-    if generation == replica.recorded_generation and generation < replica.generation:
+    if _counts_from_the_log(replica, value):
         replica.fall_back(at_ms)
     replica.unexpected += len(value["members"]) - len({item["memberId"] for item in value["members"]})
     become_classic(replica, {item["memberId"] for item in value["members"]})
@@ -102,6 +102,22 @@ def _is_written_again(replica: GroupReplica, generation: int) -> bool:
     """
     was_stable = replica.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE)
     return was_stable and generation == replica.generation and replica.recorded_generation in (None, generation)
+
+
+def _counts_from_the_log(replica: GroupReplica, value: dict[str, Any]) -> bool:
+    """Tell whether the coordinator that wrote a record had loaded the log, which lacks what was only announced.
+
+    Then a higher generation had been announced, or its own of the same number lacks who had joined that one: who goes
+    before the record goes with the next generation.
+    """
+    generation, recorded = value["generation"], replica.recorded_generation
+    if recorded is None or not recorded <= generation <= replica.generation:
+        return False
+    listed = {item["memberId"] for item in value["members"]}
+    instances = {item.get("groupInstanceId") for item in value["members"]} - {None}
+    joined = [member for member in replica.members.values() if member.generation == generation > recorded]
+    lacking = [member for member in joined if member.member_id not in listed and member.instance_id not in instances]
+    return generation < replica.generation or bool(lacking)
 
 
 def _delete(replica: GroupReplica, at_ms: int) -> None:

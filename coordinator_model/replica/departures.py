@@ -26,11 +26,13 @@ from coordinator_model.replica.group import (
 )
 from coordinator_model.replica.missed_phase import deadline_of_missed_phase_ms, own_timers_ms, was_unknown
 from coordinator_model.replica.removal_instant import (
+    after_a_move,
     before,
     ends,
     gone_between,
     may_have_started,
     may_precede,
+    removed_with_one_alive,
     told_at_once,
 )
 from coordinator_model.replica.returns import who
@@ -193,6 +195,11 @@ def _is_proven(replica: GroupReplica, departure: Departure, scene: Scene) -> boo
     """Tell whether a removal proves a timeout, and nothing unseen may have been the cause; write into it which."""
     join_phase.count_starter_in(replica, departure)
     together = [d for d in replica.departures if d.generation == departure.generation]
+    if removed_with_one_alive(departure, together, scene):
+        if not _moved_before(departure, scene):
+            departure.unexplained = True
+            return False
+        scene = after_a_move(departure, scene)
     departure.concluded = _prove(departure, together, before(departure, scene))
     return departure.concluded and not cause_is_uncertain(replica, departure, together, scene)
 

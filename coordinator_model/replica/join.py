@@ -40,6 +40,8 @@ def join(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
         return
     if event.generation < replica.generation and event.answer_ms <= replica.generation_since_ms:
         return  # trails a later generation
+    if _is_of_an_empty_generation(replica, event):
+        return  # of a coordinator that another has taken over from
     join_lines.note_seen(replica, event.generation)
     if replica.type is GroupType.SIMPLE or replica.deleted:
         replica.type, replica.deleted = GroupType.CLASSIC, False
@@ -69,6 +71,12 @@ def join(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
         replica.listed_generation = event.generation
         _apply_leaders_list(replica, event, scene)
     _rebalance_if_one_left(replica, event)
+
+
+def _is_of_an_empty_generation(replica: GroupReplica, event: JoinAnswered) -> bool:
+    """Tell whether a member joined a generation that a record calls empty: who wrote that lets nobody into it."""
+    empty = replica.type is GroupType.CLASSIC and replica.state is GroupState.EMPTY
+    return empty and replica.recorded_generation is None and 0 < event.generation <= replica.generation
 
 
 def _let_in(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from coordinator_model.liveness import Restart, Scene, Span, deadlines, session_timeout_ms, unheard_since
+from coordinator_model.liveness import Restart, Scene, Span, deadlines, lines_lost, session_timeout_ms, unheard_since
 from coordinator_model.replica.group import Departure, JoinPhase
 from coordinator_model.replica.join_phase import EARLY_MS, LATE_MS
 from coordinator_model.states import Cause
@@ -33,6 +33,8 @@ def gone_between(departure: Departure, together: list[Departure], scene: Scene) 
         phase = replace(phase, after_ms=began_ms - LATE_MS, started_ms=began_ms, started_by="")
     if phase.started_ms is None or phase.started_by or phase.started_ms >= departure.removed_ms:
         return told_ms  # of what is told as it happens nothing else tells better
+    if (departure.member.clock_ms or 0) > phase.started_ms:
+        return told_ms  # heard since that phase began: it did not begin it, and the next coordinator began its own
     spans = [(d, deadlines(d, before(d, scene))) for d in together if d not in alive]
     starters = [d for d, span in spans if d.sync_timeout_ms or not span or _overlap(phase, span)]
     timers = {_timer(d, scene) for d in starters}
@@ -43,6 +45,36 @@ def gone_between(departure: Departure, together: list[Departure], scene: Scene) 
         return told_ms
     longer_ms = own_ms - starters_ms
     return phase.after_ms + longer_ms, min(phase.started_ms + longer_ms, told_ms[1])
+
+
+def removed_with_one_alive(departure: Departure, together: list[Departure], scene: Scene) -> bool:
+    """Tell whether the same record removed a static member whose session cannot have ended and that did not leave.
+
+    The coordinator that heard it did not write that record, so what it heard of the others says nothing either.
+    """
+    same = [d for d in together if d.removed_ms == departure.removed_ms and d.successor is None and not d.told_by]
+    kept = [d for d in same if d.member.instance_id is not None and not d.sync_timeout_ms]  # through any join phase
+    alive = [d for d in kept if _outlived(d, scene) and not lines_lost(d.member, scene)]
+    return departure in same and not departure.member.goes_alone and any(d is not departure for d in alive)
+
+
+def _outlived(departure: Departure, scene: Scene) -> bool:
+    """Tell so of the coordinator that was known at the removal."""
+    known = replace(scene, restarts=[r for r in scene.restarts if r.low_ms <= departure.removed_ms])
+    spans = deadlines(departure, before(departure, known))
+    return bool(spans) and ends(spans)[0] > departure.removed_ms + scene.thresholds.grace_ms
+
+
+def after_a_move(departure: Departure, scene: Scene) -> Scene:
+    """Return the scene in which the coordinator had moved before a removal, as is told only after it."""
+    low_ms = departure.removed_ms
+    restarts = [
+        replace(r, low_ms=low_ms, went_on=True)
+        if r.cause is Cause.COORDINATOR_MOVED and r.low_ms > low_ms and may_precede(r, departure)
+        else r
+        for r in scene.restarts
+    ]
+    return replace(scene, restarts=restarts)
 
 
 def told_at_once(departure: Departure, together: list[Departure]) -> bool:

@@ -523,6 +523,29 @@ def test_a_generation_announced_a_second_time_to_others_is_another_one():
     assert set(story.play(9_700).members) == {"m1", "m4"}
 
 
+# members of generation 2 by its record -> whose sessions have expired
+RECORDED = {"another coordinator's: it lacks who joined": ((), ["m1", "m2"]), "its own": (("m1", "m3"), [])}
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_record_of_the_generation_that_was_announced_is(name):
+    """Generation 2 was announced to m1 and m3. A coordinator that loads the log first lacks m3, and counts from 1."""
+    members, expired = RECORDED[name]
+    story = stable("m1", "m2").beats("m1", 1_000, 3_000).beats("m2", 1_000, 3_000).beat(3_500, "m1", error=27)
+    story.join(4_000, "m1", 2, listed=["m1", "m3"]).join(4_000, "m3", 2)
+    told = story.record(30_000, 2, *members).play(35_000)
+    assert sorted(told.opened("session-expired")) == expired
+    assert set(told.members) == set(members)
+
+
+def test_who_joins_a_generation_that_a_record_calls_empty_is_no_member():
+    """The record is another coordinator's: who answers does not know yet that it was taken over from."""
+    story = stable("m1").beats("m1", 1_000, 3_000).record(20_000, 2)
+    story.beat(22_000, "m1", 1, error=27).join(22_500, "m1", 2, listed=["m1"])
+    assert story.play(23_000).members == {}
+    assert set(rebalance(story, 24_000, 3, "m2").play(25_000).members) == {"m2"}
+
+
 def test_other_protocols_blobs_stay_opaque_and_their_members_are_members():
     story = Story()
     story.record(100, 1, Who("w1", partitions=(1, 2)))
