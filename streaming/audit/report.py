@@ -108,12 +108,16 @@ def share_read(share: float) -> str:
 def _row(group: Mapping[str, Any]) -> str:
     rules = ", ".join(dict.fromkeys(finding["rule"] for finding in group["findings"]))
     members = "unknown" if group["members"] is None else group["members"]
-    return f"| {escaped(group['group'])} | {escaped(group['state'])} | {escaped(group['type'])} | {members} | {rules} |"
+    return f"| {_named(group)} | {escaped(group['state'])} | {escaped(group['type'])} | {members} | {rules} |"
+
+
+def _named(group: Mapping[str, Any]) -> str:
+    return escaped(group["group"]) if group["group"].strip() else "(a group without a name)"
 
 
 def _told(group: Mapping[str, Any]) -> list[str]:
     found = [f"- **{f['severity']}** {f['rule']}: {escaped(f['summary'], MAX_TEXT)}" for f in group["findings"]]
-    return [f"### {escaped(group['group'])}", "", *found, ""]
+    return [f"### {_named(group)}", "", *found, ""]
 
 
 def escaped(text: str, longest: int = MAX_NAME) -> str:

@@ -233,6 +233,11 @@ class TestMarkdown:
         rules = {name for line in lines.splitlines()[2:] for name in re.findall(r"`([a-z-]+)`", line.split("|")[1])}
         assert rules == MEANINGS.keys()
 
+    def test_a_group_without_a_name_is_told_as_that(self):
+        found = {"rule": "member-idle", "severity": "info", "summary": "s"}
+        group = {"group": "", "state": "Stable", "type": "classic", "members": 1, "findings": [found]}
+        assert "| (a group without a name) |" in Report("c", [group], [], [], 1.0, "").as_markdown()
+
     def test_an_empty_offsets_topic_is_not_called_unread(self):
         report = Report("c", [], [], [], 1.0, "")
         assert "The offsets topic holds no record." in report.as_markdown()
@@ -250,6 +255,13 @@ class TestMarkdown:
 
 
 class TestCommand:
+    def test_a_terminal_that_knows_only_latin_1_gets_utf_8(self, monkeypatch):
+        report = Report("c\N{SNOWMAN}", [], [], [], 1.0, "")
+        monkeypatch.setattr("streaming.commands.audit._made", lambda *_: report)
+        result = CliRunner(charset="latin-1").invoke(main, ["audit", "--bootstrap-servers", "127.0.0.1:1"])
+        assert result.exit_code == 0, result.output
+        assert "\N{SNOWMAN}".encode() in result.stdout_bytes
+
     def run(self, *options):
         return CliRunner().invoke(main, ["audit", *options])
 
