@@ -2,7 +2,7 @@
 
 * ``ask``     what the brokers say now: groups, members, topics
 * ``read``    what `__consumer_offsets` says, newest first, as far as a time box goes
-* ``assess``  what follows from both
-* ``report``  Markdown and JSON
+* ``assess``  what follows from both; ``storm``: which rebalances are too many
+* ``report``  Markdown and JSON; ``meanings``: what each rule means
 * ``audit``   one after the other
 """

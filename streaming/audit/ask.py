@@ -5,13 +5,14 @@ question would make the offsets topic.
 """
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kafka import KafkaAdminClient
-from kafka.errors import KafkaError
+from kafka.errors import GroupAuthorizationFailedError, KafkaError, for_code
 
 from coordinator_model.member_protocol import assignment, subscription
 from coordinator_model.replica.group import GroupReplica, Member
@@ -69,7 +70,7 @@ def ask(client: Mapping[str, Any], deadline_s: float) -> Told:
                 _ask_broker(admin, broker, told, deadline_s)
             except KafkaError as error:
                 told.is_incomplete = True
-                told.problems.append(f"broker {broker} does not tell its groups: {type(error).__name__}")
+                told.problems.append(f"broker {broker} did not list its groups: {type(error).__name__}")
     return told
 
 
@@ -91,16 +92,17 @@ def _ask_broker(admin: KafkaAdminClient, broker: int, told: Told, deadline_s: fl
 
 
 def _note(groups: Mapping[str, ToldGroup], described: Mapping[str, Any], told: Told) -> None:
-    refused = 0
+    refused: Counter[str] = Counter()
     for name, answer in described.items():
         if answer.error_code:
-            refused += 1
+            refused[for_code(answer.error_code).__name__] += 1
             continue
         group = groups[name]
         group.state, group.protocol = answer.group_state or group.state, answer.protocol_data or ""
         group.members = list(answer.members)
-    if refused:
-        told.problems.append(f"{refused} groups may not be described (Describe on the group is needed)")
+    for error, groups_refused in refused.items():
+        hint = " (Describe on the group is needed)" if error == GroupAuthorizationFailedError.__name__ else ""
+        told.problems.append(f"groups that could not be described: {groups_refused}, {error}{hint}")
 
 
 def replica_of(name: str, group: ToldGroup) -> GroupReplica:

@@ -16,9 +16,8 @@ from coordinator_model.findings import Finding
 from coordinator_model.liveness import Scene
 from coordinator_model.member_protocol import subscription
 from coordinator_model.records import RecordType
-from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.replica.replay import replay
-from coordinator_model.replica.returns import who
 from coordinator_model.rules import setup
 from coordinator_model.rules.partition_owned_twice import owned_twice
 from coordinator_model.rules.partition_unowned import unowned_partitions
@@ -26,6 +25,7 @@ from coordinator_model.states import GroupState, GroupType
 from coordinator_model.thresholds import DEFAULT_THRESHOLDS, Thresholds
 from streaming.audit.ask import CONSUMER_PROTOCOL, Told, ToldGroup, old_members, replica_of
 from streaming.audit.read import Read, Window
+from streaming.audit.storm import Name, storm
 
 HOUR_MS: Final = 3_600_000
 FLAPS: Final = 3
@@ -35,6 +35,9 @@ SHORT_POLL_MS: Final = 10_000
 ABORTED_TO_WARN: Final = 3
 MAX_SUMMARY: Final = 400
 MAX_NAMED: Final = 3
+MAX_HOSTS: Final = 10
+MAX_NAME: Final = 60
+"""So that a name that a client chose leaves room for what is said of it."""
 SEVERITIES: Final = ("page", "warn", "info")
 JUDGED: Final = (GroupType.CLASSIC, GroupType.CONSUMER)
 
@@ -53,9 +56,9 @@ class Ledger:
 
     replica: GroupReplica
     whole: bool
-    comings: list[tuple[int, str]] = field(default_factory=list)
-    goings: list[tuple[int, str]] = field(default_factory=list)
-    peak: Counter[str] = field(default_factory=Counter)
+    comings: list[tuple[int, Name]] = field(default_factory=list)
+    goings: list[tuple[int, Name]] = field(default_factory=list)
+    peak: Counter[Name] = field(default_factory=Counter)
     """How many members looked alike at once."""
     rebalances: list[int] = field(default_factory=list)
     aborted: int = 0
@@ -87,13 +90,21 @@ def assess(read: Read, told: Told, deadline_s: float, thresholds: Thresholds = D
     ledgers = {name: ledger for name, ledger in ledgers.items() if not ledger.replica.deleted}
     scene = _scene(read.newest_ms, thresholds, told.topic_partitions)
     groups = [_group(name, told.groups.get(name), ledgers.get(name), scene) for name in _names(told, ledgers)]
-    hosts: Counter[str] = Counter()
-    for ledger in ledgers.values():
-        for name, times in returns(ledger).items():
-            if host := name.partition("\n")[2]:
-                hosts[host] += times
-    worst = [(host, times) for host, times in hosts.most_common(10) if times >= FLAPS]
-    return Assessed(sorted(groups, key=_badness), worst, out_of_time)
+    return Assessed(sorted(groups, key=_badness), _hosts(ledgers.values()), out_of_time)
+
+
+def _hosts(ledgers: Iterable[Ledger]) -> list[tuple[str, int]]:
+    """Return the hosts whose members came back most often: more than twice each, which two deploys do not explain."""
+    back: Counter[str] = Counter()
+    members: Counter[str] = Counter()
+    for ledger in ledgers:
+        for (_, host), times in returns(ledger).items():
+            back[host] += times
+        for (_, host), times in ledger.peak.items():
+            members[host] += times
+    return [
+        (host, times) for host, times in back.most_common() if host and times >= FLAPS and times > 2 * members[host]
+    ][:MAX_HOSTS]
 
 
 def _names(told: Told, ledgers: Mapping[str, Ledger]) -> list[str]:
@@ -145,9 +156,9 @@ def _note(ledger: Ledger, event: RecordRead, gaps: list[int], thresholds: Thresh
     replay(replica, event, _scene(event.order_ms, thresholds, {}))
     if not first:
         came, went = replica.members.keys() - before.keys(), before.keys() - replica.members.keys()
-        ledger.comings += [(event.order_ms, who(replica.members[name])) for name in came]
-        ledger.goings += [(event.order_ms, who(before[name])) for name in went]
-    ledger.peak |= Counter(who(member) for member in replica.members.values())
+        ledger.comings += [(event.order_ms, _who(replica.members[name])) for name in came]
+        ledger.goings += [(event.order_ms, _who(before[name])) for name in went]
+    ledger.peak |= Counter(_who(member) for member in replica.members.values())
     if event.record_type == RecordType.GROUP_METADATA and event.value is not None:
         ledger.old = _old(event.value)
         if not first and generation >= 0 and replica.incarnation == incarnation:
@@ -155,6 +166,10 @@ def _note(ledger: Ledger, event: RecordRead, gaps: list[int], thresholds: Thresh
         ledger.offset = event.offset
     elif not first and replica.generation > generation >= 0 and replica.incarnation == incarnation:
         ledger.rebalances.append(event.order_ms)
+
+
+def _who(member: Member) -> Name:
+    return (member.instance_id, "") if member.instance_id else (member.client_id, member.client_host)
 
 
 def _note_generation(ledger: Ledger, event: RecordRead, before: int, gaps: list[int]) -> None:
@@ -176,12 +191,12 @@ def _old(value: Mapping[str, Any]) -> list[str]:
     return [name for name, found in asked.items() if found is not None and found.version == 0]
 
 
-def returns(ledger: Ledger) -> Counter[str]:
+def returns(ledger: Ledger) -> Counter[Name]:
     """Count, for each member across restarts, how often it came back within an hour of going."""
-    gone: dict[str, list[int]] = defaultdict(list)
+    gone: dict[Name, list[int]] = defaultdict(list)
     for at_ms, name in ledger.goings:
         gone[name].append(at_ms)
-    back: Counter[str] = Counter()
+    back: Counter[Name] = Counter()
     for at_ms, name in ledger.comings:
         earlier = [gone_ms for gone_ms in gone[name] if at_ms - HOUR_MS <= gone_ms <= at_ms]
         if earlier:
@@ -208,7 +223,7 @@ def _group(name: str, told: ToldGroup | None, ledger: Ledger | None, scene: Scen
     if state == GroupState.EMPTY.value:
         members = 0
     found.sort(key=lambda finding: SEVERITIES.index(finding.severity))
-    told_findings = [finding._replace(summary=_short(finding.summary))._asdict() for finding in found]
+    told_findings = [finding._replace(summary=_cut(finding.summary, MAX_SUMMARY))._asdict() for finding in found]
     return {"group": name, "state": state, "type": type_, "members": members, "findings": told_findings}
 
 
@@ -232,11 +247,11 @@ def _now(replica: GroupReplica, scene: Scene) -> Iterator[Found]:
         lasts = scene.progress_ms - (replica.stable_since_ms or scene.progress_ms)
         page = lasts >= scene.thresholds.page_after_ms and bool(replica.stable_since_ms)
         listed = ", ".join(f"{topic}-{number}" for topic, number in unowned[:8])
-        summary = f"{len(unowned)} partitions of its topics have no owner in the group: {listed}"
+        summary = f"no member owns {counted(len(unowned), 'partition')} of its topics: {listed}"
         yield Found("partition-unowned", "page" if page else "warn", summary)
     if shared := owned_twice(replica):
         listed = ", ".join(f"{topic}-{number}" for topic, number in list(shared)[:8])
-        summary = f"{len(shared)} partitions have more than one owner by its last record: {listed}"
+        summary = f"more than one member owns {counted(len(shared), 'partition')}: {listed}"
         yield Found("partition-owned-twice", "warn", summary)
     for rule in (setup.timeouts_inconsistent, setup.mixed_subscriptions, setup.assignment_skewed, setup.member_idle):
         if (finding := rule(replica, scene, scene.progress_ms)) is not None:
@@ -244,7 +259,9 @@ def _now(replica: GroupReplica, scene: Scene) -> Iterator[Found]:
     timeouts_ms = [member.rebalance_timeout_ms or 0 for member in replica.members.values()]
     short = [timeout_ms for timeout_ms in timeouts_ms if 0 < timeout_ms < SHORT_POLL_MS]
     if short:
-        summary = f"a rebalance timeout (max.poll.interval.ms) of only {min(short)} ms: a slow poll ends a membership"
+        summary = (
+            f"a rebalance timeout (max.poll.interval.ms) of only {min(short)} ms: who polls later leaves the group"
+        )
         yield Found("timeouts-inconsistent", "info", summary)
 
 
@@ -255,53 +272,66 @@ def _without_name(finding: Finding) -> str:
 def _old_clients(replica: GroupReplica, old: Iterable[str]) -> Iterator[Found]:
     names = sorted(old)
     if names and replica.protocol != setup.STREAMS_PROTOCOL:
-        clients = sorted({replica.members[name].client_id for name in names if name in replica.members})
-        named = ", ".join(clients[:MAX_NAMED]) or "clients unknown"
-        summary = f"subscriptions of version 0, members: {len(names)} ({named}): a Java client before 2.4, or a"
-        yield Found("client-old", "info", f"{summary} library that writes no newer version (kafka-python 3.0)")
+        clients = sorted({_cut(replica.members[name].client_id) for name in names if name in replica.members})
+        shown = ", ".join(clients[:MAX_NAMED]) + (", …" if len(clients) > MAX_NAMED else "") or "clients unknown"
+        summary = f"subscriptions of version 0, the oldest, from {counted(len(names), 'member')} ({shown})"
+        yield Found("client-old", "info", summary)
 
 
 def _past(ledger: Ledger, scene: Scene) -> Iterator[Found]:
     """Tell what the records say of the group's past."""
     thresholds = scene.thresholds
-    most, until_ms = busiest(ledger.rebalances, thresholds.storm_window_ms)
-    if most >= thresholds.storm_rebalances:
-        an_hour, _ = busiest(ledger.rebalances, HOUR_MS)
-        minutes = thresholds.storm_window_ms // 60_000
-        summary = f"{most} rebalances in {minutes} minutes, until {_instant(until_ms)}; {an_hour} in its worst hour"
-        yield Found("rebalance-storm", "warn", summary)
+    yield from _storm(ledger, thresholds)
     for name, times in returns(ledger).most_common(MAX_NAMED):
         if times >= FLAPS and times > 2 * ledger.peak[name]:
             summary = f"{_named(name)} left and came back {times} times, each time within an hour"
             yield Found("member-flapping", "warn", summary)
     if ledger.aborted:
         severity = "warn" if ledger.aborted >= ABORTED_TO_WARN else "info"
-        yield Found("rebalance-aborted", severity, f"{ledger.aborted} generations were begun and never completed")
+        yield Found("rebalance-aborted", severity, f"{counted(ledger.aborted, 'generation')} begun and never completed")
     if ledger.slow:
         at_ms, length_ms = max(ledger.slow, key=lambda slow: slow[1])
-        worst = f"the slowest took {length_ms / 1000:.1f} s, at {_instant(at_ms)}"
-        summary = f"{len(ledger.slow)} rebalances waited {SLOW_SYNC_MS // 1000} s or more for the leader: {worst}"
+        worst = f"the longest wait was {length_ms / 1000:.1f} s, until {_instant(at_ms)}"
+        summary = (
+            f"{counted(len(ledger.slow), 'rebalance')} waited {SLOW_SYNC_MS // 1000} s or more for the leader: {worst}"
+        )
         yield Found("rebalance-slow", "warn", summary)
 
 
-def busiest(instants_ms: list[int], window_ms: int) -> tuple[int, int]:
-    """Return the most that lie in one window, and the last of them; (0, 0) for none."""
-    best, first = (0, 0), 0
-    for last, at_ms in enumerate(instants_ms):
-        while instants_ms[first] < at_ms - window_ms:
-            first += 1
-        best = max(best, (last - first + 1, at_ms))
-    return best
+def _storm(ledger: Ledger, thresholds: Thresholds) -> Iterator[Found]:
+    found = storm(
+        ledger.rebalances,
+        ledger.goings,
+        ledger.comings,
+        ledger.peak,
+        window_ms=thresholds.storm_window_ms,
+        least=thresholds.storm_rebalances,
+    )
+    if found is None:
+        return
+    window_s = thresholds.storm_window_ms // 1000
+    window = f"{window_s} s" if window_s % 60 else counted(window_s // 60, "minute")
+    summary = f"{found.rebalances} rebalances within {window}, the last at {_instant(found.until_ms)}"
+    if found.is_wild:
+        yield Found("rebalance-storm", "warn", summary)
+    else:
+        yield Found("rebalance-storm", "info", f"{summary}: no member left twice, as in a rolling deploy")
 
 
-def _named(name: str) -> str:
-    client, _, host = name.partition("\n")
-    return f"{client or 'a client without id'} on {host}" if host else client
+def counted(number: int, what: str) -> str:
+    """Return a number with its word, which is plural where it is."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def _named(name: Name) -> str:
+    client, host = name
+    shown = _cut(client) or "a client without an id"
+    return f"{shown} on {host}" if host else shown
 
 
 def _instant(at_ms: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at_ms / 1000))
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= MAX_SUMMARY else f"{text[: MAX_SUMMARY - 1]}…"
+def _cut(text: str, longest: int = MAX_NAME) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"

@@ -11,7 +11,7 @@ from coordinator_model.thresholds import DEFAULT_THRESHOLDS, Thresholds
 from streaming.audit.ask import Told, ask
 from streaming.audit.assess import assess
 from streaming.audit.read import Read, read_newest, with_records
-from streaming.audit.report import Report
+from streaming.audit.report import Report, share_read
 from streaming.audit.tiers import tiers
 from streaming.connection import Kind, diagnose
 from streaming.kafka_config import Kafka
@@ -72,10 +72,12 @@ def _records(
     if topic not in told.topic_partitions:
         return Read(), [denied] if told.groups else [f"{topic} does not exist, or may not be seen: no group was used."]
     try:
-        read = read_newest(client, topic, deadline_s, stop, lambda read: shown(f"{read.share:.0%} of {topic} read"))
+        read = read_newest(
+            client, topic, deadline_s, stop, lambda read: shown(f"{share_read(read.share)} of {topic} read")
+        )
     except KafkaError as error:
         return Read(), [f"{topic} could not be read: {type(error).__name__}. The past is not told."]
     if read.read < read.wanted:
-        left = "what is older is not told, and groups of KIP-848 of which records were left unread are not judged"
-        return read, [f"There was time for {read.share:.0%} of {topic}, its newest records: {left}."]
+        left = "What is older is not told, and KIP-848 groups of which records were left unread are not judged"
+        return read, [f"Only {share_read(read.share)} of {topic} was read, its newest records. {left}."]
     return read, []

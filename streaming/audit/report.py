@@ -9,11 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from streaming.audit.assess import counted
+from streaming.audit.meanings import MEANINGS
+
 MAX_GROUPS_TOLD: Final = 50
 """Groups with findings told in full in Markdown; JSON has all."""
 MAX_NAME: Final = 100
 MAX_TEXT: Final = 600
-SPECIAL: Final = {character: f"\\{character}" for character in "\\`*_[]~#|!"} | {
+SPECIAL: Final = {character: f"\\{character}" for character in "\\`*_[]~#|!$"} | {
     "&": "&amp;",
     "<": "&lt;",
     ">": "&gt;",
@@ -50,46 +53,71 @@ class Report:
         troubled = [group for group in self.groups if group["findings"]]
         lines = [f"# Consumer groups of {escaped(self.cluster)}", "", *self._seen(len(troubled)), ""]
         if troubled:
-            lines += ["## Worst groups", "", "| group | state | type | members | findings |", "| --- " * 5 + "|"]
+            lines += [
+                "## Groups with findings, the worst first",
+                "",
+                "| group | state | type | members | findings |",
+                "| --- " * 5 + "|",
+            ]
             lines += [_row(group) for group in troubled[:MAX_GROUPS_TOLD]]
             lines += ["", "## Findings", ""]
             for group in troubled[:MAX_GROUPS_TOLD]:
                 lines += _told(group)
             if len(troubled) > MAX_GROUPS_TOLD:
-                lines += [f"{len(troubled) - MAX_GROUPS_TOLD} more groups have findings: see `--json`.", ""]
+                lines += [f"{len(troubled) - MAX_GROUPS_TOLD:,} more with findings: see `--json`.", ""]
         elif self.groups:
             lines += ["Nothing was found in any group, as far as the audit could see.", ""]
         if self.hosts:
             lines += ["## Hosts whose members left and came back", "", "| host | times |", "| --- | ---: |"]
             lines += [f"| {escaped(host)} | {times} |" for host, times in self.hosts]
             lines.append("")
-        return "\n".join([*lines, *self._tiers()])
+        return "\n".join([*lines, *_meanings(troubled), *self._tiers()])
 
     def _seen(self, troubled: int) -> list[str]:
-        counted = f"{len(self.groups)} groups, {troubled} with findings." if self.groups else "There are no groups."
-        read = (
-            f"{self.share:.0%} of the offsets topic was read, newest first." if self.newest else "No record was read."
-        )
-        until = f' Its newest record is of {self.newest}; "now" in this report is then.' if self.newest else ""
-        return [counted, "", read + until, *(f"\n> {escaped(note, MAX_TEXT)}" for note in self.notes)]
+        groups = f"{counted(len(self.groups), 'group')}, {troubled:,} with findings."
+        notes = [f"\n> {escaped(note, MAX_TEXT)}" for note in self.notes]
+        return [groups if self.groups else "There are no groups.", "", self._records(), *notes]
+
+    def _records(self) -> str:
+        if self.newest:
+            read = f"{share_read(self.share)} of the offsets topic was read. Its newest record is of {self.newest}:"
+            return f"{read} what is told of the past ends then. States and members are as the brokers tell now."
+        return "The offsets topic holds no record." if self.share == 1 else "No record of the offsets topic was read."
 
     def _tiers(self) -> list[str]:
-        lines = ["## What more could be known", "", "| source | here | tells | how |", "| --- " * 4 + "|"]
+        lines = ["## What more could be known", "", "| source | here | tells | to get it |", "| --- " * 4 + "|"]
         for tier in self.tiers:
-            here = "yes" if tier["has"] else "no"
-            lines.append(f"| {tier['tier']} | {here} | {tier['adds']} | `{tier['command']}` |")
+            here, how = ("yes", "") if tier["has"] else ("no", f"`{tier['command']}`")
+            lines.append(f"| {tier['tier']} | {here} | {tier['adds']} | {how} |")
         return [*lines, ""]
+
+
+def _meanings(troubled: Sequence[Mapping[str, Any]]) -> list[str]:
+    rules = dict.fromkeys(finding["rule"] for group in troubled[:MAX_GROUPS_TOLD] for finding in group["findings"])
+    if not rules:
+        return []
+    lines = ["## What the findings mean", "", "| finding | means | what helps |", "| --- " * 3 + "|"]
+    return [*lines, *(f"| {rule} | {MEANINGS[rule][0]} | {MEANINGS[rule][1]} |" for rule in rules), ""]
+
+
+def share_read(share: float) -> str:
+    """Return a share in percent: 0 and 100 only where it is nothing and all."""
+    return f"{share:.0%}" if share in (0, 1) else f"{min(max(round(100 * share), 1), 99)}%"
 
 
 def _row(group: Mapping[str, Any]) -> str:
     rules = ", ".join(dict.fromkeys(finding["rule"] for finding in group["findings"]))
     members = "unknown" if group["members"] is None else group["members"]
-    return f"| {escaped(group['group'])} | {escaped(group['state'])} | {escaped(group['type'])} | {members} | {rules} |"
+    return f"| {_named(group)} | {escaped(group['state'])} | {escaped(group['type'])} | {members} | {rules} |"
+
+
+def _named(group: Mapping[str, Any]) -> str:
+    return escaped(group["group"]) if group["group"].strip() else "(a group without a name)"
 
 
 def _told(group: Mapping[str, Any]) -> list[str]:
     found = [f"- **{f['severity']}** {f['rule']}: {escaped(f['summary'], MAX_TEXT)}" for f in group["findings"]]
-    return [f"### {escaped(group['group'])}", "", *found, ""]
+    return [f"### {_named(group)}", "", *found, ""]
 
 
 def escaped(text: str, longest: int = MAX_NAME) -> str:

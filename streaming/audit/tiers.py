@@ -14,19 +14,19 @@ def tiers(kafka: Kafka, filled: Collection[str], *, records: bool) -> list[dict[
         {
             "tier": "records",
             "has": records,
-            "adds": "members, generations, assignments and timeouts, and who came and went; not why, nor who lives now",
+            "adds": "members, their assignments and timeouts, rebalances, who came and went; not why, nor who is alive",
             "command": "group-monitor doctor --acls",
         },
         {
             "tier": "request telemetry",
             "has": lines,
-            "adds": "why a member went, heartbeats and headroom of each member, broken timeouts as they happen",
+            "adds": "why a member went, its heartbeats, how close each is to its session timeout, and who exceeds it",
             "command": "group-monitor log4j2",
         },
         {
             "tier": "client reports",
             "has": reports,
-            "adds": "when each application last polled: warnings before max.poll.interval.ms is over",
+            "adds": "when each application last polled: who is close to max.poll.interval.ms",
             "command": "group-monitor doctor --create-topics",
         },
     ]

@@ -79,7 +79,7 @@ def audit_command(config: Path | None, bootstrap_servers: str | None, *, as_json
     report = _made(settings, _kafka(settings, bootstrap_servers), settings.cluster if config is not None else None)
     text = report.as_json() if as_json else report.as_markdown()
     if out is None:
-        click.echo(text, nl=False)
+        click.echo(text.encode(), nl=False)  # UTF-8, as in --out, also where the terminal is set to less
         return
     try:
         with out.open("x", encoding="utf-8") as file:

@@ -1,9 +1,11 @@
 """What an audit concludes from records, and how it is written down: without a broker."""
 
 import json
+import re
 from collections import Counter
 from importlib import resources
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -12,16 +14,18 @@ from coordinator_model.events import RecordRead
 from coordinator_model.ingest import OFFSETS, Rejected, ingest
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.source_row import SourceRow
-from streaming.audit.ask import Told, ToldGroup
-from streaming.audit.assess import HOUR_MS, Ledger, assess, busiest, returns
+from streaming.audit.ask import Told, ToldGroup, _note
+from streaming.audit.assess import HOUR_MS, Ledger, assess, returns
+from streaming.audit.meanings import MEANINGS
 from streaming.audit.read import Read, Window
-from streaming.audit.report import Report, escaped
+from streaming.audit.report import Report, escaped, share_read
 from streaming.audit.tiers import tiers
 from streaming.capture_file import open_text, read_rows
 from streaming.cli import main
 from streaming.kafka_config import Kafka
 
-GOLDEN = Path(__file__).parents[1] / "fixtures" / "audit-sample.md"
+ROOT = Path(__file__).parents[2]
+GOLDEN = ROOT / "tests" / "fixtures" / "audit-sample.md"
 FAR_S = float("inf")
 
 
@@ -65,10 +69,13 @@ def record(at_ms, generation, *members, offset=0, joined_ms=-1):
     return RecordRead(at_ms, 0, "__consumer_offsets", 0, offset, "g", 2, {"group": "g"}, value)
 
 
-def assessed(*events, gaps=(), told=None):
+def read_from(*events, gaps=()):
     last = events[-1].offset + 1
-    read = Read({0: Window(0, last, list(events), list(gaps))}, {0: 0}, last, last, events[-1].order_ms)
-    [group] = assess(read, told or Told(), FAR_S).groups
+    return Read({0: Window(0, last, list(events), list(gaps))}, {0: 0}, last, last, events[-1].order_ms)
+
+
+def assessed(*events, gaps=(), told=None):
+    [group] = assess(read_from(*events, gaps=gaps), told or Told(), FAR_S).groups
     return {finding["rule"]: finding for finding in group["findings"]}
 
 
@@ -108,13 +115,31 @@ class TestAssess:
         assert {finding["severity"] for finding in assessed(*events).values()} <= {"warn", "info"}
 
     def test_a_return_counts_within_an_hour_only(self):
+        a, b = ("a", "host"), ("b", "host")
         ledger = Ledger(GroupReplica("g"), whole=True)
-        ledger.goings, ledger.comings = [(0, "a"), (10, "b")], [(HOUR_MS + 1, "a"), (20, "b")]
-        assert returns(ledger) == Counter({"b": 1})
+        ledger.goings, ledger.comings = [(0, a), (10, b)], [(HOUR_MS + 1, a), (20, b)]
+        assert returns(ledger) == Counter({b: 1})
 
-    def test_the_busiest_window_is_found(self):
-        assert busiest([0, 50, 100, 140, 300], 100) == (3, 140)
-        assert busiest([], 100) == (0, 0)
+    def test_a_long_client_id_leaves_room_for_what_is_said_of_it(self):
+        events = [
+            record(1_000 * step, step + 1, *(["x" * 5_000] if step % 2 == 0 else []), offset=step) for step in range(9)
+        ]
+        assert "x… on 10.0.0.1 left and came back 4 times" in assessed(*events)["member-flapping"]["summary"]
+
+    def test_a_line_break_in_a_client_id_makes_no_host(self):
+        events = [
+            record(1_000 * step, step + 1, *(["a\nb"] if step % 2 == 0 else []), offset=step) for step in range(9)
+        ]
+        assert assess(read_from(*events), Told(), FAR_S).hosts == [("10.0.0.1", 4)]
+
+    def test_a_deploy_of_many_members_makes_no_host_a_flapping_one(self):
+        names = [f"a{n}-1" for n in range(6)]
+        events = [record(0, 1, *names)]
+        for step in range(6):
+            without = [name for n, name in enumerate(names) if n != step]
+            events.append(record(2_000 * step + 1_000, 2 * step + 2, *without, offset=2 * step + 1))
+            events.append(record(2_000 * step + 2_000, 2 * step + 3, *names, offset=2 * step + 2))
+        assert assess(read_from(*events), Told(), FAR_S).hosts == []
 
     def test_of_a_modern_group_that_was_read_in_part_the_members_are_unknown(self):
         told = Told(groups={"g": ToldGroup("consumer", "Stable", "consumer")})
@@ -129,6 +154,47 @@ class TestAssess:
         told = Told(groups={"other": ToldGroup("classic", "Empty", "consumer", [])}, is_incomplete=True)
         read = Read({0: Window(0, 1, [record(1_000, 1, "a-1")])}, {0: 0}, 1, 1, 1_000)
         assert {group["group"]: group["members"] for group in assess(read, told, FAR_S).groups} == {"g": 1, "other": 0}
+
+
+class TestStorm:
+    def records(self, *memberships):
+        return [record(5_000 * step, step + 1, *members, offset=step) for step, members in enumerate(memberships)]
+
+    def test_a_group_that_grows_is_no_storm(self):
+        grown = self.records(*([f"a{n}-1" for n in range(size)] for size in range(1, 12)))
+        assert "rebalance-storm" not in assessed(*grown)
+
+    def test_a_rolling_deploy_is_info(self):
+        names = [f"a{n}-1" for n in range(4)]
+        steps = [names]
+        for n in range(4):
+            steps += [[name for name in names if name != names[n]], names]
+        storm = assessed(*self.records(*steps))["rebalance-storm"]
+        assert storm["severity"] == "info"
+        assert "as in a rolling deploy" in storm["summary"]
+
+    def test_a_client_that_leaves_twice_in_one_window_is_a_warning(self):
+        storm = assessed(*self.records(["a-1"], [], ["a-2"], [], ["a-3"], []))["rebalance-storm"]
+        assert storm == {
+            "rule": "rebalance-storm",
+            "severity": "warn",
+            "summary": "5 rebalances within 10 minutes, the last at 1970-01-01 00:00:25 UTC",
+        }
+
+    def test_members_that_rejoin_by_themselves_are_a_warning(self):
+        assert assessed(*self.records(*[["a-1"]] * 6))["rebalance-storm"]["severity"] == "warn"
+
+    def test_rebalances_far_apart_are_no_storm(self):
+        apart = [record(HOUR_MS * step, step + 1, "a-1", offset=step) for step in range(20)]
+        assert "rebalance-storm" not in assessed(*apart)
+
+
+class TestRefused:
+    @pytest.mark.parametrize(("code", "is_acl"), [(30, True), (16, False)])
+    def test_only_a_denied_group_is_said_to_need_an_acl(self, code, is_acl):
+        told = Told()
+        _note({}, {"g": SimpleNamespace(error_code=code)}, told)
+        assert ("Describe on the group is needed" in told.problems[0]) == is_acl
 
 
 class TestMarkdown:
@@ -156,6 +222,26 @@ class TestMarkdown:
         assert "://" not in text
         assert "@" not in text
 
+    @pytest.mark.parametrize(
+        ("share", "told"), [(0, "0%"), (0.0001, "1%"), (0.42, "42%"), (0.9999, "99%"), (1, "100%")]
+    )
+    def test_a_share_is_said_to_be_all_only_where_it_is(self, share, told):
+        assert share_read(share) == told
+
+    def test_every_rule_of_the_documentation_is_explained_in_the_report_too(self):
+        lines = (ROOT / "docs" / "audit.md").read_text().partition("| rule | severity |")[2].partition("\n\n")[0]
+        rules = {name for line in lines.splitlines()[2:] for name in re.findall(r"`([a-z-]+)`", line.split("|")[1])}
+        assert rules == MEANINGS.keys()
+
+    def test_a_group_without_a_name_is_told_as_that(self):
+        found = {"rule": "member-idle", "severity": "info", "summary": "s"}
+        group = {"group": "", "state": "Stable", "type": "classic", "members": 1, "findings": [found]}
+        assert "| (a group without a name) |" in Report("c", [group], [], [], 1.0, "").as_markdown()
+
+    def test_an_empty_offsets_topic_is_not_called_unread(self):
+        report = Report("c", [], [], [], 1.0, "")
+        assert "The offsets topic holds no record." in report.as_markdown()
+
     def test_a_long_name_is_cut(self):
         assert len(escaped("x" * 10_000)) == 100
 
@@ -169,6 +255,13 @@ class TestMarkdown:
 
 
 class TestCommand:
+    def test_a_terminal_that_knows_only_latin_1_gets_utf_8(self, monkeypatch):
+        report = Report("c\N{SNOWMAN}", [], [], [], 1.0, "")
+        monkeypatch.setattr("streaming.commands.audit._made", lambda *_: report)
+        result = CliRunner(charset="latin-1").invoke(main, ["audit", "--bootstrap-servers", "127.0.0.1:1"])
+        assert result.exit_code == 0, result.output
+        assert "\N{SNOWMAN}".encode() in result.stdout_bytes
+
     def run(self, *options):
         return CliRunner().invoke(main, ["audit", *options])
 
