@@ -74,14 +74,14 @@ check: setup ## Lint, format, types, import contracts
 
 docs: setup ## Write anew what is made from code: docs/metrics.md, docs/configuration.md, broker-log4j2.yaml
 	$(BIN)/python -m tests.streaming.serve.metrics_table
-	$(BIN)/python -m tests.repository.configuration_page
+	$(BIN)/python -m docs.generate.configuration_page
 	$(BIN)/group-monitor log4j2 --alone --key broker-1 > streaming/embedded/broker-log4j2.yaml
 
 bench: setup ## The numbers of docs/performance.md, on this machine; PART=… chooses: steady, backlog, cold, line; history, answers, flood
 	exec $(BIN)/python -m tests.benchmarks $(PART)
 
 rules: setup ## The facts in docs/rules from the code
-	$(BIN)/python -m tests.repository.rule_pages
+	$(BIN)/python -m docs.generate.rule_pages
 
 lock: setup ## Resolve all locks anew from pyproject.toml: requirements.lock (everything) and deploy/locks (the images)
 	$(BIN)/python -m pip install --quiet --upgrade --target .cache/lock uv

@@ -17,14 +17,14 @@ from coordinator_model.events import Event, Heartbeat
 
 order = itemgetter(0, 1, 2, 3, 4)
 """By what events are sorted: instant, rank, topic, partition, offset."""
-quick = itemgetter(
+fast_row = itemgetter(
     *map(
         Heartbeat._fields.index,
         ("order_ms", "group", "member_id", "generation", "error", "applied_ms", "arrival_ms", "broker"),
     )
 )
-"""What the quick road needs of a heartbeat, or all their columns of it."""
-QuickRow = tuple[int, str, str, int, int, int, int, str]
+"""What the fast path needs of a heartbeat, or all their columns of it."""
+FastRow = tuple[int, str, str, int, int, int, int, str]
 """``(order_ms, group, member_id, generation, error, applied_ms, arrival_ms, broker)``"""
 _ORDER_MS, _TOPIC, _PARTITION, _OFFSET = map(Heartbeat._fields.index, ("order_ms", "topic", "partition", "offset"))
 _ROWS_A_CUT = 8
@@ -73,9 +73,9 @@ class HeartbeatBlock:
         # Made in C, without the named tuple's constructor.
         return map(tuple.__new__, repeat(Heartbeat), self._rows_of(self.columns))
 
-    def quick_rows(self) -> Iterator[QuickRow]:
-        """Yield of each what the quick road needs."""
-        return self._rows_of(quick(self.columns))
+    def fast_rows(self) -> Iterator[FastRow]:
+        """Yield of each what the fast path needs."""
+        return self._rows_of(fast_row(self.columns))
 
     def row(self, index: int) -> Heartbeat:
         """Return one of the heartbeats."""

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from coordinator_model.source_row import CLIENT_TOPICS, CLUSTER, OFFSETS, REPORTS, TELEMETRY, SourceRow
+from coordinator_model.decode.source_row import CLIENT_TOPICS, CLUSTER, OFFSETS, REPORTS, TELEMETRY, SourceRow
 
 INT64 = 2**63
 MAX_REASON = 200

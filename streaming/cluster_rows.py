@@ -9,10 +9,10 @@ from typing import Any, Final, Self
 import structlog
 from kafka.errors import KafkaError
 
+from coordinator_model.brokers.leadership import STALE_MS
+from coordinator_model.decode.parse import RejectedRow, parse_row
+from coordinator_model.decode.source_row import TELEMETRY, SourceRow
 from coordinator_model.events import Tick
-from coordinator_model.ingest import Rejected, ingest
-from coordinator_model.leadership import STALE_MS
-from coordinator_model.source_row import TELEMETRY, SourceRow
 from streaming.capture_file import read_rows
 from streaming.run.cluster_facts import ask_partition_counts, read_session_timeouts
 from streaming.run.cluster_watch import ClusterWatch, Row
@@ -59,8 +59,8 @@ class ClusterRows:
 
     def _heard(self, line: str) -> None:
         for row in read_rows(iter([line])):
-            events = ingest(row, self._zone) if isinstance(row, SourceRow) and row.source == TELEMETRY else []
-            for event in () if isinstance(events, Rejected) else events:
+            events = parse_row(row, self._zone) if isinstance(row, SourceRow) and row.source == TELEMETRY else []
+            for event in () if isinstance(events, RejectedRow) else events:
                 if isinstance(event, Tick):
                     self._watch.heard(event.asked, event.broker)
 

@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from coordinator_model.source_row import CLUSTER, TELEMETRY, SourceRow
-from coordinator_model.telemetry.shipped import Zone, needs_zone, utc
+from coordinator_model.decode.source_row import CLUSTER, TELEMETRY, SourceRow
+from coordinator_model.decode.telemetry.shipped import Zone, needs_zone, utc
 
 FIELD: Final = "telemetry_zone"
 _OFFSET = re.compile(r"([+-])(\d\d):?([0-5]\d)")

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from coordinator_model.history import History, replay_rows
+from coordinator_model.capture_replay import History, replay_rows
+from coordinator_model.decode.parse import OFFSETS, REPORTS, TELEMETRY, SourceRow, parse_row
+from coordinator_model.decode.source_row import CLUSTER
 from coordinator_model.incidents import Kind, to_contract
-from coordinator_model.ingest import OFFSETS, REPORTS, TELEMETRY, SourceRow, ingest
-from coordinator_model.shard import ShardSettings
-from coordinator_model.source_row import CLUSTER
+from coordinator_model.shard.shard import ShardSettings
 from coordinator_model.thresholds import Thresholds
 
 T0 = 1_700_000_000_000
@@ -107,7 +107,7 @@ def telemetry(value: str | bytes, *, at_ms: int = T0, broker: str | None = "brok
 
 def events_of(value: str | bytes, **where: Any) -> Any:
     """What the door makes of one line."""
-    return ingest(telemetry(value, **where))
+    return parse_row(telemetry(value, **where))
 
 
 # ---------------------------------------------------------------------------------------------- records, as bytes

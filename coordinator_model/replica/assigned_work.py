@@ -6,7 +6,7 @@ groups have it: ``{"active": {"0": [1, 2]}}``, ``{"connectors": {"jdbc": [-1, 0]
 
 from collections.abc import Iterable
 
-from coordinator_model.member_protocol import Task, connect_assignment, connect_worker, streams_tasks
+from coordinator_model.decode.member_protocol import Task, connect_assignment, connect_worker, streams_tasks
 from coordinator_model.replica.group import Assignment
 
 CONNECT_PROTOCOL_TYPE = "connect"

@@ -10,17 +10,16 @@ import binascii
 from functools import partial
 from typing import Any
 
+from coordinator_model.decode.member_protocol import assignment, subscription
 from coordinator_model.events import Heartbeat, JoinAnswered, LeaveAnswered, RecordRead, SyncAnswered, parked_ms
-from coordinator_model.liveness import Scene
-from coordinator_model.member_protocol import assignment, subscription
-from coordinator_model.replica import divergence, join_lines, join_phase, taken_back
+from coordinator_model.replica import divergence, join_lines, join_phase, rolled_back_replacement
 from coordinator_model.replica.assigned_work import STREAMS_PROTOCOL, assigned_work
 from coordinator_model.replica.conversion import PROTOCOL_TYPES, become_classic
 from coordinator_model.replica.departures import (
     STALL_MS,
     add_departure,
     depart,
-    explain,
+    explained_by_leave,
     is_known_leave,
     leave_cause,
     open_removals,
@@ -29,6 +28,7 @@ from coordinator_model.replica.departures import (
 )
 from coordinator_model.replica.group import Assignment, Departure, GroupReplica, Leave, Member
 from coordinator_model.replica.returns import came_back
+from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import POLL_EXCEEDED, Cause, Evidence, GroupState, GroupType
 
 ILLEGAL_GENERATION = 22
@@ -44,7 +44,7 @@ MAX_PARTITIONS_SHOWN = 4_096
 """Partitions kept a member; a stranger's blob could name millions."""
 
 
-def read_record(replica: GroupReplica, event: RecordRead, scene: Scene) -> None:
+def read_record(replica: GroupReplica, event: RecordRead, context: JudgementContext) -> None:
     """Apply a GroupMetadata record: the whole group as it was at the leader's sync, or empty."""
     value, at_ms = event.value, event.order_ms
     if value is None:
@@ -55,7 +55,7 @@ def read_record(replica: GroupReplica, event: RecordRead, scene: Scene) -> None:
     if replica.generation_since_ms > at_ms and generation < replica.generation:
         return  # a record of an earlier generation that trails what was answered since
     if _counts_from_the_log(replica, value):
-        replica.fall_back(at_ms)
+        replica.revert_to_last_record(at_ms)
     replica.unexpected += len(value["members"]) - len({item["memberId"] for item in value["members"]})
     become_classic(replica, {item["memberId"] for item in value["members"]})
     if 0 <= generation < replica.generation and generation <= 1:
@@ -76,23 +76,23 @@ def read_record(replica: GroupReplica, event: RecordRead, scene: Scene) -> None:
     listed = {item["memberId"]: item for item in value["members"]}
     gone = [member for member in replica.members.values() if member.member_id not in listed]
     former = {member.instance_id: member for member in gone if member.instance_id is not None}
-    drop_unlisted(replica, set(listed), {i.get("groupInstanceId") for i in listed.values()}, removed_ms, scene)
+    drop_unlisted(replica, set(listed), {i.get("groupInstanceId") for i in listed.values()}, removed_ms, context)
     # every timer started anew when the join phase completed, whoever answered it; a successor's when it came
     completed_ms = -1 if replacement or downgrade else value.get("currentStateTimestamp", -1)
-    restart_ms = completed_ms if completed_ms > 0 else at_ms
+    timer_reset_ms = completed_ms if completed_ms > 0 else at_ms
     for member_id, item in listed.items():
         member = member_of(replica, member_id, at_ms)
         _fill_from_record(replica, member, item)
-        if at_ms >= scene.live_from_ms and (member.clock_ms is None or not replacement):
-            member.restart_ms = max(member.restart_ms or 0, restart_ms)
+        if at_ms >= context.live_from_ms and (member.clock_ms is None or not replacement):
+            member.timer_reset_ms = max(member.timer_reset_ms or 0, timer_reset_ms)
             lend_session(former.get(member.instance_id or "") if replacement else None, member)
         came_back_if_new(replica, member)
     state = GroupState.STABLE if listed else GroupState.EMPTY
-    replica.settle()
+    replica.confirm_last_record()
     replica.enter(state, at_ms, Evidence.OBSERVED)
-    if replacement and replica.taken_back:
+    if replacement and replica.rolled_back_replacements:
         for successor in [m for m in replica.members.values() if m.joined_ms == at_ms]:
-            taken_back.read(replica, successor, at_ms)
+            rolled_back_replacement.read(replica, successor, at_ms)
 
 
 def _is_written_again(replica: GroupReplica, generation: int) -> bool:
@@ -123,7 +123,7 @@ def _counts_from_the_log(replica: GroupReplica, value: dict[str, Any]) -> bool:
 def _delete(replica: GroupReplica, at_ms: int) -> None:
     if replica.type is not GroupType.CLASSIC and replica.type is not GroupType.SIMPLE:
         return  # the classic past of a group that was upgraded
-    replica.end(at_ms)
+    replica.mark_tombstoned(at_ms)
 
 
 def drop_unlisted(
@@ -131,7 +131,7 @@ def drop_unlisted(
     listed: set[str],
     instances: set[str | None],
     at_ms: int,
-    scene: Scene,
+    context: JudgementContext,
     told_by: str = "",
 ) -> None:
     """Let go of whom the coordinator no longer lists; a static member's successor explains its predecessor.
@@ -139,9 +139,9 @@ def drop_unlisted(
     Where the record of a generation tells that first, it had come into the join phase that the generation ended.
     """
     gone = [member for member in replica.members.values() if member.member_id not in listed]
-    join_phase.weigh_untold(replica, scene)
-    if replica.untold is not None:  # whom that lost had no say in how long the next phase could last
-        gone = sorted(gone, key=partial(join_phase.stayed, replica.untold))
+    join_phase.weigh_unreported_phase(replica, context)
+    if replica.unreported_phase is not None:  # those that it lost do not extend the next phase
+        gone = sorted(gone, key=partial(join_phase.stayed, replica.unreported_phase))
     replaced_ms = replica.generation_since_ms if replica.state is GroupState.COMPLETING_REBALANCE else at_ms
     for member in gone:
         if member.kip848:
@@ -150,8 +150,8 @@ def drop_unlisted(
             del replica.members[member.member_id]
             remember_leave(replica, Leave(member, replaced_ms, Cause.REPLACED, None))
         else:
-            depart(replica, member, at_ms, scene, told_by)
-    replica.untold = None  # all are told of now
+            depart(replica, member, at_ms, context, told_by)
+    replica.unreported_phase = None  # all are told of now
 
 
 def member_of(replica: GroupReplica, member_id: str, at_ms: int) -> Member:
@@ -165,7 +165,7 @@ def member_of(replica: GroupReplica, member_id: str, at_ms: int) -> Member:
 def lend_session(former: Member | None, successor: Member) -> None:
     """Let the session that a static successor begins in a stable group last as long as its former self's timeout."""
     if former is not None and former.session_timeout_ms != successor.session_timeout_ms:
-        successor.lent_timeout_ms, successor.lent_from_ms = former.session_timeout_ms, successor.restart_ms
+        successor.lent_timeout_ms, successor.lent_from_ms = former.session_timeout_ms, successor.timer_reset_ms
 
 
 def came_back_if_new(replica: GroupReplica, member: Member) -> None:
@@ -224,10 +224,10 @@ def from_base64(text: str) -> bytes:
         return b""
 
 
-def heartbeat(replica: GroupReplica, event: Heartbeat, scene: Scene) -> None:
+def heartbeat(replica: GroupReplica, event: Heartbeat, context: JudgementContext) -> None:
     """Apply an answered heartbeat of either protocol; only 0 and 27 restart the session timer."""
     member = replica.members.get(event.member_id)
-    stalled = event.error == STALLED_WRITE and event.remote_ms >= scene.thresholds.stalled_write_ms
+    stalled = event.error == STALLED_WRITE and event.remote_ms >= context.thresholds.stalled_write_ms
     if stalled:
         parked_heartbeat(replica, event.member_id, event.applied_ms, event.applied_ms + event.remote_ms)
         return
@@ -237,16 +237,16 @@ def heartbeat(replica: GroupReplica, event: Heartbeat, scene: Scene) -> None:
         return
     if member is None:
         for departure in open_removals(replica, event.member_id, event.applied_ms):
-            hear(departure.member, event.applied_ms)
+            record_heartbeat(departure.member, event.applied_ms)
         gone = is_gone(replica, event.member_id, event.applied_ms) or event.generation < replica.generation
         if gone or not event.member_id:  # librdkafka sends heartbeats without an id while it rejoins
             return
-        replica.move_on()
+        replica.save_last_record()
         member = replica.members[event.member_id] = Member(event.member_id, joined_ms=None, kip848=event.kip848)
-    hear(member, event.applied_ms)
+    record_heartbeat(member, event.applied_ms)
     since = event.applied_ms > replica.generation_since_ms and not event.kip848
     if since and event.generation == replica.recorded_generation and event.generation < replica.generation:
-        replica.fall_back(event.applied_ms)  # nobody else would accept a heartbeat of that generation
+        replica.revert_to_last_record(event.applied_ms)  # nobody else would accept a heartbeat of that generation
     if event.kip848:  # each epoch is written before it is answered, and an answer may trail
         member.generation = event.generation if member.generation is None else member.generation
         return
@@ -259,11 +259,11 @@ def heartbeat(replica: GroupReplica, event: Heartbeat, scene: Scene) -> None:
         return
     if event.generation > replica.generation:  # its join was before we looked, or was lost
         since_ms = max(replica.generation_since_ms, replica.stable_seen_ms or 0)
-        join_lines.note_unseen(replica, event.applied_ms, since_ms, scene)
+        join_lines.note_unseen(replica, event.applied_ms, since_ms, context)
         replica.generation, replica.generation_since_ms = event.generation, event.applied_ms
         replica.phase.first_join_ms = 0
         replica.enter(GroupState.STABLE, event.applied_ms, Evidence.INFERRED)
-    _heartbeat_tells_state(replica, event, scene)
+    _heartbeat_tells_state(replica, event, context)
 
 
 def owe(member: Member, since_ms: int) -> None:
@@ -279,7 +279,7 @@ def _refused(replica: GroupReplica, member: Member | None, event: Heartbeat) -> 
     """
     announced_elsewhere = replica.announced_by not in ("", event.broker) and event.generation == replica.generation
     if event.error == ILLEGAL_GENERATION and announced_elsewhere and event.applied_ms > replica.generation_since_ms:
-        replica.fall_back(event.applied_ms)
+        replica.revert_to_last_record(event.applied_ms)
     if event.error != UNKNOWN_MEMBER_ID:
         return
     if member is not None:
@@ -301,7 +301,7 @@ def _unknown_member(replica: GroupReplica, member: Member, generation: int, at_m
         join_phase.sign(replica, replica.generation + 1, at_ms)
 
 
-def hear(member: Member, applied_ms: int) -> bool:
+def record_heartbeat(member: Member, applied_ms: int) -> bool:
     """Note an accepted heartbeat; one that trails a later one changes nothing.
 
     Return whether it told how often the member sends them: the second one does, unless a rebalance lay between.
@@ -312,7 +312,11 @@ def hear(member: Member, applied_ms: int) -> bool:
     if last_ms is not None and applied_ms <= last_ms:
         return False
     member.previous_heartbeat_ms, member.last_heartbeat_ms = last_ms, applied_ms
-    if last_ms is None or member.heartbeat_interval_ms is not None or last_ms < (member.restart_ms or 0) < applied_ms:
+    if (
+        last_ms is None
+        or member.heartbeat_interval_ms is not None
+        or last_ms < (member.timer_reset_ms or 0) < applied_ms
+    ):
         return False
     member.heartbeat_interval_ms = applied_ms - last_ms
     return True
@@ -325,7 +329,7 @@ def is_gone(replica: GroupReplica, member_id: str, applied_ms: int) -> bool:
     )
 
 
-def _heartbeat_tells_state(replica: GroupReplica, event: Heartbeat, scene: Scene) -> None:
+def _heartbeat_tells_state(replica: GroupReplica, event: Heartbeat, context: JudgementContext) -> None:
     if event.generation != replica.generation:
         return
     if event.error == REBALANCE_IN_PROGRESS:
@@ -338,7 +342,7 @@ def _heartbeat_tells_state(replica: GroupReplica, event: Heartbeat, scene: Scene
         replica.enter(GroupState.STABLE, event.applied_ms, Evidence.INFERRED)
     if replica.state is GroupState.STABLE:
         replica.stable_seen_ms = event.applied_ms
-        join_lines.note_if_unseen(replica, scene)
+        join_lines.note_if_unseen(replica, context)
 
 
 def prepare_rebalance(replica: GroupReplica, at_ms: int, evidence: Evidence, by: str = "") -> None:
@@ -350,7 +354,9 @@ def prepare_rebalance(replica: GroupReplica, at_ms: int, evidence: Evidence, by:
     replica.enter(GroupState.PREPARING_REBALANCE, at_ms, evidence)
 
 
-def poll_departure(leave: Leave, replica: GroupReplica, scene: Scene, evidence: Evidence, decided_ms: int) -> Departure:
+def poll_departure(
+    leave: Leave, replica: GroupReplica, context: JudgementContext, evidence: Evidence, decided_ms: int
+) -> Departure:
     """Make the departure of a member that left because it did not poll in time: its deadline is its leave."""
     return Departure(
         member=leave.member,
@@ -360,7 +366,7 @@ def poll_departure(leave: Leave, replica: GroupReplica, scene: Scene, evidence: 
         removed_ms=decided_ms,
         deadline_ms=leave.member.poll_deadline_ms or leave.member.away_ms or leave.applied_ms,
         generation=replica.generation,
-        broker=scene.broker,
+        broker=context.broker,
         judge_after_ms=decided_ms,
     )
 
@@ -375,17 +381,17 @@ def note_fenced(replica: GroupReplica, event: JoinAnswered | SyncAnswered, membe
         return
     member.fenced_ms = event.arrival_ms
     if replica.announced_by not in ("", event.broker) and event.arrival_ms > replica.generation_since_ms:
-        replica.fall_back(event.arrival_ms)
+        replica.revert_to_last_record(event.arrival_ms)
 
 
-def sync(replica: GroupReplica, event: SyncAnswered, scene: Scene) -> None:
+def sync(replica: GroupReplica, event: SyncAnswered, context: JudgementContext) -> None:
     """Apply an answered SyncGroup; one that was parked restarts the timer, one answered from Stable or at once not."""
     member = replica.members.get(event.member_id)
     if event.error != 0 or member is None:
         note_fenced(replica, event, event.member_id)
         _not_stored(replica, event)
         if member is not None and event.error in ENDS_A_WAIT and parked_ms(event) > join_phase.EARLY_MS:
-            member.restart_ms = max(member.restart_ms or 0, event.answer_ms)
+            member.timer_reset_ms = max(member.timer_reset_ms or 0, event.answer_ms)
         if member is not None and member.is_classic_among_consumers and event.error == REBALANCE_IN_PROGRESS:
             owe(member, event.arrival_ms)
         if member is not None and event.error == UNKNOWN_MEMBER_ID and not member.goes_alone:
@@ -393,21 +399,21 @@ def sync(replica: GroupReplica, event: SyncAnswered, scene: Scene) -> None:
         return
     if replica.type is GroupType.CLASSIC and event.generation != replica.generation:
         return
-    join_lines.note_if_unseen(replica, scene)
+    join_lines.note_if_unseen(replica, context)
     stores = event.from_leader and (member.awaiting_sync or replica.state is GroupState.COMPLETING_REBALANCE)
     came_ms = event.arrival_ms - replica.state_since_ms
     waited = member.awaiting_sync and came_ms <= STALL_MS and parked_ms(event) > join_phase.LATE_MS
     member.awaiting_sync, member.synced_ms = False, event.answer_ms
     member.generation = event.generation
     if replica.type is not GroupType.CLASSIC:
-        member.restart_ms = max(member.restart_ms or 0, event.answer_ms)
+        member.timer_reset_ms = max(member.timer_reset_ms or 0, event.answer_ms)
         member.owes_since_ms, member.may_owe_since_ms = None, []
         return
     if replica.state is GroupState.COMPLETING_REBALANCE and event.answer_ms >= replica.state_since_ms:
         replica.enter(GroupState.STABLE, event.answer_ms, Evidence.OBSERVED)
     # A leader that asks once more is answered from Stable, at once; a record has the instant before it is stored.
     if stores or came_ms <= 0 or waited:
-        member.restart_ms = max(member.restart_ms or 0, event.answer_ms)
+        member.timer_reset_ms = max(member.timer_reset_ms or 0, event.answer_ms)
     if replica.protocol_type == "consumer":
         told, left_out = read_assignment(from_base64(event.assignment))
         if not member.assignment:
@@ -428,24 +434,24 @@ def _not_stored(replica: GroupReplica, event: SyncAnswered) -> None:
         prepare_rebalance(replica, event.answer_ms, Evidence.INFERRED, event.member_id)
 
 
-def leave(replica: GroupReplica, event: LeaveAnswered, scene: Scene) -> None:
+def leave(replica: GroupReplica, event: LeaveAnswered, context: JudgementContext) -> None:
     """Apply a LeaveGroup: the member is gone by its own word, its client's or an admin's.
 
     One answered 15 that waited was applied, and only its answer was lost behind a stalled write.
     """
-    lost = event.error == STALLED_WRITE and event.remote_ms >= scene.thresholds.stalled_write_ms
+    lost = event.error == STALLED_WRITE and event.remote_ms >= context.thresholds.stalled_write_ms
     if (event.error != 0 and not lost) or is_known_leave(replica, event.member_id, event.applied_ms):
         return
     member = replica.members.get(event.member_id) or _by_instance(replica, event)
     if member is not None and member.joined_ms is not None and member.joined_ms > event.applied_ms:
         return  # trails: the same id has joined again since
     if member is None:
-        member = explain(replica, event.member_id, event.applied_ms, scene.thresholds.grace_ms)
+        member = explained_by_leave(replica, event.member_id, event.applied_ms, context.thresholds.grace_ms)
     if member is None and lost:
         return  # whether it was a member its own error would have told
     if member is None:
         member = Member(event.member_id, event.instance_id, event.client_id, event.client_host)
-    replica.move_on()
+    replica.save_last_record()
     replica.members.pop(member.member_id, None)
     member.connection = event.connection
     cause = leave_cause(event.reason)
@@ -455,8 +461,8 @@ def leave(replica: GroupReplica, event: LeaveAnswered, scene: Scene) -> None:
         cause = Cause.POLL_INTERVAL
     goodbye = Leave(member, event.applied_ms, cause, event.reason)
     remember_leave(replica, goodbye)
-    if cause is Cause.POLL_INTERVAL and event.applied_ms >= scene.live_from_ms:
-        add_departure(replica, poll_departure(goodbye, replica, scene, Evidence.OBSERVED, event.applied_ms))
+    if cause is Cause.POLL_INTERVAL and event.applied_ms >= context.live_from_ms:
+        add_departure(replica, poll_departure(goodbye, replica, context, Evidence.OBSERVED, event.applied_ms))
     if replica.type is GroupType.CLASSIC and replica.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
         if event.applied_ms >= replica.state_since_ms and replica.members:
             prepare_rebalance(replica, event.applied_ms, Evidence.INFERRED, member.member_id)

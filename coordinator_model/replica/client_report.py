@@ -7,10 +7,10 @@ id and, where the report has one, host must be those of a member that the broker
 from collections.abc import Iterator
 
 from coordinator_model.events import ClientPoll
-from coordinator_model.liveness import Scene
 from coordinator_model.replica import classic
 from coordinator_model.replica.departures import add_departure, own_cause
 from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import SESSION_EXPIRED, Cause, Evidence
 
 
@@ -31,7 +31,7 @@ def _is_of(event: ClientPoll, member: Member) -> bool:
     return event.client_id == member.client_id and (not known_host or event.client_host == member.client_host)
 
 
-def report(replica: GroupReplica, event: ClientPoll, scene: Scene) -> None:
+def report(replica: GroupReplica, event: ClientPoll, context: JudgementContext) -> None:
     """Apply a report that is believed."""
     if not is_believed(replica, event):
         return
@@ -44,7 +44,7 @@ def report(replica: GroupReplica, event: ClientPoll, scene: Scene) -> None:
         member.poll_told_ms = None if member.poll_deadline_ms is None else told_ms
         return
     _of_one_removed(replica, event)
-    _of_one_that_left(replica, event, scene)
+    _of_one_that_left(replica, event, context)
 
 
 def _of_one_removed(replica: GroupReplica, event: ClientPoll) -> None:
@@ -58,7 +58,7 @@ def _of_one_removed(replica: GroupReplica, event: ClientPoll) -> None:
                 departure.cause = own_cause(departure.member)
 
 
-def _of_one_that_left(replica: GroupReplica, event: ClientPoll, scene: Scene) -> None:
+def _of_one_that_left(replica: GroupReplica, event: ClientPoll, context: JudgementContext) -> None:
     for leave in replica.leaves:
         if leave.member.member_id == event.member_id and leave.cause is Cause.LEFT:
             deadline_ms = _poll_deadline_ms(event, leave.member)
@@ -66,8 +66,8 @@ def _of_one_that_left(replica: GroupReplica, event: ClientPoll, scene: Scene) ->
                 return
             leave.cause = Cause.POLL_INTERVAL
             leave.member.poll_deadline_ms = deadline_ms
-            if event.order_ms >= scene.live_from_ms:
-                departure = classic.poll_departure(leave, replica, scene, Evidence.OBSERVED, event.order_ms)
+            if event.order_ms >= context.live_from_ms:
+                departure = classic.poll_departure(leave, replica, context, Evidence.OBSERVED, event.order_ms)
                 add_departure(replica, departure)
             return
 

@@ -7,9 +7,9 @@ Nobody leaves in it but the member that caused a downgrade, and no incident ends
 
 from collections.abc import Collection
 
-from coordinator_model.liveness import Scene, latest_session
 from coordinator_model.replica.departures import depart, withdraw
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.session_timer import JudgementContext, latest_session
 from coordinator_model.states import GroupState, GroupType
 
 PROTOCOL_TYPES = {GroupType.CONSUMER: "consumer", GroupType.SHARE: "share", GroupType.STREAMS: "streams"}
@@ -20,20 +20,20 @@ def become(replica: GroupReplica, type_: GroupType, at_ms: int) -> None:
     if replica.type is type_ and not replica.deleted and replica.ending_ms is None:
         return
     former = list(replica.members.values())
-    replica.settle()
+    replica.confirm_last_record()
     if replica.type is not type_:
         replica.members, replica.recorded = {}, former
         _forget_names(replica)
         replica.generation = -1  # numbers of another kind: a smaller one is no new life of the group
     replica.type, replica.deleted, replica.ending_ms = type_, False, None
-    replica.untold = None
+    replica.unreported_phase = None
     replica.state, replica.state_since_ms = GroupState.UNKNOWN, at_ms
     replica.protocol_type = PROTOCOL_TYPES[type_]
     replica.protocol = replica.leader = None
     replica.assignment_epoch, replica.regexes = -1, {}
 
 
-def dismiss_unnamed(replica: GroupReplica, now_ms: int, scene: Scene) -> None:
+def dismiss_unanswered_joins(replica: GroupReplica, now_ms: int, context: JudgementContext) -> None:
     """Let go of whom an upgrade did not name, once its write is over: a classic group writes who is gone only later.
 
     The coordinator names every member it has. Of one whose session had ended by then that is the removal that proves
@@ -44,9 +44,9 @@ def dismiss_unnamed(replica: GroupReplica, now_ms: int, scene: Scene) -> None:
         return
     unnamed, replica.recorded = replica.recorded, []
     for member in unnamed:
-        session = latest_session(member, scene)
+        session = latest_session(member, context)
         if session is not None and session.end_ms <= upgraded_ms:
-            depart(replica, member, upgraded_ms, scene)
+            depart(replica, member, upgraded_ms, context)
 
 
 def become_classic(replica: GroupReplica, listed: Collection[str]) -> None:

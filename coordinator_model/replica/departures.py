@@ -3,17 +3,6 @@
 from dataclasses import replace
 
 from coordinator_model.events import JoinAnswered
-from coordinator_model.liveness import (
-    TIMER_EARLY_MS,
-    Scene,
-    blamed_restart,
-    deadlines,
-    lines_lost,
-    removal_deadline_ms,
-    session_timeout_ms,
-    touches_ms,
-    unheard_since,
-)
 from coordinator_model.replica import join_phase
 from coordinator_model.replica.group import (
     LEAVE_MEMORY_MS,
@@ -36,6 +25,17 @@ from coordinator_model.replica.removal_instant import (
     told_at_once,
 )
 from coordinator_model.replica.returns import who
+from coordinator_model.replica.session_timer import (
+    TIMER_EARLY_MS,
+    JudgementContext,
+    blamed_reset,
+    deadlines,
+    lines_lost,
+    removal_deadline_ms,
+    session_timeout_ms,
+    touches_ms,
+    unheard_since,
+)
 from coordinator_model.replica.unexplained import cause_is_uncertain, mark_unknown
 from coordinator_model.states import MEMBER_REMOVED, REBALANCE_TIMEOUT, SESSION_EXPIRED, Cause, Evidence
 
@@ -91,36 +91,45 @@ def depart(
     replica: GroupReplica,
     member: Member,
     removed_ms: int,
-    scene: Scene,
+    context: JudgementContext,
     told_by: str = "",
     successor: JoinAnswered | None = None,
 ) -> None:
     """Take a member out of the replica because its absence has become a fact, told by a broker's answer or a record."""
-    replica.move_on()
-    if heard_since(member, replica.unheard.get(member.member_id), scene):
-        del replica.unheard[member.member_id]
-    said_goodbye = _said_goodbye(replica, member, removed_ms, scene.thresholds.grace_ms)
+    replica.save_last_record()
+    if heard_since(member, replica.undelivered_leaves.get(member.member_id), context):
+        del replica.undelivered_leaves[member.member_id]
+    said_goodbye = _said_goodbye(replica, member, removed_ms, context.thresholds.grace_ms)
     if not said_goodbye and member.replaced_ms is not None:
         remember_leave(replica, Leave(member, member.replaced_ms, Cause.REPLACED, None))
-    elif not said_goodbye and _is_witnessed(replica, member, removed_ms, scene):
-        add_departure(replica, _departure(replica, member, removed_ms, scene, told_by, successor))
+    elif not said_goodbye and _is_witnessed(replica, member, removed_ms, context):
+        add_departure(replica, _departure(replica, member, removed_ms, context, told_by, successor))
     replica.members.pop(member.member_id, None)
 
 
 def _departure(
-    replica: GroupReplica, member: Member, removed_ms: int, scene: Scene, told_by: str, successor: JoinAnswered | None
+    replica: GroupReplica,
+    member: Member,
+    removed_ms: int,
+    context: JudgementContext,
+    told_by: str,
+    successor: JoinAnswered | None,
 ) -> Departure:
     """Keep what is known of a removal by the time it is told: of the phase that lost the member, before all."""
     told_ms = removed_ms if successor is None else successor.answer_ms
     phase, generation, found_ms = replica.phase, replica.generation, removed_ms
-    missed = replica.untold if replica.untold is not None and not join_phase.stayed(replica.untold, member) else None
+    missed = (
+        replica.unreported_phase
+        if replica.unreported_phase is not None and not join_phase.stayed(replica.unreported_phase, member)
+        else None
+    )
     if missed is not None:
         phase, generation, removed_ms = missed, missed.generation, missed.ended_ms
     before = replica.departures[-1] if replica.departures else None
     if before is not None and (before.removed_ms, before.generation) == (removed_ms, generation):
         limit_ms, static_in, unjoined = before.phase.limit_ms, before.static_in, list(before.unjoined)  # of one phase
     else:
-        limit_ms = phase.limit_ms or join_phase.timeout_ms(replica, phase, removed_ms, scene)
+        limit_ms = phase.limit_ms or join_phase.timeout_ms(replica, phase, removed_ms, context)
         static_in = join_phase.static_in(replica, phase)
         unjoined = join_phase.unjoined(replica, generation) if missed is None else list(missed.unjoined)
     return Departure(
@@ -131,26 +140,26 @@ def _departure(
         removed_ms=removed_ms,
         deadline_ms=None,
         generation=generation,
-        broker=scene.broker,
-        judge_after_ms=max(told_ms, scene.progress_ms) + scene.thresholds.grace_ms + _stall_ms(replica, member),
+        broker=context.broker,
+        judge_after_ms=max(told_ms, context.progress_ms) + context.thresholds.grace_ms + _stall_ms(replica, member),
         concluded=False,
         told_by=told_by,
-        touches_ms=[at_ms for at_ms in _touches_ms(member, scene) if at_ms <= removed_ms],
+        touches_ms=[at_ms for at_ms in _touches_ms(member, context) if at_ms <= removed_ms],
         phase=replace(phase, limit_ms=limit_ms, unanswered=[], unjoined=[]),
         found_ms=found_ms,
         sync_timeout_ms=join_phase.sync_timeout_ms(replica, member, removed_ms),
         static_in=static_in,
         unjoined=unjoined,
         successor=successor.member_id if successor is not None else None,
-        lines_were_behind=removed_ms - scene.progress_ms > scene.thresholds.hold_ms,
+        lines_were_behind=removed_ms - context.progress_ms > context.thresholds.hold_ms,
         may_be_retried=_may_be_retried(replica, member, removed_ms),
     )
 
 
-def _touches_ms(member: Member, scene: Scene) -> list[int]:
+def _touches_ms(member: Member, context: JudgementContext) -> list[int]:
     """Return the uncertain restarts of a departed member's session timer."""
     claimed = [] if member.claimed_ms is None else [member.claimed_ms]
-    return touches_ms(member, scene.commits, 0) + claimed
+    return touches_ms(member, context.commits, 0) + claimed
 
 
 def _may_be_retried(replica: GroupReplica, member: Member, removed_ms: int) -> bool:
@@ -168,43 +177,43 @@ def _said_goodbye(replica: GroupReplica, member: Member, removed_ms: int, grace_
     return any(abs(said_ms - removed_ms) <= grace_ms for said_ms in said)
 
 
-def heard_since(member: Member, said_ms: int | None, scene: Scene) -> bool:
+def heard_since(member: Member, said_ms: int | None, context: JudgementContext) -> bool:
     """Tell whether a member was heard after it said goodbye to no coordinator, whose clock may be another."""
-    return said_ms is not None and (member.last_heartbeat_ms or 0) > said_ms + scene.thresholds.grace_ms
+    return said_ms is not None and (member.last_heartbeat_ms or 0) > said_ms + context.thresholds.grace_ms
 
 
-def conclude(replica: GroupReplica, scene: Scene) -> bool:
+def judge_removals(replica: GroupReplica, context: JudgementContext) -> bool:
     """Judge the removals whose grace has passed: by now a goodbye that trails, or a coordinator's pause, is known."""
-    if scene.hole_is_open:
+    if context.hole_is_open:
         return False
-    due = [d for d in replica.departures if not d.concluded and d.judge_after_ms <= scene.progress_ms]
+    due = [d for d in replica.departures if not d.concluded and d.judge_after_ms <= context.progress_ms]
     for departure in due:
-        if _told_by_a_deposed_coordinator(departure, scene):
+        if _told_by_a_deposed_coordinator(departure, context):
             replica.departures.remove(departure)
-            replica.fall_back(departure.gone_ms)
-        elif _is_proven(replica, departure, scene):
-            _settle(replica, departure)
+            replica.revert_to_last_record(departure.gone_ms)
+        elif _is_proven(replica, departure, context):
+            _keep_proven(replica, departure)
         elif departure.concluded or departure.successor is None:
             mark_unknown(replica, departure)
         else:
             replica.departures.remove(departure)  # replaced
-    return _explain_by_a_move(replica, scene) or bool(due)
+    return _explain_by_a_move(replica, context) or bool(due)
 
 
-def _is_proven(replica: GroupReplica, departure: Departure, scene: Scene) -> bool:
+def _is_proven(replica: GroupReplica, departure: Departure, context: JudgementContext) -> bool:
     """Tell whether a removal proves a timeout, and nothing unseen may have been the cause; write into it which."""
     join_phase.count_starter_in(replica, departure)
     together = [d for d in replica.departures if d.generation == departure.generation]
-    if removed_with_one_alive(departure, together, scene):
-        if not _moved_before(departure, scene):
+    if removed_with_one_alive(departure, together, context):
+        if not _moved_before(departure, context):
             departure.unexplained = True
             return False
-        scene = after_a_move(departure, scene)
-    departure.concluded = _prove(departure, together, before(departure, scene))
-    return departure.concluded and not cause_is_uncertain(replica, departure, together, scene)
+        context = after_a_move(departure, context)
+    departure.concluded = _explain(departure, together, before(departure, context))
+    return departure.concluded and not cause_is_uncertain(replica, departure, together, context)
 
 
-def _settle(replica: GroupReplica, departure: Departure) -> None:
+def _keep_proven(replica: GroupReplica, departure: Departure) -> None:
     """Keep a timeout that is proven, in the place of an earlier one of the same member."""
     others = [d for d in replica.departures if d is not departure and d.concluded]
     earlier = [id(other) for other in others if _is_of_the_same(other, departure)]
@@ -213,16 +222,16 @@ def _settle(replica: GroupReplica, departure: Departure) -> None:
     _count_violation(replica, departure)
 
 
-def _explain_by_a_move(replica: GroupReplica, scene: Scene) -> bool:
+def _explain_by_a_move(replica: GroupReplica, context: JudgementContext) -> bool:
     """Judge again what nothing explained, where it is only known since that the coordinator had moved."""
     found = False
     for number, departure in enumerate(replica.departures):
-        recent = scene.progress_ms <= departure.gone_ms + MOVE_TOLD_MS
-        if not (departure.unexplained and recent and _moved_before(departure, scene)):
+        recent = context.progress_ms <= departure.gone_ms + MOVE_TOLD_MS
+        if not (departure.unexplained and recent and _moved_before(departure, context)):
             continue
         again = replace(departure, rule=SESSION_EXPIRED, evidence=Evidence.OBSERVED, unexplained=False)
         replica.departures[number] = again
-        if not _is_proven(replica, again, scene):
+        if not _is_proven(replica, again, context):
             replica.departures[number] = departure
         else:
             found = True
@@ -231,9 +240,9 @@ def _explain_by_a_move(replica: GroupReplica, scene: Scene) -> bool:
     return found
 
 
-def _moved_before(departure: Departure, scene: Scene) -> bool:
+def _moved_before(departure: Departure, context: JudgementContext) -> bool:
     """Tell whether another broker may have coordinated already as a member was removed, as is known since."""
-    moves = [r for r in scene.restarts if r.cause is Cause.COORDINATOR_MOVED]
+    moves = [r for r in context.timer_resets if r.cause is Cause.COORDINATOR_MOVED]
     told_later = [r for r in moves if r.high_ms is None or r.high_ms > departure.gone_ms]
     return any(may_precede(move, departure) for move in told_later)
 
@@ -276,59 +285,61 @@ def open_removals(replica: GroupReplica, member_id: str, applied_ms: int) -> lis
     return [d for d in own if not d.concluded and applied_ms <= d.gone_ms]
 
 
-def _told_by_a_deposed_coordinator(departure: Departure, scene: Scene) -> bool:
+def _told_by_a_deposed_coordinator(departure: Departure, context: JudgementContext) -> bool:
     """Tell whether another broker had taken over before the removal was told: it knows nothing of it."""
-    moves = [r for r in scene.restarts if r.cause is Cause.COORDINATOR_MOVED and r.broker != departure.told_by]
+    moves = [r for r in context.timer_resets if r.cause is Cause.COORDINATOR_MOVED and r.broker != departure.told_by]
     return departure.told_by != "" and any(
         r.low_ms <= departure.gone_ms and (r.high_ms is None or departure.gone_ms <= r.high_ms) for r in moves
     )
 
 
-def _prove(departure: Departure, together: list[Departure], scene: Scene) -> bool:
+def _explain(departure: Departure, together: list[Departure], context: JudgementContext) -> bool:
     """Write into a departure what its removal proves, beside those removed with it; False: nothing."""
     member, removed_ms = departure.member, departure.removed_ms
-    timeout_ms = session_timeout_ms(member, scene)
-    deadline_ms, origin = removal_deadline_ms(departure, scene, *gone_between(departure, together, scene))
-    timers_ms = own_timers_ms(member, scene)
-    if member.goes_alone and (deadline_ms is None or (deadline_ms > removed_ms and _may_be_early(departure, scene))):
+    timeout_ms = session_timeout_ms(member, context)
+    deadline_ms, origin = removal_deadline_ms(departure, context, *gone_between(departure, together, context))
+    timers_ms = own_timers_ms(member, context)
+    if member.goes_alone and (deadline_ms is None or (deadline_ms > removed_ms and _may_be_early(departure, context))):
         deadline_ms = removed_ms  # what is known of its session does not say otherwise, so it ended here
-    if deadline_ms is None or (departure.successor is not None and not _went_before(departure, together, scene)):
+    if deadline_ms is None or (
+        departure.successor is not None and not _expired_before_replacement(departure, together, context)
+    ):
         return False
-    missed_ms = deadline_of_missed_phase_ms(departure, deadline_ms, together, scene)
+    missed_ms = deadline_of_missed_phase_ms(departure, deadline_ms, together, context)
     if missed_ms is not None:
         by_arithmetic = missed_ms in timers_ms
-        early = missed_ms < deadline_ms - scene.thresholds.grace_ms
-        if early and not by_arithmetic and lines_lost(member, scene):
+        early = missed_ms < deadline_ms - context.thresholds.grace_ms
+        if early and not by_arithmetic and lines_lost(member, context):
             return False
         departure.rule, departure.cause, departure.deadline_ms = REBALANCE_TIMEOUT, Cause.REBALANCE_TIMEOUT, missed_ms
         return True
-    if told_at_once(departure, together) and removed_ms > deadline_ms + scene.thresholds.grace_ms:
+    if told_at_once(departure, together) and removed_ms > deadline_ms + context.thresholds.grace_ms:
         deadline_ms = removed_ms
-    if removed_ms < deadline_ms - (TIMER_EARLY_MS if member.goes_alone else scene.thresholds.grace_ms):
-        departure.unexplained = not lines_lost(member, scene)
+    if removed_ms < deadline_ms - (TIMER_EARLY_MS if member.goes_alone else context.thresholds.grace_ms):
+        departure.unexplained = not lines_lost(member, context)
         return False  # neither: a goodbye that we have not seen, or a coordinator that we have not
-    if member.goes_alone and origin is None and removed_ms > deadline_ms + scene.thresholds.grace_ms:
+    if member.goes_alone and origin is None and removed_ms > deadline_ms + context.thresholds.grace_ms:
         if removed_ms - deadline_ms > (timeout_ms or 0) // UNSEEN_SHARE:
-            departure.unexplained = not lines_lost(member, scene)
+            departure.unexplained = not lines_lost(member, context)
             return False  # it lived on unseen, and so may its goodbye be
         deadline_ms = removed_ms  # a timer runs in time, so its last heartbeat was not seen
     blamed = origin if origin and origin.cause is not Cause.UNKNOWN else None
-    blamed = blamed or blamed_restart(deadline_ms, timeout_ms, scene.restarts)
+    blamed = blamed or blamed_reset(deadline_ms, timeout_ms, context.timer_resets)
     departure.cause = blamed.cause if blamed else own_cause(member)
-    departure.deadline_ms, departure.restart_ms = deadline_ms, blamed.low_ms if blamed else None
+    departure.deadline_ms, departure.timer_reset_ms = deadline_ms, blamed.low_ms if blamed else None
     return True
 
 
-def _went_before(departure: Departure, together: list[Departure], scene: Scene) -> bool:
+def _expired_before_replacement(departure: Departure, together: list[Departure], context: JudgementContext) -> bool:
     """Tell whether a static member's session had ended before its successor came: a replacement starts no rebalance.
 
     So where one began that nobody is seen to have started, it was the one whose session must have ended first.
     """
     if departure.member.fenced_ms is not None and departure.member.fenced_ms < departure.removed_ms:
         return False  # it was waiting for the others: nobody expires who waits
-    spans = {id(d): deadlines(d, before(d, scene)) for d in together}
+    spans = {id(d): deadlines(d, before(d, context)) for d in together}
     first_ms, last_ms = ends(spans[id(departure)])
-    if last_ms <= departure.removed_ms or was_unknown(departure, scene):
+    if last_ms <= departure.removed_ms or was_unknown(departure, context):
         return True
     others = [span for d in together if d is not departure and (span := spans[id(d)])]
     if any(may_have_started(departure, span) and ends(span)[1] <= last_ms for span in others):
@@ -346,7 +357,7 @@ def own_cause(member: Member) -> Cause:
     return Cause.SESSION_OR_POLL if member.beats_in_poll else Cause.SESSION_TIMEOUT
 
 
-def _may_be_early(departure: Departure, scene: Scene) -> bool:
+def _may_be_early(departure: Departure, context: JudgementContext) -> bool:
     """Tell whether a session may have ended before it seems due: its start is not known well.
 
     So where the member was never heard and came before we looked, or the timer of its former self may run again; or
@@ -354,18 +365,18 @@ def _may_be_early(departure: Departure, scene: Scene) -> bool:
     """
     member = departure.member
     if member.clock_ms is None:
-        return departure.may_be_retried or (member.joined_ms or 0) < scene.live_from_ms
-    return any(restart.may_load for restart in unheard_since(member, scene.restarts))
+        return departure.may_be_retried or (member.joined_ms or 0) < context.live_from_ms
+    return any(reset.may_load for reset in unheard_since(member, context.timer_resets))
 
 
-def _is_witnessed(replica: GroupReplica, member: Member, removed_ms: int, scene: Scene) -> bool:
+def _is_witnessed(replica: GroupReplica, member: Member, removed_ms: int, context: JudgementContext) -> bool:
     """Tell whether we would have seen a goodbye: telemetry live, and the member or its group seen alive before."""
-    if not scene.broker or removed_ms < scene.live_from_ms:
+    if not context.broker or removed_ms < context.live_from_ms:
         return False
     others = len(replica.members) - (member.member_id in replica.members)
     if member.clock_ms is not None or not others:
         return True
-    return member.goes_alone or (replica.stable_seen_ms is not None and replica.stable_seen_ms >= scene.live_from_ms)
+    return member.goes_alone or (replica.stable_seen_ms is not None and replica.stable_seen_ms >= context.live_from_ms)
 
 
 def add_departure(replica: GroupReplica, departure: Departure) -> None:
@@ -390,7 +401,7 @@ def _count_violation(replica: GroupReplica, departure: Departure) -> None:
     replica.violations.append((who(departure.member), departure.removed_ms, departure.cause.value))
 
 
-def explain(replica: GroupReplica, member_id: str, applied_ms: int, grace_ms: int) -> Member | None:
+def explained_by_leave(replica: GroupReplica, member_id: str, applied_ms: int, grace_ms: int) -> Member | None:
     """Take back a removal that a trailing goodbye explains, the last of several; return the member as it was."""
     for departure in reversed(replica.departures):
         same = departure.member.member_id == member_id and departure.rule in (

@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from coordinator_model.records import RecordType
+from coordinator_model.decode.records import RecordType
 from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.states import GroupState
 

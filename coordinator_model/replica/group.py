@@ -7,7 +7,7 @@ from coordinator_model.states import Cause, Evidence, GroupState, GroupType, Mem
 
 MAX_LEAVES = 256
 """Leaves remembered a group, to explain a removal that trails and to know who comes back."""
-MAX_UNNAMED = 256
+MAX_UNANSWERED_JOINS = 256
 """Instances remembered a group whose JoinGroup was applied and its answer lost, so that no id is known."""
 MAX_DEPARTURES = 1_024
 """Members whose removal is not closed yet; more than that at once are counted, not kept."""
@@ -44,7 +44,7 @@ class Member:
     joined_ms: int | None = None
     asked_ms: int | None = None
     """When it first asked to join, where brokers that were no coordinator refused it before it was let in."""
-    restart_ms: int | None = None
+    timer_reset_ms: int | None = None
     """Latest certain restart of the session timer by something other than a heartbeat."""
     last_heartbeat_ms: int | None = None
     previous_heartbeat_ms: int | None = None
@@ -106,8 +106,10 @@ class Member:
     def clock_ms(self) -> int | None:
         """Latest certain restart of the session timer."""
         if self.last_heartbeat_ms is None:
-            return self.restart_ms
-        return self.last_heartbeat_ms if self.restart_ms is None else max(self.restart_ms, self.last_heartbeat_ms)
+            return self.timer_reset_ms
+        return (
+            self.last_heartbeat_ms if self.timer_reset_ms is None else max(self.timer_reset_ms, self.last_heartbeat_ms)
+        )
 
     @property
     def verdict_ms(self) -> int | None:
@@ -208,7 +210,7 @@ class Departure:
     broker: str
     judge_after_ms: int
     """Not judged before progress has come here: the explanation may trail."""
-    restart_ms: int | None = None
+    timer_reset_ms: int | None = None
     """Where a coordinator's pause or move is the cause: when that began."""
     concluded: bool = True
     """False: what the removal proves is not known before ``judge_after_ms``."""
@@ -273,7 +275,7 @@ class GroupReplica:
     """The generation whose leader's member list has been applied."""
     phase: JoinPhase = field(default_factory=JoinPhase)
     """The join phase that the group is in, or that led to its generation."""
-    untold: JoinPhase | None = None
+    unreported_phase: JoinPhase | None = None
     """The first since the last list of members whose generation went by without an answer that told who was in it."""
     stalled_ms: int | None = None
     """When an answer last came that had waited behind a stalled write."""
@@ -296,13 +298,13 @@ class GroupReplica:
     members: dict[str, Member] = field(default_factory=dict)
     pending: dict[str, list[int]] = field(default_factory=dict)
     """Ids given out with an answer 79 that have not joined yet: ``[answered ms, forgotten ms]``."""
-    unnamed: dict[str, list[Any]] = field(default_factory=dict)
+    unanswered_joins: dict[str, list[Any]] = field(default_factory=dict)
     """By instance id, else client id: ``[session timeout ms, rebalance timeout ms, instance id, client id, host]``
     of newcomers whose JoinGroup's answer was lost."""
-    taken_back: dict[str, list[Any]] = field(default_factory=dict)
+    rolled_back_replacements: dict[str, list[Any]] = field(default_factory=dict)
     """By instance id: ``[asked ms, answered ms, whether its record was read]`` of a replacement that timed out."""
     leaves: list[Leave] = field(default_factory=list)
-    unheard: dict[str, int] = field(default_factory=dict)
+    undelivered_leaves: dict[str, int] = field(default_factory=dict)
     """KIP-848 members by id: when their clients said goodbye to a broker that was no coordinator (14, 15, 16)."""
     asking: dict[str, int] = field(default_factory=dict)
     """KIP-848 members by id: since when they ask to join brokers that are no coordinator (14, 15, 16)."""
@@ -349,18 +351,18 @@ class GroupReplica:
         elif evidence is Evidence.OBSERVED:
             self.state_evidence = evidence
 
-    def move_on(self) -> None:
-        """Keep what the last record says before members or generation move on from it; KIP-848 writes every step."""
+    def save_last_record(self) -> None:
+        """Save what the last record says before members or generation change; KIP-848 writes every step."""
         classic = self.type in (GroupType.CLASSIC, GroupType.SIMPLE)
         if classic and self.recorded_generation is None and self.state is not GroupState.UNKNOWN:
             self.recorded_generation = self.generation
             self.recorded = [replace(member) for member in self.members.values()]
 
-    def settle(self) -> None:
-        """Forget it: a record says the same as the replica again."""
+    def confirm_last_record(self) -> None:
+        """Drop the saved record: a new record says the same as the replica."""
         self.recorded_generation, self.recorded = None, []
 
-    def fall_back(self, at_ms: int) -> None:
+    def revert_to_last_record(self, at_ms: int) -> None:
         """Go back to the last record, as a coordinator does that loads its log; what was not written never was."""
         if self.recorded_generation is None:
             return
@@ -371,29 +373,29 @@ class GroupReplica:
             self.members[member.member_id].awaiting_sync = False
             self.members[member.member_id].generation = self.recorded_generation
         self.generation, self.generation_since_ms = self.recorded_generation, at_ms
-        self.listed_generation, self.untold = self.recorded_generation, None
-        self.settle()
+        self.listed_generation, self.unreported_phase = self.recorded_generation, None
+        self.confirm_last_record()
         self.enter(GroupState.STABLE if self.members else GroupState.EMPTY, at_ms, Evidence.INFERRED)
 
-    def end(self, at_ms: int) -> None:
+    def mark_tombstoned(self, at_ms: int) -> None:
         """Take its tombstone: it is gone unless the same write goes on with a group of another kind."""
         if self.state is GroupState.EMPTY and self.state_since_ms < at_ms:
             for departure in self.departures:
                 departure.judge_after_ms = 0  # nobody's goodbye trails the end of a group that was empty before
         self.ending_ms = at_ms
-        self.settle()
+        self.confirm_last_record()
         self.enter(GroupState.DEAD, at_ms, Evidence.OBSERVED)
 
-    def finish(self) -> None:
-        """Let it be gone: what comes under this id later is another group."""
+    def mark_deleted(self) -> None:
+        """Mark the group deleted: what comes under this id later is another group."""
         self.ending_ms, self.deleted = None, True
         self.incarnation += 1
         self.members.clear()
         self.departures.clear()
-        self.taken_back.clear()
-        self.unheard.clear()
-        self.untold = None
-        self.settle()
+        self.rolled_back_replacements.clear()
+        self.undelivered_leaves.clear()
+        self.unreported_phase = None
+        self.confirm_last_record()
         self.generation = self.assignment_epoch = -1
 
     def life_of(self, member: Member) -> str:

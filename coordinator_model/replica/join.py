@@ -5,8 +5,7 @@ may still have been applied, and only its answer been lost behind a stalled writ
 """
 
 from coordinator_model.events import JoinAnswered
-from coordinator_model.liveness import Scene
-from coordinator_model.replica import join_lines, join_phase, taken_back
+from coordinator_model.replica import join_lines, join_phase, rolled_back_replacement
 from coordinator_model.replica.assigned_work import STREAMS_PROTOCOL
 from coordinator_model.replica.classic import (
     FENCED_INSTANCE_ID,
@@ -24,7 +23,8 @@ from coordinator_model.replica.classic import (
     prepare_rebalance,
 )
 from coordinator_model.replica.departures import add_departure, came_after, depart, remember_leave
-from coordinator_model.replica.group import MAX_UNNAMED, GroupReplica, Leave, Member
+from coordinator_model.replica.group import MAX_UNANSWERED_JOINS, GroupReplica, Leave, Member
+from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType
 
 MEMBER_ID_REQUIRED = 79
@@ -33,10 +33,10 @@ PENDING_VERSION = 4
 UUID_CHARS = 36
 
 
-def join(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
+def join(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
     """Apply an accepted JoinGroup: the join phase is over, or a member rejoined a stable group."""
     if event.error != 0:
-        _refused(replica, event, scene)
+        _refused(replica, event, context)
         return
     if event.generation < replica.generation and event.answer_ms <= replica.generation_since_ms:
         return  # trails a later generation
@@ -45,12 +45,12 @@ def join(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
     join_lines.note_seen(replica, event.generation)
     if replica.type is GroupType.SIMPLE or replica.deleted:
         replica.type, replica.deleted = GroupType.CLASSIC, False
-    if _is_announced_again(replica, event, scene):
-        replica.fall_back(event.answer_ms)
+    if _is_announced_again(replica, event, context):
+        replica.revert_to_last_record(event.answer_ms)
     if replica.type is GroupType.CLASSIC and event.generation != replica.generation:
         if replica.state is not GroupState.PREPARING_REBALANCE:
             join_phase.begin(replica, event.arrival_ms, event.member_id)
-        replica.move_on()
+        replica.save_last_record()
         join_phase.end(replica, event.generation, event.answer_ms)
         replica.announced_by = event.broker
         replica.enter(GroupState.COMPLETING_REBALANCE, event.answer_ms, Evidence.OBSERVED)
@@ -66,10 +66,10 @@ def join(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
         _name_the_leader(replica, event, leader)
         _count_the_leader_in(replica, event)
     if not is_gone(replica, event.member_id, event.answer_ms):
-        _let_in(replica, event, scene)
+        _let_in(replica, event, context)
     if event.members and replica.listed_generation != event.generation:
         replica.listed_generation = event.generation
-        _apply_leaders_list(replica, event, scene)
+        _apply_leaders_list(replica, event, context)
     _rebalance_if_one_left(replica, event)
 
 
@@ -79,13 +79,13 @@ def _is_of_an_empty_generation(replica: GroupReplica, event: JoinAnswered) -> bo
     return empty and replica.recorded_generation is None and 0 < event.generation <= replica.generation
 
 
-def _let_in(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
+def _let_in(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
     """Take the member that asked into the generation, in the place of who held its instance id before."""
-    replica.taken_back.pop(event.instance_id or "", None)
-    former = _replace_static(replica, event, scene)
+    replica.rolled_back_replacements.pop(event.instance_id or "", None)
+    former = _replace_static(replica, event, context)
     member = member_of(replica, event.member_id, event.answer_ms)
     if member.generation != event.generation or replica.type is GroupType.CONSUMER:
-        member.restart_ms = max(member.restart_ms or 0, _applied_ms(replica, event))
+        member.timer_reset_ms = max(member.timer_reset_ms or 0, _applied_ms(replica, event))
     if replica.type is GroupType.CONSUMER:
         member.owes_since_ms, member.may_owe_since_ms = event.answer_ms, []
     if former and _is_into_a_stable_group(replica, event):
@@ -93,7 +93,7 @@ def _let_in(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
     member.generation, member.awaiting_sync = event.generation, True
     member.streams = replica.protocol == STREAMS_PROTOCOL
     _fill_from_join(member, event)
-    _poll_leave_comes_back(replica, event, scene)
+    _poll_leave_comes_back(replica, event, context)
     came_back_if_new(replica, member)
 
 
@@ -122,60 +122,62 @@ def _rebalance_if_one_left(replica: GroupReplica, event: JoinAnswered) -> None:
         prepare_rebalance(replica, left[0].applied_ms, Evidence.INFERRED, left[0].member.member_id)
 
 
-def _refused(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
+def _refused(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
     """Take a join that was not let in; 79 makes no member but an id that the join phase waits for (KIP-394)."""
     note_fenced(replica, event, event.request_member_id)
-    _was_replaced_in_turn(replica, event, scene)
-    _joins_behind_a_stalled_write(replica, event, scene)
+    _was_replaced_in_turn(replica, event, context)
+    _joins_behind_a_stalled_write(replica, event, context)
     if event.error == UNKNOWN_MEMBER_ID:
         join_phase.note_refused_newcomer(replica, event)
     if event.error == MEMBER_ID_REQUIRED and event.member_id:
         expired = [name for name, (_, until_ms) in replica.pending.items() if until_ms < event.answer_ms]
-        for name in expired if len(replica.pending) < MAX_UNNAMED else list(replica.pending)[:1]:
+        for name in expired if len(replica.pending) < MAX_UNANSWERED_JOINS else list(replica.pending)[:1]:
             del replica.pending[name]
         replica.pending[event.member_id] = [event.answer_ms, event.answer_ms + event.session_timeout_ms]
 
 
-def _was_replaced_in_turn(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
+def _was_replaced_in_turn(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
     """Take a static newcomer's JoinGroup that waited and was answered 82: it had the instance's place meanwhile."""
     newcomer = event.instance_id is not None and not event.request_member_id and event.member_id
     if event.error != FENCED_INSTANCE_ID or not newcomer:
         return
     former = _former_selves(replica, event)
     if any((m.joined_ms or 0) > event.arrival_ms for m in former):
-        _was_in_between(replica, event, former, scene)
+        _was_in_between(replica, event, former, context)
         return
-    _replace_static(replica, event, scene)
+    _replace_static(replica, event, context)
     member = member_of(replica, event.member_id, event.arrival_ms)
     member.instance_id, member.fenced_ms = event.instance_id, event.arrival_ms
     _fill_from_join(member, event)
 
 
-def _was_in_between(replica: GroupReplica, event: JoinAnswered, former: list[Member], scene: Scene) -> None:
+def _was_in_between(
+    replica: GroupReplica, event: JoinAnswered, former: list[Member], context: JudgementContext
+) -> None:
     """Put a newcomer between its former self and who took its place in turn, of whom the record has told first."""
     for leave in [leave for leave in replica.leaves if leave.member in former]:
         newcomer = Member(event.member_id, joined_ms=event.arrival_ms, fenced_ms=event.arrival_ms)
         _fill_from_join(newcomer, event)
-        depart(replica, leave.member, event.arrival_ms, scene, event.broker, successor=event)
+        depart(replica, leave.member, event.arrival_ms, context, event.broker, successor=event)
         remember_leave(replica, Leave(newcomer, leave.applied_ms, Cause.REPLACED, None))
         leave.applied_ms = event.arrival_ms
 
 
-def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
+def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
     """Take an answer 15 that waited: the join was applied, and only its answer was lost.
 
     A dynamic member that comes with the id it was given is let in, and so is an instance unheard of: a join phase is
     on. A known instance is replaced, but in a stable group only once that is written.
     """
     waited_ms = event.answer_ms - event.arrival_ms
-    if event.error != STALLED_WRITE or waited_ms < scene.thresholds.stalled_write_ms:
+    if event.error != STALLED_WRITE or waited_ms < context.thresholds.stalled_write_ms:
         return
     replica.stalled_ms = max(replica.stalled_ms or 0, event.answer_ms)
     former = _former_selves(replica, event) if event.instance_id is not None else []
     newcomer = not event.request_member_id and (event.instance_id or event.api_version < PENDING_VERSION)
-    if newcomer and len(replica.unnamed) < MAX_UNNAMED:
+    if newcomer and len(replica.unanswered_joins) < MAX_UNANSWERED_JOINS:
         who = [event.instance_id, event.client_id, event.client_host]
-        replica.unnamed[event.instance_id or event.client_id] = [
+        replica.unanswered_joins[event.instance_id or event.client_id] = [
             event.session_timeout_ms,
             event.rebalance_timeout_ms,
             *who,
@@ -187,14 +189,14 @@ def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, sc
                 old.replaced_ms = old.replaced_ms or event.arrival_ms
     elif replica.state is GroupState.STABLE and event.arrival_ms >= replica.state_since_ms and former:
         if not event.request_member_id:
-            taken_back.note(replica, event, former[0])
+            rolled_back_replacement.note(replica, event, former[0])
     elif not former and (newcomer or event.request_member_id) and event.arrival_ms >= replica.state_since_ms:
         prepare_rebalance(replica, event.arrival_ms, Evidence.INFERRED, event.request_member_id)
     if event.request_member_id:
         join_phase.unanswered(replica, event)
 
 
-def _is_announced_again(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> bool:
+def _is_announced_again(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> bool:
     """Tell whether a generation that was announced but never written is announced to others after a restart.
 
     The coordinator has loaded its log and counts on from there (kafka-facts 8.4), or answers of the last one in it.
@@ -203,7 +205,7 @@ def _is_announced_again(replica: GroupReplica, event: JoinAnswered, scene: Scene
     if recorded is None or not recorded <= event.generation <= replica.generation or recorded == replica.generation:
         return False
     member = replica.members.get(event.member_id)
-    restarted = any(restart.low_ms >= replica.generation_since_ms for restart in scene.restarts)
+    restarted = any(reset.low_ms >= replica.generation_since_ms for reset in context.timer_resets)
     restarted = restarted or replica.announced_by not in ("", event.broker)
     return restarted and (member is None or event.answer_ms > replica.generation_since_ms)
 
@@ -223,7 +225,7 @@ def _name_the_leader(replica: GroupReplica, event: JoinAnswered, leader: str) ->
         return
     member = _named(replica, leader, event.answer_ms)
     if member is not None:
-        member.generation, member.restart_ms = event.generation, _applied_ms(replica, event)
+        member.generation, member.timer_reset_ms = event.generation, _applied_ms(replica, event)
 
 
 def _named(replica: GroupReplica, member_id: str, at_ms: int) -> Member | None:
@@ -232,14 +234,14 @@ def _named(replica: GroupReplica, member_id: str, at_ms: int) -> Member | None:
     An id is the instance id, of a dynamic member the client id, with a uuid behind it (kafka-facts 3.3).
     """
     before_uuid = member_id[: -len("-") - UUID_CHARS]
-    lost = replica.unnamed.get(before_uuid)
+    lost = replica.unanswered_joins.get(before_uuid)
     if lost is None:
         return None
     member = member_of(replica, member_id, at_ms)
     member.session_timeout_ms, member.rebalance_timeout_ms = lost[:2]
     member.instance_id, member.client_id, member.client_host = lost[2:]
     if member.instance_id is not None:  # of others more than one may have been lost
-        del replica.unnamed[before_uuid]
+        del replica.unanswered_joins[before_uuid]
     return member
 
 
@@ -251,10 +253,10 @@ def _count_the_leader_in(replica: GroupReplica, event: JoinAnswered) -> None:
     if (leader.generation or 0) < event.generation:
         leader.generation = event.generation
         if not _is_into_a_stable_group(replica, event):
-            leader.awaiting_sync, leader.restart_ms = True, max(leader.restart_ms or 0, event.answer_ms)
+            leader.awaiting_sync, leader.timer_reset_ms = True, max(leader.timer_reset_ms or 0, event.answer_ms)
 
 
-def _replace_static(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> list[Member]:
+def _replace_static(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> list[Member]:
     """A static member came back under a new id: it inherits what its former self held (KIP-345); return that self.
 
     Unless that had expired before the new one asked to join, which is judged once the whole phase is known.
@@ -264,7 +266,7 @@ def _replace_static(replica: GroupReplica, event: JoinAnswered, scene: Scene) ->
     former = _former_selves(replica, event)
     for old in former:
         listed = replica.members.pop(old.member_id, None)
-        depart(replica, old, event.arrival_ms, scene, event.broker, successor=event)
+        depart(replica, old, event.arrival_ms, context, event.broker, successor=event)
         if listed is not None:
             successor = member_of(replica, event.member_id, event.answer_ms)
             successor.assignment, successor.topics = old.assignment, old.topics
@@ -297,14 +299,14 @@ def _fill_from_join(member: Member, event: JoinAnswered) -> None:
         fill_topics(member, from_base64(event.subscription))
 
 
-def _poll_leave_comes_back(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
+def _poll_leave_comes_back(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
     """A silent leave and then a join on the same connection: the client overslept its poll, and woke."""
     for leave in replica.leaves:
         silent = leave.cause is Cause.LEFT and not leave.reason and leave.member.instance_id is None
         same = leave.member.connection == event.connection and came_after(event.arrival_ms, leave)
         if silent and same and leave.may_be_late_poll:
             leave.cause = Cause.POLL_INTERVAL
-            add_departure(replica, poll_departure(leave, replica, scene, Evidence.INFERRED, event.answer_ms))
+            add_departure(replica, poll_departure(leave, replica, context, Evidence.INFERRED, event.answer_ms))
             return
 
 
@@ -317,12 +319,12 @@ def _must_sync_first(replica: GroupReplica, member: Member) -> bool:
     return 0 < max(limits_ms, default=0) < (member.session_timeout_ms or 0)
 
 
-def _apply_leaders_list(replica: GroupReplica, event: JoinAnswered, scene: Scene) -> None:
+def _apply_leaders_list(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
     """The leader is told every member: who is not listed was dropped, and every listed one's timer starts anew."""
     came_since = {m.member_id for m in replica.members.values() if (m.joined_ms or 0) > event.answer_ms}
     listed = {member_id for member_id, _, _ in event.members} | came_since
     instances = {instance_id for _, instance_id, _ in event.members}
-    drop_unlisted(replica, listed, instances, replica.generation_since_ms, scene, event.broker)
+    drop_unlisted(replica, listed, instances, replica.generation_since_ms, context, event.broker)
     for member_id, instance_id, metadata in event.members:
         if is_gone(replica, member_id, event.answer_ms):
             continue  # it has left or was replaced since, and that came first
@@ -331,7 +333,7 @@ def _apply_leaders_list(replica: GroupReplica, event: JoinAnswered, scene: Scene
         member.instance_id = instance_id
         if member.generation != event.generation:
             member.generation = event.generation
-            member.restart_ms = max(member.restart_ms or 0, event.answer_ms)
+            member.timer_reset_ms = max(member.timer_reset_ms or 0, event.answer_ms)
             member.awaiting_sync = instance_id is None or member.awaiting_sync or _must_sync_first(replica, member)
         if event.protocol_type == "consumer":
             fill_topics(member, from_base64(metadata))

@@ -4,24 +4,25 @@ A generation begins with the answers to its members' JoinGroups. Without them no
 the silence of a member proves nothing.
 """
 
-from coordinator_model.blindness import may_miss_lines
-from coordinator_model.liveness import Restart, Scene
+from coordinator_model.brokers.blindness import may_miss_lines
+from coordinator_model.brokers.timer_reset import TimerReset
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import Cause, GroupType
 
 
-def note_if_unseen(replica: GroupReplica, scene: Scene) -> None:
+def note_if_unseen(replica: GroupReplica, context: JudgementContext) -> None:
     """Note the group's generation if its record told it, and a line of it came now before any JoinGroup's."""
     if replica.phase.generation == replica.generation != replica.seen_generation and replica.type is GroupType.CLASSIC:
-        note_unseen(replica, replica.generation_since_ms, replica.phase.after_ms, scene)
+        note_unseen(replica, replica.generation_since_ms, replica.phase.after_ms, context)
 
 
-def note_unseen(replica: GroupReplica, at_ms: int, since_ms: int, scene: Scene) -> None:
+def note_unseen(replica: GroupReplica, at_ms: int, since_ms: int, context: JudgementContext) -> None:
     """Note a generation that began unseen between two instants, unless its JoinGroups may be missing otherwise.
 
     So they may before telemetry was live, and where the coordinator moved or stood still.
     """
-    if since_ms >= scene.live_from_ms and not any(_may_hide(restart, since_ms) for restart in scene.restarts):
+    if since_ms >= context.live_from_ms and not any(_may_hide(reset, since_ms) for reset in context.timer_resets):
         replica.unseen_generation_ms, replica.seen_generation = at_ms, -1
 
 
@@ -32,17 +33,17 @@ def note_seen(replica: GroupReplica, generation: int) -> None:
     replica.seen_generation = generation
 
 
-def may_be_missing(replica: GroupReplica, since_ms: int, scene: Scene) -> bool:
+def may_be_missing(replica: GroupReplica, since_ms: int, context: JudgementContext) -> bool:
     """Tell whether a JoinGroup since an instant may not have been seen, though no blind window tells that.
 
     That is so where a generation began unseen since then, and as long as no JoinGroup was seen after one that did.
     """
     unseen_ms = replica.unseen_generation_ms
-    if unseen_ms is None or may_miss_lines(scene.blind, unseen_ms, unseen_ms + 1):
+    if unseen_ms is None or may_miss_lines(context.blind, unseen_ms, unseen_ms + 1):
         return False
     return unseen_ms > since_ms or replica.seen_generation < 0
 
 
-def _may_hide(restart: Restart, since_ms: int) -> bool:
+def _may_hide(reset: TimerReset, since_ms: int) -> bool:
     """Tell whether a restart since an instant may have hidden a generation's beginning."""
-    return restart.cause is not Cause.UNKNOWN and (restart.high_ms is None or restart.high_ms >= since_ms)
+    return reset.cause is not Cause.UNKNOWN and (reset.high_ms is None or reset.high_ms >= since_ms)

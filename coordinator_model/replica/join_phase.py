@@ -13,8 +13,8 @@ from itertools import chain
 from operator import itemgetter
 
 from coordinator_model.events import JoinAnswered
-from coordinator_model.liveness import Scene, touches_ms
-from coordinator_model.replica.group import MAX_UNNAMED, Departure, GroupReplica, JoinPhase, Member
+from coordinator_model.replica.group import MAX_UNANSWERED_JOINS, Departure, GroupReplica, JoinPhase, Member
+from coordinator_model.replica.session_timer import JudgementContext, touches_ms
 from coordinator_model.states import Cause, GroupState
 
 EARLY_MS, LATE_MS = 10, 200
@@ -26,10 +26,10 @@ NEW_MEMBER_MS = 300_000
 
 def begin(replica: GroupReplica, sign_ms: int, by: str = "") -> None:
     """Start a join phase at its first sign; the last that is known of the time before bounds it from below."""
-    untold = replica.state is GroupState.COMPLETING_REBALANCE and replica.listed_generation != replica.generation
-    if untold and replica.untold is None:  # the earliest: who missed it is in none of those since
-        replica.untold = replica.phase
-        replica.untold.unjoined = unjoined(replica, replica.generation)
+    unreported = replica.state is GroupState.COMPLETING_REBALANCE and replica.listed_generation != replica.generation
+    if unreported and replica.unreported_phase is None:  # the earliest: who missed it is in none of those since
+        replica.unreported_phase = replica.phase
+        replica.unreported_phase.unjoined = unjoined(replica, replica.generation)
     members = replica.members.values()
     heard = [at_ms or 0 for m in members for at_ms in (m.previous_heartbeat_ms, m.last_heartbeat_ms)]
     before = [at_ms for at_ms in (*heard, replica.generation_since_ms) if at_ms < sign_ms]
@@ -54,8 +54,10 @@ def _open(replica: GroupReplica, generation: int) -> list[Departure]:
 
 def _kept(replica: GroupReplica, generation: int) -> list[JoinPhase]:
     """Return what is kept of the phase that led to a generation, beside the group's own."""
-    untold = [phase for phase in (replica.untold,) if phase is not None and phase.generation == generation]
-    return untold + [departure.phase for departure in _open(replica, generation)]
+    unreported = [
+        phase for phase in (replica.unreported_phase,) if phase is not None and phase.generation == generation
+    ]
+    return unreported + [departure.phase for departure in _open(replica, generation)]
 
 
 def end(replica: GroupReplica, generation: int, at_ms: int) -> None:
@@ -64,7 +66,7 @@ def end(replica: GroupReplica, generation: int, at_ms: int) -> None:
     phase.first_join_ms, phase.last_join_ms = 0 if generation > replica.generation + 1 > 0 else None, 0
     phase.generation = replica.generation = generation
     phase.ended_ms = replica.generation_since_ms = at_ms
-    replica.taken_back.clear()
+    replica.rolled_back_replacements.clear()
 
 
 def joined(replica: GroupReplica, event: JoinAnswered) -> None:
@@ -72,9 +74,13 @@ def joined(replica: GroupReplica, event: JoinAnswered) -> None:
     for departure in _open(replica, event.generation):
         if event.instance_id in departure.unjoined and event.arrival_ms <= departure.removed_ms + EARLY_MS:
             departure.unjoined.remove(event.instance_id)
-    untold = replica.untold
-    if untold is not None and untold.generation == event.generation and event.arrival_ms <= untold.ended_ms + EARLY_MS:
-        untold.unjoined = [instance_id for instance_id in untold.unjoined if instance_id != event.instance_id]
+    unreported = replica.unreported_phase
+    if (
+        unreported is not None
+        and unreported.generation == event.generation
+        and event.arrival_ms <= unreported.ended_ms + EARLY_MS
+    ):
+        unreported.unjoined = [instance_id for instance_id in unreported.unjoined if instance_id != event.instance_id]
     for phase in [replica.phase, *_kept(replica, event.generation)]:
         first_ms = phase.first_join_ms
         phase.first_join_ms = event.arrival_ms if first_ms is None else min(first_ms, event.arrival_ms)
@@ -84,31 +90,33 @@ def joined(replica: GroupReplica, event: JoinAnswered) -> None:
 
 def unanswered(replica: GroupReplica, event: JoinAnswered) -> None:
     """Note who asked to join, was let in, and will not be told: its answer was lost behind a stalled write."""
-    for phase in (replica.phase, replica.untold):
+    for phase in (replica.phase, replica.unreported_phase):
         if phase is not None and (phase.generation < 0 or event.arrival_ms <= phase.ended_ms):
-            phase.unanswered = [*phase.unanswered, event.request_member_id][:MAX_UNNAMED]
+            phase.unanswered = [*phase.unanswered, event.request_member_id][:MAX_UNANSWERED_JOINS]
 
 
-def weigh_untold(replica: GroupReplica, scene: Scene) -> None:
+def weigh_unreported_phase(replica: GroupReplica, context: JudgementContext) -> None:
     """Keep the phase of which nobody told only if it ended by its timeout: then it left members behind.
 
     That is sure where its start was seen, the coordinator is no other since, and no lines were lost. To be asked before
-    anybody is dropped: all who were in have a say in how long it could last. Where the list is its own, told after the
-    next phase's first sign, it need not have.
+    anybody is dropped: the timeouts of all who were in decide how long it could last. Where the list is its own, told
+    after the next phase's first sign, it need not have.
     """
-    phase = replica.untold
+    phase = replica.unreported_phase
     if phase is None:
         return
-    phase.limit_ms = timeout_ms(replica, phase, phase.ended_ms, scene)
+    phase.limit_ms = timeout_ms(replica, phase, phase.ended_ms, context)
     if phase.generation == replica.generation:
         return
-    if phase.started_ms is None or phase.limit_ms is None or len(phase.unanswered) == MAX_UNNAMED:
-        replica.untold = None
+    if phase.started_ms is None or phase.limit_ms is None or len(phase.unanswered) == MAX_UNANSWERED_JOINS:
+        replica.unreported_phase = None
         return
-    unsure = (r for r in scene.restarts if r.woke_ms is None and (r.high_ms is None or r.high_ms >= phase.started_ms))
+    unsure = (
+        r for r in context.timer_resets if r.woke_ms is None and (r.high_ms is None or r.high_ms >= phase.started_ms)
+    )
     late_ms = phase.ended_ms - phase.started_ms - max(phase.limit_ms, phase.starter_timeout_ms or 0)
     if any(unsure) or not -EARLY_MS <= late_ms <= LATE_MS:
-        replica.untold = None
+        replica.unreported_phase = None
 
 
 def stayed(phase: JoinPhase, member: Member) -> bool:
@@ -119,7 +127,7 @@ def stayed(phase: JoinPhase, member: Member) -> bool:
 
 
 def static_in(replica: GroupReplica, phase: JoinPhase) -> bool:
-    """Tell whether a static member was in the phase, be it that it has gone since."""
+    """Tell whether a static member was in the phase, even if it has gone since."""
     left = (leave.member for leave in replica.leaves if leave.applied_ms >= (phase.started_ms or 0))
     return any(m.instance_id is not None for m in chain(replica.members.values(), left))
 
@@ -130,14 +138,15 @@ def unjoined(replica: GroupReplica, generation: int) -> list[str]:
     return [m.instance_id for m in members if m.instance_id is not None and (m.generation or -1) < generation]
 
 
-def timeout_ms(replica: GroupReplica, phase: JoinPhase, removed_ms: int, scene: Scene) -> int | None:
+def timeout_ms(replica: GroupReplica, phase: JoinPhase, removed_ms: int, context: JudgementContext) -> int | None:
     """Return how long the phase that ended at an instant could last: the longest timeout of the group's members.
 
-    Of those that were in when it began: who came while it lasted has no say, but the one whose join began it, which
-    ``count_starter_in`` adds; nor has who was gone by then, and be it that the end of its session began it.
+    Only members that were in the group when the phase began count. A member that joined later does not, except the one
+    whose JoinGroup began it, which ``count_starter_in`` adds. A member that was gone by then does not count either,
+    even if the end of its session began the phase.
     """
     members, begun_ms = replica.members.values(), phase.started_ms or 0
-    gone = _gone_as_it_began(replica, phase, removed_ms, scene)
+    gone = _gone_as_it_began(replica, phase, removed_ms, context)
     in_by_ms = min(phase.started_ms or removed_ms, removed_ms - EARLY_MS)
     early = [m for m in members if (m.joined_ms or 0) <= in_by_ms and m.member_id not in gone]
     limits = [m.rebalance_timeout_ms for m in early or members]
@@ -149,7 +158,7 @@ def timeout_ms(replica: GroupReplica, phase: JoinPhase, removed_ms: int, scene: 
 
 
 def count_starter_in(replica: GroupReplica, departure: Departure) -> None:
-    """Let the one whose JoinGroup began the phase have a say in its time: by now all answers have told who that was."""
+    """Count the timeout of the member whose JoinGroup began the phase: by now all answers have told who that was."""
     by = departure.phase.started_by
     left = (leave.member for leave in replica.leaves if leave.applied_ms > departure.removed_ms)
     limits_ms = [m.rebalance_timeout_ms for m in chain(replica.members.values(), left) if m.member_id == by]
@@ -174,23 +183,23 @@ def note_refused_newcomer(replica: GroupReplica, event: JoinAnswered) -> None:
             replica.phase.starter_timeout_ms = event.rebalance_timeout_ms
 
 
-def _gone_as_it_began(replica: GroupReplica, phase: JoinPhase, removed_ms: int, scene: Scene) -> set[str]:
+def _gone_as_it_began(replica: GroupReplica, phase: JoinPhase, removed_ms: int, context: JudgementContext) -> set[str]:
     """Return who was gone when a phase began whose first sign came then: it may have begun with their going.
 
     The first session to end begins it, and who expires after that is still in; a missed sync ends for all at once.
     """
     begun_ms = phase.started_ms or 0
     ends: list[tuple[int, bool, str]] = []
-    waiting = [m for m in replica.members.values() if m.awaiting_sync and m.restart_ms is not None]
-    limits = {at_ms: _sync_limit_ms(replica, at_ms, removed_ms) for at_ms in {m.restart_ms or 0 for m in waiting}}
+    waiting = [m for m in replica.members.values() if m.awaiting_sync and m.timer_reset_ms is not None]
+    limits = {at_ms: _sync_limit_ms(replica, at_ms, removed_ms) for at_ms in {m.timer_reset_ms or 0 for m in waiting}}
     for member in waiting:
-        sync_ms = limits[member.restart_ms or 0]
+        sync_ms = limits[member.timer_reset_ms or 0]
         if sync_ms is not None:
-            ends.append(((member.restart_ms or 0) + sync_ms, False, member.member_id))
+            ends.append(((member.timer_reset_ms or 0) + sync_ms, False, member.member_id))
     for member in replica.members.values():
         clock_ms, timeout_ms = member.clock_ms, member.session_timeout_ms
         if clock_ms is not None and timeout_ms is not None:
-            touched_ms = [at_ms for at_ms in touches_ms(member, scene.commits, clock_ms) if at_ms <= begun_ms]
+            touched_ms = [at_ms for at_ms in touches_ms(member, context.commits, clock_ms) if at_ms <= begun_ms]
             ends.append((max([clock_ms, *touched_ms]) + timeout_ms, True, member.member_id))
     ends = [end for end in ends if end[0] <= begun_ms]
     first = min((end for end in ends if end[0] >= phase.after_ms), key=itemgetter(0, 1), default=None)
@@ -203,10 +212,10 @@ def _gone_as_it_began(replica: GroupReplica, phase: JoinPhase, removed_ms: int, 
 def sync_timeout_ms(replica: GroupReplica, member: Member, removed_ms: int) -> int | None:
     """Return how long a member that joined had to sync: the longest timeout of those in the generation as it began.
 
-    Whoever has left or expired since had a say in it. None: it has synced, or had not joined.
+    Members that have left or expired since count too. None: it has synced, or had not joined.
     """
-    waits = member.awaiting_sync and member.restart_ms is not None
-    return _sync_limit_ms(replica, member.restart_ms or 0, removed_ms) if waits else None
+    waits = member.awaiting_sync and member.timer_reset_ms is not None
+    return _sync_limit_ms(replica, member.timer_reset_ms or 0, removed_ms) if waits else None
 
 
 def _sync_limit_ms(replica: GroupReplica, began_ms: int, removed_ms: int) -> int | None:
@@ -216,16 +225,16 @@ def _sync_limit_ms(replica: GroupReplica, began_ms: int, removed_ms: int) -> int
     return max((m.rebalance_timeout_ms for m in others if m.rebalance_timeout_ms), default=None)
 
 
-def sync_deadline_ms(departure: Departure, scene: Scene) -> int | None:
+def sync_deadline_ms(departure: Departure, context: JudgementContext) -> int | None:
     """Return by when a member that joined had to sync, unless it did or another join phase began before.
 
     A coordinator that loads the group knows nothing of those who had yet to sync: whom it removes it does not for that.
     """
     member, limit_ms = departure.member, departure.sync_timeout_ms
-    if not member.awaiting_sync or member.restart_ms is None or limit_ms is None:
+    if not member.awaiting_sync or member.timer_reset_ms is None or limit_ms is None:
         return None
-    deadline_ms = member.restart_ms + limit_ms
-    if any(restart.may_load and restart.low_ms >= member.restart_ms for restart in scene.restarts):
+    deadline_ms = member.timer_reset_ms + limit_ms
+    if any(reset.may_load and reset.low_ms >= member.timer_reset_ms for reset in context.timer_resets):
         return None
     if departure.phase.started_ms is not None and departure.phase.started_ms < deadline_ms - EARLY_MS:
         return None
@@ -234,13 +243,15 @@ def sync_deadline_ms(departure: Departure, scene: Scene) -> int | None:
     return deadline_ms if deadline_ms <= departure.removed_ms + EARLY_MS else None
 
 
-def timed_out(departure: Departure, deadlines_ms: Iterable[int], scene: Scene) -> bool:
+def timed_out(departure: Departure, deadlines_ms: Iterable[int], context: JudgementContext) -> bool:
     """Tell whether the phase ended by its timeout; ``deadlines_ms`` are of the sessions of those whom it lost."""
-    late_ms = [departure.removed_ms - end_ms for end_ms in _ends_ms(departure, deadlines_ms, scene)]
+    late_ms = [departure.removed_ms - end_ms for end_ms in _ends_ms(departure, deadlines_ms, context)]
     return any(-EARLY_MS <= ms <= LATE_MS for ms in late_ms)
 
 
-def waited_in_vain(departure: Departure, end_ms: int | None, sessions_ms: Collection[int], scene: Scene) -> bool:
+def waited_in_vain(
+    departure: Departure, end_ms: int | None, sessions_ms: Collection[int], context: JudgementContext
+) -> bool:
     """Tell whether the phase went on to its timeout though all had joined or expired: for one who had done neither.
 
     Else the last join or the last end of a session would have ended it. ``end_ms``: when its timeout was due.
@@ -250,7 +261,7 @@ def waited_in_vain(departure: Departure, end_ms: int | None, sessions_ms: Collec
     if end_ms is None or not departure.phase.last_join_ms or not all(sessions_ms):
         return False
     last_ms = max(departure.phase.last_join_ms, *sessions_ms)
-    return end_ms - EARLY_MS <= departure.removed_ms and last_ms + scene.thresholds.grace_ms < departure.removed_ms
+    return end_ms - EARLY_MS <= departure.removed_ms and last_ms + context.thresholds.grace_ms < departure.removed_ms
 
 
 def ended_with(session_ms: int, removed_ms: int, due_ms: int) -> bool:
@@ -259,7 +270,7 @@ def ended_with(session_ms: int, removed_ms: int, due_ms: int) -> bool:
     return removed_ms - LATE_MS <= session_ms and (nearer or session_ms < due_ms - EARLY_MS)
 
 
-def outlasted(departure: Departure, deadlines_ms: Iterable[int], scene: Scene) -> bool:
+def outlasted(departure: Departure, deadlines_ms: Iterable[int], context: JudgementContext) -> bool:
     """Tell whether the phase went on after its timeout: that found nobody rejoined, and static members still in.
 
     So it seems, too, where the answers of a generation in between were lost: its own phase ended by then.
@@ -267,7 +278,7 @@ def outlasted(departure: Departure, deadlines_ms: Iterable[int], scene: Scene) -
     (``GroupMetadataManager.completeClassicGroupJoin``). So who joined the generation asked to only after that.
     """
     limit_ms, started_ms = departure.phase.limit_ms, departure.phase.started_ms
-    ends_ms = _ends_ms(departure, deadlines_ms, scene)
+    ends_ms = _ends_ms(departure, deadlines_ms, context)
     if departure.phase.started_by == "" and len(ends_ms) > 1:
         ends_ms = ends_ms[1:]  # nobody's join or leave began it, so a session's end did, before its first sign
     if started_ms is None or limit_ms is None or not ends_ms or max(ends_ms) + LATE_MS >= departure.removed_ms:
@@ -275,15 +286,15 @@ def outlasted(departure: Departure, deadlines_ms: Iterable[int], scene: Scene) -
     skipped = departure.phase.first_join_ms == 0
     if not skipped and (not departure.static_in or (departure.phase.first_join_ms or max(ends_ms) + 1) <= max(ends_ms)):
         return False
-    return not any(r.woke_ms is None and (r.high_ms is None or r.high_ms >= started_ms) for r in scene.restarts)
+    return not any(r.woke_ms is None and (r.high_ms is None or r.high_ms >= started_ms) for r in context.timer_resets)
 
 
-def due_ms(departure: Departure, deadlines_ms: Iterable[int], scene: Scene) -> int | None:
+def due_ms(departure: Departure, deadlines_ms: Iterable[int], context: JudgementContext) -> int | None:
     """Return when the phase had to end, by the earliest of its possible starts; None: no start is known."""
-    return min(_ends_ms(departure, deadlines_ms, scene), default=None)
+    return min(_ends_ms(departure, deadlines_ms, context), default=None)
 
 
-def _ends_ms(departure: Departure, deadlines_ms: Iterable[int], scene: Scene) -> list[int]:
+def _ends_ms(departure: Departure, deadlines_ms: Iterable[int], context: JudgementContext) -> list[int]:
     """Return its timeout after each start that it can have had: its first sign, or an end of a session before that."""
     limit_ms = departure.phase.limit_ms
     if departure.phase.started_ms is None or limit_ms is None:
@@ -291,12 +302,12 @@ def _ends_ms(departure: Departure, deadlines_ms: Iterable[int], scene: Scene) ->
     starts = [(departure.phase.started_ms, _own_limit_ms(departure) or limit_ms)]
     ends_ms = (at_ms for at_ms in deadlines_ms if departure.phase.after_ms <= at_ms < departure.phase.started_ms)
     starts += [(at_ms, limit_ms) for at_ms in ends_ms]
-    moved_ms = max((r.low_ms for r in scene.restarts if r.cause is Cause.COORDINATOR_MOVED), default=0)
+    moved_ms = max((r.low_ms for r in context.timer_resets if r.cause is Cause.COORDINATOR_MOVED), default=0)
     return [at_ms + lasts_ms for at_ms, lasts_ms in starts if at_ms >= moved_ms]
 
 
 def _own_limit_ms(departure: Departure) -> int | None:
-    """Return how long the phase could last if it began with its first sign: then whose that was has a say in it."""
+    """Return how long the phase could last if it began with its first sign: that member's timeout counts."""
     limit_ms = departure.phase.limit_ms
     return None if limit_ms is None else max(limit_ms, departure.phase.starter_timeout_ms or 0)
 
@@ -307,20 +318,20 @@ def began_with(departure: Departure, first_deadline_ms: int) -> bool:
     Its successor would have begun none in a stable group, but in one that waited for SyncGroups it does.
     """
     started_ms, by = departure.phase.started_ms, departure.phase.started_by
-    untold = by == "" or (by == departure.successor and not departure.member.awaiting_sync)
-    return started_ms is not None and untold and first_deadline_ms <= started_ms + EARLY_MS
+    unreported = by == "" or (by == departure.successor and not departure.member.awaiting_sync)
+    return started_ms is not None and unreported and first_deadline_ms <= started_ms + EARLY_MS
 
 
 def may_have_timed_out(departure: Departure) -> bool:
-    """Tell whether the phase can have lasted its whole timeout, be it that its timer ran late on a busy machine."""
+    """Tell whether the phase can have lasted its whole timeout, also with a timer that ran late."""
     limit_ms = _own_limit_ms(departure)
     known = departure.phase.started_ms is not None and limit_ms is not None
     return known and departure.removed_ms - departure.phase.after_ms >= (limit_ms or 0)
 
 
-def too_young(departure: Departure, scene: Scene) -> bool:
+def too_young(departure: Departure, context: JudgementContext) -> bool:
     """Tell whether the phase had not lasted long enough, however early it began, to end by its timeout."""
     limit_ms = _own_limit_ms(departure)
     if departure.phase.started_ms is None or limit_ms is None:
         return False
-    return departure.removed_ms - departure.phase.after_ms < limit_ms - scene.thresholds.grace_ms
+    return departure.removed_ms - departure.phase.after_ms < limit_ms - context.thresholds.grace_ms

@@ -6,22 +6,22 @@ to the group the records tell; only here one sees that a member lives, and that 
 
 from dataclasses import replace
 
-from coordinator_model.coordinator_check import REFUSALS
+from coordinator_model.brokers.coordinator_check import REFUSALS
 from coordinator_model.events import ConsumerHeartbeat
-from coordinator_model.liveness import Scene
-from coordinator_model.replica.classic import STALLED_WRITE, hear, is_gone, poll_departure
+from coordinator_model.replica.classic import STALLED_WRITE, is_gone, poll_departure, record_heartbeat
 from coordinator_model.replica.departures import (
     add_departure,
     came_after,
-    explain,
+    explained_by_leave,
     heard_since,
     is_known_leave,
     parked_heartbeat,
     remember_leave,
 )
-from coordinator_model.replica.group import LEAVE_MEMORY_MS, MAX_UNNAMED, GroupReplica, Leave, Member
+from coordinator_model.replica.group import LEAVE_MEMORY_MS, MAX_UNANSWERED_JOINS, GroupReplica, Leave, Member
 from coordinator_model.replica.modern import derive_state, modern_member
 from coordinator_model.replica.returns import came_back
+from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import Cause, Evidence
 
 LEAVE_EPOCH = -1
@@ -29,11 +29,11 @@ ASKING_MS = 300_000
 """How long a client's first request to join is remembered, while no coordinator takes it."""
 
 
-def heartbeat(replica: GroupReplica, event: ConsumerHeartbeat, scene: Scene) -> None:
+def heartbeat(replica: GroupReplica, event: ConsumerHeartbeat, context: JudgementContext) -> None:
     """Apply a KIP-848 heartbeat that joins, leaves, or moves to another epoch (the others are plain heartbeats)."""
     member = replica.members.get(event.member_id)
-    if event.error == STALLED_WRITE and event.remote_ms >= scene.thresholds.stalled_write_ms:
-        _behind_a_stalled_write(replica, event, scene)
+    if event.error == STALLED_WRITE and event.remote_ms >= context.thresholds.stalled_write_ms:
+        _behind_a_stalled_write(replica, event, context)
         return
     if event.error in REFUSALS and event.request_epoch < 0:
         _goodbye_to_no_coordinator(replica, event)
@@ -42,14 +42,14 @@ def heartbeat(replica: GroupReplica, event: ConsumerHeartbeat, scene: Scene) -> 
     if event.error != 0:
         return
     if event.request_epoch == LEAVE_EPOCH:
-        _leave(replica, event, scene)
+        _leave(replica, event, context)
     elif event.request_epoch >= 0:
         if event.request_epoch == 0:  # its record came first, so the member is there already
-            _come_back_after_poll(replica, event, scene)
+            _come_back_after_poll(replica, event, context)
         if member is None and is_gone(replica, event.member_id, event.applied_ms):
             return  # trails its member's removal
         member = member or modern_member(replica, event.member_id, event.applied_ms)
-        hear(member, event.applied_ms)
+        record_heartbeat(member, event.applied_ms)
         member.client_id, member.client_host = event.client_id, event.client_host
         member.connection, member.software = event.connection, event.software or member.software
         member.listener, member.principal = event.listener, event.principal
@@ -63,26 +63,26 @@ def heartbeat(replica: GroupReplica, event: ConsumerHeartbeat, scene: Scene) -> 
             came_back(replica, member, event.applied_ms)
 
 
-def _behind_a_stalled_write(replica: GroupReplica, event: ConsumerHeartbeat, scene: Scene) -> None:
+def _behind_a_stalled_write(replica: GroupReplica, event: ConsumerHeartbeat, context: JudgementContext) -> None:
     """Take an answer 15 that waited: it was applied, only its answer was lost; nothing of a late write is undone."""
     if event.request_epoch == LEAVE_EPOCH:
-        _leave(replica, event, scene)
+        _leave(replica, event, context)
     elif event.request_epoch >= 0:
         parked_heartbeat(replica, event.member_id, event.applied_ms, event.applied_ms + event.remote_ms)
 
 
-def _leave(replica: GroupReplica, event: ConsumerHeartbeat, scene: Scene) -> None:
+def _leave(replica: GroupReplica, event: ConsumerHeartbeat, context: JudgementContext) -> None:
     if is_known_leave(replica, event.member_id, event.applied_ms):
         return
     present = replica.members.get(event.member_id)
     joined_ms = -1 if present is None or present.joined_ms is None else present.joined_ms
     former = None
     if present is None or joined_ms >= event.applied_ms:  # gone, or the same id has joined again since
-        former = explain(replica, event.member_id, event.applied_ms, scene.thresholds.grace_ms)
+        former = explained_by_leave(replica, event.member_id, event.applied_ms, context.thresholds.grace_ms)
     if former is None and joined_ms > event.applied_ms:
         return  # trails, and nothing was told of a removal that it would explain
     member = former or present or _member(event)
-    replica.unheard.pop(event.member_id, None)
+    replica.undelivered_leaves.pop(event.member_id, None)
     if event.error == 0 and former is None:  # else its tombstones may yet be lost, or who is present is its next self
         replica.members.pop(event.member_id, None)
     member.connection = event.connection
@@ -90,8 +90,8 @@ def _leave(replica: GroupReplica, event: ConsumerHeartbeat, scene: Scene) -> Non
     stays = event.member_id in replica.members
     goodbye = Leave(replace(member) if stays else member, event.applied_ms, cause, None)
     remember_leave(replica, goodbye)
-    if cause is Cause.POLL_INTERVAL and event.applied_ms >= scene.live_from_ms:
-        add_departure(replica, poll_departure(goodbye, replica, scene, Evidence.OBSERVED, event.applied_ms))
+    if cause is Cause.POLL_INTERVAL and event.applied_ms >= context.live_from_ms:
+        add_departure(replica, poll_departure(goodbye, replica, context, Evidence.OBSERVED, event.applied_ms))
     derive_state(replica, event.applied_ms)
 
 
@@ -102,38 +102,40 @@ def _member(event: ConsumerHeartbeat) -> Member:
 def _goodbye_to_no_coordinator(replica: GroupReplica, event: ConsumerHeartbeat) -> None:
     """Remember a goodbye that nobody took: the client says it once, and the member stays in until its session ends."""
     horizon_ms = event.applied_ms - LEAVE_MEMORY_MS
-    replica.unheard = {name: said_ms for name, said_ms in replica.unheard.items() if said_ms >= horizon_ms}
-    if event.member_id in replica.unheard or len(replica.unheard) < MAX_UNNAMED:
-        replica.unheard[event.member_id] = event.applied_ms
+    replica.undelivered_leaves = {
+        name: said_ms for name, said_ms in replica.undelivered_leaves.items() if said_ms >= horizon_ms
+    }
+    if event.member_id in replica.undelivered_leaves or len(replica.undelivered_leaves) < MAX_UNANSWERED_JOINS:
+        replica.undelivered_leaves[event.member_id] = event.applied_ms
 
 
 def _join_to_no_coordinator(replica: GroupReplica, event: ConsumerHeartbeat) -> None:
     """Remember since when a client asks to join: it polled before that, and need not have since."""
     horizon_ms = event.arrival_ms - ASKING_MS
     replica.asking = {name: since_ms for name, since_ms in replica.asking.items() if since_ms >= horizon_ms}
-    if len(replica.asking) < MAX_UNNAMED:
+    if len(replica.asking) < MAX_UNANSWERED_JOINS:
         replica.asking.setdefault(event.member_id, event.arrival_ms)
 
 
-def _come_back_after_poll(replica: GroupReplica, event: ConsumerHeartbeat, scene: Scene) -> None:
+def _come_back_after_poll(replica: GroupReplica, event: ConsumerHeartbeat, context: JudgementContext) -> None:
     """A leave (-1) and then epoch 0 under the same id: the client overslept its poll, and woke (kafka-facts 4.6).
 
     A static one's place was kept meanwhile (-2): its return, of which its record told first, has ended its former self.
     Of a goodbye to no coordinator only the client's own line tells, by the clock of another broker.
     """
-    said_ms = replica.unheard.pop(event.member_id, None)
+    said_ms = replica.undelivered_leaves.pop(event.member_id, None)
     for leave in replica.leaves:
         same = leave.member.member_id == event.member_id
         left = leave.cause is Cause.LEFT and came_after(event.arrival_ms, leave)
-        returned = abs(leave.applied_ms - event.applied_ms) <= scene.thresholds.grace_ms
+        returned = abs(leave.applied_ms - event.applied_ms) <= context.thresholds.grace_ms
         away = leave.cause is Cause.REPLACED and leave.member.away_ms is not None and returned
         if same and (left or away) and leave.may_be_late_poll:
             leave.cause = Cause.POLL_INTERVAL
-            add_departure(replica, poll_departure(leave, replica, scene, Evidence.INFERRED, event.applied_ms))
+            add_departure(replica, poll_departure(leave, replica, context, Evidence.INFERRED, event.applied_ms))
             return
-    if said_ms is None or not -scene.thresholds.grace_ms <= event.arrival_ms - said_ms <= LEAVE_MEMORY_MS:
+    if said_ms is None or not -context.thresholds.grace_ms <= event.arrival_ms - said_ms <= LEAVE_MEMORY_MS:
         return
     member = replica.members.get(event.member_id) or _member(event)
     leave = Leave(replace(member), said_ms, Cause.POLL_INTERVAL, None)
-    if leave.may_be_late_poll and not heard_since(member, said_ms, scene):  # else it had come back before
-        add_departure(replica, poll_departure(leave, replica, scene, Evidence.INFERRED, event.applied_ms))
+    if leave.may_be_late_poll and not heard_since(member, said_ms, context):  # else it had come back before
+        add_departure(replica, poll_departure(leave, replica, context, Evidence.INFERRED, event.applied_ms))

@@ -11,13 +11,13 @@ and so are only Empty or Stable, streams groups are given tasks and are NotReady
 from collections.abc import Callable
 from typing import Any
 
+from coordinator_model.decode.records import RecordType
 from coordinator_model.events import RecordRead
-from coordinator_model.liveness import Scene
-from coordinator_model.records import RecordType
 from coordinator_model.replica.conversion import become
 from coordinator_model.replica.departures import depart, remember_leave, withdraw
 from coordinator_model.replica.group import Assignment, GroupReplica, Leave, Member
 from coordinator_model.replica.returns import came_back
+from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType, MemberState
 
 MEMBER_STATES = {
@@ -32,11 +32,11 @@ UNVALIDATED = -1
 TASKS = ("active", "standby", "warmup")
 
 
-def read_record(replica: GroupReplica, event: RecordRead, scene: Scene) -> None:
+def read_record(replica: GroupReplica, event: RecordRead, context: JudgementContext) -> None:
     """Apply a record of types 3 to 23."""
     type_ = RecordType(event.record_type)
     if type_ in _MEMBERS:
-        _read_member(replica, _MEMBERS[type_], event, scene)
+        _read_member(replica, _MEMBERS[type_], event, context)
     elif type_ in _READERS:
         kind, read = _READERS[type_]
         read(replica, kind, event)
@@ -52,7 +52,7 @@ def _read_epoch(replica: GroupReplica, type_: GroupType, event: RecordRead) -> N
         replica.generation, replica.generation_since_ms = value["epoch"], at_ms
         replica.validated_topology_epoch = value.get("validatedTopologyEpoch", UNVALIDATED)
     elif replica.type is type_:
-        replica.end(at_ms)
+        replica.mark_tombstoned(at_ms)
 
 
 def _read_assignment_epoch(replica: GroupReplica, type_: GroupType, event: RecordRead) -> None:
@@ -62,12 +62,12 @@ def _read_assignment_epoch(replica: GroupReplica, type_: GroupType, event: Recor
         replica.assignment_epoch = -1 if event.value is None else event.value["assignmentEpoch"]
 
 
-def _read_member(replica: GroupReplica, type_: GroupType, event: RecordRead, scene: Scene) -> None:
+def _read_member(replica: GroupReplica, type_: GroupType, event: RecordRead, context: JudgementContext) -> None:
     value, at_ms, member_id = event.value, event.order_ms, event.key["memberId"]
     if value is None:
         member = replica.members.get(member_id)
         if member is not None and replica.type is type_:
-            depart(replica, member, at_ms, scene)
+            depart(replica, member, at_ms, context)
         return
     become(replica, type_, at_ms)
     member = modern_member(replica, member_id, at_ms)
@@ -132,7 +132,7 @@ def modern_member(replica: GroupReplica, member_id: str, at_ms: int) -> Member:
         former = next((m for m in replica.recorded if m.member_id == member_id), None)
         if former is not None:
             replica.recorded.remove(former)
-            former.restart_ms = max(former.restart_ms or 0, at_ms)
+            former.timer_reset_ms = max(former.timer_reset_ms or 0, at_ms)
             if (former.owes_since_ms or at_ms) + (former.rebalance_timeout_ms or 0) <= at_ms:
                 former.owes_since_ms = None  # a timer of before a downgrade has run since, in vain
         member = replica.members[member_id] = former or Member(member_id, joined_ms=at_ms, kip848=True)
@@ -218,8 +218,8 @@ _MEMBERS = {
     RecordType.SHARE_GROUP_MEMBER_METADATA: GroupType.SHARE,
     RecordType.STREAMS_GROUP_MEMBER_METADATA: GroupType.STREAMS,
 }
-Reader = Callable[[GroupReplica, GroupType, RecordRead], None]
-_READERS: dict[RecordType, tuple[GroupType, Reader]] = {
+RecordReader = Callable[[GroupReplica, GroupType, RecordRead], None]
+_READERS: dict[RecordType, tuple[GroupType, RecordReader]] = {
     RecordType.CONSUMER_GROUP_METADATA: (GroupType.CONSUMER, _read_epoch),
     RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA: (GroupType.CONSUMER, _read_assignment_epoch),
     RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER: (GroupType.CONSUMER, _read_target),

@@ -68,7 +68,12 @@ def is_idle(replica: GroupReplica, event: object) -> bool:
 
     Strangers send these by the thousand. Nothing else of the group becomes true by them, so it need not be evaluated.
     """
-    if replica.recorded or replica.taken_back or replica.ending_ms is not None or replica.set_aside is not None:
+    if (
+        replica.recorded
+        or replica.rolled_back_replacements
+        or replica.ending_ms is not None
+        or replica.set_aside is not None
+    ):
         return False  # these are looked into with any event
     match event:
         case Heartbeat() | SyncAnswered():

@@ -2,32 +2,40 @@
 
 from dataclasses import replace
 
-from coordinator_model.liveness import Restart, Scene, Span, deadlines, lines_lost, session_timeout_ms, unheard_since
+from coordinator_model.brokers.timer_reset import TimerReset
 from coordinator_model.replica.group import Departure, JoinPhase
 from coordinator_model.replica.join_phase import EARLY_MS, LATE_MS
+from coordinator_model.replica.session_timer import (
+    JudgementContext,
+    Span,
+    deadlines,
+    lines_lost,
+    session_timeout_ms,
+    unheard_since,
+)
 from coordinator_model.states import Cause
 
 
-def before(departure: Departure, scene: Scene) -> Scene:
-    """Return the scene with the restarts that can have come before a removal."""
-    return replace(scene, restarts=[r for r in scene.restarts if may_precede(r, departure)])
+def before(departure: Departure, context: JudgementContext) -> JudgementContext:
+    """Return the context with the timer resets that can have come before a removal."""
+    return replace(context, timer_resets=[r for r in context.timer_resets if may_precede(r, departure)])
 
 
-def may_precede(restart: Restart, departure: Departure) -> bool:
-    """Tell whether a restart can have come before a removal: not a move away from the broker that told it."""
-    moved_away = restart.cause is Cause.COORDINATOR_MOVED and departure.told_by not in ("", restart.broker)
-    low_ms = restart.low_ms if restart.since_ms is None else restart.since_ms
+def may_precede(reset: TimerReset, departure: Departure) -> bool:
+    """Tell whether a timer reset can have come before a removal: not a move away from the broker that told it."""
+    moved_away = reset.cause is Cause.COORDINATOR_MOVED and departure.told_by not in ("", reset.broker)
+    low_ms = reset.low_ms if reset.since_ms is None else reset.since_ms
     return low_ms <= departure.removed_ms and not moved_away
 
 
-def gone_between(departure: Departure, together: list[Departure], scene: Scene) -> tuple[int, int]:
+def gone_between(departure: Departure, together: list[Departure], context: JudgementContext) -> tuple[int, int]:
     """Return between which instants a member went: where one timer alone can have begun the phase, as that ran out.
 
     It may be its own, or that of those whose sessions began with its own, as their coordinator loaded the group. Else
     all that is known is when its absence was told, and who went with it.
     """
-    told_ms, phase = (departure.removed_ms, _gone_by_ms(departure, together, scene)), departure.phase
-    alive = [d for d in together if ran_out(d, together, scene)]
+    told_ms, phase = (departure.removed_ms, _gone_by_ms(departure, together, context)), departure.phase
+    alive = [d for d in together if ran_out(d, together, context)]
     if alive and phase.limit_ms is not None:
         began_ms = departure.removed_ms - phase.limit_ms
         phase = replace(phase, after_ms=began_ms - LATE_MS, started_ms=began_ms, started_by="")
@@ -35,46 +43,46 @@ def gone_between(departure: Departure, together: list[Departure], scene: Scene) 
         return told_ms  # of what is told as it happens nothing else tells better
     if (departure.member.clock_ms or 0) > phase.started_ms:
         return told_ms  # heard since that phase began: it did not begin it, and the next coordinator began its own
-    spans = [(d, deadlines(d, before(d, scene))) for d in together if d not in alive]
+    spans = [(d, deadlines(d, before(d, context))) for d in together if d not in alive]
     starters = [d for d, span in spans if d.sync_timeout_ms or not span or _overlap(phase, span)]
-    timers = {_timer(d, scene) for d in starters}
+    timers = {_timer(d, context) for d in starters}
     if len(timers) != 1 or any(d.sync_timeout_ms for d in starters if d is not departure):
         return told_ms
-    [(began_with, starters_ms)], (own, own_ms) = timers, _timer(departure, scene)
+    [(began_with, starters_ms)], (own, own_ms) = timers, _timer(departure, context)
     if began_with != own:
         return told_ms
     longer_ms = own_ms - starters_ms
     return phase.after_ms + longer_ms, min(phase.started_ms + longer_ms, told_ms[1])
 
 
-def removed_with_one_alive(departure: Departure, together: list[Departure], scene: Scene) -> bool:
+def removed_with_one_alive(departure: Departure, together: list[Departure], context: JudgementContext) -> bool:
     """Tell whether the same record removed a static member whose session cannot have ended and that did not leave.
 
     The coordinator that heard it did not write that record, so what it heard of the others says nothing either.
     """
     same = [d for d in together if d.removed_ms == departure.removed_ms and d.successor is None and not d.told_by]
     kept = [d for d in same if d.member.instance_id is not None and not d.sync_timeout_ms]  # through any join phase
-    alive = [d for d in kept if _outlived(d, scene) and not lines_lost(d.member, scene)]
+    alive = [d for d in kept if _outlived(d, context) and not lines_lost(d.member, context)]
     return departure in same and not departure.member.goes_alone and any(d is not departure for d in alive)
 
 
-def _outlived(departure: Departure, scene: Scene) -> bool:
+def _outlived(departure: Departure, context: JudgementContext) -> bool:
     """Tell so of the coordinator that was known at the removal."""
-    known = replace(scene, restarts=[r for r in scene.restarts if r.low_ms <= departure.removed_ms])
+    known = replace(context, timer_resets=[r for r in context.timer_resets if r.low_ms <= departure.removed_ms])
     spans = deadlines(departure, before(departure, known))
-    return bool(spans) and ends(spans)[0] > departure.removed_ms + scene.thresholds.grace_ms
+    return bool(spans) and ends(spans)[0] > departure.removed_ms + context.thresholds.grace_ms
 
 
-def after_a_move(departure: Departure, scene: Scene) -> Scene:
+def after_a_move(departure: Departure, context: JudgementContext) -> JudgementContext:
     """Return the scene in which the coordinator had moved before a removal, as is told only after it."""
     low_ms = departure.removed_ms
-    restarts = [
+    timer_resets = [
         replace(r, low_ms=low_ms, went_on=True)
         if r.cause is Cause.COORDINATOR_MOVED and r.low_ms > low_ms and may_precede(r, departure)
         else r
-        for r in scene.restarts
+        for r in context.timer_resets
     ]
-    return replace(scene, restarts=restarts)
+    return replace(context, timer_resets=timer_resets)
 
 
 def told_at_once(departure: Departure, together: list[Departure]) -> bool:
@@ -86,34 +94,34 @@ def told_at_once(departure: Departure, together: list[Departure]) -> bool:
     return alone and departure.told_by == "" and departure.phase.started_ms == departure.removed_ms
 
 
-def _timer(departure: Departure, scene: Scene) -> tuple[int, int]:
+def _timer(departure: Departure, context: JudgementContext) -> tuple[int, int]:
     """Return what tells a session from others: the move with which it began, else who had it, and how long it lasts."""
-    moves = [r for r in unheard_since(departure.member, scene.restarts) if r.cause is Cause.COORDINATOR_MOVED]
+    moves = [r for r in unheard_since(departure.member, context.timer_resets) if r.cause is Cause.COORDINATOR_MOVED]
     with_move = bool(moves) and not _touched_since(departure, moves[0])
-    return moves[0].low_ms if with_move else -id(departure), session_timeout_ms(departure.member, scene) or 0
+    return moves[0].low_ms if with_move else -id(departure), session_timeout_ms(departure.member, context) or 0
 
 
-def _touched_since(departure: Departure, restart: Restart) -> bool:
+def _touched_since(departure: Departure, reset: TimerReset) -> bool:
     """Tell whether the session may have begun anew after all of its shard did."""
-    return max(departure.touches_ms, default=restart.low_ms) > restart.low_ms
+    return max(departure.touches_ms, default=reset.low_ms) > reset.low_ms
 
 
-def _gone_by_ms(departure: Departure, together: list[Departure], scene: Scene) -> int:
+def _gone_by_ms(departure: Departure, together: list[Departure], context: JudgementContext) -> int:
     """Return by when a member had gone whose session began as its coordinator loaded the group.
 
     So did those of all who were not heard since: as the last of them had ended, the shorter ones had before.
     """
-    loads = [restart for restart in unheard_since(departure.member, scene.restarts) if restart.may_load][:1]
-    timeout_ms = session_timeout_ms(departure.member, scene)
+    loads = [reset for reset in unheard_since(departure.member, context.timer_resets) if reset.may_load][:1]
+    timeout_ms = session_timeout_ms(departure.member, context)
     if not loads or timeout_ms is None or _touched_since(departure, loads[0]):
         return departure.removed_ms
     dropped = [d.member for d in together if d.removed_ms == departure.removed_ms and d.successor is None]
-    unheard = [member for member in dropped if loads[0] in unheard_since(member, scene.restarts)]
-    longest_ms = max([timeout_ms, *(session_timeout_ms(member, scene) or 0 for member in unheard)])
+    unheard = [member for member in dropped if loads[0] in unheard_since(member, context.timer_resets)]
+    longest_ms = max([timeout_ms, *(session_timeout_ms(member, context) or 0 for member in unheard)])
     return departure.removed_ms - longest_ms + timeout_ms
 
 
-def ran_out(departure: Departure, together: list[Departure], scene: Scene) -> bool:
+def ran_out(departure: Departure, together: list[Departure], context: JudgementContext) -> bool:
     """Tell whether a member lived to the end of its join phase, which the end of another's session began.
 
     That end is known only within a span, as after a move, so the phase's own end tells it: it came one timeout later.
@@ -125,8 +133,8 @@ def ran_out(departure: Departure, together: list[Departure], scene: Scene) -> bo
     if departure.static_in or departure.member.goes_alone or departure.member.instance_id is not None:
         return False
     dropped = [d for d in together if d.removed_ms == removed_ms and d.successor is None]
-    own = deadlines(departure, before(departure, scene))
-    others = [span for d in dropped if d is not departure for span in deadlines(d, before(d, scene))]
+    own = deadlines(departure, before(departure, context))
+    others = [span for d in dropped if d is not departure for span in deadlines(d, before(d, context))]
     if any(
         first_ms <= removed_ms + EARLY_MS and last_ms >= removed_ms - LATE_MS for first_ms, last_ms, _ in own + others
     ):

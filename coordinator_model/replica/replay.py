@@ -1,5 +1,6 @@
 """One group, replayed. ``replay`` is the only writer: live run, restart, the replay command and the tests share it."""
 
+from coordinator_model.decode.records import RecordType
 from coordinator_model.events import (
     ClientPoll,
     ConsumerHeartbeat,
@@ -10,8 +11,6 @@ from coordinator_model.events import (
     RecordRead,
     SyncAnswered,
 )
-from coordinator_model.liveness import Scene
-from coordinator_model.records import RecordType
 from coordinator_model.replica import (
     classic,
     client_report,
@@ -22,9 +21,10 @@ from coordinator_model.replica import (
     modern,
     rebalances,
     refusals,
-    taken_back,
+    rolled_back_replacement,
 )
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import Evidence, GroupState, GroupType
 
 __all__ = ["GroupEvent", "replay"]
@@ -41,44 +41,44 @@ GroupEvent = (
 )
 
 
-def replay(replica: GroupReplica, event: GroupEvent, scene: Scene) -> None:
+def replay(replica: GroupReplica, event: GroupEvent, context: JudgementContext) -> None:
     """Apply one event. A witness, not the owner: whatever the log says is adopted, nothing is raised."""
     if replica.ending_ms is not None and event.order_ms > replica.ending_ms:
-        replica.finish()
+        replica.mark_deleted()
     if replica.set_aside is not None and replica.set_aside.resumed_ms is None:
-        replica.set_aside = replica.set_aside._replace(resumed_ms=max(event.order_ms, scene.progress_ms))
+        replica.set_aside = replica.set_aside._replace(resumed_ms=max(event.order_ms, context.progress_ms))
     if replica.recorded:
-        conversion.dismiss_unnamed(replica, event.order_ms, scene)
-    if replica.taken_back:
-        taken_back.load(replica, scene)
+        conversion.dismiss_unanswered_joins(replica, event.order_ms, context)
+    if replica.rolled_back_replacements:
+        rolled_back_replacement.load(replica, context)
     generation, members = replica.generation, divergence.expected(replica, event)
-    _apply(replica, event, scene)
+    _apply(replica, event, context)
     divergence.note(replica, members, event.order_ms)
     rebalances.note(replica, generation, event.order_ms)
     refusals.note(replica, event)
 
 
-def _apply(replica: GroupReplica, event: GroupEvent, scene: Scene) -> None:
+def _apply(replica: GroupReplica, event: GroupEvent, context: JudgementContext) -> None:
     match event:
         case Heartbeat():
-            classic.heartbeat(replica, event, scene)
+            classic.heartbeat(replica, event, context)
         case RecordRead():
             if event.record_type == RecordType.GROUP_METADATA:
-                classic.read_record(replica, event, scene)
+                classic.read_record(replica, event, context)
             else:
-                modern.read_record(replica, event, scene)
+                modern.read_record(replica, event, context)
         case JoinAnswered():
-            join.join(replica, event, scene)
+            join.join(replica, event, context)
         case SyncAnswered():
-            classic.sync(replica, event, scene)
+            classic.sync(replica, event, context)
         case LeaveAnswered():
-            classic.leave(replica, event, scene)
+            classic.leave(replica, event, context)
         case ConsumerHeartbeat():
-            member_heartbeat.heartbeat(replica, event, scene)
+            member_heartbeat.heartbeat(replica, event, context)
         case OffsetCommitted():
             _commit(replica, event)
         case ClientPoll():
-            client_report.report(replica, event, scene)
+            client_report.report(replica, event, context)
 
 
 def _commit(replica: GroupReplica, event: OffsetCommitted) -> None:

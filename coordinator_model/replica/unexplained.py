@@ -8,17 +8,17 @@ removal, where its leave would have been seen.
 
 from collections.abc import Iterable
 
-from coordinator_model.blindness import may_have_lived_until_ms, may_miss_lines
-from coordinator_model.liveness import (
-    LONGEST_SESSION_MS,
-    Scene,
+from coordinator_model.brokers.blindness import may_have_lived_until_ms, may_miss_lines
+from coordinator_model.brokers.timer_reset import LONGEST_SESSION_MS
+from coordinator_model.replica import join_lines
+from coordinator_model.replica.group import Departure, GroupReplica, Member
+from coordinator_model.replica.session_timer import (
+    JudgementContext,
     deadlines,
     latest_deadline_ms,
     session_timeout_ms,
     unheard_since,
 )
-from coordinator_model.replica import join_lines
-from coordinator_model.replica.group import Departure, GroupReplica, Member
 from coordinator_model.states import MEMBER_REMOVED, SESSION_EXPIRED, Cause, Evidence
 
 RECENT_MS = 600_000
@@ -26,20 +26,20 @@ RECENT_MS = 600_000
 
 
 def cause_is_uncertain(
-    replica: GroupReplica, departure: Departure, together: Iterable[Departure], scene: Scene
+    replica: GroupReplica, departure: Departure, together: Iterable[Departure], context: JudgementContext
 ) -> bool:
     """Tell whether an unseen line may explain the removal better than the timeout that was inferred.
 
     ``together``: all members that the same generation lost.
     """
     return (
-        (departure.lines_were_behind and not _coordinator_paused(departure, scene))
-        or (_lost_lines_recently(replica, departure, scene) and _rebalance_began_unseen(departure, together, scene))
-        or _heartbeats_are_filtered_out(departure, together, scene)
-        or _request_may_have_been_pending(departure, scene)
-        or _expired_before_group_was_stable(departure, scene)
-        or _may_have_left_unseen(departure, scene)
-        or _may_have_waited_unseen(replica, departure, scene)
+        (departure.lines_were_behind and not _coordinator_paused(departure, context))
+        or (_lost_lines_recently(replica, departure, context) and _rebalance_began_unseen(departure, together, context))
+        or _heartbeats_are_filtered_out(departure, together, context)
+        or _request_may_have_been_pending(departure, context)
+        or _expired_before_group_was_stable(departure, context)
+        or _may_have_left_unseen(departure, context)
+        or _may_have_waited_unseen(replica, departure, context)
     )
 
 
@@ -47,25 +47,27 @@ def mark_unknown(replica: GroupReplica, departure: Departure) -> None:
     """Report the removal as ``member-removed``, cause unknown."""
     replica.unexplained_ms = max(replica.unexplained_ms or 0, departure.gone_ms)
     departure.rule, departure.cause, departure.evidence = MEMBER_REMOVED, Cause.UNKNOWN, Evidence.INFERRED
-    departure.deadline_ms = departure.restart_ms = None
+    departure.deadline_ms = departure.timer_reset_ms = None
     departure.concluded = True
 
 
-def _coordinator_paused(departure: Departure, scene: Scene) -> bool:
+def _coordinator_paused(departure: Departure, context: JudgementContext) -> bool:
     """Tell whether the coordinator was paused shortly before the removal: then no lines were late, there were none."""
-    since_ms = departure.removed_ms - scene.thresholds.hold_ms
-    pauses = (r for r in scene.restarts if r.cause is Cause.COORDINATOR_PAUSE and r.low_ms <= departure.removed_ms)
+    since_ms = departure.removed_ms - context.thresholds.hold_ms
+    pauses = (
+        r for r in context.timer_resets if r.cause is Cause.COORDINATOR_PAUSE and r.low_ms <= departure.removed_ms
+    )
     return any(max(r.woke_ms or 0, r.high_ms or departure.removed_ms) >= since_ms for r in pauses)
 
 
-def _lost_lines_recently(replica: GroupReplica, departure: Departure, scene: Scene) -> bool:
+def _lost_lines_recently(replica: GroupReplica, departure: Departure, context: JudgementContext) -> bool:
     """Tell whether lines were lost recently: a blind window is known, or an earlier removal had no explanation."""
     since_ms = departure.phase.after_ms - RECENT_MS
     unexplained = replica.unexplained_ms is not None and replica.unexplained_ms >= since_ms
-    return unexplained or may_miss_lines(scene.blind, since_ms, departure.gone_ms)
+    return unexplained or may_miss_lines(context.blind, since_ms, departure.gone_ms)
 
 
-def _rebalance_began_unseen(departure: Departure, together: Iterable[Departure], scene: Scene) -> bool:
+def _rebalance_began_unseen(departure: Departure, together: Iterable[Departure], context: JudgementContext) -> bool:
     """Tell whether the rebalance began before any session had expired, and no request that began it was seen.
 
     A line is missing then, perhaps a leave of one of the members that the rebalance lost. Not decided for static
@@ -76,14 +78,16 @@ def _rebalance_began_unseen(departure: Departure, together: Iterable[Departure],
         return False
     if phase.started_ms is None or phase.started_by or (member.clock_ms or 0) >= phase.started_ms:
         return False
-    if any(restart.cause is not Cause.UNKNOWN for restart in unheard_since(member, scene.restarts)):
+    if any(reset.cause is not Cause.UNKNOWN for reset in unheard_since(member, context.timer_resets)):
         return False
-    ends_ms = [span[0] for other in together for span in deadlines(other, scene)]
-    ends_ms += [(d.member.restart_ms or 0) + d.sync_timeout_ms for d in together if d.sync_timeout_ms]
-    return min(ends_ms, default=0) > phase.started_ms + scene.thresholds.grace_ms
+    ends_ms = [span[0] for other in together for span in deadlines(other, context)]
+    ends_ms += [(d.member.timer_reset_ms or 0) + d.sync_timeout_ms for d in together if d.sync_timeout_ms]
+    return min(ends_ms, default=0) > phase.started_ms + context.thresholds.grace_ms
 
 
-def _heartbeats_are_filtered_out(departure: Departure, together: Iterable[Departure], scene: Scene) -> bool:
+def _heartbeats_are_filtered_out(
+    departure: Departure, together: Iterable[Departure], context: JudgementContext
+) -> bool:
     """Tell whether the member outlived its session although none of its heartbeats was seen.
 
     Then the request log leaves them out. If a heartbeat of any member of the shard was seen since it joined, its own
@@ -92,25 +96,25 @@ def _heartbeats_are_filtered_out(departure: Departure, together: Iterable[Depart
     member = departure.member
     if member.parked_heartbeat_ms is not None or member.last_heartbeat_ms is not None:
         return False
-    if member.kip848 and member.clock_ms is None and not scene.proof_arrival_ms:
+    if member.kip848 and member.clock_ms is None and not context.proof_arrival_ms:
         return True  # it joined by a heartbeat
-    since_ms = max(member.clock_ms or member.joined_ms or 0, scene.live_from_ms)
-    if not member.goes_alone and scene.proof_arrival_ms > since_ms:
+    since_ms = max(member.clock_ms or member.joined_ms or 0, context.live_from_ms)
+    if not member.goes_alone and context.proof_arrival_ms > since_ms:
         return False
-    if departure.rule == SESSION_EXPIRED and _expired_in_a_rebalance(departure, scene):
+    if departure.rule == SESSION_EXPIRED and _expired_in_a_rebalance(departure, context):
         return False
     lost = [departure] if member.goes_alone else together
-    ends_ms = [latest_deadline_ms(other, scene) or 0 for other in lost]
-    return departure.removed_ms > max(ends_ms, default=0) + scene.thresholds.grace_ms
+    ends_ms = [latest_deadline_ms(other, context) or 0 for other in lost]
+    return departure.removed_ms > max(ends_ms, default=0) + context.thresholds.grace_ms
 
 
-def _expired_in_a_rebalance(departure: Departure, scene: Scene) -> bool:
+def _expired_in_a_rebalance(departure: Departure, context: JudgementContext) -> bool:
     """Tell whether the session ended while the group waited for others: the removal shows only when that is over."""
-    phase_ms, end_ms = departure.phase.started_ms, latest_deadline_ms(departure, scene) or 0
-    return not departure.member.goes_alone and phase_ms is not None and end_ms >= phase_ms - scene.thresholds.grace_ms
+    phase_ms, end_ms = departure.phase.started_ms, latest_deadline_ms(departure, context) or 0
+    return not departure.member.goes_alone and phase_ms is not None and end_ms >= phase_ms - context.thresholds.grace_ms
 
 
-def _request_may_have_been_pending(departure: Departure, scene: Scene) -> bool:
+def _request_may_have_been_pending(departure: Departure, context: JudgementContext) -> bool:
     """Tell whether a classic member may have been silent because its JoinGroup or SyncGroup was pending.
 
     The coordinator does not expire such a member, and the request is logged only when it is answered. If that answer or
@@ -120,13 +124,13 @@ def _request_may_have_been_pending(departure: Departure, scene: Scene) -> bool:
     if member.goes_alone or member.clock_ms is None:
         return False
     if member.awaiting_sync:
-        return may_miss_lines(scene.blind, member.clock_ms, departure.gone_ms + 1)
-    if phase_ms is None or phase_ms > (latest_deadline_ms(departure, scene) or departure.gone_ms):
+        return may_miss_lines(context.blind, member.clock_ms, departure.gone_ms + 1)
+    if phase_ms is None or phase_ms > (latest_deadline_ms(departure, context) or departure.gone_ms):
         return False
-    return may_miss_lines(scene.blind, max(member.clock_ms, departure.phase.after_ms), departure.gone_ms + 1)
+    return may_miss_lines(context.blind, max(member.clock_ms, departure.phase.after_ms), departure.gone_ms + 1)
 
 
-def _expired_before_group_was_stable(departure: Departure, scene: Scene) -> bool:
+def _expired_before_group_was_stable(departure: Departure, context: JudgementContext) -> bool:
     """Tell whether the session would have expired while the group was still seen stable.
 
     An expiry starts a rebalance, so a heartbeat of the member must be missing.
@@ -134,24 +138,24 @@ def _expired_before_group_was_stable(departure: Departure, scene: Scene) -> bool
     member, end_ms = departure.member, departure.deadline_ms
     if member.goes_alone or departure.rule != SESSION_EXPIRED or end_ms is None:
         return False
-    after_ms = departure.phase.after_ms - scene.thresholds.grace_ms
-    return end_ms < after_ms and may_miss_lines(scene.blind, member.clock_ms or 0, departure.gone_ms)
+    after_ms = departure.phase.after_ms - context.thresholds.grace_ms
+    return end_ms < after_ms and may_miss_lines(context.blind, member.clock_ms or 0, departure.gone_ms)
 
 
-def _may_have_left_unseen(departure: Departure, scene: Scene) -> bool:
+def _may_have_left_unseen(departure: Departure, context: JudgementContext) -> bool:
     """Tell whether the line of a leave may be missing, and the member may have been alive unseen until then.
 
     In a group of KIP-848 the line of a leave is written after the records of the removal.
     """
-    member, leave_ms = departure.member, _earliest_leave_ms(departure, scene)
-    until_ms = departure.gone_ms + scene.thresholds.grace_ms
+    member, leave_ms = departure.member, _earliest_leave_ms(departure, context)
+    until_ms = departure.gone_ms + context.thresholds.grace_ms
     if member.clock_ms is None:
-        return may_miss_lines(scene.blind, leave_ms, until_ms)
-    unseen_ms = may_have_lived_until_ms(scene.blind, member.clock_ms, _longest_silence_ms(member, scene), until_ms)
+        return may_miss_lines(context.blind, leave_ms, until_ms)
+    unseen_ms = may_have_lived_until_ms(context.blind, member.clock_ms, _longest_silence_ms(member, context), until_ms)
     return unseen_ms > max(member.clock_ms, leave_ms)
 
 
-def _may_have_waited_unseen(replica: GroupReplica, departure: Departure, scene: Scene) -> bool:
+def _may_have_waited_unseen(replica: GroupReplica, departure: Departure, context: JudgementContext) -> bool:
     """Tell whether a classic member may have been silent because it waited in a join phase that nobody saw.
 
     Not if it was silent for too long before, while the group was seen stable in the same generation.
@@ -159,28 +163,28 @@ def _may_have_waited_unseen(replica: GroupReplica, departure: Departure, scene: 
     member, stable_ms = departure.member, departure.phase.after_ms
     since_ms = member.clock_ms or member.joined_ms or 0
     same = not since_ms < (replica.unseen_generation_ms or 0) <= stable_ms
-    if member.goes_alone or (same and stable_ms > since_ms + _longest_silence_ms(member, scene)):
+    if member.goes_alone or (same and stable_ms > since_ms + _longest_silence_ms(member, context)):
         return False
-    return join_lines.may_be_missing(replica, since_ms, scene)
+    return join_lines.may_be_missing(replica, since_ms, context)
 
 
-def _earliest_leave_ms(departure: Departure, scene: Scene) -> int:
+def _earliest_leave_ms(departure: Departure, context: JudgementContext) -> int:
     """Return the earliest instant at which the member can have left.
 
     A classic group shows a leave only with its next generation, a group of KIP-848 at once.
     """
     if departure.member.goes_alone:
-        return departure.removed_ms - scene.thresholds.grace_ms
+        return departure.removed_ms - context.thresholds.grace_ms
     return departure.phase.after_ms
 
 
-def _longest_silence_ms(member: Member, scene: Scene) -> int:
+def _longest_silence_ms(member: Member, context: JudgementContext) -> int:
     """Return how long a living member can be silent, at most its session timeout.
 
     That is the longer of one and a half heartbeat intervals and a third of the session timeout. Without a known
     interval it is the session timeout.
     """
-    timeout_ms = session_timeout_ms(member, scene) or LONGEST_SESSION_MS
+    timeout_ms = session_timeout_ms(member, context) or LONGEST_SESSION_MS
     intervals_ms = [member.heartbeat_interval_ms]
     if member.last_heartbeat_ms is not None and member.previous_heartbeat_ms is not None:
         intervals_ms.append(member.last_heartbeat_ms - member.previous_heartbeat_ms)

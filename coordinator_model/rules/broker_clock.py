@@ -4,7 +4,7 @@ Its lines and records carry that clock, and so do the instants that are told of 
 others by as much. What is known of its groups moves with it (``rebase``), and their sessions are judged with care.
 """
 
-from coordinator_model.findings import Finding
+from coordinator_model.rules.findings import Finding
 from coordinator_model.states import Cause, Evidence, Severity
 
 BROKER_CLOCK = "broker-clock"

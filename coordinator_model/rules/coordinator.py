@@ -6,8 +6,8 @@ the last shard has let go.
 
 from typing import Any
 
-from coordinator_model.findings import Finding
-from coordinator_model.leadership import UNLOGGED_AFTER_MS
+from coordinator_model.brokers.leadership import UNLOGGED_AFTER_MS
+from coordinator_model.rules.findings import Finding
 from coordinator_model.rules.telemetry_uncovered import TELEMETRY_UNCOVERED
 from coordinator_model.states import Cause, Evidence, Severity
 from coordinator_model.thresholds import Thresholds
@@ -17,16 +17,21 @@ TELEMETRY_STALLED = "telemetry-stalled"
 MAX_NAMED = 64
 
 
-def judge(costs: list[list[Any]], stalled_ms: int | None, broker: str, thresholds: Thresholds) -> list[Finding]:
+def judge(
+    affected_members: list[list[Any]], stalled_ms: int | None, broker: str, thresholds: Thresholds
+) -> list[Finding]:
     """Return what is true of the brokers; a cost is ``[cause, broker, at_ms, group, subject]``."""
-    findings = [_paused(name, [c for c in costs if c[1] == name]) for name in sorted({cost[1] for cost in costs})]
+    findings = [
+        _paused(name, [c for c in affected_members if c[1] == name])
+        for name in sorted({cost[1] for cost in affected_members})
+    ]
     if stalled_ms is not None:
         findings.append(_stalled(broker, stalled_ms, thresholds))
     return findings
 
 
-def _paused(broker: str, costs: list[list[Any]]) -> Finding:
-    first = min(costs, key=lambda cost: int(cost[2]))
+def _paused(broker: str, affected_members: list[list[Any]]) -> Finding:
+    first = min(affected_members, key=lambda cost: int(cost[2]))
     verb = "stood still or restarted" if first[0] == Cause.COORDINATOR_PAUSE else "took over as coordinator"
     return Finding(
         rule=COORDINATOR_PAUSED,
@@ -37,9 +42,12 @@ def _paused(broker: str, costs: list[list[Any]]) -> Finding:
         at_ms=first[2],
         evidence=Evidence.OBSERVED,
         cause=Cause(first[0]),
-        summary=f"{broker} {verb}: {len(costs)} members lost their sessions within a session timeout of it",
+        summary=f"{broker} {verb}: {len(affected_members)} members lost their sessions within a session timeout of it",
         broker=broker,
-        detail={"members": [[group, subject] for *_, group, subject in costs[:MAX_NAMED]], "total": len(costs)},
+        detail={
+            "members": [[group, subject] for *_, group, subject in affected_members[:MAX_NAMED]],
+            "total": len(affected_members),
+        },
     )
 
 

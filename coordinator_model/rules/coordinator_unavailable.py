@@ -2,33 +2,33 @@
 
 from typing import Any
 
-from coordinator_model.findings import Finding
+from coordinator_model.rules.findings import Finding
 from coordinator_model.states import Cause, Evidence, Severity
 from coordinator_model.thresholds import Thresholds
 
 COORDINATOR_UNAVAILABLE = "coordinator-unavailable"
 REFUSALS = {14: "COORDINATOR_LOAD_IN_PROGRESS", 15: "COORDINATOR_NOT_AVAILABLE", 16: "NOT_COORDINATOR"}
 
-Spell = list[Any]
+RefusalWindow = list[Any]
 """``[first_ms, last_ms, broker, last error, told]`` of refusals without another answer between them."""
 
 
-def refused(spell: Spell | None, broker: str, error: int, at_ms: int, answered_ms: int) -> Spell:
+def refused(window: RefusalWindow | None, broker: str, error: int, at_ms: int, answered_ms: int) -> RefusalWindow:
     """Go on with a spell of refusals, or begin one: another answer has ended the one before."""
-    if spell is None or answered_ms > spell[0]:
+    if window is None or answered_ms > window[0]:
         return [at_ms, at_ms, broker, error, False]
-    first_ms, last_ms, first_broker, _, told = spell
+    first_ms, last_ms, first_broker, _, told = window
     return [first_ms, max(last_ms, at_ms), first_broker, error, told]
 
 
-def lasts(spell: Spell, thresholds: Thresholds) -> bool:
+def lasts(window: RefusalWindow, thresholds: Thresholds) -> bool:
     """Tell whether a spell is longer than a failover."""
-    return bool(spell[1] - spell[0] >= thresholds.failover_ms)
+    return bool(window[1] - window[0] >= thresholds.failover_ms)
 
 
-def judge(spell: Spell, thresholds: Thresholds) -> Finding:
+def judge(window: RefusalWindow, thresholds: Thresholds) -> Finding:
     """Return the finding of a spell that lasts."""
-    first_ms, _, broker, error, _ = spell
+    first_ms, _, broker, error, _ = window
     return Finding(
         rule=COORDINATOR_UNAVAILABLE,
         severity=Severity.WARN,

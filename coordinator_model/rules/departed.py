@@ -5,12 +5,12 @@ group is empty, or it recurs ``recurrences_to_page`` times. What a coordinator's
 of its own (``coordinator-paused``), not one a member.
 """
 
-from coordinator_model.findings import Finding, Verdict, about_member, name_of
-from coordinator_model.liveness import Scene
 from coordinator_model.replica.group import Departure, GroupReplica, Member
 from coordinator_model.replica.reconciliation import KINDS
 from coordinator_model.replica.refusals import refused_as_member
 from coordinator_model.replica.returns import beside, who
+from coordinator_model.replica.session_timer import JudgementContext
+from coordinator_model.rules.findings import Finding, Verdict, about_member, name_of
 from coordinator_model.rules.streams import is_streams
 from coordinator_model.states import (
     MEMBER_REMOVED,
@@ -33,25 +33,25 @@ SUMMARIES = {
 }
 
 
-def judge(replica: GroupReplica, departure: Departure, scene: Scene) -> Verdict:
-    """Judge one departure at ``scene.progress_ms``; a finding with ``closed_reason`` is its last."""
+def judge(replica: GroupReplica, departure: Departure, context: JudgementContext) -> Verdict:
+    """Judge one departure at ``context.progress_ms``; a finding with ``closed_reason`` is its last."""
     if departure.rule is None:
         return Verdict(None, None)
-    if scene.progress_ms < departure.judge_after_ms or not departure.concluded:
+    if context.progress_ms < departure.judge_after_ms or not departure.concluded:
         return Verdict(None, departure.judge_after_ms)
-    severity, page_ms = _severity(replica, departure, scene)
-    finding = _finding(replica, departure, severity, scene)
-    end = closing(replica, departure, scene)
+    severity, page_ms = _severity(replica, departure, context)
+    finding = _finding(replica, departure, severity, context)
+    end = closing(replica, departure, context)
     if end is None:
         return Verdict(finding, page_ms)
     reason, end_ms = end
-    if scene.progress_ms < end_ms:
+    if context.progress_ms < end_ms:
         return Verdict(finding, end_ms if page_ms is None else min(end_ms, page_ms))
     finding.closed_reason, finding.closed_ms = reason, end_ms
     return Verdict(finding, None)
 
 
-def closing(replica: GroupReplica, departure: Departure, scene: Scene) -> tuple[str, int] | None:
+def closing(replica: GroupReplica, departure: Departure, context: JudgementContext) -> tuple[str, int] | None:
     """Return why and when the departure's incident ends, as far as things stand now; None: not in sight."""
     if departure.returned_ms is not None and replica.type in KINDS:
         return "rejoined", max(departure.returned_ms, departure.removed_ms)  # no barrier: it is in when it is accepted
@@ -62,41 +62,41 @@ def closing(replica: GroupReplica, departure: Departure, scene: Scene) -> tuple[
     if departure.member.member_id in replica.members or replica.unowned(departure.member.assignment):
         return None
     since_ms = max(replica.stable_since_ms, departure.removed_ms)
-    return "recovered", since_ms + scene.thresholds.resolve_after_ms
+    return "recovered", since_ms + context.thresholds.resolve_after_ms
 
 
-def _severity(replica: GroupReplica, departure: Departure, scene: Scene) -> tuple[Severity, int | None]:
+def _severity(replica: GroupReplica, departure: Departure, context: JudgementContext) -> tuple[Severity, int | None]:
     """Return how bad it is now, and when it may become worse; a Kafka Streams application stops just so."""
     if departure.rule == SESSION_EXPIRED and is_streams(departure.member):
         return Severity.INFO, None
-    thresholds = scene.thresholds
+    thresholds = context.thresholds
     page_ms = departure.removed_ms + thresholds.page_after_ms
     unowned = bool(replica.unowned(departure.member.assignment)) and departure.returned_ms is None
     if departure.rule == MEMBER_REMOVED:  # perhaps it was only closed: nobody is woken for what nobody knows
-        warns = unowned and scene.progress_ms >= page_ms
+        warns = unowned and context.progress_ms >= page_ms
         return (Severity.WARN, None) if warns else (Severity.INFO, page_ms if unowned else None)
-    if unowned and scene.progress_ms >= page_ms:
+    if unowned and context.progress_ms >= page_ms:
         return Severity.PAGE, None
-    if departure.restart_ms is None:
+    if departure.timer_reset_ms is None:
         empty = replica.state is GroupState.EMPTY and not replica.members
-        if empty or _recurs(replica, departure, scene):
+        if empty or _recurs(replica, departure, context):
             return Severity.PAGE, None
     return Severity.WARN, page_ms if unowned else None
 
 
-def _recurs(replica: GroupReplica, departure: Departure, scene: Scene) -> bool:
+def _recurs(replica: GroupReplica, departure: Departure, context: JudgementContext) -> bool:
     """Tell whether a client fails again and again; of several that look alike each has its share."""
-    least = scene.thresholds.recurrences_to_page * (1 + beside(replica, departure))
-    return _recurrences(replica, departure, scene) >= least
+    least = context.thresholds.recurrences_to_page * (1 + beside(replica, departure))
+    return _recurrences(replica, departure, context) >= least
 
 
-def _recurrences(replica: GroupReplica, departure: Departure, scene: Scene) -> int:
-    name, since_ms = who(departure.member), departure.removed_ms - scene.thresholds.recurrence_window_ms
+def _recurrences(replica: GroupReplica, departure: Departure, context: JudgementContext) -> int:
+    name, since_ms = who(departure.member), departure.removed_ms - context.thresholds.recurrence_window_ms
     mine = [at_ms for other, at_ms, _ in replica.violations if other == name]
     return sum(1 for at_ms in mine if since_ms < at_ms <= departure.removed_ms)
 
 
-def _finding(replica: GroupReplica, departure: Departure, severity: Severity, scene: Scene) -> Finding:
+def _finding(replica: GroupReplica, departure: Departure, severity: Severity, context: JudgementContext) -> Finding:
     member, rule = departure.member, departure.rule or ""
     refused = refused_as_member(replica, member)
     return Finding(
@@ -108,7 +108,7 @@ def _finding(replica: GroupReplica, departure: Departure, severity: Severity, sc
         cause=departure.cause,
         summary=SUMMARIES[rule].format(
             who=name_of(member),
-            session=_of_ms(member.session_timeout_ms or scene.consumer_session_timeout_ms),
+            session=_of_ms(member.session_timeout_ms or context.consumer_session_timeout_ms),
             poll=_of_ms(member.rebalance_timeout_ms),
             refused=f"; it was refused with {refused}" if refused else "",
         ),
@@ -120,7 +120,7 @@ def _finding(replica: GroupReplica, departure: Departure, severity: Severity, sc
             "removed_ms": departure.removed_ms,
             "unowned": len(replica.unowned(member.assignment)),
         },
-        **(about_member(replica, member, scene) | {"broker": departure.broker, "generation": departure.generation}),
+        **(about_member(replica, member, context) | {"broker": departure.broker, "generation": departure.generation}),
     )
 
 
@@ -128,9 +128,9 @@ def _of_ms(duration_ms: int | None) -> str:
     return f" of {duration_ms} ms" if duration_ms else ""
 
 
-def judge_poll(replica: GroupReplica, member: Member, scene: Scene) -> Finding | None:
+def judge_poll(replica: GroupReplica, member: Member, context: JudgementContext) -> Finding | None:
     """Judge a member that is still in, by its client's own word: its poll age has passed max.poll.interval.ms."""
-    if member.poll_deadline_ms is None or member.poll_deadline_ms < scene.live_from_ms:
+    if member.poll_deadline_ms is None or member.poll_deadline_ms < context.live_from_ms:
         return None
     return Finding(
         rule=POLL_EXCEEDED,
@@ -142,5 +142,5 @@ def judge_poll(replica: GroupReplica, member: Member, scene: Scene) -> Finding |
         summary=f"{name_of(member)} has not polled within max.poll.interval.ms of {member.rebalance_timeout_ms} ms",
         deadline_ms=member.poll_deadline_ms,
         detail={"max_poll_interval_ms": member.rebalance_timeout_ms},
-        **about_member(replica, member, scene),
+        **about_member(replica, member, context),
     )

@@ -5,21 +5,21 @@ of the group begins a new one. It is over once the group has gone on for ``resol
 so that a stranger who knows what we fail on makes one incident and not one a second.
 """
 
-from coordinator_model.findings import NOTHING, Finding, Verdict, about_group
-from coordinator_model.liveness import Scene
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.session_timer import JudgementContext
+from coordinator_model.rules.findings import NOTHING, Finding, Verdict, about_group
 from coordinator_model.states import Cause, Evidence, Severity
 
 GROUP_SET_ASIDE = "group-set-aside"
 
 
-def judge(replica: GroupReplica, scene: Scene) -> Verdict:
+def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
     """Judge a group that has failed: until it has gone on for long enough."""
     aside = replica.set_aside
     if aside is None:
         return NOTHING
-    over_ms = None if aside.resumed_ms is None else aside.resumed_ms + scene.thresholds.resolve_after_ms
-    if over_ms is not None and (scene.progress_ms >= over_ms or not scene.broker):
+    over_ms = None if aside.resumed_ms is None else aside.resumed_ms + context.thresholds.resolve_after_ms
+    if over_ms is not None and (context.progress_ms >= over_ms or not context.broker):
         return NOTHING  # with records only there is no clock that would end it later
     so_far = "nothing is known of it until its next record" if aside.resumed_ms is None else "it has begun anew"
     finding = Finding(
@@ -31,6 +31,6 @@ def judge(replica: GroupReplica, scene: Scene) -> Verdict:
         cause=Cause.UNKNOWN,
         summary=f"this monitor failed on {replica.group} ({aside.error}) and has dropped what it knew: {so_far}",
         detail={"error": aside.error, "failures": aside.failures, "resumed_ms": aside.resumed_ms},
-        **about_group(replica, scene),
+        **about_group(replica, context),
     )
     return Verdict(finding, over_ms)

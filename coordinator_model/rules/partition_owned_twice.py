@@ -7,9 +7,9 @@ Partitions of share groups have many owners by design; streams groups are assign
 
 from collections import defaultdict
 
-from coordinator_model.findings import MAX_PARTITIONS_NAMED, NOTHING, Finding, Verdict, about_group
-from coordinator_model.liveness import Scene
 from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.session_timer import JudgementContext
+from coordinator_model.rules.findings import MAX_PARTITIONS_NAMED, NOTHING, Finding, Verdict, about_group
 from coordinator_model.rules.settled import quiet_since_ms, settled_ms
 from coordinator_model.states import Cause, Evidence, Severity
 
@@ -18,19 +18,19 @@ Owners = dict[tuple[str, int], list[Member]]
 """(topic, partition) to its owners."""
 
 
-def judge(replica: GroupReplica, scene: Scene) -> Verdict:
+def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
     """Judge a settled group's assignment: a warning once it has lasted for its owners' rebalance timeout."""
-    since_ms, look_ms = quiet_since_ms(replica, scene), settled_ms(replica, scene)
-    if since_ms is None or look_ms is None or scene.progress_ms < look_ms:
+    since_ms, look_ms = quiet_since_ms(replica, context), settled_ms(replica, context)
+    if since_ms is None or look_ms is None or context.progress_ms < look_ms:
         return NOTHING  # it is looked at once it has settled
     shared = owned_twice(replica)
     if not shared:
         return NOTHING
     members = [member for owners in shared.values() for member in owners]
     warn_ms = max(look_ms, since_ms + max(member.rebalance_timeout_ms or 0 for member in members))
-    if scene.progress_ms < warn_ms:
+    if context.progress_ms < warn_ms:
         return Verdict(None, warn_ms)
-    return Verdict(_finding(replica, scene, shared, since_ms, warn_ms), None)
+    return Verdict(_finding(replica, context, shared, since_ms, warn_ms), None)
 
 
 def owned_twice(replica: GroupReplica) -> Owners:
@@ -43,7 +43,7 @@ def owned_twice(replica: GroupReplica) -> Owners:
     return {partition: owners[partition] for partition in sorted(owners) if len(owners[partition]) > 1}
 
 
-def _finding(replica: GroupReplica, scene: Scene, shared: Owners, since_ms: int, at_ms: int) -> Finding:
+def _finding(replica: GroupReplica, context: JudgementContext, shared: Owners, since_ms: int, at_ms: int) -> Finding:
     listed = [(f"{topic}-{number}", [m.member_id for m in owners]) for (topic, number), owners in shared.items()]
     told = ", ".join(f"{name} ({' and '.join(ids[:3])})" for name, ids in listed[:3])
     return Finding(
@@ -56,5 +56,5 @@ def _finding(replica: GroupReplica, scene: Scene, shared: Owners, since_ms: int,
         summary=f"{replica.group} is stable, and {len(shared)} partitions have more than one owner: {told}",
         partitions=list(shared)[:MAX_PARTITIONS_NAMED],
         detail={"owned_twice": len(shared), "owners": dict(listed[:MAX_PARTITIONS_NAMED])},
-        **about_group(replica, scene),
+        **about_group(replica, context),
     )

@@ -4,28 +4,28 @@ How many partitions a topic has is not in the coordinator's log: the live run as
 whose partitions are not known, or that nobody holds a partition of by name, are not judged.
 """
 
-from coordinator_model.findings import MAX_PARTITIONS_NAMED, NOTHING, Finding, Verdict, about_group
-from coordinator_model.liveness import Scene
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.session_timer import JudgementContext
+from coordinator_model.rules.findings import MAX_PARTITIONS_NAMED, NOTHING, Finding, Verdict, about_group
 from coordinator_model.rules.settled import quiet_since_ms
 from coordinator_model.states import Cause, Evidence, Severity
 
 PARTITION_UNOWNED = "partition-unowned"
 
 
-def judge(replica: GroupReplica, scene: Scene) -> Verdict:
+def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
     """Judge a group's subscribed topics: a warning once it is stable, a page when that lasts."""
-    since_ms = quiet_since_ms(replica, scene)
-    if since_ms is None or not scene.topic_partitions or scene.waiting or scene.stalled:
+    since_ms = quiet_since_ms(replica, context)
+    if since_ms is None or not context.topic_partitions or context.waiting or context.stalled:
         return NOTHING
-    unowned = unowned_partitions(replica, scene)
+    unowned = unowned_partitions(replica, context)
     if not unowned:
         return NOTHING
-    warn_ms = since_ms + scene.thresholds.unstable_after_ms
-    page_ms = since_ms + max(scene.thresholds.page_after_ms, scene.thresholds.unstable_after_ms)
-    if scene.progress_ms < warn_ms:
+    warn_ms = since_ms + context.thresholds.unstable_after_ms
+    page_ms = since_ms + max(context.thresholds.page_after_ms, context.thresholds.unstable_after_ms)
+    if context.progress_ms < warn_ms:
         return Verdict(None, warn_ms)
-    paging = scene.progress_ms >= page_ms
+    paging = context.progress_ms >= page_ms
     listed = ", ".join(f"{topic}-{partition}" for topic, partition in unowned[:8])
     finding = Finding(
         rule=PARTITION_UNOWNED,
@@ -37,12 +37,12 @@ def judge(replica: GroupReplica, scene: Scene) -> Verdict:
         summary=f"{replica.group} is stable, and {len(unowned)} partitions of its topics have no owner: {listed}",
         partitions=unowned[:MAX_PARTITIONS_NAMED],
         detail={"unowned": len(unowned)},
-        **about_group(replica, scene),
+        **about_group(replica, context),
     )
     return Verdict(finding, None if paging else page_ms)
 
 
-def unowned_partitions(replica: GroupReplica, scene: Scene) -> list[tuple[str, int]]:
+def unowned_partitions(replica: GroupReplica, context: JudgementContext) -> list[tuple[str, int]]:
     """Return the partitions of subscribed topics that nobody holds, sorted."""
     wanted = {topic for member in replica.members.values() for topic in member.topics}
     owned = replica.owned()
@@ -53,6 +53,6 @@ def unowned_partitions(replica: GroupReplica, scene: Scene) -> list[tuple[str, i
     return sorted(
         (topic, partition)
         for topic in wanted
-        for partition in range(scene.topic_partitions.get(topic, 0))
+        for partition in range(context.topic_partitions.get(topic, 0))
         if (topic, partition) not in owned
     )

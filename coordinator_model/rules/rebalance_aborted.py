@@ -4,9 +4,9 @@ One is given up whenever somebody comes between the answers and the sync, as whe
 next one follows at once. So it is told only where the group does not become stable soon, or goes on like that.
 """
 
-from coordinator_model.findings import NOTHING, Finding, Verdict, about_group
-from coordinator_model.liveness import Scene
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.session_timer import JudgementContext
+from coordinator_model.rules.findings import NOTHING, Finding, Verdict, about_group
 from coordinator_model.states import Cause, Evidence, Severity
 
 REBALANCE_ABORTED = "rebalance-aborted"
@@ -14,15 +14,15 @@ IN_A_ROW = 3
 """So many generations given up one after the other need no further waiting."""
 
 
-def judge(replica: GroupReplica, scene: Scene) -> Verdict:
+def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
     """Judge the generations given up since the group was last stable."""
     if not replica.aborted:
         return NOTHING
     first_ms = replica.aborted[0][0]
-    due_ms = first_ms + scene.thresholds.unstable_after_ms
+    due_ms = first_ms + context.thresholds.unstable_after_ms
     if len(replica.aborted) >= IN_A_ROW:
         due_ms = min(due_ms, replica.aborted[IN_A_ROW - 1][0])
-    if scene.progress_ms < due_ms:
+    if context.progress_ms < due_ms:
         return Verdict(None, due_ms)
     generations = [generation for _, generation in replica.aborted]
     finding = Finding(
@@ -35,6 +35,6 @@ def judge(replica: GroupReplica, scene: Scene) -> Verdict:
         summary=f"{replica.group} does not become stable: {len(generations)} generations were given up before"
         f" their leader sent an assignment, the last is {generations[-1]}",
         detail={"generations": generations, "leader": replica.leader},
-        **about_group(replica, scene),
+        **about_group(replica, context),
     )
     return Verdict(finding, None)

@@ -9,10 +9,10 @@ a coming or going that explains it. Nothing is counted before the first has gone
 from collections import Counter
 from typing import NamedTuple
 
-from coordinator_model.findings import NOTHING, Finding, Verdict, about_group
-from coordinator_model.liveness import Scene
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.returns import who
+from coordinator_model.replica.session_timer import JudgementContext
+from coordinator_model.rules.findings import NOTHING, Finding, Verdict, about_group
 from coordinator_model.states import Cause, Evidence, Severity
 
 REBALANCE_STORM = "rebalance-storm"
@@ -31,9 +31,9 @@ class Going(NamedTuple):
     at_ms: int
 
 
-def judge(replica: GroupReplica, scene: Scene) -> Verdict:
+def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
     """Judge the rebalances of the ``storm_window_ms`` before the last one, as long as that window holds enough."""
-    thresholds = scene.thresholds
+    thresholds = context.thresholds
     least = thresholds.storm_rebalances
     if len(replica.rebalances) < least:
         return NOTHING
@@ -42,13 +42,13 @@ def judge(replica: GroupReplica, scene: Scene) -> Verdict:
     gone = goings(replica, since_ms)
     first_ms = min((going.at_ms for going in gone), default=since_ms)
     recent = [at_ms for at_ms, _ in replica.rebalances if at_ms > since_ms and at_ms >= first_ms]
-    if len(recent) < least or scene.progress_ms >= over_ms:
+    if len(recent) < least or context.progress_ms >= over_ms:
         return NOTHING
     came = sum(1 for member in replica.members.values() if (member.joined_ms or 0) > since_ms)
     wild = is_wild(replica, gone, came, len(recent))
     if not (gone or wild):
         return NOTHING
-    return Verdict(_finding(replica, scene, recent, gone, wild=wild), over_ms)
+    return Verdict(_finding(replica, context, recent, gone, wild=wild), over_ms)
 
 
 def goings(replica: GroupReplica, since_ms: int) -> list[Going]:
@@ -73,8 +73,10 @@ def is_wild(replica: GroupReplica, gone: list[Going], came: int, rebalances: int
     return rebalances > REBALANCES_EACH * (len(gone) + came) + 1
 
 
-def _finding(replica: GroupReplica, scene: Scene, recent: list[int], gone: list[Going], *, wild: bool) -> Finding:
-    thresholds = scene.thresholds
+def _finding(
+    replica: GroupReplica, context: JudgementContext, recent: list[int], gone: list[Going], *, wild: bool
+) -> Finding:
+    thresholds = context.thresholds
     causes = Counter(going.cause.value for going in gone)
     behind = Counter(going.who for going in gone).most_common(MAX_NAMED)
     counted = ", ".join(f"{times} {cause}" for cause, times in causes.most_common()) or "nobody went"
@@ -96,7 +98,7 @@ def _finding(replica: GroupReplica, scene: Scene, recent: list[int], gone: list[
             "behind": [[named(name), times] for name, times in behind],
             "rolling_deploy": not wild,
         },
-        **about_group(replica, scene),
+        **about_group(replica, context),
     )
 
 

@@ -8,10 +8,10 @@ waited for who have not given up what they were told to.
 
 from typing import NamedTuple
 
-from coordinator_model.findings import NOTHING, Finding, Verdict, about_group, name_of
-from coordinator_model.liveness import Scene
 from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.replica.modern import is_reconciled
+from coordinator_model.replica.session_timer import JudgementContext
+from coordinator_model.rules.findings import NOTHING, Finding, Verdict, about_group, name_of
 from coordinator_model.states import Cause, Evidence, GroupState, Severity
 
 REBALANCE_STUCK = "rebalance-stuck"
@@ -29,14 +29,14 @@ class Phase(NamedTuple):
     waited_for: list[Member]
 
 
-def judge(replica: GroupReplica, scene: Scene) -> Verdict:
-    """Judge the rebalance in progress at ``scene.progress_ms``."""
-    phase = phase_of(replica, scene)
-    if phase is None or not scene.broker or scene.waiting or scene.stalled:
+def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
+    """Judge the rebalance in progress at ``context.progress_ms``."""
+    phase = phase_of(replica, context)
+    if phase is None or not context.broker or context.waiting or context.stalled:
         return NOTHING
-    slow_ms = slow_after_ms(replica, scene)
-    due_ms = max(phase.since_ms, scene.live_from_ms, *(r.high_ms or 0 for r in scene.restarts)) + slow_ms
-    if scene.progress_ms < due_ms:
+    slow_ms = slow_after_ms(replica, context)
+    due_ms = max(phase.since_ms, context.live_from_ms, *(r.high_ms or 0 for r in context.timer_resets)) + slow_ms
+    if context.progress_ms < due_ms:
         return Verdict(None, due_ms)
     names = [name_of(member) for member in phase.waited_for]
     whom = ", ".join(names[:MAX_NAMED]) or "members unknown"
@@ -56,24 +56,24 @@ def judge(replica: GroupReplica, scene: Scene) -> Verdict:
             "waiting_for": [member.member_id for member in phase.waited_for[:MAX_NAMED]],
             "waiting_for_total": len(names),
         },
-        **about_group(replica, scene),
+        **about_group(replica, context),
     )
     return Verdict(finding, None)
 
 
-def slow_after_ms(replica: GroupReplica, scene: Scene) -> int:
+def slow_after_ms(replica: GroupReplica, context: JudgementContext) -> int:
     """Return how long a phase may last: ``rebalance_slow_ms``, less where the rebalance timeout is short."""
     timeouts_ms = [m.rebalance_timeout_ms for m in replica.members.values() if m.rebalance_timeout_ms]
-    slow_ms = scene.thresholds.rebalance_slow_ms
+    slow_ms = context.thresholds.rebalance_slow_ms
     return min(slow_ms, int(SHARE_OF_TIMEOUT * max(timeouts_ms))) if timeouts_ms else slow_ms
 
 
-def phase_of(replica: GroupReplica, scene: Scene) -> Phase | None:
+def phase_of(replica: GroupReplica, context: JudgementContext) -> Phase | None:
     """Return the phase of the rebalance in progress, None without one."""
     members = list(replica.members.values())
     match replica.state:
         case GroupState.PREPARING_REBALANCE:
-            return Phase("join", replica.state_since_ms, not_rejoined(replica, scene))
+            return Phase("join", replica.state_since_ms, not_rejoined(replica, context))
         case GroupState.COMPLETING_REBALANCE:
             leader = replica.members.get(replica.leader or "")
             syncing = [leader] if leader is not None else [m for m in members if m.awaiting_sync]
@@ -85,13 +85,13 @@ def phase_of(replica: GroupReplica, scene: Scene) -> Phase | None:
     return None
 
 
-def not_rejoined(replica: GroupReplica, scene: Scene) -> list[Member]:
+def not_rejoined(replica: GroupReplica, context: JudgementContext) -> list[Member]:
     """Return who has not rejoined by all that can be seen: who still sends heartbeats, else who sent none at all."""
     beating, silent = [], []
     for member in replica.members.values():
         last_ms, previous_ms = member.last_heartbeat_ms, member.previous_heartbeat_ms
         if last_ms is None or last_ms < replica.state_since_ms:
             silent.append(member)
-        elif previous_ms is not None and scene.progress_ms - last_ms <= HEARTBEATS_MISSED * (last_ms - previous_ms):
+        elif previous_ms is not None and context.progress_ms - last_ms <= HEARTBEATS_MISSED * (last_ms - previous_ms):
             beating.append(member)
     return beating or silent

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from coordinator_model.findings import Finding, Verdict, about_group
-from coordinator_model.liveness import Scene
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.refusals import FENCINGS, JOIN_REFUSALS, REFUSAL_MEMORY_MS, Refusal
+from coordinator_model.replica.session_timer import JudgementContext
+from coordinator_model.rules.findings import Finding, Verdict, about_group
 from coordinator_model.states import Cause, Evidence, Severity
 
 JOIN_REFUSED = "join-refused"
@@ -14,24 +14,24 @@ OTHERS = "other clients"
 """All who are not told apart."""
 
 
-def judge(replica: GroupReplica, scene: Scene) -> Iterator[Verdict]:
+def judge(replica: GroupReplica, context: JudgementContext) -> Iterator[Verdict]:
     """Judge who was refused repeatedly: true until it joins, or stops asking for long enough."""
     for row in replica.refused.values():
         error, _, _, repeated_ms, last_ms, _, _, member_id, _ = row
         if repeated_ms is None:
             continue
         joins = error in JOIN_REFUSALS and member_id is None
-        over_ms = last_ms + (REFUSAL_MEMORY_MS if joins else scene.thresholds.resolve_after_ms)
-        if scene.progress_ms < over_ms:
-            yield Verdict(_finding(replica, scene, row), over_ms)
+        over_ms = last_ms + (REFUSAL_MEMORY_MS if joins else context.thresholds.resolve_after_ms)
+        if context.progress_ms < over_ms:
+            yield Verdict(_finding(replica, context, row), over_ms)
 
 
-def _finding(replica: GroupReplica, scene: Scene, row: Refusal) -> Finding:
+def _finding(replica: GroupReplica, context: JudgementContext, row: Refusal) -> Finding:
     error, count, first_ms, repeated_ms, last_ms, client_id, client_host, member_id, instance_id = row
     joining = error in JOIN_REFUSALS
     as_member = joining and member_id is not None
     name = JOIN_REFUSALS.get(error) or FENCINGS[error]
-    about = about_group(replica, scene)
+    about = about_group(replica, context)
     if client_id is None and member_id is None:
         who = OTHERS
         about |= {"subject": who, "incarnation": f"{about['incarnation']}/{who}"}

@@ -8,8 +8,8 @@ import json
 from typing import Any
 
 from coordinator_model.events import ConsumerHeartbeat, JoinAnswered
-from coordinator_model.findings import Finding
 from coordinator_model.replica.refusals import JOIN_REFUSALS, MAX_NAME, REFUSAL_MEMORY_MS, REPEATED
+from coordinator_model.rules.findings import Finding
 from coordinator_model.rules.refused import JOIN_REFUSED, OTHERS
 from coordinator_model.states import Cause, Evidence, Severity
 

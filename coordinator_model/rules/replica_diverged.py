@@ -3,21 +3,21 @@
 The record is adopted; that it had to be means that lines were lost, or that this monitor is wrong.
 """
 
-from coordinator_model.findings import NOTHING, Finding, Verdict, about_group
-from coordinator_model.liveness import Scene
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.session_timer import JudgementContext
+from coordinator_model.rules.findings import NOTHING, Finding, Verdict, about_group
 from coordinator_model.states import Cause, Evidence, Severity
 
 REPLICA_DIVERGED = "replica-diverged"
 
 
-def judge(replica: GroupReplica, scene: Scene) -> Verdict:
+def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
     """Judge the last disagreement: told for ``resolve_after_ms``."""
     if replica.diverged is None:
         return NOTHING
     at_ms, generation, ours, theirs, different = replica.diverged
-    over_ms = at_ms + scene.thresholds.resolve_after_ms
-    if scene.progress_ms >= over_ms:
+    over_ms = at_ms + context.thresholds.resolve_after_ms
+    if context.progress_ms >= over_ms:
         return NOTHING
     finding = Finding(
         rule=REPLICA_DIVERGED,
@@ -29,6 +29,6 @@ def judge(replica: GroupReplica, scene: Scene) -> Verdict:
         summary=f"the record of {replica.group}'s generation {generation} is not what was expected:"
         f" {len(ours)} members missing, {len(theirs)} more, {len(different)} facts different",
         detail={"missing": ours, "more": theirs, "different": different, "unexpected": replica.unexpected},
-        **about_group(replica, scene),
+        **about_group(replica, context),
     )
     return Verdict(finding, over_ms)

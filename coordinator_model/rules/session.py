@@ -14,22 +14,22 @@ a broker without a request log looks like this. After ``settled_after_ms`` nobod
 is at risk: ``telemetry-uncovered`` says so.
 """
 
-from coordinator_model.blindness import may_miss_lines
-from coordinator_model.findings import Finding, Verdict, about_member, name_of
-from coordinator_model.liveness import (
+from coordinator_model.brokers.blindness import may_miss_lines
+from coordinator_model.replica import join_lines
+from coordinator_model.replica.departures import own_cause
+from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.refusals import refused_as_member
+from coordinator_model.replica.session_timer import (
     SAME_START_MS,
-    Scene,
+    JudgementContext,
     Session,
-    blamed_restart,
+    blamed_reset,
     is_covered,
     latest_session,
     session_timeout_ms,
     unseen_from_ms,
 )
-from coordinator_model.replica import join_lines
-from coordinator_model.replica.departures import own_cause
-from coordinator_model.replica.group import GroupReplica, Member
-from coordinator_model.replica.refusals import refused_as_member
+from coordinator_model.rules.findings import Finding, Verdict, about_member, name_of
 from coordinator_model.rules.streams import is_streams
 from coordinator_model.states import SESSION_EXPIRED, Cause, Evidence, GroupState, GroupType, Severity
 
@@ -42,42 +42,42 @@ _JUDGED_STATES = (GroupState.STABLE, GroupState.PREPARING_REBALANCE)
 JUDGED_TYPES = (GroupType.CLASSIC, GroupType.CONSUMER, GroupType.SHARE, GroupType.STREAMS)
 
 
-def judge(replica: GroupReplica, member: Member, scene: Scene) -> Verdict:
-    """Judge one member's session at ``scene.progress_ms``."""
-    timeout_ms = session_timeout_ms(member, scene)
+def judge(replica: GroupReplica, member: Member, context: JudgementContext) -> Verdict:
+    """Judge one member's session at ``context.progress_ms``."""
+    timeout_ms = session_timeout_ms(member, context)
     if member.verdict_ms is not None and timeout_ms is not None:
-        return Verdict(_expired(replica, member, scene, member.verdict_ms, timeout_ms), None)
+        return Verdict(_expired(replica, member, context, member.verdict_ms, timeout_ms), None)
     if member.awaiting_sync and timeout_ms is not None and _began_the_phase(replica, member, timeout_ms):
-        return _never_synced(replica, member, scene, timeout_ms)
+        return _never_synced(replica, member, context, timeout_ms)
     watched = replica.type in JUDGED_TYPES and replica.state in _JUDGED_STATES and not member.awaiting_sync
     if not watched or timeout_ms is None:
         return Verdict(None, None)
-    session = latest_session(member, scene)
-    if session is None:  # what closes the restart has every group looked at again
-        return Verdict(None, _later(unseen_from_ms(member, scene), scene))
+    session = latest_session(member, context)
+    if session is None:  # what closes the timer reset has every group looked at again
+        return Verdict(None, _later(unseen_from_ms(member, context), context))
     base_ms, timeout_ms = session
-    if not is_covered(member, scene):  # it may be by the time it is at risk
-        risk_ms = base_ms + int(timeout_ms * scene.thresholds.at_risk_ratio)
-        return Verdict(None, _later(risk_ms, scene) or _later(unseen_from_ms(member, scene), scene))
+    if not is_covered(member, context):  # it may be by the time it is at risk
+        risk_ms = base_ms + int(timeout_ms * context.thresholds.at_risk_ratio)
+        return Verdict(None, _later(risk_ms, context) or _later(unseen_from_ms(member, context), context))
     deadline_ms = session.end_ms
     if _may_wait_in_its_join(replica, member, deadline_ms):
         return Verdict(None, None)
-    verdict_ms = deadline_ms + scene.thresholds.grace_ms
-    if scene.progress_ms >= verdict_ms:
-        if scene.hole_is_open:
+    verdict_ms = deadline_ms + context.thresholds.grace_ms
+    if context.progress_ms >= verdict_ms:
+        if context.hole_is_open:
             return Verdict(None, verdict_ms)
         proof_ms = base_ms + timeout_ms // 2
-        if member.goes_alone or _may_miss_lines(replica, base_ms, deadline_ms, scene):  # its removal tells
-            return _unproved(replica, member, scene, session)
-        if scene.proof_arrival_ms < proof_ms:
-            return _unproved(replica, member, scene, session)._replace(proof_ms=proof_ms)
+        if member.goes_alone or _may_miss_lines(replica, base_ms, deadline_ms, context):  # its removal tells
+            return _unproved(replica, member, context, session)
+        if context.proof_arrival_ms < proof_ms:
+            return _unproved(replica, member, context, session)._replace(proof_ms=proof_ms)
         if _may_have_rejoined(replica, member, proof_ms):
-            again_ms = scene.progress_ms + LOOK_AGAIN_MS if scene.progress_ms < verdict_ms + timeout_ms else None
-            return _unproved(replica, member, scene, session, again_ms)
-        return Verdict(_expired(replica, member, scene, deadline_ms, timeout_ms), None)
-    risk_ms = base_ms + int(timeout_ms * scene.thresholds.at_risk_ratio)
-    if scene.progress_ms >= risk_ms:
-        return Verdict(_at_risk(replica, member, scene, base_ms, timeout_ms), verdict_ms)
+            again_ms = context.progress_ms + LOOK_AGAIN_MS if context.progress_ms < verdict_ms + timeout_ms else None
+            return _unproved(replica, member, context, session, again_ms)
+        return Verdict(_expired(replica, member, context, deadline_ms, timeout_ms), None)
+    risk_ms = base_ms + int(timeout_ms * context.thresholds.at_risk_ratio)
+    if context.progress_ms >= risk_ms:
+        return Verdict(_at_risk(replica, member, context, base_ms, timeout_ms), verdict_ms)
     return Verdict(None, risk_ms)
 
 
@@ -90,31 +90,31 @@ def _began_the_phase(replica: GroupReplica, member: Member, timeout_ms: int) -> 
     return -SAME_START_MS <= phase.started_ms - (member.clock_ms + timeout_ms) <= STARTED_WITHIN_MS
 
 
-def _never_synced(replica: GroupReplica, member: Member, scene: Scene, timeout_ms: int) -> Verdict:
+def _never_synced(replica: GroupReplica, member: Member, context: JudgementContext, timeout_ms: int) -> Verdict:
     """Judge a member that joined and never synced, at whose session's end the others were told to rejoin.
 
     If their generation is never written, as where the coordinator dies, no list and no record tells its removal.
     """
     deadline_ms = (member.clock_ms or 0) + timeout_ms
-    verdict_ms = deadline_ms + scene.thresholds.grace_ms
-    if scene.waiting or may_miss_lines(scene.blind, member.clock_ms or 0, verdict_ms):
+    verdict_ms = deadline_ms + context.thresholds.grace_ms
+    if context.waiting or may_miss_lines(context.blind, member.clock_ms or 0, verdict_ms):
         return Verdict(None, None)
-    if scene.progress_ms < verdict_ms:
+    if context.progress_ms < verdict_ms:
         return Verdict(None, verdict_ms)
-    return Verdict(_expired(replica, member, scene, deadline_ms, timeout_ms), None)
+    return Verdict(_expired(replica, member, context, deadline_ms, timeout_ms), None)
 
 
-def _may_miss_lines(replica: GroupReplica, since_ms: int, until_ms: int, scene: Scene) -> bool:
+def _may_miss_lines(replica: GroupReplica, since_ms: int, until_ms: int, context: JudgementContext) -> bool:
     """Tell whether lines that tell of a member's life may be missing from its silence."""
-    return may_miss_lines(scene.blind, since_ms, until_ms) or join_lines.may_be_missing(replica, since_ms, scene)
+    return may_miss_lines(context.blind, since_ms, until_ms) or join_lines.may_be_missing(replica, since_ms, context)
 
 
 def _unproved(
-    replica: GroupReplica, member: Member, scene: Scene, session: Session, again_ms: int | None = None
+    replica: GroupReplica, member: Member, context: JudgementContext, session: Session, again_ms: int | None = None
 ) -> Verdict:
     """Return that a member is at risk, as long as anybody can say so, and when to look again."""
-    unseen_ms = _later(unseen_from_ms(member, scene), scene)
-    at_risk = None if unseen_ms is None else _at_risk(replica, member, scene, *session)
+    unseen_ms = _later(unseen_from_ms(member, context), context)
+    at_risk = None if unseen_ms is None else _at_risk(replica, member, context, *session)
     return Verdict(at_risk, min((at_ms for at_ms in (unseen_ms, again_ms) if at_ms is not None), default=None))
 
 
@@ -136,9 +136,9 @@ def _stable_ms(replica: GroupReplica, member: Member) -> int:
     return max(told_ms, default=0)
 
 
-def _later(at_ms: int | None, scene: Scene) -> int | None:
+def _later(at_ms: int | None, context: JudgementContext) -> int | None:
     """Return an instant that lies ahead, to look again then."""
-    return at_ms if at_ms is not None and at_ms > scene.progress_ms else None
+    return at_ms if at_ms is not None and at_ms > context.progress_ms else None
 
 
 def _may_wait_in_its_join(replica: GroupReplica, member: Member, deadline_ms: int) -> bool:
@@ -153,19 +153,21 @@ def _may_wait_in_its_join(replica: GroupReplica, member: Member, deadline_ms: in
     return replica.state is not GroupState.STABLE or any(at_ms > stable_ms for at_ms, _ in replica.pending.values())
 
 
-def _expired(replica: GroupReplica, member: Member, scene: Scene, deadline_ms: int, timeout_ms: int) -> Finding:
-    blamed = blamed_restart(deadline_ms, timeout_ms, scene.restarts)
+def _expired(
+    replica: GroupReplica, member: Member, context: JudgementContext, deadline_ms: int, timeout_ms: int
+) -> Finding:
+    blamed = blamed_reset(deadline_ms, timeout_ms, context.timer_resets)
     return Finding(
         rule=SESSION_EXPIRED,
         severity=Severity.INFO if is_streams(member) else Severity.WARN,
         opened_ms=deadline_ms,
-        at_ms=deadline_ms + scene.thresholds.grace_ms,
+        at_ms=deadline_ms + context.thresholds.grace_ms,
         evidence=Evidence.INFERRED,
         cause=blamed.cause if blamed else own_cause(member),
         summary=f"{name_of(member)} {_silent(replica, member)} for its session timeout of {timeout_ms} ms",
         deadline_ms=deadline_ms,
         detail={"session_timeout_ms": timeout_ms, "last_heartbeat_ms": member.last_heartbeat_ms},
-        **about_member(replica, member, scene),
+        **about_member(replica, member, context),
     )
 
 
@@ -174,8 +176,10 @@ def _silent(replica: GroupReplica, member: Member) -> str:
     return f"was refused with {refused}" if refused else "sent no heartbeat"
 
 
-def _at_risk(replica: GroupReplica, member: Member, scene: Scene, base_ms: int, timeout_ms: int) -> Finding:
-    risk_ms = base_ms + int(timeout_ms * scene.thresholds.at_risk_ratio)
+def _at_risk(
+    replica: GroupReplica, member: Member, context: JudgementContext, base_ms: int, timeout_ms: int
+) -> Finding:
+    risk_ms = base_ms + int(timeout_ms * context.thresholds.at_risk_ratio)
     return Finding(
         rule=SESSION_AT_RISK,
         severity=Severity.INFO,
@@ -187,5 +191,5 @@ def _at_risk(replica: GroupReplica, member: Member, scene: Scene, base_ms: int, 
         f" {_silent(replica, member)}",
         deadline_ms=base_ms + timeout_ms,
         detail={"session_timeout_ms": timeout_ms, "last_heartbeat_ms": member.last_heartbeat_ms},
-        **about_member(replica, member, scene),
+        **about_member(replica, member, context),
     )

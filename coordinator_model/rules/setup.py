@@ -8,9 +8,10 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from coordinator_model.findings import Finding, about_group
-from coordinator_model.liveness import LONGEST_SESSION_MS, Scene
+from coordinator_model.brokers.timer_reset import LONGEST_SESSION_MS
 from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.session_timer import JudgementContext
+from coordinator_model.rules.findings import Finding, about_group
 from coordinator_model.states import Cause, Evidence, Severity
 
 TIMEOUTS_INCONSISTENT = "timeouts-inconsistent"
@@ -30,12 +31,12 @@ STREAMS_PROTOCOL = "stream"
 MAX_NAMED = 64
 
 
-def timeouts_inconsistent(replica: GroupReplica, scene: Scene, at_ms: int) -> Finding | None:
+def timeouts_inconsistent(replica: GroupReplica, context: JudgementContext, at_ms: int) -> Finding | None:
     """Find timeouts that differ, lie at the broker's bounds, limit nothing, or leave no room for a lost heartbeat."""
     members = [member for member in replica.members.values() if not member.kip848]
     sessions_ms = sorted({m.session_timeout_ms for m in members if m.session_timeout_ms})
     polls_ms = sorted({m.rebalance_timeout_ms for m in replica.members.values() if m.rebalance_timeout_ms})
-    slow = [m for m in members if _beats_too_slowly(m, scene)]
+    slow = [m for m in members if _beats_too_slowly(m, context)]
     problems = []
     if len(sessions_ms) > 1:
         problems.append(f"session timeouts differ: {_listed(sessions_ms)} ms")
@@ -56,41 +57,41 @@ def timeouts_inconsistent(replica: GroupReplica, scene: Scene, at_ms: int) -> Fi
         "rebalance_timeouts_ms": polls_ms[:MAX_NAMED],
         "slow_heartbeats": [m.member_id for m in slow[:MAX_NAMED]],
     }
-    return _about(replica, scene, at_ms, TIMEOUTS_INCONSISTENT, "; ".join(problems), detail)
+    return _about(replica, context, at_ms, TIMEOUTS_INCONSISTENT, "; ".join(problems), detail)
 
 
-def measure_again(replica: GroupReplica, scene: Scene) -> bool:
+def measure_again(replica: GroupReplica, context: JudgementContext) -> bool:
     """Measure heartbeat intervals again that seem too long, where the last two heartbeats prove them wrong.
 
     A line may have been lost between the two that were measured, or something held them up. Returns whether any was.
     """
-    slow = [m for m in replica.members.values() if not m.kip848 and _beats_too_slowly(m, scene)]
+    slow = [m for m in replica.members.values() if not m.kip848 and _beats_too_slowly(m, context)]
     measured = False
     for member in slow:
         interval_ms = (member.last_heartbeat_ms or 0) - (member.previous_heartbeat_ms or 0)
-        if member.previous_heartbeat_ms is not None and not _is_too_long(interval_ms, member, scene):
+        if member.previous_heartbeat_ms is not None and not _is_too_long(interval_ms, member, context):
             member.heartbeat_interval_ms, measured = interval_ms, True
     return measured
 
 
-def measured_again_ms(replica: GroupReplica, finding: Finding, scene: Scene) -> int | None:
+def measured_again_ms(replica: GroupReplica, finding: Finding, context: JudgementContext) -> int | None:
     """Return when heartbeats that seem too few are measured again; None: no more of them come."""
     named = (replica.members.get(member_id) for member_id in finding.detail.get("slow_heartbeats", ()))
     heard_ms = max((member.last_heartbeat_ms or 0 for member in named if member is not None), default=0)
-    due_ms = heard_ms + scene.thresholds.settled_after_ms
-    return due_ms if due_ms > scene.progress_ms else None
+    due_ms = heard_ms + context.thresholds.settled_after_ms
+    return due_ms if due_ms > context.progress_ms else None
 
 
-def _beats_too_slowly(member: Member, scene: Scene) -> bool:
-    return bool(member.heartbeat_interval_ms) and _is_too_long(member.heartbeat_interval_ms or 0, member, scene)
+def _beats_too_slowly(member: Member, context: JudgementContext) -> bool:
+    return bool(member.heartbeat_interval_ms) and _is_too_long(member.heartbeat_interval_ms or 0, member, context)
 
 
-def _is_too_long(interval_ms: int, member: Member, scene: Scene) -> bool:
+def _is_too_long(interval_ms: int, member: Member, context: JudgementContext) -> bool:
     timeout_ms = member.session_timeout_ms
-    return bool(timeout_ms) and interval_ms - scene.thresholds.grace_ms > (timeout_ms or 0) / HEARTBEATS_A_SESSION
+    return bool(timeout_ms) and interval_ms - context.thresholds.grace_ms > (timeout_ms or 0) / HEARTBEATS_A_SESSION
 
 
-def mixed_subscriptions(replica: GroupReplica, scene: Scene, at_ms: int) -> Finding | None:
+def mixed_subscriptions(replica: GroupReplica, context: JudgementContext, at_ms: int) -> Finding | None:
     """Find members that share no topic with the others: unrelated applications under one group id."""
     parts = _related({tuple(m.topics) for m in replica.members.values() if m.topics})
     if len(parts) < 2:  # one is not mixed
@@ -98,7 +99,7 @@ def mixed_subscriptions(replica: GroupReplica, scene: Scene, at_ms: int) -> Find
     named = [sorted(part)[:MAX_NAMED] for part in parts]
     told = " and ".join(_listed(topics) for topics in named[:3])
     summary = f"{len(parts)} sets of members share no topic: {told}"
-    return _about(replica, scene, at_ms, MIXED_SUBSCRIPTIONS, summary, {"topics": named[:MAX_NAMED]})
+    return _about(replica, context, at_ms, MIXED_SUBSCRIPTIONS, summary, {"topics": named[:MAX_NAMED]})
 
 
 def _related(subscriptions: Iterable[tuple[str, ...]]) -> list[set[str]]:
@@ -116,7 +117,7 @@ def _related(subscriptions: Iterable[tuple[str, ...]]) -> list[set[str]]:
     return parts
 
 
-def assignment_skewed(replica: GroupReplica, scene: Scene, at_ms: int) -> Finding | None:
+def assignment_skewed(replica: GroupReplica, context: JudgementContext, at_ms: int) -> Finding | None:
     """Find members that hold far more than others that subscribe to the same topics."""
     if replica.protocol == STREAMS_PROTOCOL:
         return None  # its tasks weigh differently, standbys are not seen
@@ -131,11 +132,11 @@ def assignment_skewed(replica: GroupReplica, scene: Scene, at_ms: int) -> Findin
         if most - least >= SKEW and most >= SKEW * mean:
             summary = f"{busiest.member_id} holds {most} partitions, others {least}, {mean:.1f} on average"
             detail = {"most": most, "least": least, "mean": round(mean, 2), "busiest": busiest.member_id}
-            return _about(replica, scene, at_ms, ASSIGNMENT_SKEWED, summary, detail)
+            return _about(replica, context, at_ms, ASSIGNMENT_SKEWED, summary, detail)
     return None
 
 
-def member_idle(replica: GroupReplica, scene: Scene, at_ms: int) -> Finding | None:
+def member_idle(replica: GroupReplica, context: JudgementContext, at_ms: int) -> Finding | None:
     """Find members that subscribe and hold nothing while others do."""
     if replica.protocol == STREAMS_PROTOCOL or not any(map(held, replica.members.values())):
         return None
@@ -143,7 +144,7 @@ def member_idle(replica: GroupReplica, scene: Scene, at_ms: int) -> Finding | No
     if not idle:
         return None
     summary = f"{len(idle)} of {len(replica.members)} members hold no partition"
-    return _about(replica, scene, at_ms, MEMBER_IDLE, summary, {"members": idle[:MAX_NAMED], "total": len(idle)})
+    return _about(replica, context, at_ms, MEMBER_IDLE, summary, {"members": idle[:MAX_NAMED], "total": len(idle)})
 
 
 def held(member: Member) -> int:
@@ -155,7 +156,9 @@ def _listed(values: Iterable[Any]) -> str:
     return ", ".join(map(str, list(values)[:8]))
 
 
-def _about(replica: GroupReplica, scene: Scene, at_ms: int, rule: str, summary: str, detail: dict[str, Any]) -> Finding:
+def _about(
+    replica: GroupReplica, context: JudgementContext, at_ms: int, rule: str, summary: str, detail: dict[str, Any]
+) -> Finding:
     return Finding(
         rule=rule,
         severity=Severity.INFO,
@@ -165,5 +168,5 @@ def _about(replica: GroupReplica, scene: Scene, at_ms: int, rule: str, summary: 
         cause=Cause.UNKNOWN,
         summary=f"{replica.group}: {summary}",
         detail=detail,
-        **about_group(replica, scene),
+        **about_group(replica, context),
     )

@@ -5,9 +5,9 @@ shard that moved to a broker without a request log: then all its members fall si
 has no other heartbeat to prove it.
 """
 
-from coordinator_model.findings import NOTHING, Finding, Verdict, about_group
-from coordinator_model.liveness import Scene, session_timeout_ms, unseen_from_ms
 from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.session_timer import JudgementContext, session_timeout_ms, unseen_from_ms
+from coordinator_model.rules.findings import NOTHING, Finding, Verdict, about_group
 from coordinator_model.rules.settled import quiet_since_ms
 from coordinator_model.states import Cause, Evidence, Severity
 
@@ -15,37 +15,37 @@ TELEMETRY_UNCOVERED = "telemetry-uncovered"
 MAX_NAMED = 64
 
 
-def judge(replica: GroupReplica, scene: Scene) -> Verdict:
+def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
     """Judge the members that were never heard, and those that are heard no more, longer than their session can last."""
-    since_ms = quiet_since_ms(replica, scene)
-    if since_ms is None or scene.stalled:
+    since_ms = quiet_since_ms(replica, context)
+    if since_ms is None or context.stalled:
         return NOTHING
-    lost = {m.member_id: at_ms for m in replica.members.values() if (at_ms := _unseen_ms(m, scene)) is not None}
+    lost = {m.member_id: at_ms for m in replica.members.values() if (at_ms := _unseen_ms(m, context)) is not None}
     unheard = [m for m in replica.members.values() if m.last_heartbeat_ms is None]
     due_ms, begun_ms = min(lost.values(), default=None), since_ms
     if due_ms is not None:
-        begun_ms = due_ms - scene.thresholds.settled_after_ms
-    if unheard and not scene.waiting:
-        longest_ms = max(session_timeout_ms(member, scene) or 0 for member in unheard)
-        begun_ms = max(since_ms, scene.covered_since_ms)
-        silent_ms = begun_ms + max(scene.thresholds.settled_after_ms, longest_ms)
-        if scene.progress_ms >= silent_ms:
+        begun_ms = due_ms - context.thresholds.settled_after_ms
+    if unheard and not context.waiting:
+        longest_ms = max(session_timeout_ms(member, context) or 0 for member in unheard)
+        begun_ms = max(since_ms, context.covered_since_ms)
+        silent_ms = begun_ms + max(context.thresholds.settled_after_ms, longest_ms)
+        if context.progress_ms >= silent_ms:
             lost |= dict.fromkeys((m.member_id for m in unheard), silent_ms)
         due_ms = silent_ms if due_ms is None else min(due_ms, silent_ms)
     if not lost or due_ms is None:
         return Verdict(None, due_ms)
-    return Verdict(_finding(replica, scene, sorted(lost), begun_ms, due_ms), None)
+    return Verdict(_finding(replica, context, sorted(lost), begun_ms, due_ms), None)
 
 
-def _unseen_ms(member: Member, scene: Scene) -> int | None:
+def _unseen_ms(member: Member, context: JudgementContext) -> int | None:
     """Return since when nobody can say whether a member lives that was heard once; None: it can be said."""
     if member.verdict_ms is not None or member.awaiting_sync:
         return None
-    unseen_ms = unseen_from_ms(member, scene)
-    return unseen_ms if unseen_ms is not None and scene.progress_ms >= unseen_ms else None
+    unseen_ms = unseen_from_ms(member, context)
+    return unseen_ms if unseen_ms is not None and context.progress_ms >= unseen_ms else None
 
 
-def _finding(replica: GroupReplica, scene: Scene, lost: list[str], begun_ms: int, at_ms: int) -> Finding:
+def _finding(replica: GroupReplica, context: JudgementContext, lost: list[str], begun_ms: int, at_ms: int) -> Finding:
     return Finding(
         rule=TELEMETRY_UNCOVERED,
         severity=Severity.INFO,
@@ -56,5 +56,5 @@ def _finding(replica: GroupReplica, scene: Scene, lost: list[str], begun_ms: int
         summary=f"no heartbeat of {len(lost)} of {replica.group}'s {len(replica.members)} members is seen:"
         " their sessions are judged by consequence only",
         detail={"members": lost[:MAX_NAMED], "total": len(lost)},
-        **about_group(replica, scene),
+        **about_group(replica, context),
     )

@@ -14,7 +14,7 @@ from typing import Any, Final
 from kafka import KafkaAdminClient
 from kafka.errors import GroupAuthorizationFailedError, KafkaError, for_code
 
-from coordinator_model.member_protocol import assignment, subscription
+from coordinator_model.decode.member_protocol import assignment, subscription
 from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.states import Evidence, GroupState, GroupType
 

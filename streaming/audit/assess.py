@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from coordinator_model.decode.member_protocol import subscription
+from coordinator_model.decode.records import RecordType
 from coordinator_model.events import RecordRead
-from coordinator_model.findings import Finding
-from coordinator_model.liveness import Scene
-from coordinator_model.member_protocol import subscription
-from coordinator_model.records import RecordType
 from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.replica.replay import replay
+from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules import setup
+from coordinator_model.rules.findings import Finding
 from coordinator_model.rules.partition_owned_twice import owned_twice
 from coordinator_model.rules.partition_unowned import unowned_partitions
 from coordinator_model.states import GroupState, GroupType
@@ -88,8 +88,8 @@ def assess(read: Read, told: Told, deadline_s: float, thresholds: Thresholds = D
             break
         ledgers |= _replayed(window, whole=read.is_whole(number), thresholds=thresholds)
     ledgers = {name: ledger for name, ledger in ledgers.items() if not ledger.replica.deleted}
-    scene = _scene(read.newest_ms, thresholds, told.topic_partitions)
-    groups = [_group(name, told.groups.get(name), ledgers.get(name), scene) for name in _names(told, ledgers)]
+    context = _scene(read.newest_ms, thresholds, told.topic_partitions)
+    groups = [_group(name, told.groups.get(name), ledgers.get(name), context) for name in _names(told, ledgers)]
     return Assessed(sorted(groups, key=_badness), _hosts(ledgers.values()), out_of_time)
 
 
@@ -117,11 +117,11 @@ def _badness(group: Mapping[str, Any]) -> tuple[Any, ...]:
     return (*(-counted[severity] for severity in SEVERITIES), group["group"])
 
 
-def _scene(progress_ms: int, thresholds: Thresholds, topic_partitions: Mapping[str, int]) -> Scene:
-    return Scene(
+def _scene(progress_ms: int, thresholds: Thresholds, topic_partitions: Mapping[str, int]) -> JudgementContext:
+    return JudgementContext(
         progress_ms=progress_ms,
         broker="",
-        restarts=(),
+        timer_resets=(),
         commits={},
         live_from_ms=0,
         covered_since_ms=0,
@@ -144,7 +144,7 @@ def _replayed(window: Window, *, whole: bool, thresholds: Thresholds) -> dict[st
         _note(ledger, event, window.gaps, thresholds)
     for ledger in ledgers.values():
         if ledger.replica.ending_ms is not None:
-            ledger.replica.finish()
+            ledger.replica.mark_deleted()
     return ledgers
 
 
@@ -208,17 +208,17 @@ def returns(ledger: Ledger) -> Counter[Name]:
 # ---------------------------------------------------------------------- a group
 
 
-def _group(name: str, told: ToldGroup | None, ledger: Ledger | None, scene: Scene) -> dict[str, Any]:
+def _group(name: str, told: ToldGroup | None, ledger: Ledger | None, context: JudgementContext) -> dict[str, Any]:
     replica, is_current = _replica(name, told, ledger)
     type_ = (told.type if told else "") or (replica.type.value if replica else "classic")
     state = (told.state if told else "") or (replica.state.value if replica else GroupState.UNKNOWN.value)
     found: list[Found] = []
     if replica is not None and is_current:
-        found += _now(replica, scene)
+        found += _now(replica, context)
         old = old_members(told) if told is not None and told.members is not None else ledger.old if ledger else []
         found += _old_clients(replica, old)
     if ledger is not None:
-        found += _past(ledger, scene)
+        found += _past(ledger, context)
     members = len(told.members) if told and told.members is not None else len(replica.members) if replica else None
     if state == GroupState.EMPTY.value:
         members = 0
@@ -239,13 +239,13 @@ def _replica(name: str, told: ToldGroup | None, ledger: Ledger | None) -> tuple[
     return replica, replica is not None and stable and replica.state is GroupState.STABLE
 
 
-def _now(replica: GroupReplica, scene: Scene) -> Iterator[Found]:
+def _now(replica: GroupReplica, context: JudgementContext) -> Iterator[Found]:
     """Judge a stable group's members, assignment and timeouts as they are."""
     if replica.type not in JUDGED:
         return
-    if unowned := unowned_partitions(replica, scene):
-        lasts = scene.progress_ms - (replica.stable_since_ms or scene.progress_ms)
-        page = lasts >= scene.thresholds.page_after_ms and bool(replica.stable_since_ms)
+    if unowned := unowned_partitions(replica, context):
+        lasts = context.progress_ms - (replica.stable_since_ms or context.progress_ms)
+        page = lasts >= context.thresholds.page_after_ms and bool(replica.stable_since_ms)
         listed = ", ".join(f"{topic}-{number}" for topic, number in unowned[:8])
         summary = f"no member owns {counted(len(unowned), 'partition')} of its topics: {listed}"
         yield Found("partition-unowned", "page" if page else "warn", summary)
@@ -254,7 +254,7 @@ def _now(replica: GroupReplica, scene: Scene) -> Iterator[Found]:
         summary = f"more than one member owns {counted(len(shared), 'partition')}: {listed}"
         yield Found("partition-owned-twice", "warn", summary)
     for rule in (setup.timeouts_inconsistent, setup.mixed_subscriptions, setup.assignment_skewed, setup.member_idle):
-        if (finding := rule(replica, scene, scene.progress_ms)) is not None:
+        if (finding := rule(replica, context, context.progress_ms)) is not None:
             yield Found(finding.rule, finding.severity.value, _without_name(finding))
     timeouts_ms = [member.rebalance_timeout_ms or 0 for member in replica.members.values()]
     short = [timeout_ms for timeout_ms in timeouts_ms if 0 < timeout_ms < SHORT_POLL_MS]
@@ -278,9 +278,9 @@ def _old_clients(replica: GroupReplica, old: Iterable[str]) -> Iterator[Found]:
         yield Found("client-old", "info", summary)
 
 
-def _past(ledger: Ledger, scene: Scene) -> Iterator[Found]:
+def _past(ledger: Ledger, context: JudgementContext) -> Iterator[Found]:
     """Tell what the records say of the group's past."""
-    thresholds = scene.thresholds
+    thresholds = context.thresholds
     yield from _storm(ledger, thresholds)
     for name, times in returns(ledger).most_common(MAX_NAMED):
         if times >= FLAPS and times > 2 * ledger.peak[name]:

@@ -16,8 +16,8 @@ from typing import Any, Final
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
+from coordinator_model.decode.parse import OFFSETS, RejectedRow, SourceRow, parse_row
 from coordinator_model.events import RecordRead
-from coordinator_model.ingest import OFFSETS, Rejected, SourceRow, ingest
 
 FIRST_WINDOW: Final = 500
 """Offsets a partition; each further window is twice as large, up to `MAX_WINDOW`."""
@@ -178,8 +178,8 @@ class _Reading:
 
     def _take(self, record: Any, window: Window) -> None:
         place = (record.topic, record.partition, record.offset, record.timestamp)
-        events = ingest(SourceRow(OFFSETS, *place, record.key, record.value))
-        if isinstance(events, Rejected):
+        events = parse_row(SourceRow(OFFSETS, *place, record.key, record.value))
+        if isinstance(events, RejectedRow):
             self._read.unreadable += 1
             return
         window.events += [event for event in events if isinstance(event, RecordRead)]

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from coordinator_model.records import Outcome, Record, decode
+from coordinator_model.decode.records import Outcome, Record, decode
 
 READ_BYTES = 1 << 16
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 
-from coordinator_model.history import History, replay_rows
+from coordinator_model.capture_replay import History, replay_rows
+from coordinator_model.decode.source_row import SourceRow
 from coordinator_model.incidents import Incident, Kind, to_contract
-from coordinator_model.shard import ShardSettings
-from coordinator_model.source_row import SourceRow
+from coordinator_model.shard.shard import ShardSettings
 from coordinator_model.states import Cause
 from streaming.capture_file import OTHER_SOURCE, BadRow, open_text, position_bytes, read_rows
 from streaming.commands.progress import ProgressShown

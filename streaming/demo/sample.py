@@ -59,7 +59,7 @@ def record(out: Path) -> None:
 @contextmanager
 def _recording(setting: Setting, out: Path) -> Iterator[None]:
     command = ("capture", "--bootstrap-servers", setting.cluster.bootstrap_servers, "--from-beginning")
-    recorder = Child("capture", setting.folder, "streaming.demo.leashed", *command, "--out", str(out))
+    recorder = Child("capture", setting.folder, "streaming.demo.stdin_guard", *command, "--out", str(out))
     try:
         yield
         recorder.require_running()

@@ -85,7 +85,7 @@ class Setting:
         config = self.folder / "monitor.toml"
         config.write_text(self._monitor_toml(port), encoding="utf-8")
         for command in ("serve", "run"):
-            self._start(command, "streaming.demo.leashed", command, "--config", str(config))
+            self._start(command, "streaming.demo.stdin_guard", command, "--config", str(config))
 
     def start_consumer(self, software: str, group: str, client_id: str) -> Child:
         """Start a consumer of the topic that is called like its group."""

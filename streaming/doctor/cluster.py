@@ -12,7 +12,7 @@ from typing import Any, Final
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.errors import GroupAuthorizationFailedError, KafkaError
 
-from coordinator_model.telemetry.shipped import PREFIX, unwrapped
+from coordinator_model.decode.telemetry.shipped import PREFIX, unwrapped
 from streaming.connection import diagnose
 from streaming.doctor.check import ACL_ADVICE, Check, Status, fail, ok, warn
 from streaming.doctor.topics import check_disk, check_settings, configs_of, create_missing

@@ -46,7 +46,7 @@ class Node:
 
     @property
     def running(self) -> bool:
-        """Whether the process exists, be it frozen."""
+        """Whether the process exists, even if it is frozen."""
         return self._process is not None and self._process.poll() is None
 
     @property

@@ -1,7 +1,7 @@
 """Is what the monitor tells plausible as a whole? great-expectations, off the batch path: `serve` asks every 30 s.
 
-The gate for a single row is the parser (`coordinator_model.ingest`, quarantine). This looks at what is left of the
-stream in the store, a bounded sample and the aggregates of `run`, for what no row shows alone: generations that go
+The gate for a single row is the parser (`coordinator_model.decode.parse`, quarantine). This looks at what is left of
+the stream in the store, a bounded sample and the aggregates of `run`, for what no row shows alone: generations that go
 back, members nobody knows, clocks that differ, sources that thin out.
 
 * ``sample``   the store -> four frames, plain rows in, no great-expectations

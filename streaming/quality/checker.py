@@ -16,7 +16,7 @@ _TEXTS: Final = frozenset(
 )
 
 
-class Verdict(NamedTuple):
+class ExpectationResult(NamedTuple):
     """What one expectation came to; `sample` are some of the rows that fail it."""
 
     cluster: str
@@ -41,7 +41,7 @@ class Checker:
             definition = gx.ValidationDefinition(name=name, data=batch, suite=kept)
             self._definitions[name] = self._context.validation_definitions.add_or_update(definition)
 
-    def check(self, frames: Mapping[str, Sequence[Row]], cluster: str) -> list[Verdict]:
+    def check(self, frames: Mapping[str, Sequence[Row]], cluster: str) -> list[ExpectationResult]:
         """Check every frame, of one cluster."""
         return [verdict for name, rows in frames.items() for verdict in self._check(name, rows, cluster)]
 
@@ -49,15 +49,15 @@ class Checker:
         """Write Data Docs of what was checked; returns where they begin."""
         return [str(place) for place in self._context.build_data_docs().values()]
 
-    def _check(self, name: str, rows: Sequence[Row], cluster: str) -> list[Verdict]:
+    def _check(self, name: str, rows: Sequence[Row], cluster: str) -> list[ExpectationResult]:
         frame = to_frame(name, rows)
         result = self._definitions[name].run(batch_parameters={"dataframe": frame})
         return [self._verdict(name, one, rows, cluster) for one in result.results]
 
-    def _verdict(self, name: str, one: Any, rows: Sequence[Row], cluster: str) -> Verdict:
+    def _verdict(self, name: str, one: Any, rows: Sequence[Row], cluster: str) -> ExpectationResult:
         config = one.expectation_config
         failing = (one.result or {}).get("partial_unexpected_index_list") or []
-        return Verdict(
+        return ExpectationResult(
             cluster=cluster,
             suite=name,
             expectation=f"{config.type}({config.kwargs['column']})",

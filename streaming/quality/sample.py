@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import select
 
+from coordinator_model.decode.records import Outcome
 from coordinator_model.membership import compare
-from coordinator_model.records import Outcome
 from streaming.store import Store, tables
 
 Row = dict[str, Any]

@@ -9,7 +9,7 @@ os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # before the import: it 
 import great_expectations as gx
 from great_expectations import expectations as expect
 
-from coordinator_model.liveness import LONGEST_SESSION_MS
+from coordinator_model.brokers.timer_reset import LONGEST_SESSION_MS
 
 CLOCK_MS: Final = 5_000
 """How far ahead of ours a broker's clock may be."""

@@ -20,7 +20,7 @@ from streaming.store.store import wall_ms
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streaming.quality.checker import Checker, Verdict
+    from streaming.quality.checker import Checker, ExpectationResult
 
 FAILURES_TO_TELL = 2  # in a row: a sample may be taken in the middle of something
 
@@ -53,7 +53,7 @@ class QualityWatch(threading.Thread):
             except Exception:  # noqa: BLE001 - checks are beside the point of `serve`
                 self._log.exception("a check of data quality failed")
 
-    def check(self, now_ms: int) -> "list[Verdict]":
+    def check(self, now_ms: int) -> "list[ExpectationResult]":
         """Check every cluster once; store the results, open and close incidents."""
         from streaming.quality.checker import Checker  # noqa: PLC0415 - imports great-expectations, when first needed
 
@@ -68,7 +68,7 @@ class QualityWatch(threading.Thread):
             verdicts += of_cluster
         return verdicts
 
-    def _tell(self, cluster: str, verdicts: "Sequence[Verdict]", now_ms: int) -> None:
+    def _tell(self, cluster: str, verdicts: "Sequence[ExpectationResult]", now_ms: int) -> None:
         """Open what fails again and again, keep open what goes on, close the rest."""
         held = self._store.read.incidents(state="open", cluster=cluster, rule=DATA_QUALITY).objects
         since_ms = {incident["subject"]: incident["opened_ms"] for incident in held}
@@ -90,7 +90,7 @@ def of(cluster: str, frames: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]
     return {name: [row for row in rows if row["cluster"] == cluster] for name, rows in frames.items()}
 
 
-def findings(failing: "Iterable[Verdict]", now_ms: int, since_ms: Mapping[str, int]) -> list[dict[str, Any]]:
+def findings(failing: "Iterable[ExpectationResult]", now_ms: int, since_ms: Mapping[str, int]) -> list[dict[str, Any]]:
     """Say which expectation fails, of what, with some of the rows."""
     return [
         own_finding(
@@ -107,12 +107,12 @@ def findings(failing: "Iterable[Verdict]", now_ms: int, since_ms: Mapping[str, i
     ]
 
 
-def subject_of(verdict: "Verdict") -> str:
+def subject_of(verdict: "ExpectationResult") -> str:
     """Name what fails."""
     return f"{verdict.suite}/{verdict.expectation}"
 
 
-def as_row(verdict: "Verdict", checked_ms: int) -> dict[str, Any]:
+def as_row(verdict: "ExpectationResult", checked_ms: int) -> dict[str, Any]:
     """Make a row of the store."""
     return {
         "cluster": clean(verdict.cluster, 255),

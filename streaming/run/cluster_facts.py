@@ -16,7 +16,7 @@ from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import ClusterAuthorizationFailedError, KafkaError, UnsupportedVersionError
 
-from coordinator_model.topic_ids import id_of, text_of
+from coordinator_model.decode.topic_ids import id_of, text_of
 
 log = structlog.get_logger(__name__)
 

@@ -1,8 +1,8 @@
 """Heartbeats by columns, for there are tens of thousands a second.
 
-The core finds the lines that it knows but for their times (`coordinator_model.telemetry.heartbeats`); their times are
-made numbers as columns, and what they say travels as a block of columns an operator key. All other lines are left to
-the core's parser, one by one.
+The core finds the lines that it knows but for their times (`coordinator_model.decode.telemetry.heartbeats`); their
+times are made numbers as columns, and what they say travels as a block of columns an operator key. All other lines are
+left to the core's parser, one by one.
 """
 
 from array import array
@@ -13,29 +13,29 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from coordinator_model.decode.source_row import SourceRow
+from coordinator_model.decode.telemetry import heartbeats
+from coordinator_model.decode.telemetry.instants import instants
 from coordinator_model.events import TELEMETRY_RANK, Event, Heartbeat
 from coordinator_model.heartbeat_block import HeartbeatBlock
-from coordinator_model.source_row import SourceRow
-from coordinator_model.telemetry import heartbeats
-from coordinator_model.telemetry.instants import instants
 from streaming.run.packing import Routing
-from streaming.run.runs import Flags, Indexes, Run
+from streaming.run.partition_rows import Flags, Indexes, PartitionRows
 
-NOT_FOUND = heartbeats.Found([], [], [])
+NOT_FOUND = heartbeats.KnownLines([], [], [])
 """No line is known: all are left to the parser."""
 
 
-class Piece(NamedTuple):
+class ScannedRows(NamedTuple):
     """A run of lines, and which of them are known heartbeats."""
 
-    run: Run
-    lines: heartbeats.Found
+    run: PartitionRows
+    lines: heartbeats.KnownLines
 
 
-class Found(NamedTuple):
+class KnownHeartbeats(NamedTuple):
     """The known heartbeats in a run of lines: blocks by operator key, which lines they are, and their brokers."""
 
-    run: Run
+    run: PartitionRows
     blocks: list[tuple[str, HeartbeatBlock]]
     indexes: Indexes
     brokers: "Coded"
@@ -52,38 +52,38 @@ class Found(NamedTuple):
 
 
 class HeartbeatColumns:
-    """One a worker and routing: remembers the heartbeats that were read with care."""
+    """One a worker and routing: remembers the heartbeats that were parsed."""
 
     def __init__(self, routing: Routing) -> None:
         self._routing = routing
         self._lines = heartbeats.HeartbeatLines()
-        self._said = _Said(routing, self._lines.said)
+        self._said = _KnownColumns(routing, self._lines.said)
 
     def learn(self, row: SourceRow, events: list[Event]) -> None:
-        """Remember a line that was read with care, if it is a heartbeat and looks as Kafka writes them."""
+        """Remember a line that was parsed, if it is a heartbeat and looks as Kafka writes them."""
         self._lines.learn(row, events)
 
-    def find(self, run: Run) -> Piece:
+    def find(self, run: PartitionRows) -> ScannedRows:
         """Find the known heartbeats among the lines of a run; what they say is left to `take`."""
         text, stops = run.text()
-        return Piece(run, self._lines.find(text, stops, run.keys.to_pylist(), run.instants_ms.tolist()))
+        return ScannedRows(run, self._lines.find(text, stops, run.keys.to_pylist(), run.instants_ms.tolist()))
 
-    def take(self, pieces: Sequence[Piece]) -> Found:
+    def take(self, pieces: Sequence[ScannedRows]) -> KnownHeartbeats:
         """Join what was found in pieces of one partition; nothing may have been learned since the first."""
         if self._said.of is not self._lines.said:  # all was forgotten
-            self._said = _Said(self._routing, self._lines.said)
+            self._said = _KnownColumns(self._routing, self._lines.said)
         self._said.catch_up()
-        run = Run.joined([piece.run for piece in pieces])
+        run = PartitionRows.joined([piece.run for piece in pieces])
         starts = accumulate((len(piece.run.offsets) for piece in pieces), initial=0)
         numbers = [np.array(lines.numbers, np.int64) + start for (_, lines), start in zip(pieces, starts, strict=False)]
         indexes = np.concatenate(numbers)
         places = np.array([place for _, lines in pieces for place in lines.places], np.int64)
         times = [text for _, lines in pieces for text in lines.times]
         blocks = list(self._blocks(run, indexes, places, times)) if len(indexes) else []
-        return Found(run, blocks, indexes, self._said.shared["broker"].at(places))
+        return KnownHeartbeats(run, blocks, indexes, self._said.shared["broker"].at(places))
 
     def _blocks(
-        self, run: Run, indexes: Indexes, places: Indexes, times: list[bytes]
+        self, run: PartitionRows, indexes: Indexes, places: Indexes, times: list[bytes]
     ) -> Iterator[tuple[str, HeartbeatBlock]]:
         """Make a block an operator key."""
         order_ms = run.instants_ms[indexes]
@@ -140,7 +140,7 @@ class _Codes:
         return Coded(np.frombuffer(self._codes, np.int64)[places] if len(places) else places, self._values)
 
 
-class _Said:
+class _KnownColumns:
     """What known heartbeats say, by columns, and the operator keys they belong to."""
 
     def __init__(self, routing: Routing, of: list[Heartbeat]) -> None:

@@ -24,8 +24,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql.streaming.state import GroupStateTimeout
 from sqlalchemy.exc import SQLAlchemyError
 
-from coordinator_model import snapshot
-from coordinator_model.shard import ShardSettings
+from coordinator_model.shard import snapshot
+from coordinator_model.shard.shard import ShardSettings
 from streaming.config import Settings
 from streaming.connection import diagnose
 from streaming.run.catch_up import CatchUp

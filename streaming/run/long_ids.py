@@ -5,8 +5,8 @@ Anybody may name such a group in a request that is refused, thousands of times a
 
 import numpy as np
 
-from coordinator_model import sharding
-from coordinator_model.sharding import REMEMBERED_CHARACTERS
+from coordinator_model.shard import sharding
+from coordinator_model.shard.sharding import REMEMBERED_CHARACTERS
 
 _LONGEST = 2**15  # Kafka's strings have an int16 length, in bytes; a longer one, in a made-up line, takes its time
 _POWERS = np.multiply.accumulate(np.concatenate([[1], np.full(_LONGEST - 1, 31)]).astype(np.uint32))[::-1]

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from coordinator_model import snapshot
-from coordinator_model.shard import Shard, ShardSettings
+from coordinator_model.shard import snapshot
+from coordinator_model.shard.shard import Shard, ShardSettings
 from streaming.run.packing import (
     QUARANTINE_KEY,
     Payload,

@@ -14,8 +14,10 @@ from dataclasses import dataclass, field
 from itertools import cycle
 from typing import Any, Literal, get_args
 
-from coordinator_model.cluster import ClusterRow
-from coordinator_model.decode_counts import DecodeCounts
+from coordinator_model.brokers.ticks import Ticker
+from coordinator_model.decode.cluster_row import ClusterRow
+from coordinator_model.decode.decode_counts import DecodeCounts
+from coordinator_model.decode.parse import RejectedRow
 from coordinator_model.events import (
     TELEMETRY_RANK,
     ClientPoll,
@@ -26,9 +28,7 @@ from coordinator_model.events import (
     Tick,
 )
 from coordinator_model.heartbeat_block import HeartbeatBlock
-from coordinator_model.ingest import Rejected
-from coordinator_model.intake import Read
-from coordinator_model.ticks import Ticker
+from coordinator_model.shard.intake import OffsetsRead
 from streaming.run.long_ids import shard_of
 
 QUARANTINE_KEY = "quarantine"
@@ -108,7 +108,7 @@ class Packer:
     nonce: str | None = None
     """What the monitor's own probes carry; None: all probes are taken for its own."""
     _asked: dict[str, str] = field(default_factory=dict)
-    _read: list[Read] = field(default_factory=list)
+    _read: list[OffsetsRead] = field(default_factory=list)
     _packed: dict[str, Payload] = field(default_factory=dict)
     _rejected: Counter[str] = field(default_factory=Counter)
     """How many unreadable rows there were, by `source:reason`."""
@@ -123,18 +123,18 @@ class Packer:
         kind = type(event)
         if isinstance(event, Tick):
             if self.nonce is not None and event.asked.rpartition("-")[0] != self.nonce:
-                self.hear(event.broker, event[0], event[2:5], lost=lost)
+                self.observe(event.broker, event[0], event[2:5], lost=lost)
                 return
             if event.asked and len(self._asked) < MAX_ASKED:
                 self._asked[event.asked] = event.broker
-            self.ticker.hear(event._replace(lost=lost, asked=""))
+            self.ticker.observe(event._replace(lost=lost, asked=""))
             return
         if kind is RecordRead or kind is OffsetCommitted:
             key = self.routing.key_of(event.group, event.partition)
         else:
             key = self.routing.key_of(event.group)
             if kind is not ClientPoll:
-                self.hear(event.broker, event[0], event[2:5], lost=lost)  # type: ignore[union-attr]
+                self.observe(event.broker, event[0], event[2:5], lost=lost)  # type: ignore[union-attr]
         self._rows(key, _CODES[kind]).append(tuple(event))
 
     def add_heartbeats(self, key: str, block: HeartbeatBlock) -> None:
@@ -142,19 +142,19 @@ class Packer:
         self.size += block.length
         self._rows(key, HEARTBEAT_BLOCKS).append((block.length, block.columns))
 
-    def hear(self, broker: str, order_ms: int, place: tuple[str, int, int], *, lost: bool = False) -> None:
+    def observe(self, broker: str, order_ms: int, place: tuple[str, int, int], *, lost: bool = False) -> None:
         """Let a line of a broker move its clock; `place` is its topic, partition and offset."""
-        self.ticker.hear(Tick(order_ms, TELEMETRY_RANK, *place, "", broker, None, lost))
+        self.ticker.observe(Tick(order_ms, TELEMETRY_RANK, *place, "", broker, None, lost))
 
     def read(self, topic: str, partition: int, first: int, last: int) -> None:
         """Let every key know which offsets of telemetry were read: where some are missing, lines were lost."""
-        self._read.append(Read(topic, partition, first, last))
+        self._read.append(OffsetsRead(topic, partition, first, last))
 
     def _rows(self, key: str, code: int) -> list[Any]:
         rows: list[Any] = self._packed.setdefault(key, {}).setdefault(code, [])
         return rows
 
-    def wake(self) -> None:
+    def include_all_keys(self) -> None:
         """Let every known key be called, though nothing may have come for it."""
         for key in self.known_keys:
             self._packed.setdefault(key, {})
@@ -163,7 +163,7 @@ class Packer:
         """Tell whether there is anything to send."""
         return bool(self._packed or self.ticker or self.decoded or self._asked or self._read)
 
-    def reject(self, row: Rejected) -> None:
+    def reject(self, row: RejectedRow) -> None:
         """Let an unreadable row travel with the others, so that a batch stays one action; of very many their number."""
         self.size += 1
         alike = f"{row.source}:{row.reason}"
@@ -218,9 +218,9 @@ def events_in(payloads: Iterable[Payload]) -> list[Event]:
     return events
 
 
-def rejected_in(payloads: Iterable[Payload]) -> list[Rejected]:
+def rejected_in(payloads: Iterable[Payload]) -> list[RejectedRow]:
     """Return the unreadable rows of the quarantine key's payloads."""
-    return [Rejected._make(row) for payload in payloads for row in payload.get(0, ())]
+    return [RejectedRow._make(row) for payload in payloads for row in payload.get(0, ())]
 
 
 def not_kept_in(payloads: Iterable[Payload]) -> Counter[str]:
@@ -239,9 +239,9 @@ def decoded_in(payloads: Iterable[Payload]) -> Counter[str]:
     return counts
 
 
-def read_in(payloads: Iterable[Payload]) -> list[Read]:
+def read_in(payloads: Iterable[Payload]) -> list[OffsetsRead]:
     """Return which offsets of telemetry were read."""
-    return [Read(*row) for payload in payloads for row in payload.get(READ, ())]
+    return [OffsetsRead(*row) for payload in payloads for row in payload.get(READ, ())]
 
 
 def asked_in(payloads: Iterable[Payload]) -> dict[str, str]:

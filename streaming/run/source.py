@@ -17,20 +17,29 @@ import numpy as np
 import pyarrow as pa
 import structlog
 
-from coordinator_model.cluster import ClusterRow, read_cluster_row
+from coordinator_model.brokers.ticks import HOLE_MS, TICK_EVERY_MS
+from coordinator_model.decode.cluster_row import ClusterRow, read_cluster_row
+from coordinator_model.decode.parse import (
+    OFFSETS,
+    REPORTS,
+    TELEMETRY,
+    RejectedRow,
+    SourceRow,
+    failed,
+    mute_line,
+    parse_row,
+)
+from coordinator_model.decode.telemetry.fields import BadField
+from coordinator_model.decode.telemetry.shipped import Zone, utc
 from coordinator_model.events import Event
-from coordinator_model.ingest import OFFSETS, REPORTS, TELEMETRY, Rejected, SourceRow, failed, ingest, mute_line
-from coordinator_model.telemetry.fields import BadField
-from coordinator_model.telemetry.shipped import Zone, utc
-from coordinator_model.ticks import HOLE_MS, TICK_EVERY_MS
 from streaming.kafka_config import READER_GROUP_PREFIX
 from streaming.run.cluster_file import ClusterFile
-from streaming.run.heartbeat_columns import NOT_FOUND, Found, HeartbeatColumns, Piece
+from streaming.run.heartbeat_columns import NOT_FOUND, HeartbeatColumns, KnownHeartbeats, ScannedRows
 from streaming.run.packing import Packer, Routing
-from streaming.run.runs import Indexes, Run, runs_of
+from streaming.run.partition_rows import Indexes, PartitionRows, partition_rows_of
 from streaming.run.sink import read_live_keys
 from streaming.run.topics import Assigned, Offsets
-from streaming.run.worker import settle
+from streaming.run.worker import freeze_garbage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,7 +53,7 @@ _PACKED = pa.schema([("lane", pa.string()), ("key", pa.string()), ("payload", pa
 _known: dict[Routing, HeartbeatColumns] = {}  # a worker's, of all its batches
 JOINED_BYTES = 32 * 1024 * 1024  # of lines that are packed together, and held until then
 FLUSH_EVENTS = 100_000  # bounds a worker's memory while it catches up
-WAKE_TOPIC = ""  # of the row that only wakes; no topic of Kafka has such a name
+TRIGGER_TOPIC = ""  # of the row that only triggers a call for each shard; no topic of Kafka has such a name
 ROWS_PER_BATCH = 2_000_000  # bounds a batch while it catches up
 _READER = {
     "groupIdPrefix": READER_GROUP_PREFIX,  # Spark's readers join no group, but ask for the offsets of one
@@ -64,19 +73,20 @@ _READER = {
 def source_rows(
     spark: "SparkSession", kafka: "Kafka", assigned: Assigned, starts: Offsets, commits_from_ms: int
 ) -> "DataFrame":
-    """Read all topics, and what wakes the shards, as one stream of raw rows."""
-    # The waking row last: neighbours share a task, and eight ranges of lines by themselves are cut four to four so.
-    rows = kafka_rows(spark, kafka, assigned, starts, commits_from_ms).unionAll(_waking_rows(spark))
+    """Read all topics, and the trigger row, as one stream of raw rows."""
+    # The trigger row comes last. Neighbouring partitions share a task, so eight ranges of lines are divided four and
+    # four.
+    rows = kafka_rows(spark, kafka, assigned, starts, commits_from_ms).unionAll(_trigger_rows(spark))
     # A task a Kafka partition would mean fifty tasks for fifty records; one a core is even enough, for its share is
     # made of small ranges.
     return rows.coalesce(spark.sparkContext.defaultParallelism)
 
 
-def _waking_rows(spark: "SparkSession") -> "DataFrame":
+def _trigger_rows(spark: "SparkSession") -> "DataFrame":
     """Make one row a batch, as Kafka's are: so there always is a batch."""
     rows = spark.readStream.format("rate-micro-batch").options(rowsPerBatch="1", numPartitions="1").load()
     nothing = ("0 AS partition", "value AS offset", "0L AS timestamp_ms", "X'' AS key", "X'' AS value")
-    return rows.selectExpr(f"'{WAKE_TOPIC}' AS topic", *nothing)
+    return rows.selectExpr(f"'{TRIGGER_TOPIC}' AS topic", *nothing)
 
 
 def kafka_rows(
@@ -123,21 +133,21 @@ class PackRows:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield packed rows at the end of the task, or sooner where there are very many."""
-        settle()
+        freeze_garbage()
         live_keys = read_live_keys(self.live_keys_file)
         packer = Packer(
             self.routing, self.routing.all_keys() if live_keys is None else tuple(live_keys), nonce=self.nonce
         )
         heartbeats = _known.setdefault(self.routing, HeartbeatColumns(self.routing))
-        pieces: dict[tuple[str, int], list[Piece]] = {}
+        pieces: dict[tuple[str, int], list[ScannedRows]] = {}
         next_offsets: dict[tuple[str, int], int] = {}
         read_bytes = 0
         for batch in batches:
-            for run in runs_of(batch):
+            for run in partition_rows_of(batch):
                 if run.topic == self.offsets_topic:
                     _pack_records(run, packer)
-                elif run.topic == WAKE_TOPIC:
-                    packer.wake()
+                elif run.topic == TRIGGER_TOPIC:
+                    packer.include_all_keys()
                     packer.cluster = _read_cluster(self.cluster_file)
                 elif run.topic in self.client_topics:
                     _pack_reports(run, packer)
@@ -169,51 +179,51 @@ def _read_cluster(file: Path | None) -> ClusterRow | None:
         return None
 
 
-def _pack_records(run: Run, packer: Packer) -> None:
+def _pack_records(run: PartitionRows, packer: Packer) -> None:
     for row in run.rows(OFFSETS):
-        events = ingest(row)
+        events = parse_row(row)
         packer.decoded.add(row, events)
         _add(packer, row, events)
 
 
-def _pack_reports(run: Run, packer: Packer) -> None:
+def _pack_reports(run: PartitionRows, packer: Packer) -> None:
     for row in run.rows(REPORTS):
-        _add(packer, row, ingest(row))
+        _add(packer, row, parse_row(row))
 
 
-def _find(run: Run, heartbeats: HeartbeatColumns, zone: Zone) -> Piece:
+def _find(run: PartitionRows, heartbeats: HeartbeatColumns, zone: Zone) -> ScannedRows:
     """Find what is known of a run; where that fails its rows are read one by one, and one of them says why."""
     try:
         run = run.bare(zone)
         return heartbeats.find(run)
     except Exception:
         log.exception("heartbeats could not be looked up by columns", topic=run.topic, partition=run.partition)
-        return Piece(run, NOT_FOUND)
+        return ScannedRows(run, NOT_FOUND)
 
 
-def _take(pieces: list[Piece], heartbeats: HeartbeatColumns) -> Found:
+def _take(pieces: list[ScannedRows], heartbeats: HeartbeatColumns) -> KnownHeartbeats:
     """As `_find`, of what was found in a partition."""
     try:
         return heartbeats.take(pieces)
     except Exception:
         log.exception("heartbeats could not be taken by columns", topic=pieces[0].run.topic)
-        return heartbeats.take([Piece(piece.run, NOT_FOUND) for piece in pieces])
+        return heartbeats.take([ScannedRows(piece.run, NOT_FOUND) for piece in pieces])
 
 
 def _pack_pieces(
-    pieces: dict[tuple[str, int], list[Piece]],
+    pieces: dict[tuple[str, int], list[ScannedRows]],
     packer: Packer,
     heartbeats: HeartbeatColumns,
     next_offsets: dict[tuple[str, int], int],
     zone: Zone,
 ) -> None:
-    """Pack what was found, and read with care what was not; afterwards there are no pieces."""
+    """Pack what was found, and parse what was not; afterwards there are no pieces."""
     for found in [_take(listed, heartbeats) for listed in pieces.values()]:  # all of them before more is learned
         _pack_lines(found, packer, heartbeats, found.run.after_gaps(next_offsets), zone)
     pieces.clear()
 
 
-def _pack_lines(found: Found, packer: Packer, heartbeats: HeartbeatColumns, lost: Any, zone: Zone) -> None:
+def _pack_lines(found: KnownHeartbeats, packer: Packer, heartbeats: HeartbeatColumns, lost: Any, zone: Zone) -> None:
     """Pack the lines of one partition; `lost` marks those before which lines are missing: the next event says so."""
     run = found.run
     packer.read(run.topic, run.partition, int(run.offsets[0]), int(run.offsets[-1]))
@@ -221,19 +231,19 @@ def _pack_lines(found: Found, packer: Packer, heartbeats: HeartbeatColumns, lost
         packer.add_heartbeats(key, block)
     others = np.delete(np.arange(len(lost)), found.indexes)
     for index, row in zip(others.tolist(), run.rows(TELEMETRY, others), strict=True):
-        events = ingest(row, zone)
+        events = parse_row(row, zone)
         if _add(packer, row, events, lost=bool(lost[index])):
             heartbeats.learn(row, events)  # type: ignore[arg-type] # nothing is added of a row that is rejected
         else:
             lost[index + 1 : index + 2] |= lost[index]
             if (tick := mute_line(row)) is not None:
-                packer.ticker.hear(tick, mute=True)
+                packer.ticker.observe(tick, mute=True)
     for broker, indexes in found.by_broker():
         rising = indexes[np.argsort(run.instants_ms[indexes], kind="stable")]
         for at in _telling(run.instants_ms[rising]):
-            packer.hear(broker, *run.place(rising[at]))
+            packer.observe(broker, *run.place(rising[at]))
     for index, broker in found.lost(lost):
-        packer.hear(broker, *run.place(index), lost=True)
+        packer.observe(broker, *run.place(index), lost=True)
 
 
 def _telling(instants_ms: Indexes) -> list[int]:
@@ -246,9 +256,9 @@ def _telling(instants_ms: Indexes) -> list[int]:
     return sorted(chosen)
 
 
-def _add(packer: Packer, row: SourceRow, events: list[Event] | Rejected, *, lost: bool = False) -> bool:
+def _add(packer: Packer, row: SourceRow, events: list[Event] | RejectedRow, *, lost: bool = False) -> bool:
     """Pack what a row says; false where it says nothing."""
-    if isinstance(events, Rejected):
+    if isinstance(events, RejectedRow):
         packer.reject(events)
         return False
     try:

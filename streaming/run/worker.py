@@ -4,11 +4,11 @@ import gc
 from itertools import count
 from typing import Final
 
-SETTLE_EVERY: Final = 4096
+FREEZE_EVERY: Final = 4096
 _tasks = count(1)
 
 
-def settle() -> None:
+def freeze_garbage() -> None:
     """Take what a worker keeps out of the garbage collector's sight; called at the start of each source task.
 
     PySpark's daemon makes a full collection after every task, some ten a second here, and each would walk all of
@@ -16,7 +16,7 @@ def settle() -> None:
     the first tasks. What was kept once and is garbage now is looked for each time.
     """
     task = next(_tasks)
-    if task & (task - 1) == 0 or task % SETTLE_EVERY == 0:  # the 1st, 2nd, 4th, 8th, …
+    if task & (task - 1) == 0 or task % FREEZE_EVERY == 0:  # the 1st, 2nd, 4th, 8th, …
         gc.unfreeze()
         gc.collect()
         gc.freeze()

@@ -4,6 +4,6 @@
 * ``metrics``   every metric, declared once, computed from the store at scrape
 * ``api``       JSON; ``page``: HTML for people; ``app``: routes and security headers
 * ``notify``    outbox -> Alertmanager, webhook, log; one module a receiver
-* ``clerk``     the housekeeping beside it: fan-out, `monitor-stalled`, retention
+* ``maintenance`` what has to be done beside it: fan-out, `monitor-stalled`, retention
 * ``server``    all of it as one process that stops cleanly
 """

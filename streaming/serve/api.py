@@ -20,7 +20,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from streaming.config import Settings
-from streaming.serve.events import Happening, happened
+from streaming.serve.events import TimelineEntry, happened
 from streaming.serve.health import Health
 from streaming.serve.metrics import exposition
 from streaming.serve.notify.base import SEVERITIES
@@ -210,7 +210,7 @@ class Api:
         near = difflib.get_close_matches(group, known, n=1, cutoff=ALMOST)
         return f"; did you mean {near[0]}?" if near else ""
 
-    def _events(self, cluster: str, group: str) -> list[Happening]:
+    def _events(self, cluster: str, group: str) -> list[TimelineEntry]:
         history = self.store.read.history(cluster, group, wall_ms() + DAY_MS, EVENTS_SHOWN)
         return happened(*history, EVENTS_SHOWN)
 

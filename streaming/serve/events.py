@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 NAMES_SHOWN = 3
 
 
-class Happening(NamedTuple):
+class TimelineEntry(NamedTuple):
     """One thing that happened, in a line."""
 
     at_ms: int
@@ -15,10 +15,10 @@ class Happening(NamedTuple):
 
 def happened(
     generations: Iterable[Mapping[str, Any]], transitions: Iterable[Mapping[str, Any]], limit: int
-) -> list[Happening]:
+) -> list[TimelineEntry]:
     """Put the newest `limit` generations and transitions into order, oldest first."""
-    told = [Happening(row["at_ms"], of_generation(row)) for row in generations]
-    told += [Happening(row["at_ms"], of_transition(row)) for row in transitions]
+    told = [TimelineEntry(row["at_ms"], of_generation(row)) for row in generations]
+    told += [TimelineEntry(row["at_ms"], of_transition(row)) for row in transitions]
     return sorted(told)[-limit:]
 
 

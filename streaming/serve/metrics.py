@@ -23,7 +23,7 @@ from streaming.store import Store
 from streaming.store.database import clean
 from streaming.store.generations import MOVED
 from streaming.store.histogram import buckets
-from streaming.store.reader import GroupState
+from streaming.store.reader import StoredGroupState
 from streaming.store.store import wall_ms
 
 GROUP_SERIES = 2_000
@@ -220,7 +220,7 @@ class StoreCollector(Collector):
         moves = self._store.read.newest_moves(NEWEST_GENERATIONS)
         yield gauge(GROUP_MOVED, ("cluster", "group"), (Series(move[:2], move.partitions) for move in moves))
 
-    def _info(self, state: GroupState) -> tuple[str, ...]:
+    def _info(self, state: StoredGroupState) -> tuple[str, ...]:
         labels = self._settings.policy_for(state.group).labels if self._label_names else {}
         return (*state[:4], *(labels.get(name, "") for name in self._label_names))
 

@@ -18,13 +18,13 @@ from streaming.config import ConfigError, Settings
 from streaming.quality.watch import QualityWatch
 from streaming.reload import SERVE_FIXED, reread
 from streaming.serve.app import TooSoonError, create_app
-from streaming.serve.clerk import Clerk
 from streaming.serve.connections import BACKLOG, Listener, Timed
 from streaming.serve.health import Health
 from streaming.serve.leader import Leader
-from streaming.serve.notify.courier import Courier
-from streaming.serve.notify.message import Teller
-from streaming.serve.notify.pulse import Pulse
+from streaming.serve.maintenance import Maintenance
+from streaming.serve.notify.dead_mans_switch import DeadMansSwitch
+from streaming.serve.notify.delivery_worker import DeliveryWorker
+from streaming.serve.notify.message import MessageEnricher
 from streaming.serve.notify.receivers import receivers_of
 from streaming.store import Store
 
@@ -76,12 +76,12 @@ class Service:
         """Make application and threads from the settings; raises `ConfigError` before it starts any."""
         settings, store, leader, stop = self._settings, self._store, self._leader, threading.Event()
         health = Health(settings.serve.monitor_stalled_ms, leader.leads)
-        receivers, teller = receivers_of(settings), Teller(store.read, settings.serve)
+        receivers, enricher = receivers_of(settings), MessageEnricher(store.read, settings.serve)
         heartbeat_url = settings.serve.heartbeat_address()
-        threads: list[threading.Thread] = [Clerk(store, settings, health, receivers, leader, stop)]
-        threads += [Courier(store, receiver, teller, leader, stop) for receiver in receivers]
+        threads: list[threading.Thread] = [Maintenance(store, settings, health, receivers, leader, stop)]
+        threads += [DeliveryWorker(store, receiver, enricher, leader, stop) for receiver in receivers]
         if heartbeat_url:
-            threads.append(Pulse(store, heartbeat_url, settings.serve.heartbeat_ms, health, leader, stop))
+            threads.append(DeadMansSwitch(store, heartbeat_url, settings.serve.heartbeat_ms, health, leader, stop))
         if settings.quality.enabled:
             threads.append(QualityWatch(store, settings, leader.leads, stop))
         self._app = create_app(store, settings, health, partial(self.reload, RELOAD_EVERY_S))

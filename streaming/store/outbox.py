@@ -178,7 +178,7 @@ class Outbox:
         with self._writer.begin() as connection:
             connection.execute(update(_OUTBOX).where(_OUTBOX.c.id.in_(ids)).values(values))
 
-    def bury_strangers(self, receivers: Sequence[str]) -> int:
+    def dead_letter_removed_receivers(self, receivers: Sequence[str]) -> int:
         """Declare dead what was meant for receivers that are configured no more; returns how many."""
         strangers = _PENDING & _OUTBOX.c.receiver.not_in([*receivers, ""])
         values = {"dead": True, "last_error": "this receiver is not configured any more"}

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Column, ColumnElement, Connection, Engine, Row, Table, and_, case, func, literal, select
 
-from coordinator_model.blindness import blind_windows
+from coordinator_model.brokers.blindness import blind_windows
 from coordinator_model.incidents import Incident, OpenIncidents
-from coordinator_model.refresh import with_heartbeats
+from coordinator_model.shard.refresh import with_heartbeats
 from streaming.store import tables
 from streaming.store.batch import OWN_RULES
 from streaming.store.database import clean, database_ms, group_key
@@ -42,7 +42,7 @@ class RunProgress(NamedTuple):
     """How long ago that was."""
 
 
-class GroupState(NamedTuple):
+class StoredGroupState(NamedTuple):
     """A group as one row of `/metrics`."""
 
     cluster: str
@@ -146,7 +146,7 @@ def _group_object(view: str, heartbeats: str | None, at_ms: int) -> dict[str, An
     return group if heartbeats is None else with_heartbeats(group, json.loads(heartbeats), at_ms)
 
 
-class Reader:
+class StoreReader:
     """Read-only; every method is one short transaction."""
 
     def __init__(self, engine: Engine) -> None:
@@ -269,12 +269,12 @@ class Reader:
         wanted = and_(known.closed_ms.is_(None), known.notify.is_(True), known.severity.in_(severities))
         return [_payload(row) for row in self._rows(select(tables.incidents).where(wanted))]
 
-    def group_states(self, limit: int) -> list[GroupState]:
+    def group_states(self, limit: int) -> list[StoredGroupState]:
         """Give the groups that deserve a series of their own, the worst first."""
         known = tables.groups.c
         columns = (known.cluster, known.group_id, known.type, known.state, known.generation, known.members)
         some = select(*columns, known.worst_headroom, known.worst_poll_headroom)
-        return [GroupState._make(row) for row in self._rows(worst_first(some, counted=True).limit(limit))]
+        return [StoredGroupState._make(row) for row in self._rows(worst_first(some, counted=True).limit(limit))]
 
     def newest_moves(self, limit: int) -> list[Moves]:
         """Tell what the newest generations moved, one a group, of those among the newest `limit` generations."""

@@ -15,7 +15,7 @@ from streaming.store.database import clean, clock_of, existing, group_key, open_
 from streaming.store.histogram import observe
 from streaming.store.lease import Lease
 from streaming.store.outbox import Outbox
-from streaming.store.reader import Reader, open_incidents
+from streaming.store.reader import StoreReader, open_incidents
 
 DAY_MS = 86_400_000
 NEVER_LATE_MS = -1
@@ -31,7 +31,7 @@ class Store:
     """One open database. One thread applies batches; reading and the outbox are safe from any thread."""
 
     def __init__(self, engine: Engine) -> None:
-        self.read = Reader(engine)
+        self.read = StoreReader(engine)
         self.outbox = Outbox(engine)
         self.engine = engine
         self.errors = 0

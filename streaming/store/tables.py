@@ -209,7 +209,8 @@ brokers = Table(
     Column("delay_ms", BigInteger),
 )
 
-# When lines of a broker are missing, so that nobody can say why its members went: see `coordinator_model.blindness`.
+# When lines of a broker are missing, so that nobody can say why its members went: see
+# `coordinator_model.brokers.blindness`.
 blind_windows = Table(
     "blind_windows",
     metadata,

@@ -1,7 +1,7 @@
 """The numbers of docs/performance.md: `python -m tests.benchmarks PART …`, all of them listed by `--help`.
 
 Real Kafka, the real job with real replicas and SQLite, synthetic groups (`load`). Nothing here passes or fails,
-but for `flood`: it prints what it measured, as Markdown rows. `all` is `steady`, `backlog`, `cold` and `line`.
+but for `flood`: it prints what it measured, as Markdown rows. `all` is `steady`, `backlog`, `group_store` and `line`.
 """
 
 import argparse

@@ -14,13 +14,13 @@ from streaming.run import job
 from streaming.run.operator import Operator
 from streaming.run.sink import Sink
 from streaming.run.source import _PACKED, PackRows
-from streaming.run.worker import settle
+from streaming.run.worker import freeze_garbage
 from tests.benchmarks import watched_run
 
 
 class EmptyPack(PackRows):
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        settle()
+        freeze_garbage()
         rows = sum(batch.num_rows for batch in batches)
         if rows:
             keys, lane_of = self.routing.all_keys(), self.routing.lane_of_keys()

@@ -16,7 +16,7 @@ from sqlalchemy import Table, insert, literal, select, text
 from streaming.config import Settings
 from streaming.store import Store, tables
 from streaming.store.database import group_key
-from streaming.store.reader import Reader
+from streaming.store.reader import StoreReader
 from tests.streaming import databases
 from tests.streaming.outputs import CLUSTER, START_MS, ended, finding, report, view
 
@@ -28,7 +28,7 @@ APART_MS = 1_000
 AT_ONCE = 20_000
 RUNS = 15
 
-QUESTIONS: dict[str, Callable[[Reader, int], Any]] = {
+QUESTIONS: dict[str, Callable[[StoreReader, int], Any]] = {
     "generations of a group (API, page: 200)": lambda read, _: read.generations(CLUSTER, BUSIEST, 200),
     "last events of a group": lambda read, _: read.history(CLUSTER, BUSIEST, 2**52, 20),
     "… just before an instant in the middle (an alert)": lambda read, middle: read.history(

@@ -1,6 +1,6 @@
 """What a heartbeat's line costs, step by step, in one process: `python -m tests.benchmarks line`.
 
-Processor time, not wall time; the median of some seconds of load once everything is warm. `replay` is the road of that
+Processor time, not wall time; the median of some seconds of load once everything is warm. `replay` is the path of that
 command: line to event to replica, without Spark.
 """
 
@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from coordinator_model.ingest import OFFSETS, TELEMETRY, Reader, SourceRow, ingest
-from coordinator_model.shard import Shard
-from coordinator_model.shard_settings import ShardSettings
-from coordinator_model.sharding import shard_of
+from coordinator_model.decode.parse import OFFSETS, TELEMETRY, RowParser, SourceRow, parse_row
+from coordinator_model.shard.shard import Shard
+from coordinator_model.shard.shard_settings import ShardSettings
+from coordinator_model.shard.sharding import shard_of
 from streaming.run.packing import Routing, events_in, heartbeats_in, unpack
 from streaming.run.source import PackRows
 from tests.benchmarks import synthetic
@@ -98,7 +98,7 @@ def _live(load: Load, settings: ShardSettings) -> tuple[dict[str, list[float]], 
 
 
 def _replay(load: Load, settings: ShardSettings) -> dict[str, list[float]]:
-    reader, shards = Reader(), {n: Shard.restore(n, settings, None) for n in range(PARTITIONS)}
+    reader, shards = RowParser(), {n: Shard.restore(n, settings, None) for n in range(PARTITIONS)}
     costs = []
     for second in range(WARM_S, WARM_S + 2 * INTERVAL_S + MEASURED_S):
         rows = load.second(second) if second > WARM_S else load.records()
@@ -114,8 +114,8 @@ def _replay(load: Load, settings: ShardSettings) -> dict[str, list[float]]:
     return {"replay, line to replica": costs}
 
 
-def _events(reader: Reader, row: SourceRow) -> list[object]:
-    events = reader.read(row) if row.source == TELEMETRY else ingest(row)
+def _events(reader: RowParser, row: SourceRow) -> list[object]:
+    events = reader.read(row) if row.source == TELEMETRY else parse_row(row)
     assert isinstance(events, list)
     return list(events)
 

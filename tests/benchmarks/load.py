@@ -17,7 +17,7 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from coordinator_model.sharding import shard_of
+from coordinator_model.shard.sharding import shard_of
 from tests.benchmarks import synthetic
 from tests.benchmarks.synthetic import Member
 

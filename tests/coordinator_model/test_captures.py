@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_model.history import replay_rows
+from coordinator_model.capture_replay import replay_rows
 from coordinator_model.incidents import Kind, to_contract
-from coordinator_model.shard import ShardSettings
+from coordinator_model.shard.shard import ShardSettings
 from coordinator_model.thresholds import Thresholds
 from streaming.capture_file import open_text, read_rows
 from streaming.embedded.truth import TruthEvent

@@ -2,12 +2,12 @@
 
 import pytest
 
-from coordinator_model.broker_clock import ShardClock
-from coordinator_model.history import MAX_RECREATED, replay_rows
-from coordinator_model.ingest import ingest
-from coordinator_model.intake import Read
+from coordinator_model.brokers.broker_clock import CoordinatorTracker
+from coordinator_model.capture_replay import MAX_RECREATED, replay_rows
+from coordinator_model.decode.parse import parse_row
 from coordinator_model.recreated import Place, begins_again_ms
-from coordinator_model.shard import Shard, ShardSettings
+from coordinator_model.shard.intake import OffsetsRead
+from coordinator_model.shard.shard import Shard, ShardSettings
 from coordinator_model.states import Cause
 from tests.builders import T0, stable
 
@@ -40,9 +40,9 @@ def live(rows, *, restore=False, read=False, twice=False):
         batches.setdefault((row.timestamp_ms - T0) // 1_000, []).append(row)
     for second, batch in sorted(batches.items()):
         lines = [row for row in batch if (row.topic, row.partition) == LINES]
-        reads = [Read(*LINES, lines[0].offset, lines[-1].offset)] if read and lines else []
+        reads = [OffsetsRead(*LINES, lines[0].offset, lines[-1].offset)] if read and lines else []
         for _ in range(1 + twice):
-            events = [event for row in batch for event in ingest(row)]
+            events = [event for row in batch for event in parse_row(row)]
             wall_ms = T0 + second * 1_000 + 1_200
             outputs += shard.apply(events, wall_ms=wall_ms, read=reads)
             if restore:
@@ -70,7 +70,7 @@ def test_a_death_after_its_telemetry_topic_begins_again_is_told(first, restore):
 
 def test_lines_that_come_again_are_duplicates_still_before_and_after():
     outputs, _ = live(recreated(dying().source_rows(60_000), 20_000), twice=True)
-    events = [event for row in dying().source_rows(60_000) for event in ingest(row)]
+    events = [event for row in dying().source_rows(60_000) for event in parse_row(row)]
     assert counted(outputs, "duplicates") == len(events)
     assert found(outputs, *ACCUSING) == {("session-expired", "m2")}
 
@@ -80,18 +80,18 @@ def test_a_recreated_topic_is_lost_lines_and_no_pause():
     story.beats("m1", 40_000, 60_000).beats("m2", 40_400, 60_000)
     outputs, shard = live(recreated(story.source_rows(60_000), 30_000))
     assert found(outputs, "coordinator-paused", *ACCUSING) == set()
-    assert [restart.cause for restart in shard.clock.restarts] == [Cause.UNKNOWN]
+    assert [restart.cause for restart in shard.clock.timer_resets] == [Cause.UNKNOWN]
 
 
 def test_retention_that_passed_what_had_not_been_read_is_lost_lines():
     rows = dying().source_rows(60_000)
     missing = [row for row in rows if not (row.topic == LINES[0] and 10_000 <= row.timestamp_ms - T0 < 30_000)]
     outputs, shard = live(missing, read=True)
-    assert [restart.cause for restart in shard.clock.restarts] == [Cause.UNKNOWN]
+    assert [restart.cause for restart in shard.clock.timer_resets] == [Cause.UNKNOWN]
     assert shard.clock.covered_since_ms == T0 + 30_000
     assert found(outputs, "coordinator-paused", *ACCUSING) == {("session-expired", "m2")}
     outputs, shard = live(rows, read=True)
-    assert shard.clock.restarts == []
+    assert shard.clock.timer_resets == []
 
 
 def test_an_hour_of_lines_that_retention_took_is_not_taken_for_a_pause_by_a_run_that_was_away():
@@ -101,7 +101,7 @@ def test_an_hour_of_lines_that_retention_took_is_not_taken_for_a_pause_by_a_run_
     missing = [row for row in rows if not (row.topic == LINES[0] and 10_000 <= row.timestamp_ms - T0 < 70_000)]
     for read, cause in ((False, Cause.COORDINATOR_PAUSE), (True, Cause.UNKNOWN)):
         _, shard = live(missing, read=read)
-        assert [restart.cause for restart in shard.clock.restarts] == [cause]
+        assert [restart.cause for restart in shard.clock.timer_resets] == [cause]
 
 
 def test_records_that_begin_again_are_read():
@@ -113,7 +113,7 @@ def test_records_that_begin_again_are_read():
 
 
 def test_a_gap_is_a_loss_of_those_brokers_only_that_write_to_the_partition():
-    clock = ShardClock()
+    clock = CoordinatorTracker()
     clock.read("a", "t/0", 1_000)
     clock.read("b", "t/1", 1_000)
     assert (clock.brokers["a"].lost_to_ms, clock.brokers["b"].lost_to_ms) == (0, 0)

@@ -19,7 +19,7 @@ from typing import NamedTuple, Self
 
 from confluent_kafka import Message, Producer
 
-from coordinator_model.sharding import shard_of
+from coordinator_model.shard.sharding import shard_of
 from streaming.embedded import EmbeddedCluster
 from tests import builders
 from tests.benchmarks import synthetic

@@ -16,6 +16,8 @@ from operator import itemgetter
 from threading import Event
 from typing import Any
 
+from coordinator_model.decode.parse import RejectedRow, RowParser
+from coordinator_model.decode.records import RecordType
 from coordinator_model.events import (
     ConsumerHeartbeat,
     Heartbeat,
@@ -28,11 +30,9 @@ from coordinator_model.events import (
 )
 from coordinator_model.events import Event as KafkaEvent
 from coordinator_model.heartbeat_block import order
-from coordinator_model.ingest import Reader, Rejected
-from coordinator_model.records import RecordType
 from coordinator_model.replica.classic import STALLED_WRITE
-from coordinator_model.shard import Shard, ShardSettings
-from coordinator_model.sharding import infer_partitions, shard_of
+from coordinator_model.shard.shard import Shard, ShardSettings
+from coordinator_model.shard.sharding import infer_partitions, shard_of
 from coordinator_model.thresholds import Thresholds
 from streaming.capture_file import open_text, read_rows
 from tests.e2e.asker import Asker
@@ -227,11 +227,11 @@ def _events(played: Played, groups: Iterable[str]) -> tuple[dict[int, list[Kafka
 
     In order, and numbered so: a shard that is fed up to an instant takes an offset below the last for a duplicate.
     """
-    reader, events = Reader(), list[KafkaEvent]()
+    reader, events = RowParser(), list[KafkaEvent]()
     with open_text(played.capture) as lines:
         for row in read_rows(lines):
             read = reader.read(row)
-            events += [] if isinstance(read, Rejected) else read
+            events += [] if isinstance(read, RejectedRow) else read
     records = [event for event in events if isinstance(event, RecordRead | OffsetCommitted)]
     partitions = infer_partitions({(event.group, event.partition) for event in records})
     by_shard = defaultdict[int, list[KafkaEvent]](list)

@@ -9,9 +9,9 @@ from collections import Counter
 
 import pytest
 
-from coordinator_model.history import replay_rows
-from coordinator_model.ingest import OFFSETS, TELEMETRY, SourceRow
-from coordinator_model.shard import ShardSettings
+from coordinator_model.capture_replay import replay_rows
+from coordinator_model.decode.parse import OFFSETS, TELEMETRY, SourceRow
+from coordinator_model.shard.shard import ShardSettings
 from tests.e2e import crash_cluster, crash_tale
 from tests.e2e.crash_tale import EXPIRED, GROUPS, Faults
 

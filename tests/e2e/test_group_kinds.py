@@ -17,9 +17,9 @@ from uuid import UUID
 import pytest
 from kafka import KafkaAdminClient
 
-from coordinator_model.history import History, replay_rows
-from coordinator_model.shard import ShardSettings
-from coordinator_model.topic_ids import text_of
+from coordinator_model.capture_replay import History, replay_rows
+from coordinator_model.decode.topic_ids import text_of
+from coordinator_model.shard.shard import ShardSettings
 from streaming.capture_file import open_text, read_rows
 from streaming.run.cluster_facts import TopicNames
 from tests.e2e.asker import Asker
@@ -274,7 +274,7 @@ def played(tmp_path_factory):
     with World("kinds", folder, properties=PROPERTIES) as world:
         play = Play(world)
         try:
-            together(*(partial(scene, play) for scene in scenes))
+            together(*(partial(context, play) for context in scenes))
             with closing(KafkaAdminClient(bootstrap_servers=world.cluster.bootstrap_servers)) as admin:
                 topics = admin.describe_topics()
         finally:

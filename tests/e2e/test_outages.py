@@ -13,7 +13,7 @@ import requests
 from confluent_kafka import Producer
 from prometheus_client.parser import text_string_to_metric_families
 
-from coordinator_model.sharding import shard_of
+from coordinator_model.shard.sharding import shard_of
 from streaming.embedded import EmbeddedBrokerError, EmbeddedCluster
 from streaming.embedded.jars import broker_class_path
 from tests.benchmarks import synthetic

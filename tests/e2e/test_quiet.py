@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from coordinator_model.ingest import ingest
+from coordinator_model.decode.parse import parse_row
 from tests.builders import T0, Story, Who
 from tests.e2e.quiet import Findings, Watcher, committed, taken_back
 
@@ -88,6 +88,6 @@ def test_a_replacement_that_timed_out_leaves_log_and_coordinator_apart(name):
     for arrival_ms, answer_ms, error, member_id in asked:
         who = Who(member_id, instance_id="pod-1")
         story.join(answer_ms, who, -1, error=error, asked=member_id, parked_ms=answer_ms - arrival_ms)
-    joins = [event for _, _, row in story.rows for event in ingest(row)]
+    joins = [event for _, _, row in story.rows for event in parse_row(row)]
     found = [(since_ms - T0, until_ms - T0) for _, (since_ms, until_ms) in taken_back(joins)]
     assert found == [pytest.approx(span, abs=2) for span in spans]

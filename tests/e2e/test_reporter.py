@@ -8,8 +8,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from coordinator_model.history import replay_rows
-from coordinator_model.shard import ShardSettings
+from coordinator_model.capture_replay import replay_rows
+from coordinator_model.shard.shard import ShardSettings
 from streaming.capture_file import open_text, read_rows
 from streaming.embedded import EmbeddedCluster
 from streaming.kafka_config import Kafka

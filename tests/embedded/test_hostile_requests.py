@@ -2,8 +2,8 @@
 
 import pytest
 
+from coordinator_model.decode.parse import TELEMETRY, SourceRow, parse_row
 from coordinator_model.events import Tick
-from coordinator_model.ingest import TELEMETRY, SourceRow, ingest
 from streaming.embedded import TELEMETRY_TOPIC, ask
 from tests.embedded.kafka_io import read_until
 
@@ -27,7 +27,7 @@ def test_a_probe_with_thousands_of_digits_is_a_line_like_any_other(broker):
     )
     [line] = [record for record in records if is_it(record)]
     place = (line.topic, line.partition, line.offset, line.timestamp)
-    [tick] = ingest(SourceRow(TELEMETRY, *place, line.key, line.value))
+    [tick] = parse_row(SourceRow(TELEMETRY, *place, line.key, line.value))
     assert isinstance(tick, Tick)
     assert (tick.broker, tick.probe) == ("broker-1", None)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.fuzz.case import Case, failures, kind_of, make, read, shrunk, write
-from tests.fuzz.road import Road
+from tests.fuzz.pipeline import Pipeline
 
 CASES_A_DATABASE = 100
 """Then the database is made anew, and what a process of the job remembers is forgotten."""
@@ -20,7 +20,7 @@ RSS_GROWTH_MB = 200
 
 
 @dataclass
-class Run:
+class FuzzRun:
     """What came of the cases so far."""
 
     first_seed: int
@@ -32,26 +32,26 @@ class Run:
     kinds: Counter[str] = field(default_factory=Counter)
     settled_mb: float = 0.0
 
-    def one(self, seed: int, road: Road) -> None:
+    def one(self, seed: int, pipeline: Pipeline) -> None:
         """Run the case of a seed; one that fails is made small and written."""
         case = make(seed)
         self.cases += 1
         self.rows += len(case.after)
         self.changed += sum(change.changed for change in case.changes)
-        if found := failures(case, road):
+        if found := failures(case, pipeline):
             self.failed.append(seed)
             self.kinds.update(map(kind_of, found))
             print(f"seed {seed} fails: {'; '.join(found)}\n  again: make fuzz SEED={seed} FUZZ_CASES=1", flush=True)
-            self._keep(seed, case, found, road)
+            self._keep(seed, case, found, pipeline)
 
-    def _keep(self, seed: int, case: Case, found: list[str], road: Road) -> None:
+    def _keep(self, seed: int, case: Case, found: list[str], pipeline: Pipeline) -> None:
         wanted = kind_of(found[0])
         if self.kinds[wanted] > 3:
             return  # the same again
         serve = not wanted.startswith(("batch", "group", "others", "state", "columns"))
 
         def still_fails(tried: Case) -> bool:
-            return wanted in map(kind_of, failures(tried, road, serve=serve))
+            return wanted in map(kind_of, failures(tried, pipeline, serve=serve))
 
         small = shrunk(case, still_fails)
         path = self.out / f"seed-{seed}.jsonl.gz"
@@ -84,13 +84,13 @@ def rss_mb() -> float:
     return pages * resource.getpagesize() / 2**20
 
 
-def run(seconds: float, seed: int, out: Path, count: int | None = None) -> Run:
+def run(seconds: float, seed: int, out: Path, count: int | None = None) -> FuzzRun:
     """Run cases until the time is over, or so many."""
-    state, started_s = Run(seed, out), time.monotonic()
+    state, started_s = FuzzRun(seed, out), time.monotonic()
     shown_s, over = started_s, False
     while not over:
         with tempfile.TemporaryDirectory() as folder:
-            road = Road(Path(folder))
+            pipeline = Pipeline(Path(folder))
             for _ in range(CASES_A_DATABASE):
                 now_s = time.monotonic()
                 over = now_s - started_s >= seconds if count is None else state.cases >= count
@@ -99,8 +99,8 @@ def run(seconds: float, seed: int, out: Path, count: int | None = None) -> Run:
                 if now_s - shown_s >= SHOW_EVERY_S:
                     shown_s = now_s
                     print(state.told(now_s - started_s), flush=True)
-                state.one(seed + state.cases, road)
-            road.close()
+                state.one(seed + state.cases, pipeline)
+            pipeline.close()
         if complaint := state.settle():
             state.failed.append(-1)
             print(complaint, flush=True)
@@ -112,7 +112,7 @@ def run(seconds: float, seed: int, out: Path, count: int | None = None) -> Run:
 def _written(path: Path) -> list[str]:
     """Run a case from its file, and say what is wrong with it."""
     with tempfile.TemporaryDirectory() as folder:
-        found = failures(read(path), Road(Path(folder)))
+        found = failures(read(path), Pipeline(Path(folder)))
     print("\n".join(found) or "nothing is wrong with it")
     return found
 

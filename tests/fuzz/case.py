@@ -17,10 +17,10 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from coordinator_model.ingest import OFFSETS, REPORTS, TELEMETRY, SourceRow
+from coordinator_model.decode.parse import OFFSETS, REPORTS, TELEMETRY, SourceRow
 from tests.fuzz import lines, records, strangers, values
 from tests.fuzz.corpus import Corpus, corpus, group_of, names, shard
-from tests.fuzz.road import Outcome, Plan, Road
+from tests.fuzz.pipeline import Outcome, Pipeline, Plan
 
 STATE_BYTES = 200_000
 """What a case's state may take beside four times the bytes that came beyond its capture's."""
@@ -198,12 +198,12 @@ KINDS = (_strangers, _victims, _chaos)
 # ---------------------------------------------------------------------------------------------- judging
 
 
-def failures(case: Case, road: Road, *, serve: bool = True) -> list[str]:
+def failures(case: Case, pipeline: Pipeline, *, serve: bool = True) -> list[str]:
     """Run a case and return what is wrong; nothing if all is well."""
     before, plan = case.before, case.plan
-    outcome = road.run(case.after, plan, serve=serve)
+    outcome = pipeline.run(case.after, plan, serve=serve)
     found = list(dict.fromkeys(outcome.failures))
-    baseline = _baseline(road, tuple(before), plan)
+    baseline = _baseline(pipeline, tuple(before), plan)
     came = sum(len(row.key or b"") + len(row.value or b"") for c in case.changes if c.changed for row in c.after)
     if outcome.state_bytes > baseline.state_bytes + STATE_BYTES + STATE_BYTES_A_BYTE * came:
         found.append(f"state: {outcome.state_bytes} bytes, {baseline.state_bytes} without the changes, {came} came")
@@ -219,12 +219,12 @@ def _about(groups: Iterable[str], outcome: Outcome) -> Counter[tuple[Any, ...]]:
     return Counter(told)
 
 
-def _baseline(road: Road, rows: tuple[SourceRow, ...], plan: Plan) -> Outcome:
+def _baseline(pipeline: Pipeline, rows: tuple[SourceRow, ...], plan: Plan) -> Outcome:
     """What is reported without the changes; the newest are kept, for many cases begin with the same rows."""
     if (rows, plan) not in _baselines:
         if len(_baselines) >= KEPT_BASELINES:
             del _baselines[next(iter(_baselines))]
-        _baselines[rows, plan] = road.run(rows, plan, serve=False)
+        _baselines[rows, plan] = pipeline.run(rows, plan, serve=False)
     return _baselines[rows, plan]
 
 

@@ -8,9 +8,9 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
-from coordinator_model.ingest import OFFSETS, TELEMETRY, Rejected, SourceRow, ingest
-from coordinator_model.sharding import shard_of
-from coordinator_model.ticks import TICK_EVERY_MS
+from coordinator_model.brokers.ticks import TICK_EVERY_MS
+from coordinator_model.decode.parse import OFFSETS, TELEMETRY, RejectedRow, SourceRow, parse_row
+from coordinator_model.shard.sharding import shard_of
 from streaming.capture_file import read_rows
 
 CAPTURES = Path(__file__).parent.parent / "fixtures" / "captures"
@@ -82,8 +82,8 @@ def _asked(row: SourceRow) -> SourceRow:
 
 def group_of(row: SourceRow) -> str | None:
     """The group that a row is about, as the monitor reads it; None: none, or the row cannot be read."""
-    events = ingest(row)
-    return next((event.group for event in events if event.group), None) if not isinstance(events, Rejected) else None
+    events = parse_row(row)
+    return next((event.group for event in events if event.group), None) if not isinstance(events, RejectedRow) else None
 
 
 def shard(group: str) -> int:

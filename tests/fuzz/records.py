@@ -3,9 +3,9 @@
 import struct
 from random import Random
 
-from coordinator_model import records
-from coordinator_model.records import _CODECS
-from coordinator_model.wire import Reader
+from coordinator_model.decode import records
+from coordinator_model.decode.records import _CODECS
+from coordinator_model.decode.wire import Reader
 from tests.fuzz import values
 
 Span = tuple[int, int]

@@ -9,10 +9,10 @@ import json
 from random import Random
 from typing import Any
 
-from coordinator_model.coordinator_check import Proof, proof
+from coordinator_model.brokers.coordinator_check import Proof, proof
+from coordinator_model.decode.parse import OFFSETS, REPORTS, TELEMETRY, RejectedRow, SourceRow, parse_row
 from coordinator_model.events import ConsumerHeartbeat, Heartbeat, JoinAnswered
-from coordinator_model.ingest import OFFSETS, REPORTS, TELEMETRY, Rejected, SourceRow, ingest
-from coordinator_model.sharding import shard_of
+from coordinator_model.shard.sharding import shard_of
 from tests.builders import APIS
 from tests.fuzz import values
 from tests.fuzz.corpus import PARTITIONS, Corpus, shard
@@ -38,7 +38,7 @@ def lines(corpus: Corpus, chance: Random, count: int) -> list[tuple[SourceRow, S
 
 
 def _telling(corpus: Corpus) -> list[SourceRow]:
-    return [row for row in corpus.rows if row.source == TELEMETRY and isinstance(read := ingest(row), list) and read]
+    return [row for row in corpus.rows if row.source == TELEMETRY and isinstance(read := parse_row(row), list) and read]
 
 
 def _line(neighbour: SourceRow, api: str, request: Any, response: Any, chance: Random, **more: Any) -> SourceRow:
@@ -101,8 +101,8 @@ def _refused(corpus: Corpus, neighbour: SourceRow, chance: Random) -> list[Sourc
 
 def _unknown_member(corpus: Corpus, neighbour: SourceRow, chance: Random) -> list[SourceRow]:
     """A request as a member that a group does not have, right after its coordinator has answered another's."""
-    events = ingest(neighbour)
-    if isinstance(events, Rejected) or not events:
+    events = parse_row(neighbour)
+    if isinstance(events, RejectedRow) or not events:
         return []
     answer = events[0]
     if not isinstance(answer, Heartbeat | JoinAnswered | ConsumerHeartbeat):

@@ -7,7 +7,7 @@ import pytest
 from tests.fuzz import lines
 from tests.fuzz.__main__ import run
 from tests.fuzz.case import failures, kind_of, make, read, shrunk, write
-from tests.fuzz.road import Outcome
+from tests.fuzz.pipeline import Outcome
 
 CASES = 15
 """Five of each kind; some 45 s."""
@@ -34,7 +34,7 @@ def test_a_case_is_the_same_from_its_seed_and_from_its_file(tmp_path):
 
 
 class _Broken:
-    """A road on which one row fails its batch, and nothing else happens."""
+    """A pipeline in which one row fails its batch, and nothing else happens."""
 
     def __init__(self, row):
         self.row = row

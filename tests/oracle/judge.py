@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from coordinator_model.shard import ShardSettings
+from coordinator_model.shard.shard import ShardSettings
 from coordinator_model.states import Severity
 from streaming.embedded.truth import (
     REBALANCE_TIMEOUT,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from coordinator_model.source_row import CLUSTER, OFFSETS, TELEMETRY, SourceRow
+from coordinator_model.decode.source_row import CLUSTER, OFFSETS, TELEMETRY, SourceRow
 from streaming.embedded.truth import TruthEvent, parse_line
 from tests.oracle.plans import Plan
 

@@ -5,16 +5,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from coordinator_model.cluster import read_cluster_row
+from coordinator_model.brokers.ticks import Ticker
+from coordinator_model.capture_replay import _transitions
+from coordinator_model.decode.cluster_row import read_cluster_row
+from coordinator_model.decode.parse import RejectedRow, RowParser, SourceRow
+from coordinator_model.decode.source_row import CLUSTER
 from coordinator_model.events import ClientPoll, Event, OffsetCommitted, RecordRead, Tick
-from coordinator_model.history import _transitions
 from coordinator_model.incidents import to_contract
-from coordinator_model.ingest import Reader, Rejected, SourceRow
-from coordinator_model.liveness import latest_session, unheard_since
 from coordinator_model.replica.group import GroupReplica
-from coordinator_model.shard import Shard, ShardSettings
-from coordinator_model.source_row import CLUSTER
-from coordinator_model.ticks import Ticker
+from coordinator_model.replica.session_timer import latest_session, unheard_since
+from coordinator_model.shard.shard import Shard, ShardSettings
 
 PROBE = re.compile(rb'"statesFilter":\["probe-(\d+)"')
 WITHOUT_BROKER = (RecordRead, OffsetCommitted, ClientPoll)
@@ -26,11 +26,11 @@ class Monitor:
 
     settings: ShardSettings
     outputs: list[dict[str, Any]] = field(default_factory=list)
-    rejected: list[Rejected] = field(default_factory=list)
+    rejected: list[RejectedRow] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.shard = Shard.restore(0, self.settings, None)
-        self._reader, self._ticker = Reader(), Ticker()
+        self._reader, self._ticker = RowParser(), Ticker()
         self._probes: dict[int, Tick] = {}
 
     def read(self, rows: Iterable[SourceRow], *, final: bool = False) -> None:
@@ -42,22 +42,22 @@ class Monitor:
                 events += [named] if named is not None else []
                 continue
             read = self._read(row)
-            if isinstance(read, Rejected):
+            if isinstance(read, RejectedRow):
                 self.rejected.append(read)
                 continue
             for event in read:
                 if isinstance(event, WITHOUT_BROKER):
                     events.append(event)
                 elif isinstance(event, Tick):
-                    self._ticker.hear(event)
+                    self._ticker.observe(event)
                 else:
-                    self._ticker.hear(Tick(*event[:5], "", event.broker, None))
+                    self._ticker.observe(Tick(*event[:5], "", event.broker, None))
                     events.append(event)
         count = len(self.outputs)
         said = self.shard.apply([*events, *self._ticker.take()], final=final)
         self.outputs += [{**output, "seq": count + output["seq"]} for output in said]
 
-    def _read(self, row: SourceRow) -> list[Event] | Rejected:
+    def _read(self, row: SourceRow) -> list[Event] | RejectedRow:
         """Read a row. Many are probes: of each broker the first is read in full, the others differ in three fields."""
         number = PROBE.search(row.value or b"")
         known = self._probes.get(row.partition)
@@ -82,14 +82,14 @@ class Monitor:
 
     def deadline_ms(self, group: str, member_id: str) -> int | None:
         """Return when the session of a member ends, as far as the replica knows."""
-        scene = self.shard._groups.scene(group, self.shard.clock.progress_ms)
+        context = self.shard._groups.context(group, self.shard.clock.progress_ms)
         member = self.replica(group).members[member_id]
-        session = latest_session(member, scene)
+        session = latest_session(member, context)
         return None if session is None else session.end_ms
 
     def unheard_since_restart(self, group: str, member_id: str) -> bool:
         """Tell whether a member was not heard since its coordinator paused, moved or restarted."""
-        return bool(unheard_since(self.replica(group).members[member_id], self.shard.clock.restarts))
+        return bool(unheard_since(self.replica(group).members[member_id], self.shard.clock.timer_resets))
 
     def views(self) -> dict[str, dict[str, Any]]:
         """Return the group objects by group."""

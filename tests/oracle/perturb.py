@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from random import Random
 from typing import NamedTuple
 
-from coordinator_model.source_row import TELEMETRY, SourceRow
+from coordinator_model.decode.source_row import TELEMETRY, SourceRow
 from tests.oracle.life import PROBE
 
 HEARTBEATS = (b'"requestApiKeyName":"HEARTBEAT"', b"GROUP_HEARTBEAT")

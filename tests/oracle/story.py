@@ -7,8 +7,8 @@ import argparse
 import json
 from typing import Any
 
-from coordinator_model.records import decode
-from coordinator_model.source_row import CLUSTER, OFFSETS, SourceRow
+from coordinator_model.decode.records import decode
+from coordinator_model.decode.source_row import CLUSTER, OFFSETS, SourceRow
 from tests.oracle.driver import Driver
 from tests.oracle.judge import judge
 from tests.oracle.kinds import draw

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator_model.history import replay_rows
+from coordinator_model.capture_replay import replay_rows
 from tests.oracle.driver import Driver, why_not
 from tests.oracle.judge import settings_of
 from tests.oracle.kinds import draw

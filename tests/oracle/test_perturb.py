@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator_model.source_row import OFFSETS, TELEMETRY
+from coordinator_model.decode.source_row import OFFSETS, TELEMETRY
 from tests.oracle.perturb import PERTURBATIONS, arrivals
 from tests.rows.world import Connection, World
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from coordinator_model.member_protocol import assignment, subscription
+from coordinator_model.decode.member_protocol import assignment, subscription
 from streaming.commands.decode import decode_command
 from streaming.embedded.java import JavaMissingError, java_command
 

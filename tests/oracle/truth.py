@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from coordinator_model.source_row import TELEMETRY, SourceRow
+from coordinator_model.decode.source_row import TELEMETRY, SourceRow
 from coordinator_model.states import MEMBER_REMOVED
 from tests.oracle.driver import Driver, classes, why_not
 from tests.oracle.judge import SAME_REMOVAL_MS, Disagreement, disagreements, settings_of

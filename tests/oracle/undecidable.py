@@ -6,9 +6,9 @@ They are counted apart and printed, never left out silently.
 from collections.abc import Callable
 from typing import Any
 
-from coordinator_model.records import RecordType, decode
+from coordinator_model.decode.records import RecordType, decode
+from coordinator_model.decode.source_row import OFFSETS, TELEMETRY, SourceRow
 from coordinator_model.replica.departures import MOVE_TOLD_MS
-from coordinator_model.source_row import OFFSETS, TELEMETRY, SourceRow
 from tests.oracle.life import PROBE, Life
 
 MISSING, CAUSE = "missing", "cause"

@@ -17,11 +17,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from coordinator_model.capture_replay import _read, _route, _ticks, _transitions
 from coordinator_model.events import Heartbeat, OffsetCommitted, RecordRead
 from coordinator_model.heartbeat_block import HeartbeatBlock
-from coordinator_model.history import _read, _route, _ticks, _transitions
 from coordinator_model.incidents import to_contract
-from coordinator_model.shard import Shard, ShardSettings
+from coordinator_model.shard.shard import Shard, ShardSettings
 from streaming.capture_file import open_text, read_rows
 
 CAPTURES = Path(__file__).parent.parent / "fixtures" / "captures"

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from coordinator_model.history import replay_rows
-from coordinator_model.ingest import OFFSETS
-from coordinator_model.shard import ShardSettings
+from coordinator_model.capture_replay import replay_rows
+from coordinator_model.decode.parse import OFFSETS
+from coordinator_model.shard.shard import ShardSettings
 from streaming.capture_file import open_text, read_rows
 
 CAPTURES = Path(__file__).parent.parent / "fixtures" / "captures"

@@ -6,8 +6,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator_model.member_protocol import assignment, connect_assignment, connect_worker, subscription
-from coordinator_model.records import Outcome, decode, group_of, offset_commit_key, record_type
+from coordinator_model.decode.member_protocol import assignment, connect_assignment, connect_worker, subscription
+from coordinator_model.decode.records import Outcome, decode, group_of, offset_commit_key, record_type
 
 FIXTURE = Path(__file__).parents[1] / "fixtures/consumer_offsets/kafka-4.3.1.jsonl"
 ROWS = [json.loads(line) for line in FIXTURE.read_text(encoding="ascii").splitlines()]

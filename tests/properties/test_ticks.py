@@ -5,8 +5,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coordinator_model.brokers.ticks import HOLE_MS, TICK_EVERY_MS, Ticker
 from coordinator_model.events import TELEMETRY_RANK, Tick
-from coordinator_model.ticks import HOLE_MS, TICK_EVERY_MS, Ticker
 
 
 def tick(order_ms: int, probed: bool) -> Tick:
@@ -18,7 +18,7 @@ def said(batches) -> list[Tick]:
     for batch in batches:
         ticker = Ticker()
         for line in batch:
-            ticker.hear(line)
+            ticker.observe(line)
         ticks += ticker.take()
     return ticks
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from coordinator_model import groups as groups_module
-from coordinator_model.ingest import ingest
-from coordinator_model.shard import Shard, ShardSettings
+from coordinator_model.decode.parse import parse_row
+from coordinator_model.shard import groups as groups_module
+from coordinator_model.shard.shard import Shard, ShardSettings
 from tests.builders import T0, Story, Who, consumers, probe_line, rebalance, stable
 
 HOUR_MS = 3_600_000
@@ -93,18 +93,18 @@ def batches(beginning, steps):
 def test_time_goes_on_and_costs_a_bounded_number_of_looks(beginning, steps, kept, live):
     looks, evaluate = [], groups_module.evaluate
 
-    def counted(replica, scene):
-        looks.append(scene.progress_ms)
+    def counted(replica, context):
+        looks.append(context.progress_ms)
         if len(looks) > LOOKS_A_BATCH:
             pytest.fail("looked at again and again")  # an assertion would set the group aside
-        return evaluate(replica, scene)
+        return evaluate(replica, context)
 
     groups_module.evaluate = counted
     try:
         shard = Shard.restore(0, SETTINGS, None)
         for end_ms, rows in batches(beginning, steps):
             looks.clear()
-            events = [event for row in rows for event in ingest(row)]
+            events = [event for row in rows for event in parse_row(row)]
             outputs = shard.apply(events, wall_ms=T0 + end_ms if live else None, final=not live)
             [progress] = [output for output in outputs if output["kind"] == "progress"]
             assert not {"put_off", "set_aside"} & progress["counts"].keys()

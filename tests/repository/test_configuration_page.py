@@ -3,8 +3,8 @@
 import pytest
 
 from coordinator_model.thresholds import Thresholds
+from docs.generate import configuration_page
 from streaming.config import TABLES
-from tests.repository import configuration_page
 
 
 @pytest.mark.parametrize("table", sorted(TABLES))

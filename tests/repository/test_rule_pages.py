@@ -9,8 +9,8 @@ import pytest
 from coordinator_model.rules.catalogue import RULES
 from coordinator_model.states import Severity
 from dashboards.rules import RULES as ALERT_RULES
+from docs.generate.rule_pages import BEGIN, FOLDER, INDEX, pages
 from streaming.store.batch import OWN_RULES
-from tests.repository.rule_pages import BEGIN, FOLDER, INDEX, pages
 
 CORE = Path(__file__).parents[2] / "coordinator_model"
 RULE_ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)+")

@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from coordinator_model.replica.classic import MAX_PARTITIONS_SHOWN
-from coordinator_model.view import MAX_MEMBERS_SHOWN
+from coordinator_model.shard.view import MAX_MEMBERS_SHOWN
 from tests.rows import encoder
 from tests.rows.encoder import ListedMember
 from tests.rows.witness import Witness

@@ -3,13 +3,13 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from coordinator_model.capture_replay import _transitions
+from coordinator_model.decode.parse import RejectedRow, RowParser, SourceRow
 from coordinator_model.events import Event, Tick
-from coordinator_model.history import _transitions
 from coordinator_model.incidents import to_contract
-from coordinator_model.ingest import Reader, Rejected, SourceRow
-from coordinator_model.liveness import latest_session
 from coordinator_model.replica.group import GroupReplica
-from coordinator_model.shard import Shard, ShardSettings
+from coordinator_model.replica.session_timer import latest_session
+from coordinator_model.shard.shard import Shard, ShardSettings
 from tests.rows.world import T0_MS, number_of_probe
 
 SETTINGS = ShardSettings(cluster="sim", partitions=1, live_from_ms=T0_MS, view_refresh_ms=0)
@@ -23,7 +23,7 @@ class Witness:
     settings: ShardSettings = SETTINGS
     rows: list[SourceRow] = field(default_factory=list)
     outputs: list[dict[str, Any]] = field(default_factory=list)
-    reader: Reader = field(default_factory=Reader)
+    reader: RowParser = field(default_factory=RowParser)
     _tick: Tick | None = None
 
     def __post_init__(self) -> None:
@@ -47,7 +47,7 @@ class Witness:
         if probe is not None and self._tick is not None:
             return [self._tick._replace(order_ms=row.timestamp_ms, offset=row.offset, probe=probe)]
         read = self.reader.read(row)
-        assert not isinstance(read, Rejected), read
+        assert not isinstance(read, RejectedRow), read
         if probe is not None:
             [tick] = read
             assert isinstance(tick, Tick)
@@ -60,9 +60,9 @@ class Witness:
 
     def deadline_ms(self, group: str, member_id: str) -> int | None:
         """When the session of a member ends, as far as the replica knows."""
-        scene = self.shard._groups.scene(group, self.shard.clock.progress_ms)
+        context = self.shard._groups.context(group, self.shard.clock.progress_ms)
         member = self.replica(group).members[member_id]
-        session = latest_session(member, scene)
+        session = latest_session(member, context)
         return None if session is None else session.end_ms
 
     def incidents(self) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from coordinator_model.source_row import OFFSETS, TELEMETRY, SourceRow
+from coordinator_model.decode.source_row import OFFSETS, TELEMETRY, SourceRow
 
 T0_MS = 1_700_000_000_000
 PROBE_EVERY_MS = 500

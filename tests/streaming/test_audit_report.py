@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
+from coordinator_model.decode.parse import OFFSETS, RejectedRow, parse_row
+from coordinator_model.decode.source_row import SourceRow
 from coordinator_model.events import RecordRead
-from coordinator_model.ingest import OFFSETS, Rejected, ingest
 from coordinator_model.replica.group import GroupReplica
-from coordinator_model.source_row import SourceRow
 from streaming.audit.ask import Told, ToldGroup, _note
 from streaming.audit.assess import HOUR_MS, Ledger, assess, returns
 from streaming.audit.meanings import MEANINGS
@@ -36,9 +36,9 @@ def read_of(rows):
         window = read.partitions.setdefault(row.partition, Window(row.offset, row.offset))
         if row.offset != window.high:
             window.gaps.append(row.offset)
-        events = ingest(row)
+        events = parse_row(row)
         window.high = row.offset + 1
-        window.events += [] if isinstance(events, Rejected) else [e for e in events if isinstance(e, RecordRead)]
+        window.events += [] if isinstance(events, RejectedRow) else [e for e in events if isinstance(e, RecordRead)]
         read.newest_ms = max(read.newest_ms, row.timestamp_ms)
     read.begins = {number: window.low for number, window in read.partitions.items()}
     read.wanted = read.read = sum(window.high - window.low for window in read.partitions.values())

@@ -6,7 +6,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from coordinator_model.source_row import OFFSETS, REPORTS, TELEMETRY, SourceRow
+from coordinator_model.decode.source_row import OFFSETS, REPORTS, TELEMETRY, SourceRow
 from streaming import capture_file
 from streaming.capture_file import BadRow, read_rows
 from streaming.commands.replay import replay_command

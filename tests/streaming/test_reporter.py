@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import Producer
 from kafka import KafkaConsumer, TopicPartition
 
+from coordinator_model.decode.parse import REPORTS, SourceRow, parse_row
 from coordinator_model.events import ClientPoll
-from coordinator_model.ingest import REPORTS, SourceRow, ingest
 from streaming.embedded import EmbeddedCluster
 from streaming.reporter import TOPIC, confluent, report_polls
 from streaming.reporter.reporter import PollReport
@@ -72,7 +72,7 @@ class Reports:
     def read(self):
         for record in [r for records in self._reader.poll(timeout_ms=100).values() for r in records]:
             row = SourceRow(REPORTS, TOPIC, 0, record.offset, record.timestamp, record.key, record.value)
-            (event,) = ingest(row)
+            (event,) = parse_row(row)
             assert isinstance(event, ClientPoll)
             if event.group == self._group:
                 assert record.key == self._group.encode()

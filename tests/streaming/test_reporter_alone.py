@@ -12,10 +12,10 @@ import pytest
 from confluent_kafka import KafkaException
 from jsonschema import Draft202012Validator
 
+from coordinator_model.capture_replay import replay_rows
+from coordinator_model.decode.parse import REPORTS, RejectedRow, SourceRow, parse_row
 from coordinator_model.events import ClientPoll
-from coordinator_model.history import replay_rows
-from coordinator_model.ingest import REPORTS, Rejected, SourceRow, ingest
-from coordinator_model.shard import ShardSettings
+from coordinator_model.shard.shard import ShardSettings
 from streaming.reporter import confluent, report_polls, sender
 from streaming.reporter.message import TOPIC, message
 from streaming.reporter.reporter import PollReport
@@ -175,7 +175,7 @@ def test_what_either_client_sends_is_valid_and_is_read(clock, age_s):
 
 def read(report):
     raw = report if isinstance(report, bytes) else json.dumps(report, separators=(",", ":")).encode()
-    return ingest(SourceRow(REPORTS, TOPIC, 0, 0, 1, b"g", raw))
+    return parse_row(SourceRow(REPORTS, TOPIC, 0, 0, 1, b"g", raw))
 
 
 READ = ("group_monitor_reporter", "group", "member_id", "instance_id", "client_id", "client_host", "poll_age_ms",
@@ -191,15 +191,15 @@ def test_the_monitor_reads_what_the_schema_allows_and_nothing_else(name):
     changed.append({**REPORT, "of a later reporter": {"any": "thing"}})
     # Without its first field nothing tells a report from another line, however valid.
     assert {json.dumps(report): valid(report) for report in changed} == {
-        json.dumps(report): not isinstance(read(report), Rejected) for report in changed
+        json.dumps(report): not isinstance(read(report), RejectedRow) for report in changed
     }
 
 
 def test_a_report_of_a_newer_version_is_quarantined_and_its_neighbours_are_read():
     reports = [json.dumps({**REPORT, "group_monitor_reporter": n}, separators=(",", ":")).encode() for n in (1, 2, 1)]
     rows = [SourceRow(REPORTS, TOPIC, 0, offset, 1, b"g", value) for offset, value in enumerate(reports)]
-    [_, newer, _] = [ingest(row) for row in rows]
-    assert isinstance(newer, Rejected)
+    [_, newer, _] = [parse_row(row) for row in rows]
+    assert isinstance(newer, RejectedRow)
     assert newer.reason == "a reporter's format this monitor does not know"
     history = replay_rows(rows, ShardSettings(cluster="c", partitions=50, live_from_ms=0))
     assert dict(history.undecodable) == {f"{REPORTS}: {newer.reason}": 1}

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from click.testing import CliRunner
 
-from coordinator_model.telemetry.shipped import utc
+from coordinator_model.decode.telemetry.shipped import utc
 from streaming.cli import main
 from streaming.cluster_rows import ClusterRows
 from streaming.config import ConfigError, load

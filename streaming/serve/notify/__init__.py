@@ -1,1 +1,1 @@
-"""Outbox -> receivers. Every receiver answers `Delivered`, `Retry` or `Rejected`; `courier` acts on the answer."""
+"""Outbox -> receivers. Every receiver answers `Delivered`, `Retry` or `Rejected`, read by `delivery_worker`."""

@@ -11,10 +11,10 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from streaming.config import Serve
-from streaming.serve.events import Happening, happened, ranges
+from streaming.serve.events import TimelineEntry, happened, ranges
 from streaming.serve.notify.base import Payload
 from streaming.store.database import clean, group_key
-from streaming.store.reader import Reader
+from streaming.store.reader import StoreReader
 
 EVENTS_TOLD: Final = 5
 LINE_CHARACTERS: Final = 400
@@ -23,10 +23,10 @@ _STEERING: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})  # control, f
 _LAST_INSTANT_MS: Final = 253_402_300_000_000  # the year 9999
 
 
-class Teller(NamedTuple):
+class MessageEnricher(NamedTuple):
     """Completes messages, from the store and the configuration of `serve`."""
 
-    read: Reader
+    read: StoreReader
     serve: Serve
 
     def complete(self, payload: Payload) -> Payload:
@@ -39,7 +39,7 @@ class Teller(NamedTuple):
 
 
 def complete(
-    payload: Payload, view: Mapping[str, Any] | None, recent: Sequence[Happening], serve: Serve
+    payload: Payload, view: Mapping[str, Any] | None, recent: Sequence[TimelineEntry], serve: Serve
 ) -> dict[str, Any]:
     """Return the payload with what its readers need next; `view` is the group as it is now, if it is."""
     incident = payload["incident"]

@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from coordinator_model.sharding import shard_of
+from coordinator_model.shard.sharding import shard_of
 from streaming.embedded import EmbeddedBrokerError, EmbeddedCluster
 from streaming.embedded.jars import broker_class_path
 from tests.benchmarks import synthetic

@@ -9,9 +9,9 @@ from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaTimeoutError
 
-from coordinator_model.ingest import ingest
-from coordinator_model.shard import Shard, ShardSettings
-from coordinator_model.topic_ids import id_of, text_of
+from coordinator_model.decode.parse import parse_row
+from coordinator_model.decode.topic_ids import id_of, text_of
+from coordinator_model.shard.shard import Shard, ShardSettings
 from streaming.config import Settings
 from streaming.run.cluster_facts import ASK_AGAIN_S, TopicNames, ask_topic_names, read_session_timeouts
 from streaming.run.cluster_watch import ClusterWatch
@@ -115,7 +115,7 @@ class Frame:
 
 def test_the_sink_stores_a_kip_848_group_with_the_names_of_its_topics(tmp_path):
     rows = consumers("m1").current(200, "m1", 2, partitions=(0, 3)).source_rows(300)
-    events = [event for row in rows for event in ingest(row)]
+    events = [event for row in rows for event in parse_row(row)]
     shard = Shard.restore(0, ShardSettings(cluster="default", partitions=1, live_from_ms=0), None)
     store = Store.open(f"sqlite:///{tmp_path}/monitor.db")
     resolver = Cluster(**{TOPIC_ID_TEXT: "orders"}).resolver()

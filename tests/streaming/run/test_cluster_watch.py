@@ -5,11 +5,11 @@ import time
 
 import pytest
 
-from coordinator_model.cluster import read_cluster_row
+from coordinator_model.decode.cluster_row import read_cluster_row
+from coordinator_model.decode.parse import SourceRow, parse_row
+from coordinator_model.decode.telemetry.fields import LATEST_MS
 from coordinator_model.events import LeaderNamed
-from coordinator_model.ingest import SourceRow, ingest
-from coordinator_model.shard import ShardSettings
-from coordinator_model.telemetry.fields import LATEST_MS
+from coordinator_model.shard.shard import ShardSettings
 from streaming.capture_file import open_text, read_rows
 from streaming.config import Settings
 from streaming.kafka_config import Kafka
@@ -55,7 +55,7 @@ def watch(**how):
 
 def test_the_line_of_a_probe_names_the_broker_that_it_asked():
     known = watch()
-    [tick] = ingest(probe_row(f"{NONCE}-2"))
+    [tick] = parse_row(probe_row(f"{NONCE}-2"))
     known.heard(tick.asked, tick.broker)
     assert known._keys == {2: "broker-2"}
 
@@ -70,7 +70,7 @@ def test_a_strangers_probe_names_nobody(asked):
 
 
 def test_a_probes_question_is_read_up_to_a_bound():
-    [tick] = ingest(probe_row("x" * 10_000))
+    [tick] = parse_row(probe_row("x" * 10_000))
     assert (tick.asked, tick.probe) == ("", 7)
 
 
@@ -148,7 +148,7 @@ def test_without_metadata_that_can_be_read_nobody_is_told_and_nothing_ends(tmp_p
 def test_what_probes_asked_travels_once_and_not_with_every_tick():
     packer = Packer(Routing(50), ())
     for number in range(200):
-        [tick] = ingest(probe_row(f"{NONCE}-{number}", number=number))
+        [tick] = parse_row(probe_row(f"{NONCE}-{number}", number=number))
         packer.add(tick)
     rows = [unpack([payload]) for _, payload in packer.rows()]
     assert len(asked_in(rows[0])) == MAX_ASKED
@@ -167,7 +167,7 @@ def test_a_strangers_probe_proves_no_lost_lines_and_is_no_tick_by_itself(asked):
     """Anybody may call itself as the probe does: a number that jumps would begin every session anew."""
     packer = Packer(Routing(50), ("001",), nonce=NONCE)
     for number in range(400):
-        [tick] = ingest(probe_row(asked, number=7_000 * number))
+        [tick] = parse_row(probe_row(asked, number=7_000 * number))
         packer.add(tick)
     ticks = ticks_of(packer)
     assert {tick.probe for tick in ticks} == {None}
@@ -176,7 +176,7 @@ def test_a_strangers_probe_proves_no_lost_lines_and_is_no_tick_by_itself(asked):
 
 def test_the_monitors_own_probe_counts_and_says_whom_it_asked():
     packer = Packer(Routing(50), ("001",), nonce=NONCE)
-    [tick] = ingest(probe_row(f"{NONCE}-2", number=17))
+    [tick] = parse_row(probe_row(f"{NONCE}-2", number=17))
     packer.add(tick)
     rows = [unpack([payload]) for _, payload in packer.rows()]
     assert asked_in(rows[0]) == {f"{NONCE}-2": tick.broker}
@@ -197,8 +197,8 @@ def test_the_probes_nonce_outlives_a_restart_and_a_file_that_cannot_be_read_does
 
 def test_the_operator_hands_on_what_probes_asked_and_the_sink_takes_it_out(tmp_path):
     packer = Packer(Routing(50), ("001",))
-    packer.wake()
-    [tick] = ingest(probe_row(f"{NONCE}-2"))
+    packer.include_all_keys()
+    [tick] = parse_row(probe_row(f"{NONCE}-2"))
     packer.add(tick)
     import pandas as pd
 

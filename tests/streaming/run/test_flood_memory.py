@@ -8,13 +8,13 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from coordinator_model import sharding
-from coordinator_model.shard import ShardSettings
-from coordinator_model.source_row import SourceRow
+from coordinator_model.decode.source_row import SourceRow
+from coordinator_model.shard import sharding
+from coordinator_model.shard.shard import ShardSettings
 from streaming.run import source
 from streaming.run.operator import Operator
 from streaming.run.packing import Routing
-from streaming.run.source import WAKE_TOPIC, PackRows
+from streaming.run.source import TRIGGER_TOPIC, PackRows
 from streaming.run.state_cell import MemoryCell
 from tests.builders import T0, line, stable
 
@@ -37,7 +37,7 @@ class Worker:
         self.cell = MemoryCell()
 
     def batch(self, number, rows):
-        rows = [*rows, SourceRow("", WAKE_TOPIC, 0, number, 0, b"", b"")]
+        rows = [*rows, SourceRow("", TRIGGER_TOPIC, 0, number, 0, b"", b"")]
         columns = [
             pa.array([getattr(row, name) for row in rows], kind) for name, kind in zip(NAMES, TYPES, strict=True)
         ]

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coordinator_model.decode.parse import RejectedRow, parse_row
+from coordinator_model.decode.source_row import TELEMETRY, SourceRow
+from coordinator_model.decode.telemetry import heartbeats
 from coordinator_model.events import Heartbeat, Tick
-from coordinator_model.ingest import Rejected, ingest
-from coordinator_model.source_row import TELEMETRY, SourceRow
-from coordinator_model.telemetry import heartbeats
 from streaming.run import source
 from streaming.run.heartbeat_columns import HeartbeatColumns
 from streaming.run.packing import QUARANTINE_KEY, Routing, heartbeats_in, rejected_in, unpack
-from streaming.run.runs import runs_of
+from streaming.run.partition_rows import partition_rows_of
 from streaming.run.source import PackRows
 from tests.builders import T0, heartbeat_line, line
 from tests.streaming.run.events_of import unpacked
@@ -45,22 +45,22 @@ def arrow(rows):
 
 def by_columns(known, rows):
     """The heartbeats found in rows of one partition, by offset."""
-    [run] = runs_of(arrow(rows))
+    [run] = partition_rows_of(arrow(rows))
     return {beat.offset: beat for _, block in known.take([known.find(run)]).blocks for beat in block.rows()}
 
 
 def learned(*rows):
     known = HeartbeatColumns(ROUTING)
     for each in rows:
-        events = ingest(each)
-        if not isinstance(events, Rejected):
+        events = parse_row(each)
+        if not isinstance(events, RejectedRow):
             known.learn(each, events)
     return known
 
 
 def agree(known, rows):
     for each in by_columns(known, rows).values():
-        assert [each] == ingest(rows[each.offset])
+        assert [each] == parse_row(rows[each.offset])
 
 
 @pytest.mark.parametrize("made", [heartbeat_line(group='a"b', member="é"), heartbeat_line(error=27), KIP848])
@@ -71,7 +71,7 @@ def test_a_known_heartbeat_is_read_by_columns_whatever_its_times(made):
 
     first, later = row(made), [later(n) for n in range(20)]
     found = by_columns(learned(first), later)
-    assert [[found[n]] for n in range(20)] == [ingest(each) for each in later]
+    assert [[found[n]] for n in range(20)] == [parse_row(each) for each in later]
 
 
 def test_what_the_record_key_says_is_part_of_what_is_known():
@@ -79,7 +79,7 @@ def test_what_the_record_key_says_is_part_of_what_is_known():
     known = learned(row(made))
     rows = [row(made, 0, b"broker-1"), row(made, 1, b"broker-2"), row(made, 2, None), row(made, 3, b"")]
     assert list(by_columns(known, rows)) == [0]
-    known.learn(rows[2], ingest(rows[2]))
+    known.learn(rows[2], parse_row(rows[2]))
     found = by_columns(known, rows)
     assert {n: beat.broker for n, beat in found.items()} == {2: "127.0.0.1:9092", 3: "127.0.0.1:9092"}
 
@@ -150,7 +150,7 @@ def test_shipped_lines_have_the_same_instants_by_columns_as_read_with_care(wrap,
     pack = PackRows(ROUTING, "__consumer_offsets", tmp_path / "live-keys.json")
     monkeypatch.setattr(source, "_known", {})
     first, again = packed(pack, arrow(rows)), packed(pack, arrow(rows))
-    expected = sorted(event for each in rows if isinstance(events := ingest(each), list) for event in events)
+    expected = sorted(event for each in rows if isinstance(events := parse_row(each), list) for event in events)
     for made in (first, again):
         found = sorted(
             e for key in made if key != QUARANTINE_KEY for e in unpacked([made[key]]) if type(e) is Heartbeat

@@ -6,10 +6,10 @@ from itertools import cycle, islice, repeat
 import pandas as pd
 import pytest
 
-from coordinator_model import groups, snapshot
-from coordinator_model.ingest import Rejected, SourceRow, ingest
-from coordinator_model.shard import ShardSettings
-from coordinator_model.sharding import shard_of
+from coordinator_model.decode.parse import RejectedRow, SourceRow, parse_row
+from coordinator_model.shard import groups, snapshot
+from coordinator_model.shard.shard import ShardSettings
+from coordinator_model.shard.sharding import shard_of
 from streaming.run import operator as operator_module
 from streaming.run.operator import Operator
 from streaming.run.packing import MAX_REJECTED, QUARANTINE_KEY, Packer, Routing
@@ -30,8 +30,8 @@ SETTINGS = ShardSettings("prod", 50, START_MS)
 def payloads(*rows):
     packer = Packer(Routing(50), ())
     for row in rows:
-        events = ingest(row)
-        assert not isinstance(events, Rejected)
+        events = parse_row(row)
+        assert not isinstance(events, RejectedRow)
         if row.source == "offsets":
             packer.decoded.add(row, events)
         for event in events:
@@ -171,7 +171,7 @@ def test_a_shard_that_is_woken_for_nothing_says_how_far_it_is():
     operator, cell = Operator(SETTINGS, 1), MemoryCell(wall_ms=START_MS)
     outputs(operator, cell, next(batches()))
     packer = Packer(Routing(50), (KEY,))
-    packer.wake()
+    packer.include_all_keys()
     cell.wall_ms = START_MS + 1_000
     assert [output["kind"] for output in outputs(operator, cell, [dict(packer.rows())[KEY]])] == ["progress"]
 
@@ -181,7 +181,7 @@ def test_a_shard_says_the_same_whoever_shares_its_lane(workers):
     """Also where the other shard is not called in every batch, and beside rows that cannot be read."""
     operator, cell, said = Operator(SETTINGS, 1), MemoryCell(), []
     packer = Packer(Routing(50), ())
-    packer.reject(Rejected("telemetry", "lines", 2, 40, START_MS, "no value", b""))
+    packer.reject(RejectedRow("telemetry", "lines", 2, 40, START_MS, "no value", b""))
     rejected = dict(packer.rows())
     for number, (batch, operator_module._held) in enumerate(zip(batches(), held_by(workers), strict=False)):
         beside = {} if number % 3 else {OTHER_KEY: other_payloads(number), QUARANTINE_KEY: [*rejected.values()]}
@@ -199,10 +199,10 @@ def test_a_group_that_the_model_fails_on_is_set_aside_and_the_query_goes_on(work
     """Beside it another group in the same lane, which says the same as ever."""
     whole = groups.replay
 
-    def fails(replica, event, scene):
+    def fails(replica, event, context):
         if replica.group == GROUP and getattr(event, "error", 0) == 27:
             raise ZeroDivisionError("a mistake of ours")
-        whole(replica, event, scene)
+        whole(replica, event, context)
 
     monkeypatch.setattr(groups, "replay", fails)
     operator, cell, said, beside = Operator(SETTINGS, 1), MemoryCell(), [], []
@@ -223,7 +223,7 @@ def test_a_group_that_the_model_fails_on_is_set_aside_and_the_query_goes_on(work
 
 def test_unreadable_rows_become_quarantine_outputs_and_leave_no_state():
     packer, cell = Packer(Routing(50), ()), MemoryCell()
-    packer.reject(Rejected("telemetry", "lines", 2, 40, START_MS, "no value", b"\x00\xff"))
+    packer.reject(RejectedRow("telemetry", "lines", 2, 40, START_MS, "no value", b"\x00\xff"))
     ((key, payload),) = packer.rows()
     (output,) = outputs(Operator(SETTINGS, 1), cell, [payload], QUARANTINE_KEY)
     assert (key, output["kind"], output["offset"], output["reason"]) == (QUARANTINE_KEY, "quarantine", 40, "no value")
@@ -236,8 +236,8 @@ def test_of_very_many_unreadable_rows_some_are_kept_and_all_are_counted():
     packer = Packer(Routing(50), ())
     for offset in range(1_000):
         for reason in ("no value", "line too long"):
-            packer.reject(Rejected("telemetry", "lines", 2, offset, START_MS, reason, b"\x00" * 96))
-    packer.reject(Rejected("offsets", "records", 2, 0, START_MS, "no value", b""))
+            packer.reject(RejectedRow("telemetry", "lines", 2, offset, START_MS, reason, b"\x00" * 96))
+    packer.reject(RejectedRow("offsets", "records", 2, 0, START_MS, "no value", b""))
     ((_, payload),) = packer.rows()
     assert len(payload) < 10_000
     said = outputs(Operator(SETTINGS, 1), MemoryCell(), [payload], QUARANTINE_KEY)

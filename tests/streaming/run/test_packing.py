@@ -5,13 +5,13 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from coordinator_model import sharding
+from coordinator_model.brokers.ticks import HOLE_MS
+from coordinator_model.capture_replay import _read, _ticks
+from coordinator_model.decode.parse import RejectedRow, SourceRow, parse_row
 from coordinator_model.events import ClientPoll, Heartbeat, RecordRead, Tick
-from coordinator_model.history import _read, _ticks
-from coordinator_model.ingest import Rejected, SourceRow, ingest
-from coordinator_model.shard import Shard, ShardSettings
-from coordinator_model.sharding import shard_of
-from coordinator_model.ticks import HOLE_MS
+from coordinator_model.shard import sharding
+from coordinator_model.shard.shard import Shard, ShardSettings
+from coordinator_model.shard.sharding import shard_of
 from streaming.run.packing import (
     QUARANTINE_KEY,
     Packer,
@@ -23,7 +23,7 @@ from streaming.run.packing import (
     shard_of_key,
     unpack,
 )
-from streaming.run.source import WAKE_TOPIC, PackRows
+from streaming.run.source import TRIGGER_TOPIC, PackRows
 from tests.benchmarks import synthetic
 from tests.benchmarks.synthetic import Member
 from tests.builders import probe_line, stable
@@ -73,7 +73,7 @@ ROWS = [
 
 
 def test_events_arrive_as_they_were_read(tmp_path):
-    expected = [event for row in ROWS for event in ingest(row)]
+    expected = [event for row in ROWS for event in parse_row(row)]
     payloads = [payload for key, payload in packed(tmp_path, arrow(*ROWS)) if key == ROUTING.key_of("orders")]
     arrived = [event for event in unpacked(payloads) if not (isinstance(event, Tick) and event.probe is None)]
     assert sorted(arrived, key=lambda event: event[:5]) == sorted(expected, key=lambda event: event[:5])
@@ -122,7 +122,7 @@ def test_a_number_that_a_stranger_leaves_out_hides_no_death(tmp_path, nonce, tol
 
 def test_a_row_that_wakes_calls_every_shard_that_has_a_group_and_says_nothing(tmp_path):
     (tmp_path / "live-keys.json").write_text('["007", "031"]')
-    waking = arrow(SourceRow("telemetry", WAKE_TOPIC, 0, 5, 0, b"", b""))
+    waking = arrow(SourceRow("telemetry", TRIGGER_TOPIC, 0, 5, 0, b"", b""))
     assert {key: unpacked([payload]) for key, payload in packed(tmp_path, waking)} == {"007": [], "031": []}
     ticks = {
         key: len(unpacked([payload]))
@@ -163,7 +163,7 @@ def a_hole(first_ms, then_ms, partition=0):
 @pytest.mark.parametrize("cut", [1, 150, 250, 300, 301, 310, 399])
 def test_the_last_line_before_a_hole_moves_every_shard_wherever_a_batch_ends(tmp_path, cut):
     rows = a_hole(2_990, 23_500)
-    events = [event for row in rows for event in ingest(row)]
+    events = [event for row in rows for event in parse_row(row)]
     other = next(key for key in ROUTING.all_keys() if key != ROUTING.key_of("orders"))
     read = [dict(packed(tmp_path, arrow(*part)))[other] for part in (rows[:cut], rows[cut:])]
     live, replayed = ([tick for tick in ticks if tick.broker] for ticks in (unpacked(read), _ticks(events, set())))
@@ -238,7 +238,7 @@ def test_the_newest_line_of_each_partition_moves_the_other_shards(tmp_path):
 def test_what_cannot_be_read_travels_beside_the_rest(tmp_path, value):
     rows = dict(packed(tmp_path, arrow(line(0, value), ROWS[1]._replace(offset=1))))
     (rejected,) = rejected_in(unpack([rows[QUARANTINE_KEY]]))
-    assert isinstance(rejected, Rejected)
+    assert isinstance(rejected, RejectedRow)
     assert (rejected.topic, rejected.partition, rejected.offset, rejected.head) == ("lines", 0, 0, value)
     assert any(isinstance(event, Heartbeat) for event in unpacked([rows[ROUTING.key_of("orders")]]))
 
@@ -246,7 +246,7 @@ def test_what_cannot_be_read_travels_beside_the_rest(tmp_path, value):
 def test_a_record_belongs_to_the_shard_it_lies_in():
     """Partitions added later leave old records where they were."""
     packer = Packer(ROUTING, ())
-    for event in ingest(record("orders", partition=7)):
+    for event in parse_row(record("orders", partition=7)):
         packer.add(event)
     assert [key for key, _ in packer.rows()] == ["007"]
 
@@ -293,7 +293,7 @@ def test_payloads_hold_plain_values_only():
     """`marshal` cannot write a named tuple, and must never have to read one."""
     packer = Packer(ROUTING, ())
     for row in ROWS:
-        for event in ingest(row):
+        for event in parse_row(row):
             packer.add(event)
     for _, payload in packer.rows():
         packed = marshal.loads(payload)  # noqa: S302 # written above

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import NullPool, create_engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from coordinator_model.sharding import shard_of
+from coordinator_model.shard.sharding import shard_of
 from streaming.embedded import EmbeddedCluster
 from tests.e2e.crash_job import processes
 from tests.streaming import databases

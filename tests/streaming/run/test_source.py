@@ -10,7 +10,7 @@ from kafka.structs import OffsetAndMetadata
 from streaming.config import Run, Settings
 from streaming.run.lanes import lane_names
 from streaming.run.session import start_session
-from streaming.run.source import WAKE_TOPIC, kafka_rows, source_rows
+from streaming.run.source import TRIGGER_TOPIC, kafka_rows, source_rows
 from streaming.run.topics import Topics
 
 pytestmark = pytest.mark.spark
@@ -77,7 +77,7 @@ def test_a_batch_comes_each_trigger_though_kafka_is_still(spark, settings, tmp_p
         .start()
     )
     try:
-        assert [batches.get(timeout=60) for _ in range(3)] == [[WAKE_TOPIC]] * 3
+        assert [batches.get(timeout=60) for _ in range(3)] == [[TRIGGER_TOPIC]] * 3
     finally:
         query.stop()
 

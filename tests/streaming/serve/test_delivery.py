@@ -11,13 +11,13 @@ from sqlalchemy import update
 
 from dashboards.files import FOLDER
 from streaming.config import Serve, Settings
-from streaming.serve.clerk import Clerk
 from streaming.serve.health import Health
 from streaming.serve.leader import LEASE_S, TRUSTED_S, Leader
+from streaming.serve.maintenance import Maintenance
 from streaming.serve.notify.base import Delivered, Rejected, Retry, retry_after_ms
+from streaming.serve.notify.dead_mans_switch import DeadMansSwitch
 from streaming.serve.notify.message import complete
 from streaming.serve.notify.pagerduty import SUMMARY_CHARACTERS, PagerDuty, event
-from streaming.serve.notify.pulse import Pulse
 from streaming.serve.notify.webhook import Webhook
 from streaming.store import tables
 from streaming.store.database import database_ms
@@ -287,7 +287,7 @@ class TestHeartbeat:
     def pulse(self, store, peer, clock):
         leader = Leader(store.engine)
         leader.refresh()
-        return Pulse(store, peer.url, 60_000, Health(15_000, clock=clock), leader, threading.Event())
+        return DeadMansSwitch(store, peer.url, 60_000, Health(15_000, clock=clock), leader, threading.Event())
 
     def test_it_beats_while_all_is_well(self, apply, pulse, peer):
         apply(progress())
@@ -313,7 +313,7 @@ def test_a_serve_that_follows_changes_nothing(apply, store):
     apply(progress(), report("orders", finding()))
     settings = Settings(cluster=CLUSTER)
     health = Health(-1)  # whatever is seen stands still
-    Clerk(store, settings, health, [], Leader(store.engine), threading.Event()).work(wall_ms())
+    Maintenance(store, settings, health, [], Leader(store.engine), threading.Event()).work(wall_ms())
     assert store.read.incidents(state="open").total == 1
     assert store.outbox.totals()[0].receiver == ""
 

@@ -6,7 +6,7 @@ import pytest
 
 from streaming.config import Serve
 from streaming.serve.events import ranges
-from streaming.serve.notify.message import Teller, shown, unread_partitions
+from streaming.serve.notify.message import MessageEnricher, shown, unread_partitions
 from tests.streaming.outputs import START_MS, ended, finding, member, report, view
 
 SERVE = Serve.model_validate({"public_url": "https://monitor.example/", "rules_url": "https://docs.example/rules"})
@@ -21,7 +21,7 @@ def told(apply, store):
         store.outbox.fan_out({"log": ("info", "warn", "page")})
         newest = max(store.outbox.due("log", START_MS * 2), key=lambda message: message.id)
         store.outbox.done([newest.id], START_MS)
-        return Teller(store.read, serve).complete(json.loads(newest.payload))
+        return MessageEnricher(store.read, serve).complete(json.loads(newest.payload))
 
     return _told
 

@@ -10,14 +10,14 @@ import pytest
 from tenacity import wait_fixed
 
 from streaming.config import Serve, Settings
-from streaming.serve.clerk import Clerk
 from streaming.serve.health import Health
 from streaming.serve.leader import Leader
-from streaming.serve.notify import base, courier
+from streaming.serve.maintenance import Maintenance
+from streaming.serve.notify import base, delivery_worker
 from streaming.serve.notify.alertmanager import EXPIRE_MS, LABEL_CHARACTERS, Alertmanager, alert
 from streaming.serve.notify.base import SEVERITIES, Delivered, Rejected, Retry, at_least
-from streaming.serve.notify.courier import Courier, backoff_ms
-from streaming.serve.notify.message import Teller, complete
+from streaming.serve.notify.delivery_worker import DeliveryWorker, backoff_ms
+from streaming.serve.notify.message import MessageEnricher, complete
 from streaming.serve.notify.receivers import receivers_of
 from streaming.serve.notify.webhook import Webhook
 from streaming.store import Store
@@ -44,19 +44,23 @@ CLOSED = PAYLOAD | {
 
 @pytest.fixture
 def deliver(store, settings, monkeypatch) -> Iterator[Callable[..., None]]:
-    """Start clerk and couriers for some [[notify]] blocks; stopped at the end. Retries come at once."""
-    monkeypatch.setattr(courier, "WAIT", wait_fixed(0.01))
-    monkeypatch.setattr(courier, "POLL_S", 0.02)
+    """Start maintenance and delivery workers for some [[notify]] blocks; stopped at the end. Retries come at once."""
+    monkeypatch.setattr(delivery_worker, "WAIT", wait_fixed(0.01))
+    monkeypatch.setattr(delivery_worker, "POLL_S", 0.02)
     stop = threading.Event()
     threads: list[threading.Thread] = []
 
     def _deliver(*blocks: dict, stalled_ms: int = 15_000, serve: Mapping[str, str] = MappingProxyType({})) -> None:
         given = settings.model_dump()
         configured = Settings.model_validate(given | {"notify": blocks, "serve": given["serve"] | serve})
-        receivers, leader, teller = receivers_of(configured), Leader(store.engine), Teller(store.read, configured.serve)
+        receivers, leader, enricher = (
+            receivers_of(configured),
+            Leader(store.engine),
+            MessageEnricher(store.read, configured.serve),
+        )
         health = Health(stalled_ms)
-        new: list[threading.Thread] = [Clerk(store, configured, health, receivers, leader, stop)]
-        new += [Courier(store, receiver, teller, leader, stop) for receiver in receivers]
+        new: list[threading.Thread] = [Maintenance(store, configured, health, receivers, leader, stop)]
+        new += [DeliveryWorker(store, receiver, enricher, leader, stop) for receiver in receivers]
         for thread in new:
             thread.start()
         threads.extend(new)
@@ -107,13 +111,13 @@ class TestWebhook:
         until(lambda: totals(store) == (0, 0, 2))
 
     def test_what_is_refused_again_and_again_is_given_up_and_the_next_comes(self, apply, deliver, peer, store):
-        peer.statuses = [400] * courier.REJECTIONS_TO_GIVE_UP
+        peer.statuses = [400] * delivery_worker.REJECTIONS_TO_GIVE_UP
         deliver({"kind": "webhook", "url": peer.url})
         apply(report("orders", finding()))
         until(lambda: totals(store) == (0, 1, 0))
         apply(report("orders", finding(member="m-2")))
         until(lambda: totals(store) == (0, 1, 1))
-        assert len(peer.bodies) == courier.REJECTIONS_TO_GIVE_UP + 1
+        assert len(peer.bodies) == delivery_worker.REJECTIONS_TO_GIVE_UP + 1
 
     def test_one_that_never_answers_delays_no_other(self, apply, deliver, peer, store, monkeypatch):
         monkeypatch.setattr(base, "TIMEOUT_S", (1, 600))
@@ -296,7 +300,7 @@ class TestRealAlertmanager:
         )
         firing = store.read.firing(at_least("warn"))
         assert [payload["incident"]["group"] for payload in firing] == ["orders"]
-        told = [Teller(store.read, settings.serve).complete(payload) for payload in firing]
+        told = [MessageEnricher(store.read, settings.serve).complete(payload) for payload in firing]
         assert Alertmanager(alerts.url, at_least("warn")).send(told) == Delivered()
         assert alerts.alerts().keys() == {("orders", "warn")}
 
@@ -321,36 +325,36 @@ class TestMonitorStalled:
         assert store.read.incidents(state="open").total == 0
 
     @pytest.fixture
-    def clerk(self, store, settings, clock):
+    def maintenance(self, store, settings, clock):
         """Make another clerk, as a `serve` that starts."""
         leader = Leader(store.engine)
 
-        def make() -> Clerk:
-            return Clerk(store, settings, Health(15_000, clock=clock), [], leader, threading.Event())
+        def make() -> Maintenance:
+            return Maintenance(store, settings, Health(15_000, clock=clock), [], leader, threading.Event())
 
         return make
 
     @staticmethod
-    def stand_still(clerk, clock):
-        clerk.work(wall_ms())
+    def stand_still(maintenance, clock):
+        maintenance.work(wall_ms())
         clock.now_s += 16
-        clerk.work(wall_ms())
+        maintenance.work(wall_ms())
 
-    def test_run_does_not_close_what_serve_opened(self, apply, store, clerk, clock):
+    def test_run_does_not_close_what_serve_opened(self, apply, store, maintenance, clock):
         apply(progress())
-        self.stand_still(clerk(), clock)
+        self.stand_still(maintenance(), clock)
         assert store.read.incidents(state="open").total == 1
         store._open.clear()
         assert apply(report("")).transitions == ()
         assert store.read.incidents(state="open").total == 1
 
     def test_a_restarted_serve_adopts_its_own_incident_and_says_nothing_before_it_knows(
-        self, apply, store, clerk, clock
+        self, apply, store, maintenance, clock
     ):
         """The restarted one closed the page, and opened it again fifteen seconds later."""
         apply(progress())
-        self.stand_still(clerk(), clock)
-        restarted = clerk()
+        self.stand_still(maintenance(), clock)
+        restarted = maintenance()
         restarted.work(wall_ms())
         assert store.read.incidents(state="open").total == 1
         self.stand_still(restarted, clock)
@@ -359,17 +363,17 @@ class TestMonitorStalled:
         restarted.work(wall_ms())
         assert store.read.incidents(state="open").total == 0
 
-    def test_a_run_gets_its_time_when_serve_itself_has_just_started(self, apply, store, clerk, clock):
+    def test_a_run_gets_its_time_when_serve_itself_has_just_started(self, apply, store, maintenance, clock):
         apply(progress(), now_ms=START_MS)
-        started = clerk()
+        started = maintenance()
         started.work(wall_ms())
         clock.now_s += 14
         started.work(wall_ms())
         assert store.read.incidents().total == 0
 
-    def test_no_clock_that_is_set_makes_a_page(self, apply, store, clerk, clock):
+    def test_no_clock_that_is_set_makes_a_page(self, apply, store, maintenance, clock):
         """The database's, say, by a day: whatever the row says, it is seen to change."""
-        watching = clerk()
+        watching = maintenance()
         for age_ms in (0, 86_400_000, -86_400_000, 0):
             apply(progress())
             sign_of_life(store, age_ms)
@@ -377,11 +381,13 @@ class TestMonitorStalled:
             clock.now_s += 10
         assert store.read.incidents().total == 0
 
-    def test_one_that_follows_knows_what_it_has_seen_when_it_takes_over(self, apply, store, settings, clerk, clock):
-        first, leader = clerk(), Leader(store.engine)
+    def test_one_that_follows_knows_what_it_has_seen_when_it_takes_over(
+        self, apply, store, settings, maintenance, clock
+    ):
+        first, leader = maintenance(), Leader(store.engine)
         apply(progress())
         first.work(wall_ms())
-        follower = Clerk(store, settings, Health(15_000, clock=clock), [], leader, threading.Event())
+        follower = Maintenance(store, settings, Health(15_000, clock=clock), [], leader, threading.Event())
         self.stand_still(follower, clock)
         assert store.read.incidents().total == 0
         first._leader.resign()

@@ -1,0 +1,467 @@
+"""The clocks of the brokers as their telemetry shows them, and which of them coordinates a shard.
+
+Theory. A broker's *progress* is its newest line (where its lines lie in several partitions, the least of their
+newest). The probe makes a line every half second, so a hole of 2.5 s means that the broker stood still or restarted,
+and a jump in the probe's numbers that lines were lost. The coordinator of a shard is the broker that last gave an
+answer about one of its groups which only its coordinator gives (``coordinator_check``). A pause, a move or a loss makes
+a ``TimerReset``: session timers started anew at an instant that is known only within an interval, open until that
+coordinator gives its first accepted answer. While it loads it answers classic heartbeats a *blind* 0, so that one
+proves nothing: any other answer does, and any record written after it. A refusal opens the interval again.
+"""
+
+from dataclasses import dataclass, field
+
+from coordinator_model.brokers.blindness import COARSE_INSTANTS, LINES_LOST, BlindWindow, add_window
+from coordinator_model.brokers.coordinator_check import Proof
+from coordinator_model.brokers.former_coordinators import GOES_ON_MS, FormerCoordinators
+from coordinator_model.brokers.leadership import Leadership
+from coordinator_model.brokers.listeners import Listeners, is_address
+from coordinator_model.brokers.timer_reset import LONGEST_SESSION_MS, TimerReset
+from coordinator_model.events import Event, LeaderNamed
+from coordinator_model.states import Cause
+from coordinator_model.thresholds import Thresholds
+
+MAX_TIMER_RESETS = 16
+"""Timer resets remembered a shard; session timeouts are bounded, so older ones no longer matter."""
+MAX_PROBES = 8
+"""Probes told apart a broker: a connection that broke leaves its number behind."""
+MAX_BROKERS = 4_096
+"""Broker names come from record keys, which a stranger could write."""
+PROOF_STEP_MS = 100
+MAX_PROOFS = 600
+"""Proofs remembered a shard: a minute of them, far longer than any grace."""
+MAX_LOAD_MS = 30_000
+"""Heartbeats answered 0 for so long are taken for accepted where nothing else tells: 50 partitions took a busy broker
+6 s to load."""
+PROBE_DUE_MS = 2_500
+"""After a hole the next probe comes within this, also if it has to connect anew."""
+METADATA_DELAY_MS = 1_000
+"""How long a broker may go on naming a leader after the next one has loaded."""
+CROWDED_PROBES = 3
+"""So many probes in a row at one instant are more than a second's: their dates are coarser than that."""
+PROBES_IN_FLIGHT = 2
+"""Probe numbers that may go missing when a broker dies with a request in hand."""
+
+
+@dataclass(slots=True)
+class BrokerClock:
+    """One broker: lines read and applied, the last probe number, its last refusal about this shard."""
+
+    read_ms: dict[str, int] = field(default_factory=dict)
+    """Newest line read, by partition; it may still be held back."""
+    line_ms: int = 0
+    """Newest line applied."""
+    probes: dict[str, int] = field(default_factory=dict)
+    """The last number of each probe, by its connection."""
+    refused_ms: int | None = None
+    silent_from_ms: int = 0
+    """The last hole in its lines: a pause, a restart or a loss."""
+    silent_to_ms: int = 0
+    probed_since_ms: dict[str, int] = field(default_factory=dict)
+    """When each probe's connection was seen first."""
+    lost_to_ms: int = 0
+    """Lines before this one are known to be lost: a hole up to it is no pause."""
+    stepped_ms: int = 0
+    """How far its clock is from where it was before it stepped: from the other brokers' (``line_clocks``)."""
+    probed_ms: dict[str, int] = field(default_factory=dict)
+    """When each probe was heard last, by its connection."""
+    bunches: dict[str, list[int]] = field(default_factory=dict)
+    """By its connection: how many of a probe's numbers in a row have its last instant, and the instant before."""
+
+    def progress_ms(self, hold_ms: int) -> int:
+        """Return the least newest line of the partitions that it still writes to."""
+        newest_ms = max(self.read_ms.values(), default=0)
+        return min((at_ms for at_ms in self.read_ms.values() if at_ms >= newest_ms - hold_ms), default=0)
+
+
+@dataclass(slots=True)
+class CoordinatorTracker:
+    """The brokers of one shard's telemetry, its coordinator, and the resets of its session timers."""
+
+    brokers: dict[str, BrokerClock] = field(default_factory=dict)
+    coordinator: str | None = None
+    coordinator_since_ms: int = 0
+    last_answer_ms: int = 0
+    covered_since_ms: int = 0
+    timer_resets: list[TimerReset] = field(default_factory=list)
+    proofs: list[tuple[int, int]] = field(default_factory=list)
+    """(line instant, greatest arrival) of accepted heartbeats, thinned, oldest first."""
+    floor_ms: int = 0
+    """The progress under the coordinators before: a move takes none of it back."""
+    leadership: Leadership = field(default_factory=Leadership)
+    blind: list[BlindWindow] = field(default_factory=list)
+    """When lines of the broker that coordinated then are missing, oldest first."""
+    noted: list[BlindWindow] = field(default_factory=list)
+    """Those that are new or longer since ``take_noted``."""
+    listeners: Listeners = field(default_factory=Listeners)
+    former: FormerCoordinators = field(default_factory=FormerCoordinators)
+
+    @property
+    def progress_ms(self) -> int:
+        """The coordinator's newest applied line; 0 while nobody was known to coordinate."""
+        clock = self.brokers.get(self.coordinator or "")
+        return max(clock.line_ms, self.floor_ms) if clock else self.floor_ms
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a timer reset is still open: nothing was surely answered since."""
+        reset = self._newest_reset
+        return reset is not None and reset.high_ms is None
+
+    @property
+    def hole_is_open(self) -> bool:
+        """Whether the coordinator has lines again after a hole, and its next probe has still to tell what that was.
+
+        The broker stood still, or it went on and its lines are missing: until then nothing is judged.
+        """
+        clock = self.brokers.get(self.coordinator or "")
+        if clock is None or not clock.probed_ms or clock.silent_to_ms <= max(clock.probed_ms.values()):
+            return False
+        return clock.line_ms - clock.silent_to_ms <= PROBE_DUE_MS
+
+    @property
+    def _newest_reset(self) -> TimerReset | None:
+        return self.timer_resets[-1] if self.timer_resets else None
+
+    def watermark_ms(self, hold_ms: int) -> int:
+        """Return up to where every live broker has spoken: what is newer waits.
+
+        One whose clock is apart from the coordinator's holds nothing and advances nothing.
+        """
+        here_ms = self.stepped_ms(self.coordinator or "")
+        brokers = [clock for clock in self.brokers.values() if abs(clock.stepped_ms - here_ms) <= hold_ms]
+        newest = [clock.progress_ms(hold_ms) for clock in brokers]
+        floor_ms = max(newest, default=0) - hold_ms
+        return min((at_ms for at_ms in newest if at_ms >= floor_ms), default=0)
+
+    def stepped_ms(self, broker: str) -> int:
+        """Return how far a broker's clock is from where it was before it stepped."""
+        clock = self.brokers.get(broker)
+        return 0 if clock is None else clock.stepped_ms
+
+    def apart_ms(self, broker: str) -> int:
+        """Return how far a broker's clock is from the coordinator's since one of them stepped."""
+        return self.stepped_ms(broker) - self.stepped_ms(self.coordinator or "")
+
+    def is_apart(self, event: Event, hold_ms: int) -> bool:
+        """Tell whether an event is of a broker whose clock is apart from the coordinator's."""
+        broker = getattr(event, "broker", None)
+        return broker is not None and abs(self.apart_ms(broker)) > hold_ms
+
+    def now_ms(self, present_ms: int) -> int:
+        """Return the present by the coordinator's clock: the newest line of any broker, or this machine's word."""
+        newest = (clock.line_ms - clock.stepped_ms for clock in self.brokers.values())
+        return max([present_ms, *newest]) + self.stepped_ms(self.coordinator or "")
+
+    def restart_reading(self, broker: str, stepped_ms: int) -> None:
+        """Note that a broker's clock has stepped, before anything is applied."""
+        clock = self._clock(broker)
+        clock.read_ms.clear()
+        clock.stepped_ms = stepped_ms
+
+    def stepped(self, broker: str, to_ms: int) -> None:
+        """Move a broker's clock to where it stepped: neither a hole, nor a pause."""
+        clock = self._clock(broker)
+        clock.line_ms, clock.refused_ms = to_ms, None
+        clock.probed_ms.clear()
+        clock.silent_from_ms = clock.silent_to_ms = 0
+        if broker == self.coordinator:
+            self.floor_ms = 0
+
+    def read(self, broker: str, source: str, line_ms: int) -> None:
+        """Note that a line has been read, before anything is applied: the watermark needs to know."""
+        clock = self._clock(broker)
+        if line_ms > clock.read_ms.get(source, 0):
+            clock.read_ms[source] = line_ms
+
+    def _clock(self, broker: str) -> BrokerClock:
+        clock = self.brokers.get(broker)
+        if clock is None:
+            if len(self.brokers) >= MAX_BROKERS:
+                del self.brokers[min(self.brokers, key=lambda name: self.brokers[name].line_ms)]
+            clock = self.brokers[broker] = BrokerClock()
+        return clock
+
+    def advance(self, broker: str, line_ms: int, thresholds: Thresholds) -> int:
+        """Move a broker's clock to one of its lines and return where it was.
+
+        A hole in the coordinator's lines opens a timer reset.
+        """
+        clock = self._clock(broker)
+        before_ms, clock.line_ms = clock.line_ms, max(clock.line_ms, line_ms)
+        if before_ms and line_ms - before_ms > thresholds.progress_gap_ms and line_ms > clock.lost_to_ms:
+            clock.silent_from_ms, clock.silent_to_ms = before_ms, line_ms
+            if broker == self.coordinator:
+                self._open(TimerReset(before_ms, None, Cause.COORDINATOR_PAUSE, broker))
+        return before_ms
+
+    def is_deposed(self, broker: str, line_ms: int, thresholds: Thresholds) -> bool:
+        """Tell whether a broker answers as a coordinator that it no longer is, or when it just woke.
+
+        Another took over; it goes on until it learns that. Where that one is silent it may coordinate again.
+        """
+        clock = self.brokers.get(broker)
+        if clock is None or broker == self.coordinator or self.coordinator is None:
+            return False
+        missed = clock.silent_from_ms <= self.coordinator_since_ms <= clock.silent_to_ms
+        just_woke = missed and line_ms - clock.silent_to_ms <= thresholds.hold_ms
+        if is_address(broker):
+            return just_woke  # perhaps another listener of the coordinator
+        if just_woke:
+            self.former.supersede(broker, line_ms)
+        here = self.brokers.get(self.coordinator)
+        silent = here is not None and line_ms - here.line_ms > thresholds.progress_gap_ms
+        if silent or not self.former.note_answer(broker, line_ms):
+            return False
+        for move in self.timer_resets[-1:]:
+            move.went_on = move.went_on or move.cause is Cause.COORDINATOR_MOVED
+        return True
+
+    def probed(
+        self,
+        broker: str,
+        probe: int | None,
+        line_ms: int,
+        before_ms: int,
+        thresholds: Thresholds,
+        connection: str = "",
+    ) -> None:
+        """Compare a probe's number with its last one: a jump means lost lines, coverage starts again here."""
+        if probe is None:
+            return
+        clock = self._clock(broker)
+        if line_ms < clock.probed_ms.get(connection, 0):
+            return  # sent again
+        probes = clock.probes
+        last = probes.pop(connection, None)
+        probes[connection] = probe
+        if len(probes) > MAX_PROBES:
+            clock.probed_since_ms.pop(forgotten := next(iter(probes)), None)
+            clock.probed_ms.pop(forgotten, None)
+            clock.bunches.pop(forgotten, None)
+            del probes[forgotten]
+        heard_ms = clock.probed_ms.get(connection, before_ms)
+        clock.probed_ms[connection] = line_ms
+        since_ms = clock.probed_since_ms.setdefault(connection, line_ms)
+        self._note_bunch(broker, connection, line_ms, heard_ms, follows=last is not None and probe == last + 1)
+        allowed = PROBES_IN_FLIGHT if clock.silent_to_ms > heard_ms else 0
+        if last is not None and probe - last - 1 > allowed:
+            self._answered_unseen(broker, heard_ms)
+            recent = clock.lost_to_ms and line_ms - clock.lost_to_ms <= thresholds.progress_gap_ms
+            if broker == self.coordinator and not recent:  # else it is known that lines before this one are lost
+                self.lost_lines(broker, line_ms, before_ms, min(heard_ms, before_ms))
+        else:
+            self._note_survival(broker, since_ms)
+
+    def _note_bunch(self, broker: str, connection: str, line_ms: int, heard_ms: int, *, follows: bool) -> None:
+        """Count a probe's numbers at one instant; too many of them open a blind window up to the next instant."""
+        clock = self._clock(broker)
+        if line_ms > heard_ms or connection not in clock.bunches:
+            clock.bunches[connection] = [1, heard_ms]
+            return
+        bunch = clock.bunches[connection]
+        bunch[0] += follows
+        if bunch[0] >= CROWDED_PROBES and broker == self.coordinator:
+            step_ms = line_ms - bunch[1]
+            from_ms = clock.probed_since_ms[connection] - step_ms
+            self.noted.append(add_window(self.blind, BlindWindow(broker, from_ms, line_ms + step_ms, COARSE_INSTANTS)))
+
+    def _answered_unseen(self, broker: str, heard_ms: int) -> None:
+        """Take back a pause since then: the broker answered probes in it, so it did not stand still."""
+        for reset in self.timer_resets:
+            paused = reset.cause is Cause.COORDINATOR_PAUSE and reset.broker == broker
+            if paused and reset.low_ms >= heard_ms:
+                reset.cause, reset.woke_ms = Cause.UNKNOWN, None
+
+    def _note_survival(self, broker: str, connected_ms: int) -> None:
+        """A probe answered on a connection of before a hole: the broker stood still and its timers ran on."""
+        clock = self._clock(broker)
+        for reset in self.timer_resets:
+            paused = reset.cause is Cause.COORDINATOR_PAUSE and reset.broker == broker
+            if paused and connected_ms <= reset.low_ms == clock.silent_from_ms:
+                reset.woke_ms = clock.silent_to_ms
+
+    def lost_lines(self, broker: str, line_ms: int, before_ms: int, blind_from_ms: int | None = None) -> None:
+        """Lines between these two are missing: what they said is unknown, coverage starts again here.
+
+        ``blind_from_ms``: since when lines may be missing, where that is before the last that came.
+        """
+        self._clock(broker).lost_to_ms = line_ms
+        if broker == self.coordinator:
+            self.covered_since_ms = line_ms
+            self._open(TimerReset(before_ms, None, Cause.UNKNOWN, broker))
+            from_ms = before_ms if blind_from_ms is None else blind_from_ms
+            window = BlindWindow(broker, min(from_ms, line_ms), max(from_ms, line_ms), LINES_LOST)
+            self.noted.append(add_window(self.blind, window))
+
+    def take_noted(self) -> list[BlindWindow]:
+        """Return the blind windows that are new or longer since this was asked last."""
+        noted, self.noted = self.noted, []
+        return noted
+
+    def answered(self, broker: str, proof: Proof, line_ms: int, thresholds: Thresholds) -> bool:
+        """Take what an answer about the shard proves; return whether the coordinator or its timer resets changed."""
+        if proof is Proof.NOTHING:
+            return False
+        if proof is Proof.REFUSES:
+            self._clock(broker).refused_ms = line_ms
+            self.listeners.refused(broker)
+            self.former.reinstate(broker)
+            if broker != self.coordinator:
+                self.leadership.claims.pop(broker, None)
+                return False
+            since_ms = self.coordinator_since_ms
+            self._open(TimerReset(line_ms, None, Cause.COORDINATOR_MOVED, broker, since_ms=since_ms))
+            return True
+        before, changed = self.coordinator, broker != self.coordinator
+        if changed:
+            self._move(broker, line_ms, thresholds)
+        least_ms = max(thresholds.hold_ms, GOES_ON_MS)
+        if changed and before and self.listeners.take_turn(before, broker, line_ms, least_ms):
+            self._join_listeners()
+            return True
+        self.last_answer_ms = max(self.last_answer_ms, line_ms)
+        reset = self._newest_reset
+        blind = proof is Proof.LEADS
+        if blind and reset is not None and reset.may_load and not self._surely_loaded(reset, line_ms):
+            return changed
+        return self._close(line_ms) or changed
+
+    def _join_listeners(self) -> None:
+        """Let two that took turns be one broker, named as it is probed; none of their moves has been."""
+        pair, first_ms = self.listeners.pair, self.listeners.first_ms
+        name = next((name for name in pair if self._clock(name).probes), pair[0])
+        self.listeners.join(name)
+        self._clock(name).line_ms = max(self._clock(other).line_ms for other in pair)
+        self.coordinator, self.last_answer_ms = name, max(self.last_answer_ms, self.listeners.last_ms)
+        moves = [r for r in self.timer_resets if r.cause is Cause.COORDINATOR_MOVED and r.broker in pair]
+        never = [r for r in moves if r.high_ms is None or r.high_ms >= first_ms]
+        self.timer_resets = [r for r in self.timer_resets if r not in never]
+
+    def _move(self, broker: str, at_ms: int, thresholds: Thresholds) -> None:
+        """Let a broker coordinate from an instant on; session timers start anew unless it is the first."""
+        if not self.last_answer_ms:
+            self.covered_since_ms = at_ms
+        else:
+            low_ms = max(self._last_word_ms(at_ms, thresholds), self._clock(broker).refused_ms or 0)
+            if broker == self.leadership.leader:
+                low_ms = min(max(low_ms, self.leadership.replaced_ms - METADATA_DELAY_MS), at_ms)
+            self._open(TimerReset(low_ms, None, Cause.COORDINATOR_MOVED, broker, since_ms=self.coordinator_since_ms))
+        if self.coordinator:
+            self.former.supersede(self.coordinator, at_ms)
+        self.former.reinstate(broker)
+        self.floor_ms = self.progress_ms + self.apart_ms(broker)
+        self.coordinator, self.coordinator_since_ms = broker, at_ms
+
+    def disputed(self, broker: str, proof: Proof, line_ms: int) -> bool:
+        """Tell whether metadata disputes an answer that only a coordinator gives."""
+        if proof not in (Proof.LEADS, Proof.COORDINATES):
+            return False
+        answered_ms = self.last_answer_ms if self.coordinator == self.leadership.leader else 0
+        return self.leadership.disputes(broker, proof, line_ms, answered_ms)
+
+    def named(self, event: LeaderNamed) -> str | None:
+        """Take what metadata says of the shard's leader; return whom to follow, None if nothing changes.
+
+        A leader without a request log coordinates unseen: then it is nobody, the empty name.
+        """
+        leadership, before = self.leadership, self.coordinator
+        another = leadership.name(event)
+        deposed = another or before is None or before in leadership.others
+        if deposed and leadership.leader not in ("", before):
+            return leadership.leader
+        return "" if before in leadership.others and leadership.unlogged else None
+
+    def follow(self, leader: str, thresholds: Thresholds) -> None:
+        """Let the broker that metadata names coordinate from now on."""
+        if leader:
+            self._move(leader, self.leadership.named_ms, thresholds)
+            self._take_claim(leader)
+        else:
+            self.floor_ms, self.coordinator = self.progress_ms, None
+
+    def _take_claim(self, broker: str) -> None:
+        """Take what the new coordinator answered before metadata named it."""
+        claim = self.leadership.claims.pop(broker, None)
+        reset = self._newest_reset
+        if claim is None:
+            return
+        self.last_answer_ms = max(self.last_answer_ms, claim.last_ms)
+        if reset is not None and reset.high_ms is None:
+            reset.blind_ms = claim.blind_ms
+            if claim.sure_ms is not None:
+                self._close(claim.sure_ms)
+
+    def _surely_loaded(self, reset: TimerReset, line_ms: int) -> bool:
+        """Tell whether heartbeats have been answered 0 for longer than a load takes."""
+        if reset.blind_ms is None:
+            reset.blind_ms = line_ms
+        return line_ms >= reset.blind_ms + MAX_LOAD_MS
+
+    def wrote(self, record_ms: int) -> bool:
+        """Take a record of the shard: who writes has loaded. Return whether that closed a timer reset.
+
+        Before the new coordinator was heard at all it may be its predecessor's.
+        """
+        reset = self._newest_reset
+        heard = reset is not None and reset.blind_ms is not None and record_ms > reset.blind_ms
+        return heard and self._close(record_ms)
+
+    def _close(self, at_ms: int) -> bool:
+        """Close the timer reset that is open, if one is."""
+        reset = self._newest_reset
+        if reset is None or reset.high_ms is not None:
+            return False
+        reset.high_ms = max(at_ms, reset.low_ms)
+        return True
+
+    def _last_word_ms(self, line_ms: int, thresholds: Thresholds) -> int:
+        """Return when the coordinator last answered as such.
+
+        One that wakes from a pause goes on answering until it learns that another has taken over meanwhile.
+        """
+        for last in reversed(self.timer_resets):
+            if last.cause is Cause.COORDINATOR_PAUSE and last.broker == self.coordinator:
+                woke_ms = line_ms if last.high_ms is None else last.high_ms
+                return last.low_ms if line_ms - woke_ms <= thresholds.hold_ms else self.last_answer_ms
+        return self.last_answer_ms
+
+    def _open(self, new: TimerReset) -> None:
+        """Add a timer reset; one that is still open is the same one, known better now."""
+        if self.waiting:
+            was = self.timer_resets.pop()
+            if new.cause is Cause.UNKNOWN or (new.cause is Cause.COORDINATOR_PAUSE and was.cause is not Cause.UNKNOWN):
+                new = was
+            elif was.cause is Cause.UNKNOWN:
+                new.low_ms = was.low_ms
+            elif was.cause is Cause.COORDINATOR_PAUSE and new.broker == was.broker:
+                new.cause = Cause.COORDINATOR_PAUSE  # it restarted, or lost and regained what it coordinated before
+                new.low_ms = was.low_ms  # and between waking and refusing it let sessions end
+        horizon_ms = new.low_ms - LONGEST_SESSION_MS
+        self.timer_resets = [r for r in self.timer_resets if (r.high_ms or r.low_ms) >= horizon_ms][
+            -(MAX_TIMER_RESETS - 1) :
+        ]
+        self.timer_resets.append(new)
+
+    def prove(self, line_ms: int, arrival_ms: int) -> bool:
+        """Remember that a heartbeat which arrived then was accepted, its line at ``line_ms``.
+
+        Return whether it is one that counts: of ten a second one does.
+        """
+        proofs = self.proofs
+        if proofs and line_ms < proofs[-1][0] + PROOF_STEP_MS:
+            return False
+        proofs.append((line_ms, max(arrival_ms, proofs[-1][1]) if proofs else arrival_ms))
+        if len(proofs) > MAX_PROOFS:
+            del proofs[: MAX_PROOFS // 2]
+        return True
+
+    def proven_ms(self, arrival_ms: int, grace_ms: int) -> int | None:
+        """Return when the first known heartbeat that arrived then or later is ``grace_ms`` old; None: there is none."""
+        return next((line_ms + grace_ms for line_ms, best_ms in self.proofs if best_ms >= arrival_ms), None)
+
+    def proof_arrival_ms(self, at_ms: int, grace_ms: int) -> int:
+        """Return the greatest arrival among heartbeats whose line is ``grace_ms`` old at ``at_ms``; drop the older."""
+        while len(self.proofs) > 1 and self.proofs[1][0] <= at_ms - grace_ms:
+            del self.proofs[0]
+        return self.proofs[0][1] if self.proofs and self.proofs[0][0] <= at_ms - grace_ms else 0

@@ -1,0 +1,107 @@
+"""Who coordinates a shard by the brokers' metadata, and what to make of an answer that says otherwise.
+
+Kafka's coordinator of a partition of the offsets topic is that partition's leader. Metadata is asked every few seconds,
+so after a failover the new coordinator answers before metadata names it: such an answer is *disputed* and moves nothing
+until metadata agrees. What metadata said long ago disputes nothing; nor does it hold against a broker that goes on
+answering for a minute while the leader that it names gives no answer.
+"""
+
+from dataclasses import dataclass, field
+
+from coordinator_model.brokers.coordinator_check import Proof
+from coordinator_model.events import LeaderNamed
+
+STALE_MS = 15_000
+"""Three times as long as between two questions: older metadata says nothing of an answer."""
+DISPUTE_MS = 60_000
+UNLOGGED_AFTER_MS = 15_000
+"""A leader whose telemetry key is not known for so long has no request log: a probe makes two lines a second there."""
+MAX_CLAIMS = 16
+
+
+@dataclass(slots=True)
+class Claim:
+    """Answers of a broker as the coordinator, against metadata."""
+
+    first_ms: int
+    last_ms: int
+    blind_ms: int | None = None
+    """The first that it may have given while it loaded."""
+    sure_ms: int | None = None
+    """The first that it gave after that."""
+
+
+@dataclass(slots=True)
+class Leadership:
+    """What metadata last said of one shard. ``named_ms`` 0: nothing yet."""
+
+    named_ms: int = 0
+    node: int = -1
+    leader: str = ""
+    """The leader's telemetry key; empty while it is unknown."""
+    others: tuple[str, ...] = ()
+    """Keys of brokers that are known not to lead."""
+    unlogged_ms: int | None = None
+    """Since when metadata names a leader whose key is unknown."""
+    claims: dict[str, Claim] = field(default_factory=dict)
+    epoch: int = -1
+    """The leader's; -1: unknown."""
+    replaced_ms: int = 0
+    """When metadata last named the leader before this one."""
+    resigned_ms: int = 0
+    """When the leader that metadata names last answered that it does not coordinate (16)."""
+
+    def name(self, event: LeaderNamed) -> bool:
+        """Take what metadata says now; return whether another broker leads than before.
+
+        What is older than what is known says nothing: asked earlier, or of a broker that knows an earlier leader only.
+        """
+        if event.order_ms < self.named_ms or self._is_outdated(event):
+            return False
+        another = event.node != self.node
+        if another:
+            self.replaced_ms = self.named_ms
+        if event.key or event.node != self.node:
+            self.unlogged_ms = None
+        if not event.key and self.unlogged_ms is None:
+            self.unlogged_ms = event.order_ms
+        self.named_ms, self.node, self.epoch = event.order_ms, event.node, event.epoch
+        self.leader, self.others = event.key, tuple(event.others)
+        return another
+
+    def _is_outdated(self, event: LeaderNamed) -> bool:
+        """Tell whether it is of an earlier epoch; for so long nobody is behind, then the topic was made anew."""
+        return 0 <= event.epoch < self.epoch and event.order_ms <= self.named_ms + DISPUTE_MS
+
+    @property
+    def unlogged(self) -> bool:
+        """Whether the leader has no request log, as far as can be seen."""
+        return self.unlogged_ms is not None and self.named_ms >= self.unlogged_ms + UNLOGGED_AFTER_MS
+
+    def resign(self, broker: str, at_ms: int) -> None:
+        """Note that a broker does not coordinate the shard, by its own word."""
+        if broker == self.leader:
+            self.resigned_ms = max(self.resigned_ms, at_ms)
+
+    def disputes(self, broker: str, proof: Proof, line_ms: int, leader_answered_ms: int) -> bool:
+        """Tell whether metadata disputes an answer that only a coordinator gives; remember it then."""
+        if line_ms > self.named_ms + STALE_MS or broker not in self.others:
+            return False  # nothing is known, or it is old, or of a broker under another key, as of a second listener
+        if self.resigned_ms > self.named_ms:
+            return False  # the leader that it names has said since that it is none
+        claim = self._claim(broker, line_ms)
+        claim.last_ms = max(claim.last_ms, line_ms)
+        if proof is Proof.COORDINATES and claim.sure_ms is None:
+            claim.sure_ms = line_ms
+        elif proof is Proof.LEADS and claim.blind_ms is None:
+            claim.blind_ms = line_ms
+        return claim.last_ms - claim.first_ms < DISPUTE_MS or leader_answered_ms >= claim.first_ms
+
+    def _claim(self, broker: str, line_ms: int) -> Claim:
+        """Return a broker's claim, a new one if it has none that goes on."""
+        claim = self.claims.get(broker)
+        if claim is None or line_ms > claim.last_ms + STALE_MS:
+            if claim is None and len(self.claims) >= MAX_CLAIMS:
+                del self.claims[min(self.claims, key=lambda name: self.claims[name].last_ms)]
+            claim = self.claims[broker] = Claim(line_ms, line_ms)
+        return claim

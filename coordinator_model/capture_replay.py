@@ -1,0 +1,289 @@
+"""A whole capture through the model at once: what ``group-monitor replay`` prints. No Kafka, no Spark.
+
+The same ``Shard`` as in the live run; only the feeding differs. Every line of a broker, not just the probe's, moves
+its clock for all shards; the number of partitions is inferred from where the records lie; it is live from the first
+telemetry line, and its end opens nothing.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+from coordinator_model.brokers.blindness import blind_windows
+from coordinator_model.brokers.line_clocks import written_ms
+from coordinator_model.brokers.ticks import Ticker
+from coordinator_model.decode.cluster_row import GROUP_KINDS, ClusterRow, read_cluster_row
+from coordinator_model.decode.parse import OFFSETS, TELEMETRY, RejectedRow, RowParser, SourceRow, mute_line
+from coordinator_model.decode.source_row import CLUSTER
+from coordinator_model.decode.telemetry.fields import BadField
+from coordinator_model.decode.telemetry.shipped import Zone, utc
+from coordinator_model.events import (
+    BrokerLine,
+    ClientPoll,
+    ConsumerHeartbeat,
+    Event,
+    Heartbeat,
+    JoinAnswered,
+    LeaderNamed,
+    LeaveAnswered,
+    OffsetCommitted,
+    RecordRead,
+    SyncAnswered,
+    Tick,
+)
+from coordinator_model.incidents import Kind, Transition, fold, in_order
+from coordinator_model.recreated import Place, begins_again_ms
+from coordinator_model.shard.heartbeat_table import FAR_MS
+from coordinator_model.shard.shard import Shard, ShardSettings
+from coordinator_model.shard.sharding import DEFAULT_PARTITIONS, infer_partitions, shard_of
+
+RECREATED = " (recreated)"
+"""What is added to a topic's name each time that it was recreated; no topic's name can hold it."""
+MAX_RECREATED = 100
+"""How often a partition of one capture may have been recreated; what comes after that is taken for duplicates."""
+_WITHOUT_BROKER = (RecordRead, OffsetCommitted, ClientPoll, LeaderNamed)
+
+
+@dataclass(slots=True)
+class History:
+    """What a capture tells: transitions in coordinator time order, groups as they are at its end, and counts."""
+
+    transitions: list[Transition]
+    groups: list[dict[str, Any]]
+    rows: int
+    decoded: Counter[str]
+    undecodable: Counter[str]
+    coverage: dict[str, Any]
+    blind: list[dict[str, Any]]
+    """When lines of a broker are missing: ``broker``, ``from_ms``, ``until_ms`` and ``why``."""
+
+
+@dataclass(slots=True)
+class _Reading:
+    rows: int = 0
+    events: list[Event] = field(default_factory=list)
+    mute: list[Tick] = field(default_factory=list)
+    """Lines of brokers that cannot be read or are about no group."""
+    placements: set[tuple[str, int]] = field(default_factory=set)
+    decoded: Counter[str] = field(default_factory=Counter)
+    undecodable: Counter[str] = field(default_factory=Counter)
+    places: dict[tuple[str, int], dict[int, Place]] = field(default_factory=lambda: defaultdict(dict))
+    """Where rows lie, by topic and partition, then offset; the writer of a line is its broker."""
+    again: dict[tuple[str, int], list[SourceRow]] = field(default_factory=lambda: defaultdict(list))
+    """Rows at such a place, with another instant."""
+    recreated: set[tuple[str, int]] = field(default_factory=set)
+    """Partitions, under their later names, that were recreated or cut short."""
+    cluster: list[ClusterRow] = field(default_factory=list)
+
+
+def replay_rows(rows: Iterable[SourceRow], settings: ShardSettings, zone: Zone = utc) -> History:
+    """Replay the rows of a capture, in any order and with duplicates.
+
+    ``settings.partitions`` 0: inferred; Kafka's default, reported as None, where nothing tells.
+    ``settings.live_from_ms`` is set to the first telemetry line. ``zone``: of the dates in shipped lines.
+    """
+    reading = _read(rows, zone)
+    lines = [event for event in reading.events if not isinstance(event, _WITHOUT_BROKER)]
+    live_from_ms = min((event.order_ms for event in lines), default=FAR_MS)
+    settings = _as_captured(replace(settings, live_from_ms=live_from_ms), reading)
+    known_partitions = settings.partitions or None
+    partitions = known_partitions or DEFAULT_PARTITIONS
+    settings = replace(settings, partitions=partitions)
+    by_shard = _route(reading.events, partitions)
+    ticks = _ticks(lines, _gaps(reading), reading.mute)
+    outputs: list[dict[str, Any]] = []
+    groups: list[dict[str, Any]] = []
+    for number, events in by_shard.items():
+        shard = Shard.restore(number, settings, None)
+        named = [event for row in reading.cluster if (event := row.named(number)) is not None]
+        said = shard.apply([*events, *ticks, *named], final=True)
+        groups += shard.views()
+        outputs += said
+        for output in said:
+            if output["kind"] == "quarantine":
+                reading.undecodable[f"{output['source']}: {output['reason']}"] += 1
+    groups.sort(key=lambda group: str(group["group"]))
+    return History(
+        transitions=_transitions(outputs, settings),
+        groups=groups,
+        rows=reading.rows,
+        decoded=reading.decoded,
+        undecodable=reading.undecodable,
+        coverage=_coverage(lines, known_partitions),
+        blind=blind_windows(output for output in outputs if output["kind"] == "blind"),
+    )
+
+
+def _as_captured(settings: ShardSettings, reading: _Reading) -> ShardSettings:
+    """Add what the capture says of its cluster to what is set; the newest row counts, and what is set before it."""
+    cluster = sorted(reading.cluster, key=lambda row: row.timestamp_ms)
+    told: dict[str, dict[str, int]] = {kind: {} for kind in GROUP_KINDS}
+    topic_partitions: dict[str, int] = {}
+    for row in cluster:
+        topic_partitions |= row.topic_partitions
+        for kind, timeouts_ms in row.session_timeouts_ms.items():
+            told[kind] |= timeouts_ms
+    leaders = next((len(row.leaders) for row in reversed(cluster) if row.leaders), 0)
+    return replace(
+        settings,
+        partitions=settings.partitions or leaders or infer_partitions(reading.placements) or 0,
+        consumer_session_timeouts_ms=told["consumer"] | dict(settings.consumer_session_timeouts_ms),
+        share_session_timeouts_ms=told["share"] | dict(settings.share_session_timeouts_ms),
+        streams_session_timeouts_ms=told["streams"] | dict(settings.streams_session_timeouts_ms),
+        topic_partitions=topic_partitions | dict(settings.topic_partitions),
+    )
+
+
+def _read(rows: Iterable[SourceRow], zone: Zone = utc) -> _Reading:
+    reading, reader = _Reading(), RowParser(zone)
+    for row in rows:
+        if row.source == CLUSTER:
+            _read_cluster(row, reading)
+        else:
+            _read_row(row, reading, reader)
+    while reading.again:
+        _begin_again(reading, reader)
+    return reading
+
+
+def _read_row(row: SourceRow, reading: _Reading, reader: RowParser) -> None:
+    row = reader.bare(row)
+    seen = reading.places[row.topic, row.partition]
+    known = seen.get(row.offset)
+    if known is not None:
+        if known.at_ms != row.timestamp_ms:
+            reading.again[row.topic, row.partition].append(row)
+        return
+    reading.rows += 1
+    events = reader.read(row)
+    _count(row, events, reading)
+    told = [] if isinstance(events, RejectedRow) else events
+    broker = getattr(told[0], "broker", "") if told and row.source == TELEMETRY else ""
+    seen[row.offset] = Place(row.offset, row.timestamp_ms, broker)
+    reading.events += told
+    if not told and (tick := mute_line(row)) is not None:
+        reading.mute.append(tick)
+
+
+def _count(row: SourceRow, events: list[Event] | RejectedRow, reading: _Reading) -> None:
+    if isinstance(events, RejectedRow):
+        reading.undecodable[f"{row.source}: {events.reason.partition(':')[0]}"] += 1
+        return
+    for event in events:
+        reading.decoded[_kind(event)] += 1
+        if row.source == OFFSETS:
+            reading.placements.add((event[5], row.partition))
+    if not events:
+        reading.decoded["other"] += 1
+
+
+def _begin_again(reading: _Reading, reader: RowParser) -> None:
+    """Give recreated partitions another name, so that their offsets are told apart."""
+    found, reading.again = reading.again, defaultdict(list)
+    for (topic, partition), rows in found.items():
+        seen = reading.places[topic, partition]
+        repeated = [Place(row.offset, row.timestamp_ms, row.key_text) for row in rows]
+        again_ms = begins_again_ms(seen, repeated) if topic.count(RECREATED) < MAX_RECREATED else None
+        if again_ms is None:
+            continue  # duplicates whose instants are wrong
+        later = f"{topic}{RECREATED}"
+        for place in [place for place in seen.values() if place.at_ms >= again_ms]:
+            reading.places[later, partition][place.offset] = seen.pop(place.offset)
+        renamed = [_renamed(event, (topic, partition), later, again_ms) for event in reading.events]
+        reading.events = renamed
+        reading.mute = [
+            tick._replace(topic=later) if tick[2:4] == (topic, partition) and tick.order_ms >= again_ms else tick
+            for tick in reading.mute
+        ]
+        reading.recreated.add((later, partition))
+        for row in rows:
+            _read_row(row._replace(topic=later if row.timestamp_ms >= again_ms else topic), reading, reader)
+
+
+def _renamed(event: Event, place: tuple[str, int], later: str, again_ms: int) -> Event:
+    written = event.order_ms if isinstance(event, _WITHOUT_BROKER) else written_ms(event)
+    return event._replace(topic=later) if event[2:4] == place and written >= again_ms else event
+
+
+def _read_cluster(row: SourceRow, reading: _Reading) -> None:
+    reading.rows += 1
+    try:
+        reading.cluster.append(read_cluster_row(row.value or b""))
+        reading.decoded[CLUSTER] += 1
+    except BadField as bad:
+        reading.undecodable[f"{CLUSTER}: {str(bad).partition(':')[0]}"] += 1
+
+
+def _kind(event: Event) -> str:
+    return f"record-{event.record_type}" if isinstance(event, RecordRead) else _KINDS[type(event)]
+
+
+_KINDS: dict[type, str] = {
+    OffsetCommitted: "offset-commit",
+    Heartbeat: "heartbeat",
+    JoinAnswered: "join",
+    SyncAnswered: "sync",
+    LeaveAnswered: "leave",
+    ConsumerHeartbeat: "consumer-heartbeat",
+    ClientPoll: "client-poll",
+    Tick: "probe",
+}
+
+
+def _route(events: list[Event], partitions: int) -> dict[int, list[Event]]:
+    """Group the events by shard, records by where they lie; ticks go to all and are left out here."""
+    by_shard: dict[int, list[Event]] = defaultdict(list)
+    for event in events:
+        if isinstance(event, RecordRead | OffsetCommitted):
+            by_shard[event.partition].append(event)
+        elif not isinstance(event, Tick):
+            by_shard[shard_of(event[5], partitions)].append(event)
+    return dict(sorted(by_shard.items()))
+
+
+def _gaps(reading: _Reading) -> set[tuple[str, int, int]]:
+    """Return the places (topic, partition, offset) before which offsets of a telemetry partition are missing."""
+    gaps = set()
+    for (topic, partition), seen in reading.places.items():
+        if not any(place.writer for place in seen.values()):
+            continue
+        ordered = sorted(seen)
+        if (topic, partition) in reading.recreated:
+            gaps.add((topic, partition, ordered[0]))  # of what it held before nobody knows how much was read
+        for before, offset in pairwise(ordered):
+            if offset != before + 1:
+                gaps.add((topic, partition, offset))
+    return gaps
+
+
+def _ticks(lines: list[BrokerLine], gaps: set[tuple[str, int, int]], mute: Iterable[Tick] = ()) -> list[Tick]:
+    """Return the ticks for all shards."""
+    ticker = Ticker()
+    for event in sorted(lines, key=lambda e: (e[0], e[2], e[3], e[4])):
+        tick = event if isinstance(event, Tick) else Tick(*event[:5], "", event.broker, None)
+        ticker.observe(tick._replace(lost=event[2:5] in gaps))
+    for tick in mute:
+        ticker.observe(tick, mute=True)
+    return ticker.take()
+
+
+def _transitions(outputs: list[dict[str, Any]], settings: ShardSettings) -> list[Transition]:
+    """Fold the reports of all shards into transitions; what only betters what is stored is left out."""
+    reports = (output for output in in_order(outputs) if output["kind"] == "report")
+    transitions, _ = fold({}, reports, lambda group: settings.thresholds_of(group).resolve_after_ms)
+    return sorted((t for t in transitions if t.kind is not Kind.UPDATED), key=lambda t: t.at_ms)
+
+
+def _coverage(lines: list[BrokerLine], partitions: int | None) -> dict[str, Any]:
+    brokers: dict[str, dict[str, int]] = {}
+    for event in lines:
+        broker = brokers.setdefault(
+            event.broker,
+            {"lines": 0, "first_ms": event[0], "last_ms": event[0]},
+        )
+        broker["lines"] += 1
+        broker["first_ms"] = min(broker["first_ms"], event[0])
+        broker["last_ms"] = max(broker["last_ms"], event[0])
+    return {"brokers": dict(sorted(brokers.items())), "partitions": partitions}

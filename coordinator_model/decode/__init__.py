@@ -1,0 +1,1 @@
+"""What the log and the telemetry say: rows of Kafka become events."""

@@ -1,0 +1,113 @@
+"""What the brokers' metadata says of a cluster at an instant: a *cluster row* of a capture, or what `run` has asked.
+
+The log and the request log do not hold who leads the partitions of the offsets topic, which telemetry key is which
+broker, the session timeouts of the newer kinds of groups, and how many partitions a topic has. A row tells some or all
+of it (docs/capture.md); what it leaves out is as it was before.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from coordinator_model.decode.telemetry.fields import (
+    INT32,
+    LATEST_MS,
+    BadField,
+    a_dict,
+    a_list,
+    an_int,
+    clean,
+    parse_object,
+    str_or_none,
+)
+from coordinator_model.events import TELEMETRY_RANK, LeaderNamed
+
+GROUP_KINDS = ("consumer", "share", "streams")
+MAX_ENTRIES = 1_000_000
+"""More brokers, groups or topics in one row are none that a cluster has."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRow:
+    """One row, checked. ``leaders`` is by partition of the offsets topic, None where it has no leader.
+
+    ``leader_epochs`` likewise, None where it is unknown.
+    """
+
+    timestamp_ms: int
+    leaders: tuple[int | None, ...] = ()
+    leader_epochs: tuple[int | None, ...] = ()
+    keys: Mapping[int, str | None] = field(default_factory=dict)
+    """Node id to the broker's telemetry key; None: no line of it has been seen."""
+    session_timeouts_ms: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Kind of group to group id to milliseconds; "" is the brokers' default."""
+    topic_partitions: Mapping[str, int] = field(default_factory=dict)
+
+    def named(self, shard: int) -> LeaderNamed | None:
+        """Return who leads a shard's partition as its event; None where the row does not say."""
+        if shard >= len(self.leaders) or (node := self.leaders[shard]) is None:
+            return None
+        key = self.keys.get(node)
+        others = tuple(sorted({other for other in self.keys.values() if other is not None and other != key}))
+        epoch = self.leader_epochs[shard] if shard < len(self.leader_epochs) else None
+        at_ms, unknown = self.timestamp_ms, -1
+        told = (node, key or "", others, unknown if epoch is None else epoch)
+        return LeaderNamed(at_ms, TELEMETRY_RANK, "", shard, at_ms, "", *told)
+
+
+def read_cluster_row(text: bytes) -> ClusterRow:
+    """Read a row's JSON. Raises ``BadField``, nothing else."""
+    values = parse_object(text.decode("utf-8", "replace"))
+    timestamp_ms = an_int(values, "timestamp_ms", limit=LATEST_MS)
+    if timestamp_ms < 0:
+        raise BadField("timestamp_ms: negative")
+    brokers = _map(values, "brokers", _broker)
+    return ClusterRow(
+        timestamp_ms=timestamp_ms,
+        leaders=tuple(_number_or_none("leaders", node) for node in a_list(values, "leaders")),
+        leader_epochs=tuple(_number_or_none("leader_epochs", epoch) for epoch in a_list(values, "leader_epochs")),
+        keys={_node_id(node): key for node, key in brokers.items()},
+        session_timeouts_ms={
+            kind: _map(timeouts, kind, _natural)
+            for timeouts in [_map(values, "session_timeouts_ms", _as_it_is)]
+            for kind in GROUP_KINDS
+        },
+        topic_partitions=_map(values, "topic_partitions", _natural),
+    )
+
+
+def _map(parent: Mapping[str, Any], name: str, read: Callable[[str, Any], Any]) -> dict[str, Any]:
+    """Return a nested object with each of its values read; empty where it is left out."""
+    if parent.get(name) is None:
+        return {}
+    values = a_dict(dict(parent), name)
+    if len(values) > MAX_ENTRIES:
+        raise BadField(f"{name}: too many entries")
+    return {clean(key): read(f"{name}.{key}", value) for key, value in values.items()}
+
+
+def _as_it_is(_: str, value: Any) -> Any:
+    return value
+
+
+def _natural(name: str, value: Any) -> int:
+    number = an_int({name: value}, name)
+    if number < 0:
+        raise BadField(f"{name}: negative")
+    return number
+
+
+def _number_or_none(name: str, value: Any) -> int | None:
+    return None if value is None else _natural(name, value)
+
+
+def _node_id(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(INT32))):
+        raise BadField("brokers: not a node id")
+    return int(text)
+
+
+def _broker(name: str, value: Any) -> str | None:
+    if not isinstance(value, dict):
+        raise BadField(f"{name}: not an object")
+    return str_or_none(value, "key") or None

@@ -1,0 +1,259 @@
+"""What members put into a classic group's `subscription` and `assignment` bytes.
+
+Kafka keeps these blobs opaque; their form is a matter between the members. Two forms are read here: the consumer's
+(`ConsumerProtocol`, protocol type "consumer") and Kafka Connect's (protocol type "connect"); and of what Kafka Streams
+puts into the consumer's user data, the tasks. Blobs of any other protocol type stay opaque: do not ask.
+
+A blob is an int16 version and a struct without tags. Every version extends the one before at its end, so a version from
+the future is read with the newest layout known, and bytes after that are allowed. Answers are values or None for a blob
+that cannot be read; nothing raises.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from coordinator_model.decode.records.schema import (
+    Array,
+    Field,
+    Fields,
+    Primitive,
+    Read,
+    Struct,
+    compile_struct,
+    struct,
+)
+from coordinator_model.decode.wire import Reader
+
+TopicPartitions = tuple[tuple[str, tuple[int, ...]], ...]
+"""((topic, (partition, ...)), ...) in the order written; nothing stops a member from naming a topic twice."""
+ConnectorTasks = tuple[tuple[str, tuple[int, ...]], ...]
+"""((connector, (task, ...)), ...); task -1 is the connector itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What a consumer asks for (`ConsumerProtocolSubscription`)."""
+
+    version: int
+    topics: tuple[str, ...]
+    user_data: bytes | None
+    owned: TopicPartitions
+    """What it says it owns; since version 1 (2.4, cooperative rebalancing)."""
+    generation: int
+    """In which generation it came to own that, -1 unknown; since version 2 (3.4)."""
+    rack: str | None
+    """Since version 3 (3.4)."""
+
+
+Task = tuple[int, int]
+"""Kafka Streams: (subtopology, partition)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsTasks:
+    """What the leader of a Kafka Streams application gives one of its consumers (`AssignmentInfo`)."""
+
+    active: tuple[Task, ...]
+    standby: tuple[Task, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectAssignment:
+    """What the leader of a Connect cluster gives one worker."""
+
+    version: int
+    error: int
+    """0, or 1: the workers' views of the configuration differ, join again."""
+    leader: str
+    leader_url: str
+    config_offset: int
+    assigned: ConnectorTasks
+    revoked: ConnectorTasks
+    """Since version 1 (2.3, incremental cooperative rebalancing)."""
+    delay_ms: int
+    """How long a lost worker's tasks are kept for its return; since version 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectWorker:
+    """What a Connect worker says of itself."""
+
+    version: int
+    url: str
+    config_offset: int
+    allocation: ConnectAssignment | None
+    """What it runs now; since version 1."""
+
+
+COMMON_VERSION_SINCE, NAMED_TOPOLOGIES_SINCE = 3, 10
+"""Versions of Kafka Streams' `AssignmentInfo`."""
+TASK_BYTES = 8
+"""The least that one takes."""
+
+_TOPIC_PARTITIONS = Array(
+    struct(Field("topic", Primitive.STRING), Field("partitions", Array(Primitive.INT32))),
+)
+_CONNECTOR_TASKS = Array(
+    struct(Field("connector", Primitive.STRING), Field("tasks", Array(Primitive.INT32))),
+)
+
+
+def _versions(layout: Struct, latest: int) -> tuple[Read, ...]:
+    return tuple(compile_struct(layout, version, flexible=False) for version in range(latest + 1))
+
+
+_SUBSCRIPTION = _versions(
+    struct(
+        Field("topics", Array(Primitive.STRING)),
+        Field("userData", Primitive.BYTES, nullable=True),
+        Field("ownedPartitions", _TOPIC_PARTITIONS, since=1),
+        Field("generationId", Primitive.INT32, since=2),
+        Field("rackId", Primitive.STRING, since=3, nullable=True),
+    ),
+    latest=3,
+)
+_ASSIGNMENT = _versions(
+    struct(
+        Field("assignedPartitions", _TOPIC_PARTITIONS),
+        Field("userData", Primitive.BYTES, nullable=True),
+    ),
+    latest=3,
+)
+_CONNECT_WORKER = _versions(
+    struct(
+        Field("url", Primitive.STRING),
+        Field("configOffset", Primitive.INT64),
+        Field("allocation", Primitive.BYTES, since=1, nullable=True),
+    ),
+    latest=1,
+)
+_CONNECT_ASSIGNMENT = _versions(
+    struct(
+        Field("error", Primitive.INT16),
+        Field("leader", Primitive.STRING),
+        Field("leaderUrl", Primitive.STRING),
+        Field("configOffset", Primitive.INT64),
+        Field("assignment", _CONNECTOR_TASKS, nullable=True),
+        Field("revoked", _CONNECTOR_TASKS, since=1, nullable=True),
+        Field("delay", Primitive.INT32, since=1),
+    ),
+    latest=1,
+)
+
+
+def subscription(data: bytes) -> Subscription | None:
+    """Read a consumer's subscription."""
+    read = _read(_SUBSCRIPTION, data)
+    if read is None:
+        return None
+    version, fields = read
+    return Subscription(
+        version,
+        topics=tuple(fields["topics"]),
+        user_data=fields["userData"],
+        owned=_pairs(fields.get("ownedPartitions"), "topic", "partitions"),
+        generation=fields.get("generationId", -1),
+        rack=fields.get("rackId"),
+    )
+
+
+def assignment(data: bytes) -> TopicPartitions | None:
+    """Read a consumer's assignment; no bytes at all is how a leader leaves a member without partitions."""
+    if not data:
+        return ()
+    read = _read(_ASSIGNMENT, data)
+    return None if read is None else _pairs(read[1]["assignedPartitions"], "topic", "partitions")
+
+
+def streams_tasks(data: bytes) -> StreamsTasks | None:
+    """Read the tasks in the user data of a Kafka Streams consumer's assignment (versions 1 to 11 begin alike).
+
+    None where there is none, or none that can be read; what follows the tasks (hosts, error code) is not read.
+    """
+    read = _read(_ASSIGNMENT, data)
+    user_data = read[1]["userData"] if read is not None else None
+    if not user_data:
+        return None
+    reader = Reader(user_data)
+    version = reader.int32()
+    if version >= COMMON_VERSION_SINCE:
+        reader.int32()  # the version that all of the application's instances understand
+    named = version >= NAMED_TOPOLOGIES_SINCE
+    active = tuple(_task(reader, named=named) for _ in range(_task_count(reader)))
+    standby = []
+    for _ in range(_task_count(reader)):
+        standby.append(_task(reader, named=named))
+        for _ in range(reader.array_count() or 0):  # the partitions of its changelogs
+            reader.raw(reader.uint16())
+            reader.int32()
+    return StreamsTasks(active, tuple(standby)) if reader.failure is None and version >= 1 else None
+
+
+def _task_count(reader: Reader) -> int:
+    count = reader.array_count() or 0
+    if count > reader.remaining_bytes // TASK_BYTES:
+        reader.fail(f"{count} tasks")
+        return 0
+    return count
+
+
+def _task(reader: Reader, *, named: bool) -> Task:
+    task = (reader.int32(), reader.int32())
+    if named:
+        reader.raw(reader.int32())  # the name of its topology, nearly always of no bytes
+    return task
+
+
+def connect_worker(data: bytes) -> ConnectWorker | None:
+    """Read the metadata a Connect worker joins with."""
+    read = _read(_CONNECT_WORKER, data)
+    if read is None:
+        return None
+    version, fields = read
+    return ConnectWorker(
+        version,
+        url=fields["url"],
+        config_offset=fields["configOffset"],
+        allocation=connect_assignment(fields.get("allocation") or b""),
+    )
+
+
+def connect_assignment(data: bytes) -> ConnectAssignment | None:
+    """Read a Connect worker's assignment; None also for no bytes at all."""
+    read = _read(_CONNECT_ASSIGNMENT, data)
+    if read is None:
+        return None
+    version, fields = read
+    return ConnectAssignment(
+        version,
+        error=fields["error"],
+        leader=fields["leader"],
+        leader_url=fields["leaderUrl"],
+        config_offset=fields["configOffset"],
+        assigned=_pairs(fields["assignment"], "connector", "tasks"),
+        revoked=_pairs(fields.get("revoked"), "connector", "tasks"),
+        delay_ms=fields.get("delay", 0),
+    )
+
+
+def _read(layouts: Sequence[Read], data: bytes) -> tuple[int, Fields] | None:
+    """Read (version, fields) with the layout the version names, else with layout 0.
+
+    The second try is for old Go clients (bsm/sarama-cluster), which wrote version 1 before version 0's contents, and is
+    what the broker does to learn the topics.
+    """
+    reader = Reader(data)
+    version = reader.int16()
+    if reader.failure is not None or version < 0:
+        return None
+    for layout in (layouts[min(version, len(layouts) - 1)], layouts[0]):
+        reader = Reader(data)
+        reader.int16()
+        fields: Fields = layout(reader)
+        if reader.failure is None:
+            return version, fields
+    return None
+
+
+def _pairs(rows: list[Fields] | None, name: str, numbers: str) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    return tuple((row[name], tuple(row[numbers])) for row in rows or ())

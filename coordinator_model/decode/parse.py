@@ -1,0 +1,146 @@
+"""Parse a row of Kafka: it becomes events, a rejection, or nothing. Never raises."""
+
+from typing import NamedTuple
+
+from coordinator_model.decode.records import Outcome, RecordType, decode
+from coordinator_model.decode.source_row import OFFSETS, REPORTS, TELEMETRY, SourceRow
+from coordinator_model.decode.telemetry.client_report import REPORT_START, parse_report
+from coordinator_model.decode.telemetry.fields import LATEST_MS, BadField
+from coordinator_model.decode.telemetry.heartbeats import HeartbeatLines
+from coordinator_model.decode.telemetry.request_log import parse_line
+from coordinator_model.decode.telemetry.shipped import Zone, bare, utc
+from coordinator_model.events import RECORD_RANK, TELEMETRY_RANK, Event, OffsetCommitted, RecordRead, Tick
+
+__all__ = ["OFFSETS", "REPORTS", "TELEMETRY", "RejectedRow", "RowParser", "SourceRow", "mute_line", "parse_row"]
+
+HEAD_BYTES = 96
+"""How much of a rejected row the quarantine keeps."""
+MAX_BROKER_BYTES = 256
+"""A longer key names no broker."""
+DETAIL_CHARACTERS = 150
+"""How much of an error's text it keeps."""
+
+
+class RejectedRow(NamedTuple):
+    """A row that could not be read: counted, kept with its first bytes, never in the way of its neighbours.
+
+    ``reason`` is one of a few texts of the code, for it labels a counter; what depends on the row is in ``detail``.
+    """
+
+    source: str
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    reason: str
+    head: bytes
+    detail: str = ""
+
+
+class RowParser:
+    """``parse_row`` for many rows: it knows a member's heartbeat again, and then need not read it."""
+
+    def __init__(self, zone: Zone = utc) -> None:
+        self._zone = zone
+        self._heartbeats = HeartbeatLines()
+
+    def bare(self, row: SourceRow) -> SourceRow:
+        """Return a row of telemetry with its line bare, at its own instant; as it is where that cannot be told."""
+        return bare_or_as_it_is(row, self._zone) if row.source == TELEMETRY else row
+
+    def read(self, row: SourceRow) -> list[Event] | RejectedRow:
+        """As ``parse_row``, with the same answer."""
+        line = self.bare(row)
+        if row.source != TELEMETRY or line.value is None:
+            return parse_row(row)
+        try:
+            heartbeat = self._heartbeats.read(line, line.value)
+        except Exception:  # noqa: BLE001 # the parser below says what is wrong with the row
+            heartbeat = None
+        if heartbeat is not None:
+            return [heartbeat]
+        events = parse_row(row, self._zone)
+        if not isinstance(events, RejectedRow):
+            self._heartbeats.learn(line, events)
+        return events
+
+
+def bare_or_as_it_is(row: SourceRow, zone: Zone) -> SourceRow:
+    """Return a row of telemetry as a broker's own appender sends it; where that fails, ``parse_row`` says why."""
+    try:
+        return bare(row, zone)
+    except Exception:  # noqa: BLE001 # whatever it is
+        return row
+
+
+def parse_row(row: SourceRow, zone: Zone = utc) -> list[Event] | RejectedRow:
+    """Turn a row into events, oldest first; an empty list where it says nothing about a group.
+
+    ``zone``: of the dates in lines that were shipped from brokers' files.
+
+    The group id "" is none: Kafka lets nobody join it, only old clients commit to it, and here it means a broker. Only
+    a JoinGroup that was refused for it (24) is told of.
+    Any exception costs this row only: a fault in a reader must not end the job that reads a million rows.
+    """
+    if not 0 <= row.timestamp_ms < LATEST_MS:
+        return _rejected(row, "timestamp out of range")
+    try:
+        return _parse_record(row) if row.source == OFFSETS else _parse_telemetry(row, zone)
+    except BadField as bad:
+        return _rejected(row, str(bad))
+    except Exception as error:  # noqa: BLE001 # whatever it is
+        return failed(row, error)
+
+
+def mute_line(row: SourceRow) -> Tick | None:
+    """Return what a line says that says nothing about a group, or cannot be read: its broker wrote it then.
+
+    None: it is no line of a broker's request log, or no broker is named by its key.
+    """
+    value = row.value
+    if row.source != TELEMETRY or value is None or value.startswith(REPORT_START):
+        return None
+    if not row.key or len(row.key) > MAX_BROKER_BYTES or not 0 <= row.timestamp_ms < LATEST_MS:
+        return None
+    return Tick(row.timestamp_ms, TELEMETRY_RANK, row.topic, row.partition, row.offset, "", row.key_text, None)
+
+
+def _parse_telemetry(row: SourceRow, zone: Zone) -> list[Event]:
+    """Read a line by its topic: a broker's line is believed in a topic that only brokers may write to."""
+    value = row.value
+    if value is None:
+        raise BadField("no value")
+    is_report = value.startswith(REPORT_START)
+    if row.source == REPORTS:
+        if not is_report:
+            raise BadField("not a client's report, in a topic of reports")
+        return [parse_report(row, value)]
+    if is_report:
+        raise BadField("a client's report, in a topic of the request log")
+    row = bare(row, zone)
+    return parse_line(row, row.value or b"")
+
+
+def _parse_record(row: SourceRow) -> list[Event] | RejectedRow:
+    record = decode(row.key, row.value)
+    key, type_ = record.key, record.type
+    if key is None or type_ is None or record.outcome not in (Outcome.DECODED, Outcome.TOMBSTONE):
+        return _rejected(row, record.outcome.value, record.error or "")
+    head = (row.timestamp_ms, RECORD_RANK, row.topic, row.partition, row.offset)
+    if type_ in (RecordType.LEGACY_OFFSET_COMMIT, RecordType.OFFSET_COMMIT):
+        commit = OffsetCommitted(*head, key["group"], key["topic"], key["partition"], row.value is None)
+        return [commit] if commit.group else []
+    group = key["group"] if "group" in key else key["groupId"]
+    return [RecordRead(*head, group, type_, key, record.value)] if group else []
+
+
+def failed(row: SourceRow, error: Exception) -> RejectedRow:
+    """Reject a row that our own code failed on."""
+    return _rejected(row, f"failed: {type(error).__name__}", str(error))
+
+
+def _rejected(row: SourceRow, reason: str, detail: str = "") -> RejectedRow:
+    """Reject a row, with the first bytes of what is most telling of it."""
+    start = (row.key if row.source == OFFSETS else row.value) or row.value or b""
+    place = (row.source, row.topic, row.partition, row.offset, row.timestamp_ms)
+    return RejectedRow(*place, reason, start[:HEAD_BYTES], detail[:DETAIL_CHARACTERS])

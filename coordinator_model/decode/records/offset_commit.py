@@ -1,0 +1,43 @@
+"""Committed offsets: record types 0 and 1.
+
+Type 0 is the oldest form, no longer written; 4.1 gave it schemas of its own (`LegacyOffsetCommit*`, same bytes). Which
+value version of type 1 is written: 1 where the commit names a retention time, else 2 (before 2.1), 3 (2.1 to 4.0) or 4
+(since 4.1); during a rolling upgrade the metadata version decides, so one partition mixes them.
+"""
+
+from coordinator_model.decode.records.schema import NEVER, NO_UUID, Field, Primitive, RecordSchema, struct
+
+_KEY = struct(
+    Field("group", Primitive.STRING),
+    Field("topic", Primitive.STRING),
+    Field("partition", Primitive.INT32),
+)
+
+SCHEMAS = (
+    RecordSchema(
+        0,
+        "LegacyOffsetCommit",
+        key=_KEY,
+        value=struct(
+            Field("offset", Primitive.INT64),
+            Field("metadata", Primitive.STRING),
+            Field("commitTimestamp", Primitive.INT64),
+        ),
+        flexible_since=NEVER,
+    ),
+    RecordSchema(
+        1,
+        "OffsetCommit",
+        key=_KEY,
+        value=struct(
+            Field("offset", Primitive.INT64),
+            Field("leaderEpoch", Primitive.INT32, since=3),  # 2.1, KIP-320
+            Field("metadata", Primitive.STRING),
+            Field("commitTimestamp", Primitive.INT64),
+            Field("expireTimestamp", Primitive.INT64, since=1, until=1),  # 2.1 dropped it, KIP-211
+            Field("topicId", Primitive.UUID, since=4, tag=0, default=NO_UUID),  # written since 4.1
+        ),
+        latest_version=4,
+        flexible_since=4,  # readable since 3.5, KIP-915
+    ),
+)

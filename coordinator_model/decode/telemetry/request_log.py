@@ -1,0 +1,325 @@
+"""A line of ``kafka.request.logger`` (DEBUG) to an event.
+
+``Completed request:{json}`` since Kafka 2.8 (KIP-673), bare (``shipped`` makes it so). What its times tell:
+``instants``.
+
+This is the slow path, through ``json`` and typed fields; heartbeats known but for their times take a shorter one
+(``heartbeats``).
+"""
+
+import re
+from typing import Any, NamedTuple
+
+from coordinator_model.decode.source_row import SourceRow
+from coordinator_model.decode.telemetry.fields import (
+    MAX_LINE_BYTES,
+    BadField,
+    a_dict,
+    a_duration_ms,
+    a_list,
+    a_str,
+    an_int,
+    clean,
+    parse_object,
+    str_or_none,
+)
+from coordinator_model.decode.telemetry.instants import instants
+from coordinator_model.decode.telemetry.shipped import NOT_A_LINE, PREFIX, is_bare
+from coordinator_model.events import (
+    TELEMETRY_RANK,
+    ConsumerHeartbeat,
+    Event,
+    Heartbeat,
+    JoinAnswered,
+    LeaveAnswered,
+    SyncAnswered,
+    Tick,
+)
+
+PROBE_CLIENT_ID = "group-monitor-probe"
+PROBE_STATE_PREFIX = "probe-"
+PROBE_ASKED_PREFIX = "asked-"
+INVALID_GROUP_ID = 24
+MAX_ASKED = 64
+MAX_PROBE_DIGITS = 18
+"""Fits an int64. Anybody may send this request, and Python refuses to read 4,300 digits."""
+
+MAX_CONNECTION = 512
+"""Longer is no connection; the pattern takes quadratic time on one made for it."""
+_CONNECTION = re.compile(r"(.*:\d+)-(.*):\d+-\d+(?:-\d+)?")
+
+
+class _Line(NamedTuple):
+    """What all APIs' lines share, in the broker's clock."""
+
+    place: SourceRow
+    api: str
+    api_version: int
+    client_id: str
+    request: dict[str, Any]
+    response: dict[str, Any]
+    broker: str
+    connection: str
+    client_host: str
+    software: str | None
+    listener: str | None
+    principal: str | None
+    answer_ms: int
+    arrival_ms: int
+    applied_ms: int
+    remote_ms: int
+
+    @property
+    def leave_order_ms(self) -> int:
+        """By when a leave is ordered: when it was applied, which times cut and rounded to a millisecond tell early.
+
+        Else it could come before the JoinGroup that was answered just before it on the same connection.
+        """
+        return min(self.place.timestamp_ms, self.applied_ms + 1)
+
+    def head(self, group: str, order_ms: int | None = None) -> tuple[int, int, str, int, int, str]:
+        at_ms = self.place.timestamp_ms if order_ms is None else order_ms
+        return (at_ms, TELEMETRY_RANK, self.place.topic, self.place.partition, self.place.offset, group)
+
+
+def parse_line(place: SourceRow, value: bytes) -> list[Event]:
+    """Read one bare line. Raises ``BadField``, nothing else.
+
+    No events for an API that says nothing about groups, nor for the empty group id, which can have no members; but for
+    a JoinGroup that was refused for it.
+    """
+    if len(value) > MAX_LINE_BYTES:
+        raise BadField("line too long")
+    if not is_bare(value):
+        raise BadField(NOT_A_LINE)
+    body = value[len(PREFIX) :].decode("utf-8", "replace")
+    if body.startswith("RequestHeader("):
+        raise BadField("text format of a broker before Kafka 2.8")
+    return _events(_read_envelope(place, parse_object(body)))
+
+
+def _read_envelope(place: SourceRow, line: dict[str, Any]) -> _Line:
+    header = a_dict(line, "requestHeader")
+    connection = a_str(line, "connection")
+    ends = _CONNECTION.fullmatch(connection) if len(connection) <= MAX_CONNECTION else None
+    if ends is None:
+        raise BadField("connection: not local:port-remote:port-index")
+    information = line.get("clientInformation")
+    software = None
+    if isinstance(information, dict):
+        name, version = str_or_none(information, "softwareName"), str_or_none(information, "softwareVersion")
+        software = f"{name or 'unknown'} {version or 'unknown'}"
+    times = (a_duration_ms(line, name) for name in ("totalTimeMs", "remoteTimeMs", "responseQueueTimeMs", "sendTimeMs"))
+    at = instants(place.timestamp_ms, times)
+    return _Line(
+        place=place,
+        api=a_str(header, "requestApiKeyName"),
+        api_version=an_int(header, "requestApiVersion"),
+        client_id=str_or_none(header, "clientId") or "",
+        request=_body(line, "request"),
+        response=_body(line, "response"),
+        broker=place.key_text or ends[1],
+        connection=connection,
+        client_host=ends[2],
+        software=software,
+        listener=str_or_none(line, "listener"),
+        principal=str_or_none(line, "principal"),
+        **at._asdict(),
+    )
+
+
+def _body(line: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return request or response; Kafka writes "" (null in later versions) where there is none."""
+    return {} if line.get(name) in ("", None) else a_dict(line, name)
+
+
+def _events(line: _Line) -> list[Event]:
+    if not line.response and line.api in _READERS:
+        return []  # a request whose channel closed before it was answered says nothing that happened
+    reader = _READERS.get(line.api)
+    events = reader(line) if reader else []
+    return [event for event in events if event.group or isinstance(event, Tick) or _asks_to_join_nothing(event)]
+
+
+def _asks_to_join_nothing(event: Event) -> bool:
+    """Tell whether a client was refused because it names no group (24): of its own, and no line of any group."""
+    return isinstance(event, JoinAnswered) and event.error == INVALID_GROUP_ID
+
+
+def _heartbeat(line: _Line) -> list[Event]:
+    request = line.request
+    return [
+        Heartbeat(
+            *line.head(a_str(request, "groupId")),
+            a_str(request, "memberId"),
+            an_int(request, "generationId"),
+            an_int(line.response, "errorCode"),
+            line.applied_ms,
+            line.arrival_ms,
+            line.broker,
+            line.remote_ms,
+            False,
+        )
+    ]
+
+
+def _join(line: _Line) -> list[Event]:
+    request, response = line.request, line.response
+    protocol = str_or_none(response, "protocolName")
+    offered = {a_str(p, "name"): a_str(p, "metadata") for p in a_list(request, "protocols") if isinstance(p, dict)}
+    session_timeout_ms = an_int(request, "sessionTimeoutMs")
+    members = tuple(
+        (a_str(member, "memberId"), str_or_none(member, "groupInstanceId"), a_str(member, "metadata"))
+        for member in a_list(response, "members")
+        if isinstance(member, dict)
+    )
+    return [
+        JoinAnswered(
+            *line.head(a_str(request, "groupId")),
+            line.broker,
+            an_int(response, "errorCode"),
+            line.answer_ms,
+            line.arrival_ms,
+            a_str(response, "memberId"),
+            a_str(request, "memberId"),
+            str_or_none(request, "groupInstanceId"),
+            session_timeout_ms,
+            # JoinGroup v0 has no rebalance timeout: the session timeout stands for both (kafka-facts 9)
+            an_int(request, "rebalanceTimeoutMs", session_timeout_ms),
+            an_int(response, "generationId", -1),
+            str_or_none(response, "protocolType") or str_or_none(request, "protocolType"),
+            protocol,
+            str_or_none(response, "leader") or "",
+            members,
+            offered.get(protocol or "", ""),
+            line.client_id,
+            line.client_host,
+            line.connection,
+            line.software,
+            line.api_version,
+            str_or_none(request, "reason") or None,
+            line.listener,
+            line.principal,
+        )
+    ]
+
+
+def _sync(line: _Line) -> list[Event]:
+    request = line.request
+    return [
+        SyncAnswered(
+            *line.head(a_str(request, "groupId")),
+            line.broker,
+            an_int(line.response, "errorCode"),
+            line.answer_ms,
+            line.arrival_ms,
+            a_str(request, "memberId"),
+            str_or_none(request, "groupInstanceId"),
+            an_int(request, "generationId"),
+            bool(a_list(request, "assignments")),
+            str_or_none(line.response, "assignment") or "",
+        )
+    ]
+
+
+def _leave(line: _Line) -> list[Event]:
+    """LeaveGroup v0-2 names one member at the top, v3+ a batch with an error each, v5+ a reason each."""
+    request, response = line.request, line.response
+    group, error = a_str(request, "groupId"), an_int(response, "errorCode")
+    named = [request] if "memberId" in request else []
+    asked = [m for m in a_list(request, "members") if isinstance(m, dict)] or named
+    answered = [m for m in a_list(response, "members") if isinstance(m, dict)]
+    events: list[Event] = []
+    for index, member in enumerate(asked):
+        own = answered[index] if index < len(answered) else {}
+        events.append(
+            LeaveAnswered(
+                *line.head(group, line.leave_order_ms),
+                line.broker,
+                error or an_int(own, "errorCode", 0),
+                line.applied_ms,
+                a_str(member, "memberId"),
+                str_or_none(member, "groupInstanceId"),
+                str_or_none(member, "reason"),
+                line.connection,
+                line.client_id,
+                line.client_host,
+                line.remote_ms,
+            )
+        )
+    return events
+
+
+def _consumer_heartbeat(line: _Line) -> list[Event]:
+    request, response = line.request, line.response
+    group, member_id = a_str(request, "groupId"), str_or_none(request, "memberId") or ""
+    asked, error = an_int(request, "memberEpoch"), an_int(response, "errorCode")
+    answered = an_int(response, "memberEpoch", 0)
+    member_id = str_or_none(response, "memberId") or member_id
+    if error == 0 and asked == answered > 0:
+        return [
+            Heartbeat(
+                *line.head(group),
+                member_id,
+                answered,
+                0,
+                line.applied_ms,
+                line.arrival_ms,
+                line.broker,
+                line.remote_ms,
+                True,
+            )
+        ]
+    order_ms = line.leave_order_ms if asked < 0 else None
+    return [
+        ConsumerHeartbeat(
+            *line.head(group, order_ms),
+            line.broker,
+            error,
+            line.applied_ms,
+            line.arrival_ms,
+            line.remote_ms,
+            member_id,
+            str_or_none(request, "instanceId"),
+            asked,
+            answered,
+            an_int(request, "rebalanceTimeoutMs", -1),
+            line.client_id,
+            line.client_host,
+            line.connection,
+            line.software,
+            line.listener,
+            line.principal,
+        )
+    ]
+
+
+def _list_groups(line: _Line) -> list[Event]:
+    """Only the monitor's own probe counts: its states filter carries the number that makes lost lines visible.
+
+    And what the probe calls the broker that it asks, so that it knows the line's key for that broker's.
+    """
+    if line.client_id != PROBE_CLIENT_ID:
+        return []
+    probe, asked = None, ""
+    for state in a_list(line.request, "statesFilter"):
+        if not isinstance(state, str):
+            continue
+        number = state.removeprefix(PROBE_STATE_PREFIX)
+        if len(number) <= MAX_PROBE_DIGITS and number.isascii() and number.isdigit():
+            probe = int(number)
+        elif state.startswith(PROBE_ASKED_PREFIX) and len(state) <= MAX_ASKED:
+            asked = clean(state.removeprefix(PROBE_ASKED_PREFIX))
+    return [Tick(*line.head(""), line.broker, probe, connection=line.connection, asked=asked)]
+
+
+_READERS = {
+    "HEARTBEAT": _heartbeat,
+    "JOIN_GROUP": _join,
+    "SYNC_GROUP": _sync,
+    "LEAVE_GROUP": _leave,
+    "CONSUMER_GROUP_HEARTBEAT": _consumer_heartbeat,
+    "SHARE_GROUP_HEARTBEAT": _consumer_heartbeat,  # the same fields where they matter here; no instances
+    "STREAMS_GROUP_HEARTBEAT": _consumer_heartbeat,
+    "LIST_GROUPS": _list_groups,
+}

@@ -1,0 +1,62 @@
+"""A static replacement whose write timed out: taken back in memory, and in the log all the same.
+
+Theory (kafka-facts 3.6). Into a stable group a static member comes back by one write. Where that is not stored in time
+its JoinGroup is answered 15, and the coordinator has the former self again, whose session timer it starts anew
+(``GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin``). The record was appended nevertheless, and is
+read once the replicas have caught up. So the record names one id and the coordinator knows the other: the answer is
+right until the instance asks again, or until a coordinator loads the log.
+"""
+
+from coordinator_model.events import JoinAnswered
+from coordinator_model.replica.departures import remember_leave
+from coordinator_model.replica.group import MAX_UNANSWERED_JOINS, GroupReplica, Leave, Member
+from coordinator_model.replica.join_phase import EARLY_MS
+from coordinator_model.replica.session_timer import JudgementContext
+from coordinator_model.states import Cause
+
+
+def note(replica: GroupReplica, event: JoinAnswered, holder: Member) -> None:
+    """Take the answer 15 to a replacement; ``holder`` has the instance: its successor if the record was read first."""
+    if event.instance_id is None or len(replica.rolled_back_replacements) >= MAX_UNANSWERED_JOINS:
+        return
+    replica.rolled_back_replacements[event.instance_id] = [event.arrival_ms, event.answer_ms, False]
+    holder.timer_reset_ms = max(holder.timer_reset_ms or 0, event.answer_ms)
+    if holder.joined_ms is not None:
+        read(replica, holder, holder.joined_ms)
+
+
+def read(replica: GroupReplica, successor: Member, written_ms: int) -> None:
+    """Take the record that lists a successor, written then: if its replacement was taken back its former self is in."""
+    arrival_ms, answer_ms, _ = replica.rolled_back_replacements.get(successor.instance_id or "", (1, 0, False))
+    if successor.instance_id is not None and arrival_ms - EARLY_MS <= written_ms <= answer_ms:
+        replica.rolled_back_replacements[successor.instance_id][2] = _swap(replica, successor, answer_ms)
+
+
+def load(replica: GroupReplica, context: JudgementContext) -> None:
+    """Let who is in the log be in again, once a coordinator has loaded it."""
+    for instance_id, (_, answer_ms, swapped) in list(replica.rolled_back_replacements.items()):
+        loads_ms = [
+            r.high_ms for r in context.timer_resets if r.may_load and r.low_ms >= answer_ms and r.high_ms is not None
+        ]
+        if not loads_ms:
+            continue
+        del replica.rolled_back_replacements[instance_id]
+        holder = next((m for m in replica.members.values() if m.instance_id == instance_id), None)
+        if swapped and holder is not None:
+            _swap(replica, holder, loads_ms[0])
+
+
+def _swap(replica: GroupReplica, holder: Member, at_ms: int) -> bool:
+    """Put the one whom a static member replaced last in its place again; False: nobody is known."""
+    gone = [leave for leave in replica.leaves if leave.cause is Cause.REPLACED]
+    was = [leave for leave in gone if leave.member.instance_id == holder.instance_id]
+    if not was or holder.member_id not in replica.members:
+        return False
+    replica.save_last_record()
+    former = was[-1].member
+    replica.leaves.remove(was[-1])
+    remember_leave(replica, Leave(holder, at_ms, Cause.REPLACED, None))
+    replica.members = {m.member_id: m for m in (former if m is holder else m for m in replica.members.values())}
+    replica.leader = former.member_id if replica.leader == holder.member_id else replica.leader
+    former.timer_reset_ms = max(former.timer_reset_ms or 0, at_ms)
+    return True

@@ -1,0 +1,383 @@
+"""When a member's session ends, and how far that can be known (kafka-facts 3.4 and 4.3).
+
+Theory. The coordinator keeps one timer a member and restarts it at instants which we see (accepted heartbeats, join
+completion, the leader's sync), nearly see (an accepted offset commit restarts it, but a transactional one looks alike
+and does not), or cannot see: a coordinator that was paused, restarted or moved starts all timers anew somewhere
+between two of its answers. So a deadline is a point, one of several points, or an interval. The timer's verdict takes
+the latest of them, so that no living member is accused; a removal, which proves that some deadline has passed, takes
+the one nearest to it, and of an interval that its group's rebalance bounds the middle.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import NamedTuple
+
+from coordinator_model.brokers.blindness import BlindWindow
+from coordinator_model.brokers.timer_reset import TimerReset
+from coordinator_model.replica.group import Departure, Member
+from coordinator_model.states import Cause
+from coordinator_model.thresholds import Thresholds
+
+SAME_START_MS = 10
+"""So far apart lie a record's instant and what its answer's line tells of the same step."""
+FIRST_ANSWER_MS = 200
+"""How long before its line a new coordinator's first answer may have been applied."""
+TIMER_EARLY_MS = 250
+"""How much earlier than a session's end its removal's record may seem to be, in a group of KIP-848 or the like, where
+nobody waits. No timer runs before its time, but a heartbeat is applied at the beginning of its ``localTimeMs``, and its
+instant is taken from the end: 151 ms apart were seen on a busy broker."""
+UNSEEN_TERM_MS = 2_000
+"""How long a deposed coordinator may have gone on answering though nothing shows that it did."""
+Commits = Mapping[tuple[str, int], int]
+"""(topic, partition) to the instant of its last accepted offset commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgementContext:
+    """What of the shard the judgement of one group needs, at ``progress_ms`` of its coordinator's clock."""
+
+    progress_ms: int
+    broker: str
+    timer_resets: Sequence[TimerReset]
+    commits: Commits
+    live_from_ms: int
+    covered_since_ms: int
+    proof_arrival_ms: int
+    """Arrival of the newest heartbeat of the shard whose line is at least a grace old."""
+    consumer_session_timeout_ms: int | None
+    thresholds: Thresholds
+    topic_partitions: Mapping[str, int] = field(default_factory=dict)
+    """Topic to its number of partitions, as far as the brokers were asked."""
+    stalled: bool = False
+    """Whether the coordinator's telemetry stands still: then nobody is known to live."""
+    blind: Sequence[BlindWindow] = ()
+    """When lines of the shard's coordinator are missing."""
+    hole_is_open: bool = False
+    """Whether it is not known yet if the coordinator stood still just now, or its lines are missing."""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a timer reset is still open: nothing was answered since."""
+        return bool(self.timer_resets) and self.timer_resets[-1].high_ms is None
+
+
+Span = tuple[int, int, TimerReset | None]
+"""The first and the last instant at which a session can have ended, and the timer reset with which it began, if one."""
+
+
+class Session(NamedTuple):
+    """One run of a member's session timer."""
+
+    start_ms: int
+    timeout_ms: int
+
+    @property
+    def end_ms(self) -> int:
+        """When it runs out."""
+        return self.start_ms + self.timeout_ms
+
+
+def session_timeout_ms(member: Member, context: JudgementContext) -> int | None:
+    """Return a classic member's own session timeout, a KIP-848 member's from configuration; None: unknown."""
+    if member.kip848 and member.session_timeout_ms is None:
+        return context.consumer_session_timeout_ms
+    return member.session_timeout_ms
+
+
+def gone_by_ms(member: Member, context: JudgementContext) -> int | None:
+    """Return when the coordinator was found not to know a member any more, unless another has taken over since."""
+    if member.unknown_ms is None or any(
+        r.cause is Cause.COORDINATOR_MOVED and (r.high_ms is None or r.high_ms > member.unknown_ms)
+        for r in context.timer_resets
+    ):
+        return None
+    return member.unknown_ms
+
+
+def is_covered(member: Member, context: JudgementContext) -> bool:
+    """Tell whether telemetry carries this member: heard twice at a usual interval since coverage began."""
+    last, previous = member.last_heartbeat_ms, member.previous_heartbeat_ms
+    if last is None or previous is None or previous < context.covered_since_ms:
+        return False
+    timeout_ms = session_timeout_ms(member, context)
+    return timeout_ms is not None and last - previous <= timeout_ms
+
+
+def touches_ms(member: Member, commits: Commits, since_ms: int) -> list[int]:
+    """Return the uncertain restarts of a session timer after ``since_ms``.
+
+    Offset commits (not in groups of KIP-848) and heartbeats that were answered 15 behind a stalled write.
+    """
+    if not commits and member.parked_heartbeat_ms is None:
+        return []
+    found = [] if member.parked_heartbeat_ms is None else [member.parked_heartbeat_ms]
+    if not member.goes_alone:
+        keys = ((topic, p) for topic, ps in member.assignment.items() for p in ps)
+        found += [commits[key] for key in keys if key in commits]
+    return [at_ms for at_ms in found if at_ms > since_ms]
+
+
+def unheard_since(member: Member, timer_resets: Sequence[TimerReset]) -> list[TimerReset]:
+    """Return the timer resets after which the member has not been heard nor joined, newest first.
+
+    Who was heard before another coordinator surely answered was heard by one that may have been deposed already, or
+    blindly by one that was loading.
+    """
+    clock_ms = member.clock_ms if member.clock_ms is not None else member.joined_ms
+    return [r for r in reversed(timer_resets) if clock_ms is None or clock_ms <= _heard_from_ms(r)]
+
+
+def is_heard(member: Member, timer_resets: Sequence[TimerReset]) -> bool:
+    """Tell whether a member was heard since all timer resets: then its timer began with its last heartbeat."""
+    return not timer_resets or not unheard_since(member, timer_resets)
+
+
+def _heard_from_ms(reset: TimerReset) -> float:
+    if not reset.may_load or (reset.cause is Cause.COORDINATOR_PAUSE and reset.blind_ms is None):
+        return reset.low_ms
+    if reset.high_ms is None:
+        unheard = reset.blind_ms is not None or reset.cause is Cause.COORDINATOR_MOVED
+        return inf if unheard else reset.low_ms
+    return max(reset.low_ms, reset.high_ms - FIRST_ANSWER_MS)
+
+
+def latest_session(member: Member, context: JudgementContext) -> Session | None:
+    """Return the session that began last of those that a member can be in; None while that is open or unknown.
+
+    Of a pause too, though its coordinator's timers may have run on: what looks like a pause may be lost telemetry, and
+    the member have been heard in it.
+    """
+    clock_ms, timeout_ms = member.clock_ms, session_timeout_ms(member, context)
+    if clock_ms is None or timeout_ms is None:
+        return None
+    session = Session(clock_ms, _timeout_from_ms(member, clock_ms, timeout_ms))
+    for reset in unheard_since(member, context.timer_resets):
+        if reset.high_ms is None:
+            return None
+        if reset.high_ms > session.start_ms:
+            session = Session(reset.high_ms, _timeout_after_ms(member, reset, timeout_ms, context))
+    touched = touches_ms(member, context.commits, session.start_ms)
+    if _is_claim_confirmed(member, context):
+        touched += [at_ms for at_ms in (member.claimed_ms or 0,) if at_ms > session.start_ms]
+    touched_ms = max(touched, default=None)
+    return session if touched_ms is None else Session(touched_ms, timeout_ms)
+
+
+def _is_claim_confirmed(member: Member, context: JudgementContext) -> bool:
+    """Tell whether the coordinator moved before a heartbeat that metadata disputed: it was the next one's, then."""
+    moves = (reset for reset in context.timer_resets if reset.cause is Cause.COORDINATOR_MOVED)
+    return member.claimed_ms is not None and any(move.low_ms <= member.claimed_ms for move in list(moves)[-1:])
+
+
+def _timeout_from_ms(member: Member, start_ms: int, timeout_ms: int) -> int:
+    """Return how long a session lasts that began with a certain restart of the timer.
+
+    A static successor's first one lasts as long as its predecessor's would have: the timer is started before the
+    successor's own timeout is taken (``GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin``).
+    """
+    lent_ms, from_ms = member.lent_timeout_ms, member.lent_from_ms
+    return lent_ms if lent_ms is not None and abs(start_ms - (from_ms or 0)) <= SAME_START_MS else timeout_ms
+
+
+def _timeout_after_ms(member: Member, reset: TimerReset, timeout_ms: int, context: JudgementContext) -> int:
+    """Return how long a session lasts that began with a timer reset.
+
+    A coordinator that loads a group of KIP-848 gives its classic members the group's session timeout too
+    (``GroupMetadataManager.onLoaded``), until they are heard.
+    """
+    if reset.may_load and member.is_classic_among_consumers:
+        return context.consumer_session_timeout_ms or timeout_ms
+    return timeout_ms
+
+
+def unseen_from_ms(member: Member, context: JudgementContext) -> int | None:
+    """Return from when on nobody can say whether a member that was heard still lives, if nothing more is heard.
+
+    That is ``settled_after_ms`` after the latest end of its session, were its coordinator the one that is known; of a
+    restart that is still open the earliest instant counts. None: it was never heard, or its timeout is unknown.
+    """
+    timeout_ms = session_timeout_ms(member, context)
+    if member.last_heartbeat_ms is None or timeout_ms is None:
+        return None
+    session = latest_session(member, context)
+    if session is None:
+        resets_ms = (r.low_ms for r in unheard_since(member, context.timer_resets))
+        session = Session(max([member.last_heartbeat_ms, *resets_ms]), timeout_ms)
+    return session.end_ms + context.thresholds.settled_after_ms
+
+
+def removal_deadline_ms(
+    departure: Departure, context: JudgementContext, since_ms: int, by_ms: int
+) -> tuple[int | None, TimerReset | None]:
+    """Return the possible deadline nearest to a removal, and the timer reset it comes from if one does.
+
+    The member went between ``since_ms`` and ``by_ms``; of an interval in there that is the middle, so that at most half
+    of it is wrong. One that has not passed at the removal counts only if none has. None counts that had passed when the
+    member was last touched: its commit would have been refused, its heartbeat answered 25 at once.
+    """
+    removed_ms, spans = gone_by_ms(departure.member, context) or departure.removed_ms, deadlines(departure, context)
+    touched_ms = max(departure.touches_ms, default=0)
+    spans = [span for span in spans if span[1] >= touched_ms] or spans
+    removed_ms = min(removed_ms, departure.removed_ms, by_ms)
+    nearest = [(min(max(removed_ms, span[0]), span[1]), span) for span in spans]
+    latest_ms = removed_ms + context.thresholds.grace_ms
+    possible = [pair for pair in nearest if pair[0] <= latest_ms] or nearest
+    if not possible:
+        return None, None
+    deadline_ms, (first_ms, _, origin) = min(possible, key=lambda pair: abs(pair[0] - removed_ms))
+    begin_ms = max(first_ms, since_ms, touched_ms)
+    return (begin_ms + deadline_ms) // 2 if begin_ms < deadline_ms <= by_ms else deadline_ms, origin
+
+
+def latest_deadline_ms(departure: Departure, context: JudgementContext) -> int | None:
+    """Return the latest instant at which a session that a removal has ended can have ended of itself."""
+    return max((last_ms for _, last_ms, _ in deadlines(departure, context)), default=None)
+
+
+def deadlines(departure: Departure, context: JudgementContext) -> list[Span]:
+    """Return the spans ``(first, last, restart it comes from)`` in which a departed member's session can have ended.
+
+    A timer that is due while the coordinator stands still runs as it wakes; what was removed before had not slept.
+    """
+    ends = _due(departure, context)
+    for pause in unheard_since(departure.member, context.timer_resets):
+        if pause.woke_ms is not None and pause.woke_ms <= departure.removed_ms + SAME_START_MS:
+            ends = [_moved_to_waking(span, pause, pause.woke_ms) for span in ends]
+    return ends
+
+
+def _due(departure: Departure, context: JudgementContext) -> list[Span]:
+    """Return those spans as the timers stood, whether or not the coordinator could run them.
+
+    Where none had begun, another broker had loaded the group before its predecessor, which went on, last answered.
+    """
+    timer_resets = [reset for reset in context.timer_resets if reset.low_ms <= departure.removed_ms]
+    ends = _due_after(departure, context, timer_resets)
+    explained = any(_explains(span, departure, context.thresholds.grace_ms) for span in ends)
+    return ends if explained else ends + _due_since_before(departure, context)
+
+
+def _explains(span: Span, departure: Departure, grace_ms: int) -> bool:
+    """Tell whether a session that ended in a span explains a removal, which a group of KIP-848 writes at once."""
+    first_ms, last_ms, _ = span
+    if not departure.member.goes_alone:
+        return first_ms <= departure.removed_ms + grace_ms
+    return first_ms - TIMER_EARLY_MS <= departure.removed_ms <= last_ms + grace_ms
+
+
+def _due_since_before(departure: Departure, context: JudgementContext) -> list[Span]:
+    """Return when a session ended that began with a move earlier than its predecessor's last answer.
+
+    A predecessor of which that is not seen otherwise went on for a moment at most.
+    """
+    timeout_ms = session_timeout_ms(departure.member, context)
+    for move in unheard_since(departure.member, context.timer_resets):
+        if timeout_ms is None or move.since_ms is None:
+            continue
+        lasts_ms = _timeout_after_ms(departure.member, move, timeout_ms, context)
+        went_on = move.went_on or move.low_ms > departure.removed_ms
+        began_ms, from_ms = departure.removed_ms - lasts_ms, move.low_ms - UNSEEN_TERM_MS
+        first_ms = move.since_ms if went_on else max(move.since_ms, from_ms)
+        if first_ms <= began_ms < move.low_ms:
+            return [(first_ms + lasts_ms, departure.removed_ms, move)]
+    return []
+
+
+def _due_after(departure: Departure, context: JudgementContext, timer_resets: Sequence[TimerReset]) -> list[Span]:
+    """Return those spans, as these timer resets explain them.
+
+    A member never heard since we look may have been heard at any instant before: then every deadline up to
+    ``live_from_ms`` + timeout is possible.
+    """
+    member = departure.member
+    timeout_ms = session_timeout_ms(member, context)
+    if timeout_ms is None:
+        return []
+    ends: list[Span] = []
+    too_late = _lost_too_late(departure, timeout_ms, context)
+    came_ms = min(member.joined_ms or 0, member.clock_ms or 0)  # no timer of a member runs before it is one
+    since_ms = departure.removed_ms
+    for reset in unheard_since(member, timer_resets):
+        if reset.woke_ms is not None or reset in too_late:
+            continue
+        low_ms = max(reset.low_ms, came_ms, _blindly_heard_ms(member, reset))
+        high_ms = max(low_ms, departure.removed_ms if reset.high_ms is None else reset.high_ms)
+        lasts_ms = _timeout_after_ms(member, reset, timeout_ms, context)
+        ends.append((low_ms + lasts_ms, high_ms + lasts_ms, reset))
+        since_ms = min(since_ms, low_ms)
+        if reset.cause is Cause.COORDINATOR_MOVED:
+            break  # the new coordinator knows nothing of the timers before it
+    else:
+        clock_ms = member.clock_ms
+        if clock_ms is None and (member.joined_ms or 0) >= context.live_from_ms:
+            clock_ms = member.joined_ms
+        if clock_ms is None:
+            since_ms = 0
+            ends.append((timeout_ms, context.live_from_ms + timeout_ms, None))
+        else:
+            since_ms = min(since_ms, clock_ms)
+            end_ms = clock_ms + _timeout_from_ms(member, clock_ms, timeout_ms)
+            ends.append((end_ms, end_ms, None))
+    touched = [at_ms + timeout_ms for at_ms in departure.touches_ms if at_ms > since_ms]
+    return ends + [(end_ms, end_ms, None) for end_ms in touched]
+
+
+def _lost_too_late(departure: Departure, timeout_ms: int, context: JudgementContext) -> list[TimerReset]:
+    """Return the losses of lines that came when the member's session had ended: no heartbeat of its was among them."""
+    member = departure.member
+    if member.clock_ms is None:
+        return []
+    too_late: list[TimerReset] = []
+    end_ms = max([member.clock_ms, *departure.touches_ms]) + timeout_ms
+    for reset in reversed(unheard_since(member, context.timer_resets)):
+        if reset.cause is Cause.UNKNOWN and reset.low_ms > end_ms:
+            too_late.append(reset)
+        else:
+            end_ms = max(end_ms, (departure.removed_ms if reset.high_ms is None else reset.high_ms) + timeout_ms)
+    return too_late
+
+
+def _blindly_heard_ms(member: Member, reset: TimerReset) -> int:
+    """Return when a coordinator that may have been loading last accepted a heartbeat: no session ends sooner after it.
+
+    If it had loaded the session began with that, else later.
+    """
+    clock_ms, blind_ms = member.last_heartbeat_ms or 0, reset.blind_ms
+    return clock_ms if blind_ms is not None and clock_ms >= blind_ms - SAME_START_MS else 0
+
+
+def slept_over(departure: Departure, context: JudgementContext) -> tuple[TimerReset, int] | None:
+    """Return the pause of the coordinator in which a departed member's session ran out, and when it was due."""
+    due_ms = max((last_ms for _, last_ms, _ in _due(departure, context)), default=None)
+    if due_ms is None:
+        return None
+    pauses = unheard_since(departure.member, context.timer_resets)
+    return next(((p, due_ms) for p in pauses if p.woke_ms is not None and p.low_ms < due_ms < p.woke_ms), None)
+
+
+def _moved_to_waking(span: Span, pause: TimerReset, woke_ms: int) -> Span:
+    """Move deadlines that passed while the coordinator stood still to the instant at which it woke."""
+    first_ms, last_ms, origin = span
+    moved_ms = [woke_ms if pause.low_ms < at_ms < woke_ms else at_ms for at_ms in (first_ms, last_ms)]
+    return span if moved_ms == [first_ms, last_ms] else (moved_ms[0], moved_ms[1], origin or pause)
+
+
+def lines_lost(member: Member, context: JudgementContext) -> bool:
+    """Tell whether lines were lost since the member was last heard: its goodbye may be among them."""
+    return any(reset.cause is Cause.UNKNOWN for reset in unheard_since(member, context.timer_resets))
+
+
+def blamed_reset(
+    deadline_ms: int | None, timeout_ms: int | None, timer_resets: Iterable[TimerReset]
+) -> TimerReset | None:
+    """Return the coordinator's pause or move within one session timeout of which a session ended, if any."""
+    if deadline_ms is None or timeout_ms is None:
+        return None
+    for reset in timer_resets:
+        if reset.cause is Cause.UNKNOWN:
+            continue
+        end_ms = reset.high_ms if reset.high_ms is not None else deadline_ms
+        if reset.low_ms <= deadline_ms <= end_ms + timeout_ms:
+            return reset
+    return None

@@ -1,0 +1,143 @@
+"""What a shard notices about its coordinator: whom its pauses and moves have cost, whether it is silent, or missing.
+
+The findings about a broker, not about a group; every method that changes them returns the instants to report them at.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from coordinator_model.events import ConsumerHeartbeat, JoinAnswered
+from coordinator_model.rules import broker_clock, coordinator, coordinator_unavailable, refused_unknown
+from coordinator_model.rules.findings import Finding
+from coordinator_model.rules.refused_unknown import RefusedClient
+from coordinator_model.states import Cause
+from coordinator_model.thresholds import Thresholds
+
+BLAMED = (Cause.COORDINATOR_PAUSE, Cause.COORDINATOR_MOVED)
+SAME_MEMBER_MS = 600_000
+
+
+@dataclass(slots=True)
+class BrokerWatch:
+    """Costs are ``[cause, broker, at_ms, group, subject]``; ``stalled_ms`` is the last line before a silence."""
+
+    affected_members: list[list[Any]] = field(default_factory=list)
+    stalled_ms: int | None = None
+    refusals: list[Any] | None = None
+    """The spell of 14, 15 and 16 that nothing has ended yet, see ``coordinator_unavailable``."""
+    refused_joins: dict[str, RefusedClient] = field(default_factory=dict)
+    """Clients that ask to join groups that are not known, see ``refused_unknown``."""
+    clocks: dict[str, list[int]] = field(default_factory=dict)
+    """Brokers whose clocks stepped: ``[at_ms, apart_ms, lasting]``, the instant by the other clocks."""
+    silent_broker: str = ""
+    """Whose silence ``stalled_ms`` is."""
+    unlogged: list[int] | None = None
+    """``[since_ms, node]`` of a leader without a request log."""
+
+    @property
+    def blind(self) -> bool:
+        """Whether nothing is seen of the coordinator now: then nobody is known to live."""
+        return self.stalled_ms is not None or self.unlogged is not None
+
+    def findings(self, broker: str, thresholds: Thresholds) -> list[Finding]:
+        """Return what is true of the brokers now."""
+        found = coordinator.judge(self.affected_members, self.stalled_ms, broker, thresholds)
+        if self.refusals is not None and self.refusals[-1]:
+            found.append(coordinator_unavailable.judge(self.refusals, thresholds))
+        if self.unlogged is not None:
+            found.append(coordinator.uncovered(*self.unlogged))
+        for name, (at_ms, apart_ms, lasting) in self.clocks.items():
+            found.append(broker_clock.judge(name, at_ms, apart_ms, lasting=bool(lasting)))
+        return found + refused_unknown.judge(self.refused_joins)
+
+    def refused_join(self, event: JoinAnswered | ConsumerHeartbeat) -> list[int]:
+        """Note a refused join of a group that is not known."""
+        return refused_unknown.note(self.refused_joins, event)
+
+    def stepped(self, broker: str, at_ms: int, apart_ms: int, *, lasting: bool) -> bool:
+        """Note that a broker's clock stepped, or came back; return whether that changes what is true."""
+        known = self.clocks.pop(broker, None)
+        if apart_ms:
+            self.clocks[broker] = [at_ms if known is None else known[0], apart_ms, int(lasting)]
+        return bool(apart_ms or known)
+
+    def _forgive(self, progress_ms: int, thresholds: Thresholds) -> list[int]:
+        """Forget steps that no other clock speaks of, once they are old."""
+        unsure = {name: at_ms for name, (at_ms, _, lasting) in self.clocks.items() if not lasting}
+        ends = {name: at_ms + thresholds.resolve_after_ms for name, at_ms in unsure.items()}
+        over = [name for name, end_ms in ends.items() if progress_ms >= end_ms]
+        for name in over:
+            del self.clocks[name]
+        return sorted(ends[name] for name in over)
+
+    def moved(self, at_ms: int, unlogged: list[int] | None) -> list[int]:
+        """Note that another broker leads the shard; ``unlogged`` if its telemetry has never been seen."""
+        before = (self.unlogged, self.stalled_ms)
+        self.unlogged, self.stalled_ms = unlogged, None
+        return [at_ms] if before != (unlogged, None) else []
+
+    def refused(self, broker: str, error: int, at_ms: int, answered_ms: int, thresholds: Thresholds) -> list[int]:
+        """Note that a broker refused for want of a coordinator; ``answered_ms``: the last other answer."""
+        before, instants = self.refusals, self.given_up(at_ms, thresholds)
+        window = self.refusals = coordinator_unavailable.refused(self.refusals, broker, error, at_ms, answered_ms)
+        if before is not None and before[-1] and not window[-1] and not instants:
+            instants.append(at_ms)
+        if not window[-1] and coordinator_unavailable.lasts(window, thresholds):
+            window[-1] = True
+            instants.append(at_ms)
+        return instants
+
+    def given_up(self, at_ms: int, thresholds: Thresholds) -> list[int]:
+        """End a spell of refusals once nobody has asked for ``resolve_after_ms``."""
+        if self.refusals is None or at_ms < self.refusals[1] + thresholds.resolve_after_ms:
+            return []
+        end_ms, told = self.refusals[1] + thresholds.resolve_after_ms, self.refusals[-1]
+        self.refusals = None
+        return [end_ms] if told else []
+
+    def answered(self, at_ms: int, thresholds: Thresholds) -> list[int]:
+        """End a spell of refusals with another answer."""
+        instants = self.given_up(at_ms, thresholds)
+        if self.refusals is not None:
+            instants += [at_ms] if self.refusals[-1] else []
+            self.refusals = None
+        return instants
+
+    def attribute(self, findings: list[Finding]) -> list[int]:
+        """Attribute a member's expiry to the pause or move of its coordinator, which has one page."""
+        instants = []
+        for finding in findings:
+            if finding.cause not in BLAMED or finding.deadline_ms is None:
+                continue
+            cost = [finding.cause.value, finding.broker, finding.at_ms, finding.group, finding.subject]
+            if not any(
+                known[3:] == cost[3:] and abs(known[2] - cost[2]) < SAME_MEMBER_MS for known in self.affected_members
+            ):
+                self.affected_members.append(cost)
+                instants.append(finding.at_ms)
+        return instants
+
+    def expire(self, progress_ms: int, thresholds: Thresholds) -> list[int]:
+        """End a pause's page once it has cost nobody for ``resolve_after_ms``, and what else is over by now."""
+        instants = refused_unknown.expire(self.refused_joins, progress_ms) + self._forgive(progress_ms, thresholds)
+        if not self.affected_members:
+            return instants
+        end_ms = max(int(cost[2]) for cost in self.affected_members) + thresholds.resolve_after_ms
+        if progress_ms < end_ms:
+            return instants
+        self.affected_members.clear()
+        return sorted([*instants, end_ms])
+
+    def silent(self, line_ms: int, silence_ms: int, thresholds: Thresholds) -> list[int]:
+        """Note a silence of the coordinator that still lasts."""
+        if self.stalled_ms is not None or silence_ms <= thresholds.telemetry_stalled_ms:
+            return []
+        self.stalled_ms = line_ms
+        return [line_ms + thresholds.telemetry_stalled_ms]
+
+    def back(self, line_ms: int) -> list[int]:
+        """Note that the coordinator has lines again."""
+        if self.stalled_ms is None or line_ms <= self.stalled_ms:
+            return []
+        self.stalled_ms = None
+        return [line_ms]

@@ -1,0 +1,1 @@
+"""One shard: batches, time, its groups, and its state."""

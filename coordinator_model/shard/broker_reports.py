@@ -1,0 +1,102 @@
+"""Reports what a shard notices about its brokers: silence, refusals, pauses and moves that have cost somebody.
+
+``BrokerWatch`` remembers and decides; here it is asked at the right moments, and what changed becomes a report.
+"""
+
+from coordinator_model.brokers.blindness import NO_LINES, NO_REQUEST_LOG
+from coordinator_model.brokers.coordinator_check import Proof
+from coordinator_model.brokers.line_clocks import Step
+from coordinator_model.events import LeaderNamed
+from coordinator_model.shard.groups import Groups
+
+
+class BrokerReports:
+    """One shard's."""
+
+    def __init__(self, groups: Groups) -> None:
+        self._groups = groups
+        self._memory, self._settings = groups.memory, groups.settings
+
+    def _report_silence(self, instants: list[int]) -> None:
+        """Report that telemetry stopped or came back, and with it that all members are unknown, or known again."""
+        self._groups.report_broker(instants)
+        if instants:
+            self._groups.changed |= self._groups.heartbeat_table.slots.keys()
+
+    def _silent(self, line_ms: int, silence_ms: int) -> list[int]:
+        """Note a silence of the coordinator, and whose it is."""
+        watch = self._memory.watch
+        instants = watch.silent(line_ms, silence_ms, self._settings.thresholds)
+        if instants:
+            watch.silent_broker = self._memory.clock.coordinator or ""
+        return instants
+
+    def _report_blind(self, from_ms: int, until_ms: int | None, why: str, broker: str) -> None:
+        """Report since when, or how long, lines of a broker are missing."""
+        self._groups.said.blind(self._memory.clock.progress_ms, broker, from_ms, until_ms, why)
+
+    def blind_windows(self) -> None:
+        """Report when lines of the coordinator were missing, as far as that is new."""
+        for window in self._memory.clock.take_noted():
+            self._report_blind(window.from_ms, window.until_ms, window.why, window.broker)
+
+    def gap(self, before_ms: int, at_ms: int) -> None:
+        """Report a hole in the coordinator's lines: a stall of telemetry, though it is over when we learn of it."""
+        watch = self._memory.watch
+        if before_ms >= self._settings.live_from_ms:
+            self._report_silence(self._silent(before_ms, at_ms - before_ms))
+        silent_from_ms = watch.stalled_ms
+        instants = watch.back(at_ms)
+        self._report_silence(instants)
+        if instants and silent_from_ms is not None:
+            self._report_blind(silent_from_ms, at_ms, NO_LINES, watch.silent_broker)
+
+    def answered(self, broker: str, error: int, proof: Proof, at_ms: int) -> None:
+        """Report clients that find no coordinator for longer than a failover takes, and the end of that."""
+        watch, thresholds = self._memory.watch, self._settings.thresholds
+        if at_ms < self._settings.live_from_ms:
+            return
+        if proof in (Proof.LEADS, Proof.COORDINATES):
+            self._groups.report_broker(watch.answered(at_ms, thresholds))
+        elif proof is Proof.REFUSES:
+            answered_ms = self._memory.clock.last_answer_ms
+            self._groups.report_broker(watch.refused(broker, error, at_ms, answered_ms, thresholds))
+
+    def moved(self, event: LeaderNamed) -> None:
+        """Report that metadata names another leader, or one that has no request log, and what ends with that."""
+        clock = self._memory.clock
+        since_ms = clock.leadership.unlogged_ms
+        unlogged = None if clock.coordinator is not None or since_ms is None else [since_ms, event.node]
+        watch = self._memory.watch
+        before, silent_from_ms = watch.unlogged, watch.stalled_ms
+        if event.order_ms >= self._settings.live_from_ms:
+            self._report_silence(watch.moved(event.order_ms, unlogged))
+            if silent_from_ms is not None:
+                self._report_blind(silent_from_ms, event.order_ms, NO_LINES, watch.silent_broker)
+            if before is not None and before != unlogged:
+                self._report_blind(before[0], event.order_ms, NO_REQUEST_LOG, f"node {before[1]}")
+            if unlogged is not None and before != unlogged:
+                self._report_blind(unlogged[0], None, NO_REQUEST_LOG, f"node {unlogged[1]}")
+
+    def stepped(self, step: Step) -> None:
+        """Report that a broker's clock stepped, or that it came back."""
+        at_ms = step.to_ms - step.total_ms if step.lasting else step.to_ms
+        if self._memory.watch.stepped(step.broker, at_ms, step.total_ms, lasting=step.lasting):
+            self._groups.report_broker([max(at_ms, self._memory.clock.progress_ms)])
+
+    def silence(self, wall_ms: int | None) -> None:
+        """Report that nothing comes from the coordinator: only a peer's clock or the wall's tells for how long."""
+        memory = self._memory
+        clock = memory.clock.brokers.get(memory.clock.coordinator or "")
+        if clock is None or not self._groups.heartbeat_table.slots or clock.line_ms < self._settings.live_from_ms:
+            return
+        now_ms = memory.clock.now_ms(0 if wall_ms is None else wall_ms - (memory.lag_ms or 0))
+        instants = self._silent(clock.line_ms, now_ms - clock.line_ms)
+        self._report_silence(instants)
+        if instants:
+            self._report_blind(clock.line_ms, None, NO_LINES, memory.watch.silent_broker)
+
+    def expire(self, progress_ms: int) -> None:
+        """Report the end of what nothing has renewed for long enough."""
+        self._groups.report_broker(self._memory.watch.expire(progress_ms, self._settings.thresholds))
+        self._groups.report_broker(self._memory.watch.given_up(progress_ms, self._settings.thresholds))

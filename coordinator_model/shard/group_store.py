@@ -1,0 +1,87 @@
+"""The groups of a shard: a compressed slice each, and the replicas that a batch has taken out of them.
+
+Nearly all batches bring nothing but heartbeats, which touch none of it: then the joined slices stay as they were.
+"""
+
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.shard import snapshot
+
+
+class GroupStore:
+    """Replicas by group id; what is changed in one counts only once it is marked by ``touch``."""
+
+    __slots__ = ("_open", "_slices", "_touched", "joined")
+
+    def __init__(self, slices: dict[str, bytes] | None = None, joined: bytes | None = None) -> None:
+        self._slices = slices or {}
+        self._open: dict[str, GroupReplica] = {}
+        self._touched: set[str] = set()
+        self.joined = joined
+        """The slices joined, as ``dump`` returned them; None before that."""
+
+    def __contains__(self, group: str) -> bool:
+        return group in self._slices or group in self._open
+
+    def __len__(self) -> int:
+        return len(self._slices.keys() | self._open.keys())
+
+    def names(self) -> list[str]:
+        """Return the ids of the groups known here, sorted."""
+        return sorted(self._slices.keys() | self._open.keys())
+
+    def opened(self, group: str) -> GroupReplica | None:
+        """Return a group's replica if this batch has taken it out."""
+        return self._open.get(group)
+
+    def replica(self, group: str) -> GroupReplica:
+        """Return a group's replica, out of its slice if need be, a new one if it is not known."""
+        replica = self._open.get(group)
+        if replica is None:
+            piece = self._slices.get(group)
+            replica = snapshot.load_group(group, piece) if piece is not None else GroupReplica(group)
+            self._open[group] = replica
+        return replica
+
+    def put(self, replica: GroupReplica) -> None:
+        """Put a replica in the place of what was known of its group."""
+        self._open[replica.group] = replica
+        self._touched.add(replica.group)
+
+    def drop(self, group: str) -> None:
+        """Forget a group; nothing of it stays."""
+        self._open.pop(group, None)
+        self._touched.discard(group)
+        if self._slices.pop(group, None) is not None:
+            self.joined = None
+
+    def touch(self, group: str) -> None:
+        """Let a group's replica be encoded again at the end of the batch."""
+        self._touched.add(group)
+
+    def encode(self) -> dict[str, Exception]:
+        """Encode the replicas that were touched; returns why those that cannot be are not."""
+        failed: dict[str, Exception] = {}
+        for group in self._touched:
+            try:
+                self._slices[group] = snapshot.dump_group(self._open[group])
+            except Exception as error:  # noqa: BLE001 # whatever it is, the others are encoded
+                failed[group] = error
+        if self._touched:
+            self.joined = None
+        self._touched.clear()
+        return failed
+
+    def rebase(self, delta_ms: int, until_ms: int) -> None:
+        """Move all instants of the groups that are encoded along with their coordinator's clock; none may be open."""
+        self._open.clear()
+        for group, piece in self._slices.items():
+            self._slices[group] = snapshot.rebase_group(piece, delta_ms, until_ms)
+        self.joined = None
+
+    def dump(self) -> bytes:
+        """Put all replicas back and return the slices, joined."""
+        self.encode()
+        if self.joined is None:
+            self.joined = snapshot.dump_slices(self._slices)
+        self._open.clear()  # thousands of objects that nothing needs now, and the garbage collector would walk them
+        return self.joined

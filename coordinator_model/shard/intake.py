@@ -1,0 +1,314 @@
+"""What of a batch may be applied now, and in which order.
+
+Rows of one key come from several sources, each in its own order and with its own delay. They are applied in the
+coordinator's time order: what is newer than the slowest live source has been read is held back, at most ``hold_ms``.
+What was read before is a duplicate, and a line whose instant cannot be is left out (``line_clocks``).
+"""
+
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from typing import NamedTuple
+
+from coordinator_model.brokers.leadership import STALE_MS
+from coordinator_model.brokers.line_clocks import Item, Sifted, Step, sift
+from coordinator_model.events import (
+    BrokerLine,
+    ClientPoll,
+    Event,
+    Heartbeat,
+    LeaderNamed,
+    OffsetCommitted,
+    RecordRead,
+)
+from coordinator_model.heartbeat_block import HeartbeatBlock, order
+from coordinator_model.shard.heartbeat_table import FAR_MS
+from coordinator_model.shard.shard_memory import ShardMemory
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+
+class Part(NamedTuple):
+    """What may be applied after a step of the coordinator's clock, if any: heartbeats, and other events in order."""
+
+    step: Step | None
+    heartbeats: HeartbeatBlock
+    events: list[Event]
+
+
+class Taken(NamedTuple):
+    """The parts of a batch, one after the other: nearly always one; and what is not applied.
+
+    ``steps``: of all brokers' clocks. ``misdated``: lines whose instant cannot be. ``lost``: brokers of whose lines
+    some are missing, and the first instant after those.
+    """
+
+    parts: list[Part]
+    steps: list[Step]
+    misdated: list[Event]
+    duplicates: int
+    lost: dict[str, int]
+
+
+class OffsetsRead(NamedTuple):
+    """Offsets of a telemetry partition that were read, all of them."""
+
+    topic: str
+    partition: int
+    first: int
+    last: int
+
+
+class Batch(NamedTuple):
+    """What came for a shard: events, heartbeats as blocks, and what is known of how far it was read.
+
+    ``records_read_ms``: up to which instant the records have been read. ``read``: which offsets of telemetry were read,
+    for all shards. ``final``: nothing more comes.
+    """
+
+    events: Iterable[Event]
+    heartbeats: Iterable[HeartbeatBlock] = ()
+    wall_ms: int | None = None
+    records_read_ms: int = FAR_MS
+    read: Iterable[OffsetsRead] = ()
+    final: bool = False
+
+
+def take(memory: ShardMemory, batch: Batch, hold_ms: int) -> Taken:
+    """Sort a batch with what was held, without what came before, and hold what is too new."""
+    wall_ms, final = batch.wall_ms, batch.final
+    fresh = _Fresh(memory)
+    for block in batch.heartbeats:
+        fresh.add_block(block)
+    fresh.add(batch.events)
+    present_ms = _present_ms(memory, wall_ms)
+    sifted = sift(memory.clock, memory.doubts, fresh.items, present_ms, hold_ms, final=final)
+    recreated = fresh.recreated(sifted)
+    lost = _lost(memory, sifted, recreated, _gaps(memory, batch.read, recreated))
+    _note_read(memory, sifted, wall_ms)
+    fresh.note_offsets(memory, sifted, recreated)
+    latest_ms, misdated = _latest_ms(memory, sifted, wall_ms), list[Event](sifted.misdated)
+    named = fresh.named if wall_ms is None else _as_read(fresh.named, memory.lag_ms or 0)
+    others = _parted([*fresh.others, *_polled(fresh.polls, latest_ms, hold_ms, misdated), *named], sifted.parted_by)
+    parts: list[Part] = []
+    for step, lines, whole, rest in zip([None, *sifted.parted_by], sifted.lines, sifted.blocks, others, strict=True):
+        ready = _Ready(memory, lines, whole, rest)
+        if len(parts) == len(sifted.parted_by) and not final:
+            ready.hold_back(memory, _watermark_ms(memory, ready, latest_ms, batch.records_read_ms, hold_ms), hold_ms)
+        parts.append(Part(step, ready.heartbeats, ready.others))
+    return Taken(parts, sifted.steps, misdated, fresh.duplicates, lost)
+
+
+class _Ready:
+    """What may be applied: what was held, and what came, in order. Afterwards nothing is held."""
+
+    def __init__(
+        self, memory: ShardMemory, lines: Iterable[BrokerLine], blocks: Iterable[HeartbeatBlock], rest: Iterable[Event]
+    ) -> None:
+        beats: list[Heartbeat] = []
+        others = list(memory.held)
+        for line in lines:
+            (beats if type(line) is Heartbeat else others).append(line)  # type: ignore[arg-type] # of its own type
+        others.extend(rest)
+        loose = HeartbeatBlock.of_events(sorted(beats, key=order))
+        self.heartbeats = HeartbeatBlock.joined([memory.held_heartbeats, *blocks, loose])
+        self.others = sorted(others, key=order)
+        memory.held, memory.held_heartbeats = [], HeartbeatBlock.of_events(())
+
+    def hold_back(self, memory: ShardMemory, watermark_ms: int, hold_ms: int) -> None:
+        """Hold what is newer than an instant, but for brokers whose clock is apart from the coordinator's."""
+        cut = len(self.others)
+        while cut and self.others[cut - 1][0] > watermark_ms:
+            cut -= 1
+        astray: list[Event] = []
+        memory.held = []
+        for event in self.others[cut:]:
+            (astray if memory.clock.is_apart(event, hold_ms) else memory.held).append(event)
+        self.others[cut:] = astray
+        until = self.heartbeats.until(watermark_ms)
+        memory.held_heartbeats = self.heartbeats.cut(until, self.heartbeats.length)
+        self.heartbeats = self.heartbeats.cut(0, until)
+
+
+def _watermark_ms(memory: ShardMemory, ready: _Ready, latest_ms: int, records_read_ms: int, hold_ms: int) -> int:
+    """Return up to which instant events may be applied."""
+    if not latest_ms:
+        newest = ready.others[-1][0] if ready.others else 0
+        latest_ms = max(newest, ready.heartbeats.place(-1)[0] if ready.heartbeats.length else 0)
+    lines_ms = memory.clock.watermark_ms(hold_ms) if memory.clock.brokers else FAR_MS
+    return max(min(lines_ms, records_read_ms), latest_ms - hold_ms)
+
+
+def _note_read(memory: ShardMemory, sifted: Sifted, wall_ms: int | None) -> None:
+    """Note how far the brokers have been read, and how far this machine's clock is ahead of that."""
+    clock = memory.clock
+    for step in sifted.steps:
+        clock.restart_reading(step.broker, step.total_ms)
+    for (broker, topic, partition), line_ms in sifted.newest.items():
+        clock.read(broker, f"{topic}/{partition}", line_ms)
+    if wall_ms is not None and sifted.newest:
+        newest_ms = max(at_ms - clock.stepped_ms(broker) for (broker, *_), at_ms in sifted.newest.items())
+        memory.lag_ms = wall_ms - newest_ms
+
+
+def _present_ms(memory: ShardMemory, wall_ms: int | None) -> int | None:
+    """Return the present as the brokers have it; None where it is not known, or this machine is catching up."""
+    if wall_ms is None or memory.lag_ms is None or memory.lag_ms > STALE_MS:
+        return None
+    return wall_ms - memory.lag_ms
+
+
+def _latest_ms(memory: ShardMemory, sifted: Sifted, wall_ms: int | None) -> int:
+    """Return the present as the coordinator has it in what is read: its newest line, and the time since it came.
+
+    A job that catches up reads the records of an hour beside the lines of a minute, and the wall clock is ahead of
+    both: only how long no line came makes a source late, or telemetry stalled. 0: there is none.
+    """
+    ahead_ms = memory.clock.stepped_ms(memory.clock.coordinator or "")
+    if wall_ms is not None:
+        return wall_ms - (memory.lag_ms or 0) + ahead_ms
+    lines = [at_ms - memory.clock.stepped_ms(broker) for (broker, *_), at_ms in sifted.newest.items()]
+    return max(lines) + ahead_ms if lines else 0
+
+
+def _polled(polls: Iterable[ClientPoll], latest_ms: int, hold_ms: int, misdated: list[Event]) -> list[Event]:
+    """Return the clients' reports without those from the future: they would wait for it."""
+    believed: list[Event] = []
+    for poll in polls:
+        future = latest_ms and poll.order_ms > latest_ms + hold_ms
+        (misdated if future else believed).append(poll)
+    return believed
+
+
+def _parted(events: list[Event], steps: Sequence[Step]) -> list[list[Event]]:
+    """Divide events other than lines by the coordinator's steps; its records step with it.
+
+    Ahead, an instant tells; back, only records of a partition whose instants go back: else they were before.
+    """
+    parts: list[list[Event]] = [[] for _ in range(len(steps) + 1)]
+    if not steps:
+        return [events]
+    reached, newest_ms = 0, 0
+    for event in sorted(events, key=lambda event: event[2:5]):
+        if not isinstance(event, RecordRead | OffsetCommitted):
+            parts[-1].append(event)
+            continue
+        while reached < len(steps) and _is_after(event.order_ms, newest_ms, steps[reached]):
+            reached, newest_ms = reached + 1, 0
+        newest_ms = max(newest_ms, event.order_ms)
+        parts[reached].append(event)
+    return parts
+
+
+def _is_after(at_ms: int, newest_ms: int, step: Step) -> bool:
+    middle_ms = (step.from_ms + step.to_ms) // 2
+    if step.to_ms >= step.from_ms:
+        return at_ms > middle_ms
+    return newest_ms > middle_ms >= at_ms
+
+
+def _as_read(named: list[LeaderNamed], lag_ms: int) -> list[LeaderNamed]:
+    """Return what metadata says, asked by this machine's clock, as of what was read then; nothing while catching up.
+
+    Current metadata cannot dispute answers of an hour ago.
+    """
+    if lag_ms > STALE_MS:
+        return []
+    return [event._replace(order_ms=event.order_ms - lag_ms) for event in named]
+
+
+def _gaps(memory: ShardMemory, read: Iterable[OffsetsRead], recreated: AbstractSet[Place]) -> set[Place]:
+    """Return the partitions of telemetry of which offsets are missing since the last batch: retention took them."""
+    gaps = set()
+    for topic, partition, first, last in sorted(read):
+        place = (topic, partition)
+        known = memory.read_to.get(place)
+        if place in recreated and (known is None or first <= known):
+            known = None
+        if known is not None and first > known + 1:
+            gaps.add(place)
+        memory.read_to[place] = last if known is None else max(last, known)
+    return gaps
+
+
+def _lost(
+    memory: ShardMemory, sifted: Sifted, recreated: AbstractSet[Place], gaps: AbstractSet[Place]
+) -> dict[str, int]:
+    """Return the brokers that write to a partition of which lines are missing, and their first instant now."""
+    lost: dict[str, int] = {}
+    if not recreated and not gaps:
+        return lost
+    for lines in sifted.lines:
+        for line in lines:
+            if line[2:4] in recreated | gaps and line.broker in memory.clock.brokers:
+                lost[line.broker] = min(line.order_ms, lost.get(line.broker, line.order_ms))
+    return lost
+
+
+class _Fresh:
+    """What of a batch was not read before, by kind.
+
+    Where a topic was recreated or cut short its offsets begin again: an event at an offset that was read, and newer
+    than all that was read there, is a new one.
+    """
+
+    def __init__(self, memory: ShardMemory) -> None:
+        self._seen, self._newest_ms, self._clock = memory.offsets, memory.newest_ms, memory.clock
+        self._greatest: dict[Place, int] = {}
+        self._again: dict[Place, dict[int, Event]] = {}
+        """Events at offsets that were read, and newer than all that was."""
+        self.items: list[Item] = []
+        """Lines, and heartbeats as blocks."""
+        self.others: list[Event] = []
+        self.named: list[LeaderNamed] = []
+        self.polls: list[ClientPoll] = []
+        self.duplicates = 0
+
+    def add_block(self, block: HeartbeatBlock) -> None:
+        """Take the heartbeats of one source."""
+        (_, topic, partition), *others = block.sources()
+        least, greatest = block.offset_span()
+        place = (topic, partition)
+        if others or least <= self._seen.get(place, -1):
+            self.add(block.rows())
+            return
+        self._greatest[place] = max(self._greatest.get(place, -1), greatest)
+        self.items.append(((topic, partition, least), block))
+
+    def add(self, events: Iterable[Event]) -> None:
+        """Take events one by one."""
+        for event in events:
+            order_ms, _, topic, partition, offset, *_ = event
+            place = (topic, partition)
+            if offset <= self._seen.get(place, -1):
+                apart_ms = self._clock.stepped_ms(getattr(event, "broker", ""))
+                if order_ms - apart_ms <= self._newest_ms.get(place, FAR_MS) or type(event) is LeaderNamed:
+                    self.duplicates += type(event) is not LeaderNamed  # said again each time, until something else is
+                    continue
+                self._again.setdefault(place, {})[offset] = event
+            elif offset > self._greatest.get(place, -1):
+                self._greatest[place] = offset
+            if isinstance(event, RecordRead | OffsetCommitted):
+                self.others.append(event)
+            elif isinstance(event, LeaderNamed):
+                self.named.append(event)
+            elif isinstance(event, ClientPoll):
+                self.polls.append(event)
+            else:
+                self.items.append(((topic, partition, offset), event))
+
+    def recreated(self, sifted: Sifted) -> set[Place]:
+        """Return the partitions whose offsets begin again: something at an offset that was read is believed."""
+        doubted = {line[2:5] for line in sifted.misdated} | {line[2:5] for line in sifted.waiting}
+        return {place for place, events in self._again.items() if any(e[2:5] not in doubted for e in events.values())}
+
+    def note_offsets(self, memory: ShardMemory, sifted: Sifted, recreated: AbstractSet[Place]) -> None:
+        """Note what was read now, by offset and by instant."""
+        memory.offsets = self._seen | self._greatest | {place: max(self._again[place]) for place in recreated}
+        newest_ms = memory.newest_ms
+        for (broker, topic, partition), at_ms in sifted.newest.items():
+            here_ms = at_ms - memory.clock.stepped_ms(broker)
+            newest_ms[topic, partition] = max(here_ms, newest_ms.get((topic, partition), 0))
+        for event in self.others:
+            place = (event[2], event[3])
+            newest_ms[place] = max(event[0], newest_ms.get(place, 0))

@@ -1,0 +1,114 @@
+"""What a shard says of a batch, in order: findings and views (``report``), heartbeats, progress."""
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+from coordinator_model.brokers.broker_clock import BrokerClock, CoordinatorTracker
+from coordinator_model.decode.parse import DETAIL_CHARACTERS
+from coordinator_model.decode.source_row import TELEMETRY
+from coordinator_model.events import Event
+from coordinator_model.rules.findings import Finding
+
+Output = dict[str, Any]
+FAILED = "group"
+"""The source of a row of the quarantine that was read, and failed as it was applied to its group."""
+FROM_THE_FUTURE = "line from the future"
+EVENT_CHARACTERS = 1_000
+"""How much of an event the quarantine keeps."""
+
+
+class Outputs:
+    """A batch's outputs and counts; each output names its cluster and shard and has a running number."""
+
+    def __init__(self, cluster: str, shard: int) -> None:
+        self.listed: list[Output] = []
+        self._cluster = cluster
+        self._shard = shard
+        self._counts: dict[str, int] = {}
+
+    def count(self, name: str, more: int = 1) -> None:
+        """Count what was done with events."""
+        self._counts[name] = self._counts.get(name, 0) + more
+
+    def report(
+        self,
+        at_ms: int,
+        group: str,
+        view: dict[str, Any] | None,
+        findings: list[Finding],
+        *,
+        deleted: bool = False,
+        **more: Any,
+    ) -> None:
+        """Say all that is held of a group at this instant; the empty group is the brokers."""
+        told = [{"cluster": self._cluster, **finding.as_dict()} for finding in findings]
+        self._emit("report", at_ms, group=group, view=view, findings=told, deleted=deleted, **more)
+
+    def heartbeats(self, at_ms: int, groups: list[Any]) -> None:
+        """Show groups again of which only heartbeats came (``refresh``)."""
+        self._emit("heartbeats", at_ms, groups=groups)
+
+    def progress(self, clock: CoordinatorTracker, wall_ms: int | None, **numbers: int) -> None:
+        """Say how far the brokers have been read, and what was counted."""
+        brokers = {name: _broker_progress(name, broker, clock, wall_ms) for name, broker in clock.brokers.items()}
+        self._emit(
+            "progress",
+            clock.progress_ms,
+            coordinator=clock.coordinator,
+            **numbers,
+            brokers=brokers,
+            counts=self._counts,
+        )
+
+    def blind(self, at_ms: int, broker: str, from_ms: int, until_ms: int | None, why: str) -> None:
+        """Say that lines of a broker are missing between two instants; None: they still are."""
+        self._emit("blind", at_ms, broker=broker, from_ms=from_ms, until_ms=until_ms, why=why)
+
+    def quarantine(self, at_ms: int, event: Event | None, error: Exception) -> None:
+        """Keep what failed, and why; no event: it failed as time went on, or as state was read or written."""
+        place = ("", self._shard, at_ms) if event is None else event[2:5]
+        topic, partition, offset = place
+        head = "" if event is None else f"{type(event).__name__}{event[5:]!r}"
+        self._emit(
+            "quarantine",
+            at_ms,
+            source=FAILED,
+            topic=topic,
+            partition=partition,
+            offset=offset,
+            timestamp_ms=at_ms,
+            reason=f"failed: {type(error).__name__}",
+            detail=str(error)[:DETAIL_CHARACTERS],
+            head=base64.b64encode(head[:EVENT_CHARACTERS].encode("utf-8", "replace")).decode("ascii"),
+        )
+
+    def misdated(self, event: Event) -> None:
+        """Keep where a line lies whose instant cannot be; what it said is left out."""
+        _, _, topic, partition, offset, *_ = event
+        self._emit(
+            "quarantine",
+            event.order_ms,
+            source=TELEMETRY,
+            topic=topic,
+            partition=partition,
+            offset=offset,
+            timestamp_ms=event.order_ms,
+            reason=FROM_THE_FUTURE,
+            detail=str(getattr(event, "broker", ""))[:DETAIL_CHARACTERS],
+            head="",
+        )
+        self.count("misdated")
+
+    def _emit(self, kind: str, at_ms: int, **rest: Any) -> None:
+        head = {"kind": kind, "cluster": self._cluster, "shard": self._shard, "at_ms": at_ms}
+        self.listed.append({**head, "seq": len(self.listed), **rest})
+
+
+def _broker_progress(
+    name: str, broker: BrokerClock, clock: CoordinatorTracker, wall_ms: int | None
+) -> Mapping[str, Any]:
+    """Tell a broker's progress; its delay is how far its newest line lies behind this machine's clock."""
+    waiting = name == clock.coordinator and clock.waiting
+    delay_ms = None if wall_ms is None or not broker.line_ms else max(0, wall_ms - broker.line_ms)
+    return {"progress_ms": broker.line_ms, "covered": not waiting, "delay_ms": delay_ms}

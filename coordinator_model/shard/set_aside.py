@@ -1,0 +1,27 @@
+"""What stays of a group that this monitor itself failed on: who it was, and that it failed.
+
+Nothing else of it can be trusted. The next record of the group begins its replica anew (``Shard._is_admitted``), and
+``rules/group_set_aside.py`` tells of it meanwhile.
+"""
+
+from coordinator_model.replica.group import GroupReplica, SetAside
+from coordinator_model.shard.group_store import GroupStore
+
+
+def failed_replica(
+    group_store: GroupStore, group: str, error: Exception, at_ms: int, resolve_after_ms: int
+) -> GroupReplica:
+    """Return the replica to put in the place of one that failed at an instant.
+
+    A failure within ``resolve_after_ms`` of the group's resumption belongs to the failure before it.
+    """
+    replica = GroupReplica(group, set_aside=SetAside(at_ms, type(error).__name__, 1, None))
+    try:
+        before = group_store.replica(group)
+    except Exception:  # noqa: BLE001 # its state cannot be decoded
+        return replica
+    replica.type, replica.incarnation = before.type, before.incarnation
+    known = before.set_aside
+    if known is not None and at_ms < (known.resumed_ms or at_ms) + resolve_after_ms:
+        replica.set_aside = SetAside(known.since_ms, type(error).__name__, known.failures + 1, None)
+    return replica

@@ -1,0 +1,180 @@
+"""The small things a shard remembers from batch to batch beside its groups, and their way into the state and back."""
+
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, field, fields
+from typing import Any, get_args
+
+from coordinator_model.brokers.blindness import BlindWindow
+from coordinator_model.brokers.broker_clock import BrokerClock, CoordinatorTracker
+from coordinator_model.brokers.former_coordinators import FormerCoordinators
+from coordinator_model.brokers.leadership import Claim, Leadership
+from coordinator_model.brokers.line_clocks import Doubt
+from coordinator_model.brokers.listeners import Listeners
+from coordinator_model.brokers.timer_reset import TimerReset
+from coordinator_model.events import Event
+from coordinator_model.heartbeat_block import NO_HEARTBEATS, HeartbeatBlock
+from coordinator_model.rules.broker_watch import BrokerWatch
+from coordinator_model.shard.rebase import rebased
+from coordinator_model.shard.snapshot import dump_memory, load_memory
+from coordinator_model.states import Cause
+
+COMMIT_MEMORY_MS = 600_000
+"""An offset commit older than this restarts no session timer that matters."""
+_WATCH_FIELDS = [f.name for f in fields(BrokerWatch)]
+_COORDINATORS_TIME = (
+    "clock", "leadership", "listeners", "former", "restarts", "blind", "watch", "reported", "commits", "deleted",
+    "viewed_ms",
+)  # fmt: skip
+"""What of the state is in the coordinator's time."""
+_EVENTS: dict[str, Any] = {kind.__name__: kind for kind in get_args(Event)}
+
+
+@dataclass(slots=True)
+class ShardMemory:
+    """Clocks, what is held back, what has been reported, commits by partition, offsets read."""
+
+    clock: CoordinatorTracker = field(default_factory=CoordinatorTracker)
+    watch: BrokerWatch = field(default_factory=BrokerWatch)
+    held: list[Event] = field(default_factory=list)
+    held_heartbeats: HeartbeatBlock = NO_HEARTBEATS
+    reported: dict[str, list[list[Any]]] = field(default_factory=dict)
+    """Group to its findings of the last report, in brief; groups without findings are left out."""
+    commits: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
+    offsets: dict[tuple[str, int], int] = field(default_factory=dict)
+    """(topic, partition) to the greatest offset read: what comes again is a duplicate."""
+    newest_ms: dict[tuple[str, int], int] = field(default_factory=dict)
+    """(topic, partition) to the newest instant read: what is newer, at an offset that was read, is no duplicate."""
+    read_to: dict[tuple[str, int], int] = field(default_factory=dict)
+    """(topic, partition) of telemetry to the last offset read, whichever shard it concerned."""
+    deleted: dict[str, int] = field(default_factory=dict)
+    """Groups whose end is remembered for what trails it, and when it was."""
+    viewed_ms: int = 0
+    lag_ms: int | None = None
+    """How far the wall clock was ahead of the newest line when one last came: more than a moment while catching up."""
+    doubts: dict[str, Doubt] = field(default_factory=dict)
+    """Lines that are far from where their broker was, by broker."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it JSON-able (blobs in held records excepted)."""
+        clock = self.clock
+        self._forget_commits(clock.progress_ms - COMMIT_MEMORY_MS)
+        return {
+            "brokers": {name: list(astuple(broker)) for name, broker in clock.brokers.items()},
+            "clock": [
+                clock.coordinator,
+                clock.coordinator_since_ms,
+                clock.last_answer_ms,
+                clock.covered_since_ms,
+                clock.proofs,
+                clock.floor_ms,
+            ],
+            "leadership": list(astuple(clock.leadership)),
+            "listeners": list(astuple(clock.listeners)),
+            "restarts": [list(astuple(reset)) for reset in clock.timer_resets],
+            "former": list(astuple(clock.former)),
+            "blind": [[w.broker, w.from_ms, w.until_ms, w.why] for w in clock.blind],
+            "watch": [getattr(self.watch, name) for name in _WATCH_FIELDS],
+            "held": _from_events(self.held),
+            "held_heartbeats": self.held_heartbeats.as_list(),
+            "reported": self.reported,
+            "commits": {
+                group: [[*key, at_ms] for key, at_ms in commits.items()] for group, commits in self.commits.items()
+            },
+            "offsets": _from_places(self.offsets),
+            "newest_ms": _from_places(self.newest_ms),
+            "read_to": _from_places(self.read_to),
+            "deleted": self.deleted,
+            "viewed_ms": self.viewed_ms,
+            "lag_ms": self.lag_ms,
+            "doubts": {broker: _from_doubt(doubt) for broker, doubt in self.doubts.items()},
+        }
+
+    def rebase(self, delta_ms: int, until_ms: int) -> None:
+        """Move what is remembered along with the coordinator's clock; the brokers' own clocks, and what waits, stay."""
+        brokers, clocks, values = self.clock.brokers, self.watch.clocks, self.as_dict()
+        values |= {name: rebased(values[name], delta_ms, until_ms) for name in _COORDINATORS_TIME}
+        moved = ShardMemory.from_dict(load_memory(dump_memory(values)))
+        moved.clock.brokers, moved.watch.clocks = brokers, clocks
+        self.clock, self.watch, self.viewed_ms = moved.clock, moved.watch, moved.viewed_ms
+        self.reported, self.commits, self.deleted = moved.reported, moved.commits, moved.deleted
+
+    def _forget_commits(self, horizon_ms: int) -> None:
+        for group, commits in list(self.commits.items()):
+            kept = {key: at_ms for key, at_ms in commits.items() if at_ms > horizon_ms}
+            if kept:
+                self.commits[group] = kept
+            else:
+                del self.commits[group]
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "ShardMemory":
+        """Read what ``as_dict`` returned."""
+        coordinator, since_ms, last_answer_ms, covered_since_ms, proofs, floor_ms = values["clock"]
+        named_ms, node, leader, others, unlogged_ms, claims, *rest = values["leadership"]
+        names, pair, *turns = values["listeners"]
+        clock = CoordinatorTracker(
+            brokers={name: BrokerClock(*fields) for name, fields in values["brokers"].items()},
+            coordinator=coordinator,
+            coordinator_since_ms=since_ms,
+            last_answer_ms=last_answer_ms,
+            covered_since_ms=covered_since_ms,
+            timer_resets=[TimerReset(low, high, Cause(cause), *rest) for low, high, cause, *rest in values["restarts"]],
+            proofs=[(line_ms, arrival_ms) for line_ms, arrival_ms in proofs],
+            floor_ms=floor_ms,
+            leadership=Leadership(named_ms, node, leader, tuple(others), unlogged_ms, _claims(claims), *rest),
+            former=FormerCoordinators(*values["former"]),
+            blind=[BlindWindow(*window) for window in values["blind"]],
+            listeners=Listeners(names, (pair[0], pair[1]), *turns),
+        )
+        return cls(
+            clock=clock,
+            watch=BrokerWatch(*values["watch"]),
+            held=_to_events(values["held"]),
+            held_heartbeats=HeartbeatBlock.of_list(values["held_heartbeats"]),
+            reported=values["reported"],
+            commits={g: {(topic, p): at_ms for topic, p, at_ms in rows} for g, rows in values["commits"].items()},
+            offsets=_to_places(values["offsets"]),
+            newest_ms=_to_places(values["newest_ms"]),
+            read_to=_to_places(values["read_to"]),
+            deleted=values["deleted"],
+            viewed_ms=values["viewed_ms"],
+            lag_ms=values["lag_ms"],
+            doubts={broker: _to_doubt(doubt) for broker, doubt in values["doubts"].items()},
+        )
+
+
+def _from_places(values: dict[tuple[str, int], int]) -> list[list[Any]]:
+    return [[*place, value] for place, value in values.items()]
+
+
+def _to_places(values: list[list[Any]]) -> dict[tuple[str, int], int]:
+    return {(topic, partition): value for topic, partition, value in values}
+
+
+def _from_events(events: Sequence[Event]) -> list[Any]:
+    return [[type(event).__name__, list(event)] for event in events]
+
+
+def _to_events(values: list[Any]) -> list[Any]:
+    return [_EVENTS[name](*_tuples(fields)) for name, fields in values]
+
+
+def _from_doubt(doubt: Doubt) -> list[Any]:
+    head = [doubt.ahead, doubt.first_ms, doubt.last_ms, _from_events(doubt.lines)]
+    return [*head, doubt.probe, doubt.in_a_row, doubt.peers, doubt.peer_ms, doubt.heard]
+
+
+def _to_doubt(values: list[Any]) -> Doubt:
+    ahead, first_ms, last_ms, lines, probe, in_a_row, peers, peer_ms, heard = values
+    last = None if probe is None else (probe[0], probe[1])
+    told = None if heard is None else (heard[0], heard[1], heard[2])
+    return Doubt(ahead, first_ms, last_ms, _to_events(lines), last, in_a_row, tuple(peers), peer_ms, told)
+
+
+def _claims(values: dict[str, list[Any]]) -> dict[str, Claim]:
+    return {broker: Claim(*claim) for broker, claim in values.items()}
+
+
+def _tuples(values: list[Any]) -> list[Any]:
+    """JSON makes lists of the tuples in a held JoinAnswered; make them tuples again."""
+    return [tuple(map(tuple, v)) if isinstance(v, list) and v and isinstance(v[0], list) else v for v in values]

@@ -1,0 +1,127 @@
+"""A group as people and programs are shown it: the contract's group object and a few more fields."""
+
+from typing import Any
+
+from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.rebalances import SETTLED
+from coordinator_model.replica.reconciliation import group_fields, member_fields, shown_assignment, waits
+from coordinator_model.replica.session_timer import (
+    JudgementContext,
+    is_covered,
+    latest_session,
+    session_timeout_ms,
+    unseen_from_ms,
+)
+from coordinator_model.rules.rebalance_stuck import MAX_NAMED, phase_of
+from coordinator_model.shard.client_phase import client_phase
+from coordinator_model.shard.refresh import headroom
+from coordinator_model.states import GroupState, GroupType
+
+MAX_MEMBERS_SHOWN = 5_000
+
+
+def view(
+    replica: GroupReplica, context: JudgementContext, cluster: str, partition: int, violated: set[str]
+) -> dict[str, Any]:
+    """Return the group object; ``violated`` names the subjects that an open finding holds to be violated."""
+    members = sorted(replica.members.values(), key=lambda m: m.member_id)
+    more = member_fields(replica, waits(replica))
+    return {
+        "kind": "group",
+        "cluster": cluster,
+        "group": replica.group,
+        "type": replica.type.value,
+        "state": replica.state.value,
+        "state_evidence": replica.state_evidence.value,
+        "generation": replica.generation,
+        "protocol_type": replica.protocol_type,
+        "protocol": replica.protocol,
+        "leader": replica.leader,
+        "partition": partition,
+        "members": [
+            _member(replica, m, context, violated) | more.get(m.member_id, {}) for m in members[:MAX_MEMBERS_SHOWN]
+        ],
+        "members_total": len(members),
+        "state_since_ms": replica.state_since_ms,
+        "stable_since_ms": replica.stable_since_ms,
+        "rebalance": _rebalance(replica, context),
+        "rebalanced": _rebalanced(replica),
+        "incarnation": replica.incarnation,
+        "coordinator": context.broker,
+        "join_deadline_ms": replica.join_deadline_ms,
+        "pending_members": sorted(replica.pending),
+        "unexpected": replica.unexpected,
+        **group_fields(replica),
+    }
+
+
+def _rebalance(replica: GroupReplica, context: JudgementContext) -> dict[str, Any] | None:
+    """Return the phase that a group is in and whom it waits for, as `rebalance-stuck` would say once it lasts."""
+    phase = phase_of(replica, context)
+    if phase is None:
+        return None
+    return {
+        "phase": phase.name,
+        "since_ms": phase.since_ms,
+        "waiting_for": [member.member_id for member in phase.waited_for[:MAX_NAMED]],
+        "waiting_for_total": len(phase.waited_for),
+    }
+
+
+def _rebalanced(replica: GroupReplica) -> dict[str, int | None] | None:
+    """Return when the rebalance that led to a settled generation began and when all had joined; None: nobody saw.
+
+    Records alone do not tell when a classic group's join phase began: it then seems to begin where it ends.
+    """
+    joined_ms = replica.generation_since_ms
+    if replica.state not in SETTLED or replica.type is GroupType.SIMPLE:
+        return None
+    if replica.type is not GroupType.CLASSIC:
+        return {"began_ms": joined_ms, "joined_ms": None}  # of its epoch; members join one by one
+    began_ms = replica.phase.started_ms
+    return None if began_ms is None or began_ms >= joined_ms else {"began_ms": began_ms, "joined_ms": joined_ms}
+
+
+def _member(replica: GroupReplica, member: Member, context: JudgementContext, violated: set[str]) -> dict[str, Any]:
+    session = latest_session(member, context)
+    left = None
+    if session is not None and session.timeout_ms and context.progress_ms:
+        left = headroom(context.progress_ms, *session)
+    unseen_ms = unseen_from_ms(member, context)
+    unseen = replica.state is GroupState.STABLE and unseen_ms is not None and context.progress_ms >= unseen_ms
+    covered = is_covered(member, context) and not (context.waiting or context.stalled or unseen)
+    liveness = "violated" if member.subject in violated else "alive" if covered else "unknown"
+    return {
+        "member_id": member.member_id,
+        "instance_id": member.instance_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "liveness": liveness,
+        "session_timeout_ms": session_timeout_ms(member, context),
+        "rebalance_timeout_ms": member.rebalance_timeout_ms,
+        "last_heartbeat_ms": member.last_heartbeat_ms,
+        "assignment": shown_assignment(member.assignment),
+        "partitions_left_out": member.partitions_left_out,
+        "tasks": {role: dict(sorted(held.items())) for role, held in member.tasks.items()},
+        "topics": member.topics,
+        "generation": member.generation,
+        "joined_ms": member.joined_ms,
+        "connection": member.connection,
+        "client_software": member.software,
+        "client_phase": client_phase(replica, member, context.progress_ms),
+        "rejoin_reason": member.rejoin_reason,
+        "max_poll_interval_ms": member.max_poll_interval_ms or member.rebalance_timeout_ms,
+        "heartbeat_interval_ms": member.heartbeat_interval_ms,
+        "listener": member.listener,
+        "principal": member.principal,
+        "heartbeat_headroom": left,
+        "poll_age_ms": member.poll_age_ms,
+        "poll_headroom": _poll_headroom(member),
+    }
+
+
+def _poll_headroom(member: Member) -> float | None:
+    """Return which part of its poll interval was left when its client last told; nobody else knows its polls."""
+    if member.poll_age_ms is None or not member.max_poll_interval_ms:
+        return None
+    return headroom(member.poll_age_ms, 0, member.max_poll_interval_ms)

@@ -1,0 +1,1 @@
+"""What writes documents from the code: `make docs` and `make rules`."""

@@ -1,0 +1,99 @@
+"""The housekeeping of `serve`, on one thread: fan messages out, watch `run`, forget what is old."""
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
+
+from streaming.config import Settings
+from streaming.serve.health import Health
+from streaming.serve.leader import Leader
+from streaming.serve.missed import MissedAlerts
+from streaming.serve.notify.base import Receiver
+from streaming.serve.notify.delivery_worker import POLL_S
+from streaming.store import Store
+from streaming.store.batch import MONITOR_STALLED
+from streaming.store.reader import RunProgress
+from streaming.store.reports import own_finding, own_report
+from streaming.store.store import DAY_MS, wall_ms
+
+PRUNE_EVERY_MS = 3_600_000
+
+
+class Maintenance(threading.Thread):
+    """Works until `stop` is set; an error of the database is logged and tried again."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        health: Health,
+        receivers: Sequence[Receiver],
+        leader: Leader,
+        stop: threading.Event,
+    ) -> None:
+        super().__init__(name="maintenance", daemon=True)
+        self._store = store
+        self._settings = settings
+        self._health = health
+        self._receivers = {receiver.name: receiver.severities for receiver in receivers}
+        self._leader = leader
+        self._stop_event = stop
+        self._stalled: dict[str, bool] = {}
+        self._missed = MissedAlerts(store, settings)
+        self._prune_ms = 0
+        self._log = structlog.get_logger("maintenance")
+
+    def run(self) -> None:
+        """Repeat `work` until stopped."""
+        while not self._stop_event.is_set():
+            try:
+                self.work(wall_ms())
+            except SQLAlchemyError as error:
+                self._log.warning("the store cannot be reached", error=type(error).__name__)
+            except Exception:  # noqa: BLE001 - see the message
+                self._log.exception("goes on after an error of its own: nobody else would watch")
+            self._stop_event.wait(POLL_S)
+
+    def work(self, now_ms: int) -> None:
+        """Watch `run`, and do what is due if it is this process that leads. `now_ms`: the wall clock."""
+        verdicts = [(run, self._health.verdict(run)) for run in self._store.read.runs()]
+        if not self._leader.refresh():
+            self._stalled.clear()  # who leads meanwhile may write it otherwise
+            return
+        for run, stalled in verdicts:
+            if stalled is not None:
+                self._tell(run, stalled=stalled)
+        self._store.outbox.fan_out(self._receivers)
+        self._missed.tell([run for run, _ in verdicts])
+        if now_ms >= self._prune_ms:
+            self._prune_ms = now_ms + PRUNE_EVERY_MS
+            self._store.prune(now_ms - self._settings.store.retention_days * DAY_MS)
+            if strangers := self._store.outbox.dead_letter_removed_receivers(list(self._receivers)):
+                self._log.warning("messages given up: their receiver is not configured any more", messages=strangers)
+
+    def _tell(self, run: RunProgress, *, stalled: bool) -> None:
+        """Open `monitor-stalled` when a `run` stands still and close it when it is back; only changes are written."""
+        if self._stalled.get(run.cluster) == stalled:
+            return
+        findings = [stalled_finding(run)] if stalled else []
+        report = own_report(run.cluster, findings, run.alive_ms + run.silent_ms)
+        self._store.apply_own(report, MONITOR_STALLED, self._settings)
+        self._stalled[run.cluster] = stalled
+
+
+def stalled_finding(run: RunProgress) -> dict[str, Any]:
+    """Say that nobody watches a cluster; it began with the last sign of life. Instants by the database's clock."""
+    silent_s = run.silent_ms // 1_000
+    return own_finding(
+        MONITOR_STALLED,
+        run.cluster,
+        run.cluster,
+        severity="page",
+        opened_ms=run.alive_ms,
+        at_ms=run.alive_ms + run.silent_ms,
+        summary=f"the monitor of cluster {run.cluster} makes no progress for {silent_s} s: its groups are unwatched",
+        detail={"checkpoint_id": run.checkpoint_id, "batch_id": run.batch_id},
+    )

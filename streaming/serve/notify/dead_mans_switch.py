@@ -1,0 +1,54 @@
+"""A dead man's switch: a POST every so often while everything is well; whoever gets none for a while knows enough.
+
+Nothing else can tell that the monitor's own machine, database or network is gone. It is sent only while this `serve`
+leads, the database answers, and every `run` is caught up and at work.
+"""
+
+import json
+import threading
+
+import requests
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
+
+from streaming.serve.health import Health
+from streaming.serve.leader import Leader
+from streaming.serve.notify.base import Delivered, post
+from streaming.store import Store
+from streaming.store.store import wall_ms
+
+
+class DeadMansSwitch(threading.Thread):
+    """Beats until `stop` is set."""
+
+    def __init__(
+        self, store: Store, url: str, every_ms: int, health: Health, leader: Leader, stop: threading.Event
+    ) -> None:
+        super().__init__(name="dead-mans-switch", daemon=True)
+        self._store = store
+        self._url = url
+        self._every_ms = every_ms
+        self._health = health
+        self._leader = leader
+        self._stop_event = stop
+        self._session = requests.Session()
+        self._log = structlog.get_logger("dead-mans-switch")
+
+    def run(self) -> None:
+        """Beat, pause, repeat."""
+        while not self._stop_event.is_set():
+            try:
+                self.beat(wall_ms())
+            except SQLAlchemyError as error:
+                self._log.warning("no heartbeat: the store cannot be reached", error=type(error).__name__)
+            self._stop_event.wait(self._every_ms / 1_000)
+
+    def beat(self, now_ms: int) -> bool:
+        """Send one if all is well; tells whether it arrived."""
+        well, _ = self._health.readiness(self._store.read.runs())
+        if not (well and self._leader.leads()):
+            return False
+        answer = post(self._session, self._url, json.dumps({"monitor": "group-monitor", "at_ms": now_ms}))
+        if answer != Delivered():
+            self._log.warning("heartbeat not delivered", reason=answer.reason)  # type: ignore[union-attr]
+        return answer == Delivered()

@@ -1,0 +1,120 @@
+"""One delivery worker a receiver, each on its own thread: a receiver that hangs delays nobody else."""
+
+import json
+import threading
+from collections.abc import Sequence
+
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
+from tenacity import RetryCallState, Retrying, wait_random_exponential
+
+from streaming.serve.leader import Leader
+from streaming.serve.notify.base import Answer, Delivered, Receiver, Rejected, Retry
+from streaming.serve.notify.message import MessageEnricher
+from streaming.store import Store
+from streaming.store.outbox import Delivery
+from streaming.store.store import wall_ms
+
+POLL_S = 0.5
+REMIND_MS = 60_000
+DUE_AT_ONCE = 500
+WAIT = wait_random_exponential(multiplier=1, min=0.5, max=300)  # full jitter: many messages shall not come back at once
+REJECTIONS_TO_GIVE_UP = 5
+
+
+class DeliveryWorker(threading.Thread):
+    """Delivers what is due for one receiver, while this `serve` leads, until `stop` is set."""
+
+    def __init__(
+        self, store: Store, receiver: Receiver, enricher: MessageEnricher, leader: Leader, stop: threading.Event
+    ) -> None:
+        super().__init__(name=f"delivery-{receiver.name}", daemon=True)
+        self._store = store
+        self._receiver = receiver
+        self._enricher = enricher
+        self._leader = leader
+        self._stop_event = stop
+        self._remind_ms = 0
+        self._failures = 0
+        self._paused_until_ms = 0
+        self._log = structlog.get_logger("delivery").bind(receiver=receiver.name)
+
+    def run(self) -> None:
+        """Deliver, remind, pause, repeat; a database that is away for a while is no reason to end."""
+        while not self._stop_event.is_set():
+            try:
+                if self._leader.leads() and wall_ms() >= self._paused_until_ms:
+                    self._deliver_due()
+                    self._remind_when_due()
+            except SQLAlchemyError as error:
+                self._log.warning("the store cannot be reached", error=type(error).__name__)
+            except Exception:  # noqa: BLE001 - see the message
+                self._log.exception("goes on after an error of its own: nobody else would deliver")
+            self._stop_event.wait(POLL_S)
+
+    def _deliver_due(self) -> None:
+        """Deliver until nothing is due; after a `Retry` the receiver gets a pause before the next message."""
+        if dismissed := self._store.outbox.dismiss_outdated(self._receiver.name):
+            self._log.warning(
+                "messages that came too late are not sent: the newest says how things are", messages=dismissed
+            )
+        while due := self._store.outbox.due(self._receiver.name, wall_ms(), DUE_AT_ONCE):
+            for start in range(0, len(due), self._receiver.messages_at_once):
+                stopped = self._stop_event.is_set() or not self._leader.leads()
+                if stopped:
+                    return
+                portion = due[start : start + self._receiver.messages_at_once]
+                self._store.outbox.attempt([message.id for message in portion])
+                if not self._deliver(portion):
+                    return
+
+    def _deliver(self, messages: Sequence[Delivery]) -> bool:
+        """Deliver some messages in one; false if the receiver cannot take any now."""
+        match self._send([message.payload for message in messages]):
+            case Delivered():
+                self._failures = 0
+                self._store.outbox.done([message.id for message in messages], wall_ms())
+            case Retry(reason, after_ms):
+                self._failures += 1
+                next_ms = self._paused_until_ms = wall_ms() + max(after_ms, backoff_ms(self._failures))
+                self._store.outbox.failed([message.id for message in messages], reason, next_ms)
+                self._log.warning("not delivered, will be retried", reason=reason, failures=self._failures)
+                return False
+            case Rejected() if len(messages) > 1:  # one that cannot be taken shall not spoil the others
+                return all(self._deliver([message]) for message in messages)
+            case Rejected(reason):
+                gives_up = messages[0].attempts + 1 >= REJECTIONS_TO_GIVE_UP
+                next_ms = wall_ms() + backoff_ms(messages[0].attempts + 1)
+                self._store.outbox.failed([messages[0].id], reason, None if gives_up else next_ms)
+                self._log.error("rejected", reason=reason, incident_id=messages[0].incident_id, given_up=gives_up)
+        return True
+
+    def _send(self, payloads: Sequence[str]) -> Answer:
+        try:
+            return self._receiver.send([self._enricher.complete(json.loads(payload)) for payload in payloads])
+        except SQLAlchemyError:
+            raise
+        except Exception as error:  # noqa: BLE001 - one message, not the delivery worker
+            self._log.exception("a receiver failed where it must not")
+            return Rejected(f"{type(error).__name__} inside the monitor")
+
+    def _remind_when_due(self) -> None:
+        """Repeat what is firing, where a receiver forgets."""
+        now_ms = wall_ms()
+        if not self._receiver.forgets or now_ms < self._remind_ms:
+            return
+        self._remind_ms = now_ms + REMIND_MS
+        firing = self._store.read.firing(self._receiver.severities)
+        for start in range(0, len(firing), self._receiver.messages_at_once):
+            portion = firing[start : start + self._receiver.messages_at_once]
+            answer = self._send([json.dumps(payload) for payload in portion])
+            if isinstance(answer, Retry | Rejected):
+                self._log.warning("reminder not delivered", reason=answer.reason)
+                return
+
+
+def backoff_ms(attempts: int) -> int:
+    """Wait up to 1 s, 2 s, 4 s ... 5 min after so many attempts."""
+    state = RetryCallState(Retrying(), None, (), {})
+    state.attempt_number = min(attempts, 30)
+    return int(WAIT(state) * 1_000)

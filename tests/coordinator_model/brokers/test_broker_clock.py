@@ -1,0 +1,216 @@
+"""A broker's clock as its lines show it: gaps, moves, refusals, lost lines, and how far everybody has spoken."""
+
+import pytest
+
+from coordinator_model.brokers.blindness import COARSE_INSTANTS
+from coordinator_model.brokers.broker_clock import MAX_BROKERS, MAX_TIMER_RESETS, CoordinatorTracker
+from coordinator_model.brokers.coordinator_check import Proof
+from coordinator_model.states import Cause
+from coordinator_model.thresholds import Thresholds
+
+LIMITS = Thresholds()
+LOG = "the log"
+YES, BLIND, NO, NOTHING = Proof.COORDINATES, Proof.LEADS, Proof.REFUSES, Proof.NOTHING
+
+
+def clock(*steps):
+    """A clock after steps ``(broker, at_ms, what its answer proves, or None for a mere line)``.
+
+    A broker ``LOG`` wrote a record.
+    """
+    made = CoordinatorTracker()
+    for broker, at_ms, proof in steps:
+        if broker == LOG:
+            made.wrote(at_ms)
+            continue
+        made.advance(broker, at_ms, LIMITS)
+        if proof is not None:
+            made.answered(broker, proof, at_ms, LIMITS)
+    return made
+
+
+# steps -> coordinator, restarts as (low, high, cause)
+STEPS = {
+    "the first answer names the coordinator": ([("a", 1_000, YES)], "a", []),
+    "a refusal names nobody": ([("a", 1_000, NO)], None, []),
+    "lines close together are no gap": ([("a", 1_000, YES), ("a", 3_400, None)], "a", []),
+    "a gap opens, and waits for an answer": (
+        [("a", 1_000, YES), ("a", 4_000, None)],
+        "a",
+        [(1_000, None, Cause.COORDINATOR_PAUSE)],
+    ),
+    "the answer after a gap closes it": (
+        [("a", 1_000, YES), ("a", 4_000, None), ("a", 4_100, YES)],
+        "a",
+        [(1_000, 4_100, Cause.COORDINATOR_PAUSE)],
+    ),
+    "another broker's gap is nothing": ([("a", 1_000, YES), ("b", 1_000, None), ("b", 9_000, None)], "a", []),
+    "another broker answers: a move since the last answer": (
+        [("a", 1_000, YES), ("b", 3_000, YES)],
+        "b",
+        [(1_000, 3_000, Cause.COORDINATOR_MOVED)],
+    ),
+    "which had refused meanwhile: since then": (
+        [("a", 1_000, YES), ("b", 2_000, NO), ("b", 3_000, YES)],
+        "b",
+        [(2_000, 3_000, Cause.COORDINATOR_MOVED)],
+    ),
+    "the coordinator refuses: open until the next answer": (
+        [("a", 1_000, YES), ("a", 2_000, NO)],
+        "a",
+        [(2_000, None, Cause.COORDINATOR_MOVED)],
+    ),
+    "a loading coordinator says 0 blindly and 14 again: open again": (
+        [("a", 1_000, YES), ("a", 2_000, NO), ("a", 2_100, YES), ("a", 2_200, NO), ("a", 2_300, YES)],
+        "a",
+        [(2_000, 2_100, Cause.COORDINATOR_MOVED), (2_200, 2_300, Cause.COORDINATOR_MOVED)],
+    ),
+    "a heartbeat's 0 after a move may be blind: open": (
+        [("a", 1_000, YES), ("b", 3_000, BLIND), ("b", 4_000, BLIND)],
+        "b",
+        [(1_000, None, Cause.COORDINATOR_MOVED)],
+    ),
+    "until another answer, which only one that has loaded gives": (
+        [("a", 1_000, YES), ("b", 3_000, BLIND), ("b", 4_000, YES)],
+        "b",
+        [(1_000, 4_000, Cause.COORDINATOR_MOVED)],
+    ),
+    "or until it writes": (
+        [("a", 1_000, YES), ("b", 3_000, BLIND), (LOG, 4_000, None)],
+        "b",
+        [(1_000, 4_000, Cause.COORDINATOR_MOVED)],
+    ),
+    "not what its predecessor wrote": (
+        [("a", 1_000, YES), (LOG, 2_000, None), ("b", 3_000, BLIND)],
+        "b",
+        [(1_000, None, Cause.COORDINATOR_MOVED)],
+    ),
+    "or until it has said 0 for longer than a load takes": (
+        [("a", 1_000, YES), *(("b", at_ms, BLIND) for at_ms in range(3_000, 34_000, 1_000))],
+        "b",
+        [(1_000, 33_000, Cause.COORDINATOR_MOVED)],
+    ),
+    "a refusal after a blind 0: since then": (
+        [("a", 1_000, YES), ("b", 3_000, BLIND), ("b", 4_000, NO), ("b", 5_000, YES)],
+        "b",
+        [(4_000, 5_000, Cause.COORDINATOR_MOVED)],
+    ),
+    "a broker that was restarted loads too": (
+        [("a", 1_000, YES), ("a", 4_000, None), ("a", 4_100, BLIND), ("a", 6_000, YES)],
+        "a",
+        [(1_000, 6_000, Cause.COORDINATOR_PAUSE)],
+    ),
+    "who coordinated all along is not blind": (
+        [("a", 1_000, BLIND), ("a", 2_000, BLIND)],
+        "a",
+        [],
+    ),
+    "an answer that any broker gives names nobody": ([("a", 1_000, NOTHING)], None, []),
+    "nor does it move anything": ([("a", 1_000, YES), ("b", 2_000, NOTHING), ("a", 2_100, YES)], "a", []),
+    "nor does it end the wait after a refusal": (
+        [("a", 1_000, YES), ("a", 2_000, NO), ("a", 2_100, NOTHING)],
+        "a",
+        [(2_000, None, Cause.COORDINATOR_MOVED)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_after(name):
+    steps, coordinator, restarts = STEPS[name]
+    made = clock(*steps)
+    assert made.coordinator == coordinator
+    assert [(r.low_ms, r.high_ms, r.cause) for r in made.timer_resets] == restarts
+
+
+# number of the last probe, of this one, ms between -> whether lines are taken for lost
+PROBES = {
+    "the next": (5, 6, 500, False),
+    "a jump": (5, 7, 500, True),
+    "after a pause, with two in flight": (5, 8, 5_000, False),
+    "after a pause, with more than those": (5, 9, 5_000, True),
+    "a restarted probe counts from one again": (5, 1, 500, False),
+    "the first that is seen": (None, 9, 500, False),
+    "a line that is no probe": (5, None, 500, False),
+}
+
+
+@pytest.mark.parametrize("name", PROBES)
+def test_a_jump_of_the_probes_numbers_is_lost_lines(name):
+    last, number, apart_ms, lost = PROBES[name]
+    made = clock(("a", 1_000, YES))
+    made.probed("a", last, 1_000, 1_000, LIMITS)
+    before_ms = made.advance("a", 1_000 + apart_ms, LIMITS)
+    made.probed("a", number, 1_000 + apart_ms, before_ms, LIMITS)
+    assert made.covered_since_ms == (1_000 + apart_ms if lost else 1_000)
+
+
+# instants of a probe's numbers -> when the instants of lines are too coarse to tell their order
+BUNCHES = {
+    "two in a second": ([1_000, 1_000, 2_000, 2_000, 3_000], None),
+    "three at once": ([5_000, 10_000, 10_000, 10_000], (0, 15_000)),
+    "it goes on": ([5_000, *[10_000] * 10, *[15_000] * 10], (0, 20_000)),
+}
+
+
+@pytest.mark.parametrize("name", BUNCHES)
+def test_instants_of_a_shippers_buffer_open_a_blind_window(name):
+    instants, window = BUNCHES[name]
+    made, before_ms = clock(("a", 1_000, YES)), 1_000
+    for number, at_ms in enumerate(instants):
+        made.probed("a", number, at_ms, before_ms, LIMITS, "p")
+        before_ms = made.advance("a", at_ms, LIMITS)
+    told = [(w.from_ms, w.until_ms, w.why) for w in made.blind]
+    assert told == ([(*window, COARSE_INSTANTS)] if window else [])
+    assert bool(made.take_noted()) is bool(window)
+
+
+def test_lines_lost_by_another_broker_are_nothing_here():
+    made = clock(("a", 1_000, YES), ("b", 1_000, None))
+    made.lost_lines("b", 2_000, 1_000)
+    assert (made.covered_since_ms, made.timer_resets) == (1_000, [])
+
+
+# newest line read, by (broker, partition) -> up to where events are applied
+FRONTIERS = {
+    "one broker": ({("a", 0): 5_000}, 5_000),
+    "the slower of two brokers": ({("a", 0): 5_000, ("b", 1): 3_000}, 3_000),
+    "the slower of a broker's two partitions": ({("a", 0): 5_000, ("a", 1): 2_000}, 2_000),
+    "a broker that has been silent for longer than rows are held": ({("a", 0): 50_000, ("b", 1): 3_000}, 50_000),
+    "a partition it no longer writes to": ({("a", 0): 50_000, ("a", 1): 2_000}, 50_000),
+    "nobody": ({}, 0),
+}
+
+
+@pytest.mark.parametrize("name", FRONTIERS)
+def test_the_frontier_is(name):
+    lines, watermark_ms = FRONTIERS[name]
+    made = CoordinatorTracker()
+    for (broker, partition), at_ms in lines.items():
+        made.read(broker, f"t/{partition}", at_ms)
+    assert made.watermark_ms(10_000) == watermark_ms
+
+
+def test_a_proof_counts_once_its_line_is_a_grace_old():
+    made = CoordinatorTracker()
+    made.prove(1_000, 990)
+    made.prove(2_000, 1_980)
+    assert [made.proof_arrival_ms(at_ms, 500) for at_ms in (1_499, 1_500, 2_499, 2_500)] == [0, 990, 990, 1_980]
+
+
+def test_a_proof_that_arrived_earlier_than_one_before_it_proves_no_less():
+    made = CoordinatorTracker()
+    made.prove(1_000, 990)
+    made.prove(2_000, 100)
+    assert made.proof_arrival_ms(9_000, 500) == 990
+
+
+def test_names_of_strangers_do_not_fill_the_memory():
+    made = clock(*((f"broker-{n}", n, None) for n in range(MAX_BROKERS + 50)))
+    assert len(made.brokers) == MAX_BROKERS
+    assert f"broker-{MAX_BROKERS + 49}" in made.brokers
+
+
+def test_refusals_without_end_do_not_either():
+    made = clock(("a", 1, YES), *(("a", at_ms, NO if at_ms % 2 else YES) for at_ms in range(2, 500)))
+    assert len(made.timer_resets) <= MAX_TIMER_RESETS

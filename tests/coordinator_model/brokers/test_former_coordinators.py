@@ -1,0 +1,115 @@
+"""Brokers that another has taken over from and that go on answering: whose answers count, and until when not."""
+
+import pytest
+
+from coordinator_model.brokers.broker_clock import CoordinatorTracker
+from coordinator_model.brokers.coordinator_check import Proof
+from coordinator_model.brokers.former_coordinators import GOES_ON_MS, LONGEST_MS, MAX_FORMER, FormerCoordinators
+from coordinator_model.thresholds import Thresholds
+from tests.builders import stable
+
+LIMITS = Thresholds()
+
+
+def believed(*steps):
+    """Who coordinates after answers ``(broker, at_ms, proof)``, those left out that a deposed broker gave."""
+    clock = CoordinatorTracker()
+    for broker, at_ms, proof in steps:
+        for name in ("a", "b"):  # both are probed
+            clock.advance(name, at_ms, LIMITS)
+        if proof is Proof.REFUSES or not clock.is_deposed(broker, at_ms, LIMITS):
+            clock.answered(broker, proof, at_ms, LIMITS)
+    return clock
+
+
+YES, NO = Proof.COORDINATES, Proof.REFUSES
+MOVED = [("a", 1_000, YES), ("b", 3_000, YES)]
+# answers -> who coordinates, whether the predecessor of the last move is seen to go on
+ANSWERS = {
+    "it goes on": ([*MOVED, ("a", 3_500, YES), ("a", 6_000, YES)], "b", True),
+    "it stops": (MOVED, "b", False),
+    "it refuses, and is elected again": ([*MOVED, ("a", 3_500, NO), ("a", 9_000, YES)], "a", False),
+    "it comes back after a silence": (
+        [*MOVED, *(("b", s * 1_000, YES) for s in range(4, 20)), ("a", 20_000, YES)],
+        "a",
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_who_coordinates_when_a_former_coordinator(name):
+    steps, coordinator, went_on = ANSWERS[name]
+    clock = believed(*steps)
+    assert (clock.coordinator, clock.timer_resets[-1].went_on) == (coordinator, went_on)
+
+
+def test_where_the_next_one_is_silent_the_former_may_coordinate_again():
+    clock = believed(*MOVED)
+    clock.advance("a", 6_000, LIMITS)
+    assert not clock.is_deposed("a", 6_000, LIMITS)
+
+
+def test_an_answer_within_its_time_keeps_it_going_on():
+    former = FormerCoordinators()
+    former.supersede("a", 1_000)
+    assert former.note_answer("a", 1_000 + GOES_ON_MS)
+    assert former.note_answer("a", 1_000 + 2 * GOES_ON_MS)
+    assert not former.note_answer("a", 1_001 + 3 * GOES_ON_MS)
+
+
+def test_who_goes_on_for_longer_than_a_deposed_broker_coordinates_again():
+    """The one that took over may be asked by nobody, and so never refuses: the former one is not deposed for ever."""
+    former = FormerCoordinators()
+    former.supersede("a", 0)
+    instants = range(3_000, 3_600_000, 3_000)
+    answers = {at_ms: former.note_answer("a", at_ms) for at_ms in instants}
+    assert [at_ms for at_ms, deposed in answers.items() if deposed] == list(range(3_000, LONGEST_MS + 1, 3_000))
+
+
+def test_brokers_without_end_do_not_fill_the_memory():
+    former = FormerCoordinators()
+    for number in range(3 * MAX_FORMER):
+        former.supersede(f"b{number}", number)
+    assert len(former.answered_ms) == MAX_FORMER
+    assert f"b{3 * MAX_FORMER - 1}" in former.answered_ms
+
+
+# ------------------------------------------------------------------------------------------------ with groups
+
+
+def taken_over(until_ms=30_000):
+    """broker-2 takes over from broker-1 at about 10 s and answers m1; broker-1 goes on answering m2 until 20 s."""
+    story = stable("m1", "m2")
+    story.brokers["broker-2"] = 0
+    story.beats("m1", 1_000, 10_000).beats("m2", 1_000, 20_000)
+    story.beat(11_000, "m1", error=22, generation=9, broker="broker-2")  # only who has loaded answers so
+    return story.beats("m1", 11_500, until_ms, broker="broker-2")
+
+
+def test_what_a_deposed_coordinator_accepts_keeps_nobody_alive():
+    """m2's session began anew as broker-2 loaded the group, by 11 s, and ended at the latest at 17 s."""
+    story = taken_over(17_000)
+    for at_ms in range(17_500, 20_000, 500):
+        story.beat(at_ms, "m1", error=27, broker="broker-2")
+    story.broker = "broker-2"
+    story.join(20_000, "m1", 2, listed=["m1"]).sync(20_100, "m1", 2, leader=True).record(20_050, 2, "m1")
+    told = story.beats("m1", 21_000, 24_000, generation=2).play(24_000)
+    [(member, deadline_ms, cause)] = told.facts("session-expired", "subject", "deadline_ms", "cause")
+    assert (member, cause) == ("m2", "coordinator-moved")
+    assert 16_000 <= deadline_ms <= 17_500
+
+
+def test_a_removal_that_nothing_explains_is_told_once_a_move_does():
+    """broker-2 has loaded the group and let it expire; broker-1 answers m1 until it refuses, at 14 s."""
+    story = stable("m1")
+    story.brokers["broker-2"] = 0
+    story.beats("m1", 1_000, 13_000).record(12_000, 2)
+    assert story.play(13_500).accusations == []
+    told = story.beat(14_000, "m1", error=16).play(16_000)
+    assert told.facts("session-expired", "subject", "deadline_ms", "cause") == [("m1", 12_000, "coordinator-moved")]
+
+
+def test_without_a_move_it_stays_unexplained():
+    told = stable("m1").beats("m1", 1_000, 13_000).record(12_000, 2).play(60_000)
+    assert told.accusations == []

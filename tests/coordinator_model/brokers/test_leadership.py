@@ -1,0 +1,201 @@
+"""Who coordinates by the brokers' metadata: what confirms an answer, what disputes it, and what neither can say."""
+
+import pytest
+
+from coordinator_model.brokers.coordinator_check import Proof
+from coordinator_model.brokers.leadership import DISPUTE_MS, MAX_CLAIMS, STALE_MS, UNLOGGED_AFTER_MS, Leadership
+from coordinator_model.events import TELEMETRY_RANK, LeaderNamed
+from coordinator_model.shard.shard_memory import ShardMemory
+from coordinator_model.shard.snapshot import dump_memory, load_memory
+from tests.builders import rebalance, stable
+
+SURE, BLIND = Proof.COORDINATES, Proof.LEADS
+
+
+def named(at_ms, key="a", others=("b", "c"), node=1, epoch=-1):
+    return LeaderNamed(at_ms, TELEMETRY_RANK, "", 0, at_ms, "", node, key, others, epoch)
+
+
+# what metadata said, who answers when -> whether that is disputed
+ANSWERS = {
+    "no metadata": ([], "b", 1_000, False),
+    "the leader": ([named(1_000)], "a", 2_000, False),
+    "another broker": ([named(1_000)], "b", 2_000, True),
+    "a broker that metadata does not know by its key": ([named(1_000)], "x", 2_000, False),
+    "another broker, long after": ([named(1_000)], "b", 1_001 + STALE_MS, False),
+    "another broker, as metadata goes on": ([named(1_000), named(9_000)], "b", 1_001 + STALE_MS, True),
+    "while the leader's key is unknown, one known not to lead": ([named(1_000, key="")], "b", 2_000, True),
+    "while the leader's key is unknown, one that may be it": ([named(1_000, key="")], "x", 2_000, False),
+    "whom metadata names since": ([named(1_000), named(2_000, "b", ("a", "c"))], "b", 2_100, False),
+    "metadata that comes late says nothing": ([named(2_000, "b", ("a",)), named(1_000)], "b", 2_100, False),
+}
+
+
+TO_B = ("b", ("a", "c"), 2)
+# what metadata said, with epochs -> who leads
+EPOCHS = {
+    "of a later epoch": ([named(1_000, epoch=4), named(2_000, *TO_B, epoch=5)], "b"),
+    "of an earlier one, by a broker that has not heard": ([named(1_000, *TO_B, epoch=5), named(2_000, epoch=4)], "b"),
+    "of an earlier one that is the only one for a minute: the topic was made anew": (
+        [named(1_000, *TO_B, epoch=5), named(1_001 + DISPUTE_MS, epoch=0)],
+        "a",
+    ),
+    "without its epoch": ([named(1_000, *TO_B, epoch=5), named(2_000)], "a"),
+}
+
+
+@pytest.mark.parametrize("case", EPOCHS)
+def test_a_leader_is_believed_that_is_named(case):
+    events, leader = EPOCHS[case]
+    leadership = Leadership()
+    for event in events:
+        leadership.name(event)
+    assert leadership.leader == leader
+
+
+@pytest.mark.parametrize("case", ANSWERS)
+def test_metadata_disputes(case):
+    events, broker, line_ms, disputed = ANSWERS[case]
+    leadership = Leadership()
+    for event in events:
+        leadership.name(event)
+    assert leadership.disputes(broker, SURE, line_ms, 0) == disputed
+
+
+@pytest.mark.parametrize(("leader_answers", "believed"), [(False, True), (True, False)])
+def test_who_goes_on_answering_for_a_minute_is_believed_unless_the_leader_answers_too(leader_answers, believed):
+    leadership, disputed = Leadership(), []
+    for at_ms in range(1_000, 2_000 + DISPUTE_MS, 1_000):
+        leadership.name(named(at_ms))
+        disputed.append(leadership.disputes("b", SURE, at_ms, at_ms if leader_answers else 0))
+    assert all(disputed[:-1])
+    assert disputed[-1] != believed
+
+
+def test_metadata_from_before_its_leader_resigned_disputes_nothing():
+    leadership = Leadership()
+    leadership.name(named(1_000))
+    leadership.resign("b", 1_500)
+    assert leadership.disputes("b", SURE, 2_000, 0)
+    leadership.resign("a", 2_100)
+    assert not leadership.disputes("b", SURE, 2_200, 0)
+    leadership.name(named(3_000))
+    assert leadership.disputes("b", SURE, 3_100, 0)
+
+
+def test_a_leader_is_known_to_have_led_until_metadata_last_named_it():
+    leadership = Leadership()
+    for event in (named(1_000), named(6_000), named(11_000, *TO_B), named(16_000, *TO_B)):
+        leadership.name(event)
+    assert leadership.replaced_ms == 6_000
+
+
+def test_a_claim_that_was_given_up_begins_anew():
+    leadership = Leadership()
+    for at_ms in (1_000, 2_000 + STALE_MS, 3_000 + 2 * STALE_MS):
+        leadership.name(named(at_ms))
+        leadership.disputes("b", SURE, at_ms, 0)
+        assert leadership.claims["b"].first_ms == at_ms
+
+
+def test_claims_of_strangers_do_not_fill_the_memory():
+    leadership = Leadership()
+    leadership.name(named(1))
+    for number in range(100):
+        leadership.name(named(number, others=(f"stranger-{number}",)))
+        leadership.disputes(f"stranger-{number}", SURE, number, 0)
+    assert len(leadership.claims) == MAX_CLAIMS
+
+
+def test_what_is_known_of_leadership_survives_a_restart():
+    memory = ShardMemory()
+    memory.clock.leadership.name(named(1_000, key=""))
+    memory.clock.leadership.disputes("b", BLIND, 2_000, 0)
+    again = ShardMemory.from_dict(load_memory(dump_memory(memory.as_dict())))
+    assert again.clock.leadership == memory.clock.leadership
+
+
+# ------------------------------------------------------------------------------------------------ with groups
+
+
+def watched(until_ms, leader="broker-1", brokers=2, step_ms=5_000):
+    """Two members of a group; all brokers are probed, and metadata names the leader every five seconds."""
+    story = stable("m1", "m2")
+    story.brokers |= {f"broker-{node}": 0 for node in range(2, brokers + 1)}
+    return story.leads(0, leader, *range(step_ms, until_ms, step_ms))
+
+
+def test_metadata_names_the_coordinator_before_it_has_answered():
+    story = stable("m1")
+    story.rows.clear()
+    told = story.record(100, 1, "m1").leads(50, "broker-1").play(5_000)
+    assert told.group["coordinator"] == "broker-1"
+
+
+@pytest.mark.parametrize("error", [0, 25, 27])
+def test_what_another_broker_answers_as_coordinator_moves_nothing_and_hides_no_death(error):
+    """Lines that nobody but a coordinator writes, of one that metadata does not name."""
+    story = watched(40_000).beats("m1", 1_000, 40_000).beats("m2", 1_000, 8_000)
+    told = story.beats("m2", 8_500, 40_000, error=error, broker="broker-2").play(40_000)
+    assert told.facts("session-expired", "subject", "deadline_ms", "broker") == [("m2", 14_000, "broker-1")]
+    assert told.group["coordinator"] == "broker-1"
+
+
+def failover(named_ms):
+    """broker-1 is killed at 10 s; broker-2 answers m1 from 11 s on, m2 died with broker-1; metadata tells later."""
+    story = watched(10_000).beats("m1", 1_000, 10_000).beats("m2", 1_000, 9_500)
+    story.silent(10_000, 90_000).leads(named_ms, "broker-2", *range(named_ms + 5_000, 60_000, 5_000))
+    story.beats("m1", 11_000, 17_000, broker="broker-2").beat(18_000, "m1", error=27, broker="broker-2")
+    story.broker = "broker-2"
+    return rebalance(story, 18_500, 2, "m1").beats("m1", 19_000, 30_000, generation=2)
+
+
+@pytest.mark.parametrize("named_ms", [10_500, 12_500, 14_500])
+def test_a_failover_is_judged_alike_whether_metadata_or_an_answer_tells_first(named_ms):
+    told = failover(named_ms).play(30_000)
+    assert told.accusations == [("session-expired", "m2")]
+    [expired] = told.of("session-expired")
+    assert (expired["cause"], expired["broker"]) == ("coordinator-moved", "broker-2")
+    assert told.group["coordinator"] == "broker-2"
+
+
+def test_a_coordinator_that_dies_while_all_members_are_frozen_moves_by_metadata_alone():
+    """Nothing comes from the new one about them but its probe's lines, and the record that ends them."""
+    story = watched(10_000).beats("m1", 1_000, 10_000).beats("m2", 1_000, 10_000)
+    story.silent(10_000, 90_000).leads(12_000, "broker-2", *range(15_000, 40_000, 5_000))
+    told = story.record(18_500, 2).play(30_000)
+    assert sorted(told.opened("session-expired")) == ["m1", "m2"]
+    assert told.group["coordinator"] == "broker-2"
+
+
+def test_a_leader_without_a_request_log_is_told_as_uncovered_once_and_nobody_is_accused():
+    story = watched(10_000).beats("m1", 1_000, 10_000).beats("m2", 1_000, 10_000)
+    told = story.leads(11_000, "broker-3", *range(15_000, 100_000, 5_000)).play(100_000)
+    assert told.facts("telemetry-uncovered", "subject", "opened_ms", "severity") == [("node 3", 11_000, "info")]
+    assert told.facts("telemetry-uncovered", "at_ms") == [(11_000 + UNLOGGED_AFTER_MS,)]
+    assert told.accusations == []
+    assert [member["liveness"] for member in told.members.values()] == ["unknown", "unknown"]
+
+
+def test_it_is_covered_again_once_it_has_one():
+    story = watched(10_000).beats("m1", 1_000, 10_000).leads(11_000, "broker-3", *range(15_000, 50_000, 5_000))
+    story.brokers["broker-3"] = 49_000
+    story.leads(50_000, "broker-3", *range(55_000, 90_000, 5_000)).beats("m1", 50_500, 90_000, broker="broker-3")
+    told = story.play(90_000)
+    assert told.closed("telemetry-uncovered") == [("recovered", 50_000)]
+    assert told.members["m1"]["liveness"] == "alive"
+
+
+def test_a_leader_that_answers_under_another_key_keeps_its_shard():
+    """As one does whose clients come over a second listener, where no record key names the broker."""
+    story = watched(30_000).beats("m1", 1_000, 30_000, broker="10.0.0.1:9093")
+    story.brokers["10.0.0.1:9093"] = 0
+    story.join(900, "m3", -1, error=79, broker="10.0.0.1:9093")
+    told = story.beats("m2", 1_000, 8_000, broker="10.0.0.1:9093").play(30_000)
+    assert told.group["coordinator"] == "10.0.0.1:9093"
+    assert told.opened("session-expired") == ["m2"]
+
+
+def test_without_metadata_answers_alone_tell():
+    told = stable("m1").beats("m1", 1_000, 5_000).beats("m1", 6_000, 9_000, broker="broker-2").play(9_000)
+    assert told.group["coordinator"] == "broker-2"

@@ -1,0 +1,117 @@
+"""A broker with two listeners whose lines have no record key: two addresses, and one broker."""
+
+import pytest
+
+from coordinator_model.brokers.coordinator_check import Proof
+from coordinator_model.brokers.listeners import TURN_MS, TURNS, is_address
+from coordinator_model.capture_replay import replay_rows
+from coordinator_model.decode.parse import parse_row
+from coordinator_model.decode.source_row import TELEMETRY
+from coordinator_model.shard.shard import Shard, ShardSettings
+from coordinator_model.states import Cause
+from coordinator_model.thresholds import Thresholds
+from tests.builders import T0, stable
+from tests.coordinator_model.brokers.test_broker_clock import clock
+
+SETTINGS = ShardSettings(cluster="c", partitions=1, live_from_ms=0)
+A, B, C = "10.0.0.1:9092", "10.0.0.1:9094", "10.0.0.2:9092"
+YES, NO = Proof.COORDINATES, Proof.REFUSES
+HOLD_MS = Thresholds().hold_ms
+
+
+def turns(*names, every_ms=2_000, start_ms=1_000):
+    """Answers that only a coordinator gives, by one name after the other."""
+    return [(name, start_ms + n * every_ms, YES) for n, name in enumerate(names)]
+
+
+# what is answered -> the coordinator, whether the two addresses are one broker
+ANSWERS = {
+    "they take turns": (turns(*[A, B] * 5), A, True),
+    "not for long yet": (turns(*[A, B] * 2), B, False),
+    "often, but within less time than a deposed coordinator goes on": (turns(*[A, B] * 9, every_ms=500), B, False),
+    "one took over and keeps it": (turns(A, *[B] * 9), B, False),
+    "one refuses": ([*turns(*[A, B] * 3), (A, 12_500, NO), *turns(A, B, start_ms=13_000)], B, False),
+    "a third has answered": ([*turns(*[A, B] * 3), *turns(C, A, B, start_ms=13_000)], B, False),
+    "hours lie between": (turns(*[A, B] * 5, every_ms=TURN_MS + 1), B, False),
+    "they have keys": (turns(*["broker-1", "broker-2"] * 5), "broker-2", False),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_two_addresses_that_take_turns_as_the_coordinator_are_one_broker(name):
+    steps, coordinator, one = ANSWERS[name]
+    made = clock(*steps)
+    assert (made.coordinator, bool(made.listeners.names)) == (coordinator, one)
+    moves = [r for r in made.timer_resets if r.cause is Cause.COORDINATOR_MOVED]
+    assert bool(moves) != one
+
+
+def test_the_one_that_is_probed_names_the_broker():
+    made = clock(*turns(B, A, B, A, B, A))
+    made.probed(B, 7, 11_500, 11_000, Thresholds(), "p")
+    for name, at_ms, proof in turns(B, A, B, A, start_ms=13_000):
+        made.answered(name, proof, at_ms, Thresholds())
+    assert (made.coordinator, made.listeners.names) == (B, {A: B})
+    assert TURNS <= 6
+
+
+# ------------------------------------------------------------------------------------------------ a group
+
+
+def without_keys(rows):
+    """The same lines without a key; every second client's connection is to the other listener."""
+    for row in rows:
+        if row.source == TELEMETRY:
+            text = row.value
+            for port in range(5_001, 5_020, 2):
+                text = text.replace(b"127.0.0.1:9092-10.0.0.7:%d-" % port, b"127.0.0.1:9094-10.0.0.7:%d-" % port)
+            yield row._replace(key=None, value=text)
+        else:
+            yield row
+
+
+def story(until_ms=60_000):
+    """m2 and m4, on the other listener, and m3 die one after the other."""
+    made = stable("m1", "m2", "m3", "m4", session_ms=10_000)
+    for member, end_ms in (("m1", until_ms), ("m2", 25_000), ("m3", 27_000), ("m4", 29_000)):
+        made.beats(member, 1_000, end_ms)
+    return made.beats("m1", until_ms + 1_000, until_ms + 5_000)
+
+
+def expired(told):
+    found = [t.incident for t in told.transitions if t.incident.rule == "session-expired" and t.kind == "opened"]
+    return [(i.member_id, i.deadline_ms - T0, i.cause) for i in found]
+
+
+def test_deaths_are_told_whichever_listener_a_client_uses():
+    """Of two brokers that take turns each answer was a move, which began all sessions anew."""
+    rows = story().source_rows(60_000)
+    expected = [
+        (m, end_ms + 10_000, "session-timeout") for m, end_ms in (("m2", 25_000), ("m3", 27_000), ("m4", 29_000))
+    ]
+    assert expired(replay_rows(rows, SETTINGS)) == expected
+    told = replay_rows(list(without_keys(rows)), SETTINGS)
+    assert expired(told) == expected
+    assert not [t for t in told.transitions if t.incident.rule == "coordinator-paused"]
+
+
+def test_what_is_known_of_listeners_is_kept():
+    events = [event for row in without_keys(story().source_rows(60_000)) for event in parse_row(row)]
+    whole = Shard.restore(0, SETTINGS, None)
+    expected = whole.apply(events, final=True)
+    shard, told = Shard.restore(0, SETTINGS, None), []
+    for start_ms in range(0, 60_001, 5_000):
+        batch = [event for event in events if start_ms <= event[0] - T0 < start_ms + 5_000]
+        told += shard.apply(batch, final=start_ms == 60_000)
+        shard = Shard.restore(0, SETTINGS, shard.dump())
+    found = [[f["rule"], f["member_id"], f["deadline_ms"]] for o in told for f in o.get("findings", ())]
+    wanted = [[f["rule"], f["member_id"], f["deadline_ms"]] for o in expected for f in o.get("findings", ())]
+    assert {tuple(f) for f in found if f[0] == "session-expired"} == {
+        tuple(f) for f in wanted if f[0] == "session-expired"
+    }
+    assert shard.clock.listeners.names == {"127.0.0.1:9094": "127.0.0.1:9092"}
+
+
+@pytest.mark.parametrize("name", ["1", "broker:1x", "broker-1", ":9092", ""])
+def test_a_key_is_no_address(name):
+    assert not is_address(name)

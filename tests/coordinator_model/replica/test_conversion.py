@@ -1,0 +1,319 @@
+"""A group id changes its kind in one write: nobody is accused for it, no incident ends by it, all stay who they are."""
+
+from itertools import pairwise
+
+import pytest
+
+from coordinator_model.capture_replay import _read, _transitions
+from coordinator_model.shard.shard import Shard, ShardSettings
+from tests.builders import T0, Story, Who, consumers, key, stable
+
+SESSION = {"consumer_session_timeouts_ms": {"": 6_000}}
+NEW = Who("new", client_id="client-new", port=5_050)
+
+
+def play(story, until):
+    return story.play(until, **SESSION)
+
+
+def upgrade(story, at_ms, epoch, *members, joiner=NEW):
+    """Write what the coordinator writes when `joiner` sends the first KIP-848 heartbeat to a classic group."""
+    story.deleted(at_ms)
+    for who in members:
+        story.member(at_ms, who, classic_session_ms=9_000)
+    story.epoch(at_ms, epoch).target(at_ms, epoch)
+    for who in members:
+        story.current(at_ms, who, epoch, partitions=story.know(who)[0].partitions)
+    story.member(at_ms, joiner).epoch(at_ms, epoch + 1).target(at_ms, epoch + 1)
+    for who in (*members, joiner):
+        known = story.know(who)[0]
+        story.current(at_ms + 100, known.member_id, epoch + 1, partitions=known.partitions)
+    return story
+
+
+def downgrade(story, at_ms, epoch, *members, last="new"):
+    """Write what the coordinator writes when `last`, the last KIP-848 member, goes."""
+    for type_ in (8, 7):
+        for who in (*members, last):
+            story.write(at_ms, key(type_, story.group, who), None)
+    story.target(at_ms, None)
+    for who in (*members, last):
+        story.write(at_ms, key(5, story.group, who), None)
+    return story.epoch(at_ms, None).record(at_ms, epoch, *members)
+
+
+def two_classic_members():
+    return stable("m1", "m2").beats("m1", 1_000, 20_000).beats("m2", 1_000, 20_000)
+
+
+def test_an_upgrade_accuses_nobody_and_keeps_the_classic_members_own_timeouts():
+    told = play(upgrade(two_classic_members(), 5_500, 1, "m1", "m2"), 20_000)
+    assert told.accusations == []
+    assert (told.group["type"], set(told.members)) == ("consumer", {"m1", "m2", "new"})
+    assert [told.members[m]["session_timeout_ms"] for m in ("m1", "m2", "new")] == [9_000, 9_000, 6_000]
+
+
+def test_a_member_goes_through_an_upgrade_as_who_it_was():
+    before = play(two_classic_members(), 5_400).members["m1"]
+    after = play(upgrade(two_classic_members(), 5_500, 1, "m1", "m2"), 5_600).members["m1"]
+    for known in ("joined_ms", "connection", "client_software", "last_heartbeat_ms", "liveness"):
+        assert after[known] == before[known], known
+
+
+def test_whom_an_upgrade_does_not_name_was_no_member():
+    """The coordinator writes every member it has; a ghost that only we still had goes without a word."""
+    assert set(play(upgrade(two_classic_members(), 5_500, 1, "m1"), 6_000).members) == {"m1", "new"}
+
+
+@pytest.mark.parametrize(("upgraded_ms", "told"), [(8_900, []), (9_100, [("m3", 9_000, "session-timeout")])])
+def test_whose_session_ended_just_before_an_upgrade_is_told(upgraded_ms, told):
+    """Its removal began a rebalance, which the upgrade ended before anything was written (seen on a real broker)."""
+    story = stable("m1", "m2", "m3").beats("m1", 1_000, 20_000).beats("m2", 1_000, 20_000).beats("m3", 1_000, 3_000)
+    after = play(upgrade(story, upgraded_ms, 1, "m1", "m2"), 30_000)
+    assert after.facts("session-expired", "subject", "deadline_ms", "cause") == told
+    assert after.accusations == [("session-expired", subject) for subject, *_ in told]
+
+
+def expired(then):
+    """m3 of a classic group of three expires at 9,000 and the incident is open when the group changes its kind."""
+    story = stable("m1", "m2", "m3", partitions=2)
+    story.beats("m1", 1_000, 8_000).beats("m2", 1_000, 8_000).beats("m3", 1_000, 3_000)
+    story.beat(9_100, "m1", 1, 27).beat(9_100, "m2", 1, 27).join(9_300, "m1", 2, listed=("m1", "m2")).join(
+        9_300, "m2", 2
+    )
+    took_over = Who("m1", client_id="client-m1", port=5_000, partitions=(0, 1, 4, 5))
+    story.record(9_340, 2, took_over, "m2").sync(9_350, "m1", 2, leader=True).sync(9_350, "m2", 2)
+    return then(story.beats("m1", 10_000, 90_000, 2).beats("m2", 10_000, 90_000, 2))
+
+
+def test_an_upgrade_ends_no_incident():
+    told = play(expired(lambda story: upgrade(story, 15_000, 2, "m1", "m2")), 90_000)
+    assert told.accusations == [("session-expired", "m3")]
+    assert [reason for reason, _ in told.closed("session-expired")] == ["recovered"]
+    assert {t["severity"] for t in told.transitions if t["rule"] == "session-expired"} == {"warn"}
+
+
+def test_a_downgrade_ends_no_incident():
+    def happens(story):
+        upgrade(story, 15_000, 2, "m1", "m2").hellos("new", 16_000, 20_000, 3)
+        story.hello(20_400, "new", -1, -1)
+        return downgrade(story, 20_405, 4, "m1", "m2")
+
+    told = play(expired(happens), 90_000)
+    assert told.accusations == [("session-expired", "m3")]
+    assert [reason for reason, _ in told.closed("session-expired")] == ["recovered"]
+    assert {t["severity"] for t in told.transitions if t["rule"] == "session-expired"} == {"warn"}
+    assert (told.group["type"], told.group["generation"], set(told.members)) == ("classic", 4, {"m1", "m2"})
+
+
+def downgraded(**how):
+    story = consumers("new").member(200, "m1", classic_session_ms=9_000).current(210, "m1", 2)
+    story.beats("m1", 1_000, 9_000, 2).hellos("new", 1_000, 3_000, 2)
+    return downgrade(story, how["at_ms"], 3, "m1").beats("m1", how["at_ms"] + 500, 20_000, 3)
+
+
+def test_a_member_whose_leave_downgrades_the_group_is_nobodys_incident():
+    story = downgraded(at_ms=3_505).hello(3_500, "new", -1, -1)
+    assert play(story, 20_000).accusations == []
+
+
+def test_a_member_whose_expiry_downgrades_the_group_is_told():
+    told = play(downgraded(at_ms=9_004), 20_000)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("new", 9_000)]
+    assert set(told.members) == {"m1"}
+
+
+def test_a_member_goes_through_a_downgrade_as_who_it_was():
+    after = play(downgraded(at_ms=3_505).hello(3_500, "new", -1, -1), 3_600).members["m1"]
+    assert (after["last_heartbeat_ms"], after["joined_ms"]) == (T0 + 3_000, T0 + 200)
+
+
+def test_an_empty_classic_group_that_becomes_a_consumer_group_is_the_same_group():
+    """Generation 40 is followed by epoch 2: the id has only changed its kind, so who was lost before can come back."""
+    story = Story().record(100, 40, "m1").beats("m1", 1_000, 3_000, 40).record(9_002, 41)
+    story.deleted(12_000).member(12_000, "m1").epoch(12_000, 2).target(12_000, 2).current(12_000, "m1", 2)
+    story.hello(12_001, "m1", 0, 2).hellos("m1", 13_000, 20_000, 2)
+    told = play(story, 20_000)
+    assert [reason for reason, _ in told.closed("session-expired")] == ["rejoined"]
+    assert (told.group["type"], told.group["incarnation"]) == ("consumer", 0)
+
+
+def told_in_batches(events, settings, *cuts):
+    """What a shard tells of events that come in batches cut at these places, with a restart at each."""
+    outputs, state = [], None
+    for start, end in pairwise((0, *cuts, len(events))):
+        shard = Shard.restore(0, settings, state)
+        outputs += shard.apply(events[start:end], final=end == len(events))
+        state = shard.dump()
+    transitions = _transitions([{**output, "seq": n} for n, output in enumerate(outputs)], settings)
+    return [(t.kind, t.incident.rule, t.incident.subject, t.incident.reason, t.at_ms) for t in transitions]
+
+
+@pytest.mark.parametrize("cut", range(1, 14))
+def test_a_batch_that_ends_within_the_write_changes_nothing(cut):
+    """The rows of a write may come in two batches: the first then ends with tombstones, and waits."""
+    rows = expired(lambda story: upgrade(story, 15_000, 2, "m1", "m2")).source_rows(90_000)
+    events = sorted(_read(rows).events)
+    start = next(n for n, event in enumerate(events) if event.order_ms == T0 + 15_000)
+    settings = ShardSettings(cluster="c", partitions=1, live_from_ms=T0, view_refresh_ms=0, **SESSION)
+    assert told_in_batches(events, settings, start + cut) == told_in_batches(events, settings)
+
+
+def test_an_empty_consumer_group_that_becomes_a_classic_group_is_the_same_group():
+    story = consumers("m1").hellos("m1", 1_000, 3_000, 2).gone(9_004, "m1").epoch(9_004, 3)
+    story.target(12_000, None).epoch(12_000, None).record(12_000, 0).join(12_300, "m1", 1, listed=("m1",))
+    story.record(12_340, 1, "m1").sync(12_350, "m1", 1, leader=True).beats("m1", 13_000, 20_000)
+    told = play(story, 20_000)
+    assert [reason for reason, _ in told.closed("session-expired")] == ["rejoined"]
+    assert (told.group["type"], told.group["incarnation"]) == ("classic", 0)
+
+
+def test_a_tombstone_that_nothing_follows_deletes_the_group_and_ends_its_incidents():
+    story = stable("m1").beats("m1", 1_000, 3_000).record(9_010, 2).deleted(11_000)
+    told = play(story, 12_000)
+    assert told.history.groups == []
+    assert [reason for reason, _ in told.closed("session-expired")] == ["group-deleted"]
+
+
+def test_a_group_deleted_and_made_anew_is_another_one():
+    story = stable("m1").record(9_010, 2).deleted(11_000).record(12_000, 1, "m1")
+    assert play(story, 12_500).group["incarnation"] == 1
+
+
+# ------------------------------------------------------------------------------------------------ timers
+
+
+def ended(told, member):
+    """When the session of a member ended, by its incident."""
+    return [
+        deadline_ms for who, deadline_ms in told.facts("session-expired", "subject", "deadline_ms") if who == member
+    ]
+
+
+def test_an_upgrade_starts_the_sessions_of_its_classic_members_anew():
+    """`GroupMetadataManager.convertToConsumerGroup`: m2, silent since 3,000, has its 9 s from 5,500 on."""
+    story = stable("m1", "m2").beats("m1", 1_000, 20_000).beats("m2", 1_000, 3_000)
+    upgrade(story, 5_500, 1, "m1", "m2").hellos("new", 6_000, 20_000, 2)
+    told = play(story.gone(14_503, "m2").epoch(14_503, 3).target(14_503, 3), 20_000)
+    assert ended(told, "m2") == [14_500]
+
+
+def test_a_downgrade_starts_the_sessions_of_its_classic_members_anew():
+    """`GroupMetadataManager.convertToClassicGroup`: m2, silent since 3,000, has its 6 s from 5,505 on."""
+    story = consumers("new").member(200, "m1", classic_session_ms=6_000).current(210, "m1", 2)
+    story.member(200, "m2", classic_session_ms=6_000).current(210, "m2", 2).hellos("new", 1_000, 5_000, 2)
+    story.beats("m1", 1_000, 20_000, 2).beats("m2", 1_000, 3_000, 2).hello(5_500, "new", -1, -1)
+    downgrade(story, 5_505, 3, "m1", "m2").join(12_000, "m1", 4, listed=["m1"], parked_ms=400)
+    [deadline_ms] = ended(play(story, 14_000), "m2")
+    assert 11_505 <= deadline_ms <= 11_600
+
+
+def among_consumers(*, last_beat_ms):
+    """A group of KIP-848 with m1, a classic member with a session of 9 s, silent after an instant."""
+    story = consumers("new").member(200, "m1", classic_session_ms=9_000).current(210, "m1", 2)
+    return story.hellos("new", 1_000, 30_000, 2).beats("m1", 1_000, last_beat_ms, 2)
+
+
+def removed(story, at_ms, epoch=3):
+    return story.gone(at_ms, "m1").epoch(at_ms, epoch).target(at_ms, epoch)
+
+
+def test_a_join_into_a_group_of_consumers_starts_its_members_session_anew():
+    """Also at the epoch it is at already: the timer is started as the answer goes out."""
+    story = among_consumers(last_beat_ms=4_000).join(6_000, "m1", 2)
+    assert ended(play(removed(story, 12_004), 17_000), "m1") == [12_000]
+
+
+def test_a_classic_member_of_a_loaded_group_of_consumers_has_the_groups_own_session_timeout():
+    """Until it is heard: 6 s instead of its own 9 (`GroupMetadataManager.onLoaded`)."""
+    story = among_consumers(last_beat_ms=4_000).beat(5_000, "m1", 2, error=16)
+    story.hello(5_200, "new", 2, 2, broker="broker-2")
+    for at_ms in range(6_000, 20_000, 1_000):
+        story.hello(at_ms, "new", 2, 2, broker="broker-2")
+    [deadline_ms] = ended(play(removed(story, 11_205), 17_000), "m1")
+    assert abs(deadline_ms - 11_200) <= 200
+
+
+# what a classic member of a group of KIP-848 with a rebalance timeout of 60 s does -> what its removal is told as
+OWES = {
+    "told to rejoin, it never does": (
+        lambda s: s.beats("m1", 5_000, 64_000, 2, error=27),
+        65_003,
+        "rebalance-timeout",
+        65_000,
+    ),
+    "it joins, and never syncs": (
+        lambda s: s.beat(5_000, "m1", 2, error=27).join(6_000, "m1", 2).beats("m1", 7_000, 65_000, 2),
+        66_003,
+        "rebalance-timeout",
+        66_000,
+    ),
+    "it joins and syncs, and is silent": (
+        lambda s: s.beat(5_000, "m1", 2, error=27).join(6_000, "m1", 2).sync(6_010, "m1", 2),
+        12_012,
+        "session-expired",
+        12_010,
+    ),
+    "it rejoins when told, and falls silent before it has synced": (
+        lambda s: s.beat(5_000, "m1", 2, error=27).join(6_000, "m1", 2),
+        12_003,
+        "session-expired",
+        12_000,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OWES)
+def test_a_classic_member_of_a_group_of_consumers_that_owes_a_join_or_a_sync(name):
+    """It has a timer of its own for either; the group has no join phase (`GroupMetadataManager`, 2681 and 7965)."""
+    happens, removed_ms, rule, deadline_ms = OWES[name]
+    story = among_consumers(last_beat_ms=4_000).hellos("new", 31_000, 70_000, 2)
+    told = play(removed(happens(story), removed_ms), 72_000)
+    assert told.accusations == [(rule, "m1")]
+    assert told.facts(rule, "deadline_ms") == [(deadline_ms,)]
+
+
+# what a classic member of a group of KIP-848 with a session of 90 s heard behind a stalled write, and was told after
+# it -> when it is removed, and the deadline that this breaks
+MAY_OWE = {
+    "its last heartbeat may have been told to rejoin": (lambda s: s, 65_003, 65_000),
+    "so may two, of which the first was": (
+        lambda s: s.beat(14_000, "m1", 2, error=15, parked_ms=5_000),
+        65_003,
+        65_000,
+    ),
+    "so may two, of which the second was": (
+        lambda s: s.beat(14_000, "m1", 2, error=15, parked_ms=5_000),
+        69_003,
+        69_000,
+    ),
+    "it is told so only later": (lambda s: s.beat(15_000, "m1", 2, error=27), 75_003, 75_000),
+}
+
+
+@pytest.mark.parametrize("name", MAY_OWE)
+def test_a_heartbeat_behind_a_stalled_write_may_have_been_told_to_rejoin(name):
+    happens, removed_ms, deadline_ms = MAY_OWE[name]
+    story = consumers("new").member(200, "m1", classic_session_ms=90_000).current(210, "m1", 2)
+    story.hellos("new", 1_000, 80_000, 2).beats("m1", 1_000, 4_000, 2).beat(10_000, "m1", 2, error=15, parked_ms=5_000)
+    told = play(removed(happens(story), removed_ms), 82_000)
+    assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m1", deadline_ms)]
+    assert told.accusations == [("rebalance-timeout", "m1")]
+
+
+# when a group is upgraded again whose classic member was told to rejoin at 5,000, before a downgrade -> what is told
+AGAIN = {"before its timer runs out": (25_000, [("m1", 65_000)]), "after its timer has run out, in vain": (66_000, [])}
+
+
+@pytest.mark.parametrize("name", AGAIN)
+def test_a_timer_of_before_a_downgrade_runs_on_in_the_next_group_of_consumers(name):
+    """Nobody cancels it, and a classic group takes no notice of it."""
+    upgraded_ms, told = AGAIN[name]
+    story = consumers("new").member(200, "m1", classic_session_ms=90_000).current(210, "m1", 2)
+    story.hellos("new", 1_000, 10_000, 2).beats("m1", 1_000, 4_000, 2).beat(5_000, "m1", 2, error=27)
+    downgrade(story, 11_000, 3, "m1").deleted(upgraded_ms).member(upgraded_ms, "m1", classic_session_ms=90_000)
+    story.epoch(upgraded_ms, 4).target(upgraded_ms, 4).current(upgraded_ms, "m1", 4).member(upgraded_ms, "new")
+    story.current(upgraded_ms, "new", 4).hellos("new", upgraded_ms + 500, 90_000, 4)
+    removed_ms = max(upgraded_ms + 1_000, 65_003)
+    ended_by = play(removed(story, removed_ms, 5), 90_000).facts("rebalance-timeout", "subject", "deadline_ms")
+    assert [each for each in ended_by if each[1] <= 65_000] == told

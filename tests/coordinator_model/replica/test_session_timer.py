@@ -1,0 +1,157 @@
+"""When a session can have ended: every candidate, at the instants where the answer changes."""
+
+import pytest
+
+from coordinator_model.brokers.timer_reset import TimerReset
+from coordinator_model.replica.group import Member
+from coordinator_model.replica.session_timer import (
+    JudgementContext,
+    blamed_reset,
+    is_covered,
+    latest_session,
+    session_timeout_ms,
+)
+from coordinator_model.states import Cause
+from coordinator_model.thresholds import Thresholds
+
+PAUSE = TimerReset(20_000, 24_000, Cause.COORDINATOR_PAUSE, "broker-1")
+MOVE = TimerReset(20_000, 24_000, Cause.COORDINATOR_MOVED, "broker-2")
+OPEN = TimerReset(20_000, None, Cause.COORDINATOR_PAUSE, "broker-1")
+BLIND = TimerReset(20_000, None, Cause.COORDINATOR_PAUSE, "broker-1", blind_ms=22_000)
+LOADED = TimerReset(20_000, 26_000, Cause.COORDINATOR_PAUSE, "broker-1", blind_ms=22_000)
+
+
+def member(**changes):
+    fields = {"session_timeout_ms": 6_000, "last_heartbeat_ms": 10_000, "previous_heartbeat_ms": 9_000, **changes}
+    return Member("m", assignment={"t": [0]}, **fields)
+
+
+def context(*restarts, commits=None, covered_since_ms=0, timeout_ms=None):
+    return JudgementContext(
+        progress_ms=0,
+        broker="broker-1",
+        timer_resets=restarts,
+        commits=commits or {},
+        live_from_ms=0,
+        covered_since_ms=covered_since_ms,
+        proof_arrival_ms=0,
+        consumer_session_timeout_ms=timeout_ms,
+        thresholds=Thresholds(),
+    )
+
+
+LENT = {"lent_timeout_ms": 9_000, "lent_from_ms": 10_000}
+# member, scene -> the latest instant at which its timer can have started, None: open or unknown
+BASES = {
+    "its last heartbeat": (member(), context(), 10_000),
+    "the end of its join phase, if that was later": (member(timer_reset_ms=11_000), context(), 11_000),
+    "the end of a pause, if it was not heard since": (member(), context(PAUSE), 24_000),
+    "not of a pause before it was heard": (member(last_heartbeat_ms=20_001), context(PAUSE), 20_001),
+    "the end of a move, though one that may be deposed heard it in between": (
+        member(last_heartbeat_ms=21_000),
+        context(MOVE),
+        24_000,
+    ),
+    "not of a move whose first answer it was": (member(last_heartbeat_ms=23_990), context(MOVE), 23_990),
+    "unknown while a restart is open": (member(), context(OPEN), None),
+    "unknown if a coordinator that may be loading said 0 to it": (
+        member(last_heartbeat_ms=23_000),
+        context(BLIND),
+        None,
+    ),
+    "the end of that load, as far as it is known": (member(last_heartbeat_ms=23_000), context(LOADED), 26_000),
+    "an open restart does not matter to who was heard in it": (member(last_heartbeat_ms=21_000), context(OPEN), 21_000),
+    "a commit of its own": (member(), context(commits={("t", 0): 12_000}), 12_000),
+    "not a commit before its heartbeat": (member(), context(commits={("t", 0): 9_000}), 10_000),
+    "not another's commit": (member(), context(commits={("t", 1): 12_000}), 10_000),
+    "no commit for KIP-848": (member(kip848=True), context(commits={("t", 0): 12_000}), 10_000),
+    "a heartbeat behind a stalled write": (member(parked_heartbeat_ms=13_000), context(), 13_000),
+    "and for KIP-848 too": (member(parked_heartbeat_ms=13_000, kip848=True), context(), 13_000),
+    "unknown if it was never heard": (member(last_heartbeat_ms=None), context(), None),
+}
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_the_timers_base_is(name):
+    who, where, base_ms = BASES[name]
+    session = latest_session(who, where)
+    assert (session and session.start_ms) == base_ms
+
+
+# member, scene -> when the session that began last ends
+ENDS = {
+    "one timeout after its last heartbeat": (member(), context(), 16_000),
+    "a static successor's first one timeout of its predecessor after it came": (
+        member(last_heartbeat_ms=None, timer_reset_ms=10_000, **LENT),
+        context(),
+        19_000,
+    ),
+    "as much by its record, which says so a few milliseconds off": (
+        member(last_heartbeat_ms=None, timer_reset_ms=10_004, **LENT),
+        context(),
+        19_004,
+    ),
+    "its own timeout after its first heartbeat": (
+        member(last_heartbeat_ms=11_000, timer_reset_ms=10_000, **LENT),
+        context(),
+        17_000,
+    ),
+    "its own timeout after a load": (
+        member(last_heartbeat_ms=None, timer_reset_ms=10_000, **LENT),
+        context(MOVE),
+        30_000,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_the_latest_session_ends(name):
+    who, where, end_ms = ENDS[name]
+    assert latest_session(who, where).end_ms == end_ms
+
+
+COVERED = {
+    "heard twice at a usual interval": (member(), context(), True),
+    "heard once": (member(previous_heartbeat_ms=None), context(), False),
+    "heard twice too far apart": (member(previous_heartbeat_ms=3_999), context(), False),
+    "at the session timeout apart": (member(previous_heartbeat_ms=4_000), context(), True),
+    "once of it before coverage began": (member(), context(covered_since_ms=9_001), False),
+    "with no known timeout": (member(session_timeout_ms=None), context(), False),
+}
+
+
+@pytest.mark.parametrize("name", COVERED)
+def test_a_member_is_covered_when(name):
+    who, where, covered = COVERED[name]
+    assert is_covered(who, where) is covered
+
+
+def test_a_classic_members_timeout_is_its_own_and_a_kip_848_members_the_configured():
+    assert session_timeout_ms(member(), context(timeout_ms=45_000)) == 6_000
+    assert session_timeout_ms(member(session_timeout_ms=None, kip848=True), context(timeout_ms=45_000)) == 45_000
+    assert session_timeout_ms(member(session_timeout_ms=None), context(timeout_ms=45_000)) is None
+
+
+# deadline -> the restart that is to blame
+BLAMED = {
+    "before it began": (19_999, None),
+    "as it begins": (20_000, PAUSE),
+    "within a session timeout of its end": (30_000, PAUSE),
+    "later": (30_001, None),
+    "no deadline": (None, None),
+}
+
+
+@pytest.mark.parametrize("name", BLAMED)
+def test_a_pause_is_to_blame_for_a_deadline(name):
+    deadline_ms, blamed = BLAMED[name]
+    assert blamed_reset(deadline_ms, 6_000, [PAUSE]) is blamed
+
+
+def test_lost_lines_are_nobodys_fault():
+    assert blamed_reset(22_000, 6_000, [TimerReset(20_000, 24_000, Cause.UNKNOWN, "b")]) is None
+
+
+def test_a_restart_still_open_is_to_blame_for_what_follows():
+    assert blamed_reset(99_000, 6_000, [OPEN]) is OPEN
+    assert blamed_reset(22_000, 6_000, [MOVE]) is MOVE

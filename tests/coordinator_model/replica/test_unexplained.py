@@ -1,0 +1,148 @@
+"""`member-removed`: whose removal a line that is missing may explain is accused of nothing."""
+
+import pytest
+
+from coordinator_model.brokers.broker_clock import PROBE_DUE_MS
+from tests.builders import Story, consumers, rebalance, stable
+from tests.coordinator_model.rules.test_departed_rules import group, without
+
+REMOVED, EXPIRED = ("member-removed",), ("session-expired",)
+
+
+def rules(told, subject="m2"):
+    """Return the rules that name a member, but those that only say that it is at risk."""
+    found = {t["rule"] for t in told.transitions if t["transition"] == "opened" and t["subject"] == subject}
+    return tuple(sorted(found - {"session-at-risk", "telemetry-uncovered"}))
+
+
+def killed(*, removed_ms=16_000, **how):
+    """m2 is heard last at 10,000 and, with a session of 6,000, removed at 16,000."""
+    return without(group(last_ms=10_000, m1_until_ms=removed_ms - 20, **how), "m2", removed_ms)
+
+
+def blind(story, from_ms, until_ms):
+    """Let no line come between two instants, though the broker goes on answering."""
+    rows = [row for row in story.rows if row[1] != 1 or not from_ms < row[0] < until_ms]
+    story.rows[:] = rows
+    story.silent(from_ms, until_ms)
+    story.jumps.append(until_ms + -until_ms % 500)
+    return story
+
+
+# from when until when lines are missing -> what is told of m2
+WINDOWS = {
+    "nothing is missing": (None, EXPIRED),
+    "before it was heard": ((5_000, 9_400), EXPIRED),
+    "all the while": ((10_100, 15_900), REMOVED),
+    "from its next heartbeat on until it was removed": ((10_900, 17_000), REMOVED),
+    "when it would long have been heard": ((15_100, 17_000), EXPIRED),
+}
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_a_session_ends_in_sight_or_nobody_says_why(name):
+    span, expected = WINDOWS[name]
+    story = killed()
+    told = (blind(story, *span) if span else story).play(40_000)
+    assert rules(told) == expected
+
+
+def test_what_is_unknown_is_never_a_page():
+    """It is a warning once nobody has read its partitions for a minute, and says that it is not known."""
+    story = blind(killed(partitions=2), 10_100, 17_000).beats("m1", 17_000, 90_000, generation=2)
+    told = story.play(90_000)
+    steps = [(t["transition"], t["severity"]) for t in told.transitions if t["rule"] == "member-removed"]
+    assert steps == [("opened", "info"), ("escalated", "warn")]
+    [removed] = told.of("member-removed")
+    assert (removed["cause"], removed["evidence"], removed["deadline_ms"]) == ("unknown", "inferred", None)
+
+
+def test_a_goodbye_whose_line_was_lost_is_told_as_unknown():
+    """No timer runs before its time: who is removed then said goodbye, and nobody saw it."""
+    told = consumers("m1", "m2").hellos("m1", 1_000, 30_000, 2).hellos("m2", 1_000, 8_000, 2).gone(9_000, "m2")
+    assert rules(told.play(30_000, consumer_session_timeouts_ms={"": 6_000})) == REMOVED
+
+
+def test_a_goodbye_whose_line_trails_takes_it_back():
+    story = killed(removed_ms=12_000).leave(12_000, "m2", trails_ms=3_000)
+    told = story.play(40_000)
+    assert [reason for reason, _ in told.closed("member-removed")] in ([], ["refuted"])
+    assert told.accusations == []
+
+
+def test_lines_that_a_filter_hides_accuse_nobody():
+    """No heartbeat of anybody is seen, and m2 went long after its session would have ended."""
+    story = Story().join(100, "m1", 1, listed=["m1", "m2"]).join(100, "m2", 1).record(140, 1, "m1", "m2")
+    story.sync(150, "m1", 1, leader=True).sync(150, "m2", 1)
+    told = rebalance(story, 60_000, 2, "m1").play(80_000)
+    assert told.accusations == []
+
+
+def test_who_is_heard_after_the_time_to_sync_had_synced():
+    """A member whose SyncGroup's line was lost is not said to have missed it, minutes later."""
+    story = group(last_ms=100_000, m1_until_ms=105_900)
+    story.rows[:] = [
+        row for row in story.rows if b"SYNC_GROUP" not in (row[2].value or b"") or b'"m2"' not in row[2].value
+    ]
+    told = without(story, "m2", 106_000).play(130_000)
+    assert told.opened("rebalance-timeout") == []
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m2", 106_000)]
+
+
+@pytest.mark.parametrize("lines_lost", [False, True], ids=["the broker stood still", "it answered unseen"])
+def test_the_probe_tells_a_pause_from_missing_lines(lines_lost):
+    """Its number after the hole is the next one, or many more."""
+    story = stable("m1").beats("m1", 1_000, 10_000).silent(10_000, 15_000).beats("m1", 15_100, 30_000)
+    if lines_lost:
+        story.jumps.append(15_000)
+    history = story.play(30_000).history
+    assert bool(history.blind) is lines_lost
+
+
+def test_nothing_is_judged_before_the_probe_has_told():
+    """The first line after a hole is a heartbeat's: what it makes due waits for the probe, but not for ever."""
+    story = blind(killed(), 10_100, 17_250).beats("m1", 17_300, 40_000, generation=2)
+    assert rules(story.play(40_000)) == REMOVED
+    assert PROBE_DUE_MS < 3_000
+
+
+@pytest.mark.parametrize(("span", "expected"), [(None, EXPIRED), ((20_000, 26_000), REMOVED)])
+def test_who_may_have_waited_in_a_join_whose_answer_is_missing_is_not_accused(span, expected):
+    """A parked JoinGroup is seen as it is answered; the coordinator expires nobody who waits."""
+    story = group(last_ms=10_000, poll_ms=60_000)
+    for at_ms in range(11_000, 27_000, 2_000):
+        story.beat(at_ms, "m1", error=27)
+    story = without(story, "m2", 27_000)
+    told = (blind(story, *span) if span else story).play(40_000)
+    assert rules(told) == expected
+
+
+def unlogged(story, key, from_ms=0):
+    """Let no line of a kind of request come from an instant on, as a filter of the broker's logger does."""
+    story.rows[:] = [row for row in story.rows if row[0] < from_ms or key not in (row[2].value or b"")]
+    return story
+
+
+@pytest.mark.parametrize(
+    ("stable_ms", "from_ms", "expected"),
+    [(10_900, 30_000, EXPIRED), (10_900, 1_000, REMOVED), (15_900, 1_000, EXPIRED)],
+    ids=["its lines come", "they are missing", "m2 was silent before"],
+)
+def test_nobody_is_accused_who_may_wait_in_a_join_phase_unseen(stable_ms, from_ms, expected):
+    """m2 is removed at 16,000; m1 is last told at `stable_ms` that there is no rebalance."""
+    story = without(group(last_ms=10_000, m1_until_ms=stable_ms), "m2", 16_000)
+    assert rules(unlogged(story, b"JOIN_GROUP", from_ms).play(40_000)) == expected
+
+
+def test_no_timer_runs_where_joingroup_lines_are_missing():
+    """A generation began unseen, and m2, which was heard since, may wait in a join phase unseen."""
+    story = rebalance(group(last_ms=4_000, m1_until_ms=4_500), 5_000, 2, "m1", "m2")
+    story.beats("m2", 6_000, 10_000, generation=2).beats("m1", 6_000, 30_000, generation=2)
+    assert rules(unlogged(story, b"nothing").play(30_000)) == EXPIRED
+    assert rules(unlogged(story, b"JOIN_GROUP", 1_000).play(30_000)) == ()
+
+
+def test_who_leaves_alone_and_unseen_before_its_session_ends_missed_no_rebalance():
+    """m1 is heard last at 10,000; its group is empty 8.5 s later, and nothing shows that a join phase began."""
+    story = stable("m1", session_ms=10_000, poll_ms=8_000).beats("m1", 1_000, 10_000).record(18_500, 2)
+    assert rules(story.play(30_000), "m1") == REMOVED

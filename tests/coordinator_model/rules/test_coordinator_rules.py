@@ -1,0 +1,181 @@
+"""Findings about a broker: one page for what its pause or move has cost, one incident while its telemetry is silent."""
+
+import pytest
+
+from coordinator_model.decode.parse import parse_row
+from coordinator_model.incidents import Incident, Kind, diff
+from coordinator_model.shard.shard import Shard, ShardSettings
+from tests.builders import T0, Story, rebalance, stable
+
+
+def pages(told):
+    """(rule, subject, severity, cause) of all that was opened, warnings before a verdict left out."""
+    return [
+        (t["rule"], t["subject"], t["severity"], t["cause"])
+        for t in told.transitions
+        if t["transition"] == "opened" and t["rule"] != "session-at-risk"
+    ]
+
+
+def after_a_pause(*survivors):
+    """Ten members; the broker stands still from 5,000 to 12,000, and only the survivors come back at once."""
+    everybody = [f"m{n}" for n in range(10)]
+    story = stable(*everybody)
+    for member in everybody:
+        story.beats(member, 1_000, 5_000)
+    story.silent(5_000, 12_000).beats(survivors[0], 12_050, 17_050)
+    rebalance(story, 17_500, 2, *survivors)
+    for member in survivors:
+        story.beats(member, 18_000, 90_000, generation=2)
+    return story
+
+
+def test_what_a_pause_has_cost_is_one_page_that_names_them_all():
+    told = after_a_pause("m0", "m1").play(25_000)
+    gone = [f"m{n}" for n in range(2, 10)]
+    opened = pages(told)
+    assert [p for p in opened if p[2] == "page"] == [("coordinator-paused", "broker-1", "page", "coordinator-pause")]
+    assert sorted(p[1] for p in opened if p[0] == "session-expired") == gone
+    assert {p[3] for p in opened if p[0] == "session-expired"} == {"coordinator-pause"}
+
+
+def test_the_page_ends_when_it_has_cost_nobody_anything_for_a_minute():
+    assert [reason for reason, _ in after_a_pause("m0", "m1").play(90_000).closed("coordinator-paused")] == [
+        "recovered"
+    ]
+
+
+def test_a_pause_that_cost_nobody_anything_is_no_page():
+    story = stable("m1").beats("m1", 1_000, 5_000).silent(5_000, 9_000).beats("m1", 9_050, 30_000)
+    assert pages(story.play(30_000)) == []
+
+
+def test_an_expiry_long_after_a_pause_is_no_fault_of_it():
+    story = stable("m1", "m2").beats("m1", 1_000, 5_000).beats("m2", 1_000, 5_000).silent(5_000, 9_000)
+    story.beats("m1", 9_050, 60_000).beats("m2", 9_050, 30_000)
+    assert pages(story.play(60_000)) == [("session-expired", "m2", "warn", "session-timeout")]
+
+
+def test_a_move_names_the_broker_that_took_over():
+    story = stable("m1", "m2").beats("m1", 1_000, 5_000).beats("m2", 1_000, 5_000).silent(5_000, 99_000)
+    story.brokers["broker-2"] = 0
+    story.broker = "broker-2"
+    told = story.beats("m1", 8_000, 40_000).commit(8_500, "t", 9).play(40_000)
+    assert sorted(pages(told)) == [
+        ("coordinator-paused", "broker-2", "page", "coordinator-moved"),
+        ("session-expired", "m2", "warn", "coordinator-moved"),
+    ]
+
+
+# ------------------------------------------------------------------------------------------------ telemetry-stalled
+
+
+def test_a_silent_broker_is_one_incident_not_one_a_member_and_ends_when_it_is_back():
+    """Found afterwards, as in a capture: silent from 20,000 to 50,000; everybody goes on as if nothing had been."""
+    story = stable("m1", "m2", "m3")
+    for member in ("m1", "m2", "m3"):
+        story.beats(member, 1_000, 20_000).beats(member, 50_000, 60_000)
+    told = story.silent(20_000, 50_000).play(60_000)
+    assert told.facts("telemetry-stalled", "subject", "severity", "opened_ms", "at_ms") == [
+        ("broker-1", "page", 20_000, 35_000)
+    ]
+    assert told.closed("telemetry-stalled") == [("telemetry-back", 50_000)]
+    assert told.accusations == []
+
+
+class Live:
+    """A shard fed batch by batch with a wall clock, and the open incidents of its cluster."""
+
+    def __init__(self, story, shards=(0,), partitions=1, **settings):
+        self.story, self.open, self.told = story, {}, []
+        self.config = ShardSettings(cluster="c", partitions=partitions, live_from_ms=T0, view_refresh_ms=0, **settings)
+        self.shards = {n: Shard.restore(n, self.config, None) for n in shards}
+        self.fed_ms = -1
+
+    def until(self, at_ms, wall_ms=None):
+        """Feed what lies before an instant; the wall clock may be elsewhere."""
+        rows = [r for r in self.story.source_rows(at_ms) if self.fed_ms < r.timestamp_ms - T0]
+        events = [event for row in rows for event in parse_row(row)]
+        self.fed_ms = at_ms
+        wall = T0 + (at_ms if wall_ms is None else wall_ms)
+        for number, shard in self.shards.items():
+            outputs = shard.apply(events, wall_ms=wall)
+            for report in (o for o in outputs if o["kind"] == "report"):
+                self.take(report)
+            self.shards[number] = Shard.restore(number, self.config, shard.dump())
+        return self
+
+    def take(self, report):
+        """Do what the store does with a report."""
+        held = [i for i in self.open.values() if i.group == report["group"]]
+        for transition in diff(held, report):
+            incident = Incident.from_dict(transition.incident.as_dict())
+            self.open[incident.incident_id] = incident
+            if transition.kind is Kind.CLOSED:
+                del self.open[incident.incident_id]
+            if transition.kind is not Kind.UPDATED:
+                self.told.append((transition.kind.value, incident.rule, incident.subject, incident.reason))
+
+
+def steady(until_ms=60_000):
+    story = stable("m1", "m2")
+    for member in ("m1", "m2"):
+        story.beats(member, 1_000, until_ms)
+    return story
+
+
+def test_live_the_wall_clock_tells_that_nothing_comes_any_more():
+    live = Live(steady(20_000).silent(20_000, 99_000)).until(20_000)
+    live.until(20_001, wall_ms=34_000)
+    assert live.told == []
+    live.until(20_002, wall_ms=36_000).until(20_003, wall_ms=60_000)
+    assert live.told == [("opened", "telemetry-stalled", "broker-1", None)]
+
+
+def test_several_shards_of_a_broker_make_one_incident_and_the_last_to_let_go_ends_it():
+    story = steady().silent(20_000, 40_000)
+    story.rows = [r for r in story.rows if not 20_000 < r[0] < 40_000]
+    live = Live(story, shards=(0, 1, 2))
+    live.until(20_000).until(39_000).until(60_000)
+    assert live.told == [
+        ("opened", "telemetry-stalled", "broker-1", None),
+        ("closed", "telemetry-stalled", "broker-1", "telemetry-back"),
+    ]
+    assert live.open == {}
+
+
+def test_a_group_without_members_misses_no_telemetry():
+    story = Story().record(100, 1).beat(200, "nobody", error=25)
+    assert Live(story.silent(5_000, 99_000)).until(5_000).until(5_001, wall_ms=60_000).told == []
+
+
+def test_who_took_over_is_not_blamed_for_the_silence_of_the_one_before():
+    """broker-1 dies and is missed after 15 s; broker-2 takes over at 30,000, and m2 does not come back."""
+    story = stable("m1", "m2").beats("m1", 1_000, 10_000).beats("m2", 1_000, 10_000).silent(10_000, 99_000)
+    story.brokers["broker-2"] = 0
+    story.broker = "broker-2"
+    live = Live(story.beats("m1", 30_000, 60_000))
+    for at_ms in range(1_000, 60_001, 1_000):
+        live.until(at_ms)
+    told = [t for t in live.told if t[1] == "telemetry-stalled"]
+    assert told == [
+        ("opened", "telemetry-stalled", "broker-1", None),
+        ("closed", "telemetry-stalled", "broker-1", "telemetry-back"),
+    ]
+
+
+@pytest.mark.parametrize("order", [("broker-1", "broker-2"), ("broker-2", "broker-1")])
+def test_a_takeover_in_the_middle_of_a_verdict_blames_nobody_for_silence(order):
+    """The first answer of the new coordinator makes verdicts due; the broker's report must not name the new one."""
+    first, second = order
+    story = Story(broker=first)
+    story.brokers = {first: 0, second: 0}
+    rebalance(story, 100, 1, "m1", "m2").beats("m1", 1_000, 10_000).beats("m2", 1_000, 10_000).silent(
+        10_000, 99_000, first
+    )
+    story.broker = second
+    story.record(31_000, 2, "m1").beats("m1", 30_000, 60_000)
+    live = Live(story)
+    for at_ms in range(1_000, 60_001, 1_000):
+        live.until(at_ms)
+    assert ("opened", "telemetry-stalled", second, None) not in live.told

@@ -1,0 +1,345 @@
+"""A member is gone: which deadline its removal proves, how bad that is, and what ends the incident."""
+
+import pytest
+
+from coordinator_model.replica.group import MAX_DEPARTURES, Departure, GroupReplica, Member
+from coordinator_model.rules import departed
+from coordinator_model.rules.departed import SUMMARIES
+from coordinator_model.states import MEMBER_REMOVED, Cause, Evidence
+from coordinator_model.thresholds import Thresholds
+from tests.builders import T0, Story, Who, key, rebalance, stable
+from tests.coordinator_model.replica.test_session_timer import context
+
+
+def without(story, member, at_ms, *, generation=2, others=("m1",), heard=True):
+    """The group completes a join phase without a member at an instant; the others live on."""
+    rebalance(story, at_ms, generation, *others)
+    return story.beats("m1", at_ms + 1_000, at_ms + 90_000, generation=generation) if heard else story
+
+
+def group(*, last_ms, m1_until_ms=None, partitions=0, poll_ms=60_000):
+    """m1 and m2 are stable in generation 1; m2 is heard until `last_ms`."""
+    story = stable("m1", "m2", partitions=partitions, poll_ms=poll_ms).beats("m2", 1_000, last_ms)
+    return story.beats("m1", 1_000, m1_until_ms or last_ms)
+
+
+# ------------------------------------------------------------------------------------------------ which deadline
+
+
+def paused(until_ms=14_000, *, restart=False):
+    """The broker stands still from 10,000 to 14,000; afterwards m1 is heard at once, m2 never again."""
+    story = group(last_ms=10_000).silent(10_000, until_ms, restart=restart)
+    return story.beats("m1", until_ms + 100, until_ms + 5_100)
+
+
+def moved():
+    """broker-1 dies at 10,000; broker-2 refuses while it loads, until 12,500, and answers from 13,000 on."""
+    story = group(last_ms=10_000).silent(10_000, 99_000)
+    story.brokers["broker-2"] = 0
+    story.broker = "broker-2"
+    return story.beat(12_500, "m1", error=14).beats("m1", 13_000, 18_000)
+
+
+# story before the removal, instant of the removal -> rule, deadline, cause
+REMOVALS = {
+    "nearest is the last heartbeat": (
+        lambda: group(last_ms=10_000),
+        16_020,
+        "session-expired",
+        16_000,
+        "session-timeout",
+    ),
+    "a little before its deadline, within the grace": (
+        lambda: group(last_ms=10_000),
+        15_600,
+        "session-expired",
+        16_000,
+        "session-timeout",
+    ),
+    "long before its deadline: it did not rejoin": (
+        lambda: group(last_ms=10_000, poll_ms=3_000).beat(11_000, "m1", error=27),
+        14_000,
+        "rebalance-timeout",
+        14_000,
+        "rebalance-timeout",
+    ),
+    "nearest is a commit": (
+        lambda: commits(last_ms=10_000, commit_ms=13_000),
+        19_010,
+        "session-expired",
+        19_000,
+        "session-timeout",
+    ),
+    "a commit that was transactional restarted nothing": (
+        lambda: commits(last_ms=10_000, commit_ms=13_000),
+        16_010,
+        "session-expired",
+        16_000,
+        "session-timeout",
+    ),
+    "nearest is a heartbeat behind a stalled write": (
+        lambda: group(last_ms=10_000, m1_until_ms=17_000).beat(16_000, "m2", error=15, parked_ms=4_000),
+        18_020,
+        "session-expired",
+        18_000,
+        "session-timeout",
+    ),
+    "after a restart, a timer that started anew": (
+        lambda: paused(restart=True),
+        19_500,
+        "session-expired",
+        19_500,
+        "coordinator-pause",
+    ),
+    "after a restart, the timer of before stays a candidate": (
+        lambda: paused(restart=True),
+        16_010,
+        "session-expired",
+        16_000,
+        "coordinator-pause",
+    ),
+    "a pause that the broker survived stops no timer": (
+        paused,
+        19_500,
+        "session-expired",
+        16_000,
+        "coordinator-pause",
+    ),
+    "what was due while the broker stood still ended when it woke": (
+        lambda: paused(until_ms=18_000),
+        22_000,
+        "session-expired",
+        18_000,
+        "coordinator-pause",
+    ),
+    "after a move, only what the new coordinator loaded": (
+        moved,
+        18_800,
+        "session-expired",
+        18_800,
+        "coordinator-moved",
+    ),
+}
+
+
+def commits(*, last_ms, commit_ms):
+    mine = Who("m2", partitions=(3,))
+    return stable("m1", mine).beats("m1", 1_000, 15_000).beats("m2", 1_000, last_ms).commit(commit_ms, "t", 3)
+
+
+@pytest.mark.parametrize("name", REMOVALS)
+def test_a_removal_takes_the_possible_deadline_nearest_to_it(name):
+    before, removed_ms, rule, deadline_ms, cause = REMOVALS[name]
+    told = without(before(), "m2", removed_ms).play(removed_ms + 6_000)
+    facts = [f for f in told.facts(rule, "subject", "deadline_ms") if f[0] == "m2"]
+    last = [t for t in told.history.transitions if t.incident.rule == rule and t.incident.subject == "m2"][-1]
+    assert len(facts) == 1
+    assert (last.incident.deadline_ms or facts[0][1]) - T0 == pytest.approx(deadline_ms, abs=20)
+    assert last.incident.cause == cause
+
+
+def test_a_move_hides_the_clock_of_before_it():
+    """m2's old deadline passes at 16,000, three seconds after the move: the new coordinator knows nothing of it."""
+    told = without(moved(), "m2", 16_010).play(20_000)
+    assert told.accusations == []
+
+
+def taken_over():
+    """broker-1 dies at 10,000; broker-2 answers m1's heartbeats 0 from 12,000 on, blindly as long as it loads."""
+    story = group(last_ms=10_000).silent(10_000, 99_000)
+    story.brokers["broker-2"] = 0
+    story.broker = "broker-2"
+    return story.beats("m1", 12_000, 22_000).beat(12_500, "m2")
+
+
+def test_a_heartbeats_0_of_a_coordinator_that_may_be_loading_starts_no_timer():
+    """It loaded until 17,000, so m2's session lasts until 23,000, whatever it was told at 12,500."""
+    assert taken_over().beat(22_500, "m2").play(23_000).accusations == []
+
+
+def test_whose_session_alone_can_have_begun_the_phase_ended_by_its_first_sign():
+    """A 27 tells at 18,300 that m2's session has ended, after 17,000, when all was well: in between, so in the middle.
+
+    m1, which hears it, dies too, and m3's join ends the phase.
+    """
+    story = group(last_ms=10_000).silent(10_000, 99_000)
+    story.brokers["broker-2"] = 0
+    story.broker = "broker-2"
+    story.beats("m1", 12_000, 17_000).beat(18_300, "m1", error=27).join(19_000, "m3", -1, error=79, asked="")
+    story.join(24_310, "m3", 2, listed=["m3"], parked_ms=5_300).record(24_320, 2, "m3")
+    told = story.beats("m3", 25_000, 27_000, generation=2).play(27_000)
+    assert sorted(told.facts("session-expired", "subject", "deadline_ms")) == [("m1", 24_300), ("m2", 17_650)]
+
+
+def test_what_such_a_coordinator_writes_tells_that_it_has_loaded():
+    told = taken_over().commit(14_000, "t", 9).play(22_000)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m2", 20_000)]
+
+
+def test_a_move_by_refusal_opens_every_clock_until_it_surely_coordinates_again():
+    story = group(last_ms=10_000, m1_until_ms=11_000).beat(12_000, "m1", error=16).beats("m1", 14_000, 30_000)
+    story.commit(14_500, "t", 9)
+    assert story.play(20_400).accusations == []  # the latest end: 14,500 + 6,000
+    assert story.play(21_500).facts("session-expired", "deadline_ms", "cause") == [(20_500, "coordinator-moved")]
+
+
+# ------------------------------------------------------------------------------------------------ how bad
+
+
+def severities(told, rule="session-expired"):
+    return [(t["transition"], t["severity"], t["at_ms"] - T0) for t in told.transitions if t["rule"] == rule]
+
+
+def test_one_dead_pod_is_a_warning():
+    told = without(group(last_ms=10_000), "m2", 16_020).play(30_000)
+    assert severities(told) == [("opened", "warn", 16_020)]
+
+
+def test_the_last_member_of_a_group_is_a_page():
+    told = stable("m1").beats("m1", 1_000, 10_000).record(16_010, 2).play(20_000)
+    assert severities(told) == [("opened", "page", 16_010)]
+
+
+def test_partitions_unowned_for_page_after_ms_make_it_a_page():
+    """The group hangs in its rebalance: nobody reads m2's partitions."""
+    story = group(last_ms=10_000, partitions=2).beat(16_100, "m1", error=27)
+    story.join(16_200, "m1", 2, listed=["m1"]).beats("m1", 17_000, 90_000, generation=2)
+    told = story.play(30_000, thresholds=Thresholds(page_after_ms=10_000))
+    assert severities(told) == [("opened", "warn", 16_200), ("escalated", "page", 26_200)]
+
+
+def test_partitions_taken_over_in_time_make_it_no_page():
+    story = group(last_ms=10_000, partitions=2).beat(16_100, "m1", error=27)
+    rebalance(story, 16_200, 2, Who("m1", client_id="client-m1", partitions=(0, 1, 2, 3))).beats(
+        "m1", 17_000, 90_000, generation=2
+    )
+    told = story.play(30_000, thresholds=Thresholds(page_after_ms=10_000))
+    assert severities(told) == [("opened", "warn", 16_200)]
+
+
+def crash_loop(times, *, apart_ms=20_000):
+    """A pod joins, is heard for two seconds, dies, and comes back under another id, again and again."""
+    story = stable("m1").beats("m1", 1_000, 2_000)
+    at_ms, generation = 3_000, 1
+    for n in range(times):
+        pod = Who(f"pod-{n}", client_id="pod", host="10.0.0.9", port=6_000 + n)
+        rebalance(story, at_ms, generation + 1, "m1", pod)
+        story.beats("m1", at_ms + 500, at_ms + 7_500, generation + 1).beats(
+            pod.member_id, at_ms + 500, at_ms + 1_500, generation + 1
+        )
+        rebalance(story, at_ms + 7_600, generation + 2, "m1")
+        story.beats("m1", at_ms + 8_500, at_ms + apart_ms - 500, generation + 2)
+        at_ms, generation = at_ms + apart_ms, generation + 2
+    return story.play(at_ms)
+
+
+def test_the_third_time_within_ten_minutes_is_a_page():
+    told = crash_loop(3)
+    assert [t["severity"] for t in told.of("session-expired")] == ["warn", "warn", "page"]
+
+
+def test_three_times_in_a_longer_while_is_none():
+    told = crash_loop(3, apart_ms=301_000)
+    assert [t["severity"] for t in told.of("session-expired")] == ["warn", "warn", "warn"]
+
+
+# ------------------------------------------------------------------------------------------------ what ends it
+
+GONE = Who("m2", client_id="worker", host="10.0.0.8", port=6_001)
+STATIC = Who("m2", instance_id="pod-1", client_id="worker", host="10.0.0.8", port=6_001)
+RETURNS = {
+    "the same instance, elsewhere": (STATIC, Who("x", "pod-1", "other", "10.0.0.99", 7_000), True),
+    "the same connection": (GONE, Who("x", None, "worker", "10.0.0.8", 6_001), True),
+    "the same client on the same host": (GONE, Who("x", None, "worker", "10.0.0.8", 7_000), True),
+    "the same client on another host": (GONE, Who("x", None, "worker", "10.0.0.99", 7_000), False),
+    "another client on that host": (GONE, Who("x", None, "other", "10.0.0.8", 7_000), False),
+    "another instance of that client": (STATIC, Who("x", "pod-2", "worker", "10.0.0.8", 7_000), False),
+}
+
+
+@pytest.mark.parametrize("name", RETURNS)
+def test_who_comes_back_ends_the_incident(name):
+    gone, back, ends = RETURNS[name]
+    story = stable("m1", gone).beats("m1", 1_000, 16_000).beats("m2", 1_000, 10_000)
+    rebalance(story, 16_020, 2, "m1").beats("m1", 17_000, 20_000, generation=2)
+    rebalance(story, 21_000, 3, "m1", back)
+    for member in ("m1", "x"):
+        story.beats(member, 22_000, 30_000, generation=3)
+    assert story.play(30_000).closed("session-expired") == ([("rejoined", 21_040)] if ends else [])
+
+
+def test_two_of_one_client_on_one_host_come_back_one_by_one():
+    twins = [Who(f"t{n}", client_id="worker", host="10.0.0.8", port=6_000 + n) for n in (1, 2)]
+    story = stable("m1", *twins).beats("m1", 1_000, 16_000).beats("t1", 1_000, 10_000).beats("t2", 1_000, 10_000)
+    rebalance(story, 16_020, 2, "m1").beats("m1", 17_000, 20_000, generation=2)
+    rebalance(story, 21_000, 3, "m1", Who("n1", client_id="worker", host="10.0.0.8", port=7_001))
+    told = story.beats("m1", 22_000, 30_000, generation=3).beats("n1", 22_000, 30_000, generation=3).play(30_000)
+    assert len(told.of("session-expired")) == 2
+    assert told.closed("session-expired") == [("rejoined", 21_040)]
+
+
+def test_a_group_stable_without_it_for_resolve_after_ms_has_recovered():
+    told = without(group(last_ms=10_000), "m2", 16_020).play(90_000)
+    assert told.closed("session-expired") == [("recovered", 76_060)]  # 60,000 after the record that made it Stable
+
+
+def test_not_while_its_partitions_are_unowned():
+    story = group(last_ms=10_000, partitions=2)
+    told = without(story, "m2", 16_020).play(90_000)  # generation 2 leaves t-2 and t-3 to nobody
+    assert told.closed("session-expired") == []
+    assert severities(told) == [("opened", "warn", 16_020), ("escalated", "page", 76_020)]
+
+
+def test_a_deleted_group_ends_it():
+    told = stable("m1").beats("m1", 1_000, 10_000).record(16_010, 2).write(18_000, key(2, "orders"), None).play(20_000)
+    assert told.closed("session-expired") == [("group-deleted", 18_000)]
+
+
+# ------------------------------------------------------------------------------------------------ who is not accused
+
+
+def unheard(first_error):
+    """m1 and m2 are in the log; m1 is heard from 0 on, m2 never, and at 4,000 it is no longer listed."""
+    story = Story().record(-60_000, 1, "m1", "m2").beats("m1", 0, 3_000, error=first_error)
+    return without(story, "m2", 4_000).play(20_000)
+
+
+def test_nobody_is_accused_of_what_was_before_we_looked():
+    """The rebalance was on when we came: m2 may have gone before."""
+    assert unheard(27).accusations == []
+
+
+def test_who_was_never_heard_but_was_in_a_group_seen_stable_did_go_while_we_looked():
+    """Its deadline can lie anywhere up to a session timeout after we came."""
+    assert unheard(0).facts("session-expired", "subject", "deadline_ms") == [("m2", 4_000)]
+
+
+@pytest.mark.parametrize("at_ms", [13_000, 15_500], ids=["before its deadline", "at its deadline"])
+@pytest.mark.parametrize("how", ["offsets missing", "a jump of the probe's numbers"])
+def test_when_lines_were_lost_a_removal_proves_an_expiry_only_at_its_deadline(how, at_ms):
+    """Before it, the goodbye that explains it may be among the lines that were lost."""
+    story = group(last_ms=10_000, m1_until_ms=12_500)
+    if how == "offsets missing":
+        story.lose(11_000)
+    else:
+        story.jumps.append(11_000)
+    told = without(story, "m2", at_ms).play(30_000)
+    assert told.accusations == ([] if at_ms < 15_500 else [("session-expired", "m2")])
+
+
+def test_an_excess_of_departures_costs_memory_of_the_oldest_only():
+    many = ["m1", *(f"d{n}" for n in range(MAX_DEPARTURES + 10))]
+    story = Story().join(100, "m1", 1, listed=many).record(140, 1, *many).beats("m1", 1_000, 6_000)
+    told = rebalance(story, 8_500, 2, "m1").beats("m1", 9_000, 10_000, generation=2).play(10_000)
+    assert len(told.accusations) == MAX_DEPARTURES
+
+
+@pytest.mark.parametrize("rule", SUMMARIES.keys() - {MEMBER_REMOVED})
+def test_a_summary_names_a_timeout_only_where_it_is_known(rule):
+    def summary(session_ms, poll_ms):
+        member = Member("m1", session_timeout_ms=session_ms, rebalance_timeout_ms=poll_ms)
+        departure = Departure(member, rule, Cause.UNKNOWN, Evidence.OBSERVED, 0, None, 1, "broker-1", 0)
+        return departed.judge(GroupReplica("g"), departure, context()).finding.summary
+
+    assert summary(None, None).endswith(("its session timeout", "the rebalance timeout", "max.poll.interval.ms"))
+    assert summary(6_000, 6_000).endswith(" of 6000 ms")

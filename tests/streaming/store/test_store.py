@@ -1,0 +1,677 @@
+"""The store on real databases: a batch counts once or not at all, and nothing a stranger says can stop it."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, func, select, text, update
+
+from streaming.config import Settings
+from streaming.store import Store, StoreError, tables
+from streaming.store.database import database_ms
+from streaming.store.store import wall_ms
+from tests.streaming import databases
+from tests.streaming.outputs import (
+    CLUSTER,
+    START_MS,
+    ended,
+    finding,
+    member,
+    progress,
+    rejected,
+    report,
+    view,
+)
+
+SETTINGS = Settings.model_validate(
+    {
+        "cluster": CLUSTER,
+        "groups": (
+            {"pattern": "silent", "mode": "off"},
+            {"pattern": "quiet", "mode": "record"},
+            {"pattern": "orders", "labels": {"team": "shop"}, "runbook_url": "https://runbooks/orders"},
+        ),
+    }
+)
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    if reason := databases.missing():
+        pytest.skip(reason)
+    with databases.postgresql() as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request, tmp_path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/folder/monitor.db"
+    address = request.getfixturevalue("postgres_url")
+    engine = create_engine(address)
+    databases.empty(engine)
+    return address
+
+
+@pytest.fixture
+def store(url) -> Iterator[Store]:
+    opened = Store.open(url)
+    yield opened
+    opened.close()
+
+
+class Job:
+    """Applies batches one after the other, as the job does."""
+
+    def __init__(self, store: Store, checkpoint_id: str = "c-1") -> None:
+        self.store = store
+        self.checkpoint_id = checkpoint_id
+        self.batch_id = -1
+
+    def apply(self, *outputs, **arguments):
+        self.batch_id += 1
+        return self.again(*outputs, **arguments)
+
+    def again(self, *outputs, **arguments):
+        arguments = {"now_ms": START_MS + 2_000, "settings": SETTINGS, **arguments}
+        return self.store.apply_batch(
+            checkpoint_id=self.checkpoint_id, batch_id=self.batch_id, outputs=outputs, **arguments
+        )
+
+
+@pytest.fixture
+def job(store) -> Job:
+    return Job(store)
+
+
+def everything(store: Store) -> dict[str, list[tuple]]:
+    """Every row of every table: what two equal databases agree on."""
+    with store.engine.connect() as connection:
+        return {
+            table.name: sorted(map(repr, connection.execute(select(table)).all()))
+            for table in tables.metadata.sorted_tables
+        }
+
+
+def kinds(result) -> list[tuple[str, str]]:
+    return [(step.kind, step.incident.subject) for step in result.transitions]
+
+
+ALL_KINDS = (
+    report("orders", finding(), view=view(members=2)),
+    progress(),
+    rejected(),
+)
+
+
+def test_a_batch_fills_every_table(store, job):
+    result = job.apply(*ALL_KINDS)
+    assert result.applied
+    assert kinds(result) == [("opened", "m-1")]
+    assert store.read.group(CLUSTER, "orders") == view(members=2) | {"at_ms": START_MS}
+    assert store.read.groups().total == 1
+    assert [row["generation"] for row in store.read.generations(CLUSTER, "orders")] == [3]
+    assert store.read.brokers() == [(CLUSTER, "broker-1", START_MS, True, 120)]
+    assert store.read.counters()[CLUSTER]["ingest:heartbeats"] == 10
+    assert store.read.counters()[CLUSTER]["quarantined:telemetry:cut"] == 1
+    assert [(row["offset"], row["head"]) for row in store.read.quarantine().objects] == [(1, b"{}")]
+    assert [run[:5] for run in store.read.runs()] == [(CLUSTER, "c-1", 0, START_MS + 2_000, True)]
+    assert store.outbox.totals() == [("", 1, 0, 0, START_MS + 2_000)]
+
+
+def heartbeats(at_ms, *heard_ms, group="orders", seq=9):
+    return {"kind": "heartbeats", "cluster": CLUSTER, "shard": 7, "seq": seq, "at_ms": at_ms} | {
+        "groups": [[group, 0.5, list(heard_ms)]]
+    }
+
+
+def test_heartbeats_bring_a_stored_group_up_to_date(store, job):
+    job.apply(report(view=view(members=2)))
+    job.apply(heartbeats(START_MS + 22_500, START_MS + 22_000, START_MS + 13_500))
+    group = store.read.group(CLUSTER, "orders")
+    assert group["at_ms"] == START_MS + 22_500
+    assert [member["last_heartbeat_ms"] - START_MS for member in group["members"]] == [22_000, 13_500]
+    assert [member["heartbeat_headroom"] for member in group["members"]] == [0.989, 0.8]
+    assert store.read.groups().objects == [group | {"open_incidents": {}}]
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_a_group_shown_whole_leaves_nothing_of_older_heartbeats(store, job, together):
+    changed = report(view=view(members=1), at_ms=START_MS + 2_000)
+    older = heartbeats(START_MS + 1_000, START_MS + 900, START_MS + 800, seq=-1)
+    job.apply(report(view=view(members=2)))
+    for batch in [[older, changed]] if together else [[older], [changed]]:
+        job.apply(*batch)
+    assert store.read.group(CLUSTER, "orders")["members"] == view(members=1)["members"]
+
+
+def test_heartbeats_of_a_group_that_is_not_there_make_none(store, job):
+    job.apply(heartbeats(START_MS, START_MS, group="nobody"))
+    assert store.read.group(CLUSTER, "nobody") is None
+
+
+def test_a_batch_applied_twice_counts_once(store, job):
+    job.apply(*ALL_KINDS)
+    before = everything(store)
+    again = job.again(*ALL_KINDS, now_ms=START_MS + 9_000)
+    assert again == (False, (), ())
+    assert everything(store) == before
+
+
+def test_a_batch_applied_twice_counts_once_for_a_restarted_process_too(store, job, url):
+    job.apply(*ALL_KINDS)
+    before = everything(store)
+    restarted = Store.open(url)
+    assert not restarted.apply_batch(checkpoint_id="c-1", batch_id=0, outputs=ALL_KINDS, settings=SETTINGS).applied
+    restarted.close()
+    assert everything(store) == before
+
+
+@pytest.mark.parametrize("step", ["write", "write_counters", "write_transitions"])
+def test_a_batch_that_fails_anywhere_leaves_nothing_and_can_be_applied_again(store, job, monkeypatch, step):
+    from streaming.store import batch, incident_rows
+
+    job.apply(report("other", finding("other"), view=view("other")))
+    before = everything(store)
+    module = incident_rows if step == "write_transitions" else batch
+    original = getattr(module, step)
+
+    def broken(*arguments, **named):
+        original(*arguments, **named)
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(module, step, broken)
+    with pytest.raises(OSError, match="the disk is full"):
+        job.apply(*ALL_KINDS, report("other", ended(finding("other"), START_MS + 1)))
+    assert everything(store) == before
+    monkeypatch.undo()
+    assert sorted(kinds(job.again(*ALL_KINDS, report("other", ended(finding("other"), START_MS + 1))))) == [
+        ("closed", "m-1"),
+        ("opened", "m-1"),
+    ]
+
+
+KILLED = """
+import os, signal, sys
+from streaming.config import Settings
+from streaming.store import Store, incident_rows
+from tests.streaming.outputs import CLUSTER, finding, report, view
+
+written = incident_rows.write_transitions
+def dies(*arguments, **named):
+    written(*arguments, **named)
+    os.kill(os.getpid(), signal.SIGKILL)
+incident_rows.write_transitions = dies
+outputs = [report("orders", finding(), view=view())]
+Store.open(sys.argv[1]).apply_batch(
+    checkpoint_id="c-1", batch_id=0, outputs=outputs, settings=Settings(cluster=CLUSTER)
+)
+"""
+
+
+def test_a_process_killed_before_the_commit_leaves_nothing(store, job, url):
+    before = everything(store)
+    root = Path(__file__).parents[3]
+    killed = subprocess.run([sys.executable, "-c", KILLED, url], cwd=root, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert everything(store) == before
+    assert kinds(job.apply(report("orders", finding(), view=view()))) == [("opened", "m-1")]
+
+
+def test_an_incident_lives_from_opening_to_closing(store, job):
+    job.apply(report("orders", finding()))
+    (opened,) = store.read.incidents(state="open").objects
+    assert (opened["kind"], opened["transition"], opened["severity"]) == ("incident", "opened", "warn")
+    assert (opened["labels"], opened["runbook_url"]) == ({"team": "shop"}, "https://runbooks/orders")
+    job.apply(report("orders", finding(severity="page"), at_ms=START_MS + 60_000))
+    (escalated,) = store.read.incidents(state="open").objects
+    assert (escalated["transition"], escalated["severity"]) == ("escalated", "page")
+    job.apply(report("orders", ended(finding(), START_MS + 90_000), at_ms=START_MS + 90_000))
+    assert store.read.incidents(state="open").objects == []
+    (closed,) = store.read.incidents(state="closed").objects
+    assert (closed["transition"], closed["closed_ms"]) == ("closed", START_MS + 90_000)
+    assert closed["incident_id"] == opened["incident_id"]
+    assert closed["detected_ms"] == opened["detected_ms"]
+
+
+def test_better_evidence_changes_the_incident_and_tells_nobody(store, job):
+    job.apply(report("orders", finding(evidence="inferred")))
+    assert kinds(job.apply(report("orders", finding(evidence="observed")))) == [("updated", "m-1")]
+    (incident,) = store.read.incidents().objects
+    assert (incident["transition"], incident["evidence"]) == ("opened", "observed")
+    assert store.outbox.totals()[0].pending == 1
+
+
+def test_what_opens_and_closes_in_one_batch_is_told_twice(store, job):
+    result = job.apply(
+        report("orders", ended(finding(), START_MS + 9_000), at_ms=START_MS + 9_000, seq=1), report("orders", finding())
+    )
+    assert [step.kind for step in result.transitions] == ["opened", "closed"]
+    assert store.read.incidents().objects[0]["transition"] == "closed"
+    assert store.outbox.totals()[0].pending == 2
+
+
+def test_open_incidents_survive_a_restart_and_a_fresh_checkpoint(store, job, url):
+    job.apply(report("orders", finding(), view=view()))
+    store.close()
+    restarted = Job(Store.open(url), "c-2")
+    assert kinds(restarted.apply(report("orders", finding(), view=view()))) == []
+    assert kinds(restarted.apply(report("orders", ended(finding(), START_MS + 9_000)))) == [("closed", "m-1")]
+    restarted.store.close()
+
+
+def test_a_violation_read_again_by_a_fresh_checkpoint_does_not_reopen(store, job):
+    job.apply(report("orders", finding()))
+    job.apply(report("orders", ended(finding(), START_MS + 9_000)))
+    before = store.read.incidents().objects
+    fresh = Job(store, "c-2")
+    assert kinds(fresh.apply(report("orders", finding()))) == []
+    assert kinds(fresh.apply(report("orders", ended(finding(), START_MS + 9_000)))) == []
+    assert store.read.incidents().objects == before
+    assert store.outbox.totals()[0].pending == 2
+
+
+def test_an_incident_that_ends_and_is_found_again_in_one_batch_stays_closed(store, job):
+    """Across batches the database tells that it has ended; within one its end was left out with its beginning."""
+    job.apply(report("orders", finding()))
+    over, again = ended(finding(), START_MS + 9_000), finding()
+    assert kinds(job.apply(report("orders", over), report("orders", again, seq=1))) == [("closed", "m-1")]
+    assert store.read.incidents(state="open").objects == []
+
+
+def test_more_groups_may_go_than_a_statement_takes_parameters(store, job):
+    job.apply(report("g39999", view=view("g39999", members=0)))
+    job.apply(*(report(f"g{number}", deleted=True) for number in range(40_000)))
+    assert store.read.groups().total == 0
+
+
+def test_a_group_that_vanished_while_nobody_read_is_dropped_and_its_incident_closed(store, job, url):
+    job.apply(report("orders", finding(), view=view()), report("gone", finding("gone"), view=view("gone")))
+    fresh = Job(store, "c-2")
+    fresh.apply(report("orders", finding(), view=view()), caught_up=False)
+    assert store.read.group(CLUSTER, "gone") is not None
+    result = fresh.apply(progress())
+    assert [(step.kind, step.incident.group, step.incident.reason) for step in result.transitions] == [
+        ("closed", "gone", "group-deleted")
+    ]
+    assert store.read.group(CLUSTER, "gone") is None
+    assert store.read.group(CLUSTER, "orders") is not None
+
+
+STALLED = {"group": "", "rule": "telemetry-stalled", "member": "broker-1", "severity": "page"}
+
+
+def test_a_brokers_incident_that_no_key_of_a_fresh_checkpoint_holds_is_superseded(store, job):
+    """After a change of layout the keys that held it are no more: it would stay open for ever."""
+    job.apply(report("", finding(**STALLED), holder="7"), report("", finding(**STALLED), holder="9"))
+    fresh = Job(store, "c-2")
+    assert kinds(fresh.apply(report("", holder="7.0"), caught_up=False)) == []
+    result = fresh.apply(progress())
+    assert [(step.kind, step.incident.reason) for step in result.transitions if step.kind != "updated"] == [
+        ("closed", "superseded")
+    ]
+
+
+def test_a_brokers_incident_that_a_fresh_checkpoint_finds_again_stays_until_its_own_keys_let_go(store, job):
+    job.apply(report("", finding(**STALLED), holder="7"), report("", finding(**STALLED), holder="9"))
+    fresh = Job(store, "c-2")
+    fresh.apply(report("", finding(**STALLED), holder="7"), caught_up=False)
+    fresh.apply(progress())
+    assert store.read.incidents(state="open").total == 1
+    fresh.apply(report("", holder="7", at_ms=START_MS + 9_000))
+    assert store.read.incidents().objects[0]["reason"] == "telemetry-back"
+
+
+def test_a_restart_with_the_same_checkpoint_lets_go_of_no_brokers_incident(store, job):
+    job.apply(report("", finding(**STALLED), holder="7"))
+    job.apply(progress(), caught_up=False)
+    job.apply(progress())
+    assert store.read.incidents(state="open").total == 1
+
+
+def test_an_adopted_incident_resolves_after_what_is_configured_for_its_group(store, job):
+    """The replica that opened it is gone, so the store ends it by what the group looks like."""
+    well = view(members=1, stable_since_ms=START_MS) | {"members": [member("m-9", joined_ms=0, connection="k:9")]}
+    after = report("orders", view=well, at_ms=START_MS + 9_000)
+    settings = Settings.model_validate({"cluster": CLUSTER, "thresholds": {"resolve_after_ms": 5_000}})
+    job.apply(report("orders", finding(partitions=[]), view=view()))
+    assert kinds(job.apply(after)) == []
+    result = job.apply(after, settings=settings)
+    assert [(step.kind, step.incident.reason) for step in result.transitions] == [("closed", "recovered")]
+
+
+def test_a_restart_with_the_same_checkpoint_drops_no_group(store, job):
+    job.apply(report("orders", view=view()), report("idle", view=view("idle", members=0)))
+    job.apply(progress(), caught_up=False)
+    job.apply(progress())
+    assert store.read.groups().total == 2
+
+
+def test_a_deleted_group_leaves_its_incidents_and_no_row(store, job):
+    job.apply(report("orders", finding(), view=view()))
+    job.apply(report("orders", deleted=True, at_ms=START_MS + 1))
+    assert store.read.group(CLUSTER, "orders") is None
+    assert store.read.incidents().objects[0]["reason"] == "group-deleted"
+
+
+def test_what_a_shard_says_later_counts_even_if_it_looks_back(store, job):
+    newer = report("orders", view=view(state="Empty"), at_ms=START_MS, seq=1)
+    older = report("orders", view=view(state="Stable"), at_ms=START_MS + 500, seq=0)
+    job.apply(newer, older)
+    assert store.read.group(CLUSTER, "orders")["state"] == "Empty"
+
+
+def test_a_broker_incident_lasts_until_the_last_shard_lets_go(store, job):
+    stalled = finding("", "broker-1", rule="telemetry-stalled", member_id=None)
+    assert kinds(job.apply(report("", stalled, shard=1), report("", stalled, shard=2))) == [
+        ("opened", "broker-1"),
+        ("updated", "broker-1"),
+    ]
+    assert kinds(job.apply(report("", shard=3), report("", shard=1))) == [("updated", "broker-1")]
+    assert kinds(job.apply(report("", shard=2))) == [("closed", "broker-1")]
+
+
+def test_switching_a_group_off_ends_what_is_open(store, job):
+    job.apply(report("orders", finding()))
+    off = SETTINGS.model_copy(update={"groups": (SETTINGS.groups[0].model_copy(update={"pattern": ".*"}),)})
+    assert kinds(job.apply(report("orders", finding()), settings=off)) == [("closed", "m-1")]
+    assert store.read.incidents(state="open").total == 0
+
+
+def test_the_mode_of_a_group_decides_what_is_kept_and_what_is_told(store, job):
+    job.apply(*(report(group, finding(group), view=view(group)) for group in ("silent", "quiet", "orders")))
+    assert sorted(incident["group"] for incident in store.read.incidents().objects) == ["orders", "quiet"]
+    assert store.outbox.totals()[0].pending == 1
+    assert store.read.groups().total == 3
+
+
+def test_the_delay_of_a_detection_is_counted_from_the_deadline(store, job):
+    result = job.apply(report("orders", finding(deadline_ms=START_MS + 300)), now_ms=START_MS + 1_500)
+    assert result.detection_delays_ms == (1_200,)
+    assert store.read.counters()[CLUSTER]["detection:le:1500"] == 1
+    assert store.read.incidents().objects[0]["detected_ms"] == START_MS + 1_500
+
+
+def test_a_deadline_still_to_come_is_no_negative_delay(store, job):
+    at_risk = finding(rule="session-at-risk", deadline_ms=START_MS + 15_000)
+    assert job.apply(report("orders", at_risk), now_ms=START_MS + 700).detection_delays_ms == (200,)
+
+
+def test_what_happened_before_the_start_is_late_and_spoils_no_delay(store, job):
+    result = job.apply(report("orders", finding()), now_ms=START_MS + 3_600_000, late_before_ms=START_MS + 3_000_000)
+    assert result.detection_delays_ms == ()
+    assert store.read.incidents().objects[0]["late"] is True
+    (message,) = _messages(store)
+    assert message["late"] is True
+
+
+@pytest.mark.parametrize(
+    ("progress_ms", "judged_ms"),
+    [
+        ((), None),
+        ((START_MS,), START_MS),
+        ((START_MS + 5_000, START_MS), START_MS),
+        ((START_MS, START_MS + 86_400_000), START_MS + 86_400_000),
+    ],
+    ids=["nothing was judged", "one shard", "the slowest counts", "a shard without groups for a day does not"],
+)
+def test_a_fresh_checkpoint_begins_where_all_groups_were_judged(store, job, progress_ms, judged_ms):
+    job.apply(*(progress(shard, at_ms) for shard, at_ms in enumerate(progress_ms)))
+    assert store.read.judged_until_ms(CLUSTER) == judged_ms
+    assert store.read.judged_until_ms("elsewhere") is None
+
+
+def _messages(store: Store) -> list[dict]:
+    store.outbox.fan_out({"r": ("info", "warn", "page")})
+    return [json.loads(delivery.payload) for delivery in store.outbox.due("r", START_MS)]
+
+
+HOSTILE = ("a\x00b", "\ud800", "'; DROP TABLE groups; --", "g" * 32_000, "\u202eevil", "{{7*7}}", " ", "%s%(x)s")
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
+def test_any_group_id_is_stored_found_and_told_unchanged(store, job, name):
+    hostile = finding(name, name, client_id=name, summary=name)
+    job.apply(
+        report(name, hostile, view=view(name, leader=name, state=name)),
+        rejected(topic=name, reason=name, source=name),
+        progress(brokers={name: {"progress_ms": START_MS, "covered": False, "delay_ms": None}}, counts={name: 1}),
+    )
+    assert store.read.group(CLUSTER, name)["group"] == name
+    assert store.read.clusters_of(name) == [CLUSTER]
+    assert store.read.incidents(group=name).objects[0]["member_id"] == name
+    assert _messages(store)[0]["incident"]["group"] == name
+
+
+def test_the_quarantine_keeps_the_newest_rows_and_counts_all(store, job, monkeypatch):
+    from streaming.store import batch
+
+    monkeypatch.setattr(batch, "QUARANTINE_ROWS", 5)
+    job.apply(*(rejected(offset) for offset in range(20)))
+    job.apply(*(rejected(offset) for offset in range(20, 23)))
+    assert [row["offset"] for row in store.read.quarantine().objects] == [22, 21, 20, 19, 18]
+    assert store.read.counters()[CLUSTER]["quarantined:telemetry:cut"] == 23
+
+
+def test_what_tells_one_rejected_row_from_another_is_kept_with_it_and_labels_no_counter(store, job):
+    job.apply(*(rejected(number, detail=f"byte {number}") for number in range(3)))
+    assert store.read.counters()[CLUSTER]["quarantined:telemetry:cut"] == 3
+    assert {row["reason"] for row in store.read.quarantine().objects} == {f"cut: byte {number}" for number in range(3)}
+
+
+def test_a_group_row_tells_its_worst_member(store, job):
+    members = [
+        member("a", heartbeat_headroom=0.8),
+        member("b", heartbeat_headroom=0.1, liveness="violated"),
+        member("c", heartbeat_headroom=None, liveness="unknown"),
+    ]
+    job.apply(report("orders", view=view() | {"members": members}))
+    assert store.read.group_states(10)[0].worst_headroom == pytest.approx(0.1)
+    assert store.read.group_totals() == [(CLUSTER, "classic", "Stable", 1, 3, 1, 1)]
+
+
+def test_groups_come_in_pages_sorted_by_name(store, job):
+    job.apply(*(report(f"g{number}", view=view(f"g{number}")) for number in range(5)))
+    page = store.read.groups(limit=2, offset=2)
+    assert ([group["group"] for group in page.objects], page.total) == (["g2", "g3"], 5)
+
+
+def test_a_receiver_gets_only_the_oldest_message_of_an_incident(store, job):
+    job.apply(report("orders", finding()), now_ms=wall_ms())
+    job.apply(report("orders", ended(finding(), START_MS + 9_000), at_ms=START_MS + 9_000), now_ms=wall_ms())
+    store.outbox.fan_out({"a": ("warn",), "b": ("warn",), "c": ("page",)})
+    (opened,) = store.outbox.due("a", START_MS)
+    assert opened.transition == "opened"
+    store.outbox.attempt([opened.id])
+    store.outbox.failed([opened.id], "500", next_attempt_ms=START_MS + 100)
+    assert store.outbox.due("a", START_MS) == []
+    (again,) = store.outbox.due("a", START_MS + 100)
+    assert (again.id, again.attempts) == (opened.id, 1)
+    store.outbox.done([again.id], START_MS + 101)
+    (closed,) = store.outbox.due("a", START_MS + 101)
+    assert closed.transition == "closed"
+    assert [delivery.transition for delivery in store.outbox.due("b", START_MS)] == ["opened"]
+    assert store.outbox.due("c", START_MS) == []
+
+
+def old(store, hours=72):
+    """Let all messages have been written so long ago."""
+    with store.engine.begin() as connection:
+        connection.execute(update(tables.outbox).values(created_ms=database_ms() - hours * 3_600_000))
+
+
+def pending(store, receiver="a"):
+    return [(row.incident_id, row.transition) for row in store.outbox.due(receiver, 2**52)]
+
+
+class TestOldNews:
+    """What opened and closed while nobody could be told is not sent days after; what is still open is, once."""
+
+    def test_what_is_over_is_not_sent_and_what_is_open_is_sent_as_it_is(self, store, job):
+        over, worse, still = finding("over"), finding("worse"), finding("still")
+        job.apply(report("over", over), report("worse", worse), report("still", still))
+        job.apply(report("worse", finding("worse", severity="page")))
+        job.apply(report("over", ended(over, START_MS + 9_000)))
+        store.outbox.fan_out({"a": ("warn", "page")})
+        old(store)
+        assert store.outbox.dismiss_outdated("a") == 3
+        sent = [(json.loads(row.payload)["incident"]["group"], row.transition) for row in store.outbox.due("a", 2**52)]
+        assert sorted(sent) == [("still", "opened"), ("worse", "escalated")]
+        assert store.outbox.dismiss_outdated("a") == 0
+        assert store.outbox.totals() == [("a", 2, 0, 0, store.outbox.totals()[0].oldest_ms)]
+
+    def test_young_messages_are_sent_all(self, store, job):
+        found = finding()
+        job.apply(report("orders", found), now_ms=None)
+        job.apply(report("orders", ended(found, START_MS + 9_000)), now_ms=None)
+        store.outbox.fan_out({"a": ("warn",)})
+        assert store.outbox.dismiss_outdated("a") == 0
+
+    def test_an_opening_that_may_have_arrived_gets_its_closing(self, store, job):
+        """Killed between an answer and its mark, or an answer that was lost: the receiver may hold it open."""
+        found = finding()
+        job.apply(report("orders", found))
+        store.outbox.fan_out({"a": ("warn",)})
+        store.outbox.attempt([store.outbox.due("a", 2**52)[0].id])
+        job.apply(report("orders", ended(found, START_MS + 9_000)))
+        store.outbox.fan_out({"a": ("warn",)})
+        old(store)
+        assert store.outbox.dismiss_outdated("a") == 1
+        assert [transition for _, transition in pending(store)] == ["closed"]
+
+    def test_each_receiver_is_judged_by_itself(self, store, job):
+        found = finding()
+        job.apply(report("orders", found))
+        store.outbox.fan_out({"a": ("warn",), "b": ("warn",)})
+        store.outbox.done([store.outbox.due("a", 2**52)[0].id], START_MS)
+        job.apply(report("orders", ended(found, START_MS + 9_000)))
+        store.outbox.fan_out({"a": ("warn",), "b": ("warn",)})
+        old(store)
+        assert [store.outbox.dismiss_outdated(receiver) for receiver in ("a", "b")] == [0, 2]
+        assert [transition for _, transition in pending(store)] == ["closed"]
+
+    def test_thousands_are_dismissed_whatever_the_portion(self, store, job, monkeypatch):
+        monkeypatch.setattr("streaming.store.outbox._CHAINS_AT_ONCE", 7)
+        found = [finding(f"g{number}", severity="page" if number % 5 == 0 else "warn") for number in range(50)]
+        job.apply(*(report(one["group"], one) for one in found))
+        job.apply(*(report(one["group"], ended(one, START_MS + 9_000)) for one in found))
+        store.outbox.fan_out({"a": ("warn", "page")})
+        old(store)
+        assert store.outbox.dismiss_outdated("a") == 100
+        (missed,) = store.outbox.missed(3_600_000)
+        assert missed[:6] == (CLUSTER, "a", 10, 40, START_MS, START_MS + 9_000)
+        with store.engine.begin() as connection:
+            connection.execute(update(tables.outbox).values(dismissed_ms=database_ms() - 3_600_001))
+        assert store.outbox.missed(3_600_000) == []
+        store.prune(2**52)
+        assert store.outbox.totals() == []
+
+
+def test_a_dead_message_gives_way_to_the_next(store, job):
+    now_ms = wall_ms()
+    job.apply(report("orders", finding()), now_ms=now_ms)
+    job.apply(report("orders", ended(finding(), START_MS + 9_000), at_ms=START_MS + 9_000), now_ms=now_ms)
+    store.outbox.fan_out({"a": ("warn",)})
+    store.outbox.failed([store.outbox.due("a", START_MS)[0].id], "400", next_attempt_ms=None)
+    assert [delivery.transition for delivery in store.outbox.due("a", START_MS)] == ["closed"]
+    assert store.outbox.totals() == [("a", 1, 1, 0, now_ms)]
+
+
+def test_messages_for_a_receiver_that_is_gone_do_not_wait_for_ever(store, job):
+    job.apply(report("orders", finding()))
+    store.outbox.fan_out({"old": ("warn",)})
+    assert store.outbox.dead_letter_removed_receivers(["new"]) == 1
+    assert store.outbox.totals()[0].dead == 1
+
+
+def test_old_things_are_forgotten_and_open_ones_kept(store, job):
+    job.apply(report("orders", finding("orders", "m-1"), finding("orders", "m-2"), view=view()))
+    over = ended(finding("orders", "m-1"), START_MS + 1)
+    job.apply(report("orders", over, finding("orders", "m-2"), at_ms=START_MS + 1))
+    store.prune(START_MS + 1_000)
+    assert [incident["member_id"] for incident in store.read.incidents().objects] == ["m-2"]
+    assert store.read.generations(CLUSTER, "orders") == []
+
+
+def test_the_sign_of_life_is_the_databases_time(store, job, monkeypatch):
+    """A `run` whose machine is an hour behind was silent for an hour, by the clock of `serve`: a page each night."""
+    behind_ns = time.time_ns() - 3_600_000_000_000
+    monkeypatch.setattr(time, "time_ns", lambda: behind_ns)
+    job.apply(progress(), report("orders", finding()), now_ms=None)
+    assert store.read.runs()[0].silent_ms < 60_000
+    (incident,) = store.read.incidents().objects
+    assert incident["detected_ms"] > behind_ns // 1_000_000 + 3_500_000
+
+
+def test_reading_goes_on_while_a_batch_is_written(store, job):
+    job.apply(report("orders", view=view()))
+    with store._writer.begin() as connection:
+        connection.execute(tables.groups.update().values(state="Empty"))
+        assert store.read.group_states(1)[0].state == "Stable"
+    assert store.read.group_states(1)[0].state == "Empty"
+
+
+def test_an_unknown_telemetry_delay_does_not_wipe_a_known_one(store, job):
+    unknown = {"broker-1": {"progress_ms": START_MS + 5, "covered": False, "delay_ms": None}}
+    job.apply(progress(), progress(8, brokers=unknown))
+    assert store.read.brokers() == [(CLUSTER, "broker-1", START_MS + 5, False, 120)]
+    job.apply(progress(brokers=unknown))
+    assert store.read.brokers() == [(CLUSTER, "broker-1", START_MS + 5, False, 120)]
+
+
+def test_two_processes_may_create_the_schema_at_once(url):
+    opened: list[Store] = []
+    threads = [threading.Thread(target=lambda: opened.append(Store.open(url))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(opened) == 4
+    for store in opened:
+        store.close()
+
+
+def test_a_database_of_another_version_is_refused(store, url):
+    with store._writer.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(StoreError, match="made by a newer version of this program"):
+        Store.open(url)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ("nonsense", "not a database URL"),
+        ("mysql+nothing://u:secret@h/d", "not a database URL"),
+        ("postgresql+psycopg://u:secret@127.0.0.1:1/d", "cannot open|not installed"),
+        ("sqlite:////proc/nowhere/monitor.db", "cannot open"),
+    ],
+)
+def test_a_database_that_cannot_be_opened_is_one_line_without_the_password(wrong, words):
+    with pytest.raises(StoreError, match=words) as caught:
+        Store.open(wrong)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_view_of_ten_thousand_groups_is_written_by_few_statements(tmp_path):
+    """A statement per row would make a batch of many groups too dear; the number must not grow with the groups."""
+    from sqlalchemy import event
+
+    store = Store.open(f"sqlite:///{tmp_path}/monitor.db")
+    statements: list[str] = []
+
+    @event.listens_for(store.engine, "before_cursor_execute")
+    def _count(_connection, _cursor, statement, *_rest):
+        statements.append(statement)
+
+    Job(store).apply(*(report(f"g{number}", view=view(f"g{number}")) for number in range(1_000)))
+    assert len(statements) < 20
+    with store.engine.connect() as connection:
+        assert connection.execute(select(func.count()).select_from(tables.groups)).scalar() == 1_000
+    store.close()

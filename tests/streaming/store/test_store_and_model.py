@@ -1,0 +1,73 @@
+"""The store fed by the real model on real captures: what it holds is what `replay` prints."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from coordinator_model import capture_replay
+from coordinator_model.decode.parse import SourceRow
+from coordinator_model.incidents import Kind
+from coordinator_model.shard.shard import Shard, ShardSettings
+from streaming.capture_file import open_text, read_rows
+from streaming.config import Settings
+from streaming.store import Store
+
+CAPTURES = sorted((Path(__file__).parents[2] / "fixtures" / "captures").glob("*.jsonl.gz"))
+SETTINGS = ShardSettings(cluster="default", partitions=0, live_from_ms=0)
+
+
+def rows(path: Path) -> list[SourceRow]:
+    with open_text(path) as lines:
+        return [row for row in read_rows(lines) if isinstance(row, SourceRow)]
+
+
+def outputs_of(path: Path) -> list[dict]:
+    """The outputs of all shards, as the job's operator makes them."""
+    reading = capture_replay._read(rows(path))
+    partitions = capture_replay.infer_partitions(reading.placements)
+    records = (capture_replay.RecordRead, capture_replay.OffsetCommitted, capture_replay.ClientPoll)
+    lines = [event for event in reading.events if not isinstance(event, records)]
+    settings = replace(SETTINGS, partitions=partitions, live_from_ms=min(event[0] for event in lines))
+    ticks = capture_replay._ticks(lines, capture_replay._gaps(reading))
+    made: list[dict] = []
+    for number, events in capture_replay._route(reading.events, partitions).items():
+        made += Shard.restore(number, settings, None).apply([*events, *ticks], final=True)
+    return made
+
+
+def batches(outputs: list[dict], count: int) -> Iterator[list[dict]]:
+    """Cut the outputs by time, as batches do."""
+    times = sorted(output["at_ms"] for output in outputs)
+    bounds = [times[len(times) * number // count] for number in range(1, count)] + [times[-1] + 1]
+    begin = 0
+    for end in bounds:
+        yield [output for output in outputs if begin <= output["at_ms"] < end]
+        begin = end
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["one process", "a process each batch"])
+@pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: path.name)
+def test_the_store_holds_what_replay_prints(capture, restarted, tmp_path):
+    url = f"sqlite:///{tmp_path}/monitor.db"
+    store = Store.open(url)
+    told = []
+    for number, batch in enumerate(batches(outputs_of(capture), 7)):
+        if restarted:
+            store.close()
+            store = Store.open(url)
+        result = store.apply_batch(checkpoint_id="c", batch_id=number, outputs=batch, settings=Settings())
+        told += [step for step in result.transitions if step.kind is not Kind.UPDATED]
+    expected = capture_replay.replay_rows(rows(capture), SETTINGS)
+    assert sorted((t.incident.incident_id, t.kind, t.at_ms) for t in told) == sorted(
+        (t.incident.incident_id, t.kind, t.at_ms) for t in expected.transitions
+    )
+    opened = {t.incident.incident_id for t in expected.transitions if t.kind is Kind.OPENED}
+    closed = {t.incident.incident_id for t in expected.transitions if t.kind is Kind.CLOSED}
+    assert {incident["incident_id"] for incident in store.read.incidents(state="open").objects} == opened - closed
+    groups = {group["group"]: group["members"] for group in store.read.groups().objects}
+    assert groups.keys() == {group["group"] for group in expected.groups}
+    for group in expected.groups:
+        assert [m["member_id"] for m in groups[group["group"]]] == [m["member_id"] for m in group["members"]]
+    store.close()
