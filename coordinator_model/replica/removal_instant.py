@@ -74,7 +74,7 @@ def _outlived(departure: Departure, context: JudgementContext) -> bool:
 
 
 def after_a_move(departure: Departure, context: JudgementContext) -> JudgementContext:
-    """Return the scene in which the coordinator had moved before a removal, as is told only after it."""
+    """Return the context in which the coordinator had moved before a removal, as is told only after it."""
     low_ms = departure.removed_ms
     timer_resets = [
         replace(r, low_ms=low_ms, went_on=True)

@@ -1,4 +1,4 @@
-"""The door of the core: what lies in the two topics becomes events, a rejection or nothing, never an exception."""
+"""Parsing: what lies in the two topics becomes events, a rejection or nothing, never an exception."""
 
 import json
 
@@ -24,7 +24,7 @@ REPORT = {
 
 
 def reported(value, source=REPORTS):
-    """What the door makes of a row in the topic of reports."""
+    """What parsing makes of a row in the topic of reports."""
     raw = (value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))).encode()
     return parse_row(SourceRow(source, "group-client-telemetry", 0, 0, T0, b"g", raw))
 
@@ -241,7 +241,7 @@ def feed(shard, events):
 @settings(max_examples=120, deadline=None)
 @given(st.lists(mutated_lines(), min_size=1, max_size=5))
 def test_no_mutation_of_a_line_raises_at_the_door_or_in_the_shard(lines):
-    """What the door lets in the shard applies, dumps and reads back."""
+    """The shard applies, dumps and reads back whatever is parsed."""
     shard = Shard.restore(0, ShardSettings(cluster="c", partitions=1, live_from_ms=0), None)
     for offset, made in enumerate(lines):
         events = parse_row(telemetry(made, at_ms=T0 + offset, offset=offset))

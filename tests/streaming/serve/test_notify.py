@@ -326,7 +326,7 @@ class TestMonitorStalled:
 
     @pytest.fixture
     def maintenance(self, store, settings, clock):
-        """Make another clerk, as a `serve` that starts."""
+        """Make another delivery worker, as a `serve` that starts."""
         leader = Leader(store.engine)
 
         def make() -> Maintenance:

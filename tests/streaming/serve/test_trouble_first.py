@@ -1,4 +1,4 @@
-"""Trouble first at every door: open `page`, open `warn`, then the least headroom."""
+"""Trouble comes first everywhere: open `page`, open `warn`, then the least headroom."""
 
 import json
 import re

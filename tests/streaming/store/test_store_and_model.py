@@ -26,14 +26,15 @@ def rows(path: Path) -> list[SourceRow]:
 def outputs_of(path: Path) -> list[dict]:
     """The outputs of all shards, as the job's operator makes them."""
     reading = capture_replay._read(rows(path))
-    partitions = capture_replay.infer_partitions(reading.placements)
     records = (capture_replay.RecordRead, capture_replay.OffsetCommitted, capture_replay.ClientPoll)
     lines = [event for event in reading.events if not isinstance(event, records)]
-    settings = replace(SETTINGS, partitions=partitions, live_from_ms=min(event[0] for event in lines))
-    ticks = capture_replay._ticks(lines, capture_replay._gaps(reading))
+    settings = replace(SETTINGS, live_from_ms=min(event[0] for event in lines))
+    settings = capture_replay._as_captured(settings, reading)
+    ticks = capture_replay._ticks(lines, capture_replay._gaps(reading), reading.mute)
     made: list[dict] = []
-    for number, events in capture_replay._route(reading.events, partitions).items():
-        made += Shard.restore(number, settings, None).apply([*events, *ticks], final=True)
+    for number, events in capture_replay._route(reading.events, settings.partitions).items():
+        named = [event for row in reading.cluster if (event := row.named(number)) is not None]
+        made += Shard.restore(number, settings, None).apply([*events, *ticks, *named], final=True)
     return made
 
 
