@@ -135,10 +135,13 @@ def _missed_early(departure: Departure, deadline_ms: int, context: JudgementCont
 def _began_as_it_ended(departure: Departure) -> bool:
     """Tell whether nothing shows that a join phase began before the record that told of its end.
 
-    Then no timer of a phase ran out: a leave ends a group of one at once, and its line may be missing.
+    Then no timer of a phase ran out: a leave ends a group of one at once, and its line may be missing. A phase that
+    lasted exactly one timeout began unseen, as a downgrade from KIP-848 does.
     """
-    phase = departure.phase
-    return departure.told_by == "" and not phase.started_by and (phase.started_ms or 0) >= departure.removed_ms
+    phase, removed_ms = departure.phase, departure.removed_ms
+    lasted_a_timeout = abs(removed_ms - phase.after_ms - (phase.limit_ms or 0)) <= join_phase.EARLY_MS
+    unseen = departure.told_by == "" and not phase.started_by and (phase.started_ms or 0) >= removed_ms
+    return unseen and not lasted_a_timeout
 
 
 def _sync_deadline_ms(departure: Departure, latest_ms: dict[int, int], context: JudgementContext) -> int | None:
