@@ -30,3 +30,12 @@ class LocalPathParam(click.Path):
             return super().convert(without_scheme(value), param, ctx)
         except ValueError as error:
             self.fail(str(error), param, ctx)
+
+
+def new_file(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:
+    """Refuse a file that exists or whose folder does not: the callback of an option."""
+    if path is not None and path.exists():
+        raise click.BadParameter(f"{path} exists, and is not overwritten; name another file")
+    if path is not None and not path.absolute().parent.is_dir():
+        raise click.BadParameter(f"the folder {path.absolute().parent} does not exist")
+    return path

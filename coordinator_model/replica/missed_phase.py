@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from coordinator_model.brokers.timer_reset import TimerReset
 from coordinator_model.replica import join_phase
 from coordinator_model.replica.group import Departure, Member
-from coordinator_model.replica.removal_instant import before, ends, ran_out
+from coordinator_model.replica.removal_instant import alive_at_the_end, before, ends
 from coordinator_model.replica.session_timer import (
     JudgementContext,
     deadlines,
@@ -47,7 +47,8 @@ def deadline_of_missed_phase_ms(
         return due_ms if own_ms > due_ms + join_phase.EARLY_MS else None
     if was_unknown(departure, context):
         return None  # gone before the phase's end
-    if ran_out(departure, together, context):
+    alive = alive_at_the_end(departure, together, context)
+    if alive is not None and any(d is departure for d in alive[1]):
         return removed_ms
     if _waited_in_vain(departure, deadline_ms, due_ms, latest_ms, context) or join_phase.timed_out(
         departure, starts_ms, context

@@ -35,15 +35,15 @@ def gone_between(departure: Departure, together: list[Departure], context: Judge
     all that is known is when its absence was told, and who went with it.
     """
     told_ms, phase = (departure.removed_ms, _gone_by_ms(departure, together, context)), departure.phase
-    alive = [d for d in together if ran_out(d, together, context)]
-    if alive and phase.limit_ms is not None:
-        began_ms = departure.removed_ms - phase.limit_ms
+    alive: set[int] = set()
+    if found := alive_at_the_end(departure, together, context):
+        began_ms, alive = found[0], set(map(id, found[1]))
         phase = replace(phase, after_ms=began_ms - LATE_MS, started_ms=began_ms, started_by="")
     if phase.started_ms is None or phase.started_by or phase.started_ms >= departure.removed_ms:
         return told_ms  # of what is told as it happens nothing else tells better
     if (departure.member.clock_ms or 0) > phase.started_ms:
         return told_ms  # heard since that phase began: it did not begin it, and the next coordinator began its own
-    spans = [(d, deadlines(d, before(d, context))) for d in together if d not in alive]
+    spans = [(d, deadlines(d, before(d, context))) for d in together if id(d) not in alive]
     starters = [d for d, span in spans if d.sync_timeout_ms or not span or _overlap(phase, span)]
     timers = {_timer(d, context) for d in starters}
     if len(timers) != 1 or any(d.sync_timeout_ms for d in starters if d is not departure):
@@ -121,28 +121,39 @@ def _gone_by_ms(departure: Departure, together: list[Departure], context: Judgem
     return departure.removed_ms - longest_ms + timeout_ms
 
 
-def ran_out(departure: Departure, together: list[Departure], context: JudgementContext) -> bool:
-    """Tell whether a member lived to the end of its join phase, which the end of another's session began.
+def alive_at_the_end(
+    departure: Departure, together: list[Departure], context: JudgementContext
+) -> tuple[int, list[Departure]] | None:
+    """Return when the join phase began and who lived to its end; None unless another's session end began it.
 
     That end is known only within a span, as after a move, so the phase's own end tells it: it came one timeout later.
-    It did not end with the last JoinGroup, nor with the end of a session, and the member may have lived: it committed.
+    It did not end with the last JoinGroup, nor with the end of a session, and the members may have lived: they
+    committed.
     """
     phase, removed_ms = departure.phase, departure.removed_ms
     if phase.limit_ms is None or phase.started_ms is None or not 0 < phase.last_join_ms < removed_ms - LATE_MS:
-        return False
-    if departure.static_in or departure.member.goes_alone or departure.member.instance_id is not None:
-        return False
-    dropped = [d for d in together if d.removed_ms == removed_ms and d.successor is None]
-    own = deadlines(departure, before(departure, context))
-    others = [span for d in dropped if d is not departure for span in deadlines(d, before(d, context))]
-    if any(
-        first_ms <= removed_ms + EARLY_MS and last_ms >= removed_ms - LATE_MS for first_ms, last_ms, _ in own + others
-    ):
-        return False
+        return None
     began_ms = removed_ms - phase.limit_ms
-    in_time = phase.after_ms <= began_ms <= phase.started_ms + EARLY_MS
-    began_with_another = any(first_ms - EARLY_MS <= began_ms <= last_ms + LATE_MS for first_ms, last_ms, _ in others)
-    return in_time and began_with_another and any(first_ms > removed_ms for first_ms, _, _ in own)
+    if departure.static_in or not phase.after_ms <= began_ms <= phase.started_ms + EARLY_MS:
+        return None
+    dropped = [d for d in together if d.removed_ms == removed_ms and d.successor is None]
+    spans = [(d, deadlines(d, before(d, context))) for d in dropped]
+    if any(_holds(own, removed_ms - LATE_MS, removed_ms + EARLY_MS) for _, own in spans):
+        return None
+    starters = [d for d, own in spans if _holds(own, began_ms - LATE_MS, began_ms + EARLY_MS)]
+    alive = [
+        d
+        for d, own in spans
+        if not d.member.goes_alone
+        and d.member.instance_id is None
+        and any(first_ms > removed_ms for first_ms, _, _ in own)
+        and any(starter is not d for starter in starters[:2])
+    ]
+    return (began_ms, alive) if alive else None
+
+
+def _holds(spans: list[Span], from_ms: int, until_ms: int) -> bool:
+    return any(first_ms <= until_ms and last_ms >= from_ms for first_ms, last_ms, _ in spans)
 
 
 def may_have_started(departure: Departure, spans: list[Span]) -> bool:
@@ -151,7 +162,7 @@ def may_have_started(departure: Departure, spans: list[Span]) -> bool:
 
 
 def _overlap(phase: JoinPhase, spans: list[Span]) -> bool:
-    return any(first_ms <= (phase.started_ms or 0) and phase.after_ms <= last_ms for first_ms, last_ms, _ in spans)
+    return _holds(spans, phase.after_ms, phase.started_ms or 0)
 
 
 def ends(spans: list[Span]) -> tuple[int, int]:

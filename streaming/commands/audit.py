@@ -9,40 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
-from pydantic import ValidationError
 
 from streaming.commands.progress import ProgressShown
-from streaming.commands.settings import settings_of
-from streaming.local_path import LocalPathParam
+from streaming.commands.settings import settings_of_cluster
+from streaming.local_path import LocalPathParam, new_file
 
 if TYPE_CHECKING:
     from streaming.audit.report import Report
     from streaming.config import Settings
-    from streaming.kafka_config import Kafka
 
 LOOK_S: Final = 0.2
 LIMIT_S: Final = 58.0
 """When a cluster that answers nothing is given up. Else the audit ends earlier, by its own box."""
-
-
-def _kafka(settings: Settings, bootstrap_servers: str | None) -> Kafka:
-    from streaming.kafka_config import Kafka
-
-    if not bootstrap_servers:
-        return settings.kafka
-    try:
-        return Kafka.model_validate({**dict(settings.kafka), "bootstrap_servers": bootstrap_servers})
-    except ValidationError:
-        wanted = f'"{bootstrap_servers}" is not HOST:PORT[,HOST:PORT…]'
-        raise click.BadParameter(wanted, param_hint="--bootstrap-servers") from None
-
-
-def _new_file(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:
-    if path is not None and path.exists():
-        raise click.BadParameter(f"{path} exists, and is not overwritten; name another file")
-    if path is not None and not path.absolute().parent.is_dir():
-        raise click.BadParameter(f"the folder {path.absolute().parent} does not exist")
-    return path
 
 
 @click.command("audit")
@@ -56,7 +34,7 @@ def _new_file(_: click.Context, __: click.Parameter, path: Path | None) -> Path 
 @click.option(
     "--out",
     type=LocalPathParam(dir_okay=False, path_type=Path),
-    callback=_new_file,
+    callback=new_file,
     help="A new file for the report.  [default: stdout]",
 )
 def audit_command(config: Path | None, bootstrap_servers: str | None, *, as_json: bool, out: Path | None) -> None:
@@ -73,10 +51,8 @@ def audit_command(config: Path | None, bootstrap_servers: str | None, *, as_json
     The report tells of unowned partitions, idle members, risky timeouts, members and hosts that come and go, aborted
     and slow rebalances, and what more telemetry would tell. It cannot say who is alive now, or why a member went.
     """  # noqa: D301 - click's own mark for a line that is not to be wrapped
-    if config is None and not bootstrap_servers:
-        raise click.UsageError("give --config or --bootstrap-servers")
-    settings = settings_of(config)
-    report = _made(settings, _kafka(settings, bootstrap_servers), settings.cluster if config is not None else None)
+    settings = settings_of_cluster(config, bootstrap_servers)
+    report = _made(settings, settings.cluster if config is not None else None)
     text = report.as_json() if as_json else report.as_markdown()
     if out is None:
         click.echo(text.encode(), nl=False)  # UTF-8, as in --out, also where the terminal is set to less
@@ -89,7 +65,7 @@ def audit_command(config: Path | None, bootstrap_servers: str | None, *, as_json
     click.echo(f"{out}: {len(report.groups)} groups", err=True)
 
 
-def _made(settings: Settings, kafka: Kafka, cluster: str | None) -> Report:
+def _made(settings: Settings, cluster: str | None) -> Report:
     """Make the report in a thread of its own, so that no broker holds us up."""
     from streaming.audit.audit import audit
 
@@ -101,7 +77,7 @@ def _made(settings: Settings, kafka: Kafka, cluster: str | None) -> Report:
     def work() -> None:
         try:
             thresholds = settings.default_thresholds()
-            made.append(audit(kafka, cluster=cluster, thresholds=thresholds, stop=stop, shown=said.append))
+            made.append(audit(settings.kafka, cluster=cluster, thresholds=thresholds, stop=stop, shown=said.append))
         except Exception as error:  # noqa: BLE001 - told below
             failed.append(error)
         done.set()

@@ -9,39 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
-from pydantic import ValidationError
 
 from streaming.commands.progress import ProgressShown
-from streaming.commands.settings import settings_of
-from streaming.kafka_config import Kafka
-from streaming.local_path import LocalPathParam
+from streaming.commands.settings import settings_of_cluster
+from streaming.local_path import LocalPathParam, new_file
 
 if TYPE_CHECKING:
+    from streaming.kafka_config import Kafka
     from streaming.recorder import Recording
 
 LOOK_S: Final = 0.2
-
-
-def _kafka(config: Path | None, bootstrap_servers: str | None) -> Kafka:
-    """Return the settings of the cluster to record."""
-    if config is None and not bootstrap_servers:
-        raise click.UsageError("give --config or --bootstrap-servers")
-    kafka = settings_of(config).kafka
-    if not bootstrap_servers:
-        return kafka
-    try:
-        return Kafka.model_validate({**dict(kafka), "bootstrap_servers": bootstrap_servers})
-    except ValidationError:
-        wanted = f'"{bootstrap_servers}" is not HOST:PORT[,HOST:PORT…]'
-        raise click.BadParameter(wanted, param_hint="--bootstrap-servers") from None
-
-
-def _new_file(_: click.Context, __: click.Parameter, path: Path) -> Path:
-    if path.exists():
-        raise click.BadParameter(f"{path} exists, and is not overwritten; name another file")
-    if not path.absolute().parent.is_dir():
-        raise click.BadParameter(f"the folder {path.absolute().parent} does not exist")
-    return path
 
 
 @click.command("capture")
@@ -55,7 +32,7 @@ def _new_file(_: click.Context, __: click.Parameter, path: Path) -> Path:
     "--out",
     required=True,
     type=LocalPathParam(dir_okay=False, path_type=Path),
-    callback=_new_file,
+    callback=new_file,
     help="A new file, .jsonl or .jsonl.gz.",
 )
 @click.option(
@@ -84,7 +61,7 @@ def capture_command(
     """
     from streaming.recorder import Recording
 
-    kafka = _kafka(config, bootstrap_servers)
+    kafka = settings_of_cluster(config, bootstrap_servers).kafka
     recording = Recording(kafka, out, from_beginning=from_beginning, probing=not no_probe)
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -4,8 +4,10 @@ from pathlib import Path
 from typing import IO
 
 import click
+from pydantic import ValidationError
 
 from streaming.config import ConfigError, Settings, load
+from streaming.kafka_config import Kafka
 
 
 class WrongConfiguration(click.ClickException):
@@ -24,3 +26,21 @@ def settings_of(path: Path | None) -> Settings:
         return load(path)
     except ConfigError as error:
         raise WrongConfiguration(str(error)) from None
+
+
+def settings_of_cluster(path: Path | None, bootstrap_servers: str | None) -> Settings:
+    """Read the settings of a cluster that is given by a file, by its brokers, or by both: then the brokers count.
+
+    Raises `click.UsageError` where neither is given or the brokers are no addresses, and `WrongConfiguration`.
+    """
+    if path is None and not bootstrap_servers:
+        raise click.UsageError("give --config or --bootstrap-servers")
+    settings = settings_of(path)
+    if not bootstrap_servers:
+        return settings
+    try:
+        kafka = Kafka.model_validate({**dict(settings.kafka), "bootstrap_servers": bootstrap_servers})
+    except ValidationError:
+        wanted = f'"{bootstrap_servers}" is not HOST:PORT[,HOST:PORT…]'
+        raise click.BadParameter(wanted, param_hint="--bootstrap-servers") from None
+    return settings.model_copy(update={"kafka": kafka})

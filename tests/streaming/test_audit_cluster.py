@@ -19,7 +19,7 @@ from streaming.audit.read import read_newest
 from streaming.embedded import EmbeddedCluster, readiness
 from streaming.kafka_config import Kafka
 from tests.embedded.parts import skip_without_broker
-from tests.embedded.secured import PASSWORD, USER, secured_broker
+from tests.embedded.secured import PASSWORD, USER
 from tests.embedded.waiting import await_true, interruptible
 
 pytestmark = pytest.mark.e2e
@@ -295,17 +295,6 @@ def test_sigterm_ends_it_without_a_report(at_work, tmp_path):
 def status(process):
     """What the system says of a process: its handlers are set once it can be told to stop."""
     return Path(f"/proc/{process.pid}/status").read_text().splitlines()
-
-
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory):
-    skip_without_broker()
-    properties = {
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "allow.everyone.if.no.acl.found": "true",
-    }
-    with secured_broker(tmp_path_factory.mktemp("secured"), **properties) as running:
-        yield running
 
 
 class TestSecured:

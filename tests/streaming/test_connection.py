@@ -21,24 +21,12 @@ from pydantic import SecretStr, ValidationError
 from streaming.cli import main
 from streaming.connection import Kind, diagnose
 from streaming.kafka_config import Kafka, server_addresses
-from tests.embedded.parts import skip_without_broker
-from tests.embedded.secured import PASSWORD, USER, Authority, secured_broker
+from tests.embedded.secured import PASSWORD, USER, Authority
 from tests.embedded.waiting import await_true
 
 ROOT = Path(__file__).parents[2]
 WRONG = "wr0ng-secret"
 SECONDS = 15
-
-
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory):
-    skip_without_broker()
-    authorizer = {
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "allow.everyone.if.no.acl.found": "true",
-    }
-    with secured_broker(tmp_path_factory.mktemp("secured"), **authorizer) as running:
-        yield running
 
 
 def credentials(password=PASSWORD, mechanism="PLAIN"):

@@ -14,14 +14,6 @@ from tests.streaming.outputs import finding, report, view
 from tests.streaming.serve.conftest import Client, running
 
 
-@pytest.fixture(scope="module")
-def postgres_url() -> Iterator[str]:
-    if reason := databases.missing():
-        pytest.skip(reason)
-    with databases.postgresql() as url:
-        yield url
-
-
 @pytest.fixture(params=["sqlite", "postgresql"])
 def either(request, settings) -> Iterator[tuple[Store, Client]]:
     """A store with one group and one incident, in either database, and its client."""

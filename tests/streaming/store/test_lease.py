@@ -51,23 +51,6 @@ except (LeaseHeldError, LeaseLostError) as error:
 """
 
 
-@pytest.fixture(scope="module")
-def postgres_url() -> Iterator[str]:
-    if reason := databases.missing():
-        pytest.skip(reason)
-    with databases.postgresql() as url:
-        yield url
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request, tmp_path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/monitor.db"
-    address = request.getfixturevalue("postgres_url")
-    databases.empty(create_engine(address))
-    return address
-
-
 @pytest.fixture
 def store(url) -> Iterator[Store]:
     opened = Store.open(url)

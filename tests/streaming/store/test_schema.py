@@ -16,25 +16,7 @@ from streaming.doctor.machine import check_store
 from streaming.store import Store, tables
 from streaming.store import store as store_module
 from streaming.store.migrations import head, upgrade
-from tests.streaming import databases
 from tests.streaming.outputs import CLUSTER, START_MS, finding, report, view
-
-
-@pytest.fixture(scope="module")
-def postgres_url():
-    if reason := databases.missing():
-        pytest.skip(reason)
-    with databases.postgresql() as url:
-        yield url
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request, tmp_path):
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/monitor.db"
-    address = request.getfixturevalue("postgres_url")
-    databases.empty(create_engine(address))
-    return address
 
 
 def test_what_the_migrations_make_is_what_the_tables_say(url):

@@ -10,13 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine, func, select, text, update
+from sqlalchemy import func, select, text, update
 
 from streaming.config import Settings
 from streaming.store import Store, StoreError, tables
 from streaming.store.database import database_ms
 from streaming.store.store import wall_ms
-from tests.streaming import databases
 from tests.streaming.outputs import (
     CLUSTER,
     START_MS,
@@ -41,22 +40,10 @@ SETTINGS = Settings.model_validate(
 )
 
 
-@pytest.fixture(scope="session")
-def postgres_url() -> Iterator[str]:
-    if reason := databases.missing():
-        pytest.skip(reason)
-    with databases.postgresql() as url:
-        yield url
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request, tmp_path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/folder/monitor.db"
-    address = request.getfixturevalue("postgres_url")
-    engine = create_engine(address)
-    databases.empty(engine)
-    return address
+@pytest.fixture
+def url(url, tmp_path) -> str:
+    """Each kind of database; the folder of the file does not exist yet."""
+    return url.replace(str(tmp_path), f"{tmp_path}/folder")
 
 
 @pytest.fixture

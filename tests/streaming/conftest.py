@@ -1,0 +1,40 @@
+"""What several folders of tests share: both kinds of database, and a broker with logins."""
+
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import create_engine
+
+from tests.embedded.parts import skip_without_broker
+from tests.embedded.secured import secured_broker
+from tests.streaming import databases
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    if reason := databases.missing():
+        pytest.skip(reason)
+    with databases.postgresql() as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request, tmp_path) -> str:
+    """An empty database of each kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/monitor.db"
+    address = request.getfixturevalue("postgres_url")
+    databases.empty(create_engine(address))
+    return address
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory):
+    """A broker that lets everybody do what no ACL forbids."""
+    skip_without_broker()
+    properties = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+    }
+    with secured_broker(tmp_path_factory.mktemp("secured"), **properties) as running:
+        yield running
