@@ -5,8 +5,9 @@ its clock for all shards; the number of partitions is inferred from where the re
 telemetry line, and its end opens nothing.
 """
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -18,16 +19,20 @@ from coordinator_model.decode.cluster_row import GROUP_KINDS, ClusterRow, read_c
 from coordinator_model.decode.parse import OFFSETS, TELEMETRY, RejectedRow, RowParser, SourceRow, mute_line
 from coordinator_model.decode.source_row import CLUSTER
 from coordinator_model.decode.telemetry.fields import BadField
+from coordinator_model.decode.telemetry.pushed_metrics import MetricsReader, unread
 from coordinator_model.decode.telemetry.shipped import Zone, utc
 from coordinator_model.events import (
     BrokerLine,
     ClientPoll,
+    CommitRefused,
     ConsumerHeartbeat,
+    CoordinatorLine,
     Event,
     Heartbeat,
     JoinAnswered,
     LeaderNamed,
     LeaveAnswered,
+    MetricsPushed,
     OffsetCommitted,
     RecordRead,
     SyncAnswered,
@@ -38,12 +43,16 @@ from coordinator_model.recreated import Place, begins_again_ms
 from coordinator_model.shard.heartbeat_table import FAR_MS
 from coordinator_model.shard.shard import Shard, ShardSettings
 from coordinator_model.shard.sharding import DEFAULT_PARTITIONS, infer_partitions, shard_of
+from coordinator_model.shard.topic_places import name_topics
 
 RECREATED = " (recreated)"
 """What is added to a topic's name each time that it was recreated; no topic's name can hold it."""
 MAX_RECREATED = 100
 """How often a partition of one capture may have been recreated; what comes after that is taken for duplicates."""
-_WITHOUT_BROKER = (RecordRead, OffsetCommitted, ClientPoll, LeaderNamed)
+FUTURE_MS = 3_600_000
+"""A record that is so much later than all others has the instant of a clock that was wrong."""
+_WITHOUT_CLOCK = (RecordRead, OffsetCommitted, ClientPoll, LeaderNamed, CoordinatorLine)
+"""What moves no broker's clock."""
 
 
 @dataclass(slots=True)
@@ -78,42 +87,80 @@ class _Reading:
     cluster: list[ClusterRow] = field(default_factory=list)
 
 
-def replay_rows(rows: Iterable[SourceRow], settings: ShardSettings, zone: Zone = utc) -> History:
+def replay_rows(
+    rows: Iterable[SourceRow], settings: ShardSettings, zone: Zone = utc, read_metrics: MetricsReader = unread
+) -> History:
     """Replay the rows of a capture, in any order and with duplicates.
 
     ``settings.partitions`` 0: inferred; Kafka's default, reported as None, where nothing tells.
     ``settings.live_from_ms`` is set to the first telemetry line. ``zone``: of the dates in shipped lines.
+    ``read_metrics``: reads what clients push.
     """
-    reading = _read(rows, zone)
-    lines = [event for event in reading.events if not isinstance(event, _WITHOUT_BROKER)]
-    live_from_ms = min((event.order_ms for event in lines), default=FAR_MS)
+    reading = _read(rows, zone, read_metrics)
+    lines = [event for event in reading.events if not isinstance(event, _WITHOUT_CLOCK)]
+    logged = [event for event in reading.events if isinstance(event, CoordinatorLine)]
+    live_from_ms = _live_from_ms(lines or logged, reading)
     settings = _as_captured(replace(settings, live_from_ms=live_from_ms), reading)
     known_partitions = settings.partitions or None
     partitions = known_partitions or DEFAULT_PARTITIONS
     settings = replace(settings, partitions=partitions)
     by_shard = _route(reading.events, partitions)
     ticks = _ticks(lines, _gaps(reading), reading.mute)
+    newest_record_ms = _newest_record_ms(reading.events)
     outputs: list[dict[str, Any]] = []
     groups: list[dict[str, Any]] = []
     for number, events in by_shard.items():
         shard = Shard.restore(number, settings, None)
         named = [event for row in reading.cluster if (event := row.named(number)) is not None]
-        said = shard.apply([*events, *ticks, *named], final=True)
+        said = shard.apply([*events, *ticks, *named], final=True, newest_record_ms=newest_record_ms)
         groups += shard.views()
         outputs += said
         for output in said:
             if output["kind"] == "quarantine":
                 reading.undecodable[f"{output['source']}: {output['reason']}"] += 1
     groups.sort(key=lambda group: str(group["group"]))
+    _name_topics(reading, outputs, groups)
     return History(
         transitions=_transitions(outputs, settings),
         groups=groups,
         rows=reading.rows,
         decoded=reading.decoded,
         undecodable=reading.undecodable,
-        coverage=_coverage(lines, known_partitions),
+        coverage=_coverage(lines, logged, known_partitions),
         blind=blind_windows(output for output in outputs if output["kind"] == "blind"),
     )
+
+
+def _live_from_ms(lines: Iterable[BrokerLine | CoordinatorLine], reading: _Reading) -> int:
+    """Return when a capture is live: from its first line; one without any from when it was begun, or its first record.
+
+    Of when it was begun its cluster rows tell.
+    """
+    told = min((event.order_ms for event in lines), default=0)
+    begun = told or min((row.timestamp_ms for row in reading.cluster), default=0)
+    return begun or min(_record_instants(reading.events), default=FAR_MS)
+
+
+def _newest_record_ms(events: Iterable[Event]) -> int:
+    """Return the newest instant of a record; one much later than all others is not believed."""
+    instants = sorted(_record_instants(events))
+    while len(instants) > 1 and instants[-1] > instants[-2] + FUTURE_MS:
+        instants.pop()
+    return instants[-1] if instants else 0
+
+
+def _record_instants(events: Iterable[Event]) -> set[int]:
+    return {event.order_ms for event in events if isinstance(event, RecordRead | OffsetCommitted)}
+
+
+def _name_topics(reading: _Reading, outputs: list[dict[str, Any]], groups: list[dict[str, Any]]) -> None:
+    """Put the names that the capture tells in the place of topic ids, as `run` does with those that it asks for."""
+    names = {topic: name for row in reading.cluster for topic, name in row.topic_names.items()}
+    for output in outputs:
+        if output["kind"] == "report":
+            name_topics(names, output["view"], output["findings"])
+    for view in groups:
+        name_topics(names, view)
 
 
 def _as_captured(settings: ShardSettings, reading: _Reading) -> ShardSettings:
@@ -136,8 +183,8 @@ def _as_captured(settings: ShardSettings, reading: _Reading) -> ShardSettings:
     )
 
 
-def _read(rows: Iterable[SourceRow], zone: Zone = utc) -> _Reading:
-    reading, reader = _Reading(), RowParser(zone)
+def _read(rows: Iterable[SourceRow], zone: Zone = utc, read_metrics: MetricsReader = unread) -> _Reading:
+    reading, reader = _Reading(), RowParser(zone, read_metrics)
     for row in rows:
         if row.source == CLUSTER:
             _read_cluster(row, reading)
@@ -203,7 +250,7 @@ def _begin_again(reading: _Reading, reader: RowParser) -> None:
 
 
 def _renamed(event: Event, place: tuple[str, int], later: str, again_ms: int) -> Event:
-    written = event.order_ms if isinstance(event, _WITHOUT_BROKER) else written_ms(event)
+    written = event.order_ms if isinstance(event, _WITHOUT_CLOCK) else written_ms(event)
     return event._replace(topic=later) if event[2:4] == place and written >= again_ms else event
 
 
@@ -227,8 +274,11 @@ _KINDS: dict[type, str] = {
     SyncAnswered: "sync",
     LeaveAnswered: "leave",
     ConsumerHeartbeat: "consumer-heartbeat",
+    CommitRefused: "commit-refused",
     ClientPoll: "client-poll",
+    MetricsPushed: "metrics-pushed",
     Tick: "probe",
+    CoordinatorLine: "coordinator-log",
 }
 
 
@@ -238,6 +288,8 @@ def _route(events: list[Event], partitions: int) -> dict[int, list[Event]]:
     for event in events:
         if isinstance(event, RecordRead | OffsetCommitted):
             by_shard[event.partition].append(event)
+        elif isinstance(event, CoordinatorLine) and not event.group:
+            by_shard[event.shard].append(event)  # it is about all groups of a partition
         elif not isinstance(event, Tick):
             by_shard[shard_of(event[5], partitions)].append(event)
     return dict(sorted(by_shard.items()))
@@ -259,14 +311,30 @@ def _gaps(reading: _Reading) -> set[tuple[str, int, int]]:
 
 
 def _ticks(lines: list[BrokerLine], gaps: set[tuple[str, int, int]], mute: Iterable[Tick] = ()) -> list[Tick]:
-    """Return the ticks for all shards."""
-    ticker = Ticker()
+    """Return the ticks for all shards. Lines that are missing are told by the next line that moves a clock."""
+    ticker, told_by = Ticker(), _first_after(gaps, lines)
     for event in sorted(lines, key=lambda e: (e[0], e[2], e[3], e[4])):
         tick = event if isinstance(event, Tick) else Tick(*event[:5], "", event.broker, None)
-        ticker.observe(tick._replace(lost=event[2:5] in gaps))
+        ticker.observe(tick._replace(lost=event[2:5] in told_by))
     for tick in mute:
         ticker.observe(tick, mute=True)
     return ticker.take()
+
+
+def _first_after(gaps: set[tuple[str, int, int]], lines: list[BrokerLine]) -> set[tuple[str, int, int]]:
+    """Return where the first line at or behind each of these places lies."""
+    offsets: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for line in lines if gaps else ():
+        offsets[line.topic, line.partition].append(line.offset)
+    for listed in offsets.values():
+        listed.sort()
+    found = set()
+    for topic, partition, offset in gaps:
+        behind = offsets[topic, partition]
+        at = bisect_left(behind, offset)
+        if at < len(behind):
+            found.add((topic, partition, behind[at]))
+    return found
 
 
 def _transitions(outputs: list[dict[str, Any]], settings: ShardSettings) -> list[Transition]:
@@ -276,7 +344,16 @@ def _transitions(outputs: list[dict[str, Any]], settings: ShardSettings) -> list
     return sorted((t for t in transitions if t.kind is not Kind.UPDATED), key=lambda t: t.at_ms)
 
 
-def _coverage(lines: list[BrokerLine], partitions: int | None) -> dict[str, Any]:
+def _coverage(lines: list[BrokerLine], logged: list[CoordinatorLine], partitions: int | None) -> dict[str, Any]:
+    """Tell which brokers' lines there are, and from when to when.
+
+    The coordinator's own log is told apart: where it is all there is, silence and quiet look alike.
+    """
+    coverage: dict[str, Any] = {"brokers": _spans(lines), "partitions": partitions}
+    return coverage | {"coordinator_log": _spans(logged)} if logged else coverage
+
+
+def _spans(lines: Sequence[BrokerLine | CoordinatorLine]) -> dict[str, dict[str, int]]:
     brokers: dict[str, dict[str, int]] = {}
     for event in lines:
         broker = brokers.setdefault(
@@ -286,4 +363,4 @@ def _coverage(lines: list[BrokerLine], partitions: int | None) -> dict[str, Any]
         broker["lines"] += 1
         broker["first_ms"] = min(broker["first_ms"], event[0])
         broker["last_ms"] = max(broker["last_ms"], event[0])
-    return {"brokers": dict(sorted(brokers.items())), "partitions": partitions}
+    return dict(sorted(brokers.items()))

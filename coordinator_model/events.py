@@ -167,6 +167,31 @@ class ConsumerHeartbeat(NamedTuple):
     principal: str | None = None
 
 
+class CommitRefused(NamedTuple):
+    """An OFFSET_COMMIT or TXN_OFFSET_COMMIT that was refused since its sender is not the member that it was.
+
+    ``partitions`` are those that were refused, as far as they are kept; ``left_out`` counts the others.
+    """
+
+    order_ms: int
+    rank: int
+    topic: str
+    partition: int
+    offset: int
+    group: str
+    broker: str
+    error: int
+    member_id: str
+    instance_id: str | None
+    generation: int
+    client_id: str
+    client_host: str
+    connection: str
+    transactional: bool
+    partitions: tuple[tuple[str, int], ...]
+    left_out: int
+
+
 class ClientPoll(NamedTuple):
     """A client's own word on how long ago it polled; ages need no clock, the instant is the topic's append time."""
 
@@ -182,6 +207,29 @@ class ClientPoll(NamedTuple):
     poll_age_ms: int
     max_poll_interval_ms: int
     client_host: str | None = None
+
+
+class MetricsPushed(NamedTuple):
+    """Metrics that a client pushed to a broker, any broker (KIP-714), with the age of its last poll at ``order_ms``.
+
+    The age is at least this: the client counts whole seconds, and time passes until the broker has the request. None:
+    the client does not push it. ``polled``: whether it polled in the ``interval_ms`` before; None: it does not say.
+    """
+
+    order_ms: int
+    rank: int
+    topic: str
+    partition: int
+    offset: int
+    group: str
+    broker: str
+    member_id: str
+    client_id: str
+    client_host: str
+    poll_age_ms: int | None
+    client_instance_id: str = ""
+    polled: bool | None = None
+    interval_ms: int = 0
 
 
 class Tick(NamedTuple):
@@ -225,11 +273,49 @@ class LeaderNamed(NamedTuple):
     epoch: int = -1
 
 
+LEFT = "left"
+LEFT_FOR_A_WHILE = "left-for-a-while"
+PENDING_GONE = "pending-gone"
+REPLACED = "replaced"
+FENCED = "fenced"
+JOINED = "joined"
+REBALANCE = "rebalance"
+GENERATION = "generation"
+EMPTIED = "emptied"
+LOADED = "loaded"
+UNLOADED = "unloaded"
+
+
+class CoordinatorLine(NamedTuple):
+    """A line of the group coordinator's own log (INFO). It has no tick: it moves no broker's clock.
+
+    ``what`` is one of the words above, or ``SESSION_EXPIRED`` or ``REBALANCE_TIMEOUT``; ``members`` are those whom it
+    names as removed, gone, replaced, fenced or joined. ``broker`` is the record's key, empty where it has none;
+    ``shard`` the partition of the offsets topic that the line names, -1: none. ``reason`` is why a client left or a
+    rebalance began.
+    """
+
+    order_ms: int
+    rank: int
+    topic: str
+    partition: int
+    offset: int
+    group: str
+    broker: str
+    what: str
+    members: tuple[str, ...] = ()
+    shard: int = -1
+    instance_id: str | None = None
+    reason: str = ""
+    client_id: str = ""
+    client_host: str = ""
+
+
 Answer = Heartbeat | JoinAnswered | SyncAnswered | LeaveAnswered | ConsumerHeartbeat
 """An answered request about a group, from a broker's request log."""
-BrokerLine = Answer | Tick
+BrokerLine = Answer | CommitRefused | MetricsPushed | Tick
 """What comes from a broker's request log."""
-Event = BrokerLine | RecordRead | OffsetCommitted | ClientPoll | LeaderNamed
+Event = BrokerLine | RecordRead | OffsetCommitted | ClientPoll | LeaderNamed | CoordinatorLine
 """A consumed event."""
 
 

@@ -25,6 +25,8 @@ from coordinator_model.rules.group_set_aside import GROUP_SET_ASIDE
 from coordinator_model.rules.session import SESSION_AT_RISK
 from coordinator_model.rules.telemetry_uncovered import TELEMETRY_UNCOVERED
 from coordinator_model.states import (
+    MEMBER_REMOVED,
+    POLL_EXCEEDED,
     SESSION_EXPIRED,
     Evidence,
     GroupState,
@@ -241,9 +243,12 @@ def _on_absence(
     if incident.rule in AT_RISK_RULES:
         gone = view is not None and all(m["member_id"] != incident.member_id for m in view["members"])
         unsure = incident.rule == SESSION_AT_RISK and view is not None and view["state"] != GroupState.STABLE
-        unknown = incident.rule == SESSION_AT_RISK and (TELEMETRY_UNCOVERED, incident.group) in rules_found
+        unseen = (TELEMETRY_UNCOVERED, incident.group) in rules_found or (view is not None and not view["coordinator"])
+        unknown = incident.rule == SESSION_AT_RISK and unseen
         superseded = gone or unsure or unknown or (AT_RISK_RULES[incident.rule], incident.subject) in rules_found
         return [_closed(incident, "superseded" if superseded else "recovered", at_ms)]
+    if incident.rule == MEMBER_REMOVED and (POLL_EXCEEDED, incident.subject) in rules_found:
+        return [_closed(incident, "superseded", at_ms)]
     if incident.rule in LASTING_RULES and view is not None:
         return _adopted_end(incident, report, view, resolve_after_ms)
     if incident.rule in LASTING_RULES:
@@ -266,12 +271,14 @@ def _adopted_end(
         # a new coordinator takes back whom the old one removed before that was written
         moved = view["coordinator"] not in (None, "", incident.broker)
         return [_closed(incident, "rejoined" if moved else "refuted", at_ms)]
+    if incident.rule == MEMBER_REMOVED and not incident.broker and view["state"] == GroupState.EMPTY:
+        stable_ms = incident.at_ms  # of which only records told: it was closed or not, and nobody is left to miss it
     if stable_ms is None:
         return []
     if same or any(_is_return(incident, member, members) for member in members):
         return [_closed(incident, "rejoined", at_ms)]
     well_ms = max(stable_ms, incident.at_ms) + resolve_after_ms
-    is_well = at_ms >= well_ms and not unowned(incident.partitions, members)
+    is_well = at_ms >= well_ms and (not members or not unowned(incident.partitions, members))
     return [_closed(incident, "recovered", well_ms)] if is_well else []
 
 

@@ -20,7 +20,7 @@ COMMANDS = {
     "describe": "Show one group of a running monitor, or all groups.",
     "doctor": "Check what `run` and `serve` need, and say what to do about what is missing.",
     "incidents": "List the incidents of a running monitor.",
-    "log4j2": "Print the log4j2 file that makes brokers ship their request log.",
+    "log4j2": "Print the log4j2 file that makes brokers ship what they log about groups.",
     "quality": "Check the stored data as a whole (great-expectations).",
     "quarantine": "List the rows that a running monitor could not read.",
     "replay": "Replay a capture through the same model, without Kafka and Spark.",

@@ -11,10 +11,10 @@ from kafka.errors import KafkaError
 
 from coordinator_model.brokers.leadership import STALE_MS
 from coordinator_model.decode.parse import RejectedRow, parse_row
-from coordinator_model.decode.source_row import TELEMETRY, SourceRow
+from coordinator_model.decode.source_row import CLUSTER, TELEMETRY, SourceRow
 from coordinator_model.events import Tick
 from streaming.capture_file import read_rows
-from streaming.run.cluster_facts import ask_partition_counts, read_session_timeouts
+from streaming.run.cluster_facts import ask_topics, read_session_timeouts
 from streaming.run.cluster_watch import ClusterWatch, Row
 from streaming.telemetry_zone import FIELD, zone_named
 
@@ -44,8 +44,11 @@ class ClusterRows:
         self._watch.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._watch.stop()
+        if kind is None:  # what was created since it was last asked for
+            self._facts_s = None
+            self._take({"source": CLUSTER, "timestamp_ms": _now_ms()})
 
     def saw(self, lines: Sequence[str]) -> None:
         """Take rows that were recorded, of one partition in its order."""
@@ -77,7 +80,7 @@ class ClusterRows:
         self._facts_s = time.monotonic()
         facts: Row = {}
         try:
-            facts["topic_partitions"] = ask_partition_counts(self._client)
+            facts |= ask_topics(self._client)
             facts["session_timeouts_ms"] = asdict(read_session_timeouts(self._client))
         except KafkaError as error:
             log.warning("the capture will not tell all of its cluster", error=str(error))

@@ -22,6 +22,8 @@ from coordinator_model.decode.source_row import CLUSTER
 from coordinator_model.incidents import Kind, to_contract
 from coordinator_model.shard.shard import ShardSettings
 from coordinator_model.thresholds import Thresholds
+from streaming.client_metrics.otlp import read_metrics
+from tests.pushes import metrics_data
 
 T0 = 1_700_000_000_000
 """The beginning of every story, epoch ms; what a story tells is relative to it."""
@@ -32,8 +34,11 @@ APIS = {
     "HEARTBEAT": 12,
     "LEAVE_GROUP": 13,
     "SYNC_GROUP": 14,
+    "OFFSET_COMMIT": 8,
+    "TXN_OFFSET_COMMIT": 28,
     "LIST_GROUPS": 16,
     "CONSUMER_GROUP_HEARTBEAT": 68,
+    "PUSH_TELEMETRY": 72,
 }
 TOPIC_ID = UUID(bytes=bytes(range(1, 17)))
 TOPIC_ID_TEXT = "AQIDBAUGBwgJCgsMDQ4PEA"
@@ -297,6 +302,24 @@ class Story:
         how = {"total_ms": parked_ms, "remote_ms": parked_ms, **self._of(member, how)}
         return self.tell(at_ms, line("HEARTBEAT", request, answer, **how), broker)
 
+    def refused_commit(
+        self, at_ms: int, member: str, *partitions: int, error: int = 25, generation: int = 1, **how: Any
+    ) -> "Story":
+        """Answer a commit of partitions of topic t; `named` is the member id that it names, its own unless told."""
+        broker, named, api = how.pop("broker", None), how.pop("named", member), how.pop("api", "OFFSET_COMMIT")
+        which = [{"partitionIndex": number, "committedOffset": 7} for number in partitions]
+        epoch = "generationIdOrMemberEpoch" if api == "OFFSET_COMMIT" else "generationId"
+        request = {
+            "groupId": self.group,
+            epoch: generation,
+            "memberId": named,
+            "groupInstanceId": self.know(member)[0].instance_id,
+            "topics": [{"name": "t", "partitions": which}],
+        }
+        answered = [{"partitionIndex": number, "errorCode": error} for number in partitions]
+        response = {"throttleTimeMs": 0, "topics": [{"name": "t", "partitions": answered}]}
+        return self.tell(at_ms, line(api, request, response, **self._of(member, how)), broker)
+
     def beats(self, member: str, start_ms: int, end_ms: int, generation: int = 1, **how: Any) -> "Story":
         """Answer heartbeats once a second, from `start_ms` up to and with `end_ms`."""
         for at_ms in range(start_ms, end_ms + 1, how.pop("every_ms", 1_000)):
@@ -410,6 +433,24 @@ class Story:
         )
         self.rows.append((at_ms, 1, row))
         return self
+
+    def pushes(self, at_ms: int, member: str, poll_age_s: float | None, **how: Any) -> "Story":
+        """Let a client push its metrics to a broker, which need not coordinate."""
+        [who] = self.know(member)
+        broker, error = how.pop("broker", None), how.pop("error", 0)
+        data = how.pop("data", None) or metrics_data(
+            self.group, how.pop("member_id", who.member_id), poll_age_s, idle=how.pop("idle", None)
+        )
+        request = {
+            "clientInstanceId": how.pop("instance", "YqZmXnBkTvWJRVC_XQ1WtA"),
+            "subscriptionId": 7,
+            "terminating": False,
+            "compressionType": 0,
+            "metrics": base64.b64encode(data).decode(),
+        }
+        how = {"version": 0, **self._of(member, how)}
+        answer = {"throttleTimeMs": 0, "errorCode": error}
+        return self.tell(at_ms, line("PUSH_TELEMETRY", request, answer, **how), broker)
 
     # -- records
 
@@ -531,7 +572,7 @@ class Story:
         config = ShardSettings(
             cluster="c", partitions=1, live_from_ms=0, thresholds=thresholds or Thresholds(), **settings
         )
-        history = replay_rows(self.source_rows(until), config)
+        history = replay_rows(self.source_rows(until), config, read_metrics=read_metrics)
         assert may_fail or not any(reason.startswith("group:") for reason in history.undecodable), history.undecodable
         return Told(history)
 

@@ -7,6 +7,9 @@ answer about one of its groups which only its coordinator gives (``coordinator_c
 a ``TimerReset``: session timers started anew at an instant that is known only within an interval, open until that
 coordinator gives its first accepted answer. While it loads it answers classic heartbeats a *blind* 0, so that one
 proves nothing: any other answer does, and any record written after it. A refusal opens the interval again.
+
+Where a shard's coordinator has no request log, its records are all that tells the time: the newest of them is its
+progress, never later than what the monitor's own clock allows (``RECORD_AHEAD_MS``).
 """
 
 from dataclasses import dataclass, field
@@ -39,6 +42,10 @@ METADATA_DELAY_MS = 1_000
 """How long a broker may go on naming a leader after the next one has loaded."""
 CROWDED_PROBES = 3
 """So many probes in a row at one instant are more than a second's: their dates are coarser than that."""
+RECORD_AHEAD_MS = 10_000
+"""A record's instant counts up to so much later than this machine's clock: one from the future moves no time."""
+REQUEST_LOG_OFF_MS = 60_000
+"""A broker whose request log has been silent for so long has none: the probe makes a line every half second."""
 PROBES_IN_FLIGHT = 2
 """Probe numbers that may go missing when a broker dies with a request in hand."""
 
@@ -95,12 +102,28 @@ class CoordinatorTracker:
     """Those that are new or longer since ``take_noted``."""
     listeners: Listeners = field(default_factory=Listeners)
     former: FormerCoordinators = field(default_factory=FormerCoordinators)
+    record_ms: int = 0
+    """The newest record of the shard that was applied while only records told the time."""
+
+    @property
+    def by_records(self) -> bool:
+        """Whether records are all that is seen of the shard: no broker was ever heard, or its leader has no log."""
+        return not self.brokers or (self.coordinator is None and self.leadership.unlogged)
 
     @property
     def progress_ms(self) -> int:
+        """The coordinator's newest applied line, or newest record where it has no telemetry; 0: nobody coordinates."""
+        return max(self.line_ms, self.record_ms) if self.by_records else self.line_ms
+
+    @property
+    def line_ms(self) -> int:
         """The coordinator's newest applied line; 0 while nobody was known to coordinate."""
         clock = self.brokers.get(self.coordinator or "")
         return max(clock.line_ms, self.floor_ms) if clock else self.floor_ms
+
+    def recorded(self, record_ms: int, present_ms: int) -> None:
+        """Let a record move the time of a shard of which only records are seen; one from the future does not."""
+        self.record_ms = max(self.record_ms, min(record_ms, present_ms + RECORD_AHEAD_MS))
 
     @property
     def waiting(self) -> bool:
@@ -133,6 +156,14 @@ class CoordinatorTracker:
         newest = [clock.progress_ms(hold_ms) for clock in brokers]
         floor_ms = max(newest, default=0) - hold_ms
         return min((at_ms for at_ms in newest if at_ms >= floor_ms), default=0)
+
+    def is_logged(self, broker: str, at_ms: int) -> bool:
+        """Tell whether a broker's request log covers an instant: then that decides, and not the coordinator's own log.
+
+        An unnamed broker may be any of them.
+        """
+        known = [self.brokers[broker]] if broker in self.brokers else [] if broker else self.brokers.values()
+        return any(clock.line_ms >= at_ms - REQUEST_LOG_OFF_MS for clock in known)
 
     def stepped_ms(self, broker: str) -> int:
         """Return how far a broker's clock is from where it was before it stepped."""
@@ -350,7 +381,7 @@ class CoordinatorTracker:
         if self.coordinator:
             self.former.supersede(self.coordinator, at_ms)
         self.former.reinstate(broker)
-        self.floor_ms = self.progress_ms + self.apart_ms(broker)
+        self.floor_ms = self.line_ms + self.apart_ms(broker)  # a record may be newer than its first line
         self.coordinator, self.coordinator_since_ms = broker, at_ms
 
     def disputed(self, broker: str, proof: Proof, line_ms: int) -> bool:
@@ -378,7 +409,7 @@ class CoordinatorTracker:
             self._move(leader, self.leadership.named_ms, thresholds)
             self._take_claim(leader)
         else:
-            self.floor_ms, self.coordinator = self.progress_ms, None
+            self.floor_ms, self.coordinator = self.line_ms, None
 
     def _take_claim(self, broker: str) -> None:
         """Take what the new coordinator answered before metadata named it."""
@@ -426,6 +457,11 @@ class CoordinatorTracker:
                 return last.low_ms if line_ms - woke_ms <= thresholds.hold_ms else self.last_answer_ms
         return self.last_answer_ms
 
+    def loaded(self, broker: str, at_ms: int) -> None:
+        """Take the coordinator's own word that it has loaded the shard's groups."""
+        self.timer_resets = self.timer_resets[-(MAX_TIMER_RESETS - 1) :]
+        self.timer_resets.append(TimerReset(at_ms, at_ms, Cause.COORDINATOR_MOVED, broker))
+
     def _open(self, new: TimerReset) -> None:
         """Add a timer reset; one that is still open is the same one, known better now."""
         if self.waiting:
@@ -455,6 +491,11 @@ class CoordinatorTracker:
         if len(proofs) > MAX_PROOFS:
             del proofs[: MAX_PROOFS // 2]
         return True
+
+    @property
+    def newest_proof_ms(self) -> int:
+        """The greatest arrival among accepted heartbeats; 0: none is known."""
+        return self.proofs[-1][1] if self.proofs else 0
 
     def proven_ms(self, arrival_ms: int, grace_ms: int) -> int | None:
         """Return when the first known heartbeat that arrived then or later is ``grace_ms`` old; None: there is none."""

@@ -1,8 +1,8 @@
 """What the brokers' metadata says of a cluster at an instant: a *cluster row* of a capture, or what `run` has asked.
 
 The log and the request log do not hold who leads the partitions of the offsets topic, which telemetry key is which
-broker, the session timeouts of the newer kinds of groups, and how many partitions a topic has. A row tells some or all
-of it (docs/capture.md); what it leaves out is as it was before.
+broker, the session timeouts of the newer kinds of groups, which topic an id is, and how many partitions it has. A row
+tells some or all of it (docs/capture.md); what it leaves out is as it was before.
 """
 
 from collections.abc import Callable, Mapping
@@ -42,6 +42,8 @@ class ClusterRow:
     session_timeouts_ms: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Kind of group to group id to milliseconds; "" is the brokers' default."""
     topic_partitions: Mapping[str, int] = field(default_factory=dict)
+    topic_names: Mapping[str, str] = field(default_factory=dict)
+    """Topic id, in Kafka's text form, to its name."""
 
     def named(self, shard: int) -> LeaderNamed | None:
         """Return who leads a shard's partition as its event; None where the row does not say."""
@@ -73,6 +75,7 @@ def read_cluster_row(text: bytes) -> ClusterRow:
             for kind in GROUP_KINDS
         },
         topic_partitions=_map(values, "topic_partitions", _natural),
+        topic_names=_map(values, "topic_names", _text),
     )
 
 
@@ -95,6 +98,13 @@ def _natural(name: str, value: Any) -> int:
     if number < 0:
         raise BadField(f"{name}: negative")
     return number
+
+
+def _text(name: str, value: Any) -> str:
+    text = str_or_none({name: value}, name)
+    if not text:
+        raise BadField(f"{name}: no text")
+    return text
 
 
 def _number_or_none(name: str, value: Any) -> int | None:

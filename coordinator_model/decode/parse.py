@@ -5,10 +5,12 @@ from typing import NamedTuple
 from coordinator_model.decode.records import Outcome, RecordType, decode
 from coordinator_model.decode.source_row import OFFSETS, REPORTS, TELEMETRY, SourceRow
 from coordinator_model.decode.telemetry.client_report import REPORT_START, parse_report
+from coordinator_model.decode.telemetry.coordinator_log import parse_coordinator_line
 from coordinator_model.decode.telemetry.fields import LATEST_MS, BadField
 from coordinator_model.decode.telemetry.heartbeats import HeartbeatLines
+from coordinator_model.decode.telemetry.pushed_metrics import MetricsReader, unread
 from coordinator_model.decode.telemetry.request_log import parse_line
-from coordinator_model.decode.telemetry.shipped import Zone, bare, utc
+from coordinator_model.decode.telemetry.shipped import Zone, bare, is_coordinator_line, utc
 from coordinator_model.events import RECORD_RANK, TELEMETRY_RANK, Event, OffsetCommitted, RecordRead, Tick
 
 __all__ = ["OFFSETS", "REPORTS", "TELEMETRY", "RejectedRow", "RowParser", "SourceRow", "mute_line", "parse_row"]
@@ -40,8 +42,9 @@ class RejectedRow(NamedTuple):
 class RowParser:
     """``parse_row`` for many rows: it knows a member's heartbeat again, and then need not read it."""
 
-    def __init__(self, zone: Zone = utc) -> None:
+    def __init__(self, zone: Zone = utc, read_metrics: MetricsReader = unread) -> None:
         self._zone = zone
+        self._read_metrics = read_metrics
         self._heartbeats = HeartbeatLines()
 
     def bare(self, row: SourceRow) -> SourceRow:
@@ -59,7 +62,7 @@ class RowParser:
             heartbeat = None
         if heartbeat is not None:
             return [heartbeat]
-        events = parse_row(row, self._zone)
+        events = parse_row(row, self._zone, self._read_metrics)
         if not isinstance(events, RejectedRow):
             self._heartbeats.learn(line, events)
         return events
@@ -73,10 +76,10 @@ def bare_or_as_it_is(row: SourceRow, zone: Zone) -> SourceRow:
         return row
 
 
-def parse_row(row: SourceRow, zone: Zone = utc) -> list[Event] | RejectedRow:
+def parse_row(row: SourceRow, zone: Zone = utc, read_metrics: MetricsReader = unread) -> list[Event] | RejectedRow:
     """Turn a row into events, oldest first; an empty list where it says nothing about a group.
 
-    ``zone``: of the dates in lines that were shipped from brokers' files.
+    ``zone``: of the dates in lines that were shipped from brokers' files. ``read_metrics``: reads what clients push.
 
     The group id "" is none: Kafka lets nobody join it, only old clients commit to it, and here it means a broker. Only
     a JoinGroup that was refused for it (24) is told of.
@@ -85,7 +88,7 @@ def parse_row(row: SourceRow, zone: Zone = utc) -> list[Event] | RejectedRow:
     if not 0 <= row.timestamp_ms < LATEST_MS:
         return _rejected(row, "timestamp out of range")
     try:
-        return _parse_record(row) if row.source == OFFSETS else _parse_telemetry(row, zone)
+        return _parse_record(row) if row.source == OFFSETS else _parse_telemetry(row, zone, read_metrics)
     except BadField as bad:
         return _rejected(row, str(bad))
     except Exception as error:  # noqa: BLE001 # whatever it is
@@ -95,17 +98,18 @@ def parse_row(row: SourceRow, zone: Zone = utc) -> list[Event] | RejectedRow:
 def mute_line(row: SourceRow) -> Tick | None:
     """Return what a line says that says nothing about a group, or cannot be read: its broker wrote it then.
 
-    None: it is no line of a broker's request log, or no broker is named by its key.
+    None: it is no line of a broker's request log, or no broker is named by its key. The coordinator's own log is none:
+    its lines come as they please, so that nothing follows from where they are missing.
     """
     value = row.value
-    if row.source != TELEMETRY or value is None or value.startswith(REPORT_START):
+    if row.source != TELEMETRY or value is None or value.startswith(REPORT_START) or is_coordinator_line(value):
         return None
     if not row.key or len(row.key) > MAX_BROKER_BYTES or not 0 <= row.timestamp_ms < LATEST_MS:
         return None
     return Tick(row.timestamp_ms, TELEMETRY_RANK, row.topic, row.partition, row.offset, "", row.key_text, None)
 
 
-def _parse_telemetry(row: SourceRow, zone: Zone) -> list[Event]:
+def _parse_telemetry(row: SourceRow, zone: Zone, read_metrics: MetricsReader) -> list[Event]:
     """Read a line by its topic: a broker's line is believed in a topic that only brokers may write to."""
     value = row.value
     if value is None:
@@ -118,7 +122,10 @@ def _parse_telemetry(row: SourceRow, zone: Zone) -> list[Event]:
     if is_report:
         raise BadField("a client's report, in a topic of the request log")
     row = bare(row, zone)
-    return parse_line(row, row.value or b"")
+    line = row.value or b""
+    if is_coordinator_line(line):
+        return [*parse_coordinator_line(row, line)]
+    return parse_line(row, line, read_metrics)
 
 
 def _parse_record(row: SourceRow) -> list[Event] | RejectedRow:

@@ -11,9 +11,11 @@ from coordinator_model.events import (
     ConsumerHeartbeat,
     Heartbeat,
     JoinAnswered,
+    MetricsPushed,
     OffsetCommitted,
     RecordRead,
 )
+from coordinator_model.replica import metrics_push
 from coordinator_model.replica.client_report import is_believed
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.replay import GroupEvent
@@ -21,6 +23,7 @@ from coordinator_model.replica.replay import GroupEvent
 REBALANCE_IN_PROGRESS = 27
 UNKNOWN_GROUP = "unknown_group"
 NOT_BELIEVED = "reports_not_believed"
+PUSH_NOT_BELIEVED = "pushes_not_believed"
 SET_ASIDE = "group_set_aside"
 
 
@@ -33,6 +36,8 @@ def why_not(replica: GroupReplica | None, event: GroupEvent, *, loading: bool) -
         return None if makes_known(event, loading=loading) else UNKNOWN_GROUP
     if isinstance(event, ClientPoll) and not is_believed(replica, event):
         return NOT_BELIEVED
+    if isinstance(event, MetricsPushed) and not metrics_push.is_believed(replica, event):
+        return PUSH_NOT_BELIEVED
     waits = replica.set_aside is not None and replica.set_aside.resumed_ms is None
     return SET_ASIDE if waits and not isinstance(event, RecordRead) else None
 

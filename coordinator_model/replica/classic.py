@@ -67,7 +67,7 @@ def read_record(replica: GroupReplica, event: RecordRead, context: JudgementCont
         if replica.state is not GroupState.PREPARING_REBALANCE:
             join_phase.begin(replica, at_ms)  # nobody told of it: the one before is not this one
         completed_ms = value.get("currentStateTimestamp", -1)
-        if replica.phase.after_ms <= completed_ms < at_ms:
+        if replica.phase.after_ms <= completed_ms < at_ms and not context.by_records:
             removed_ms = completed_ms  # its join phase ended then, of which no answer has told yet
         join_phase.end(replica, generation, removed_ms)
         replica.state_since_ms = at_ms  # stable before and after, yet a rebalance lies between that no answer told of
@@ -83,6 +83,7 @@ def read_record(replica: GroupReplica, event: RecordRead, context: JudgementCont
     for member_id, item in listed.items():
         member = member_of(replica, member_id, at_ms)
         _fill_from_record(replica, member, item)
+        member.generation = generation if context.by_records else member.generation
         if at_ms >= context.live_from_ms and (member.clock_ms is None or not replacement):
             member.timer_reset_ms = max(member.timer_reset_ms or 0, timer_reset_ms)
             lend_session(former.get(member.instance_id or "") if replacement else None, member)
@@ -146,7 +147,11 @@ def drop_unlisted(
     for member in gone:
         if member.kip848:
             del replica.members[member.member_id]
-        elif member.instance_id is not None and member.instance_id in instances:
+        elif (
+            member.instance_id is not None
+            and member.instance_id in instances
+            and member.member_id not in replica.logged  # it had gone before its successor came
+        ):
             del replica.members[member.member_id]
             remember_leave(replica, Leave(member, replaced_ms, Cause.REPLACED, None))
         else:
@@ -367,7 +372,7 @@ def poll_departure(
         deadline_ms=leave.member.poll_deadline_ms or leave.member.away_ms or leave.applied_ms,
         generation=replica.generation,
         broker=context.broker,
-        judge_after_ms=decided_ms,
+        judge_after_ms=0 if context.by_records else decided_ms,  # records may be older than what a client reports
     )
 
 

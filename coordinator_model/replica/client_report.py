@@ -6,27 +6,29 @@ id and, where the report has one, host must be those of a member that the broker
 
 from collections.abc import Iterator
 
-from coordinator_model.events import ClientPoll
+from coordinator_model.events import ClientPoll, MetricsPushed
 from coordinator_model.replica import classic
-from coordinator_model.replica.departures import add_departure, own_cause
-from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.departures import add_departure, own_cause, remember_leave, withdraw
+from coordinator_model.replica.group import Departure, GroupReplica, Leave, Member
 from coordinator_model.replica.session_timer import JudgementContext
-from coordinator_model.states import SESSION_EXPIRED, Cause, Evidence
+from coordinator_model.states import MEMBER_REMOVED, SESSION_EXPIRED, Cause, Evidence
 
 
 def is_believed(replica: GroupReplica, event: ClientPoll) -> bool:
     """Tell whether the member that a report names is known, and is the client that the report says it is."""
-    return any(_is_of(event, member) for member in _known_as(replica, event.member_id))
+    return any(is_of(event, member) for member in known_as(replica, event.member_id))
 
 
-def _known_as(replica: GroupReplica, member_id: str) -> Iterator[Member]:
+def known_as(replica: GroupReplica, member_id: str) -> Iterator[Member]:
+    """Yield what is known under a member id: who is in, and who went."""
     if member_id in replica.members:
         yield replica.members[member_id]
     yield from (d.member for d in replica.departures if d.member.member_id == member_id)
     yield from (leave.member for leave in replica.leaves if leave.member.member_id == member_id)
 
 
-def _is_of(event: ClientPoll, member: Member) -> bool:
+def is_of(event: ClientPoll | MetricsPushed, member: Member) -> bool:
+    """Tell whether a report is of a member's own client."""
     known_host = bool(event.client_host and member.client_host)
     return event.client_id == member.client_id and (not known_host or event.client_host == member.client_host)
 
@@ -44,6 +46,7 @@ def report(replica: GroupReplica, event: ClientPoll, context: JudgementContext) 
         member.poll_told_ms = None if member.poll_deadline_ms is None else told_ms
         return
     _of_one_removed(replica, event)
+    _of_one_removed_unseen(replica, event, context)
     _of_one_that_left(replica, event, context)
 
 
@@ -51,25 +54,54 @@ def _of_one_removed(replica: GroupReplica, event: ClientPoll) -> None:
     for departure in replica.departures:
         if departure.member.member_id == event.member_id and departure.rule == SESSION_EXPIRED:
             deadline_ms = _poll_deadline_ms(event, departure.member)
-            if deadline_ms is None:
-                continue
-            departure.member.poll_deadline_ms = deadline_ms
-            if departure.cause is Cause.SESSION_TIMEOUT:
-                departure.cause = own_cause(departure.member)
+            if deadline_ms is not None:
+                removed_overdue(departure, deadline_ms)
+
+
+def removed_overdue(departure: Departure, deadline_ms: int) -> None:
+    """Take that the poll of a member whose session expired was overdue."""
+    departure.member.poll_deadline_ms = deadline_ms
+    if departure.cause is Cause.SESSION_TIMEOUT:
+        departure.cause = own_cause(departure.member)
+
+
+def _of_one_removed_unseen(replica: GroupReplica, event: ClientPoll, context: JudgementContext) -> None:
+    """Tell the cause of a removal that only a record told: the poll of its client was overdue by then."""
+    for departure in list(replica.departures):
+        member = departure.member
+        unseen = departure.rule == MEMBER_REMOVED and departure.seen_generation is not None
+        deadline_ms = _poll_deadline_ms(event, member) if unseen and member.member_id == event.member_id else None
+        if deadline_ms is None or deadline_ms > departure.removed_ms:
+            continue
+        withdraw(replica, departure)
+        member.poll_deadline_ms = deadline_ms
+        leave = Leave(member, departure.removed_ms, Cause.POLL_INTERVAL, None)
+        remember_leave(replica, leave)
+        add_departure(replica, classic.poll_departure(leave, replica, context, Evidence.OBSERVED, event.order_ms))
 
 
 def _of_one_that_left(replica: GroupReplica, event: ClientPoll, context: JudgementContext) -> None:
     for leave in replica.leaves:
         if leave.member.member_id == event.member_id and leave.cause is Cause.LEFT:
             deadline_ms = _poll_deadline_ms(event, leave.member)
-            if deadline_ms is None:
-                return
-            leave.cause = Cause.POLL_INTERVAL
-            leave.member.poll_deadline_ms = deadline_ms
-            if event.order_ms >= context.live_from_ms:
-                departure = classic.poll_departure(leave, replica, context, Evidence.OBSERVED, event.order_ms)
-                add_departure(replica, departure)
+            if deadline_ms is not None:
+                left_overdue(replica, leave, deadline_ms, event.order_ms, context)
             return
+
+
+def left_overdue(
+    replica: GroupReplica,
+    leave: Leave,
+    deadline_ms: int,
+    told_ms: int,
+    context: JudgementContext,
+    evidence: Evidence = Evidence.OBSERVED,
+) -> None:
+    """Take that a member left because its poll was overdue, as its client told later."""
+    leave.cause = Cause.POLL_INTERVAL
+    leave.member.poll_deadline_ms = deadline_ms
+    if told_ms >= context.live_from_ms:
+        add_departure(replica, classic.poll_departure(leave, replica, context, evidence, told_ms))
 
 
 def _poll_age_ms(event: ClientPoll, member: Member) -> int:

@@ -17,6 +17,7 @@ from coordinator_model.replica.missed_phase import deadline_of_missed_phase_ms, 
 from coordinator_model.replica.removal_instant import (
     after_a_move,
     before,
+    deadline_interval_ms,
     ends,
     gone_between,
     may_have_started,
@@ -36,7 +37,7 @@ from coordinator_model.replica.session_timer import (
     touches_ms,
     unheard_since,
 )
-from coordinator_model.replica.unexplained import cause_is_uncertain, mark_unknown
+from coordinator_model.replica.unexplained import cause_is_uncertain, mark_unknown, told_by_records
 from coordinator_model.states import MEMBER_REMOVED, REBALANCE_TIMEOUT, SESSION_EXPIRED, Cause, Evidence
 
 STALL_MS = 5_000
@@ -97,14 +98,47 @@ def depart(
 ) -> None:
     """Take a member out of the replica because its absence has become a fact, told by a broker's answer or a record."""
     replica.save_last_record()
+    if _never_loaded(replica, member, context):
+        replica.members.pop(member.member_id, None)
+        loaded = [m for m in replica.recorded if m.instance_id is not None and m.instance_id == member.instance_id]
+        if not loaded:
+            return
+        member = loaded[0]
     if heard_since(member, replica.undelivered_leaves.get(member.member_id), context):
         del replica.undelivered_leaves[member.member_id]
     said_goodbye = _said_goodbye(replica, member, removed_ms, context.thresholds.grace_ms)
     if not said_goodbye and member.replaced_ms is not None:
         remember_leave(replica, Leave(member, member.replaced_ms, Cause.REPLACED, None))
-    elif not said_goodbye and _is_witnessed(replica, member, removed_ms, context):
+    elif not said_goodbye and context.by_records:
+        if removed_ms >= context.live_from_ms:
+            _depart_unseen(replica, told_by_records(replica, member, removed_ms))
+    elif (
+        not said_goodbye
+        and member.member_id not in replica.logged
+        and _is_witnessed(replica, member, removed_ms, context)
+    ):
         add_departure(replica, _departure(replica, member, removed_ms, context, told_by, successor))
+    elif not said_goodbye and removed_ms >= context.live_from_ms:
+        replica.unexplained.append(_departure(replica, member, removed_ms, context, told_by, successor))
     replica.members.pop(member.member_id, None)
+
+
+def _depart_unseen(replica: GroupReplica, departure: Departure) -> None:
+    """Keep a departure of which only a record tells; one whose poll was overdue has left for that."""
+    if departure.cause is Cause.POLL_INTERVAL:
+        remember_leave(replica, Leave(departure.member, departure.removed_ms, departure.cause, None))
+    add_departure(replica, departure)
+
+
+def _never_loaded(replica: GroupReplica, member: Member, context: JudgementContext) -> bool:
+    """Tell whether a member joined a generation that was never written, before the coordinator moved.
+
+    The next one loaded the log, so the member was never in there: nobody removed it, but perhaps the former self of a
+    static one.
+    """
+    if replica.recorded_generation is None or any(m.member_id == member.member_id for m in replica.recorded):
+        return False
+    return any(reset.cause is Cause.COORDINATOR_MOVED for reset in unheard_since(member, context.timer_resets))
 
 
 def _departure(
@@ -167,7 +201,8 @@ def _may_be_retried(replica: GroupReplica, member: Member, removed_ms: int) -> b
     if replica.stalled_ms is not None and abs(removed_ms - replica.stalled_ms) <= RETRIED_MS:
         return True
     name, since_ms = who(member), removed_ms - RETRIED_MS
-    return any(name == other and since_ms <= at_ms < removed_ms for other, at_ms, _ in replica.violations)
+    proven = (mark[:2] for mark in replica.violations if mark[2] != Cause.UNKNOWN)
+    return any(name == other and since_ms <= at_ms < removed_ms for other, at_ms in proven)
 
 
 def _said_goodbye(replica: GroupReplica, member: Member, removed_ms: int, grace_ms: int) -> bool:
@@ -327,6 +362,7 @@ def _explain(departure: Departure, together: list[Departure], context: Judgement
     blamed = blamed or blamed_reset(deadline_ms, timeout_ms, context.timer_resets)
     departure.cause = blamed.cause if blamed else own_cause(member)
     departure.deadline_ms, departure.timer_reset_ms = deadline_ms, blamed.low_ms if blamed else None
+    departure.deadline_from_ms, departure.deadline_until_ms = deadline_interval_ms(departure, blamed, context)
     return True
 
 

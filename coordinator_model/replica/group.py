@@ -91,6 +91,16 @@ class Member:
     poll_reported_ms: int | None = None
     max_poll_interval_ms: int | None = None
     """From that report too."""
+    pushed_ms: int | None = None
+    """When its client last pushed metrics (KIP-714) about its polls."""
+    client_instance_id: str = ""
+    """Under which its client pushes them: librdkafka names no member once it has left."""
+    polled_from_ms: int | None = None
+    """From a client that pushes whether it polled: it last did in the interval from here ..."""
+    polled_until_ms: int | None = None
+    """... to here."""
+    no_poll_until_ms: int | None = None
+    """It has told without a gap up to here that it did not since."""
     heartbeat_interval_ms: int | None = None
     """Between the first two heartbeats that were seen of it with no restart of its session in between; measured again
     where that proves too long."""
@@ -212,6 +222,9 @@ class Departure:
     """Not judged before progress has come here: the explanation may trail."""
     timer_reset_ms: int | None = None
     """Where a coordinator's pause or move is the cause: when that began."""
+    deadline_from_ms: int | None = None
+    """The deadline lies between these two, where only that is known, as after a move; None: ``deadline_ms`` is it."""
+    deadline_until_ms: int | None = None
     concluded: bool = True
     """False: what the removal proves is not known before ``judge_after_ms``."""
     unexplained: bool = False
@@ -239,11 +252,24 @@ class Departure:
     returned_ms: int | None = None
     returned_as: str | None = None
     """The member id under which it came back."""
+    seen_generation: int | None = None
+    """Where only records tell: the last generation that it is seen in; None: answers are seen too."""
+    from_log: bool = False
+    """Whether the coordinator's own log tells why, and when it was removed."""
 
     @property
     def gone_ms(self) -> int:
         """When its absence was told: a line of before then only trails."""
         return max(self.removed_ms, self.found_ms)
+
+
+class LoggedRemoval(NamedTuple):
+    """What a line of the coordinator's own log says of a member's removal, see ``coordinator_log``."""
+
+    at_ms: int
+    what: str
+    reason: str
+    broker: str
 
 
 class SetAside(NamedTuple):
@@ -309,6 +335,12 @@ class GroupReplica:
     asking: dict[str, int] = field(default_factory=dict)
     """KIP-848 members by id: since when they ask to join brokers that are no coordinator (14, 15, 16)."""
     departures: list[Departure] = field(default_factory=list)
+    logged: dict[str, LoggedRemoval] = field(default_factory=dict)
+    """By member id: a removal that a line of the coordinator's log names and no record shows yet."""
+    joining: dict[str, tuple[int, str | None]] = field(default_factory=dict)
+    """Classic members by id that only that log has named so far: when they joined, and their instance."""
+    unexplained: list[Departure] = field(default_factory=list)
+    """Recent removals that neither answers nor a line of that log explain yet."""
     violations: list[tuple[str, int, str]] = field(default_factory=list)
     """(who, when, cause) of recent violations, to count recurrences."""
     unexplained_ms: int | None = None
@@ -325,6 +357,8 @@ class GroupReplica:
     """(when, generation) of those that never were, since the group was last stable."""
     refused: dict[str, list[Any]] = field(default_factory=dict)
     """Clients that are refused, see ``refusals``; the one refused last stands last."""
+    zombies: dict[str, list[Any]] = field(default_factory=dict)
+    """Former members whose commits are refused, see ``zombies``; the one refused last stands last."""
     diverged: list[Any] | None = None
     """The last record that said otherwise than the replica, see ``divergence``."""
     unexpected: int = 0
@@ -392,6 +426,9 @@ class GroupReplica:
         self.incarnation += 1
         self.members.clear()
         self.departures.clear()
+        self.logged.clear()
+        self.joining.clear()
+        self.unexplained.clear()
         self.rolled_back_replacements.clear()
         self.undelivered_leaves.clear()
         self.unreported_phase = None

@@ -65,7 +65,7 @@ def join(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) 
         replica.leader = leader
         _name_the_leader(replica, event, leader)
         _count_the_leader_in(replica, event)
-    if not is_gone(replica, event.member_id, event.answer_ms):
+    if not is_gone(replica, event.member_id, event.answer_ms) and not _expired_as_it_waited(replica, event):
         _let_in(replica, event, context)
     if event.members and replica.listed_generation != event.generation:
         replica.listed_generation = event.generation
@@ -79,6 +79,13 @@ def _is_of_an_empty_generation(replica: GroupReplica, event: JoinAnswered) -> bo
     return empty and replica.recorded_generation is None and 0 < event.generation <= replica.generation
 
 
+def _expired_as_it_waited(replica: GroupReplica, event: JoinAnswered) -> bool:
+    """Tell whether a member of a group of KIP-848 was removed while its JoinGroup waited for a stalled write."""
+    own = (d for d in replica.departures if d.member.member_id == event.member_id)
+    gone = any(event.arrival_ms <= d.removed_ms <= event.answer_ms for d in own)
+    return gone and replica.type is GroupType.CONSUMER and event.member_id not in replica.members
+
+
 def _let_in(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
     """Take the member that asked into the generation, in the place of who held its instance id before."""
     replica.rolled_back_replacements.pop(event.instance_id or "", None)
@@ -90,7 +97,8 @@ def _let_in(replica: GroupReplica, event: JoinAnswered, context: JudgementContex
         member.owes_since_ms, member.may_owe_since_ms = event.answer_ms, []
     if former and _is_into_a_stable_group(replica, event):
         lend_session(former[0], member)
-    member.generation, member.awaiting_sync = event.generation, True
+    has_synced = member.generation == event.generation and event.answer_ms < (member.synced_ms or 0)
+    member.generation, member.awaiting_sync = event.generation, not has_synced  # a line that is sent again comes late
     member.streams = replica.protocol == STREAMS_PROTOCOL
     _fill_from_join(member, event)
     _poll_leave_comes_back(replica, event, context)
@@ -145,6 +153,7 @@ def _was_replaced_in_turn(replica: GroupReplica, event: JoinAnswered, context: J
     if any((m.joined_ms or 0) > event.arrival_ms for m in former):
         _was_in_between(replica, event, former, context)
         return
+    replica.save_last_record()
     _replace_static(replica, event, context)
     member = member_of(replica, event.member_id, event.arrival_ms)
     member.instance_id, member.fenced_ms = event.instance_id, event.arrival_ms
@@ -261,8 +270,8 @@ def _replace_static(replica: GroupReplica, event: JoinAnswered, context: Judgeme
 
     Unless that had expired before the new one asked to join, which is judged once the whole phase is known.
     """
-    if event.instance_id is None:
-        return []
+    if event.instance_id is None or replica.type is GroupType.CONSUMER:
+        return []  # of a group of KIP-848 the records tell
     former = _former_selves(replica, event)
     for old in former:
         listed = replica.members.pop(old.member_id, None)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from coordinator_model.brokers.timer_reset import TimerReset
 from coordinator_model.replica import join_phase
 from coordinator_model.replica.group import Departure, Member
-from coordinator_model.replica.removal_instant import alive_at_the_end, before, ends
+from coordinator_model.replica.removal_instant import alive_at_the_end, before, ends, may_have_ended
 from coordinator_model.replica.session_timer import (
     JudgementContext,
     deadlines,
@@ -127,6 +127,8 @@ def _missed_early(departure: Departure, deadline_ms: int, context: JudgementCont
     removed_ms = departure.removed_ms
     if join_phase.too_young(departure, context) or _began_as_it_ended(departure):
         return None
+    if may_have_ended(departure, context):
+        return None  # after a move no session's end is known well enough
     spans, earliest_ms = deadlines(departure, context), deadline_ms - context.thresholds.grace_ms
     if join_phase.may_have_timed_out(departure) and all(origin is None for _, _, origin in spans):
         earliest_ms = max(earliest_ms, ends(spans)[0] - join_phase.EARLY_MS)  # no timer runs before its time

@@ -11,7 +11,14 @@ accepted SyncGroup ends that.
 
 from typing import Any
 
-from coordinator_model.events import ConsumerHeartbeat, Heartbeat, JoinAnswered, LeaveAnswered, SyncAnswered
+from coordinator_model.events import (
+    CommitRefused,
+    ConsumerHeartbeat,
+    Heartbeat,
+    JoinAnswered,
+    LeaveAnswered,
+    SyncAnswered,
+)
 from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.replica.join_phase import newcomer_waited
 
@@ -86,6 +93,8 @@ def is_idle(replica: GroupReplica, event: object) -> bool:
             return event.error in JOIN_REFUSALS
         case LeaveAnswered():
             return event.error in FENCINGS
+        case CommitRefused():
+            return True
     return False
 
 
@@ -96,6 +105,7 @@ def _is_known(replica: GroupReplica, member_id: str) -> bool:
 def told(replica: GroupReplica) -> dict[str, int]:
     """Return what is worth telling: who was refused repeatedly, again each time twice as often; whether ids are out."""
     counts = {key: row[1].bit_length() for key, row in replica.refused.items() if row[3] is not None}
+    counts |= {f"zombie\n{key}": row[1].bit_length() for key, row in replica.zombies.items()}
     return counts | {"pending": bool(replica.pending)}
 
 

@@ -55,6 +55,43 @@ def gone_between(departure: Departure, together: list[Departure], context: Judge
     return phase.after_ms + longer_ms, min(phase.started_ms + longer_ms, told_ms[1])
 
 
+def deadline_interval_ms(
+    departure: Departure, blamed: TimerReset | None, context: JudgementContext
+) -> tuple[int | None, int | None]:
+    """Return between which instants a session ended that began with a move, if more than its deadline is possible.
+
+    The new coordinator loads the group at any instant after its predecessor began, for that one may go on answering
+    unaware; and a classic group tells of a removal later.
+    """
+    member, deadline_ms = departure.member, departure.deadline_ms
+    if blamed is None or deadline_ms is None or member.goes_alone or blamed not in _moves(departure, context):
+        return None, None
+    earliest_ms = _earliest_since(blamed, departure, context)
+    return min(earliest_ms, deadline_ms), max(deadline_ms, departure.removed_ms)
+
+
+def may_have_ended(departure: Departure, context: JudgementContext) -> bool:
+    """Tell whether a session that a new coordinator began may have ended before a removal, however early it loaded.
+
+    Not where the member committed an offset within its last session: that record is of the new coordinator or before.
+    """
+    touched_ms = max(departure.touches_ms, default=0) + (session_timeout_ms(departure.member, context) or 0)
+    if touched_ms > departure.removed_ms:
+        return False
+    return any(_earliest_since(move, departure, context) <= departure.removed_ms for move in _moves(departure, context))
+
+
+def _moves(departure: Departure, context: JudgementContext) -> list[TimerReset]:
+    unheard = unheard_since(departure.member, context.timer_resets)
+    return [reset for reset in unheard if reset.cause is Cause.COORDINATOR_MOVED]
+
+
+def _earliest_since(move: TimerReset, departure: Departure, context: JudgementContext) -> int:
+    """Return the earliest end of a session that began as a new coordinator loaded the group."""
+    loads_ms = max(move.low_ms if move.since_ms is None else move.since_ms, departure.member.joined_ms or 0)
+    return loads_ms + (session_timeout_ms(departure.member, context) or 0)
+
+
 def removed_with_one_alive(departure: Departure, together: list[Departure], context: JudgementContext) -> bool:
     """Tell whether the same record removed a static member whose session cannot have ended and that did not leave.
 

@@ -3,10 +3,13 @@
 from coordinator_model.decode.records import RecordType
 from coordinator_model.events import (
     ClientPoll,
+    CommitRefused,
     ConsumerHeartbeat,
+    CoordinatorLine,
     Heartbeat,
     JoinAnswered,
     LeaveAnswered,
+    MetricsPushed,
     OffsetCommitted,
     RecordRead,
     SyncAnswered,
@@ -15,13 +18,16 @@ from coordinator_model.replica import (
     classic,
     client_report,
     conversion,
+    coordinator_log,
     divergence,
     join,
     member_heartbeat,
+    metrics_push,
     modern,
     rebalances,
     refusals,
     rolled_back_replacement,
+    zombies,
 )
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.session_timer import JudgementContext
@@ -37,7 +43,10 @@ GroupEvent = (
     | SyncAnswered
     | LeaveAnswered
     | ConsumerHeartbeat
+    | CommitRefused
     | ClientPoll
+    | MetricsPushed
+    | CoordinatorLine
 )
 
 
@@ -53,6 +62,10 @@ def replay(replica: GroupReplica, event: GroupEvent, context: JudgementContext) 
         rolled_back_replacement.load(replica, context)
     generation, members = replica.generation, divergence.expected(replica, event)
     _apply(replica, event, context)
+    if replica.joining and isinstance(event, RecordRead):
+        coordinator_log.miss(replica, event, context)
+    if replica.unexplained or replica.logged:
+        coordinator_log.explain(replica, event.order_ms, context)
     divergence.note(replica, members, event.order_ms)
     rebalances.note(replica, generation, event.order_ms)
     refusals.note(replica, event)
@@ -63,10 +76,7 @@ def _apply(replica: GroupReplica, event: GroupEvent, context: JudgementContext) 
         case Heartbeat():
             classic.heartbeat(replica, event, context)
         case RecordRead():
-            if event.record_type == RecordType.GROUP_METADATA:
-                classic.read_record(replica, event, context)
-            else:
-                modern.read_record(replica, event, context)
+            _record(replica, event, context)
         case JoinAnswered():
             join.join(replica, event, context)
         case SyncAnswered():
@@ -75,10 +85,24 @@ def _apply(replica: GroupReplica, event: GroupEvent, context: JudgementContext) 
             classic.leave(replica, event, context)
         case ConsumerHeartbeat():
             member_heartbeat.heartbeat(replica, event, context)
+        case CommitRefused():
+            zombies.note(replica, event)
         case OffsetCommitted():
             _commit(replica, event)
+        case CoordinatorLine():
+            coordinator_log.tell(replica, event)
         case ClientPoll():
             client_report.report(replica, event, context)
+        case MetricsPushed():
+            metrics_push.push(replica, event, context)
+
+
+def _record(replica: GroupReplica, event: RecordRead, context: JudgementContext) -> None:
+    coordinator_log.refute(replica, event)
+    if event.record_type == RecordType.GROUP_METADATA:
+        classic.read_record(replica, event, context)
+    else:
+        modern.read_record(replica, event, context)
 
 
 def _commit(replica: GroupReplica, event: OffsetCommitted) -> None:

@@ -27,6 +27,8 @@ TIMER_EARLY_MS = 250
 """How much earlier than a session's end its removal's record may seem to be, in a group of KIP-848 or the like, where
 nobody waits. No timer runs before its time, but a heartbeat is applied at the beginning of its ``localTimeMs``, and its
 instant is taken from the end: 151 ms apart were seen on a busy broker."""
+AWAKE_BEFORE_LINE_MS = 500
+"""How long a broker that woke may run its timers before its first line: the probe asks again within this."""
 UNSEEN_TERM_MS = 2_000
 """How long a deposed coordinator may have gone on answering though nothing shows that it did."""
 Commits = Mapping[tuple[str, int], int]
@@ -55,6 +57,10 @@ class JudgementContext:
     """When lines of the shard's coordinator are missing."""
     hole_is_open: bool = False
     """Whether it is not known yet if the coordinator stood still just now, or its lines are missing."""
+    by_records: bool = False
+    """Whether records are all that is seen of the group's coordinator: nobody is heard, and no goodbye is seen."""
+    coordinates_ms: int = 0
+    """Arrival of the newest accepted heartbeat of the shard: its broker was still the coordinator then."""
 
     @property
     def waiting(self) -> bool:
@@ -238,12 +244,13 @@ def latest_deadline_ms(departure: Departure, context: JudgementContext) -> int |
 def deadlines(departure: Departure, context: JudgementContext) -> list[Span]:
     """Return the spans ``(first, last, restart it comes from)`` in which a departed member's session can have ended.
 
-    A timer that is due while the coordinator stands still runs as it wakes; what was removed before had not slept.
+    A timer that is due while the coordinator stands still runs as it wakes; what was removed before had not slept. The
+    removal's record may be older than the first line after the pause: then the coordinator was awake at the record.
     """
-    ends = _due(departure, context)
+    ends, removed_ms = _due(departure, context), departure.removed_ms
     for pause in unheard_since(departure.member, context.timer_resets):
-        if pause.woke_ms is not None and pause.woke_ms <= departure.removed_ms + SAME_START_MS:
-            ends = [_moved_to_waking(span, pause, pause.woke_ms) for span in ends]
+        if pause.woke_ms is not None and pause.woke_ms <= removed_ms + AWAKE_BEFORE_LINE_MS:
+            ends = [_moved_to_waking(span, pause, min(pause.woke_ms, removed_ms)) for span in ends]
     return ends
 
 

@@ -4,6 +4,9 @@ Theory. A member is removed because its session expired, because it missed a reb
 two are inferred from timers, and missing heartbeats make that inference wrong. The third is known only from its line.
 So a timeout is reported in two cases: the member cannot have been alive unseen, or no line is missing around its
 removal, where its leave would have been seen.
+
+Where only records are seen, all lines are missing: every removal has an unknown cause, unless its client has told that
+its poll was overdue.
 """
 
 from collections.abc import Iterable
@@ -19,7 +22,7 @@ from coordinator_model.replica.session_timer import (
     session_timeout_ms,
     unheard_since,
 )
-from coordinator_model.states import MEMBER_REMOVED, SESSION_EXPIRED, Cause, Evidence
+from coordinator_model.states import MEMBER_REMOVED, POLL_EXCEEDED, SESSION_EXPIRED, Cause, Evidence
 
 RECENT_MS = 600_000
 """A loss this long before a rebalance still counts as recent."""
@@ -33,9 +36,10 @@ def cause_is_uncertain(
     ``together``: all members that the same generation lost.
     """
     return (
-        (departure.lines_were_behind and not _coordinator_paused(departure, context))
+        _joined_a_later_generation(departure)
+        or (departure.lines_were_behind and not _coordinator_paused(departure, context))
         or (_lost_lines_recently(replica, departure, context) and _rebalance_began_unseen(departure, together, context))
-        or _heartbeats_are_filtered_out(departure, together, context)
+        or _heartbeats_are_filtered_out(replica, departure, together, context)
         or _request_may_have_been_pending(departure, context)
         or _expired_before_group_was_stable(departure, context)
         or _may_have_left_unseen(departure, context)
@@ -48,7 +52,25 @@ def mark_unknown(replica: GroupReplica, departure: Departure) -> None:
     replica.unexplained_ms = max(replica.unexplained_ms or 0, departure.gone_ms)
     departure.rule, departure.cause, departure.evidence = MEMBER_REMOVED, Cause.UNKNOWN, Evidence.INFERRED
     departure.deadline_ms = departure.timer_reset_ms = None
+    departure.deadline_from_ms = departure.deadline_until_ms = None
     departure.concluded = True
+
+
+def told_by_records(replica: GroupReplica, member: Member, removed_ms: int) -> Departure:
+    """Return the departure of a member of which only records tell: that it is gone, and between which generations."""
+    overdue = member.poll_deadline_ms is not None
+    return Departure(
+        member=member,
+        rule=POLL_EXCEEDED if overdue else MEMBER_REMOVED,
+        cause=Cause.POLL_INTERVAL if overdue else Cause.UNKNOWN,
+        evidence=Evidence.OBSERVED if overdue else Evidence.INFERRED,
+        removed_ms=removed_ms,
+        deadline_ms=member.poll_deadline_ms,
+        generation=replica.generation,
+        broker="",
+        judge_after_ms=0,
+        seen_generation=replica.generation if member.generation is None else min(member.generation, replica.generation),
+    )
 
 
 def _coordinator_paused(departure: Departure, context: JudgementContext) -> bool:
@@ -60,11 +82,20 @@ def _coordinator_paused(departure: Departure, context: JudgementContext) -> bool
     return any(max(r.woke_ms or 0, r.high_ms or departure.removed_ms) >= since_ms for r in pauses)
 
 
+def _joined_a_later_generation(departure: Departure) -> bool:
+    """Tell whether a classic member had joined a generation after the one that lacks it: instants are not exact."""
+    member = departure.member
+    return not member.goes_alone and member.generation is not None and member.generation > departure.generation
+
+
 def _lost_lines_recently(replica: GroupReplica, departure: Departure, context: JudgementContext) -> bool:
     """Tell whether lines were lost recently: a blind window is known, or an earlier removal had no explanation."""
     since_ms = departure.phase.after_ms - RECENT_MS
-    unexplained = replica.unexplained_ms is not None and replica.unexplained_ms >= since_ms
-    return unexplained or may_miss_lines(context.blind, since_ms, departure.gone_ms)
+    return _unexplained_recently(replica, departure) or may_miss_lines(context.blind, since_ms, departure.gone_ms)
+
+
+def _unexplained_recently(replica: GroupReplica, departure: Departure) -> bool:
+    return replica.unexplained_ms is not None and replica.unexplained_ms >= departure.phase.after_ms - RECENT_MS
 
 
 def _rebalance_began_unseen(departure: Departure, together: Iterable[Departure], context: JudgementContext) -> bool:
@@ -86,12 +117,13 @@ def _rebalance_began_unseen(departure: Departure, together: Iterable[Departure],
 
 
 def _heartbeats_are_filtered_out(
-    departure: Departure, together: Iterable[Departure], context: JudgementContext
+    replica: GroupReplica, departure: Departure, together: Iterable[Departure], context: JudgementContext
 ) -> bool:
     """Tell whether the member outlived its session although none of its heartbeats was seen.
 
     Then the request log leaves them out. If a heartbeat of any member of the shard was seen since it joined, its own
-    would have been seen too. Otherwise a timeout is believed only if the session ended right at the removal.
+    would have been seen too. Otherwise a timeout is believed only if the session ended right at the removal, or as the
+    rebalance began, and if every removal of late has an explanation.
     """
     member = departure.member
     if member.parked_heartbeat_ms is not None or member.last_heartbeat_ms is not None:
@@ -101,11 +133,25 @@ def _heartbeats_are_filtered_out(
     since_ms = max(member.clock_ms or member.joined_ms or 0, context.live_from_ms)
     if not member.goes_alone and context.proof_arrival_ms > since_ms:
         return False
+    if not member.goes_alone and (
+        _unexplained_recently(replica, departure) or _expired_long_before(departure, context)
+    ):
+        return True
     if departure.rule == SESSION_EXPIRED and _expired_in_a_rebalance(departure, context):
         return False
     lost = [departure] if member.goes_alone else together
     ends_ms = [latest_deadline_ms(other, context) or 0 for other in lost]
     return departure.removed_ms > max(ends_ms, default=0) + context.thresholds.grace_ms
+
+
+def _expired_long_before(departure: Departure, context: JudgementContext) -> bool:
+    """Tell whether the session seems to have ended long before the first sign of the rebalance that it began."""
+    phase_ms, end_ms = departure.phase.started_ms, latest_deadline_ms(departure, context)
+    return (
+        phase_ms is not None
+        and end_ms is not None
+        and end_ms < phase_ms - _longest_silence_ms(departure.member, context)
+    )
 
 
 def _expired_in_a_rebalance(departure: Departure, context: JudgementContext) -> bool:

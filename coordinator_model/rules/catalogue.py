@@ -56,8 +56,9 @@ RULES = (
     Rule(
         "poll-exceeded",
         PAGES,
-        "observed where the client says so; inferred where it left without a reason, a poll interval or more after it"
-        " had joined, and came back on the same connection",
+        "observed where the client says so, by its reason, a report or pushed metrics; inferred where it left without a"
+        " reason, a poll interval or more after it had joined, and came back on the same connection, or left as its"
+        " limit had passed, and pushes on without a poll",
         "a client did not poll within `max.poll.interval.ms`",
         MEMBER_CLEARS,
         ESCALATION,
@@ -68,9 +69,10 @@ RULES = (
     Rule(
         "poll-at-risk",
         ("info",),
-        "observed: the client's own report",
-        "a client reports a poll age of at least four fifths of `max.poll.interval.ms`",
-        "`recovered` (a report of a younger poll, or none for 10 s after the deadline), `superseded` (it was exceeded)",
+        "observed: the client's own report or pushed metrics",
+        "a client tells a poll age of at least four fifths of `max.poll.interval.ms`",
+        "`recovered` (it tells of a younger poll, or of none for 10 s after the deadline), `superseded` (it was"
+        " exceeded)",
         ("poll_at_risk_ratio", "hold_ms"),
         superseded_by="poll-exceeded",
     ),
@@ -95,10 +97,13 @@ RULES = (
     Rule(
         "member-removed",
         ("info", "warn"),
-        "inferred: lines of the coordinator are missing, and the one that tells the cause may be among them",
+        "inferred: lines of the coordinator are missing, and the one that tells the cause may be among them; or the"
+        " coordinator had just moved, and nothing tells when sessions began anew; or only records are read",
         "a member was removed, and why is unknown: it may have been closed, or have broken a timeout. A warning once"
-        " its partitions have been read by nobody for `page_after_ms`; never a page",
-        MEMBER_CLEARS,
+        " its partitions have been read by nobody for `page_after_ms`, but only info where only records are read;"
+        " never a page",
+        MEMBER_CLEARS + "; where only records are read also `recovered` once its group has been empty for"
+        " `resolve_after_ms`, and `superseded` (its client has told that its poll was overdue)",
         ("grace_ms", "page_after_ms", "resolve_after_ms"),
         lasting=True,
     ),
@@ -146,6 +151,16 @@ RULES = (
         "a client goes on as a member that the coordinator no longer knows: it is answered UNKNOWN_MEMBER_ID,"
         " ILLEGAL_GENERATION, FENCED_INSTANCE_ID or FENCED_MEMBER_EPOCH three times",
         "`recovered` (silent for `resolve_after_ms`)",
+        ("resolve_after_ms",),
+    ),
+    Rule(
+        "zombie-commit",
+        ("info", "warn"),
+        "observed: the answers to its commits, where the snippet has `--refused-commits`",
+        "a former member went on processing: its commit was refused with UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID, or"
+        " with ILLEGAL_GENERATION for partitions that another member has. A warning if it was seen as a member; info"
+        " for a transaction, which is void",
+        "`recovered` (no commit of it was refused for `resolve_after_ms`)",
         ("resolve_after_ms",),
     ),
     Rule(

@@ -29,8 +29,9 @@ SUMMARIES = {
         "{who} was dropped: it did not rejoin, sync or revoke within the rebalance timeout{poll}{refused}"
     ),
     POLL_EXCEEDED: "{who} left: it did not poll within max.poll.interval.ms{poll}",
-    MEMBER_REMOVED: "{who} was removed, and why is unknown: lines of its coordinator are missing",
+    MEMBER_REMOVED: "{who} was removed, and why is unknown: lines are missing, or the coordinator had just moved",
 }
+UNSEEN_SUMMARY = "{who} is gone between generation {seen} and {after}, cause unknown: only records are read"
 
 
 def judge(replica: GroupReplica, departure: Departure, context: JudgementContext) -> Verdict:
@@ -55,6 +56,8 @@ def closing(replica: GroupReplica, departure: Departure, context: JudgementConte
     """Return why and when the departure's incident ends, as far as things stand now; None: not in sight."""
     if departure.returned_ms is not None and replica.type in KINDS:
         return "rejoined", max(departure.returned_ms, departure.removed_ms)  # no barrier: it is in when it is accepted
+    if departure.seen_generation is not None and replica.state is GroupState.EMPTY:  # closed or not, nobody misses it
+        return "recovered", max(replica.state_since_ms, departure.removed_ms) + context.thresholds.resolve_after_ms
     if replica.stable_since_ms is None:
         return None
     if departure.returned_ms is not None:
@@ -72,13 +75,17 @@ def _severity(replica: GroupReplica, departure: Departure, context: JudgementCon
     thresholds = context.thresholds
     page_ms = departure.removed_ms + thresholds.page_after_ms
     unowned = bool(replica.unowned(departure.member.assignment)) and departure.returned_ms is None
+    if departure.rule == MEMBER_REMOVED and departure.seen_generation is not None:
+        return Severity.INFO, None  # each stop and each deploy looks like this
     if departure.rule == MEMBER_REMOVED:  # perhaps it was only closed: nobody is woken for what nobody knows
         warns = unowned and context.progress_ms >= page_ms
         return (Severity.WARN, None) if warns else (Severity.INFO, page_ms if unowned else None)
+    inferred = departure.rule == POLL_EXCEEDED and departure.evidence is Evidence.INFERRED
+    unowned = unowned and not inferred  # one that unsubscribed at its limit looks the same: its absence wakes nobody
     if unowned and context.progress_ms >= page_ms:
         return Severity.PAGE, None
     if departure.timer_reset_ms is None:
-        empty = replica.state is GroupState.EMPTY and not replica.members
+        empty = replica.state is GroupState.EMPTY and not replica.members and not inferred
         if empty or _recurs(replica, departure, context):
             return Severity.PAGE, None
     return Severity.WARN, page_ms if unowned else None
@@ -92,7 +99,7 @@ def _recurs(replica: GroupReplica, departure: Departure, context: JudgementConte
 
 def _recurrences(replica: GroupReplica, departure: Departure, context: JudgementContext) -> int:
     name, since_ms = who(departure.member), departure.removed_ms - context.thresholds.recurrence_window_ms
-    mine = [at_ms for other, at_ms, _ in replica.violations if other == name]
+    mine = [at_ms for other, at_ms, cause in replica.violations if other == name and cause != Cause.UNKNOWN]
     return sum(1 for at_ms in mine if since_ms < at_ms <= departure.removed_ms)
 
 
@@ -106,11 +113,13 @@ def _finding(replica: GroupReplica, departure: Departure, severity: Severity, co
         at_ms=departure.removed_ms,
         evidence=departure.evidence,
         cause=departure.cause,
-        summary=SUMMARIES[rule].format(
+        summary=_summary_of(departure).format(
             who=name_of(member),
             session=_of_ms(member.session_timeout_ms or context.consumer_session_timeout_ms),
             poll=_of_ms(member.rebalance_timeout_ms),
             refused=f"; it was refused with {refused}" if refused else "",
+            seen=departure.seen_generation,
+            after=max(departure.generation, (departure.seen_generation or 0) + 1),
         ),
         deadline_ms=departure.deadline_ms,
         detail={
@@ -119,9 +128,23 @@ def _finding(replica: GroupReplica, departure: Departure, severity: Severity, co
             "last_heartbeat_ms": member.last_heartbeat_ms,
             "removed_ms": departure.removed_ms,
             "unowned": len(replica.unowned(member.assignment)),
+            **_interval(departure),
+            **({"source": "coordinator-log"} if departure.from_log else {}),
         },
         **(about_member(replica, member, context) | {"broker": departure.broker, "generation": departure.generation}),
     )
+
+
+def _summary_of(departure: Departure) -> str:
+    unseen = departure.rule == MEMBER_REMOVED and departure.seen_generation is not None
+    return UNSEEN_SUMMARY if unseen else SUMMARIES[departure.rule or ""]
+
+
+def _interval(departure: Departure) -> dict[str, int | None]:
+    """Return between which instants the deadline lies, where only that is known."""
+    if departure.deadline_from_ms is None:
+        return {}
+    return {"deadline_from_ms": departure.deadline_from_ms, "deadline_until_ms": departure.deadline_until_ms}
 
 
 def _of_ms(duration_ms: int | None) -> str:

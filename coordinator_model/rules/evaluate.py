@@ -24,6 +24,7 @@ from coordinator_model.rules import (
     session,
     setup,
     telemetry_uncovered,
+    zombie_commit,
 )
 from coordinator_model.rules.catalogue import RULES
 from coordinator_model.rules.findings import Finding, Verdict
@@ -111,6 +112,7 @@ def _as_a_whole(replica: GroupReplica, context: JudgementContext) -> Iterator[Ve
     for rule in GROUP_RULES:
         yield rule(replica, context)
     yield from refused.judge(replica, context)
+    yield from zombie_commit.judge(replica, context)
     at_ms = settled_ms(replica, context)
     if at_ms is None or context.progress_ms < at_ms:
         yield Verdict(None, at_ms)

@@ -17,7 +17,8 @@ from coordinator_model.states import Cause, Evidence, Severity
 
 REBALANCE_STORM = "rebalance-storm"
 STREAMS_PROTOCOL = "stream"
-GOODBYES = (Cause.LEFT, Cause.STATIC_LEFT, Cause.ADMIN)
+MAY_BE_GOODBYES = (Cause.LEFT, Cause.STATIC_LEFT, Cause.ADMIN, Cause.UNKNOWN)
+"""Of an unknown cause are those of which only records tell."""
 REBALANCES_EACH = 2
 """A coming or going costs up to two rebalances: cooperative assignors take one to revoke and one to assign."""
 MAX_NAMED = 8
@@ -64,7 +65,7 @@ def goings(replica: GroupReplica, since_ms: int) -> list[Going]:
 
 def is_wild(replica: GroupReplica, gone: list[Going], came: int, rebalances: int) -> bool:
     """Tell a storm from a deploy, a start or a growth."""
-    thrown_out = sum(1 for going in gone if going.cause not in GOODBYES)
+    thrown_out = sum(1 for going in gone if going.cause not in MAY_BE_GOODBYES)
     if thrown_out > 1 and replica.protocol != STREAMS_PROTOCOL:
         return True
     here = Counter(who(member) for member in replica.members.values())

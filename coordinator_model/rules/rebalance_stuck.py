@@ -12,7 +12,7 @@ from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.replica.modern import is_reconciled
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.findings import NOTHING, Finding, Verdict, about_group, name_of
-from coordinator_model.states import Cause, Evidence, GroupState, Severity
+from coordinator_model.states import Cause, Evidence, GroupState, GroupType, Severity
 
 REBALANCE_STUCK = "rebalance-stuck"
 SHARE_OF_TIMEOUT = 0.8
@@ -32,7 +32,7 @@ class Phase(NamedTuple):
 def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
     """Judge the rebalance in progress at ``context.progress_ms``."""
     phase = phase_of(replica, context)
-    if phase is None or not context.broker or context.waiting or context.stalled:
+    if phase is None or not _is_seen(replica, context) or context.waiting or context.stalled:
         return NOTHING
     slow_ms = slow_after_ms(replica, context)
     due_ms = max(phase.since_ms, context.live_from_ms, *(r.high_ms or 0 for r in context.timer_resets)) + slow_ms
@@ -59,6 +59,11 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
         **about_group(replica, context),
     )
     return Verdict(finding, None)
+
+
+def _is_seen(replica: GroupReplica, context: JudgementContext) -> bool:
+    """Tell whether the end of the phase would be seen: where only records are, of a group that writes each step."""
+    return replica.type is not GroupType.CLASSIC if context.by_records else bool(context.broker)
 
 
 def slow_after_ms(replica: GroupReplica, context: JudgementContext) -> int:

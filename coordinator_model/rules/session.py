@@ -3,9 +3,10 @@
 The broker acts at the deadline and its record arrives before any grace has passed, so the timer is the second witness.
 It speaks only where every simpler explanation of the silence is gone: the group stable up to the deadline, the member
 covered, no restart of its timers open, and another heartbeat of the shard, arrived at least half a session timeout
-after the member's last, answered a grace ago. A rebalance that is first told of after the deadline shields no dynamic
-member: it is what the coordinator begins as the session ends (decision 0008). (Probes, errors and JoinGroup answers
-prove nothing: a partition whose replicas stall still sends those while heartbeats are applied and their answers park.)
+after the member's last, answered a grace ago, and one after the deadline: its broker still coordinated then (decision
+0017). A rebalance that is first told of after the deadline shields no dynamic member: it is what the coordinator begins
+as the session ends (decision 0008). (Probes, errors and JoinGroup answers prove nothing: a partition whose replicas
+stall still sends those while heartbeats are applied and their answers park.)
 Once spoken, the verdict stands until the member is heard or its removal is known. A group of KIP-848 writes a member's
 removal at once, and so only that tells; likewise where lines are missing from the silence.
 
@@ -27,6 +28,7 @@ from coordinator_model.replica.session_timer import (
     is_covered,
     latest_session,
     session_timeout_ms,
+    unheard_since,
     unseen_from_ms,
 )
 from coordinator_model.rules.findings import Finding, Verdict, about_member, name_of
@@ -47,10 +49,9 @@ def judge(replica: GroupReplica, member: Member, context: JudgementContext) -> V
     timeout_ms = session_timeout_ms(member, context)
     if member.verdict_ms is not None and timeout_ms is not None:
         return Verdict(_expired(replica, member, context, member.verdict_ms, timeout_ms), None)
-    if member.awaiting_sync and timeout_ms is not None and _began_the_phase(replica, member, timeout_ms):
+    if member.awaiting_sync and timeout_ms is not None and _began_the_phase(replica, member, timeout_ms, context):
         return _never_synced(replica, member, context, timeout_ms)
-    watched = replica.type in JUDGED_TYPES and replica.state in _JUDGED_STATES and not member.awaiting_sync
-    if not watched or timeout_ms is None:
+    if timeout_ms is None or not _is_watched(replica, member, context):
         return Verdict(None, None)
     session = latest_session(member, context)
     if session is None:  # what closes the timer reset has every group looked at again
@@ -69,8 +70,9 @@ def judge(replica: GroupReplica, member: Member, context: JudgementContext) -> V
         proof_ms = base_ms + timeout_ms // 2
         if member.goes_alone or _may_miss_lines(replica, base_ms, deadline_ms, context):  # its removal tells
             return _unproved(replica, member, context, session)
-        if context.proof_arrival_ms < proof_ms:
-            return _unproved(replica, member, context, session)._replace(proof_ms=proof_ms)
+        unproved_ms = _waits_for_proof_ms(context, proof_ms, deadline_ms)
+        if unproved_ms is not None:
+            return _unproved(replica, member, context, session)._replace(proof_ms=unproved_ms)
         if _may_have_rejoined(replica, member, proof_ms):
             again_ms = context.progress_ms + LOOK_AGAIN_MS if context.progress_ms < verdict_ms + timeout_ms else None
             return _unproved(replica, member, context, session, again_ms)
@@ -81,11 +83,29 @@ def judge(replica: GroupReplica, member: Member, context: JudgementContext) -> V
     return Verdict(None, risk_ms)
 
 
-def _began_the_phase(replica: GroupReplica, member: Member, timeout_ms: int) -> bool:
+def _is_watched(replica: GroupReplica, member: Member, context: JudgementContext) -> bool:
+    """Tell whether a member's silence says anything; where only records are seen nobody is heard."""
+    judged = replica.type in JUDGED_TYPES and replica.state in _JUDGED_STATES
+    return judged and not member.awaiting_sync and not context.by_records
+
+
+def _waits_for_proof_ms(context: JudgementContext, proof_ms: int, deadline_ms: int) -> int | None:
+    """Return from which arrival on another heartbeat is waited for; None: the proofs are there.
+
+    One is a grace old, and its broker still coordinated at the deadline: else the next one may have loaded the group.
+    """
+    if context.proof_arrival_ms < proof_ms:
+        return proof_ms
+    return deadline_ms if context.coordinates_ms < deadline_ms else None
+
+
+def _began_the_phase(replica: GroupReplica, member: Member, timeout_ms: int, context: JudgementContext) -> bool:
     """Tell whether a join phase that nobody else is seen to have begun began as a dynamic member's session ended."""
     phase = replica.phase
     unsigned = replica.state is GroupState.PREPARING_REBALANCE and not phase.started_by
-    if not unsigned or phase.started_ms is None or member.clock_ms is None or member.instance_id is not None:
+    if context.by_records or not unsigned or phase.started_ms is None:
+        return False
+    if member.clock_ms is None or member.instance_id is not None:
         return False
     return -SAME_START_MS <= phase.started_ms - (member.clock_ms + timeout_ms) <= STARTED_WITHIN_MS
 
@@ -97,7 +117,8 @@ def _never_synced(replica: GroupReplica, member: Member, context: JudgementConte
     """
     deadline_ms = (member.clock_ms or 0) + timeout_ms
     verdict_ms = deadline_ms + context.thresholds.grace_ms
-    if context.waiting or may_miss_lines(context.blind, member.clock_ms or 0, verdict_ms):
+    moved = any(reset.may_load for reset in unheard_since(member, context.timer_resets))
+    if context.waiting or moved or may_miss_lines(context.blind, member.clock_ms or 0, verdict_ms):
         return Verdict(None, None)
     if context.progress_ms < verdict_ms:
         return Verdict(None, verdict_ms)
@@ -145,8 +166,11 @@ def _may_wait_in_its_join(replica: GroupReplica, member: Member, deadline_ms: in
     """Tell whether a silent member's JoinGroup may be parked, a static one's under its next id.
 
     A dynamic member knows of a join phase by a 27, so only of one that began before its deadline. For a static one's
-    next self any will do, also one that nobody has told of yet: an id given out (79) is about to begin it.
+    next self any will do, also one that nobody has told of yet: an id given out (79) is about to begin it. Where the
+    next generation is told already, the line of its own answer is about to come.
     """
+    if member.generation is not None and member.generation < replica.generation:
+        return True
     if member.instance_id is None:
         return replica.state is not GroupState.STABLE and replica.state_since_ms < deadline_ms
     stable_ms = replica.stable_seen_ms or 0

@@ -18,7 +18,7 @@ MAX_NAMED = 64
 def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
     """Judge the members that were never heard, and those that are heard no more, longer than their session can last."""
     since_ms = quiet_since_ms(replica, context)
-    if since_ms is None or context.stalled:
+    if since_ms is None or context.stalled or context.by_records:
         return NOTHING
     lost = {m.member_id: at_ms for m in replica.members.values() if (at_ms := _unseen_ms(m, context)) is not None}
     unheard = [m for m in replica.members.values() if m.last_heartbeat_ms is None]

@@ -4,6 +4,7 @@ from enum import StrEnum
 
 from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.replica.modern import STATIC_LEAVE_EPOCH, is_reconciled
+from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import GroupState, GroupType
 
 
@@ -16,12 +17,18 @@ class ClientPhase(StrEnum):
     STABLE = "stable"
 
 
-def client_phase(replica: GroupReplica, member: Member, progress_ms: int) -> ClientPhase | None:
+def client_phase(replica: GroupReplica, member: Member, context: JudgementContext) -> ClientPhase | None:
     """Return the phase; None where nothing seen tells it.
 
     A classic client that has sent its JoinGroup sends no heartbeats until that is answered (kafka-facts 8.12): once
-    told 27, it is joining when they stop, and still what it was while they go on.
+    told 27, it is joining when they stop, and still what it was while they go on. Where only
+    records are seen nobody knows whether it still is what they say.
     """
+    phase = _phase(replica, member, context.progress_ms)
+    return None if context.by_records and phase is ClientPhase.STABLE else phase
+
+
+def _phase(replica: GroupReplica, member: Member, progress_ms: int) -> ClientPhase | None:
     if member.kip848:
         return _kip848(replica, member)
     if replica.type is not GroupType.CLASSIC:

@@ -11,7 +11,15 @@ from dataclasses import dataclass, field
 
 from coordinator_model.brokers.broker_clock import CoordinatorTracker
 from coordinator_model.decode.records import RecordType
-from coordinator_model.events import ConsumerHeartbeat, Heartbeat, JoinAnswered, OffsetCommitted, RecordRead
+from coordinator_model.events import (
+    LOADED,
+    ConsumerHeartbeat,
+    CoordinatorLine,
+    Heartbeat,
+    JoinAnswered,
+    OffsetCommitted,
+    RecordRead,
+)
 from coordinator_model.replica.admission import UNKNOWN_GROUP, why_not
 from coordinator_model.replica.classic import record_heartbeat
 from coordinator_model.replica.departures import claim, judge_removals
@@ -33,7 +41,7 @@ from coordinator_model.shard.set_aside import failed_replica
 from coordinator_model.shard.shard_memory import ShardMemory
 from coordinator_model.shard.shard_settings import ShardSettings
 from coordinator_model.shard.view import view
-from coordinator_model.states import SESSION_EXPIRED, Evidence, GroupState, GroupType
+from coordinator_model.states import SESSION_EXPIRED, Evidence, GroupState, GroupType, Severity
 from coordinator_model.thresholds import Thresholds
 
 DELETED_MEMORY_MS = 3_600_000
@@ -105,6 +113,32 @@ class Groups:
                 self.said.count(refused)
                 self._note_refused_join(event, refused)
 
+    def logged(self, event: CoordinatorLine) -> None:
+        """Take a line of the coordinator's own log: about a group, or about all groups of the shard.
+
+        A coordinator that loads them starts their session timers anew.
+        """
+        if not self._decides(event):
+            self.said.count(_kind(event))
+        elif event.group:
+            self.apply(event)
+        else:
+            self.said.count(_kind(event))
+            if self.clock.by_records and event.what == LOADED:
+                self.clock.loaded(event.broker, event.order_ms)
+
+    def _decides(self, event: CoordinatorLine) -> bool:
+        """Tell whether a line of the coordinator's own log decides: no request log covers its instant.
+
+        A line that names another partition than its group's does not say what it seems to say.
+        """
+        if event.shard not in (-1, self.shard):
+            self.said.count("lines_of_another_shard")
+            return False
+        covered = self.clock.is_logged(event.broker, event.order_ms)
+        self.said.count("lines_beside_request_log", int(covered))
+        return not covered
+
     def claim(self, event: Heartbeat) -> None:
         """Take a heartbeat accepted by a broker that may be the next coordinator already."""
         if event.group in self.group_store:
@@ -156,15 +190,21 @@ class Groups:
             replica.deleted,
         ):
             self.changed.add(group)
-        if isinstance(event, RecordRead) and event.record_type != RecordType.GROUP_METADATA and self.clock.coordinator:
+        if isinstance(event, RecordRead) and event.record_type != RecordType.GROUP_METADATA and self._waits(event):
             self._await_write(replica, max(event[0], self.clock.progress_ms))
         else:
             self._evaluate(replica, self.clock.progress_ms, event[0])
 
+    def _waits(self, event: RecordRead) -> bool:
+        """Tell whether something later shows that a write was read whole: a line or, where there is none, a record."""
+        if self.clock.by_records:
+            return event[0] >= self.settings.live_from_ms
+        return bool(self.clock.coordinator)
+
     def _await_write(self, replica: GroupReplica, due_ms: int) -> None:
         """Look at a group once a write's records have all come: in their midst it may seem empty, or without leader.
 
-        They have one timestamp, so the next line of the coordinator comes after the last of them.
+        They have one timestamp, so the next line of the coordinator, or another write, comes after the last of them.
         """
         if self.heartbeat_table.copy_from(replica, {}, set()):
             self.index = None
@@ -249,7 +289,11 @@ class Groups:
         self._thresholds.pop(group, None)
         self.group_store.touch(group)
         replica.refused.clear()
+        replica.zombies.clear()
         replica.leaves.clear()
+        replica.logged.clear()
+        replica.joining.clear()
+        replica.unexplained.clear()
         replica.undelivered_leaves.clear()
         replica.asking.clear()
         replica.violations.clear()
@@ -289,9 +333,11 @@ class Groups:
             consumer_session_timeout_ms=self.settings.session_timeout_ms(group, self._type_of(group), thresholds),
             thresholds=thresholds,
             topic_partitions=self.settings.topic_partitions,
-            stalled=self.memory.watch.blind,
+            stalled=self.memory.watch.blind and not self.clock.by_records,
             blind=self.clock.blind,
             hole_is_open=self.clock.hole_is_open,
+            by_records=self.clock.by_records,
+            coordinates_ms=self.clock.newest_proof_ms,
         )
 
     def _type_of(self, group: str) -> GroupType | None:
@@ -320,9 +366,27 @@ class Groups:
         self.report_broker(self.memory.watch.attribute(findings))
         self._remember_verdicts(replica, evaluation.findings)
         ended = {(f.rule, f.member_id) for f in evaluation.findings if f.closed_reason}
+        self._tell(replica, context, findings, ended, max(at_ms, progress_ms))
+        unheard = {m.subject for m in replica.members.values() if not is_heard(m, context.timer_resets)}
+        if self.heartbeat_table.copy_from(replica, evaluation.member_due_ms, need_heartbeats(findings) | unheard):
+            self.index = None
+        self._due_next(replica, evaluation)
+        if replica.deleted:
+            self._forget(group)
+
+    def _tell(
+        self,
+        replica: GroupReplica,
+        context: JudgementContext,
+        findings: list[Finding],
+        ended: set[tuple[str, str | None]],
+        at_ms: int,
+    ) -> None:
+        """Report a group's findings if they changed; the departures that have ended are forgotten."""
+        group = replica.group
         brief = [[f.rule, f.member_id or f.subject, f.severity, f.evidence, f.cause, f.deadline_ms] for f in findings]
         if brief != self.memory.reported.get(group, []) or ended or (replica.deleted and group in self.changed):
-            self._report(replica, context, findings, max(at_ms, progress_ms))
+            self._report(replica, context, findings, at_ms)
         kept = [row for row in brief if (row[0], row[1]) not in ended]
         if kept:
             self.memory.reported[group] = kept
@@ -331,12 +395,25 @@ class Groups:
         if ended:
             self.group_store.touch(group)
             replica.departures = [d for d in replica.departures if (d.rule, d.member.member_id) not in ended]
-        unheard = {m.subject for m in replica.members.values() if not is_heard(m, context.timer_resets)}
-        if self.heartbeat_table.copy_from(replica, evaluation.member_due_ms, need_heartbeats(findings) | unheard):
-            self.index = None
-        self._due_next(replica, evaluation)
-        if replica.deleted:
-            self._forget(group)
+
+    def age(self, present_ms: int) -> None:
+        """Let what is reported end as time passes without a record; nothing begins and nothing gets worse by that."""
+        for group in list(self.memory.reported):
+            due_ms = self.agenda.group_due.get(group, FAR_MS)
+            while due_ms <= present_ms and group in self.memory.reported:
+                with self.alone(group, due_ms):
+                    due_ms = max(self._age(group, due_ms), due_ms + 1)
+
+    def _age(self, group: str, at_ms: int) -> int:
+        """Report what of a group's findings has ended by an instant; return when the next may."""
+        replica, context = self.replica(group), self.context(group, at_ms)
+        evaluation = evaluate(replica, context)
+        told = {(row[0], row[1]): row[2] for row in self.memory.reported[group]}
+        known = [f for f in evaluation.findings if (f.rule, f.member_id or f.subject) in told]
+        for finding in known:
+            finding.severity = Severity(told[finding.rule, finding.member_id or finding.subject])
+        self._tell(replica, context, known, {(f.rule, f.member_id) for f in known if f.closed_reason}, at_ms)
+        return FAR_MS if evaluation.due_ms is None else evaluation.due_ms
 
     def _due_next(self, replica: GroupReplica, evaluation: Evaluation) -> None:
         """Note when to look at a group again, and what decides it sooner."""
@@ -402,7 +479,8 @@ class Groups:
     def refresh_view(self, group: str, progress_ms: int) -> None:
         """Report a group whole, as it is now."""
         replica, context = self.replica(group), self.context(group, progress_ms)
-        if self.clock.coordinator is None:  # records only: nothing else tells that time goes on
+        # Records only: nothing else tells that time goes on.
+        if self.clock.coordinator is None or self.clock.by_records:
             self._end(replica)
         found = evaluate(replica, context).findings if group in self.memory.reported else []
         findings = [f for f in found if f.at_ms >= self.settings.live_from_ms and not f.closed_reason]

@@ -14,6 +14,7 @@ from coordinator_model.brokers.line_clocks import Item, Sifted, Step, sift
 from coordinator_model.events import (
     BrokerLine,
     ClientPoll,
+    CoordinatorLine,
     Event,
     Heartbeat,
     LeaderNamed,
@@ -89,7 +90,9 @@ def take(memory: ShardMemory, batch: Batch, hold_ms: int) -> Taken:
     fresh.note_offsets(memory, sifted, recreated)
     latest_ms, misdated = _latest_ms(memory, sifted, wall_ms), list[Event](sifted.misdated)
     named = fresh.named if wall_ms is None else _as_read(fresh.named, memory.lag_ms or 0)
-    others = _parted([*fresh.others, *_polled(fresh.polls, latest_ms, hold_ms, misdated), *named], sifted.parted_by)
+    polls = _believed(fresh.polls, latest_ms, hold_ms, misdated)
+    logged = _believed(fresh.logged, _newest_ms(latest_ms, fresh.others), hold_ms, misdated)
+    others = _parted([*fresh.others, *polls, *logged, *named], sifted.parted_by)
     parts: list[Part] = []
     for step, lines, whole, rest in zip([None, *sifted.parted_by], sifted.lines, sifted.blocks, others, strict=True):
         ready = _Ready(memory, lines, whole, rest)
@@ -171,12 +174,17 @@ def _latest_ms(memory: ShardMemory, sifted: Sifted, wall_ms: int | None) -> int:
     return max(lines) + ahead_ms if lines else 0
 
 
-def _polled(polls: Iterable[ClientPoll], latest_ms: int, hold_ms: int, misdated: list[Event]) -> list[Event]:
-    """Return the clients' reports without those from the future: they would wait for it."""
+def _newest_ms(latest_ms: int, records: Iterable[Event]) -> int:
+    """Return the present as records tell it too, where the request log stopped before they did; 0: it is not known."""
+    return max([latest_ms, *(event.order_ms for event in records)]) if latest_ms else 0
+
+
+def _believed(told: Iterable[Event], latest_ms: int, hold_ms: int, misdated: list[Event]) -> list[Event]:
+    """Return what moves no clock without what is from the future: it would wait for it."""
     believed: list[Event] = []
-    for poll in polls:
-        future = latest_ms and poll.order_ms > latest_ms + hold_ms
-        (misdated if future else believed).append(poll)
+    for event in told:
+        future = latest_ms and event.order_ms > latest_ms + hold_ms
+        (misdated if future else believed).append(event)
     return believed
 
 
@@ -262,6 +270,7 @@ class _Fresh:
         self.others: list[Event] = []
         self.named: list[LeaderNamed] = []
         self.polls: list[ClientPoll] = []
+        self.logged: list[CoordinatorLine] = []
         self.duplicates = 0
 
     def add_block(self, block: HeartbeatBlock) -> None:
@@ -294,6 +303,8 @@ class _Fresh:
                 self.named.append(event)
             elif isinstance(event, ClientPoll):
                 self.polls.append(event)
+            elif isinstance(event, CoordinatorLine):
+                self.logged.append(event)
             else:
                 self.items.append(((topic, partition, offset), event))
 

@@ -50,11 +50,11 @@ class Outputs:
         self._emit("heartbeats", at_ms, groups=groups)
 
     def progress(self, clock: CoordinatorTracker, wall_ms: int | None, **numbers: int) -> None:
-        """Say how far the brokers have been read, and what was counted."""
+        """Say how far the brokers have been read, and what was counted; of records alone nobody can say how far."""
         brokers = {name: _broker_progress(name, broker, clock, wall_ms) for name, broker in clock.brokers.items()}
         self._emit(
             "progress",
-            clock.progress_ms,
+            clock.line_ms,
             coordinator=clock.coordinator,
             **numbers,
             brokers=brokers,

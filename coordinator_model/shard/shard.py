@@ -17,15 +17,19 @@ from itertools import islice
 
 from coordinator_model.brokers.broker_clock import PROOF_STEP_MS, CoordinatorTracker
 from coordinator_model.brokers.coordinator_check import NOT_COORDINATOR, Proof, proof
+from coordinator_model.brokers.leadership import STALE_MS
 from coordinator_model.brokers.line_clocks import Step
 from coordinator_model.events import (
     Answer,
     BrokerLine,
     ClientPoll,
+    CommitRefused,
     ConsumerHeartbeat,
+    CoordinatorLine,
     Event,
     Heartbeat,
     LeaderNamed,
+    MetricsPushed,
     OffsetCommitted,
     RecordRead,
     Tick,
@@ -51,6 +55,8 @@ State = tuple[int, bytes, bytes, bytes, bytes]
 come."""
 FIRST_LOOK_MS = 1_000
 """How long after a coordinator's first answer its groups are looked at: no session ends sooner."""
+AGE_EVERY_MS = 5_000
+"""How often it is looked at what may end though no record comes."""
 _NO_SLOTS: dict[str, int] = {}
 
 
@@ -63,6 +69,12 @@ class Shard:
         self.memory = groups.memory
         self.agenda = groups.agenda
         self._brokers = BrokerReports(groups)
+        self._present_ms = FAR_MS
+        """The present of a batch: as this machine's clock has it, or a capture's newest record."""
+        self._has_records = False
+        """Whether the batch has any, where records tell the time."""
+        self._aged_ms = 0
+        """When was looked last at what may end though no record comes."""
 
     @property
     def clock(self) -> CoordinatorTracker:
@@ -155,15 +167,19 @@ class Shard:
         records_read_ms: int = FAR_MS,
         read: Iterable[OffsetsRead] = (),
         final: bool = False,
+        newest_record_ms: int = FAR_MS,
     ) -> list[Output]:
         """Apply a batch and return its outputs in order.
 
         Heartbeats may stand among the events, or come as blocks, which costs least. ``wall_ms`` only tells how long
-        nothing came (``telemetry-stalled``). ``records_read_ms``: up to which instant the records have been read; a
-        batch that reads to their end, as Spark's do, says nothing. ``read``: which offsets of telemetry were read, for
-        all shards: where some are missing lines were lost. ``final`` ends a capture: nothing waits.
+        nothing came (``telemetry-stalled``, and what ends where only records are seen); in a capture, which has none,
+        ``newest_record_ms`` is its newest record of all shards. ``records_read_ms``: up to which instant the records
+        have been read; a batch that reads to their end, as Spark's do, says nothing. ``read``: which offsets of
+        telemetry were read, for all shards: where some are missing lines were lost. ``final`` ends a capture: nothing
+        waits.
         """
         self._groups.said = Outputs(self.settings.cluster, self._groups.shard)
+        self._present_ms, self._has_records = newest_record_ms if wall_ms is None else wall_ms, False
         records_read_ms = FAR_MS if final else records_read_ms
         batch = Batch(events, heartbeats, wall_ms, records_read_ms, read, final)
         taken = take(self.memory, batch, self.settings.thresholds.hold_ms)
@@ -180,6 +196,8 @@ class Shard:
                 self._stepped(step)
         for part in taken.parts:
             self._apply_part(part)
+        if self.clock.by_records and (wall_ms is not None or final):
+            self._pass_time(final=final)
         self._brokers.silence(wall_ms)
         self._brokers.blind_windows()
         self._refresh_views()
@@ -235,9 +253,11 @@ class Shard:
     def _step(self, event: Event) -> None:
         """Apply one event in its place."""
         if isinstance(event, RecordRead | OffsetCommitted | ClientPoll):
-            if not isinstance(event, ClientPoll) and self.clock.wrote(event.order_ms):
-                self._look_again(event.order_ms)
+            if not isinstance(event, ClientPoll):
+                self._record(event.order_ms)
             self._groups.apply(event)
+        elif isinstance(event, CoordinatorLine):
+            self._groups.logged(event)
         elif isinstance(event, LeaderNamed):
             leader = self.clock.named(event)
             if leader is not None:
@@ -247,6 +267,19 @@ class Shard:
                 self._look_again(event.order_ms)
         else:
             self._line(event)
+
+    def _record(self, record_ms: int) -> None:
+        """Let a record close a timer reset, and move the time where only records are seen: what was due comes first.
+
+        What is due at its own instant waits: the records of one write have one instant.
+        """
+        if self.clock.wrote(record_ms):
+            self._look_again(record_ms)
+        if self.clock.by_records:
+            self._has_records = True
+            self.clock.recorded(record_ms, self._present_ms)
+            if record_ms >= self.settings.live_from_ms:
+                self._fire(self.clock.record_ms - 1)
 
     def _line(self, event: BrokerLine) -> None:
         """Apply a line of a broker: it moves that broker's clock, and what is due before it comes first."""
@@ -258,6 +291,11 @@ class Shard:
         before_ms = self.clock.advance(event.broker, at_ms, thresholds)
         if event.broker == self.clock.coordinator:
             self._brokers.gap(before_ms, at_ms)
+        if isinstance(event, CommitRefused | MetricsPushed):  # any broker takes a push
+            self._fire(self.clock.progress_ms)
+            if isinstance(event, MetricsPushed) or event.broker == self.clock.coordinator:
+                self._groups.apply(event)
+            return
         if not isinstance(event, Tick):
             self._answer(event)
             return
@@ -360,6 +398,23 @@ class Shard:
             for group in self.agenda.groups_due(due_ms):
                 with self._groups.alone(group, due_ms):
                     self._groups.look(group, due_ms)
+
+    def _pass_time(self, *, final: bool) -> None:
+        """Make the verdicts of the newest records, and let what is open end as time passes without any.
+
+        A write is read whole, and its group looked at, once the present is later by a grace. While this machine catches
+        up its clock is ahead of what it has read, and ends nothing.
+        """
+        record_ms, present_ms = self.clock.record_ms, self._present_ms
+        behind_ms = present_ms - record_ms
+        if record_ms < self.settings.live_from_ms:
+            return
+        if final or behind_ms >= self.settings.thresholds.grace_ms:
+            self._fire(record_ms)
+        caught_up = final or behind_ms < STALE_MS or not self._has_records
+        if caught_up and self._aged_ms + AGE_EVERY_MS <= present_ms < FAR_MS:
+            self._aged_ms = present_ms
+            self._groups.age(present_ms)
 
     def _look_again(self, at_ms: int) -> None:
         """Look at what is due now, and at every group a little later, once, unless its timers are open still."""

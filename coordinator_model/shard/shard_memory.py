@@ -67,6 +67,7 @@ class ShardMemory:
                 clock.covered_since_ms,
                 clock.proofs,
                 clock.floor_ms,
+                clock.record_ms,
             ],
             "leadership": list(astuple(clock.leadership)),
             "listeners": list(astuple(clock.listeners)),
@@ -109,7 +110,7 @@ class ShardMemory:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "ShardMemory":
         """Read what ``as_dict`` returned."""
-        coordinator, since_ms, last_answer_ms, covered_since_ms, proofs, floor_ms = values["clock"]
+        coordinator, since_ms, last_answer_ms, covered_since_ms, proofs, floor_ms, record_ms = values["clock"]
         named_ms, node, leader, others, unlogged_ms, claims, *rest = values["leadership"]
         names, pair, *turns = values["listeners"]
         clock = CoordinatorTracker(
@@ -125,6 +126,7 @@ class ShardMemory:
             former=FormerCoordinators(*values["former"]),
             blind=[BlindWindow(*window) for window in values["blind"]],
             listeners=Listeners(names, (pair[0], pair[1]), *turns),
+            record_ms=record_ms,
         )
         return cls(
             clock=clock,

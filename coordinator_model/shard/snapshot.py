@@ -5,11 +5,13 @@ what the shard knows beside its groups. The index, which member has which slot, 
 slice a group, stay the same bytes until something other than a heartbeat comes, and are read only by who has not read
 them before.
 
-Format 20 (in 19 nothing was known of leaders that were replaced or have resigned; in 18 nothing of coordinators that
-go on; in 17 nothing of blind windows; in 16 of recreated topics; in 15 less of what may be owed; in 14 nothing of
-stepped clocks; in 13 less of timers; in 12 nothing of leaders; in 11 less of refused, deleted and failed groups; in 10
-spans had four bytes; in 9, 6, 5 and 4 less was known of join phases; in 8 slices shared nothing; in 7 these parts were
-two; 3 had no timeouts; in 2 heartbeats that wait stood among other events; in 1 less was known of groups and members).
+Format 23 (in 22 nothing was known of the coordinator's own log and of pushes without an age; in 21 no deadline had an
+interval; in 20 nothing of refused commits, and records told no time; in 19 nothing was known of leaders that were
+replaced or have resigned; in 18 nothing of coordinators that go on; in 17 nothing of blind windows; in 16 of recreated
+topics; in 15 less of what may be owed; in 14 nothing of stepped clocks; in 13 less of timers; in 12 nothing of leaders;
+in 11 less of refused, deleted and failed groups; in 10 spans had four bytes; in 9, 6, 5 and 4 less was known of join
+phases; in 8 slices shared nothing; in 7 these parts were two; 3 had no timeouts; in 2 heartbeats that wait stood among
+other events; in 1 less was known of groups and members).
 Heartbeat table = last, then zlib'd interval, generation, span, timeout
 (``array`` bytes, little-endian, slots in index order). memory = zlib(JSON). index = zlib(JSON
 ``[[group, [member id, ...]], ...]``). Group store = slices, zlib'd with ``_COMMON`` as preset dictionary (RFC 1950),
@@ -28,12 +30,12 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
-from coordinator_model.replica.group import Departure, GroupReplica, JoinPhase, Leave, Member, SetAside
+from coordinator_model.replica.group import Departure, GroupReplica, JoinPhase, Leave, LoggedRemoval, Member, SetAside
 from coordinator_model.shard.heartbeat_table import HeartbeatTable
 from coordinator_model.shard.rebase import rebased
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType
 
-VERSION = 20
+VERSION = 23
 _LEVEL = 1
 _BYTES = "bytes in base64"
 _COMMON = (
@@ -47,12 +49,9 @@ _COMMON = (
 )
 """What slices have in common, most of it last. Another one is another format."""
 _MEMBER_FIELDS = [f.name for f in fields(Member)]
-_GROUP_FIELDS = [
-    f.name
-    for f in fields(GroupReplica)
-    if f.name
-    not in ("group", "members", "recorded", "leaves", "departures", "type", "state", "phase", "unreported_phase")
-]
+_APART = {"group", "members", "recorded", "leaves", "departures", "unexplained", "type", "state"}
+_APART |= {"phase", "unreported_phase"}
+_GROUP_FIELDS = [f.name for f in fields(GroupReplica) if f.name not in _APART]
 _PHASE_FIELDS = [f.name for f in fields(JoinPhase)]
 _DEPARTURE_FIELDS = [f.name for f in fields(Departure) if f.name not in ("member", "phase")]
 
@@ -174,6 +173,7 @@ def dump_group(replica: GroupReplica) -> bytes:
         [_from_member(m) for m in replica.members.values()],
         [[_from_member(leave.member), leave.applied_ms, leave.cause, leave.reason] for leave in replica.leaves],
         [_from_departure(d) for d in replica.departures],
+        [_from_departure(d) for d in replica.unexplained],
         [_from_member(m) for m in replica.recorded],
         [_from_phase(phase) for phase in (replica.phase, replica.unreported_phase) if phase is not None],
     ]
@@ -196,7 +196,7 @@ def load_group(group: str, data: bytes) -> GroupReplica:
     text = unpacker.decompress(data)
     if not unpacker.eof:
         raise ValueError(f"the slice of group {group!r} is cut short")
-    type_, state, values, members, leaves, departures, recorded, phases = json.loads(text)
+    type_, state, values, members, leaves, departures, unexplained, recorded, phases = json.loads(text)
     replica = GroupReplica(group, type=GroupType(type_), state=GroupState(state))
     for name, value in zip(_GROUP_FIELDS, values, strict=True):
         setattr(replica, name, value)
@@ -210,6 +210,9 @@ def load_group(group: str, data: bytes) -> GroupReplica:
     replica.leaves = [Leave(_to_member(m), at_ms, Cause(cause), reason) for m, at_ms, cause, reason in leaves]
     replica.recorded = [_to_member(m) for m in recorded]
     replica.departures = [_to_departure(d) for d in departures]
+    replica.unexplained = [_to_departure(d) for d in unexplained]
+    replica.joining = {member_id: (at_ms, instance) for member_id, (at_ms, instance) in replica.joining.items()}
+    replica.logged = {member_id: LoggedRemoval(*logged) for member_id, logged in replica.logged.items()}
     replica.phase, *unreported = map(_to_phase, phases)
     replica.unreported_phase = unreported[0] if unreported else None
     return replica

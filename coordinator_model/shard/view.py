@@ -14,8 +14,9 @@ from coordinator_model.replica.session_timer import (
 )
 from coordinator_model.rules.rebalance_stuck import MAX_NAMED, phase_of
 from coordinator_model.shard.client_phase import client_phase
+from coordinator_model.shard.coverage import counted, sources_of
 from coordinator_model.shard.refresh import headroom
-from coordinator_model.states import GroupState, GroupType
+from coordinator_model.states import Evidence, GroupState, GroupType
 
 MAX_MEMBERS_SHOWN = 5_000
 
@@ -32,7 +33,7 @@ def view(
         "group": replica.group,
         "type": replica.type.value,
         "state": replica.state.value,
-        "state_evidence": replica.state_evidence.value,
+        "state_evidence": _state_evidence(replica, context).value,
         "generation": replica.generation,
         "protocol_type": replica.protocol_type,
         "protocol": replica.protocol,
@@ -42,6 +43,7 @@ def view(
             _member(replica, m, context, violated) | more.get(m.member_id, {}) for m in members[:MAX_MEMBERS_SHOWN]
         ],
         "members_total": len(members),
+        "sources": counted(sources_of(replica, member, context) for member in members),
         "state_since_ms": replica.state_since_ms,
         "stable_since_ms": replica.stable_since_ms,
         "rebalance": _rebalance(replica, context),
@@ -53,6 +55,12 @@ def view(
         "unexpected": replica.unexpected,
         **group_fields(replica),
     }
+
+
+def _state_evidence(replica: GroupReplica, context: JudgementContext) -> Evidence:
+    """Return how the state is known: a rebalance of a classic group leaves no record before its end."""
+    may_rebalance = replica.type is GroupType.CLASSIC and replica.state in SETTLED
+    return Evidence.INFERRED if context.by_records and may_rebalance else replica.state_evidence
 
 
 def _rebalance(replica: GroupReplica, context: JudgementContext) -> dict[str, Any] | None:
@@ -85,11 +93,11 @@ def _rebalanced(replica: GroupReplica) -> dict[str, int | None] | None:
 def _member(replica: GroupReplica, member: Member, context: JudgementContext, violated: set[str]) -> dict[str, Any]:
     session = latest_session(member, context)
     left = None
-    if session is not None and session.timeout_ms and context.progress_ms:
+    if session is not None and session.timeout_ms and context.progress_ms and not context.by_records:
         left = headroom(context.progress_ms, *session)
     unseen_ms = unseen_from_ms(member, context)
     unseen = replica.state is GroupState.STABLE and unseen_ms is not None and context.progress_ms >= unseen_ms
-    covered = is_covered(member, context) and not (context.waiting or context.stalled or unseen)
+    covered = is_covered(member, context) and not (context.waiting or context.stalled or context.by_records or unseen)
     liveness = "violated" if member.subject in violated else "alive" if covered else "unknown"
     return {
         "member_id": member.member_id,
@@ -97,6 +105,7 @@ def _member(replica: GroupReplica, member: Member, context: JudgementContext, vi
         "client_id": member.client_id,
         "client_host": member.client_host,
         "liveness": liveness,
+        "sources": sources_of(replica, member, context),
         "session_timeout_ms": session_timeout_ms(member, context),
         "rebalance_timeout_ms": member.rebalance_timeout_ms,
         "last_heartbeat_ms": member.last_heartbeat_ms,
@@ -108,7 +117,7 @@ def _member(replica: GroupReplica, member: Member, context: JudgementContext, vi
         "joined_ms": member.joined_ms,
         "connection": member.connection,
         "client_software": member.software,
-        "client_phase": client_phase(replica, member, context.progress_ms),
+        "client_phase": client_phase(replica, member, context),
         "rejoin_reason": member.rejoin_reason,
         "max_poll_interval_ms": member.max_poll_interval_ms or member.rebalance_timeout_ms,
         "heartbeat_interval_ms": member.heartbeat_interval_ms,

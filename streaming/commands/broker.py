@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from streaming.embedded import EmbeddedCluster
 from streaming.local_path import LocalPathParam
 
+SHIPPED = {True: "the request log and the coordinator's INFO lines", False: "the coordinator's INFO lines"}
+"""What the brokers ship, with the request log and without."""
+
 
 @click.command("broker")
 @click.option("--nodes", type=click.IntRange(1, 3), default=1, show_default=True, help="How many brokers.")
@@ -25,14 +28,16 @@ from streaming.local_path import LocalPathParam
     type=LocalPathParam(path_type=Path, file_okay=False),
     help="Keep the data in this folder. Without it, the data is removed at the end.",
 )
-@click.option("--no-telemetry", is_flag=True, help="Start with the request log off.")
+@click.option(
+    "--no-telemetry", is_flag=True, help="Start with the request log off: ship the coordinator's INFO lines only."
+)
 @click.option(
     "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of server.properties. May be repeated."
 )
 def broker_command(
     nodes: int, port: int, data_folder: Path | None, no_telemetry: bool, settings: tuple[str, ...]
 ) -> None:
-    """Run a real Kafka (KRaft) on 127.0.0.1 that ships its request log. Ctrl-C ends it."""
+    """Run a real Kafka (KRaft) on 127.0.0.1 that ships what it logs about groups. Ctrl-C ends it."""
     from streaming.embedded import EmbeddedBrokerError, EmbeddedCluster
     from streaming.embedded.java import JavaMissingError
 
@@ -45,6 +50,7 @@ def broker_command(
         data_folder.resolve() if data_folder else None,
         port=port,
         telemetry=not no_telemetry,
+        coordinator_log=True,
         properties=dict(setting.split("=", 1) for setting in settings),
     )
     click.echo(f"starting {nodes} broker{'s' if nodes > 1 else ''} …", err=True)
@@ -65,7 +71,7 @@ def _describe(cluster: EmbeddedCluster, *, kept: bool, telemetry: bool) -> None:
     from streaming.embedded import TELEMETRY_TOPIC
 
     click.echo(f"bootstrap.servers  {cluster.bootstrap_servers}")
-    click.echo(f"telemetry          {f'topic {TELEMETRY_TOPIC}' if telemetry else 'off'}")
+    click.echo(f"telemetry          topic {TELEMETRY_TOPIC}, {SHIPPED[telemetry]}")
     click.echo(f"data               {cluster.folder} ({'kept' if kept else 'removed at the end'})")
     for node in cluster.nodes:
         click.echo(f"broker {node.node_id}           pid {node.pid}, log {node.log_path}")

@@ -35,6 +35,10 @@ def _one_line(_: click.Context, __: click.Parameter, text: str) -> str:
     return text
 
 
+def _one_line_or_none(context: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
+    return None if text is None else _one_line(context, parameter, text)
+
+
 def _properties(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> Mapping[str, str]:
     found = {}
     for text in given:
@@ -92,6 +96,25 @@ def _properties(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -
     help="The appender that the broker's own file gives kafka.request.logger. It stays at level warn. '' if none.",
 )
 @click.option(
+    "--file",
+    metavar="PATH",
+    callback=_one_line_or_none,
+    help="Write the lines to this file, for a log shipper, and not to the topic (docs/log-shippers.md).",
+)
+@click.option(
+    "--refused-commits",
+    is_flag=True,
+    help="Also ship offset commits that were refused since their sender is no member any more (rule zombie-commit). "
+    "Accepted commits cost no line.",
+)
+@click.option(
+    "--tier",
+    type=click.Choice(["1", "2"]),
+    default="2",
+    show_default=True,
+    help="1: only the INFO lines of the group coordinator. 2: the request log about groups too.",
+)
+@click.option(
     "--alone", is_flag=True, help="Print a complete file with a console appender, to replace the broker's own."
 )
 def log4j2_command(  # noqa: PLR0913, PLR0917 - one parameter an option
@@ -102,16 +125,20 @@ def log4j2_command(  # noqa: PLR0913, PLR0917 - one parameter an option
     key: str,
     properties: Mapping[str, str],
     request_appender: str,
+    file: str | None,
+    refused_commits: bool,
+    tier: str,
     alone: bool,
 ) -> None:
-    """Print one log4j2 file for all brokers (Kafka 4). It ships the request log about groups into a topic.
+    """Print one log4j2 file for all brokers (Kafka 4). It ships what they log about groups into a topic.
 
     Each broker loads it after its own log4j2 file, which stays as it is (docs/telemetry.md):
 
     \b
     KAFKA_LOG4J_OPTS="-Dlog4j2.configurationFile=/opt/kafka/config/log4j2.yaml,/etc/kafka/group-telemetry.yaml"
     """  # noqa: D301 - click's own mark for a line that is not to be wrapped
-    snippet = Snippet(key=key, properties=properties, request_appender=request_appender or None, alone=alone)
+    snippet = Snippet(key=key, properties=properties, request_appender=request_appender or None, alone=alone, file=file)
+    snippet = snippet._replace(refused_commits=refused_commits, request_log=tier == "2")
     if config is not None:
         from streaming.commands.settings import settings_of
 

@@ -15,6 +15,7 @@ from coordinator_model.incidents import Incident, Kind, to_contract
 from coordinator_model.shard.shard import ShardSettings
 from coordinator_model.states import Cause
 from streaming.capture_file import OTHER_SOURCE, BadRow, open_text, position_bytes, read_rows
+from streaming.client_metrics.otlp import read_metrics
 from streaming.commands.progress import ProgressShown
 from streaming.commands.settings import settings_of
 from streaming.kafka_config import Kafka
@@ -89,7 +90,7 @@ def _replay(path: Path, settings: ShardSettings, kafka: Kafka, bad: list[BadRow]
     size_bytes, zone = path.stat().st_size, CaptureZone(kafka.telemetry_zone)
     try:
         with ProgressShown("replay", size_bytes) as progress:
-            return replay_rows(zone.rows(rows()), settings, zone)
+            return replay_rows(zone.rows(rows()), settings, zone, read_metrics)
     except OSError as error:
         raise click.ClickException(f"{path}: cannot be read to its end: {error}") from error
 

@@ -3,5 +3,6 @@
 * ``check``    what a check says
 * ``machine``  Python, Java, packages, jars, the store, the port of `serve`
 * ``cluster``  brokers, topics, rights, telemetry, the tier
+* ``tiers``    what further sources would add
 * ``rights``   the `kafka-acls` commands
 """

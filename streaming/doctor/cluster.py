@@ -12,16 +12,20 @@ from typing import Any, Final
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.errors import GroupAuthorizationFailedError, KafkaError
 
-from coordinator_model.decode.telemetry.shipped import PREFIX, unwrapped
+from coordinator_model.decode.telemetry.shipped import COORDINATOR_PREFIXES, PREFIX, unwrapped
 from streaming.connection import diagnose
 from streaming.doctor.check import ACL_ADVICE, Check, Status, fail, ok, warn
+from streaming.doctor.tiers import would_add
 from streaming.doctor.topics import check_disk, check_settings, configs_of, create_missing
 from streaming.kafka_config import READER_GROUP_PREFIX, Kafka
+from streaming.tiers import COORDINATOR_LOG, RECORDS_ONLY, REQUEST_LOG
 
 TIMEOUT_MS: Final = 10_000
 LINE_TIMEOUT_S: Final = 10.0
 UNKNOWN_TOPIC, NOT_AUTHORIZED = 3, 29
 CREATE_ADVICE: Final = "`group-monitor doctor --create-topics` creates it"
+NEWEST_LINES: Final = 200
+"""How many lines of a partition are looked through."""
 SNIPPET_ADVICE: Final = "give each broker the file that `group-monitor log4j2` prints (docs/telemetry.md)"
 
 
@@ -85,7 +89,11 @@ class Cluster:
             yield self._check_reports(name)
         for name in self._there((*self._kafka.telemetry_topics, *self._kafka.client_telemetry_topics)):
             yield from self._check_topic(self._topics[name])
-        yield self._tier(heard=bool(lines) and all(line.status is Status.OK for line in lines))
+        heard = bool(lines) and all(line.status is Status.OK for line in lines)
+        logged = not heard and bool(telemetry) and self._has_coordinator_lines(telemetry)
+        yield self._tier(heard=heard, logged=logged)
+        reports = bool(self._there(self._kafka.client_telemetry_topics))
+        yield from would_add(self._number(heard=heard, logged=logged), reports=reports)
 
     def _check_brokers(self) -> Check:
         described = self._admin.describe_cluster()
@@ -180,10 +188,31 @@ class Cluster:
         except KafkaError as error:
             yield warn("telemetry disk", f"{topic['name']}: its size may not be asked: {_said(error)}", ACL_ADVICE)
 
-    def _tier(self, *, heard: bool) -> Check:
+    def _has_coordinator_lines(self, topics: list[str]) -> bool:
+        """Look for the coordinator's own log among the newest lines; nothing that is asked of a broker makes one."""
+        partitions = self._partitions(topics)
+        self._consumer.assign(partitions)
+        begins, ends = self._consumer.beginning_offsets(partitions), self._consumer.end_offsets(partitions)
+        for partition in partitions:
+            self._consumer.seek(partition, max(begins[partition], ends[partition] - NEWEST_LINES))
+        filled = any(ends[partition] > begins[partition] for partition in partitions)
+        return filled and self._await_record(lambda line: _is_of_coordinator(line.value)) is not None
+
+    @staticmethod
+    def _number(*, heard: bool, logged: bool) -> int:
+        if heard:
+            return REQUEST_LOG
+        return COORDINATOR_LOG if logged else RECORDS_ONLY
+
+    def _tier(self, *, heard: bool, logged: bool) -> Check:
         clients = "with client telemetry" if self._there(self._kafka.client_telemetry_topics) else "no client telemetry"
         if heard:
             return ok("tier", f"2: records and request telemetry, {clients}: violations as they happen")
+        if logged:
+            said = (
+                f"1: records and the coordinators' own log, {clients}: causes after the fact, heartbeats stay unknown"
+            )
+            return ok("tier", said)
         return warn("tier", f"0: records only, {clients}: causes and heartbeats stay unknown", SNIPPET_ADVICE)
 
     def _partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
@@ -206,6 +235,14 @@ def _client_id(value: bytes | None) -> str | None:
         return str(json.JSONDecoder().raw_decode(text.decode("utf-8", "replace"))[0]["requestHeader"]["clientId"])
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
+
+
+def _is_of_coordinator(value: bytes | None) -> bool:
+    try:
+        line = unwrapped(value or b"")
+    except ValueError:
+        return False
+    return any(prefix in line for prefix in COORDINATOR_PREFIXES) and PREFIX not in line
 
 
 def _said(error: Exception) -> str:

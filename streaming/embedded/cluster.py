@@ -17,6 +17,7 @@ from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import TopicAlreadyExistsError
 
+from streaming.client_metrics.plugin import SUBSCRIPTION, subscription
 from streaming.embedded import readiness, watchdog
 from streaming.embedded.errors import EmbeddedBrokerError
 from streaming.embedded.node import START_TIMEOUT_S, Node
@@ -36,7 +37,8 @@ class EmbeddedCluster:
     `telemetry` False starts with the request log off (`set_request_log` turns it on). `properties` are Kafka's own and
     win over ours. `telemetry_bootstrap_servers` is where the brokers ship their lines, None: to themselves;
     `create_telemetry_topic` False leaves them without their topic. `log4j2`, file name -> text, takes the place of our
-    own file on all nodes: log4j2 merges several.
+    own file on all nodes: log4j2 merges several. `coordinator_log` ships the coordinator's INFO lines, with the request
+    log or without; off unless it is asked for, because tests and the demo judge the monitor by those very lines.
     """
 
     def __init__(  # noqa: PLR0913 - each changes one thing of a broker
@@ -50,6 +52,7 @@ class EmbeddedCluster:
         telemetry_bootstrap_servers: str | None = None,
         create_telemetry_topic: bool = True,
         log4j2: Mapping[str, str] | None = None,
+        coordinator_log: bool = False,
     ) -> None:
         self._temporary = data_folder is None
         self._telemetry = telemetry
@@ -57,6 +60,7 @@ class EmbeddedCluster:
         self._telemetry_bootstrap_servers = telemetry_bootstrap_servers
         self._create_telemetry_topic = create_telemetry_topic
         self._log4j2 = log4j2
+        self._coordinator_log = coordinator_log
         self._port = port
         self._size = nodes
         self._data_folder = data_folder
@@ -106,6 +110,7 @@ class EmbeddedCluster:
             node.await_ready({other.node_id for other in self.nodes})
         # A monitor reads __consumer_offsets by `assign`, so it has to exist before anybody's first group makes it.
         readiness.await_coordinator(self.nodes[0].port)
+        self._subscribe_to_client_metrics()
         if self._create_telemetry_topic:
             self.create_topic(TELEMETRY_TOPIC, partitions=max(3, self._size), configs=REQUEST_LOG_CONFIGS)
         if self._telemetry and self._create_telemetry_topic and self._telemetry_bootstrap_servers is None:
@@ -139,6 +144,12 @@ class EmbeddedCluster:
             for node in self.nodes:
                 resource = ConfigResource(ConfigResourceType.BROKER_LOGGER, str(node.node_id), {REQUEST_LOGGER: level})
                 admin.alter_configs([resource])
+
+    def _subscribe_to_client_metrics(self) -> None:
+        """Ask clients for their metrics, as `kafka-configs --entity-type client-metrics` does."""
+        resource = ConfigResource(ConfigResourceType.CLIENT_METRICS, SUBSCRIPTION, dict(subscription()))
+        with self._admin() as admin:
+            admin.alter_configs([resource])
 
     def _admin(self) -> KafkaAdminClient:
         return KafkaAdminClient(bootstrap_servers=self.bootstrap_servers, client_id="embedded-broker")
@@ -185,6 +196,7 @@ class EmbeddedCluster:
             key=f"broker-{node.node_id}",
             level="debug" if self._telemetry else "warn",
             alone=True,
+            coordinator_log=self._coordinator_log,
         )
         return {"log4j2.yaml": as_yaml(snippet)}
 

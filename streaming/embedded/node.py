@@ -1,5 +1,6 @@
 """One broker process: started, stopped, killed, frozen and thawed by the process id we started, never by name."""
 
+import os
 import signal
 import subprocess
 import time
@@ -7,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from streaming.client_metrics.plugin import PLUGIN_JAR
 from streaming.embedded import ask
 from streaming.embedded.errors import EmbeddedBrokerError
 from streaming.embedded.jars import broker_class_path
@@ -128,7 +130,8 @@ class Node:
         return (self.data_folder / "meta.properties").exists()
 
     def _java(self, flags: Sequence[str], *arguments: str) -> subprocess.Popen[bytes]:
-        command = [java_command(), *flags, "-cp", broker_class_path(), *arguments]
+        class_path = os.pathsep.join((broker_class_path(), str(PLUGIN_JAR)))
+        command = [java_command(), *flags, "-cp", class_path, *arguments]
         with self.log_path.open("ab") as log:
             self._log_start_bytes = log.tell()
             # A session of its own: Ctrl-C in the terminal must reach the owner only, which then ends brokers in order.

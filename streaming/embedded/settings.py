@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from streaming.client_metrics.plugin import REPORTERS
+
 SNIPPET: Final = Path(__file__).with_name("broker-log4j2.yaml")
 """What `group-monitor log4j2 --alone` prints for one broker: an example for people, and what compose runs."""
 
@@ -19,8 +21,8 @@ def server_properties(
     """server.properties of a node that is broker and controller; `ports` and `controller_ports` are by node id.
 
     Kafka's own defaults but for: replication that fits the number of nodes, no automatic topics (a metadata request of
-    the telemetry's producer would create its topic with the wrong partitions), and lower bounds that let tests use
-    short session timeouts. `overrides` win.
+    the telemetry's producer would create its topic with the wrong partitions), lower bounds that let tests use short
+    session timeouts, and a plugin that takes the metrics that clients push. `overrides` win.
     """
     replicas = min(3, len(ports))
     in_sync = max(1, replicas - 1)
@@ -44,6 +46,7 @@ def server_properties(
         "group.min.session.timeout.ms": 1000,
         "group.consumer.min.session.timeout.ms": 1000,
         "group.consumer.min.heartbeat.interval.ms": 100,
+        "metric.reporters": REPORTERS,
         **overrides,
     }
     return "".join(f"{name}={value}\n" for name, value in settings.items())

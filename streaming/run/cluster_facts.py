@@ -17,6 +17,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import ClusterAuthorizationFailedError, KafkaError, UnsupportedVersionError
 
 from coordinator_model.decode.topic_ids import id_of, text_of
+from coordinator_model.shard.topic_places import name_topics, topic_places
 
 log = structlog.get_logger(__name__)
 
@@ -56,11 +57,20 @@ def read_session_timeouts(client: Mapping[str, Any]) -> SessionTimeouts:
     return SessionTimeouts(**found)
 
 
-def ask_partition_counts(client: Mapping[str, Any]) -> dict[str, int]:
-    """Ask how many partitions every topic has, Kafka's own (``__...``) left out."""
+def ask_topics(client: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Ask for the partitions and ids of all topics, Kafka's own (``__...``) left out: fields of a cluster row."""
     with closing(KafkaAdminClient(**client)) as admin:
-        topics = admin.describe_topics()
-    return {topic["name"]: len(topic["partitions"]) for topic in topics if not topic["name"].startswith("__")}
+        topics = [topic for topic in admin.describe_topics() if not topic["name"].startswith("__")]
+    return {
+        "topic_partitions": {topic["name"]: len(topic["partitions"]) for topic in topics},
+        "topic_names": _names_by_id(topics),
+    }
+
+
+def _names_by_id(topics: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the names of topics by id; a broker before Kafka 2.8 tells none."""
+    ids = {UUID(str(topic_id)): topic["name"] for topic in topics if (topic_id := topic.get("topic_id"))}
+    return {text_of(topic_id): name for topic_id, name in ids.items() if name and topic_id.int}
 
 
 def _keys(pattern: str) -> dict[str, None]:
@@ -91,10 +101,10 @@ class TopicNames:
 
     def resolve(self, outputs: Iterable[Mapping[str, Any]]) -> None:
         """Put names in the place of ids in the reports among a batch's outputs."""
-        holders = [pair for output in outputs if output["kind"] == "report" for pair in _places(output)]
-        self._learn({str(holder[place]) for holder, place in holders})
-        for holder, place in holders:
-            holder[place] = self._names.get(holder[place], holder[place])
+        reports = [(output["view"], output["findings"]) for output in outputs if output["kind"] == "report"]
+        self._learn({str(holder[place]) for report in reports for holder, place in topic_places(*report)})
+        for report in reports:
+            name_topics(self._names, *report)
 
     def _learn(self, topics: set[str]) -> None:
         now_s = self._now_s()
@@ -115,22 +125,8 @@ class TopicNames:
             log.warning("topic ids cannot be resolved to names", ids=len(wanted), error=str(error))
 
 
-def _places(report: Mapping[str, Any]) -> Iterable[tuple[Any, Any]]:
-    """Return where a report names topics: (what holds it, key or index)."""
-    view = report["view"]
-    if view is not None and view["type"] not in ("consumer", "share"):
-        return  # classic groups name topics, streams groups subtopologies
-    for member in view["members"] if view is not None else ():
-        for name in ("assignment", "target", "revoking"):
-            yield from ((held, "topic") for held in member.get(name, ()))
-        for blocker in member.get("waits_for", ()):
-            yield from ((partition, 0) for partition in blocker["partitions"])
-    for finding in report["findings"]:
-        yield from ((partition, 0) for partition in finding.get("partitions", ()))
-
-
 def ask_topic_names(client: Mapping[str, Any], ids: Iterable[UUID]) -> dict[str, str]:
     """Ask the cluster for the names of topic ids; those that it does not know, or does not tell, are left out."""
     with closing(KafkaAdminClient(**{**client, "request_timeout_ms": TIMEOUT_MS})) as admin:
         topics = admin.describe_topics(list(ids))
-    return {text_of(UUID(str(topic["topic_id"]))): topic["name"] for topic in topics if topic["name"]}
+    return _names_by_id(topics)

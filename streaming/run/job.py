@@ -26,6 +26,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from coordinator_model.shard import snapshot
 from coordinator_model.shard.shard import ShardSettings
+from streaming.client_metrics.otlp import read_metrics
 from streaming.config import Settings
 from streaming.connection import diagnose
 from streaming.run.catch_up import CatchUp
@@ -227,9 +228,15 @@ class Job:
         client_topics = frozenset(settings.kafka.client_telemetry_topics)
         live_keys_file = checkpoint.folder.absolute() / LIVE_KEYS_FILE
         cluster_file = checkpoint.folder.absolute() / CLUSTER_FILE
-        zone = zone_named(settings.kafka.telemetry_zone)
         pack = PackRows(
-            routing, settings.kafka.offsets_topic, live_keys_file, client_topics, cluster_file, self.probe.nonce, zone
+            routing,
+            settings.kafka.offsets_topic,
+            live_keys_file,
+            client_topics,
+            cluster_file,
+            self.probe.nonce,
+            zone_named(settings.kafka.telemetry_zone),
+            read_metrics,
         )
         operator = Operator(self._shard_settings(partitions, checkpoint.live_from_ms))
         return (

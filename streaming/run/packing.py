@@ -21,6 +21,7 @@ from coordinator_model.decode.parse import RejectedRow
 from coordinator_model.events import (
     TELEMETRY_RANK,
     ClientPoll,
+    CoordinatorLine,
     Event,
     LeaderNamed,
     OffsetCommitted,
@@ -129,13 +130,22 @@ class Packer:
                 self._asked[event.asked] = event.broker
             self.ticker.observe(event._replace(lost=lost, asked=""))
             return
+        if isinstance(event, CoordinatorLine) and not event.group:
+            self._add_to_shard(event)
+            return
         if kind is RecordRead or kind is OffsetCommitted:
             key = self.routing.key_of(event.group, event.partition)
         else:
             key = self.routing.key_of(event.group)
-            if kind is not ClientPoll:
+            if kind is not ClientPoll and kind is not CoordinatorLine:
                 self.observe(event.broker, event[0], event[2:5], lost=lost)  # type: ignore[union-attr]
         self._rows(key, _CODES[kind]).append(tuple(event))
+
+    def _add_to_shard(self, event: CoordinatorLine) -> None:
+        """Put what is about all groups of a partition to all its keys."""
+        for key in self.known_keys:
+            if shard_of_key(key) == event.shard:
+                self._rows(key, _CODES[CoordinatorLine]).append(tuple(event))
 
     def add_heartbeats(self, key: str, block: HeartbeatBlock) -> None:
         """Put heartbeats of one source to their key."""

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from coordinator_model.decode.parse import bare_or_as_it_is
 from coordinator_model.decode.source_row import TELEMETRY, SourceRow
-from coordinator_model.decode.telemetry.shipped import PREFIX, Zone
+from coordinator_model.decode.telemetry.shipped import COORDINATOR_PREFIXES, PREFIX, Zone
 
 Indexes = np.ndarray[Any, np.dtype[np.int64]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
@@ -48,7 +48,10 @@ class PartitionRows(NamedTuple):
 
     def bare(self, zone: Zone) -> "PartitionRows":
         """Return the run with shipped lines bare, at their own instants; nearly always all are bare."""
-        if pc.all(pc.fill_null(pc.starts_with(self.values, PREFIX), True)).as_py():
+        is_bare = pc.starts_with(self.values, PREFIX)
+        for prefix in COORDINATOR_PREFIXES:
+            is_bare = pc.or_(is_bare, pc.starts_with(self.values, prefix))
+        if pc.all(pc.fill_null(is_bare, True)).as_py():
             return self
         rows = [bare_or_as_it_is(row, zone) for row in self.rows(TELEMETRY)]
         instants_ms = np.array([row.timestamp_ms for row in rows], np.int64)

@@ -30,7 +30,8 @@ from coordinator_model.decode.parse import (
     parse_row,
 )
 from coordinator_model.decode.telemetry.fields import BadField
-from coordinator_model.decode.telemetry.shipped import Zone, utc
+from coordinator_model.decode.telemetry.pushed_metrics import MetricsReader, unread
+from coordinator_model.decode.telemetry.shipped import Zone, is_coordinator_line, utc
 from coordinator_model.events import Event
 from streaming.kafka_config import READER_GROUP_PREFIX
 from streaming.run.cluster_file import ClusterFile
@@ -130,6 +131,8 @@ class PackRows:
     """What the monitor's own probes carry, as `Packer`."""
     zone: Zone = utc
     """Of the dates in lines that were shipped from brokers' files."""
+    read_metrics: MetricsReader = unread
+    """Reads the metrics that clients push."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield packed rows at the end of the task, or sooner where there are very many."""
@@ -154,11 +157,11 @@ class PackRows:
                 else:
                     pieces.setdefault((run.topic, run.partition), []).append(_find(run, heartbeats, self.zone))
             if (read_bytes := read_bytes + batch.nbytes) >= JOINED_BYTES:
-                _pack_pieces(pieces, packer, heartbeats, next_offsets, self.zone)
+                _pack_pieces(pieces, packer, heartbeats, next_offsets, self)
                 read_bytes = 0
             if packer.size >= FLUSH_EVENTS:
                 yield self._packed(packer)
-        _pack_pieces(pieces, packer, heartbeats, next_offsets, self.zone)
+        _pack_pieces(pieces, packer, heartbeats, next_offsets, self)
         if packer:
             yield self._packed(packer)
 
@@ -215,15 +218,17 @@ def _pack_pieces(
     packer: Packer,
     heartbeats: HeartbeatColumns,
     next_offsets: dict[tuple[str, int], int],
-    zone: Zone,
+    readers: PackRows,
 ) -> None:
     """Pack what was found, and parse what was not; afterwards there are no pieces."""
     for found in [_take(listed, heartbeats) for listed in pieces.values()]:  # all of them before more is learned
-        _pack_lines(found, packer, heartbeats, found.run.after_gaps(next_offsets), zone)
+        _pack_lines(found, packer, heartbeats, found.run.after_gaps(next_offsets), readers)
     pieces.clear()
 
 
-def _pack_lines(found: KnownHeartbeats, packer: Packer, heartbeats: HeartbeatColumns, lost: Any, zone: Zone) -> None:
+def _pack_lines(
+    found: KnownHeartbeats, packer: Packer, heartbeats: HeartbeatColumns, lost: Any, readers: PackRows
+) -> None:
     """Pack the lines of one partition; `lost` marks those before which lines are missing: the next event says so."""
     run = found.run
     packer.read(run.topic, run.partition, int(run.offsets[0]), int(run.offsets[-1]))
@@ -231,8 +236,8 @@ def _pack_lines(found: KnownHeartbeats, packer: Packer, heartbeats: HeartbeatCol
         packer.add_heartbeats(key, block)
     others = np.delete(np.arange(len(lost)), found.indexes)
     for index, row in zip(others.tolist(), run.rows(TELEMETRY, others), strict=True):
-        events = parse_row(row, zone)
-        if _add(packer, row, events, lost=bool(lost[index])):
+        events = parse_row(row, readers.zone, readers.read_metrics)
+        if _add(packer, row, events, lost=bool(lost[index])) and not is_coordinator_line(row.value or b""):
             heartbeats.learn(row, events)  # type: ignore[arg-type] # nothing is added of a row that is rejected
         else:
             lost[index + 1 : index + 2] |= lost[index]

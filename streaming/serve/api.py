@@ -20,6 +20,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from streaming.config import Settings
+from streaming.serve.coverage import coverage
 from streaming.serve.events import TimelineEntry, happened
 from streaming.serve.health import Health
 from streaming.serve.metrics import exposition
@@ -162,8 +163,8 @@ class Api:
         return listing(request, page, limit, offset)
 
     def coverage(self, request: Request) -> Response:
-        """Tell when lines of a broker are missing: what happened to its members then is not known."""
-        return AsciiJson({"windows": self.store.read.blind_windows(request.query_params.get("cluster"))})
+        """Tell what is read of each cluster and broker, and when lines of a broker are missing."""
+        return AsciiJson(coverage(self.store, request.query_params.get("cluster")))
 
     def quarantine(self, request: Request) -> Response:
         """List the newest rows that could not be understood; `head` is base64."""

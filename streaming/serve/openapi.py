@@ -37,6 +37,10 @@ _PAGE: Final = [
     _query("limit", "how many; X-Total-Count tells of how many, Link the next page", type="integer", maximum=10_000),
     _query("offset", "from which on", type="integer", minimum=0),
 ]
+_SOURCES: Final = {
+    "type": "object",
+    "description": "by source (records, request-log, client-report, client-push): how many members it shows",
+}
 GROUP_ORDERS: Final = ("trouble", "name")
 INCIDENT_ORDERS: Final = ("newest", "severity")
 _SEVERITY: Final = {"type": "string", "enum": ["info", "warn", "page"]}
@@ -75,7 +79,8 @@ OPENAPI: Final[dict[str, Any]] = {
             _list("Incident"),
         ),
         "/api/v1/coverage": _get(
-            "Blind windows: when telemetry of a broker is missing, so that nobody can say why its members went",
+            "What is read of clusters and brokers, and blind windows: when telemetry of a broker is missing, so that"
+            " nobody can say why its members went",
             [_query("cluster", "only this cluster")],
             _ref("Coverage"),
         ),
@@ -90,7 +95,7 @@ OPENAPI: Final[dict[str, Any]] = {
                 "A group as it is now",
                 cluster=_TEXT, group=_TEXT, type=_TEXT, state=_TEXT, state_evidence=_TEXT, generation=_NUMBER,
                 protocol_type=_TEXT_OR_NULL, protocol=_TEXT_OR_NULL, leader=_TEXT_OR_NULL, partition=_NUMBER,
-                members=_list("Member"), at_ms=_MS, generations=_list("Generation"),
+                members=_list("Member"), sources=_SOURCES, at_ms=_MS, generations=_list("Generation"),
                 open_incidents={"type": "object", "description": "of a list: how many are open, by severity"},
             ),
             "Generation": _object(
@@ -103,6 +108,7 @@ OPENAPI: Final[dict[str, Any]] = {
                 "A member of a group",
                 member_id=_TEXT, instance_id=_TEXT_OR_NULL, client_id=_TEXT_OR_NULL, client_host=_TEXT_OR_NULL,
                 liveness={"type": "string", "enum": ["alive", "violated", "unknown"]}, last_heartbeat_ms=_MS_OR_NULL,
+                sources={"type": "array", "items": _TEXT, "description": "what shows it, as of a group"},
             ),
             "Incident": _object(
                 "An incident as its newest transition left it",
@@ -110,7 +116,20 @@ OPENAPI: Final[dict[str, Any]] = {
                 member_id=_TEXT_OR_NULL, evidence=_TEXT, cause=_TEXT, deadline_ms=_MS_OR_NULL, opened_ms=_MS,
                 closed_ms=_MS_OR_NULL, at_ms=_MS, summary=_TEXT, told={"type": "boolean"},
             ),
-            "Coverage": _object("What is known to be missing", windows=_list("BlindWindow")),
+            "Coverage": _object(
+                "What is read, and what is known to be missing",
+                windows=_list("BlindWindow"), brokers=_list("CoveredBroker"), clusters=_list("CoveredCluster"),
+            ),
+            "CoveredBroker": _object(
+                "A broker whose telemetry is read: its newest line, and how late it came",
+                cluster=_TEXT, broker=_TEXT, tier=_NUMBER, newest_line_ms=_MS, delay_ms=_MS_OR_NULL,
+                covered={"type": "boolean"},
+            ),
+            "CoveredCluster": _object(
+                "The tier of a cluster (0: records only, 1: coordinators' INFO lines too, 2: request log), its groups"
+                " and members, and how many of these are of unknown liveness",
+                cluster=_TEXT, tier=_NUMBER, groups=_NUMBER, members=_NUMBER, unknown=_NUMBER,
+            ),
             "BlindWindow": _object(
                 "Lines of a broker between two instants are missing; until_ms null: they still are",
                 broker=_TEXT, from_ms=_MS, until_ms=_MS_OR_NULL, why=_TEXT,

@@ -21,6 +21,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from streaming.serve.api import Api, number
+from streaming.serve.coverage import coverage, in_words
 from streaming.serve.events import runs, seconds
 from streaming.serve.health import Health
 from streaming.serve.notify.message import group_path
@@ -111,6 +112,7 @@ class Pages:
             "overview.html",
             ready=ready,
             clusters=readiness["clusters"],
+            coverage=in_words(coverage(self.store)),
             incidents=self.store.read.incidents(state="open", by_severity=True, limit=INCIDENTS_SHOWN),
             groups=self.store.read.group_states(GROUPS_SHOWN),
             dead_letters=self.store.outbox.dead_letters(DEAD_LETTERS_SHOWN),

@@ -5,12 +5,16 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from coordinator_model.capture_replay import replay_rows
+from coordinator_model.decode.source_row import TELEMETRY
+from coordinator_model.decode.telemetry.shipped import is_coordinator_line
 from coordinator_model.incidents import Kind, to_contract
+from coordinator_model.rules.evaluate import VIOLATIONS
 from coordinator_model.shard.shard import ShardSettings
 from coordinator_model.thresholds import Thresholds
 from streaming.capture_file import open_text, read_rows
@@ -126,3 +130,52 @@ def test_a_pause_that_ends_in_refusals_is_one_restart():
     for event in expected:
         offs_ms = [abs(deadline_ms - event["at_ms"]) for who, deadline_ms, _ in said if who == event["member_id"]]
         assert min(offs_ms) <= AFTER_RESTART_MS
+
+
+def stripped_of(kept):
+    """The capture that holds both sources, with the lines of one; offsets are numbered anew, for nothing was lost."""
+    numbers, rows = Counter(), []
+    with open_text(CAPTURES / "coordinator-log.jsonl.gz") as lines:
+        for row in read_rows(lines):
+            if row.source == TELEMETRY:
+                if is_coordinator_line(row.value) != (kept == "coordinator's log"):
+                    continue
+                numbers[row.partition] += 1
+                row = row._replace(offset=numbers[row.partition])  # noqa: PLW2901
+            rows.append(row)
+    settings = ShardSettings(cluster="c", partitions=0, live_from_ms=0)
+    return replay_rows(rows, replace(settings, thresholds=Thresholds(consumer_session_timeout_ms=7_000)))
+
+
+def accused(history):
+    opened = [t.incident for t in history.transitions if t.kind is Kind.OPENED]
+    return {(i.rule, i.group, i.member_id): i for i in opened if i.rule in VIOLATIONS}
+
+
+def test_the_coordinator_s_log_alone_names_whom_the_request_log_names_and_nobody_else():
+    alone, request_log = accused(stripped_of("coordinator's log")), accused(stripped_of("request log"))
+    assert alone.keys() == request_log.keys()
+    assert Counter(rule for rule, _, _ in alone) == {"session-expired": 7, "rebalance-timeout": 1}
+    for subject, incident in alone.items():
+        assert abs(incident.deadline_ms - request_log[subject].deadline_ms) <= 1_000
+        assert (incident.evidence, incident.cause) == ("observed", request_log[subject].cause)
+
+
+def test_its_verdicts_are_the_lines_of_the_broker_s_log_to_the_millisecond():
+    logged = json.loads((CAPTURES / "coordinator-log.truth.json").read_text())
+    expected = {
+        (e["kind"], e["group"], e["member_id"], e["at_ms"])
+        for e in logged
+        if e["kind"] in ("session-expired", "rebalance-timeout")
+    }
+    found = {
+        (*subject, incident.deadline_ms) for subject, incident in accused(stripped_of("coordinator's log")).items()
+    }
+    assert found == expected
+
+
+def test_beside_the_request_log_the_coordinator_s_log_changes_no_verdict():
+    both, request_log = replayed("coordinator-log", consumer_session_timeout_ms=7_000), stripped_of("request log")
+    assert [to_contract(t) for t in both.transitions] == [to_contract(t) for t in request_log.transitions]
+    assert both.coverage["coordinator_log"]["broker-1"]["lines"] > 50
+    assert both.coverage["brokers"] == request_log.coverage["brokers"]

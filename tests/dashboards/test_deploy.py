@@ -99,6 +99,8 @@ def test_no_secret_stands_in_any_file():
     texts = [ROOT / "docker-compose.yml", *(path for path in DEPLOY.rglob("*") if path.is_file())]
     for path in texts:
         for line in path.read_text().splitlines():
+            if path.parent.name == "shippers" and re.match(r"\s*(key|key_field)\b", line):
+                continue  # of a record: a broker's name
             assigned = re.search(r"(?i)(password|secret|token|key)\w*\s*[:=]\s*(\S+)", line.partition("#")[0])
             value = assigned[2] if assigned else "/run/"
             assert "_file" in line.lower() or "/" in value or value.startswith(("{", "[")), (path.name, line)

@@ -62,6 +62,7 @@ public class GroupConsumer {
                         tell("polling", "");
                     }
                     case "subscribe" -> consumer.subscribe(Arrays.asList(words[1].split(",")), listener);
+                    case "unsubscribe" -> consumer.unsubscribe();
                     case "close" -> {
                         consumer.close();
                         tell("closed", "");

@@ -16,9 +16,11 @@ from random import Random
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING
 
+from tests.e2e import tiers
 from tests.e2e.clients import Client, Spec, java_compiles
 from tests.e2e.compare import judge
 from tests.e2e.quiet import watch
+from tests.e2e.tiers import REQUEST_LOG, stripped
 from tests.e2e.world import Played, World
 
 if TYPE_CHECKING:
@@ -168,10 +170,12 @@ def trouble_brokers(world: World, random: Random, stop: Event, brokers: Lock) ->
         stop.wait(random.uniform(20, 35))
 
 
-def chaos(folder: Path, *, seconds: float, nodes: int, seed: int, java: bool = False) -> Played:
+def chaos(
+    folder: Path, *, seconds: float, nodes: int, seed: int, java: bool = False, coordinator_log: bool = False
+) -> Played:
     """Play `seconds` of random faults and leave a capture of them."""
     stop, brokers = Event(), Lock()
-    with World(f"chaos-{nodes}-{seed}", folder, nodes=nodes) as world:
+    with World(f"chaos-{nodes}-{seed}", folder, nodes=nodes, coordinator_log=coordinator_log) as world:
         crews = [
             Crew(world, software, count, static=static, random=Random(f"{seed}-{number}"), stop=stop, brokers=brokers)
             for number, (software, count, static) in enumerate(GROUPS + JAVA_GROUPS * java)
@@ -195,15 +199,30 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, choices=(1, 3), default=1)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--java", action="store_true", help="Java consumers too (more memory and processor time)")
+    parser.add_argument(
+        "--coordinator-log",
+        action="store_true",
+        help="Record the coordinator's own log too, and judge each source alone",
+    )
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     if options.java and not java_compiles():
         parser.error("this Java has no compiler, and the Java consumers are compiled here")
     print(f"chaos for {options.seconds:.0f} s on {options.nodes} brokers, seed {options.seed}", flush=True)
-    played = chaos(options.out, seconds=options.seconds, nodes=options.nodes, seed=options.seed, java=options.java)
+    played = chaos(
+        options.out,
+        seconds=options.seconds,
+        nodes=options.nodes,
+        seed=options.seed,
+        java=options.java,
+        coordinator_log=options.coordinator_log,
+    )
     faults = Counter(action["action"].split(" ")[0] for action in played.actions)
     print("done to clients and brokers:", ", ".join(f"{count} x {name}" for name, count in faults.most_common()))
-    sys.exit(not (judge(played) and played.moments))
+    alone = not options.coordinator_log or tiers.judge(played)
+    # The coordinator's log is part of what judges: the model does not read it.
+    judged = stripped(played, REQUEST_LOG) if options.coordinator_log else played
+    sys.exit(not (judge(judged) and alone and played.moments))
 
 
 if __name__ == "__main__":

@@ -194,6 +194,12 @@ class Client:
         self.note(f"stall {seconds}", self)
         self._say(f"stall {seconds}")
 
+    def unsubscribe_and_stall(self, seconds: float) -> None:
+        """Let it leave its group, live, and not poll for that long."""
+        self.note(f"unsubscribe and stall {seconds}", self)
+        self._say("unsubscribe")
+        self._say(f"stall {seconds}")
+
     def subscribe(self, *topics: str) -> None:
         self.note(f"subscribe {topics}", self)
         self._say("subscribe " + ",".join(topics))

@@ -60,6 +60,9 @@ class KafkaPython:
         generation = self._consumer._coordinator._generation
         tell("assigned", member_id=generation.member_id, generation=generation.generation_id, partitions=partitions)
 
+    def unsubscribe(self) -> None:
+        self._consumer.unsubscribe()
+
     def poll(self) -> None:
         self._consumer.poll(timeout_ms=200)
 
@@ -108,6 +111,9 @@ class Confluent:
     def _revoked(self, consumer: object, partitions: list) -> None:
         tell("revoked")
 
+    def unsubscribe(self) -> None:
+        self._consumer.unsubscribe()
+
     def poll(self) -> None:
         message = self._consumer.poll(0.2)
         while message is not None:  # what came with it too: one message a call would fall behind
@@ -151,6 +157,8 @@ def main() -> None:
                 tell("stalled")
                 time.sleep(float(rest))
                 tell("polling")
+            elif verb == "unsubscribe":
+                consumer.unsubscribe()
             elif verb == "subscribe":
                 consumer.subscribe(rest.split(","))
             elif verb == "close":

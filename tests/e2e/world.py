@@ -79,9 +79,19 @@ class Played:
 class World:
     """Context manager: a cluster that is recorded from its first record to its last."""
 
-    def __init__(self, name: str, folder: Path, *, nodes: int = 1, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        *,
+        nodes: int = 1,
+        properties: Mapping[str, str] | None = None,
+        coordinator_log: bool = False,
+    ) -> None:
         self.played = Played(name, folder)
-        self.cluster = EmbeddedCluster(nodes, properties={**BROKER_PROPERTIES, **(properties or {})})
+        self.cluster = EmbeddedCluster(
+            nodes, properties={**BROKER_PROPERTIES, **(properties or {})}, coordinator_log=coordinator_log
+        )
         self.clients: list[Client] = []
         self.actions: list[dict] = []
         self.moments: list[dict] = []

@@ -18,6 +18,7 @@ from streaming.embedded.ports import free_ports
 
 USER, PASSWORD = "monitor", 'correct "horse" \\battery'
 _DAY = dt.timedelta(days=1)
+AUTHORIZER = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
 
 
 @dataclass

@@ -1,14 +1,19 @@
 """`group-monitor log4j2`: one file for all brokers, in both formats, on the real broker."""
 
+import re
 import socket
 
 import pytest
 from click.testing import CliRunner
 from ruamel.yaml import YAML
 
+from coordinator_model.decode.telemetry.request_log import REFUSED_COMMITS
 from streaming.cli import main
 from streaming.embedded import TELEMETRY_TOPIC, EmbeddedCluster, ask, readiness
+from streaming.embedded.cluster import REQUEST_LOGGER
 from streaming.embedded.ports import free_ports
+from streaming.log4j2 import COORDINATOR_LOGGERS, REFUSED_COMMIT
+from tests.builders import heartbeat_line, line
 from tests.embedded.kafka_io import read_until
 from tests.embedded.secured import PASSWORD, USER, secured_broker
 
@@ -42,13 +47,15 @@ def printed(*options, code=0):
 def flat_yaml(text):
     """What the YAML says: (part, setting) -> value."""
     tree = YAML(typ="safe").load(text)["Configuration"]
-    kafka, group, (logger,) = tree["Appenders"]["Kafka"], tree["Appenders"]["Async"], tree["Loggers"]["Logger"]
+    kafka, group, loggers = tree["Appenders"]["Kafka"], tree["Appenders"]["Async"], tree["Loggers"]["Logger"]
     said = {("kafka", k): str(v) for k, v in kafka.items() if isinstance(v, str)}
     said |= {("producer", p["name"]): p["value"] for p in kafka["Property"]}
     said |= {("group", k): str(v) for k, v in group.items() if not isinstance(v, dict | list)}
     said |= {("filter", k): v for k, v in group["RegexFilter"].items()}
-    said |= {("logger", k): str(v).lower() for k, v in logger.items() if k != "AppenderRef"}
-    said |= {("ref", r["ref"]): r.get("level", "") for r in logger["AppenderRef"]}
+    for logger in loggers:
+        name = logger.pop("name")
+        said |= {(name, k): str(v).lower() for k, v in logger.items() if k != "AppenderRef"}
+        said |= {(name, r["ref"]): r.get("level", "") for r in logger["AppenderRef"]}
     return said | {("root", "level"): tree["Loggers"].get("Root", {}).get("level", "")}
 
 
@@ -61,16 +68,18 @@ def flat_properties(text):
         return {k.removeprefix(prefix): v for k, v in found.items() if k.startswith(prefix)}
 
     kafka, group = under("appender.groupTelemetryKafka."), under("appender.groupTelemetry.")
-    logger = under("logger.groupTelemetry.")
     numbers = {key.partition(".")[0] for key in kafka if key.endswith(".value")}
-    refs = {k.removesuffix(".ref"): v for k, v in logger.items() if k.endswith(".ref")}
     said = {("kafka", k): v for k, v in kafka.items() if "." not in k and k != "type"}
     said |= {("producer", kafka[f"{n}.name"]): kafka[f"{n}.value"] for n in numbers}
     said |= {("group", k): v for k, v in group.items() if "." not in k and k != "type"}
     said |= {("filter", k.removeprefix("filter.groups.")): v for k, v in group.items() if k.startswith("filter.")}
     said.pop(("filter", "type"))
-    said |= {("logger", k): v for k, v in logger.items() if "." not in k}
-    said |= {("ref", name): logger.get(f"{key}.level", "") for key, name in refs.items()}
+    for part in sorted({k.split(".")[1] for k in found if k.startswith("logger.")}):
+        logger = under(f"logger.{part}.")
+        name = logger.pop("name")
+        refs = {k.removesuffix(".ref"): v for k, v in logger.items() if k.endswith(".ref")}
+        said |= {(name, k): v for k, v in logger.items() if "." not in k}
+        said |= {(name, ref): logger.get(f"{key}.level", "") for key, ref in refs.items()}
     return said | {("root", "level"): found.get("rootLogger.level", "")}
 
 
@@ -78,6 +87,9 @@ OPTIONS = [
     [],
     ["--alone"],
     ["--request-appender", ""],
+    ["--refused-commits"],
+    ["--tier", "1"],
+    ["--tier", "1", "--alone"],
     ["--topic", "t.1", "--key", "${env:POD}", "--bootstrap-servers", "a:1,b:2"],
     ["--property", "security.protocol=SSL", "--property", "linger.ms=5", "--property", 'sasl.jaas.config=a "b\\c";'],
 ]
@@ -88,10 +100,71 @@ def test_both_formats_say_the_same(options):
     assert flat_yaml(printed(*options)) == flat_properties(printed("--format", "properties", *options))
 
 
+REQUEST = {"groupId": "g", "topics": [{"partitions": [{"committedMetadata": '"errorCode":25,'}]}]}
+
+
+def committed(*errors, api="OFFSET_COMMIT"):
+    answers = [{"partitionIndex": n, "errorCode": error} for n, error in enumerate(errors)]
+    return line(api, REQUEST, {"throttleTimeMs": 25, "topics": [{"name": "t", "partitions": answers}]})
+
+
+@pytest.mark.parametrize(
+    ("text", "passes"),
+    [
+        (committed(25), True),
+        (committed(0, 0, 22), True),
+        (committed(82, api="TXN_OFFSET_COMMIT"), True),
+        (committed(0, 0), False),
+        (committed(27), False),
+        (committed(225), False),
+        (committed(251), False),
+        (committed(25, api="OFFSET_FETCH"), False),
+        (heartbeat_line(), True),
+        (line("PRODUCE", {}, {"errorCode": 25}), False),
+        (line("PRODUCE", {}, {"errorCode": 25}, client='"requestApiKeyName":"OFFSET_COMMIT"'), False),
+    ],
+)
+def test_of_commits_only_the_refused_ones_cost_a_line_and_only_if_asked_for(text, passes):
+    """Python reads these expressions as Java does."""
+    said = flat_yaml(printed("--refused-commits"))["filter", "regex"]
+    assert bool(re.fullmatch(said, text)) is passes
+    if "COMMIT" in text:
+        assert not re.fullmatch(flat_yaml(printed())["filter", "regex"], text)
+
+
+def test_the_filter_lets_those_errors_through_that_are_read():
+    assert f'"errorCode":({"|".join(map(str, sorted(REFUSED_COMMITS)))})' in REFUSED_COMMIT
+
+
+def test_both_formats_say_the_same_of_a_file_for_a_shipper():
+    tree = YAML(typ="safe").load(printed("--file", "/var/log/x.log"))["Configuration"]
+    lines = printed("--file", "/var/log/x.log", "--format", "properties").splitlines()
+    said = dict(line.split(" = ", 1) for line in lines if not line.startswith("#"))
+    rolling = tree["Appenders"]["RollingFile"]
+    flat = {name: value for name, value in rolling.items() if isinstance(value, str)}
+    flat["layout.pattern"] = rolling["PatternLayout"]["pattern"]
+    flat["policy.size"] = rolling["SizeBasedTriggeringPolicy"]["size"]
+    flat["strategy.max"] = str(rolling["DefaultRolloverStrategy"]["max"])
+    assert flat == {name: said[f"appender.groupTelemetryFile.{name}"] for name in flat}
+    assert "Kafka" not in tree["Appenders"]
+    assert not [name for name in said if "Kafka" in name]
+    [target] = tree["Appenders"]["Async"]["AppenderRef"]
+    assert target["ref"] == rolling["name"] == said["appender.groupTelemetry.target.ref"]
+
+
 def test_the_broker_s_own_request_log_stays_as_quiet_as_it_was_and_no_other_file_has_one():
-    assert flat_yaml(printed())["ref", "RequestAppender"] == "warn"
-    assert ("ref", "RequestAppender") not in flat_yaml(printed("--alone"))
-    assert ("ref", "RequestAppender") not in flat_yaml(printed("--request-appender", ""))
+    assert flat_yaml(printed())[REQUEST_LOGGER, "RequestAppender"] == "warn"
+    assert (REQUEST_LOGGER, "RequestAppender") not in flat_yaml(printed("--alone"))
+    assert (REQUEST_LOGGER, "RequestAppender") not in flat_yaml(printed("--request-appender", ""))
+
+
+def test_tier_1_ships_the_coordinator_s_lines_and_leaves_the_request_log_as_it_is():
+    said = flat_yaml(printed("--tier", "1"))
+    assert [part for part, _ in said if part == REQUEST_LOGGER] == []
+    for logger in COORDINATOR_LOGGERS:
+        assert (said[logger, "level"], said[logger, "GroupTelemetry"]) == ("info", "info")
+        assert (logger, "additivity") not in said, "the broker's own log goes on"
+    assert {logger for logger, _ in flat_yaml(printed())} > set(COORDINATOR_LOGGERS)
 
 
 def test_brokers_and_topic_come_from_the_configuration_unless_they_are_given(tmp_path):
@@ -153,6 +226,7 @@ def test_another_listener_does_not_take_the_configuration_s_security(tmp_path):
         ["--property", "acks"],
         ["--property", "acks=all\nrootLogger.level = off"],
         ["--format", "xml"],
+        ["--file", "a\nb"],
         ["--config", "/nowhere/monitor.toml"],
     ],
 )

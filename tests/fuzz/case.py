@@ -12,14 +12,14 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
 from coordinator_model.decode.parse import OFFSETS, REPORTS, TELEMETRY, SourceRow
 from tests.fuzz import lines, records, strangers, values
-from tests.fuzz.corpus import Corpus, corpus, group_of, names, shard
+from tests.fuzz.corpus import Corpus, corpus, group_of, names
 from tests.fuzz.pipeline import Outcome, Pipeline, Plan
 
 STATE_BYTES = 200_000
@@ -67,7 +67,7 @@ def make(seed: int) -> Case:
     chance = Random(seed)
     base = corpus(chance.choice(names()))
     batch_ms, shuffle = chance.choice([1_000, 5_000, 5_000, 60_000]), chance.choice([None, 1])
-    plan = Plan(batch_ms, moves=chance.random() < 0.3, shuffle=shuffle)
+    plan = Plan(batch_ms, moves=chance.random() < 0.3, shuffle=shuffle, partitions=base.partitions)
     return (KINDS[seed % len(KINDS)] if base.in_order else _chaos)(base, plan, chance)
 
 
@@ -106,10 +106,10 @@ def _victims(base: Corpus, plan: Plan, chance: Random) -> Case:
         Change(row, (_content(row, chance),) if group in victims and chance.random() < share else (row,))
         for row, group in zip(base.rows, base.groups, strict=True)
     ]
-    touched = {shard(group) for group in victims}
+    touched = {base.shard(group) for group in victims}
     for change in changes:  # a row may now be about a group of any name
-        touched |= {shard(group) for row in change.after if change.changed and (group := group_of(row))}
-    return Case(tuple(changes), plan, frozenset(group for group in base.known if shard(group) not in touched))
+        touched |= {base.shard(group) for row in change.after if change.changed and (group := group_of(row))}
+    return Case(tuple(changes), plan, frozenset(group for group in base.known if base.shard(group) not in touched))
 
 
 def _content(row: SourceRow, chance: Random) -> SourceRow:
@@ -269,7 +269,7 @@ def _left_out(case: Case, start: int, end: int) -> Case | None:
 
 def write(case: Case, path: Path) -> None:
     """Write a case as JSON Lines: the plan, then each row and what became of it."""
-    head = {"plan": [case.plan.batch_ms, case.plan.moves, case.plan.shuffle], "untouched": sorted(case.untouched)}
+    head = {"plan": astuple(case.plan), "untouched": sorted(case.untouched)}
     head |= {"renumbered": case.renumbered}
     path.parent.mkdir(parents=True, exist_ok=True)
     with gzip.open(path, "wt", encoding="utf-8") as out:

@@ -3,6 +3,7 @@
 import gzip
 import re
 from collections import defaultdict, deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -14,9 +15,10 @@ from coordinator_model.shard.sharding import shard_of
 from streaming.capture_file import read_rows
 
 CAPTURES = Path(__file__).parent.parent / "fixtures" / "captures"
-PARTITIONS = 50
 NONCE = "5ec2e7"
 _PROBE = re.compile(rb'("statesFilter":\["probe-[0-9]+")(?:,"asked-[^"]*")?')
+PARTITIONS = 50
+"""Kafka's default, which most captures have."""
 MAX_ROWS = 1_500
 """Of a longer capture the beginning: a case takes a second or two."""
 
@@ -29,6 +31,12 @@ class Corpus:
     rows: tuple[SourceRow, ...]
     groups: tuple[str | None, ...]
     """None: of no group, as a probe's."""
+    partitions: int = PARTITIONS
+    """Of its offsets topic."""
+
+    def shard(self, group: str) -> int:
+        """The partition of a group."""
+        return shard_of(group, self.partitions)
 
     @property
     def known(self) -> list[str]:
@@ -71,7 +79,16 @@ def corpus(name: str) -> Corpus:
         by_place[row.topic, row.partition].append(row)
     by_instant = sorted(read, key=lambda row: (row.timestamp_ms, row.source, row.topic, row.partition, row.offset))
     rows = [by_place[row.topic, row.partition].popleft() for row in by_instant[:MAX_ROWS]]
-    return Corpus(name, tuple(rows), tuple(map(group_of, rows)))
+    groups = tuple(map(group_of, rows))
+    return Corpus(name, tuple(rows), groups, _partitions(rows, groups))
+
+
+def _partitions(rows: Sequence[SourceRow], groups: Sequence[str | None]) -> int:
+    """Return the number of partitions by which each group's records lie in its own."""
+    places = {
+        (group, row.partition) for row, group in zip(rows, groups, strict=True) if group and row.source == OFFSETS
+    }
+    return next(n for n in (PARTITIONS, *range(1, PARTITIONS)) if all(shard_of(g, n) == at for g, at in places))
 
 
 def _asked(row: SourceRow) -> SourceRow:
@@ -84,8 +101,3 @@ def group_of(row: SourceRow) -> str | None:
     """The group that a row is about, as the monitor reads it; None: none, or the row cannot be read."""
     events = parse_row(row)
     return next((event.group for event in events if event.group), None) if not isinstance(events, RejectedRow) else None
-
-
-def shard(group: str) -> int:
-    """The partition of a group."""
-    return shard_of(group, PARTITIONS)

@@ -58,11 +58,15 @@ _TYPES = (pa.string(), pa.int32(), pa.int64(), pa.int64(), pa.binary(), pa.binar
 
 @dataclass(frozen=True)
 class Plan:
-    """How rows become batches; whether a shard is decoded from its state each time; in which order a batch comes."""
+    """How rows become batches; whether a shard is decoded from its state each time; in which order a batch comes.
+
+    ``partitions`` is the offsets topic's number of them: a group's records and lines come to one shard only by that.
+    """
 
     batch_ms: int = 5_000
     moves: bool = False
     shuffle: int | None = None
+    partitions: int = PARTITIONS
 
 
 @dataclass
@@ -101,7 +105,6 @@ class Pipeline:
         })  # fmt: skip
         self.store = Store.open(self.settings.store.connection_url())
         self._web = TestClient(create_app(self.store, self.settings, Health(15_000)), follow_redirects=False)
-        self._routing = Routing(PARTITIONS, lanes=LANES)
         self._number = 0
 
     def close(self) -> None:
@@ -171,18 +174,19 @@ class _Job:
         self.outcome = Outcome()
         self._store, self._plan, self._cluster = pipeline.store, plan, cluster
         self._settings = pipeline.settings.model_copy(update={"cluster": cluster})
-        self._routing = pipeline._routing
         offsets_topics = {row.topic for row in rows if row.source == OFFSETS}
         client_topics = frozenset(row.topic for row in rows if row.source == REPORTS)
         live_keys = pipeline._folder / "live-keys.json"
         live_keys.unlink(missing_ok=True)
         self._live_keys = LiveKeys(live_keys)
         offsets_topic = min(offsets_topics, default="__consumer_offsets")
-        self._pack = PackRows(self._routing, offsets_topic, live_keys, client_topics, nonce=NONCE)
+        self._pack = PackRows(
+            Routing(plan.partitions, lanes=LANES), offsets_topic, live_keys, client_topics, nonce=NONCE
+        )
         live_from_ms = min((row.timestamp_ms for row in rows if row.source != OFFSETS), default=0)
         settings = ShardSettings(
             cluster,
-            PARTITIONS,
+            plan.partitions,
             max(0, live_from_ms),
             thresholds=self._settings.default_thresholds(),
             group_thresholds=self._settings.group_thresholds(),

@@ -12,16 +12,15 @@ from typing import Any
 from coordinator_model.brokers.coordinator_check import Proof, proof
 from coordinator_model.decode.parse import OFFSETS, REPORTS, TELEMETRY, RejectedRow, SourceRow, parse_row
 from coordinator_model.events import ConsumerHeartbeat, Heartbeat, JoinAnswered
-from coordinator_model.shard.sharding import shard_of
 from tests.builders import APIS
 from tests.fuzz import values
-from tests.fuzz.corpus import PARTITIONS, Corpus, shard
+from tests.fuzz.corpus import Corpus
 from tests.rows import encoder
 
 CLIENT_TOPIC = "group-client-telemetry"
 ANYBODY = (24, 26, 29, 30, 35, 42, -1)
 """Kafka answers these before it looks who coordinates, and whether there is such a group."""
-HIDDEN = ("join-refused", "member-fenced")
+HIDDEN = ("join-refused", "member-fenced", "zombie-commit")
 """Rules that strangers make true of any group by right: they tell that somebody is refused."""
 _SHARES = {"SHARE_GROUP_HEARTBEAT": 76, "STREAMS_GROUP_HEARTBEAT": 88}
 
@@ -109,7 +108,7 @@ def _unknown_member(corpus: Corpus, neighbour: SourceRow, chance: Random) -> lis
         return []
     if proof(answer, 0, 1) is not Proof.COORDINATES:
         return []  # one that may still be loading would not answer the stranger so
-    of_its_shard = [group for group in corpus.known if shard(group) == shard(answer.group)]
+    of_its_shard = [group for group in corpus.known if corpus.shard(group) == corpus.shard(answer.group)]
     group, member_id = chance.choice(of_its_shard), f"stranger-{chance.randrange(10**9)}-{values.name(chance)}"
     api, request = chance.choice(list(_requests(group, member_id, chance).items()))
     errors = {"JOIN_GROUP": (25, 79), "CONSUMER_GROUP_HEARTBEAT": (25, 69)}.get(api, (25,))
@@ -165,9 +164,12 @@ def own_group(corpus: Corpus, chance: Random) -> list[tuple[SourceRow, SourceRow
     """A stranger's own group, by right, under names of its choice: it joins, beats, and is deleted at times.
 
     In a shard of no group of the capture, on the broker that the capture heard first: whoever coordinates the others.
+    There is none where every shard has one.
     """
-    taken = {shard(group) for group in corpus.known}
-    group = next(made for made in _candidates(chance) if shard_of(made, PARTITIONS) not in taken)
+    taken = {corpus.shard(group) for group in corpus.known}
+    if len(taken) == corpus.partitions:
+        return []
+    group = next(made for made in _candidates(chance) if corpus.shard(made) not in taken)
     broker = next(row.key for row in corpus.rows if row.source == TELEMETRY)
     beside = [row for row in _telling(corpus) if row.key == broker]
     start = chance.randrange(max(1, len(beside) - 20))
@@ -199,4 +201,4 @@ def _record(corpus: Corpus, neighbour: SourceRow, group: str, member: str | None
         listed = encoder.ListedMember(member, None, client[:9_000], "/10.6.6.6", 60_000, 10_000, b"", b"")
         value = encoder.group_metadata("consumer", 1, "range", member, neighbour.timestamp_ms, [listed])
     key, topic = encoder.key(2, group), corpus.topics[0]
-    return SourceRow(OFFSETS, topic, shard(group), -1, neighbour.timestamp_ms, key, value)
+    return SourceRow(OFFSETS, topic, corpus.shard(group), -1, neighbour.timestamp_ms, key, value)

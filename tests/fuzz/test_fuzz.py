@@ -4,9 +4,11 @@ from random import Random
 
 import pytest
 
+from coordinator_model.decode.parse import OFFSETS
 from tests.fuzz import lines
 from tests.fuzz.__main__ import run
 from tests.fuzz.case import failures, kind_of, make, read, shrunk, write
+from tests.fuzz.corpus import corpus, names
 from tests.fuzz.pipeline import Outcome
 
 CASES = 15
@@ -17,9 +19,17 @@ def test_no_stranger_breaks_anything(tmp_path):
     assert run(0.0, 1, tmp_path, CASES).failed == []
 
 
-@pytest.mark.parametrize("seed", [1132, 1336, 60605, 100417, 200408])
+@pytest.mark.parametrize("seed", [1132, 1336, 60605, 100417, 200408, 20001])
 def test_a_seed_that_failed_once_passes(seed, tmp_path):
     assert run(0.0, seed, tmp_path, 1).failed == []
+
+
+@pytest.mark.parametrize("name", names())
+def test_each_record_of_a_capture_lies_in_the_partition_of_its_group(name):
+    """Else its records and its lines come to two shards, and a stranger's group may stand between them."""
+    base = corpus(name)
+    told = [(row, group) for row, group in zip(base.rows, base.groups, strict=True) if group and row.source == OFFSETS]
+    assert [group for row, group in told if base.shard(group) != row.partition] == []
 
 
 def test_a_blob_is_changed_after_a_text_was_put_into_its_place():

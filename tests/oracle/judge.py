@@ -2,12 +2,12 @@
 
 import traceback
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator_model.shard.shard import ShardSettings
-from coordinator_model.states import Severity
+from coordinator_model.states import MEMBER_REMOVED, Severity
 from streaming.embedded.truth import (
     REBALANCE_TIMEOUT,
     SESSION_EXPIRED,
@@ -37,7 +37,10 @@ SAME_REMOVAL_MS = 15_000
 
 @dataclass(frozen=True)
 class Disagreement:
-    """One thing that monitor and coordinator see differently. ``what``: missing, extra, cause, off, group, …"""
+    """One thing that monitor and coordinator see differently. ``what``: missing, extra, cause, off, group, …
+
+    ``unknown``: a removal for a timeout that is told as ``member-removed``, whose cause is unknown.
+    """
 
     what: str
     rule: str
@@ -112,7 +115,7 @@ def _without_undecidable(life: Life, judgement: Judgement) -> Judgement:
 
 def disagreements(life: Life, told: list[dict[str, Any]], compared: Counter[str]) -> list[Disagreement]:
     """Return what incidents say of removals that the coordinator's log does not, and the other way round."""
-    return [*_removals(life, told, compared), *_taken_back(told)]
+    return [*_removals(life, told, compared), *_taken_back(life, told)]
 
 
 def settings_of(life: Life) -> ShardSettings:
@@ -169,7 +172,7 @@ def _removals(life: Life, told: list[dict[str, Any]], compared: Counter[str]) ->
     paired: set[int] = set()
     used: set[int] = set()
     for other_rule, off_ms, index, number, at_ms in pairs:
-        if index in paired or number in used or off_ms > SAME_REMOVAL_MS:
+        if index in paired or number in used or (off_ms > SAME_REMOVAL_MS and not _is_only_one(removals[index], lines)):
             continue
         paired.add(index)
         used.add(number)
@@ -178,45 +181,78 @@ def _removals(life: Life, told: list[dict[str, Any]], compared: Counter[str]) ->
         where = (removal.rule, removal.group, removal.member_id, at_ms, _instant(line))
         if other_rule:
             yield Disagreement("cause", *where, f"told as {line['rule']}: {line['summary']}")
-        elif off_ms > removal.tolerance_ms(at_ms):
+        elif not _is_dated(removal, line, at_ms):
             yield Disagreement("off", *where, line["evidence"])
+        elif off_ms > removal.tolerance_ms(at_ms):
+            compared["dated by an interval"] += 1
     for index, removal in enumerate(removals):
         if index not in paired and removal.certain and removal.at_ms[0] <= end_ms:
-            yield Disagreement("missing", removal.rule, removal.group, removal.member_id, removal.at_ms[0], None)
-    for number, line in enumerate(lines):
-        if number not in used and not _again(line, removals):
-            yield Disagreement(
-                "extra", line["rule"], line["group"], line["member_id"], None, _instant(line),
-                f"{line['evidence']} {line['severity']}: {line['summary']}", line["severity"] == Severity.PAGE,
-            )  # fmt: skip
+            what = "unknown" if _is_told_as_unknown(removal, told) else "missing"
+            yield Disagreement(what, removal.rule, removal.group, removal.member_id, removal.at_ms[0], None)
+    yield from _unpaired([line for number, line in enumerate(lines) if number not in used], removals)
+
+
+def _is_only_one(removal: _Removal, lines: list[dict[str, Any]]) -> bool:
+    """Tell whether a member is told to be removed once, and why: then it is this removal, however far off."""
+    own = [line for line in lines if (line["group"], line["member_id"]) == (removal.group, removal.member_id)]
+    return len(own) == 1 and own[0]["rule"] == removal.rule and len(removal.at_ms) == 1
+
+
+def _unpaired(lines: Iterable[dict[str, Any]], removals: list[_Removal]) -> Iterator[Disagreement]:
+    """Yield what is told beside what the log says, where it is no removal that the next coordinator did once more."""
+    for line in lines:
+        where = (line["rule"], line["group"], line["member_id"])
+        if not _again(line, removals):
+            note = f"{line['evidence']} {line['severity']}: {line['summary']}"
+            yield Disagreement("extra", *where, None, _instant(line), note, line["severity"] == Severity.PAGE)
+
+
+def _is_dated(removal: _Removal, line: dict[str, Any], at_ms: int) -> bool:
+    """Tell whether a removal's instant is told: within the tolerance, or after a move by the stated interval."""
+    from_ms, until_ms = (line["detail"].get(f"deadline_{end}_ms") for end in ("from", "until"))
+    if abs(_instant(line) - at_ms) <= removal.tolerance_ms(at_ms):
+        return True
+    moved = removal.tolerance_ms(at_ms) == AFTER_A_MOVE_MS and from_ms is not None and until_ms is not None
+    return moved and from_ms - TOLERANCE_MS <= at_ms <= until_ms + TOLERANCE_MS
+
+
+def _is_told_as_unknown(removal: _Removal, told: Iterable[dict[str, Any]]) -> bool:
+    """Tell whether the monitor reports a removal, and says that it does not know the cause."""
+    return any(
+        (line["group"], line["member_id"]) == (removal.group, removal.member_id)
+        and any(abs(line["at_ms"] - at_ms) <= SAME_REMOVAL_MS for at_ms in removal.at_ms)
+        for line in _told(told, MEMBER_REMOVED)
+    )
 
 
 def _again(line: dict[str, Any], removals: list[_Removal]) -> bool:
     """Tell whether an opening is of a removal with several instants, of which another was paired."""
-    return any(
-        len(removal.at_ms) > 1
-        and (removal.rule, removal.group, removal.member_id) == (line["rule"], line["group"], line["member_id"])
-        and any(abs(at_ms - _instant(line)) <= removal.tolerance_ms(at_ms) for at_ms in removal.at_ms)
-        for removal in removals
-    )
+    return any(len(removal.at_ms) > 1 and _is_of(removal, line) for removal in removals)
 
 
 def _logged(life: Life) -> Iterable[_Removal]:
-    """Return every removal for a timeout; uncertain where another coordinator took over before it can have lasted."""
+    """Return every removal for a timeout; uncertain where another coordinator took over before it can have lasted.
+
+    Or had taken over: what a deposed coordinator does unaware it answers like any other, and that may be told.
+    """
     truth = sorted(life.truth, key=lambda event: event.at_ms)
     moves = coordinator_moves(truth)
     loads = [event.at_ms for event in truth if event.kind == "coordinator-loaded"][1:]
     for expiry in session_expiries(truth):
         yield _removal(expiry, loads)
     replaced: set[tuple[str, str]] = set()
-    for event in authoritative(truth):
+    trusted = set(authoritative(truth))
+    for event in truth:
         member = (event.group, event.member_id)
-        if event.kind == "replaced" and event.detail != event.member_id:
+        if event.kind == REBALANCE_TIMEOUT and member not in replaced:
+            yield _removal(Expiry([event], certain=event in trusted and lasts(event, moves)), loads)
+        elif event not in trusted:
+            continue
+        elif event.kind == "replaced" and event.detail != event.member_id:
             replaced.add(member)
+            replaced.discard((event.group, event.detail))
         elif event.kind == "joined":
             replaced.discard(member)
-        elif event.kind == REBALANCE_TIMEOUT and member not in replaced:
-            yield _removal(Expiry([event], certain=lasts(event, moves)), loads)
 
 
 def _removal(expiry: Expiry, loads: list[int]) -> _Removal:
@@ -250,9 +286,16 @@ def _instant(line: dict[str, Any]) -> int:
     return int(line["at_ms"] if line["deadline_ms"] is None else line["deadline_ms"])
 
 
-def _taken_back(told: Iterable[dict[str, Any]]) -> Iterable[Disagreement]:
+def _taken_back(life: Life, told: Iterable[dict[str, Any]]) -> Iterable[Disagreement]:
+    """Yield what the monitor took back, unless the log has that removal: the next coordinator did not know of it."""
+    removals = list(_logged(life))
     for line in told:
-        if line.get("reason") == "refuted":
+        if line.get("reason") == "refuted" and not any(_is_of(removal, line) for removal in removals):
             yield Disagreement(
                 "refuted", line["rule"], line["group"], line["member_id"], None, _instant(line), line["summary"]
             )
+
+
+def _is_of(removal: _Removal, line: dict[str, Any]) -> bool:
+    named = (removal.rule, removal.group, removal.member_id) == (line["rule"], line["group"], line["member_id"])
+    return named and any(_is_dated(removal, line, at_ms) for at_ms in removal.at_ms)

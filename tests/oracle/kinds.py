@@ -209,12 +209,13 @@ ALL_KINDS = [members + faults for members in MEMBERS for faults in ("", *(f"+{na
 # ---------------------------------------------------------------- a plan
 
 
-def draw(kind: str, seed: int) -> Plan:
-    """Return the plan of a kind and a seed."""
+def draw(kind: str, seed: int, lasts_ms: int | None = None) -> Plan:
+    """Return the plan of a kind and a seed; ``lasts_ms`` makes another life of it, as long as that."""
     members_name, _, faults_name = kind.partition("+")
     members, faults = MEMBERS[members_name], FAULTS[faults_name] if faults_name else NO_FAULTS
     chance = Random(f"{kind}/{seed}")
-    until_ms = chance.choice([90_000, 150_000, 240_000])
+    drawn_ms = chance.choice([90_000, 150_000, 240_000])
+    until_ms = lasts_ms or drawn_ms
     clients = tuple(members.drawn(chance, f"c{n}") for n in range(1, chance.randint(*members.count) + 1))
     events = [event for client in clients for event in _befallen(chance, client, until_ms - SETTLES_MS)]
     at_ms = chance.randint(*faults.every_ms)

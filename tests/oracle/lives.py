@@ -14,6 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from streaming.embedded.truth import REBALANCE_TIMEOUT, SESSION_EXPIRED
 from tests.oracle.driver import Driver, classes, why_not
 from tests.oracle.judge import judge
 from tests.oracle.kinds import ALL_KINDS, draw
@@ -30,6 +31,8 @@ class Played:
     name: str
     virtual_ms: int
     rows: int
+    metadata: bool
+    """Whether the brokers are asked who leads."""
     compared: Counter[str]
     wrong: list[str] = field(default_factory=list)
     sorts: Counter[str] = field(default_factory=Counter)
@@ -49,7 +52,9 @@ class _Worker:
     def play(cls, kind: str, seed: int) -> Played:
         life = cls.driver.play(draw(kind, seed))
         judgement = judge(life)
-        played = Played(f"{kind}/{seed}", life.plan.until_ms, len(life.rows), judgement.compared)
+        played = Played(
+            f"{kind}/{seed}", life.plan.until_ms, len(life.rows), life.plan.metadata_ms > 0, judgement.compared
+        )
         played.wrong = [*life.trouble(), *map(str, judgement.disagreements)]
         played.sorts.update(f"{d.what} {d.rule}" for d in judgement.disagreements)
         played.listed = judgement.listed
@@ -111,13 +116,18 @@ def summary(lives: list[Played], took_s: float, processes: int) -> str:
 
 
 def _by_fault(lives: list[Played]) -> Iterator[str]:
-    """Yield a table of what befell the cluster: lives, removals that the log and the monitor both name, wrong lives."""
-    yield "\n| fault | lives | removals | wrong lives |\n| --- | ---: | ---: | ---: |"
+    """Yield a table of what befell the cluster: lives, removals that both name, wrong lives by who leads is asked."""
+    yield "\n| fault | lives | removals | wrong with metadata | wrong without |\n| --- | ---: | ---: | ---: | ---: |"
     faults = [life.name.partition("/")[0].partition("+")[2] or "none" for life in lives]
     for fault in dict.fromkeys(sorted(faults)):
         played = [life for life, its in zip(lives, faults, strict=True) if its == fault]
-        removals = sum(life.compared.total() - life.compared["looks"] for life in played)
-        yield f"| {fault} | {len(played)} | {removals} | {sum(bool(life.wrong) for life in played)} |"
+        removals = sum(life.compared[rule] for life in played for rule in (SESSION_EXPIRED, REBALANCE_TIMEOUT))
+        wrong = [life.metadata for life in played if life.wrong]
+        asked = sum(life.metadata for life in played)
+        yield (
+            f"| {fault} | {len(played)} | {removals} | {sum(wrong)} of {asked} | {len(wrong) - sum(wrong)} of"
+            f" {len(played) - asked} |"
+        )
 
 
 def _counts(counted: Counter[str]) -> str:

@@ -194,3 +194,11 @@ PERTURBATIONS: dict[str, Perturbation] = {
     "late by 15 s": late(15_000),
     "late by 60 s": late(60_000),
 }
+
+OF_LONG_LIVES: dict[str, Perturbation] = {
+    "as played": as_played,
+    "off for 10 min": off(600_000),
+    "30 s sent again after an hour": sent_again(3_600_000),
+}
+"""For lives of more than an hour."""
+LONG_MS = 5_400_000

@@ -3,10 +3,11 @@
 import pytest
 
 from coordinator_model.decode.source_row import OFFSETS, TELEMETRY
-from tests.oracle.perturb import PERTURBATIONS, arrivals
+from tests.oracle.perturb import OF_LONG_LIVES, PERTURBATIONS, arrivals
 from tests.rows.world import Connection, World
 
 SECONDS = 120
+ALL = PERTURBATIONS | OF_LONG_LIVES
 
 
 @pytest.fixture(scope="module")
@@ -25,10 +26,10 @@ def lines(came):
     return [arrival for arrival in came if arrival.row.source == TELEMETRY]
 
 
-@pytest.mark.parametrize("name", PERTURBATIONS)
+@pytest.mark.parametrize("name", ALL)
 def test_records_stay_as_they_are_and_lines_are_numbered_as_their_topic_would(rows, name):
-    came = arrivals(rows, PERTURBATIONS[name], name)
-    assert came == arrivals(rows, PERTURBATIONS[name], name)
+    came = arrivals(rows, ALL[name], name)
+    assert came == arrivals(rows, ALL[name], name)
     assert [a.row for a in came if a.row.source == OFFSETS] == [row for row in rows if row.source == OFFSETS]
     assert [a.row.offset for a in lines(came)] == list(range(len(lines(came))))
 
@@ -40,6 +41,8 @@ LEFT = {
     "2 % lost in bursts of 0.3-2 s": (440, 479),
     "off for 20 s": (400, 401),
     "off for 60 s": (240, 241),
+    "off for 10 min": (120, 240),
+    "30 s sent again after an hour": (600, 602),
     "every second heartbeat": (421, 421),
     "heartbeat lines lost": (361, 361),
     "leave lines lost": (361, 361),
@@ -52,7 +55,7 @@ LEFT = {
 @pytest.mark.parametrize("name", LEFT)
 def test_so_many_lines_are_left(rows, name):
     least, most = LEFT[name]
-    assert least <= len(lines(arrivals(rows, PERTURBATIONS[name], "a seed"))) <= most
+    assert least <= len(lines(arrivals(rows, ALL[name], "a seed"))) <= most
 
 
 def test_lines_that_are_late_come_after_records_of_their_time(rows):

@@ -7,7 +7,7 @@ from tests.oracle.driver import Driver, why_not
 from tests.oracle.judge import settings_of
 from tests.oracle.kinds import draw
 from tests.oracle.monitor import Monitor
-from tests.oracle.perturb import PERTURBATIONS
+from tests.oracle.perturb import LONG_MS, OF_LONG_LIVES, PERTURBATIONS
 from tests.oracle.truth import KINDS, count
 
 SEEDS = (1, 2)
@@ -21,11 +21,42 @@ def lives():
         return [driver.play(draw(kind, seed)) for kind in KINDS.split(",") for seed in SEEDS]
 
 
+# lives in which somebody was accused falsely once, and how their telemetry is bad
+ONCE_FALSE = (
+    ("static", 10, "heartbeat lines lost"),
+    ("cooperative", 17, "heartbeat lines lost"),
+    ("static", 7, "whole seconds"),
+    ("cooperative", 15, "whole seconds"),
+)
+
+
 @pytest.mark.parametrize("name", PERTURBATIONS)
 def test_nobody_is_accused_falsely_though_telemetry_is_bad(lives, name):
     counted = {f"{life.plan.kind}/{life.plan.seed}": count(life, name)[0] for life in lives}
     assert sum(each["true"] + each["off"] + each["unknown"] for each in counted.values()) > 10
     assert {life: each["false"] for life, each in counted.items() if each["false"]} == {}
+
+
+@pytest.fixture(scope="module")
+def long_lives(lives):  # which skips where none can be played
+    with Driver() as driver:
+        return [driver.play(draw(kind, 1, LONG_MS)) for kind in ("classic", "consumer-static")]
+
+
+@pytest.mark.parametrize("name", OF_LONG_LIVES)
+def test_nobody_is_accused_falsely_in_lives_of_more_than_an_hour(long_lives, name):
+    for life in long_lives:
+        counted, _ = count(life, name)
+        assert counted["true"] > 50
+        assert counted["false"] == 0
+
+
+@pytest.mark.parametrize(("kind", "seed", "name"), ONCE_FALSE)
+def test_who_was_once_accused_falsely_is_not_any_more(kind, seed, name):
+    if missing := why_not():
+        pytest.skip(missing)
+    with Driver() as driver:
+        assert count(driver.play(draw(kind, seed)), name)[0]["false"] == 0
 
 
 def test_nothing_is_unknown_where_telemetry_is_complete(lives):

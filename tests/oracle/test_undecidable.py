@@ -70,6 +70,21 @@ def test_a_removal_that_is_not_told_is_of_the_class_of(name):
     assert class_of(played, "missing", "session-expired", "m", AT_MS, None) == expected
 
 
+OVERLAPPED = {
+    "that its predecessor outlived": (life(HEARD, (15_000, "b1", "n", "HEARTBEAT", 0), loads=MOVED), True),
+    "whose predecessor refused": (life(HEARD, (15_000, "b1", "n", "HEARTBEAT", 16), loads=MOVED), False),
+    "of which metadata does not tell": (life(HEARD, metadata_ms=0, loads=MOVED), True),
+    "that came long before": (life(HEARD, metadata_ms=0, loads=((-9_000, "b1"), (-5_000, "b2"))), False),
+}
+
+
+@pytest.mark.parametrize("name", OVERLAPPED)
+def test_an_unknown_cause_hangs_on_a_move(name):
+    played, listed = OVERLAPPED[name]
+    expected = "a cause that hangs on when a coordinator loaded" if listed else None
+    assert class_of(played, "unknown", "session-expired", "m", AT_MS, None) == expected
+
+
 def test_a_wrong_instant_or_an_extra_report_is_never_listed():
     for what, told_ms in (("off", 25_000), ("extra", 20_000), ("group", None), ("refuted", 20_000)):
         assert class_of(life(HEARD), what, "session-expired", "m", AT_MS, told_ms) is None

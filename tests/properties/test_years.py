@@ -108,9 +108,9 @@ def test_time_goes_on_and_costs_a_bounded_number_of_looks(beginning, steps, kept
             outputs = shard.apply(events, wall_ms=T0 + end_ms if live else None, final=not live)
             [progress] = [output for output in outputs if output["kind"] == "progress"]
             assert not {"put_off", "set_aside"} & progress["counts"].keys()
-            assert (
-                shard.agenda.next_ms() > shard.clock.progress_ms or shard.clock.hole_is_open
-            )  # nothing is judged then
+            clock = shard.clock
+            judged_ms = clock.progress_ms - clock.by_records  # the rest of the newest record's write may come
+            assert shard.agenda.next_ms() > judged_ms or clock.hole_is_open  # nothing is judged then
             if kept:
                 shard = Shard.restore(0, SETTINGS, shard.dump())
     finally:

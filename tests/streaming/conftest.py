@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import create_engine
 
 from tests.embedded.parts import skip_without_broker
-from tests.embedded.secured import secured_broker
+from tests.embedded.secured import AUTHORIZER, secured_broker
 from tests.streaming import databases
 
 
@@ -32,9 +32,6 @@ def url(request, tmp_path) -> str:
 def secured(tmp_path_factory):
     """A broker that lets everybody do what no ACL forbids."""
     skip_without_broker()
-    properties = {
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "allow.everyone.if.no.acl.found": "true",
-    }
+    properties = {**AUTHORIZER, "allow.everyone.if.no.acl.found": "true"}
     with secured_broker(tmp_path_factory.mktemp("secured"), **properties) as running:
         yield running

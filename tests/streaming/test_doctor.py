@@ -4,6 +4,7 @@ import json
 import socket
 import subprocess
 import sys
+from contextlib import closing
 from importlib import metadata
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from streaming.doctor import machine
 from streaming.doctor.check import Status, warn
 from streaming.doctor.cluster import _client_id
 from streaming.doctor.rights import acl_lines
+from streaming.doctor.tiers import would_add
 from streaming.embedded import EmbeddedCluster
 from streaming.kafka_config import Kafka
 from tests.builders import probe_line
@@ -204,6 +206,10 @@ class TestCluster:
         assert status == "warn"
         assert "doctor --create-topics" in line
         assert status_of(lines, "tier")[1].split()[2] == "0:"
+        added = [line.partition("would add")[2].split(":")[0].strip() for line in lines if "would add" in line]
+        assert added[:2] == ["tier 1, the coordinators' INFO lines", "tier 2, the request log"]
+        commands = [line.split("`")[1] for line in lines if "would add" in line and "`group-monitor log4j2" in line]
+        assert commands == ["group-monitor log4j2 --tier 1", "group-monitor log4j2"]
 
     def test_a_request_log_that_is_off_is_noticed(self, cluster, tmp_path):
         cluster.set_request_log("WARN")
@@ -213,6 +219,18 @@ class TestCluster:
             cluster.set_request_log("DEBUG")
         assert status_of(lines, "telemetry of 1")[0] == "warn"
         assert status_of(lines, "tier")[1].split()[2] == "0:"
+
+    def test_a_topic_with_the_coordinator_s_own_log_alone_is_tier_1(self, cluster, tmp_path):
+        from kafka import KafkaProducer
+
+        cluster.create_topic("coordinator-log", partitions=1)
+        with closing(KafkaProducer(bootstrap_servers=cluster.bootstrap_servers)) as producer:
+            head = b"[GroupCoordinator id=1 topic=__consumer_offsets partition=3] "
+            line = head + b"Stabilized group g generation 1 with 1 members."
+            producer.send("coordinator-log", line, key=b"broker-1").get(20)
+        _, lines = doctor(tmp_path, cluster.bootstrap_servers, more='telemetry_topics = ["coordinator-log"]\n')
+        status, line = status_of(lines, "tier")
+        assert (status, line.split()[2]) == ("ok", "1:")
 
     def test_a_refused_topic_is_a_failure_and_the_commands_that_help_are_printed(self, cluster, tmp_path):
         from kafka import KafkaAdminClient
@@ -227,6 +245,22 @@ class TestCluster:
         assert code == 1
         assert status_of(lines, "records")[0] == "fail"
         assert any(line.startswith("kafka-acls") and "--topic secret-offsets" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("tier", "reports", "added"),
+    [
+        (0, False, ["tier 1", "tier 2", "clients' reports"]),
+        (0, True, ["tier 1", "tier 2"]),
+        (1, True, ["tier 2"]),
+        (2, False, ["clients' reports"]),
+        (2, True, []),
+    ],
+)
+def test_what_is_not_there_is_told_with_the_command_that_adds_it(tier, reports, added):
+    checks = list(would_add(tier, reports=reports))
+    assert [check.found.partition(":")[0].partition(",")[0] for check in checks] == added
+    assert all(check.status is Status.OK and "`group-monitor " in check.found for check in checks)
 
 
 @pytest.mark.parametrize(

@@ -24,14 +24,17 @@ from coordinator_model.decode.telemetry.fields import (
     str_or_none,
 )
 from coordinator_model.decode.telemetry.instants import instants
-from coordinator_model.decode.telemetry.shipped import NOT_A_LINE, PREFIX, is_bare
+from coordinator_model.decode.telemetry.pushed_metrics import MetricsReader, metrics_bytes, poll_age_ms, unread
+from coordinator_model.decode.telemetry.shipped import NOT_A_LINE, PREFIX
 from coordinator_model.events import (
     TELEMETRY_RANK,
+    CommitRefused,
     ConsumerHeartbeat,
     Event,
     Heartbeat,
     JoinAnswered,
     LeaveAnswered,
+    MetricsPushed,
     SyncAnswered,
     Tick,
 )
@@ -39,11 +42,17 @@ from coordinator_model.events import (
 PROBE_CLIENT_ID = "group-monitor-probe"
 PROBE_STATE_PREFIX = "probe-"
 PROBE_ASKED_PREFIX = "asked-"
+PUSH_TELEMETRY = "PUSH_TELEMETRY"
 INVALID_GROUP_ID = 24
 MAX_ASKED = 64
 MAX_PROBE_DIGITS = 18
 """Fits an int64. Anybody may send this request, and Python refuses to read 4,300 digits."""
 
+REFUSED_COMMITS = frozenset({22, 25, 82})
+"""ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID: who commits is not the member that it was. 27 is none of
+these: a member that is in is told to join again first."""
+MAX_REFUSED_PARTITIONS = 64
+"""Partitions kept of a refused commit."""
 MAX_CONNECTION = 512
 """Longer is no connection; the pattern takes quadratic time on one made for it."""
 _CONNECTION = re.compile(r"(.*:\d+)-(.*):\d+-\d+(?:-\d+)?")
@@ -82,7 +91,7 @@ class _Line(NamedTuple):
         return (at_ms, TELEMETRY_RANK, self.place.topic, self.place.partition, self.place.offset, group)
 
 
-def parse_line(place: SourceRow, value: bytes) -> list[Event]:
+def parse_line(place: SourceRow, value: bytes, read_metrics: MetricsReader = unread) -> list[Event]:
     """Read one bare line. Raises ``BadField``, nothing else.
 
     No events for an API that says nothing about groups, nor for the empty group id, which can have no members; but for
@@ -90,12 +99,13 @@ def parse_line(place: SourceRow, value: bytes) -> list[Event]:
     """
     if len(value) > MAX_LINE_BYTES:
         raise BadField("line too long")
-    if not is_bare(value):
+    if not value.startswith(PREFIX):
         raise BadField(NOT_A_LINE)
     body = value[len(PREFIX) :].decode("utf-8", "replace")
     if body.startswith("RequestHeader("):
         raise BadField("text format of a broker before Kafka 2.8")
-    return _events(_read_envelope(place, parse_object(body)))
+    line = _read_envelope(place, parse_object(body))
+    return _push(line, read_metrics) if line.api == PUSH_TELEMETRY else _events(line)
 
 
 def _read_envelope(place: SourceRow, line: dict[str, Any]) -> _Line:
@@ -294,6 +304,45 @@ def _consumer_heartbeat(line: _Line) -> list[Event]:
     ]
 
 
+def _commit(line: _Line) -> list[Event]:
+    """Only a refused commit of one that says that it is a member counts: generation -1 is an admin's, or assigned."""
+    request, generation = line.request, an_int(line.request, "generationIdOrMemberEpoch", -2)
+    if generation == -2:
+        generation = an_int(request, "generationId", -1)  # before version 9, and TXN_OFFSET_COMMIT
+    refused = _refused_partitions(line.response)
+    if not refused or generation < 0:
+        return []
+    partitions = sorted(refused)
+    return [
+        CommitRefused(
+            *line.head(a_str(request, "groupId")),
+            line.broker,
+            refused[partitions[0]],
+            a_str(request, "memberId"),
+            str_or_none(request, "groupInstanceId"),
+            generation,
+            line.client_id,
+            line.client_host,
+            line.connection,
+            line.api == "TXN_OFFSET_COMMIT",
+            tuple(partitions[:MAX_REFUSED_PARTITIONS]),
+            max(0, len(partitions) - MAX_REFUSED_PARTITIONS),
+        )
+    ]
+
+
+def _refused_partitions(response: dict[str, Any]) -> dict[tuple[str, int], int]:
+    """Return the partitions whose commit was refused, each with its error; a topic may be known by its id only."""
+    found = {}
+    for topic in a_list(response, "topics"):
+        name = str_or_none(topic, "name") or a_str(topic, "topicId") if isinstance(topic, dict) else ""
+        for partition in a_list(topic, "partitions") if name else ():
+            error = an_int(partition, "errorCode", 0) if isinstance(partition, dict) else 0
+            if error in REFUSED_COMMITS:
+                found[name, an_int(partition, "partitionIndex")] = error
+    return found
+
+
 def _list_groups(line: _Line) -> list[Event]:
     """Only the monitor's own probe counts: its states filter carries the number that makes lost lines visible.
 
@@ -313,6 +362,27 @@ def _list_groups(line: _Line) -> list[Event]:
     return [Tick(*line.head(""), line.broker, probe, connection=line.connection, asked=asked)]
 
 
+def _push(line: _Line, read_metrics: MetricsReader) -> list[Event]:
+    """Only a push that the broker took counts: it refuses those that come too often or are too large."""
+    if an_int(line.response, "errorCode", -1) != 0:
+        return []
+    data = metrics_bytes(a_str(line.request, "metrics"))
+    if not data:  # of what its broker asks for the client has nothing: librdkafka names a compression all the same
+        return []
+    said = read_metrics(data, an_int(line.request, "compressionType"))
+    if said is None or not said.group:
+        return []
+    age_ms = None if said.poll_age_s is None else poll_age_ms(said.poll_age_s)
+    who = (line.broker, said.member_id, line.client_id, line.client_host)
+    instance_id = str_or_none(line.request, "clientInstanceId") or ""
+    if age_ms is not None and said.member_id:
+        age_ms += max(0, line.place.timestamp_ms - line.arrival_ms)
+        return [MetricsPushed(*line.head(said.group), *who, age_ms, instance_id)]
+    if said.polled is None or said.poll_age_s is not None or line.request.get("terminating") is True:
+        return []
+    return [MetricsPushed(*line.head(said.group), *who, None, instance_id, said.polled, said.interval_ms)]
+
+
 _READERS = {
     "HEARTBEAT": _heartbeat,
     "JOIN_GROUP": _join,
@@ -321,5 +391,7 @@ _READERS = {
     "CONSUMER_GROUP_HEARTBEAT": _consumer_heartbeat,
     "SHARE_GROUP_HEARTBEAT": _consumer_heartbeat,  # the same fields where they matter here; no instances
     "STREAMS_GROUP_HEARTBEAT": _consumer_heartbeat,
+    "OFFSET_COMMIT": _commit,
+    "TXN_OFFSET_COMMIT": _commit,
     "LIST_GROUPS": _list_groups,
 }

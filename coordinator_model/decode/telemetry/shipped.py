@@ -1,8 +1,9 @@
 """Turn a line from a log shipper into the line that the broker's own appender sends.
 
-That is: without its wrapping, and with the instant of its own date. A shipper sends a line of the broker's log file,
-``[date] DEBUG Completed request:{json} (kafka.request.logger)``, as it stands there or as a string in JSON of its own:
-``{"message": line}``, ``{"log": line}``, ``{"event": {"original": line}}``.
+Lines of the request log, and of the group coordinator's own log. That is: without its wrapping, and with the instant of
+its own date. A shipper sends a line of the broker's log file, ``[date] DEBUG Completed request:{json}
+(kafka.request.logger)``, as it stands there or as a string in JSON of its own: ``{"message": line}``,
+``{"log": line}``, ``{"event": {"original": line}}``.
 
 The record's timestamp says when the line was shipped. The line's date says when it was written, in the brokers' time
 zone; a wrapped line without a date has the date of its wrapper. If the two are more than ten minutes apart the line is
@@ -20,6 +21,12 @@ from coordinator_model.decode.source_row import SourceRow
 from coordinator_model.decode.telemetry.fields import MAX_LINE_BYTES, BadField, parse_object
 
 PREFIX = b"Completed request:"
+COORDINATOR_PREFIXES = (b"[GroupCoordinator ", b"[GroupMetadataManager ")
+"""How the lines begin that a group coordinator logs, in Java and in Scala; the latter writes what it loads so."""
+_BEGIN = re.compile(rb"Completed request:|\[GroupCoordinator (?:id=)?\d|\[GroupMetadataManager brokerId=\d")
+"""The first of these is where a line begins: what clients choose, as a group id, comes later."""
+_LOGGER = re.compile(rb" \([\w.$]{1,256}\)\s*\Z")
+"""The logger's name, which a layout may write behind a line."""
 MAX_WRAPS = 2
 """How often a line is wrapped at most: in a container runtime's JSON, and in a shipper's."""
 MAX_HEAD_BYTES = 256
@@ -30,6 +37,7 @@ MAX_SKEW_MS = 5_000
 """How far the broker's clock may be ahead of the clock of the record's timestamp."""
 NOT_A_LINE = "not a line of the request log"
 NO_DATE = "line has no date, and the shipper's JSON has no @timestamp, time or timestamp with a zone"
+SEVERAL = "several lines in one record (the shipper has to send one record a line)"
 NO_SUCH_DATE = "date: there is no such day or time"
 LATE = (
     "date is more than ten minutes from the record's timestamp (is [kafka] telemetry_zone the brokers' zone, or was the"
@@ -58,7 +66,12 @@ def utc(local_ms: int) -> Sequence[int]:
 
 def is_bare(value: bytes) -> bool:
     """Tell whether a line is as a broker's own appender sends it."""
-    return value.startswith(PREFIX)
+    return value.startswith((PREFIX, *COORDINATOR_PREFIXES))
+
+
+def is_coordinator_line(value: bytes) -> bool:
+    """Tell whether a bare line is of the group coordinator's own log, not of the request log."""
+    return value.startswith(COORDINATOR_PREFIXES)
 
 
 def bare(row: SourceRow, zone: Zone = utc) -> SourceRow:
@@ -102,7 +115,7 @@ def _unwrap(value: bytes) -> tuple[bytes, list[dict[str, Any]]]:
         lines = [line.encode("utf-8", "replace") for line in _strings(wrappers[0])]
         if not lines:
             raise BadField(NOT_A_LINE)
-        value = max(lines, key=lambda line: line.find(PREFIX))  # with what stands before it, where one has that
+        value = max(lines, key=_begin)  # with what stands before it, where one has that
     return value, wrappers
 
 
@@ -116,20 +129,30 @@ def _strings(wrapper: dict[str, Any]) -> Iterator[str]:
 
 
 def _head_and_body(text: bytes) -> tuple[bytes, bytes]:
-    """Return what stands before the prefix, and all from the prefix on."""
-    start = text.find(PREFIX)
+    """Return what stands before the line, and all from its beginning on."""
+    start = _begin(text)
     if start < 0:
         raise BadField(NOT_A_LINE)
     return text[max(0, start - MAX_HEAD_BYTES) : start], text[start:]
 
 
+def _begin(text: bytes) -> int:
+    """Return where a line begins, -1 where there is none."""
+    found = _BEGIN.search(text)
+    return -1 if found is None else found.start()
+
+
 def _trimmed(body: bytes) -> bytes:
-    """Return the prefix and its object, without what a layout writes after it: the logger, the end of the line."""
+    """Return the line without what a layout writes after it: the logger, the end of the line."""
+    if is_coordinator_line(body):
+        return _LOGGER.sub(b"", body, count=1) if _LOGGER.search(body) else body.rstrip(b"\r\n")
     text = body.decode("utf-8", "replace")
     try:
         _, end = _JSON.raw_decode(text, len(PREFIX))
     except (ValueError, RecursionError):
         return body  # the parser says what is wrong with it
+    if PREFIX.decode() in text[end:]:
+        raise BadField(SEVERAL)
     return text[:end].encode()
 
 

@@ -9,7 +9,7 @@ from coordinator_model.decode.cluster_row import read_cluster_row
 from coordinator_model.decode.source_row import CLUSTER, SourceRow
 from coordinator_model.decode.telemetry.fields import BadField
 from coordinator_model.shard.shard import ShardSettings
-from tests.builders import T0, Story, consumers, stable
+from tests.builders import T0, TOPIC_ID_TEXT, Story, consumers, stable
 
 ROW = {
     "source": "cluster",
@@ -19,6 +19,7 @@ ROW = {
     "brokers": {"1": {"host": "a", "port": 9092, "key": "broker-1"}, "2": {"host": "b", "port": 9092, "key": None}},
     "session_timeouts_ms": {"consumer": {"": 45_000, "orders": 60_000}, "share": {"": 45_000}},
     "topic_partitions": {"t": 12},
+    "topic_names": {"H8t3O2McQT-DvPMPlzpkIQ": "t"},
     "of a later version": [1, 2, 3],
 }
 
@@ -32,6 +33,7 @@ def test_a_row_tells_leaders_keys_timeouts_and_partitions():
     assert (row.timestamp_ms, row.leaders, row.keys) == (5, (1, None, 2), {1: "broker-1", 2: None})
     assert row.session_timeouts_ms["consumer"] == {"": 45_000, "orders": 60_000}
     assert row.topic_partitions == {"t": 12}
+    assert row.topic_names == {"H8t3O2McQT-DvPMPlzpkIQ": "t"}
 
 
 @pytest.mark.parametrize(
@@ -48,6 +50,7 @@ def test_what_a_row_leaves_out_is_not_told():
 
 
 BAD = [
+    {"topic_names": {"H8t3O2McQT-DvPMPlzpkIQ": None}},
     {"timestamp_ms": None},
     {"timestamp_ms": -1},
     {"timestamp_ms": 2**60},
@@ -96,6 +99,14 @@ def test_a_replay_judges_by_the_session_timeouts_that_the_capture_tells():
 def test_a_replay_judges_by_the_partition_counts_that_the_capture_tells():
     story = stable("m1", partitions=1).beats("m1", 1_000, 30_000).leads(0, "broker-1", topic_partitions={"t": 2})
     assert len(story.play(30_000).of("partition-unowned")) == 1
+
+
+def test_a_replay_names_topics_as_the_capture_does():
+    story = consumers("m1").current(120, "m1", 2, partitions=(0,)).hellos("m1", 1_000, 8_000, 2)
+    story.leads(0, "broker-1", topic_names={TOPIC_ID_TEXT: "lines"})
+    told = story.play(8_000)
+    [group] = told.history.groups
+    assert {held["topic"] for held in group["members"][0]["assignment"]} == {"lines"}
 
 
 def test_what_is_set_counts_before_what_the_capture_tells():

@@ -3,15 +3,16 @@
 import pytest
 
 from coordinator_model.brokers.timer_reset import TimerReset
-from coordinator_model.replica.group import Member
+from coordinator_model.replica.group import Departure, Member
 from coordinator_model.replica.session_timer import (
     JudgementContext,
     blamed_reset,
+    deadlines,
     is_covered,
     latest_session,
     session_timeout_ms,
 )
-from coordinator_model.states import Cause
+from coordinator_model.states import Cause, Evidence
 from coordinator_model.thresholds import Thresholds
 
 PAUSE = TimerReset(20_000, 24_000, Cause.COORDINATOR_PAUSE, "broker-1")
@@ -155,3 +156,31 @@ def test_lost_lines_are_nobodys_fault():
 def test_a_restart_still_open_is_to_blame_for_what_follows():
     assert blamed_reset(99_000, 6_000, [OPEN]) is OPEN
     assert blamed_reset(22_000, 6_000, [MOVE]) is MOVE
+
+
+# A session that ended at 16,000 in a pause of 12,000 to 24,000 -> the removal's record, and when the session ended
+SLEPT_OVER = {
+    "as the broker woke": (24_060, 24_000),
+    "at its record, where that is older than the first line": (23_987, 23_987),
+    "at a record up to one probe older": (23_500, 23_500),
+    "in time, where the record is older than that: the broker was awake": (16_100, 16_000),
+}
+
+
+@pytest.mark.parametrize("name", SLEPT_OVER)
+def test_a_session_that_ran_out_in_a_pause_ends(name):
+    removed_ms, end_ms = SLEPT_OVER[name]
+    pause = TimerReset(12_000, 24_100, Cause.COORDINATOR_PAUSE, "broker-1", woke_ms=24_000)
+    gone = Departure(
+        member(),
+        rule=None,
+        cause=Cause.UNKNOWN,
+        evidence=Evidence.OBSERVED,
+        removed_ms=removed_ms,
+        deadline_ms=None,
+        generation=1,
+        broker="broker-1",
+        judge_after_ms=removed_ms,
+    )
+    (span,) = deadlines(gone, context(pause))
+    assert span[:2] == (end_ms, end_ms)

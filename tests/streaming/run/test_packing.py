@@ -7,11 +7,12 @@ import pytest
 
 from coordinator_model.brokers.ticks import HOLE_MS
 from coordinator_model.capture_replay import _read, _ticks
-from coordinator_model.decode.parse import RejectedRow, SourceRow, parse_row
-from coordinator_model.events import ClientPoll, Heartbeat, RecordRead, Tick
+from coordinator_model.decode.parse import RejectedRow, RowParser, SourceRow, parse_row
+from coordinator_model.events import ClientPoll, Heartbeat, MetricsPushed, RecordRead, Tick
 from coordinator_model.shard import sharding
 from coordinator_model.shard.shard import Shard, ShardSettings
 from coordinator_model.shard.sharding import shard_of
+from streaming.client_metrics.otlp import read_metrics
 from streaming.run.packing import (
     QUARANTINE_KEY,
     Packer,
@@ -54,8 +55,8 @@ def arrow(*rows):
 ROUTING = Routing(50)
 
 
-def packed(tmp_path, *batches, routing=ROUTING, nonce=None, records="records"):
-    stage = PackRows(routing, records, tmp_path / "live-keys.json", nonce=nonce)
+def packed(tmp_path, *batches, routing=ROUTING, nonce=None, records="records", **readers):
+    stage = PackRows(routing, records, tmp_path / "live-keys.json", nonce=nonce, **readers)
     return [
         (key, payload)
         for out in stage(iter(batches))
@@ -174,6 +175,33 @@ def test_the_last_line_before_a_hole_moves_every_shard_wherever_a_batch_ends(tmp
 
 
 UNREADABLE = [b"", b"Completed request:{", synthetic.probe_line(1).replace(b"LIST_GROUPS", b"METADATA")]
+
+
+def coordinator_line(offset, text, shard):
+    return line(offset, f"[GroupCoordinator id=1 topic=__consumer_offsets partition={shard}] {text}".encode())
+
+
+FAILED = "Member m-1 in group orders has failed, removing it from the group."
+
+
+def test_a_line_of_the_coordinators_own_log_goes_to_its_group_and_moves_no_clock(tmp_path):
+    row = coordinator_line(0, FAILED, shard_of("orders", 50))
+    told = {key: unpacked([payload]) for key, payload in packed(tmp_path, arrow(row))}
+    assert [event for events in told.values() for event in events] == parse_row(row)
+    assert told[ROUTING.key_of("orders")] == parse_row(row)
+
+
+def test_a_load_of_a_partition_goes_to_all_its_keys(tmp_path):
+    row = line(0, b"[GroupCoordinator id=1] Finished unloading metadata for __consumer_offsets-7 with epoch 3.")
+    payloads = packed(tmp_path, arrow(row), routing=Routing(50, split=2))
+    assert {key for key, payload in payloads if unpacked([payload])} == {"007.0", "007.1"}
+
+
+def test_lines_missing_before_such_a_line_are_told_by_the_next_one_of_the_request_log(tmp_path):
+    heartbeats = [line(n, synthetic.heartbeat_line("orders", MEMBERS[0], 3), NOW_MS + n) for n in (0, 8, 9)]
+    rows = [heartbeats[0], coordinator_line(7, FAILED, 3), *heartbeats[1:]]
+    ticks = [e for e in unpacked([dict(packed(tmp_path, arrow(*rows)))["000"]]) if isinstance(e, Tick)]
+    assert [tick.offset for tick in ticks if tick.lost] == [8]
 
 
 @pytest.mark.parametrize("value", UNREADABLE, ids=["empty", "unreadable", "of no group"])
@@ -380,3 +408,16 @@ def test_ids_of_32_kb_are_routed_as_fast_as_they_are_sent():
         Routing(50).key_of(group)
     assert time.process_time() - started_s < 500 / 2_000
     assert sharding._remembered.cache_info().currsize == 0
+
+
+def test_run_reads_what_clients_push_as_replay_does(tmp_path):
+    """And a push moves its broker's clock."""
+    pushes = [stable("m1").pushes(0, "m1", 7).rows[-1][2].value, stable("m1").pushes(0, "m1", -7).rows[-1][2].value]
+    rows = [line(offset, value, NOW_MS + 1_000 * offset) for offset, value in enumerate(pushes)]
+    reader = RowParser(read_metrics=read_metrics)
+    [event], rejected = map(reader.read, rows)
+    payloads = dict(packed(tmp_path, arrow(*rows), read_metrics=read_metrics))
+    assert rejected_in(unpack([payloads.pop(QUARANTINE_KEY)])) == [rejected]
+    events = unpacked([payloads[ROUTING.key_of(event.group)]])
+    assert [told for told in events if isinstance(told, MetricsPushed)] == [event]
+    assert [told.order_ms for told in events if isinstance(told, Tick)] == [NOW_MS]

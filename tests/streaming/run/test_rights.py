@@ -16,7 +16,7 @@ from streaming.doctor.rights import acl_lines
 from streaming.kafka_config import Kafka
 from streaming.run.session import start_session
 from tests.embedded.parts import skip_without_broker
-from tests.embedded.secured import PASSWORD, USER, secured_broker
+from tests.embedded.secured import AUTHORIZER, PASSWORD, USER, secured_broker
 from tests.streaming.run.test_source import read
 
 pytestmark = [pytest.mark.spark, pytest.mark.e2e]
@@ -26,11 +26,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.e2e]
 def secured(tmp_path_factory):
     """A broker that refuses what no ACL allows; who comes without a login is a super user."""
     skip_without_broker()
-    authorizer = {
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS",
-    }
-    with secured_broker(tmp_path_factory.mktemp("secured"), **authorizer) as running:
+    properties = {**AUTHORIZER, "super.users": "User:ANONYMOUS"}
+    with secured_broker(tmp_path_factory.mktemp("secured"), **properties) as running:
         yield running
 
 

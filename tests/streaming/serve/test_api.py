@@ -292,7 +292,7 @@ def test_rejected_rows_and_messages_given_up_are_shown(apply, client, store):
 
 
 def test_coverage_lists_when_lines_of_a_broker_are_missing(apply, client):
-    assert client.json("/api/v1/coverage") == {"windows": []}
+    assert client.json("/api/v1/coverage") == {"windows": [], "brokers": [], "clusters": []}
     apply(blind(1_000, None), blind(5_000, 6_000, "broker-2"), blind(1_000, None, shard=8))
     first, second = client.json(f"/api/v1/coverage?cluster={CLUSTER}")["windows"]
     assert (first["broker"], first["from_ms"], first["until_ms"], first["why"]) == (
@@ -305,7 +305,29 @@ def test_coverage_lists_when_lines_of_a_broker_are_missing(apply, client):
     apply(blind(1_000, 4_000), blind(3_000, 4_500, shard=8))
     ended_window, _ = client.json("/api/v1/coverage")["windows"]
     assert (ended_window["from_ms"], ended_window["until_ms"]) == (1_000, 4_500)
-    assert client.json("/api/v1/coverage?cluster=other") == {"windows": []}
+    assert client.json("/api/v1/coverage?cluster=other")["windows"] == []
+
+
+def test_coverage_tells_what_is_read_of_each_cluster_and_how_late_it_comes(apply, client):
+    apply(report(view=view(members=2)), cluster="dev")
+    apply(report(view=view(members=3)), progress())
+    found = client.json("/api/v1/coverage")
+    [broker] = found["brokers"]
+    assert (broker["cluster"], broker["tier"], broker["covered"]) == (CLUSTER, 2, True)
+    assert broker["delay_ms"] is not None
+    assert broker["newest_line_ms"] >= START_MS
+    tiers = {known["cluster"]: (known["tier"], known["groups"], known["members"]) for known in found["clusters"]}
+    assert tiers == {CLUSTER: (2, 1, 3), "dev": (0, 1, 2)}
+    assert [known["cluster"] for known in client.json("/api/v1/coverage?cluster=dev")["clusters"]] == ["dev"]
+    assert client.json("/api/v1/coverage?cluster=dev")["brokers"] == []
+
+
+def test_coverage_tells_a_cluster_of_which_only_the_coordinators_log_is_read(apply, client):
+    apply(report(view=view(members=2)), progress(brokers={}, counts={"CoordinatorLine": 3}))
+    found = client.json("/api/v1/coverage")
+    assert (found["clusters"][0]["tier"], found["brokers"]) == (1, [])
+    apply(progress())
+    assert client.json("/api/v1/coverage")["clusters"][0]["tier"] == 2
 
 
 def test_the_end_of_a_blind_window_is_not_forgotten_by_a_shard_that_still_has_it_open(apply, client):

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from streaming.serve.timeline import LABEL, MEMBER_ROWS, WIDTH, heartbeats, timeline, waited_for
-from tests.streaming.outputs import START_MS, finding, member, report, view
+from tests.streaming.outputs import START_MS, finding, member, progress, report, view
 from tests.streaming.serve import chromium
 
 EVIL = "<script>document.title='pwned'</script><img src=x onerror=\"document.title='pwned'\">\u202e'"
@@ -333,3 +333,21 @@ class TestOpenPage:
         heights = tab.run("[...document.querySelectorAll('svg text')].map(text => text.getBoundingClientRect().height)")
         assert path != "/groups/orders" or len(heights) > 5
         assert min(heights, default=99) >= 10
+
+
+def test_what_is_read_and_which_sources_show_a_groups_members_is_told_in_a_line(apply, client):
+    apply(report(view=view(members=2, members_total=2, sources={"records": 2, "request-log": 1})), progress())
+    overview, group = client.get("/").text, client.get("/groups/orders").text
+    assert "records and the request log of 1 broker (tier 2), at most 0.1 s late; 0 of 2 members" in overview
+    assert "Of 2 members records shows 2, request-log shows 1." in group
+
+
+def test_of_the_coordinators_log_alone_the_line_says_that_its_loss_is_not_seen(apply, client):
+    apply(report(view=view(members=2)), progress(brokers={}, counts={"CoordinatorLine": 1}))
+    said = "records and the coordinators' INFO lines (tier 1), whose loss is not told from quiet; 0 of 2 members"
+    assert said in html.unescape(client.get("/").text)
+
+
+def test_without_telemetry_the_line_says_so(apply, client):
+    apply(report(view=view(members=2)))
+    assert "records only (tier 0); 0 of 2 members of unknown liveness" in client.get("/").text

@@ -26,8 +26,7 @@ def rows(path: Path) -> list[SourceRow]:
 def outputs_of(path: Path) -> list[dict]:
     """The outputs of all shards, as the job's operator makes them."""
     reading = capture_replay._read(rows(path))
-    records = (capture_replay.RecordRead, capture_replay.OffsetCommitted, capture_replay.ClientPoll)
-    lines = [event for event in reading.events if not isinstance(event, records)]
+    lines = [event for event in reading.events if not isinstance(event, capture_replay._WITHOUT_CLOCK)]
     settings = replace(SETTINGS, live_from_ms=min(event[0] for event in lines))
     settings = capture_replay._as_captured(settings, reading)
     ticks = capture_replay._ticks(lines, capture_replay._gaps(reading), reading.mute)

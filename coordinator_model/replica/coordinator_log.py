@@ -1,0 +1,150 @@
+"""Why a member was removed, by the coordinator's own log: where no request log tells, a line decides.
+
+A line alone removes nobody. A coordinator that was deposed and does not know it logs expiries, too, and so does one
+whose write then fails. So a line waits for the record that shows the member gone, and the record for its line: either
+may be read first. A record that still lists the member refutes the line.
+
+A line that names several members names them in one text, which a client id may imitate. It counts only if all whom it
+names are known.
+"""
+
+from coordinator_model.decode.records import RecordType
+from coordinator_model.events import JOINED, LEFT, PENDING_GONE, CoordinatorLine, RecordRead
+from coordinator_model.replica.departures import add_departure, leave_cause, own_cause, remember_leave, withdraw
+from coordinator_model.replica.group import Departure, GroupReplica, Leave, LoggedRemoval, Member
+from coordinator_model.replica.session_timer import JudgementContext, blamed_reset, session_timeout_ms
+from coordinator_model.states import (
+    MEMBER_REMOVED,
+    POLL_EXCEEDED,
+    REBALANCE_TIMEOUT,
+    SESSION_EXPIRED,
+    Cause,
+    Evidence,
+)
+
+KEPT_MS = 600_000
+"""How long a removal waits for its line. A job that catches up may read records minutes ahead of lines."""
+MAX_KEPT = 256
+"""Removals, lines and joins that wait in one group; the oldest give way."""
+UUID_CHARACTERS = 37
+"""A member id is the client id, or the instance id, a hyphen and a uuid."""
+LATER_MS = 1_000
+"""How much later than the record of a removal its line may seem to be written."""
+
+
+def tell(replica: GroupReplica, event: CoordinatorLine) -> None:
+    """Take a line that tells why members were removed, or that they joined; others say nothing that records do not."""
+    if event.what == JOINED:
+        _note_joining(replica, event)
+    if event.what in (LEFT, PENDING_GONE):
+        for member_id in event.members:
+            replica.joining.pop(member_id, None)
+    if event.what not in (SESSION_EXPIRED, REBALANCE_TIMEOUT, LEFT):
+        return
+    removed = {d.member.member_id: d for d in replica.unexplained}
+    removed |= {d.member.member_id: d for d in replica.departures if _is_unexplained(d)}
+    known = replica.members.keys() | removed.keys() | replica.joining.keys()
+    if len(event.members) > 1 and not known.issuperset(event.members):
+        replica.unexpected += 1
+        return
+    for member_id in event.members:
+        replica.logged[member_id] = LoggedRemoval(event.order_ms, event.what, event.reason, event.broker)
+    while len(replica.logged) > MAX_KEPT:
+        del replica.logged[next(iter(replica.logged))]
+
+
+def _note_joining(replica: GroupReplica, event: CoordinatorLine) -> None:
+    """Keep who joined a classic group: its record is written at the end of the rebalance, and it may go before."""
+    joining = {**replica.joining, **dict.fromkeys(event.members, (event.order_ms, event.instance_id))}
+    kept = [(member_id, joined) for member_id, joined in joining.items() if member_id not in replica.members]
+    replica.joining = dict(kept[-MAX_KEPT:])
+
+
+def miss(replica: GroupReplica, event: RecordRead, context: JudgementContext) -> None:
+    """Find removed whom a line removed before any record had them: the next record of the group lacks them.
+
+    Not where another coordinator loaded the group after they joined: it never knew them, whatever became of them.
+    """
+    if event.record_type != RecordType.GROUP_METADATA:
+        return
+    for member_id, (joined_ms, instance_id) in list(replica.joining.items()):
+        logged = replica.logged.get(member_id)
+        if member_id in replica.members:
+            del replica.joining[member_id]
+        elif logged is not None and logged.at_ms <= event.order_ms:
+            del replica.joining[member_id], replica.logged[member_id]
+            loads = [r for r in context.timer_resets if r.low_ms >= joined_ms and r.broker != logged.broker]
+            if not loads:
+                client_id = "" if instance_id is not None else member_id[:-UUID_CHARACTERS]
+                member = Member(member_id, instance_id, client_id, joined_ms=joined_ms)
+                _conclude(replica, _missed(replica, member, event), logged, context)
+
+
+def _missed(replica: GroupReplica, member: Member, event: RecordRead) -> Departure:
+    return Departure(
+        member=member,
+        rule=None,
+        cause=Cause.UNKNOWN,
+        evidence=Evidence.OBSERVED,
+        removed_ms=event.order_ms,
+        deadline_ms=None,
+        generation=replica.generation,
+        broker="",
+        judge_after_ms=0,
+    )
+
+
+def _is_unexplained(departure: Departure) -> bool:
+    return not departure.concluded or departure.rule == MEMBER_REMOVED
+
+
+def refute(replica: GroupReplica, event: RecordRead) -> None:
+    """Drop the lines that a record refutes: it still has the members, though it was written later."""
+    if event.value is None or not replica.logged:
+        return
+    if event.record_type == RecordType.GROUP_METADATA:
+        listed = [item["memberId"] for item in event.value["members"]]
+    else:
+        listed = [event.key.get("memberId")]
+    for member_id in listed:
+        logged = replica.logged.get(member_id)
+        if logged is not None and logged.at_ms < event.order_ms:
+            del replica.logged[member_id]
+
+
+def explain(replica: GroupReplica, at_ms: int, context: JudgementContext) -> None:
+    """Bring removals and their lines together; what found none for too long is forgotten."""
+    waiting = [d for d in replica.departures if _is_unexplained(d)] if replica.logged else []
+    for departure in [*replica.unexplained, *waiting]:
+        logged = replica.logged.get(departure.member.member_id)
+        if logged is not None and logged.at_ms <= departure.gone_ms + LATER_MS:
+            del replica.logged[departure.member.member_id]
+            if departure in waiting:
+                withdraw(replica, departure)
+            else:
+                replica.unexplained.remove(departure)
+            _conclude(replica, departure, logged, context)
+    replica.unexplained = [d for d in replica.unexplained if d.gone_ms >= at_ms - KEPT_MS][-MAX_KEPT:]
+
+
+def _conclude(replica: GroupReplica, departure: Departure, logged: LoggedRemoval, context: JudgementContext) -> None:
+    """Write into a removal what its line tells: the cause, and the instant at which the coordinator acted."""
+    member = departure.member
+    if logged.what == LEFT:
+        cause = leave_cause(logged.reason)
+        if cause is Cause.LEFT and member.instance_id is not None:
+            cause = Cause.STATIC_LEFT
+        remember_leave(replica, Leave(member, logged.at_ms, cause, logged.reason or None))
+        if cause is not Cause.POLL_INTERVAL:
+            return
+        departure.rule, departure.cause = POLL_EXCEEDED, cause
+    elif logged.what == REBALANCE_TIMEOUT:
+        departure.rule, departure.cause = REBALANCE_TIMEOUT, Cause.REBALANCE_TIMEOUT
+    else:
+        load = blamed_reset(logged.at_ms, session_timeout_ms(member, context), context.timer_resets)
+        departure.rule, departure.cause = SESSION_EXPIRED, own_cause(member) if load is None else load.cause
+        departure.timer_reset_ms = None if load is None else load.low_ms
+    departure.evidence, departure.from_log, departure.broker = Evidence.OBSERVED, True, logged.broker
+    departure.deadline_ms, departure.seen_generation = logged.at_ms, None
+    departure.concluded, departure.unexplained, departure.judge_after_ms = True, False, 0
+    add_departure(replica, departure)

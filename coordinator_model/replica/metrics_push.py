@@ -1,0 +1,98 @@
+"""A client's pushed metrics: how long ago it polled, at the least, told by a client that knows nothing of its limit.
+
+Sources: ``KafkaConsumerMetrics``, ``ClientTelemetryReporter`` and ``AbstractHeartbeatRequestManager`` (Kafka 4.3). A
+Java client tells whole seconds since its last poll *began*. So a poll that is told late is never told early, and a poll
+age past the limit accuses nobody who is still in: a long ``poll(Duration)`` goes on within it. Who did not poll leaves
+at its limit by itself. So the breach is proven by a later push of a member that has left: its last poll lies a whole
+interval before its goodbye. After ``unsubscribe()`` it lies less than that, though the age goes on to grow.
+The limit is the rebalance timeout: clients send ``max.poll.interval.ms`` as that.
+A client that pushes only whether it polled (librdkafka) is judged in ``idle_pushes``.
+"""
+
+from coordinator_model.events import MetricsPushed
+from coordinator_model.replica import idle_pushes
+from coordinator_model.replica.client_report import is_of, known_as, left_overdue, removed_overdue
+from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.session_timer import JudgementContext
+from coordinator_model.states import SESSION_EXPIRED, Cause
+
+TOLERANCE_MS = 2_000
+"""How much later than it was a poll may seem: the second that is not told, and the way of a push to the broker."""
+
+
+def is_believed(replica: GroupReplica, event: MetricsPushed) -> bool:
+    """Tell whether a push is of a client that is known under this member id, and may be true.
+
+    A last poll before one that was told already is none: a unit that is not seconds, or a clock that went wrong.
+    """
+    if event.poll_age_ms is None:
+        return any(is_of(event, member) for member in idle_pushes.known_by(replica, event))
+    return any(
+        is_of(event, member) and _polled_ms(event) >= _known_poll_ms(member) - TOLERANCE_MS
+        for member in known_as(replica, event.member_id)
+    )
+
+
+def push(replica: GroupReplica, event: MetricsPushed, context: JudgementContext) -> None:
+    """Apply a push that is believed."""
+    pushing = replica.members.get(event.member_id)
+    if pushing is not None:
+        pushing.pushed_ms = event.order_ms
+    if event.poll_age_ms is None:
+        idle_pushes.push(replica, event, context)
+        return
+    member = replica.members.get(event.member_id)
+    if member is not None:
+        _of_member(member, event)
+        return
+    _of_one_removed(replica, event)
+    _of_one_that_left(replica, event, context)
+
+
+def _of_member(member: Member, event: MetricsPushed) -> None:
+    deadline_ms = _deadline_ms(event, member)
+    if member.poll_deadline_ms is not None and _is_overdue_at(member.poll_deadline_ms, deadline_ms):
+        return  # of the same poll, of which more is known
+    member.poll_age_ms, member.poll_reported_ms = event.poll_age_ms, event.order_ms
+    member.max_poll_interval_ms = member.rebalance_timeout_ms
+    member.poll_deadline_ms = member.poll_told_ms = None
+    if member.away_ms is not None and _is_overdue_at(member.away_ms, deadline_ms):
+        member.poll_deadline_ms, member.poll_told_ms = min(deadline_ms or 0, member.away_ms), event.order_ms
+
+
+def _of_one_removed(replica: GroupReplica, event: MetricsPushed) -> None:
+    for departure in replica.departures:
+        member = departure.member
+        if member.member_id != event.member_id or departure.rule != SESSION_EXPIRED:
+            continue
+        deadline_ms = _deadline_ms(event, member)
+        if deadline_ms is not None and _is_overdue_at(departure.removed_ms, deadline_ms):
+            removed_overdue(departure, deadline_ms)
+
+
+def _of_one_that_left(replica: GroupReplica, event: MetricsPushed, context: JudgementContext) -> None:
+    for leave in replica.leaves:
+        if leave.member.member_id != event.member_id or leave.cause is not Cause.LEFT:
+            continue
+        deadline_ms = _deadline_ms(event, leave.member)
+        if deadline_ms is not None and _is_overdue_at(leave.applied_ms, deadline_ms):
+            left_overdue(replica, leave, min(deadline_ms, leave.applied_ms), event.order_ms, context)
+        return
+
+
+def _polled_ms(event: MetricsPushed) -> int:
+    return event.order_ms - (event.poll_age_ms or 0)
+
+
+def _known_poll_ms(member: Member) -> int:
+    """Return when it polled last, as far as was told; 0: nothing was."""
+    return 0 if member.poll_reported_ms is None else member.poll_reported_ms - (member.poll_age_ms or 0)
+
+
+def _deadline_ms(event: MetricsPushed, member: Member) -> int | None:
+    """Return when its poll interval ends or ended, at the latest; None: its limit is not known."""
+    return _polled_ms(event) + member.rebalance_timeout_ms if member.rebalance_timeout_ms else None
+
+
+def _is_overdue_at(at_ms: int, deadline_ms: int | None) -> bool:
+    return deadline_ms is not None and deadline_ms <= at_ms + TOLERANCE_MS

@@ -1,0 +1,133 @@
+"""Former members that go on processing: their commits are refused.
+
+The coordinator refuses a commit of one that it no longer knows (25), whose instance has another member now (82), or
+that names a generation that is over (22). What was processed since the last accepted commit is then processed again by
+whoever reads those partitions now. With 22 the sender is still a member, and only partitions count that another has:
+else its next commit is accepted. Kept by client, up to a bound: clients choose their ids.
+
+librdkafka names no member once it has left, only the generation: it is known by its connection (tried with 2.x).
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from coordinator_model.events import CommitRefused
+from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.refusals import MAX_NAME, MAX_NAMED, REFUSAL_MEMORY_MS
+
+ILLEGAL_GENERATION = 22
+MAX_PARTITIONS = 64
+"""Partitions kept of one client."""
+OTHERS = "others"
+"""All who are not told apart."""
+
+
+class Zombie(NamedTuple):
+    """One former member and its refused commits; with neither client nor member id all who are not told apart."""
+
+    error: int
+    commits: int
+    first_ms: int
+    last_ms: int
+    transactional: bool
+    known: bool
+    """Whether it was seen as a member: anybody can say that it was one."""
+    client_id: str | None
+    client_host: str | None
+    member_id: str | None
+    instance_id: str | None
+    partitions: list[list[Any]]
+    """Topic and partition of each that was refused."""
+    left_out: int
+
+
+def note(replica: GroupReplica, event: CommitRefused) -> None:
+    """Note a refused commit, unless the partitions are still its sender's."""
+    partitions = _lost(replica, event)
+    if not partitions:
+        return
+    former = _former(replica, event)
+    member_id = former.member_id if former else event.member_id or None
+    instance_id = event.instance_id or (former.instance_id if former else None)
+    who = f"{'txn' if event.transactional else ''}\n{instance_id or member_id or event.connection}"
+    at_ms = event.order_ms
+    new = Zombie(
+        event.error,
+        1,
+        at_ms,
+        at_ms,
+        event.transactional,
+        former is not None,
+        event.client_id[:MAX_NAME],
+        event.client_host[:MAX_NAME],
+        member_id and member_id[:MAX_NAME],
+        instance_id and instance_id[:MAX_NAME],
+        partitions,
+        event.left_out,
+    )
+    _add(replica, who[:MAX_NAME], new)
+
+
+def _add(replica: GroupReplica, key: str, new: Zombie) -> None:
+    """Put a refused commit to those of its client before, or to those of all who are not told apart."""
+    _forget_old(replica, new.last_ms)
+    if key not in replica.zombies and len(replica.zombies) >= MAX_NAMED:
+        key, new = OTHERS, new._replace(client_id=None, client_host=None, member_id=None, instance_id=None, known=False)
+    row = replica.zombies.pop(key, None)
+    if row is not None:
+        old = Zombie(*row)
+        kept, left_out = _joined(old, new)
+        new = new._replace(
+            commits=old.commits + 1,
+            first_ms=old.first_ms,
+            last_ms=max(old.last_ms, new.last_ms),
+            known=new.known or old.known,
+            partitions=kept,
+            left_out=left_out,
+        )
+    replica.zombies[key] = list(new)
+
+
+def zombies(replica: GroupReplica) -> Iterator[Zombie]:
+    """Yield what is kept."""
+    for row in replica.zombies.values():
+        yield Zombie(*row)
+
+
+def _lost(replica: GroupReplica, event: CommitRefused) -> list[list[Any]]:
+    """Return the refused partitions that are not its sender's any more."""
+    partitions = [[topic, number] for topic, number in event.partitions]
+    if event.error != ILLEGAL_GENERATION:
+        return partitions
+    others = {
+        (topic, number)
+        for member in replica.members.values()
+        if member.member_id != event.member_id
+        for topic, numbers in member.assignment.items()
+        for number in numbers
+    }
+    known = event.member_id in replica.members
+    return [pair for pair in partitions if known and (pair[0], pair[1]) in others]
+
+
+def _former(replica: GroupReplica, event: CommitRefused) -> Member | None:
+    """Return the member that the sender was: by its id, or where it names none by its connection."""
+    gone = [*(d.member for d in replica.departures), *(leave.member for leave in replica.leaves)]
+    for member in (*replica.members.values(), *reversed(gone)):
+        if member.member_id == event.member_id or (not event.member_id and member.connection == event.connection):
+            return member
+    return None
+
+
+def _joined(old: Zombie, new: Zombie) -> tuple[list[list[Any]], int]:
+    """Return all partitions of one client, up to the bound, and how many there are beyond it, at least."""
+    others = [pair for pair in new.partitions if pair not in old.partitions]
+    room = MAX_PARTITIONS - len(old.partitions)
+    beyond = max(0, len(others) - room)
+    return sorted([*old.partitions, *others[:room]]), max(old.left_out, new.left_out + beyond)
+
+
+def _forget_old(replica: GroupReplica, at_ms: int) -> None:
+    for key, row in list(replica.zombies.items()):
+        if at_ms - Zombie(*row).last_ms > REFUSAL_MEMORY_MS:
+            del replica.zombies[key]

@@ -1,0 +1,71 @@
+"""``zombie-commit``: a former member that went on processing, told by its refused commits."""
+
+from collections.abc import Iterator
+
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.refusals import FENCINGS
+from coordinator_model.replica.session_timer import JudgementContext
+from coordinator_model.replica.zombies import Zombie, zombies
+from coordinator_model.rules.findings import Finding, Verdict, about_group
+from coordinator_model.states import Cause, Evidence, Severity
+
+ZOMBIE_COMMIT = "zombie-commit"
+MAX_OWNERS = 8
+"""Members named that read the partitions now."""
+
+
+def judge(replica: GroupReplica, context: JudgementContext) -> Iterator[Verdict]:
+    """Judge who committed as a member that it no longer is: true until it has not for long enough."""
+    for zombie in zombies(replica):
+        over_ms = zombie.last_ms + context.thresholds.resolve_after_ms
+        if context.progress_ms < over_ms:
+            yield Verdict(_finding(replica, context, zombie), over_ms)
+
+
+def _finding(replica: GroupReplica, context: JudgementContext, zombie: Zombie) -> Finding:
+    name = FENCINGS[zombie.error]
+    unnamed = zombie.client_id is None
+    client = f"{zombie.client_id or 'unknown client'} on {zombie.client_host}"
+    subject = zombie.instance_id or zombie.member_id or ("other clients" if unnamed else client)
+    who = "other clients" if unnamed else f"{zombie.instance_id or zombie.member_id or 'a former member'} ({client})"
+    about = about_group(replica, context)
+    about |= {"subject": subject, "incarnation": f"{about['incarnation']}/{int(zombie.transactional)}{subject}"}
+    partitions = [(topic, number) for topic, number in zombie.partitions]
+    number = len(partitions) + zombie.left_out
+    number_of = f"{'at least ' if zombie.left_out else ''}{number} partition{'s' if number > 1 else ''}"
+    what = f"commit of {number_of} was refused with {name} ({zombie.error})"
+    means = "its transaction is void" if zombie.transactional else "what it has processed is processed again"
+    return Finding(
+        rule=ZOMBIE_COMMIT,
+        severity=Severity.WARN if zombie.known and not zombie.transactional else Severity.INFO,
+        opened_ms=zombie.first_ms,
+        at_ms=zombie.first_ms,
+        evidence=Evidence.OBSERVED,
+        cause=Cause.UNKNOWN,
+        summary=f"{who} went on as a member of {replica.group}: its {what}; {means}",
+        member_id=zombie.member_id,
+        instance_id=zombie.instance_id,
+        client_id=zombie.client_id,
+        client_host=zombie.client_host,
+        partitions=partitions,
+        detail={
+            "error": zombie.error,
+            "error_name": name,
+            "count": zombie.commits,
+            "last_ms": zombie.last_ms,
+            "transactional": zombie.transactional,
+            "was_seen_as_a_member": zombie.known,
+            "partitions_left_out": zombie.left_out,
+            "read_now_by": _owners(replica, set(partitions)),
+        },
+        **about,
+    )
+
+
+def _owners(replica: GroupReplica, partitions: set[tuple[str, int]]) -> list[str]:
+    """Return the members that have any of the partitions now."""
+    return sorted(
+        member.member_id
+        for member in replica.members.values()
+        if any((topic, number) in partitions for topic, numbers in member.assignment.items() for number in numbers)
+    )[:MAX_OWNERS]
