@@ -25,6 +25,7 @@ from coordinator_model.rules.group_set_aside import GROUP_SET_ASIDE
 from coordinator_model.rules.session import SESSION_AT_RISK
 from coordinator_model.rules.telemetry_uncovered import TELEMETRY_UNCOVERED
 from coordinator_model.states import (
+    LEFT_WITHOUT_REASON,
     MEMBER_REMOVED,
     POLL_EXCEEDED,
     SESSION_EXPIRED,
@@ -247,7 +248,7 @@ def _on_absence(
         unknown = incident.rule == SESSION_AT_RISK and unseen
         superseded = gone or unsure or unknown or (AT_RISK_RULES[incident.rule], incident.subject) in rules_found
         return [_closed(incident, "superseded" if superseded else "recovered", at_ms)]
-    if incident.rule == MEMBER_REMOVED and (POLL_EXCEEDED, incident.subject) in rules_found:
+    if incident.rule in (MEMBER_REMOVED, LEFT_WITHOUT_REASON) and (POLL_EXCEEDED, incident.subject) in rules_found:
         return [_closed(incident, "superseded", at_ms)]
     if incident.rule in LASTING_RULES and view is not None:
         return _adopted_end(incident, report, view, resolve_after_ms)

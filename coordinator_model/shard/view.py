@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from coordinator_model.replica import poll_times
 from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.replica.rebalances import SETTLED
 from coordinator_model.replica.reconciliation import group_fields, member_fields, shown_assignment, waits
@@ -126,6 +127,9 @@ def _member(replica: GroupReplica, member: Member, context: JudgementContext, vi
         "heartbeat_headroom": left,
         "poll_age_ms": member.poll_age_ms,
         "poll_headroom": _poll_headroom(member),
+        "polls": poll_times.detail(member),
+        "pushed": member.pushed,
+        "pushed_ms": member.pushed_ms,
     }
 
 

@@ -45,7 +45,7 @@ def fetch_connector(folder: Path, ivy_folder: Path) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
         fresh = Path(temporary)
-        _resolve(fresh, ivy_folder, CONNECTOR)
+        resolve(IVY_FILE, fresh, ivy_folder, CONNECTOR)
         _require_right(fresh, CONNECTOR)
         _replace(folder, fresh / CONNECTOR[0])
 
@@ -53,7 +53,7 @@ def fetch_connector(folder: Path, ivy_folder: Path) -> None:
 def _fetch_all(*, accept: bool) -> None:
     fresh = JARS_FOLDER.with_name(".jars.new")
     shutil.rmtree(fresh, ignore_errors=True)
-    _resolve(fresh, IVY_FOLDER, ALL)
+    resolve(IVY_FILE, fresh, IVY_FOLDER, ALL)
     if accept:
         SUMS_FILE.write_text(sums_of(fresh), encoding="ascii")
     _require_right(fresh, ALL)
@@ -71,13 +71,13 @@ def _replace(folder: Path, fresh: Path) -> None:
     fresh.rename(folder)
 
 
-def _resolve(folder: Path, ivy_folder: Path, configurations: Sequence[str]) -> None:
-    """Run Ivy on ivy.xml, a line per jar; raises EmbeddedBrokerError with what Ivy says is wrong."""
+def resolve(ivy_file: Path, folder: Path, ivy_folder: Path, configurations: Sequence[str]) -> None:
+    """Run Ivy on a file like ivy.xml, a line per jar; raises EmbeddedBrokerError with what Ivy says is wrong."""
     pattern = f"{folder}/[conf]/[artifact]-[revision].[ext]"
     command = [java_command(), f"-Divy.default.ivy.user.dir={ivy_folder}", "-jar", str(_ivy_jar())]
-    command += ["-ivy", str(IVY_FILE), "-cache", str(ivy_folder / "cache"), "-retrieve", pattern]
+    command += ["-ivy", str(ivy_file), "-cache", str(ivy_folder / "cache"), "-retrieve", pattern]
     command += ["-confs", *configurations, "-types", "jar", "bundle"]
-    click.echo("jars: resolving ivy.xml; nothing to see for half a minute", err=True)
+    click.echo(f"jars: resolving {ivy_file.name}; nothing to see for half a minute", err=True)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as ivy:
         lines = []
         for line in ivy.stdout or ():

@@ -324,6 +324,7 @@ class TestSecured:
             KafkaAdminClient(bootstrap_servers=servers) as admin,
             member(servers, "orders", "denied", "one"),
             member(servers, "orders", "denied", "two"),
+            modern_member(servers, "orders", "denied-modern"),
         ):
             await_stable(admin, denied=2)
             done = run(tmp_path, "--config", str(self.config(secured, tmp_path)), "--json")
@@ -332,6 +333,8 @@ class TestSecured:
         denied = groups_of(told)["denied"]
         assert (denied["members"], denied["state"]) == (2, "Stable")
         assert "member-idle" in rules_of(denied)
+        modern = groups_of(told)["denied-modern"]
+        assert (modern["members"], modern["type"], modern["findings"]) == (1, "consumer", [])
         assert any("may not be read" in note for note in told["notes"])
         assert told["tiers"][0]["has"] is False
 
