@@ -14,6 +14,7 @@ from coordinator_model.replica.group import (
     Member,
 )
 from coordinator_model.replica.missed_phase import deadline_of_missed_phase_ms, own_timers_ms, was_unknown
+from coordinator_model.replica.poll_end import stopped_polling
 from coordinator_model.replica.removal_instant import (
     after_a_move,
     before,
@@ -25,7 +26,6 @@ from coordinator_model.replica.removal_instant import (
     removed_with_one_alive,
     told_at_once,
 )
-from coordinator_model.replica.poll_end import stopped_polling
 from coordinator_model.replica.returns import who
 from coordinator_model.replica.session_timer import (
     TIMER_EARLY_MS,

@@ -16,6 +16,8 @@ from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import SESSION_EXPIRED, Cause
 
+LATE_MS = 30_000
+"""How much later than its limit a client may leave, as where it finds no coordinator."""
 Metrics = MetricsPushed | MetricsExported
 TOLERANCE_MS = 2_000
 """How much later than it was a poll may seem: the second that is not told, and the way of a push to the broker."""
@@ -82,7 +84,7 @@ def _of_one_that_left(replica: GroupReplica, event: Metrics, context: JudgementC
         if leave.member.member_id != event.member_id or leave.cause is not Cause.LEFT:
             continue
         deadline_ms = _deadline_ms(event, leave.member)
-        if deadline_ms is not None and _is_overdue_at(leave.applied_ms, deadline_ms):
+        if deadline_ms is not None and _left_at(leave.applied_ms, deadline_ms):
             left_overdue(replica, leave, min(deadline_ms, leave.applied_ms), event.order_ms, context)
         return
 
@@ -99,6 +101,11 @@ def _known_poll_ms(member: Member) -> int:
 def _deadline_ms(event: Metrics, member: Member) -> int | None:
     """Return when its poll interval ends or ended, at the latest; None: its limit is not known."""
     return _polled_ms(event) + member.rebalance_timeout_ms if member.rebalance_timeout_ms else None
+
+
+def _left_at(applied_ms: int, deadline_ms: int) -> bool:
+    """Tell whether a goodbye came as a limit passed: an age in another unit puts the limit anywhere."""
+    return applied_ms - LATE_MS <= deadline_ms <= applied_ms + TOLERANCE_MS
 
 
 def _is_overdue_at(at_ms: int, deadline_ms: int | None) -> bool:

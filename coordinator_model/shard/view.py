@@ -126,6 +126,7 @@ def _member(replica: GroupReplica, member: Member, context: JudgementContext, vi
         "principal": member.principal,
         "heartbeat_headroom": left,
         "poll_age_ms": member.poll_age_ms,
+        "poll_reported_ms": member.poll_reported_ms,
         "poll_headroom": _poll_headroom(member),
         "polls": poll_times.detail(member),
         "pushed": member.pushed,
