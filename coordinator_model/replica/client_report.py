@@ -72,17 +72,27 @@ def removed_overdue(departure: Departure, deadline_ms: int) -> None:
 
 def _of_one_removed_unseen(replica: GroupReplica, event: ClientPoll, context: JudgementContext) -> None:
     """Tell the cause of a removal that only a record told: the poll of its client was overdue by then."""
-    for departure in list(replica.departures):
-        member = departure.member
-        unseen = departure.rule == MEMBER_REMOVED and departure.seen_generation is not None
-        deadline_ms = _poll_deadline_ms(event, member) if unseen and member.member_id == event.member_id else None
-        if deadline_ms is None or deadline_ms > departure.removed_ms:
-            continue
-        withdraw(replica, departure)
-        member.poll_deadline_ms = deadline_ms
-        leave = Leave(member, departure.removed_ms, Cause.POLL_INTERVAL, None)
-        remember_leave(replica, leave)
-        add_departure(replica, classic.poll_departure(leave, replica, context, Evidence.OBSERVED, event.order_ms))
+    for departure in removed_unseen(replica, event.member_id):
+        deadline_ms = _poll_deadline_ms(event, departure.member)
+        if deadline_ms is not None and deadline_ms <= departure.removed_ms:
+            removed_unseen_overdue(replica, departure, deadline_ms, event.order_ms, context)
+
+
+def removed_unseen(replica: GroupReplica, member_id: str) -> list[Departure]:
+    """Return the removals of a member that only a record told."""
+    mine = (departure for departure in replica.departures if departure.member.member_id == member_id)
+    return [d for d in mine if d.rule == MEMBER_REMOVED and d.seen_generation is not None]
+
+
+def removed_unseen_overdue(
+    replica: GroupReplica, departure: Departure, deadline_ms: int, told_ms: int, context: JudgementContext
+) -> None:
+    """Take that a member of whose removal only a record told had left because its poll was overdue."""
+    withdraw(replica, departure)
+    departure.member.poll_deadline_ms = deadline_ms
+    leave = Leave(departure.member, departure.removed_ms, Cause.POLL_INTERVAL, None)
+    remember_leave(replica, leave)
+    add_departure(replica, classic.poll_departure(leave, replica, context, Evidence.OBSERVED, told_ms))
 
 
 def _of_one_that_left(replica: GroupReplica, event: ClientPoll, context: JudgementContext) -> None:

@@ -11,7 +11,14 @@ A client that pushes only whether it polled (librdkafka) is judged in ``idle_pus
 
 from coordinator_model.events import MetricsExported, MetricsPushed
 from coordinator_model.replica import idle_pushes, poll_times
-from coordinator_model.replica.client_report import is_of, known_as, left_overdue, removed_overdue
+from coordinator_model.replica.client_report import (
+    is_of,
+    known_as,
+    left_overdue,
+    removed_overdue,
+    removed_unseen,
+    removed_unseen_overdue,
+)
 from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import SESSION_EXPIRED, Cause
@@ -49,6 +56,7 @@ def push(replica: GroupReplica, event: Metrics, context: JudgementContext) -> No
         _of_member(member, event)
         return
     _of_one_removed(replica, event)
+    _of_one_removed_unseen(replica, event, context)
     _of_one_that_left(replica, event, context)
 
 
@@ -77,6 +85,14 @@ def _of_one_removed(replica: GroupReplica, event: Metrics) -> None:
         deadline_ms = _deadline_ms(event, member)
         if deadline_ms is not None and _is_overdue_at(departure.removed_ms, deadline_ms):
             removed_overdue(departure, deadline_ms)
+
+
+def _of_one_removed_unseen(replica: GroupReplica, event: Metrics, context: JudgementContext) -> None:
+    for departure in removed_unseen(replica, event.member_id):
+        deadline_ms = _deadline_ms(event, departure.member)
+        if deadline_ms is not None and _left_at(departure.removed_ms, deadline_ms):
+            deadline_ms = min(deadline_ms, departure.removed_ms)
+            removed_unseen_overdue(replica, departure, deadline_ms, event.order_ms, context)
 
 
 def _of_one_that_left(replica: GroupReplica, event: Metrics, context: JudgementContext) -> None:

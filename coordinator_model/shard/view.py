@@ -120,11 +120,18 @@ def _member(replica: GroupReplica, member: Member, context: JudgementContext, vi
         "client_software": member.software,
         "client_phase": client_phase(replica, member, context),
         "rejoin_reason": member.rejoin_reason,
-        "max_poll_interval_ms": member.max_poll_interval_ms or member.rebalance_timeout_ms,
         "heartbeat_interval_ms": member.heartbeat_interval_ms,
         "listener": member.listener,
         "principal": member.principal,
         "heartbeat_headroom": left,
+        **_polls(member),
+    }
+
+
+def _polls(member: Member) -> dict[str, Any]:
+    """Return what its client has told of its polls, and of itself."""
+    return {
+        "max_poll_interval_ms": member.max_poll_interval_ms or member.rebalance_timeout_ms,
         "poll_age_ms": member.poll_age_ms,
         "poll_reported_ms": member.poll_reported_ms,
         "poll_headroom": _poll_headroom(member),
