@@ -39,11 +39,12 @@ def known_by(replica: GroupReplica, event: MetricsPushed | MetricsExported) -> I
 
 def push(replica: GroupReplica, event: MetricsPushed | MetricsExported, context: JudgementContext) -> None:
     """Apply a push that is believed."""
-    known = [id(member) for member in known_by(replica, event) if is_of(event, member)]
-    present = next((member for member in replica.members.values() if id(member) in known), None)
+    members = [member for member in known_by(replica, event) if is_of(event, member)]
+    present = next((member for member in members if replica.members.get(member.member_id) is member), None)
     if present is not None:
         _note(present, event)
         return
+    known = [id(member) for member in members]
     for departure in replica.departures:
         if id(departure.member) in known and departure.rule == SESSION_EXPIRED:
             _note(departure.member, event)

@@ -5,7 +5,7 @@ import pytest
 from coordinator_model.replica.group import Member
 from coordinator_model.replica.poll_times import FEW, note, poll_times
 from coordinator_model.thresholds import Thresholds
-from tests.builders import POLL_MS, Story, Who, stable
+from tests.builders import POLL_MS, Story, Who, rebalance, stable
 
 STATIC = Who("m1", instance_id="i1", client_id="client-m1")
 LEFT_MS = 70_500
@@ -47,8 +47,16 @@ def test_nothing_is_told_of_who_is_known_to_have_polled(name):
 
 
 def test_who_is_back_in_time_is_not_told():
-    story = left().join(75_000, "m1", 2, leader=False, connection="127.0.0.1:9092-10.0.0.7:6000-0-2")
+    story = left().join(75_000, "m1", 2, listed=("m1", "m2"), connection="127.0.0.1:9092-10.0.0.7:6000-0-2")
     assert story.play(90_000).of("left-without-reason") == []
+
+
+def test_who_was_back_and_left_again_is_told_once():
+    again = Who("m3", client_id="client-m1", port=6_000)
+    story = stable("m1", "m2", partitions=2).beats("m1", 1_000, 70_000).beats("m2", 1_000, 70_000).leave(LEFT_MS, "m1")
+    rebalance(story, 75_000, 2, again, "m2").beats("m3", 76_000, 149_000, 2).beats("m2", 76_000, 149_000, 2)
+    rebalance(story.leave(150_000, "m3"), 151_000, 3, "m2").beats("m2", 152_000, 170_000, 3)
+    assert story.play(170_000).opened("left-without-reason") == ["m3"]
 
 
 def test_a_proof_that_it_hangs_supersedes_it():
