@@ -335,6 +335,8 @@ class CoordinatorLine(NamedTuple):
     reason: str = ""
     client_id: str = ""
     client_host: str = ""
+    beside_requests: bool = False
+    """Whether the request log of its broker covers it: then that decides, and this proves or refutes."""
 
 
 Answer = Heartbeat | JoinAnswered | SyncAnswered | LeaveAnswered | ConsumerHeartbeat

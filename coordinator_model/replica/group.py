@@ -267,6 +267,8 @@ class Departure:
     """Where only records tell: the last generation that it is seen in; None: answers are seen too."""
     from_log: bool = False
     """Whether the coordinator's own log tells why, and when it was removed."""
+    refuted_ms: int | None = None
+    """When that log told of another cause, of which the request log has no line."""
 
     @property
     def gone_ms(self) -> int:
@@ -348,6 +350,8 @@ class GroupReplica:
     departures: list[Departure] = field(default_factory=list)
     logged: dict[str, LoggedRemoval] = field(default_factory=dict)
     """By member id: a removal that a line of the coordinator's log names and no record shows yet."""
+    proofs: dict[str, LoggedRemoval] = field(default_factory=dict)
+    """The same of lines beside the request log: they decide nothing, and prove or refute what that tells."""
     joining: dict[str, tuple[int, str | None]] = field(default_factory=dict)
     """Classic members by id that only that log has named so far: when they joined, and their instance."""
     unexplained: list[Departure] = field(default_factory=list)
@@ -438,6 +442,7 @@ class GroupReplica:
         self.members.clear()
         self.departures.clear()
         self.logged.clear()
+        self.proofs.clear()
         self.joining.clear()
         self.unexplained.clear()
         self.rolled_back_replacements.clear()

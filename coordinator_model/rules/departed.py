@@ -43,6 +43,9 @@ def judge(replica: GroupReplica, departure: Departure, context: JudgementContext
         return Verdict(None, departure.judge_after_ms)
     severity, page_ms = _severity(replica, departure, context)
     finding = _finding(replica, departure, severity, context)
+    if departure.refuted_ms is not None:
+        finding.closed_reason, finding.closed_ms = "refuted", departure.refuted_ms
+        return Verdict(finding, None)
     end = closing(replica, departure, context)
     if end is None:
         return Verdict(finding, page_ms)

@@ -213,6 +213,7 @@ def load_group(group: str, data: bytes) -> GroupReplica:
     replica.unexplained = [_to_departure(d) for d in unexplained]
     replica.joining = {member_id: (at_ms, instance) for member_id, (at_ms, instance) in replica.joining.items()}
     replica.logged = {member_id: LoggedRemoval(*logged) for member_id, logged in replica.logged.items()}
+    replica.proofs = {member_id: LoggedRemoval(*logged) for member_id, logged in replica.proofs.items()}
     replica.phase, *unreported = map(_to_phase, phases)
     replica.unreported_phase = unreported[0] if unreported else None
     return replica
