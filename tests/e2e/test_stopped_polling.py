@@ -254,7 +254,8 @@ def test_nobody_else_is_told_to_have_exceeded_it(played, told, fate, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_who_polls_late_but_in_time_is_warned_of_at_most(told, kind):
-    assert {line["rule"] for line in told["late", kind]} <= {"poll-at-risk"}
+    """On a busy machine a heartbeat may be late, too, which is told as what it is."""
+    assert {line["rule"] for line in told["late", kind]} <= {"poll-at-risk", "session-at-risk"}
 
 
 @pytest.mark.parametrize(("fate", "kind"), GROUPS)
