@@ -43,7 +43,7 @@ def compile_java(sources: Path, into: Path, class_path: str) -> None:
     """Compile all Java below a folder."""
     compiler = [java_command(), "-m", "jdk.compiler/com.sun.tools.javac.Main", "-proc:none", "-nowarn"]
     files = map(str, sorted(sources.rglob("*.java")))
-    subprocess.run([*compiler, "-cp", class_path, "-d", str(into), *files], check=True)
+    subprocess.run([*compiler, "-d", str(into), *files], check=True, env={**os.environ, "CLASSPATH": class_path})
 
 
 class Driver:

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -23,7 +23,7 @@ from streaming.embedded.fetch import KAFKA_TESTS, fetch_one
 from streaming.embedded.jars import JARS_FOLDER, broker_class_path, committed_sums, sum_of
 from streaming.embedded.java import java_command
 from tests.oracle import driver
-from tests.oracle.life import PROBE, Life, Look
+from tests.oracle.life import PROBE, Life
 from tests.oracle.plans import Plan
 from tests.oracle.story import tell
 
@@ -75,8 +75,9 @@ def record() -> dict[str, Scenario]:
     class_path = os.pathsep.join([str(own), str(of_driver), *map(str, jars()), broker_class_path()])
     driver.compile_java(SOURCES, own, class_path)
     [agent] = [jar for jar in jars() if jar.name.startswith("byte-buddy-agent-")]
-    command = [java_command(), *driver.FLAGS, f"-javaagent:{agent}", "-cp", class_path, "oracle.Scenarios", TESTS]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as running:
+    command = [java_command(), *driver.FLAGS, f"-javaagent:{agent}", "oracle.Scenarios", TESTS]
+    environment = {**os.environ, "CLASSPATH": class_path}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment) as running:
         scenarios = {scenario.name: scenario for scenario in _parse(running.stdout or ())}
     if running.returncode:
         raise RuntimeError(f"the tests of Kafka ended with {running.returncode} after {len(scenarios)} scenarios")
@@ -98,14 +99,7 @@ def _life(told: dict[str, Any], rows: list[bytes]) -> Life:
     until_ms = max((json.loads(row)["timestamp_ms"] for row in rows), default=0)
     timeouts_ms = told["session_timeouts_ms"]
     config = {f"group.{kind}.session.timeout.ms": str(timeout_ms) for kind, timeout_ms in timeouts_ms.items()}
-    life = Life.parse(Plan(0, told["name"], until_ms, (), (), config=config, start_ms=0), rows)
-    life.looks = [replace(look, groups=[group for group in look.groups if _is_told(group)]) for look in life.looks]
-    return life
-
-
-def _is_told(group: dict[str, Any]) -> bool:
-    """Tell whether a group can be known: a group's first JoinGroup answers end its first join phase, a dead one is gone."""
-    return group["state"] != "Dead" and (group["state"], group["generation"]) != ("PreparingRebalance", 0)
+    return Life.parse(Plan(0, told["name"], until_ms, (), (), config=config, start_ms=0), rows)
 
 
 def main() -> None:

@@ -37,9 +37,8 @@ public final class Hooks {
         if (tape() != null) tape().rollBack();
     }
 
-    /** A record was put into the groups: one that no result bore was written by the test itself. */
     public static void replayed(CoordinatorRecord record) {
-        if (tape() != null) tape().step(() -> tape().replayed(record));
+        if (tape() != null) tape().replayed(record);
     }
 
     /** A request came: its context, its data, and the future of an answer that may wait. */
@@ -63,13 +62,9 @@ public final class Hooks {
         if (tape().isOutermost()) {
             if (result instanceof CoordinatorResult<?, ?> own) tape().write(own);
             for (Object argument : arguments)
-                if (argument instanceof List<?> list) tape().write(recordsOf(list), null);
+                if (argument instanceof List<?> list) tape().write(list, null, true);
         }
         tape().exit();
-    }
-
-    private static List<CoordinatorRecord> recordsOf(List<?> list) {
-        return list.stream().filter(CoordinatorRecord.class::isInstance).map(CoordinatorRecord.class::cast).toList();
     }
 
     public static void failed() {

@@ -68,14 +68,10 @@ final class Stage {
         return timeout == null ? OptionalLong.empty() : OptionalLong.of(timeout.deadlineMs() - begunMs + FIRST_MS);
     }
 
-    /** The groups as the coordinator's objects hold them; {@code aheadMs} is added to instants. Null where some lack parts. */
-    JsonNode liveGroups(long aheadMs) {
-        LiveGroups live = new LiveGroups(groups, key -> {
-            OptionalLong dueMs = dueMs(key);
-            return dueMs.isPresent() ? OptionalLong.of(dueMs.getAsLong() + aheadMs) : dueMs;
-        });
+    /** The groups as the coordinator's objects hold them; null where some lack parts. */
+    JsonNode liveGroups() {
         try {
-            return live.describe();
+            return new LiveGroups(groups, this::dueMs).describe();
         } catch (NullPointerException unfinished) {
             return null; // a member of one record alone, where a coordinator writes several
         }

@@ -26,8 +26,8 @@ import org.apache.logging.log4j.core.LogEvent;
  * What one test leaves outside: its records in the offsets topic, a line of the request log for each answer, and
  * beside them the coordinator's own log and its live groups.
  *
- * The clock of these tests starts at 1 s after the epoch, and stands still but where a test sleeps. Here each step takes a
- * millisecond, or nobody could tell their order.
+ * The clock of these tests starts at 1 s after the epoch, and stands still but where a test sleeps. Here a step that leaves
+ * something is a millisecond after the one before, or nobody could tell their order.
  */
 final class Tape implements LogCapture.Sink {
     private static final long AFTERLIFE_MS = 120_000;
@@ -45,7 +45,7 @@ final class Tape implements LogCapture.Sink {
     private int depth = 0;
     private int rowsBefore = 0;
     private int rowsCommitted = 0;
-    private long steps = 0;
+    private long nowMs = Stage.FIRST_MS;
     private long toldMs = 0;
     private long probes = 0;
 
@@ -59,10 +59,6 @@ final class Tape implements LogCapture.Sink {
 
     // ---------------------------------------------------------------- steps
 
-    private long nowMs() {
-        return stage.nowMs() + steps;
-    }
-
     void step(Runnable action) {
         enter();
         action.run();
@@ -71,6 +67,7 @@ final class Tape implements LogCapture.Sink {
 
     void enter() {
         if (depth++ > 0) return;
+        nowMs = Math.max(nowMs, stage.nowMs());
         catchUp();
         rowsBefore = rows.size();
     }
@@ -80,20 +77,19 @@ final class Tape implements LogCapture.Sink {
         List<Call> now = List.copyOf(answered);
         answered.clear();
         now.forEach(this::log);
-        if (rows.size() > rowsBefore) steps++;
+        if (rows.size() > rowsBefore) nowMs++;
     }
 
     boolean isOutermost() {
         return depth == 1;
     }
 
-    /** Time has passed: how the groups were, and the probes of that time but for when the broker stood still. */
+    /** Time has passed: how the groups were, and the probes of that time. A broker whose timers come late stood still. */
     private void catchUp() {
-        long nowMs = nowMs();
         if (nowMs - toldMs < PROBE_EVERY_MS) return;
         look();
-        long dueMs = stage.firstDueMs().orElse(Long.MAX_VALUE - steps) + steps;
-        long silentFromMs = nowMs - dueMs > TIMERS_ARE_LATE_MS ? dueMs : nowMs;
+        long dueMs = stage.firstDueMs().orElse(nowMs);
+        long silentFromMs = nowMs - dueMs > TIMERS_ARE_LATE_MS ? dueMs - PROBE_EVERY_MS : nowMs;
         for (long atMs = toldMs + PROBE_EVERY_MS; atMs <= nowMs; atMs += PROBE_EVERY_MS) {
             if (atMs <= silentFromMs) probe(atMs);
             toldMs = atMs;
@@ -101,7 +97,7 @@ final class Tape implements LogCapture.Sink {
     }
 
     private void look() {
-        JsonNode groups = stage.liveGroups(steps);
+        JsonNode groups = stage.liveGroups();
         long atMs = toldMs;
         if (groups != null) rows.add(recorder -> recorder.look(1, atMs, groups));
     }
@@ -121,7 +117,7 @@ final class Tape implements LogCapture.Sink {
         if (depth > 0) return null;
         enter();
         Call call = new Call(callers.of(data), data, context.requestVersion(), context.clientId(),
-            context.clientAddress(), nowMs(), future != null);
+            context.clientAddress(), nowMs, future != null);
         if (future != null) future.whenComplete((response, error) -> step(() -> answer(call, response, error)));
         return call;
     }
@@ -145,29 +141,30 @@ final class Tape implements LogCapture.Sink {
     }
 
     private void log(Call call) {
-        long atMs = nowMs();
+        long atMs = nowMs;
         String line = call.logged(atMs);
         callers.answered(call.line, call.response());
         rows.add(recorder -> recorder.line(1, atMs, line));
     }
 
     void write(CoordinatorResult<?, ?> result) {
-        List<CoordinatorRecord> records = result.records().stream().map(CoordinatorRecord.class::cast).toList();
-        write(records, result.appendFuture());
-        if (result.replayRecords()) unapplied.addAll(records);
+        write(result.records(), result.appendFuture(), result.replayRecords());
     }
 
+    /** A record was put into the groups: one that no result bore was written by the test itself. */
     void replayed(CoordinatorRecord record) {
+        enter();
         unapplied.removeIf(each -> each == record);
-        write(List.of(record), null);
+        write(List.of(record), null, false);
+        depth--; // a test's records are one write, however many
     }
 
-    /** Writes those of the records that are not written yet; they are gone where they cannot be stored. */
-    void write(List<CoordinatorRecord> records, CompletableFuture<Void> stored) {
-        long atMs = nowMs();
-        for (CoordinatorRecord record : records) {
-            if (!written.add(record)) continue;
-            Consumer<Recorder> row = row(atMs, record);
+    /** Writes those of a list that are records not written yet; they are gone where they cannot be stored. */
+    void write(List<?> results, CompletableFuture<Void> stored, boolean toBeApplied) {
+        for (Object each : results) {
+            if (!(each instanceof CoordinatorRecord record) || !written.add(record)) continue;
+            if (toBeApplied) unapplied.add(record);
+            Consumer<Recorder> row = row(nowMs, record);
             rows.add(row);
             if (stored != null) stored.whenComplete((none, error) -> {
                 if (error != null) rows.remove(row);
@@ -187,7 +184,7 @@ final class Tape implements LogCapture.Sink {
 
     @Override
     public void log(int brokerId, LogEvent event, String message) {
-        long atMs = nowMs();
+        long atMs = nowMs;
         String line = "[GroupCoordinator id=1] " + message;
         String level = event.getLevel().name();
         String logger = event.getLoggerName();

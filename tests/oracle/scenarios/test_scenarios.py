@@ -1,0 +1,93 @@
+"""Every scenario of Kafka's own `GroupMetadataManagerTest` that leaves anything outside, judged as a life is.
+
+A scenario tells little beside its one point, so after its end time goes on for two minutes, without clients: every
+session that the coordinator has left then ends, and is judged too.
+"""
+
+import tomllib
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import pytest
+
+from streaming.embedded.truth import REBALANCE_TIMEOUT, SESSION_EXPIRED
+from tests.oracle.judge import Disagreement, judge
+from tests.oracle.life import Life
+from tests.oracle.scenarios.record import Scenario, record, why_not
+
+TABLES = tomllib.loads(Path(__file__).with_name("classes.toml").read_text())
+CLASSES = {name: [method for table in tables for method in table["scenarios"]] for name, tables in TABLES.items()}
+INVISIBLE, BY_HAND, UNKNOWN, JUDGED = "invisible", "by-hand", "unknown", "judged"
+NEVER_RIGHT = {"extra", "refuted", "crash"}
+HEARTBEAT, ACCEPTED = b'HEARTBEAT"', (b'"errorCode":0', b'"errorCode":27')
+
+
+@pytest.fixture(scope="module")
+def scenarios() -> dict[str, list[Scenario]]:
+    """The scenarios of each test method: several where it has parameters, or puts several coordinators together."""
+    if missing := why_not():
+        pytest.skip(missing)
+    by_method = defaultdict(list)
+    for scenario in record().values():
+        by_method[scenario.name.partition("(")[0]].append(scenario)
+    return by_method
+
+
+def wrong(scenario: Scenario) -> list[Disagreement]:
+    """What monitor and coordinator see differently.
+
+    The cause of a removal may be unknown where no heartbeat of its member was ever seen: such a line may be filtered
+    out, and no member is removed in silence that has a client.
+    """
+    found = judge(scenario.life).disagreements
+    return [each for each in found if each.what != "unknown" or is_heard(scenario.life, each.member_id)]
+
+
+def is_heard(life: Life, member_id: str) -> bool:
+    lines = (row.value or b"" for row in life.rows if row.source == "telemetry" and member_id.encode() in row.value)
+    return any(HEARTBEAT in line and any(error in line for error in ACCEPTED) for line in lines)
+
+
+def test_every_scenario_is_classified_once(scenarios):
+    listed = Counter(method for methods in CLASSES.values() for method in methods)
+    assert [method for method, times in listed.items() if times > 1] == []
+    assert sorted(set(scenarios) - set(listed)) == [], "new in Kafka: to be put into one of the lists of classes.toml"
+    assert sorted(set(listed) - set(scenarios)) == [], "gone from Kafka"
+
+
+def test_the_recording_disturbs_no_test_of_kafka(scenarios):
+    assert {each.name: each.failure for them in scenarios.values() for each in them if each.failure} == {}
+
+
+@pytest.mark.parametrize("method", CLASSES[JUDGED])
+def test_the_monitor_agrees_with_the_coordinator_in(scenarios, method):
+    for scenario in scenarios[method]:
+        assert scenario.is_visible
+        assert [str(each) for each in wrong(scenario)] == [], scenario.name
+
+
+@pytest.mark.parametrize("method", CLASSES[INVISIBLE])
+def test_nothing_is_outside_of(scenarios, method):
+    assert [scenario.name for scenario in scenarios[method] if scenario.is_visible] == []
+
+
+@pytest.mark.parametrize("method", CLASSES[BY_HAND])
+def test_nobody_is_accused_falsely_in(scenarios, method):
+    found = [each for scenario in scenarios[method] for each in wrong(scenario)]
+    assert found, "listed in vain"
+    assert [str(each) for each in found if each.what in NEVER_RIGHT] == []
+
+
+@pytest.mark.parametrize("method", CLASSES[UNKNOWN])
+def test_a_cause_is_unknown_in(scenarios, method):
+    assert {each.what for scenario in scenarios[method] for each in wrong(scenario)} == {"unknown"}
+
+
+def test_so_much_was_compared(scenarios):
+    judged = [judge(scenario.life) for them in scenarios.values() for scenario in them]
+    compared = sum((each.compared for each in judged), Counter())
+    unknown = sum(each.what == "unknown" for one in judged for each in one.disagreements)
+    assert compared[SESSION_EXPIRED] > 280
+    assert compared[REBALANCE_TIMEOUT] > 40
+    assert compared["looks"] > 1_500
+    assert unknown < (compared[SESSION_EXPIRED] + compared[REBALANCE_TIMEOUT]) // 10
