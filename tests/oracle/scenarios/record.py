@@ -1,8 +1,7 @@
 """Every scenario of Kafka's own `GroupMetadataManagerTest`, recorded as a life.
 
 The tests run as they are, under JUnit; their coordinator and its mocks are woven (`java/oracle/Weaving.java`) so that
-each request, its answer, each record and each timer leave what they would leave outside. A name prints its story:
-`python -m tests.oracle.scenarios.record 'testHeartbeatMaintainsSession()'`.
+each request, its answer, each record and each timer leave what they would leave outside.
 """
 
 import atexit
@@ -11,7 +10,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +23,6 @@ from streaming.embedded.java import java_command
 from tests.oracle import driver
 from tests.oracle.life import PROBE, Life
 from tests.oracle.plans import Plan
-from tests.oracle.story import tell
 
 SOURCES = Path(__file__).with_name("java")
 TESTS = "org.apache.kafka.coordinator.group.GroupMetadataManagerTest"
@@ -40,6 +37,11 @@ class Scenario:
     name: str
     failure: str | None
     life: Life
+
+    @property
+    def method(self) -> str:
+        """The test's name, without its parameters."""
+        return self.name.partition("(")[0]
 
     @property
     def is_visible(self) -> bool:
@@ -100,12 +102,3 @@ def _life(told: dict[str, Any], rows: list[bytes]) -> Life:
     timeouts_ms = told["session_timeouts_ms"]
     config = {f"group.{kind}.session.timeout.ms": str(timeout_ms) for kind, timeout_ms in timeouts_ms.items()}
     return Life.parse(Plan(0, told["name"], until_ms, (), (), config=config, start_ms=0), rows)
-
-
-def main() -> None:
-    """Print the story of one scenario."""
-    tell(record()[sys.argv[1]].life)
-
-
-if __name__ == "__main__":
-    main()

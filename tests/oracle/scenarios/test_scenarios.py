@@ -4,22 +4,15 @@ A scenario tells little beside its one point, so after its end time goes on for 
 session that the coordinator has left then ends, and is judged too.
 """
 
-import tomllib
 from collections import Counter, defaultdict
-from pathlib import Path
 
 import pytest
 
 from streaming.embedded.truth import REBALANCE_TIMEOUT, SESSION_EXPIRED
-from tests.oracle.judge import Disagreement, judge
-from tests.oracle.life import Life
 from tests.oracle.scenarios.record import Scenario, record, why_not
+from tests.oracle.scenarios.verdicts import BY_HAND, CLASSES, INVISIBLE, JUDGED, UNKNOWN, compared, wrong
 
-TABLES = tomllib.loads(Path(__file__).with_name("classes.toml").read_text())
-CLASSES = {name: [method for table in tables for method in table["scenarios"]] for name, tables in TABLES.items()}
-INVISIBLE, BY_HAND, UNKNOWN, JUDGED = "invisible", "by-hand", "unknown", "judged"
 NEVER_RIGHT = {"extra", "refuted", "crash"}
-HEARTBEAT, ACCEPTED = b'HEARTBEAT"', (b'"errorCode":0', b'"errorCode":27')
 
 
 @pytest.fixture(scope="module")
@@ -29,23 +22,8 @@ def scenarios() -> dict[str, list[Scenario]]:
         pytest.skip(missing)
     by_method = defaultdict(list)
     for scenario in record().values():
-        by_method[scenario.name.partition("(")[0]].append(scenario)
+        by_method[scenario.method].append(scenario)
     return by_method
-
-
-def wrong(scenario: Scenario) -> list[Disagreement]:
-    """What monitor and coordinator see differently.
-
-    The cause of a removal may be unknown where no heartbeat of its member was ever seen: such a line may be filtered
-    out, and no member is removed in silence that has a client.
-    """
-    found = judge(scenario.life).disagreements
-    return [each for each in found if each.what != "unknown" or is_heard(scenario.life, each.member_id)]
-
-
-def is_heard(life: Life, member_id: str) -> bool:
-    lines = (row.value or b"" for row in life.rows if row.source == "telemetry" and member_id.encode() in row.value)
-    return any(HEARTBEAT in line and any(error in line for error in ACCEPTED) for line in lines)
 
 
 def test_every_scenario_is_classified_once(scenarios):
@@ -84,10 +62,8 @@ def test_a_cause_is_unknown_in(scenarios, method):
 
 
 def test_so_much_was_compared(scenarios):
-    judged = [judge(scenario.life) for them in scenarios.values() for scenario in them]
-    compared = sum((each.compared for each in judged), Counter())
-    unknown = sum(each.what == "unknown" for one in judged for each in one.disagreements)
-    assert compared[SESSION_EXPIRED] > 280
-    assert compared[REBALANCE_TIMEOUT] > 40
-    assert compared["looks"] > 1_500
-    assert unknown < (compared[SESSION_EXPIRED] + compared[REBALANCE_TIMEOUT]) // 10
+    counted = compared([scenario for them in scenarios.values() for scenario in them])
+    assert counted[SESSION_EXPIRED] > 280
+    assert counted[REBALANCE_TIMEOUT] > 40
+    assert counted["looks"] > 1_500
+    assert counted["unknown"] < (counted[SESSION_EXPIRED] + counted[REBALANCE_TIMEOUT]) // 10
