@@ -12,7 +12,7 @@ shard and the real diff, and returns what people would be told::
 import base64
 import json
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
@@ -164,6 +164,8 @@ class Who:
     partitions: tuple[int, ...] = ()
     session_ms: int | None = None
     """Its own session timeout; None: as all have."""
+    poll_ms: int | None = None
+    """Its own rebalance timeout, likewise."""
 
 
 def group_metadata(
@@ -179,7 +181,7 @@ def group_metadata(
     parts += [text("range" if members else None), text(leader), struct.pack(">qi", T0, len(members))]
     for who in members:
         parts += [text(who.member_id), text(who.instance_id), text(who.client_id), text("/" + who.host)]
-        parts.append(struct.pack(">ii", poll_ms, who.session_ms or session_ms))
+        parts.append(struct.pack(">ii", who.poll_ms or poll_ms, who.session_ms or session_ms))
         parts += [blob(subscription("t")), blob(assignment(t=list(who.partitions)))]
     return b"".join(parts)
 
@@ -338,7 +340,7 @@ class Story:
         request = {
             "groupId": self.group,
             "sessionTimeoutMs": session_ms,
-            "rebalanceTimeoutMs": self.poll_ms,
+            "rebalanceTimeoutMs": who.poll_ms or self.poll_ms,
             "memberId": asked,
             "groupInstanceId": who.instance_id,
             "protocolType": "consumer",
@@ -593,7 +595,7 @@ def stable(*members: str | Who, session_ms: int = SESSION_MS, partitions: int = 
     everybody = []
     for n, who in enumerate(story.know(*members)):
         mine = tuple(range(n * partitions, (n + 1) * partitions)) or who.partitions
-        everybody.append(Who(who.member_id, who.instance_id, who.client_id, who.host, who.port, mine))
+        everybody.append(replace(who, partitions=mine))
     story.know(*everybody)
     return rebalance(story, 100, 1, *everybody)
 

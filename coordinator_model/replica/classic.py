@@ -451,7 +451,8 @@ def leave(replica: GroupReplica, event: LeaveAnswered, context: JudgementContext
     if member is not None and member.joined_ms is not None and member.joined_ms > event.applied_ms:
         return  # trails: the same id has joined again since
     if member is None:
-        member = explained_by_leave(replica, event.member_id, event.applied_ms, context.thresholds.grace_ms)
+        gone = event.member_id or _departed_instance(replica, event.instance_id)
+        member = explained_by_leave(replica, gone, event.applied_ms, context.thresholds.grace_ms)
     if member is None and lost:
         return  # whether it was a member its own error would have told
     if member is None:
@@ -479,3 +480,9 @@ def _by_instance(replica: GroupReplica, event: LeaveAnswered) -> Member | None:
     if event.instance_id is None:
         return None
     return next((m for m in replica.members.values() if m.instance_id == event.instance_id), None)
+
+
+def _departed_instance(replica: GroupReplica, instance_id: str | None) -> str:
+    """Return the id of the last to go that had an instance id: an admin names nothing else; "" where none had it."""
+    gone = (d.member for d in reversed(replica.departures) if d.member.instance_id is not None)
+    return next((member.member_id for member in gone if member.instance_id == instance_id), "")

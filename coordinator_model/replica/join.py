@@ -100,7 +100,7 @@ def _let_in(replica: GroupReplica, event: JoinAnswered, context: JudgementContex
     has_synced = member.generation == event.generation and event.answer_ms < (member.synced_ms or 0)
     member.generation, member.awaiting_sync = event.generation, not has_synced  # a line that is sent again comes late
     member.streams = replica.protocol == STREAMS_PROTOCOL
-    _fill_from_join(member, event)
+    _fill_from_join(member, event, with_timeouts=not _is_told_what_is_so(replica, event))
     _poll_leave_comes_back(replica, event, context)
     came_back_if_new(replica, member)
 
@@ -117,6 +117,12 @@ def _applied_ms(replica: GroupReplica, event: JoinAnswered) -> int:
 def _is_into_a_stable_group(replica: GroupReplica, event: JoinAnswered) -> bool:
     stable = replica.type is GroupType.CLASSIC and replica.state is GroupState.STABLE
     return stable and event.arrival_ms > replica.generation_since_ms
+
+
+def _is_told_what_is_so(replica: GroupReplica, event: JoinAnswered) -> bool:
+    """Tell whether a member of the generation asked again and was only told it: what it asked for changed nothing."""
+    again = event.request_member_id == event.member_id and event.generation == replica.generation
+    return replica.type is GroupType.CLASSIC and again and event.arrival_ms > replica.generation_since_ms
 
 
 def _rebalance_if_one_left(replica: GroupReplica, event: JoinAnswered) -> None:
@@ -296,13 +302,15 @@ def _former_selves(replica: GroupReplica, event: JoinAnswered) -> list[Member]:
     return [member for member in listed + dropped if member.member_id != event.member_id]
 
 
-def _fill_from_join(member: Member, event: JoinAnswered) -> None:
-    member.instance_id = event.instance_id
+def _fill_from_join(member: Member, event: JoinAnswered, *, with_timeouts: bool = True) -> None:
+    """Take what a JoinGroup says of its member. Its instance id it may leave out: the id of the member names both."""
+    member.instance_id = event.instance_id or member.instance_id
     member.client_id, member.client_host = event.client_id, event.client_host
     member.connection, member.software = event.connection, event.software
     member.listener, member.principal, member.rejoin_reason = event.listener, event.principal, event.reason
-    member.session_timeout_ms = event.session_timeout_ms
-    member.rebalance_timeout_ms = event.rebalance_timeout_ms
+    if with_timeouts or member.session_timeout_ms is None:
+        member.session_timeout_ms = event.session_timeout_ms
+        member.rebalance_timeout_ms = event.rebalance_timeout_ms
     member.beats_in_poll = event.api_version == 0
     if event.protocol_type == "consumer":
         fill_topics(member, from_base64(event.subscription))
@@ -339,7 +347,7 @@ def _apply_leaders_list(replica: GroupReplica, event: JoinAnswered, context: Jud
             continue  # it has left or was replaced since, and that came first
         member = replica.members.get(member_id) or _named(replica, member_id, event.answer_ms)
         member = member or member_of(replica, member_id, event.answer_ms)
-        member.instance_id = instance_id
+        member.instance_id = instance_id or member.instance_id  # before JoinGroup v5 the list has none
         if member.generation != event.generation:
             member.generation = event.generation
             member.timer_reset_ms = max(member.timer_reset_ms or 0, event.answer_ms)

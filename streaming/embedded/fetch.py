@@ -20,8 +20,10 @@ from streaming.embedded.java import JavaMissingError, java_command
 
 IVY_FILE: Final = Path(__file__).with_name("ivy.xml")
 IVY_FOLDER: Final = JARS_FOLDER.with_name(".ivy")  # a cache of our own: half-filled ones of other tools confuse Ivy
-CONNECTOR: Final = ("spark",)
-ALL: Final = ("spark", "broker")
+CONNECTOR: Final = "spark"
+ALL: Final = (CONNECTOR, "broker")
+KAFKA_TESTS: Final = "kafka-tests"
+"""Kafka's own tests and what runs them: no part of ALL, for only tests of ours need them."""
 
 
 @click.command(help=__doc__)
@@ -31,7 +33,7 @@ def main(*, accept: bool, connector: Path | None) -> None:
     """Leave the right jars in place; fetches only where they are not there."""
     try:
         if connector:
-            fetch_connector(connector, connector.with_name(f"{connector.name}.ivy"))
+            fetch_one(CONNECTOR, connector, connector.with_name(f"{connector.name}.ivy"))
         elif accept or difference(JARS_FOLDER):
             _fetch_all(accept=accept)
         else:
@@ -40,22 +42,23 @@ def main(*, accept: bool, connector: Path | None) -> None:
         raise click.ClickException(f"jars: {error}") from error
 
 
-def fetch_connector(folder: Path, ivy_folder: Path) -> None:
-    """Leave the jars of Spark's Kafka source in `folder`; raises `EmbeddedBrokerError` and changes nothing there."""
+def fetch_one(configuration: str, folder: Path, ivy_folder: Path = IVY_FOLDER) -> None:
+    """Leave the jars of one configuration in `folder`; raises `EmbeddedBrokerError` and changes nothing there."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
         fresh = Path(temporary)
-        resolve(IVY_FILE, fresh, ivy_folder, CONNECTOR)
-        _require_right(fresh, CONNECTOR)
-        _replace(folder, fresh / CONNECTOR[0])
+        resolve(IVY_FILE, fresh, ivy_folder, (configuration,))
+        _require_right(fresh, (configuration,))
+        _replace(folder, fresh / configuration)
 
 
 def _fetch_all(*, accept: bool) -> None:
     fresh = JARS_FOLDER.with_name(".jars.new")
     shutil.rmtree(fresh, ignore_errors=True)
-    resolve(IVY_FILE, fresh, IVY_FOLDER, ALL)
+    resolve(IVY_FILE, fresh, IVY_FOLDER, (*ALL, KAFKA_TESTS) if accept else ALL)
     if accept:
         SUMS_FILE.write_text(sums_of(fresh), encoding="ascii")
+        shutil.rmtree(fresh / KAFKA_TESTS)
     _require_right(fresh, ALL)
     _replace(JARS_FOLDER, fresh)
 
@@ -73,7 +76,7 @@ def _replace(folder: Path, fresh: Path) -> None:
 
 def resolve(ivy_file: Path, folder: Path, ivy_folder: Path, configurations: Sequence[str]) -> None:
     """Run Ivy on a file like ivy.xml, a line per jar; raises EmbeddedBrokerError with what Ivy says is wrong."""
-    pattern = f"{folder}/[conf]/[artifact]-[revision].[ext]"
+    pattern = f"{folder}/[conf]/[artifact]-[revision](-[classifier]).[ext]"
     command = [java_command(), f"-Divy.default.ivy.user.dir={ivy_folder}", "-jar", str(_ivy_jar())]
     command += ["-ivy", str(ivy_file), "-cache", str(ivy_folder / "cache"), "-retrieve", pattern]
     command += ["-confs", *configurations, "-types", "jar", "bundle"]

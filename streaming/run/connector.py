@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from streaming.embedded.errors import EmbeddedBrokerError
-from streaming.embedded.fetch import CONNECTOR, fetch_connector
+from streaming.embedded.fetch import CONNECTOR, fetch_one
 from streaming.embedded.jars import JARS_FOLDER, committed_sums, sum_of
 from streaming.embedded.java import JavaMissingError
 from streaming.run.errors import RunError
@@ -20,7 +20,7 @@ def connector_folder() -> Path:
     """Return the folder that is looked at: the one of the variable, of the checkout, or of the user's cache."""
     if named := os.environ.get(JARS_VARIABLE):
         return Path(named)
-    checkout = JARS_FOLDER / CONNECTOR[0]
+    checkout = JARS_FOLDER / CONNECTOR
     return checkout if checkout.exists() else _cache() / "connector"
 
 
@@ -35,7 +35,7 @@ def connector_jars() -> list[Path]:
 def checked(folder: Path) -> list[Path]:
     """Return the jars of a folder, with those that somebody put beside ours; raises `RunError` where ours differ."""
     jars = {jar.name: jar for jar in sorted(folder.glob("*.jar"))}
-    for path, expected in sorted(line.split()[::-1] for line in committed_sums(CONNECTOR)):
+    for path, expected in sorted(line.split()[::-1] for line in committed_sums((CONNECTOR,))):
         name = Path(path).name
         if name not in jars:
             raise RunError(f"{folder} lacks {name}: {_advice(folder)}")
@@ -47,9 +47,9 @@ def checked(folder: Path) -> list[Path]:
 def _fetch(folder: Path) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     try:
-        fetch_connector(folder, _cache() / "ivy")
+        fetch_one(CONNECTOR, folder, _cache() / "ivy")
     except (EmbeddedBrokerError, JavaMissingError) as error:
-        hint = f"or set {JARS_VARIABLE} to a copy of a checkout's .jars/{CONNECTOR[0]} after `make setup`"
+        hint = f"or set {JARS_VARIABLE} to a copy of a checkout's .jars/{CONNECTOR} after `make setup`"
         raise RunError(f"the jars of Spark's Kafka source cannot be had: {error}\n{hint}") from None
 
 
@@ -59,5 +59,5 @@ def _cache() -> Path:
 
 def _advice(folder: Path) -> str:
     if os.environ.get(JARS_VARIABLE):
-        return f"{JARS_VARIABLE} has to name a copy of .jars/{CONNECTOR[0]} of a checkout after `make setup`"
+        return f"{JARS_VARIABLE} has to name a copy of .jars/{CONNECTOR} of a checkout after `make setup`"
     return f"remove {folder}, then run fetches it anew"

@@ -35,10 +35,15 @@ def classes() -> Path:
     """Return the folder of the compiled driver, which goes with this process."""
     folder = Path(mkdtemp(prefix="oracle-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    compiler = [java_command(), "-m", "jdk.compiler/com.sun.tools.javac.Main", "-proc:none", "-cp", broker_class_path()]
-    sources = map(str, sorted(SOURCES.rglob("*.java")))
-    subprocess.run([*compiler, "-d", str(folder), *sources], check=True)
+    compile_java(SOURCES, folder, broker_class_path())
     return folder
+
+
+def compile_java(sources: Path, into: Path, class_path: str) -> None:
+    """Compile all Java below a folder."""
+    compiler = [java_command(), "-m", "jdk.compiler/com.sun.tools.javac.Main", "-proc:none", "-nowarn"]
+    files = map(str, sorted(sources.rglob("*.java")))
+    subprocess.run([*compiler, "-d", str(into), *files], check=True, env={**os.environ, "CLASSPATH": class_path})
 
 
 class Driver:

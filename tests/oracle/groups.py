@@ -19,7 +19,7 @@ def difference(look: Look, monitor: Monitor) -> Iterator[Difference]:
     for group in look.groups:
         view = views.pop(group["group"], None)
         if view is None:
-            if group["state"] != "Empty":
+            if not _may_be_unknown(group):
                 yield "known", group["group"], "", f"{group['state']}, unknown to the monitor"
         elif group["type"] == "classic":
             yield from _classic(group, view, monitor)
@@ -27,6 +27,11 @@ def difference(look: Look, monitor: Monitor) -> Iterator[Difference]:
             yield from _modern(group, view, monitor)
     for name in views:
         yield "known", name, "", "known to the monitor only"
+
+
+def _may_be_unknown(group: dict[str, Any]) -> bool:
+    """Tell whether a group may have left no trace: the first JoinGroup answers come as its first join phase ends."""
+    return group["state"] == "Empty" or (group["state"], group["generation"]) == ("PreparingRebalance", 0)
 
 
 def _classic(group: dict[str, Any], view: dict[str, Any], monitor: Monitor) -> Iterator[Difference]:

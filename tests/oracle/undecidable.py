@@ -3,6 +3,7 @@
 They are counted apart and printed, never left out silently.
 """
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -101,18 +102,26 @@ def _coordinates(row: SourceRow) -> bool:
 
 
 def _two_timers_at_once(life: Life, removal: Removal) -> bool:
-    """Session and rebalance timeout of a client of before JoinGroup v1 are one number: both ran out in one instant."""
+    """Session and rebalance timeout are one number, as before JoinGroup v1 they always were: both ran out at once."""
     what, _, member_id, at_ms, told_ms = removal
     together = told_ms is not None and abs(told_ms - at_ms) <= SAME_INSTANT_MS
     return what == CAUSE and together and any(_has_one_timeout(row, member_id) for row in life.rows)
 
 
 def _has_one_timeout(row: SourceRow, member_id: str) -> bool:
-    if row.source != OFFSETS or member_id.encode() not in (row.value or b""):
+    text = row.value or b""
+    if member_id.encode() not in text:
         return False
-    value: dict[str, Any] = decode(row.key, row.value).value or {}
-    mine = [member for member in value.get("members", []) if member["memberId"] == member_id]
-    return any(member["rebalanceTimeout"] == member["sessionTimeout"] for member in mine)
+    if row.source == OFFSETS:
+        value: dict[str, Any] = decode(row.key, row.value).value or {}
+        mine = [member for member in value.get("members", []) if member["memberId"] == member_id]
+        return any(member["rebalanceTimeout"] == member["sessionTimeout"] for member in mine)
+    if JOIN_GROUP not in text:
+        return False
+    line = json.loads(text.partition(b":")[2])
+    asked = line["request"]
+    own = line["response"]["memberId"] == member_id
+    return own and asked.get("rebalanceTimeoutMs", asked["sessionTimeoutMs"]) == asked["sessionTimeoutMs"]
 
 
 CLASSES: dict[str, Callable[[Life, Removal], bool]] = {

@@ -79,6 +79,23 @@ def test_a_27_that_trails_the_end_of_its_rebalance_starts_no_other():
 # ------------------------------------------------------------------------------------------------ joins and syncs
 
 
+def test_a_follower_that_asks_again_is_told_its_generation_and_keeps_its_timeouts():
+    story = stable("m1", "m2")
+    story.know(replace(story.who["m2"], session_ms=3_000))
+    assert story.join(5_000, "m2", 1, leader="m1").play(6_000).members["m2"]["session_timeout_ms"] == 6_000
+    rebalance(story, 7_000, 2, "m1", "m2")
+    assert story.play(8_000).members["m2"]["session_timeout_ms"] == 3_000
+
+
+def test_a_static_member_that_leaves_its_instance_out_has_it_still():
+    """As Kafka's own test of a classic member in a group of KIP-848 does; an old leader's list has none either."""
+    story = stable("m1", OLD)
+    story.know(replace(OLD, instance_id=None))
+    assert story.join(5_000, "old", 1).play(6_000).members["old"]["instance_id"] == "pod-1"
+    story.join(7_000, "m1", 2, listed=["m1", "old"]).join(7_000, "old", 2)
+    assert story.play(8_000).members["old"]["instance_id"] == "pod-1"
+
+
 def test_79_makes_no_member_and_its_silence_is_no_incident():
     story = stable("m1").beats("m1", 1_000, 20_000).join(2_000, "pending", -1, error=79, asked="")
     told = story.play(20_000)
@@ -371,6 +388,15 @@ def test_a_leave_by_instance_id_names_no_member():
     assert set(told.leave(2_500, "").play(3_000).members) == {"m1"}
 
 
+@pytest.mark.parametrize("trails_ms", [-5, 5])
+def test_an_admin_who_removes_the_last_member_by_its_instance_lets_no_session_end(trails_ms):
+    """Kafka's own test of it: the line names no member id, and its record tells that the group is empty."""
+    story = stable(OLD).beats("old", 1_000, 4_000)
+    story.who[""] = Who("", instance_id="pod-1")
+    story.record(9_800, 2).leave(9_800 + trails_ms, "", reason="member was removed by an admin")
+    assert story.play(20_000).accusations == []
+
+
 @pytest.mark.parametrize("trails_ms", [-400, -1, 0, 1, 400])
 def test_a_leave_explains_a_removal_within_the_grace_before_and_after(trails_ms):
     """The removal becomes known at 5,000 by the leader's list."""
@@ -575,9 +601,8 @@ def test_a_newcomer_whose_first_answer_was_lost_is_known_by_the_leaders_list(ver
 
 def test_the_longest_session_of_a_group_that_emptied_after_a_load_says_when_the_shorter_ones_ended():
     """All began as broker-2 loaded the group; as the last of them ended, at 14,100, it was empty."""
-    story = stable("m1", "m2")
-    story.session_ms = 10_000
-    story.join(200, "m2", 1).sync(250, "m2", 1).beats("m1", 1_000, 3_000).beats("m2", 1_000, 3_000)
+    story = stable("m1", Who("m2", client_id="client-m2", port=5_001, session_ms=10_000))
+    story.beats("m1", 1_000, 3_000).beats("m2", 1_000, 3_000)
     story.beat(4_000, "m1", error=16).record(14_100, 2)
     story.brokers["broker-2"] = 0
     told = story.join(15_000, "m3", -1, error=79, asked="", broker="broker-2").play(20_000)

@@ -243,11 +243,8 @@ def test_who_a_phase_left_behind_is_judged_by_it_though_only_the_next_one_told()
 
 def patient(member, poll_ms, order):
     """A stable group of m1, m3 and the others in this order, one of whom may take longer to rejoin than 10 s."""
-    story = stable("m1", "m3", *order, poll_ms=POLL_MS)
-    story.poll_ms = poll_ms
-    story.join(200, member, 1).sync(250, member, 1)
-    story.poll_ms = POLL_MS
-    return story
+    longer = Who(member, client_id=f"client-{member}", port=5_060, poll_ms=poll_ms)
+    return stable("m1", "m3", *(longer if name == member else name for name in order), poll_ms=POLL_MS)
 
 
 @pytest.mark.parametrize("order", [("m2", "m4"), ("m4", "m2")])

@@ -25,7 +25,7 @@ public final class Driver {
             Recorder recorder = new Recorder(out);
             World world = new World(plan, recorder);
             SeededIds.drawFrom(world.idsOf("the cluster"));
-            LogCapture.into(world);
+            LogCapture.into(world::log);
             world.play();
             LogCapture.into(null);
             recorder.end();

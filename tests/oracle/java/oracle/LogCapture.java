@@ -1,5 +1,6 @@
 package oracle;
 
+import java.util.List;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.apache.logging.log4j.Level;
@@ -10,11 +11,17 @@ import org.apache.logging.log4j.core.appender.AbstractAppender;
 import org.apache.logging.log4j.core.config.Configuration;
 import org.apache.logging.log4j.core.config.Property;
 
-/** Takes what Kafka logs from INFO on, at virtual time, into the life that is being played. */
+/** Takes what Kafka's coordinators log from INFO on into what is being played. */
 final class LogCapture extends AbstractAppender {
+    /** Who takes a line; {@code brokerId} is 0 where the line does not name its broker. */
+    @FunctionalInterface
+    interface Sink {
+        void log(int brokerId, LogEvent event, String message);
+    }
+
     private static final Pattern BROKER = Pattern.compile("^\\[GroupCoordinator id=(\\d+)[ \\]].*", Pattern.DOTALL);
 
-    private static World world;
+    private static Sink sink;
 
     private LogCapture() {
         super("life", null, null, false, Property.EMPTY_ARRAY);
@@ -25,22 +32,23 @@ final class LogCapture extends AbstractAppender {
         Configuration configuration = context.getConfiguration();
         LogCapture capture = new LogCapture();
         capture.start();
+        List.copyOf(configuration.getLoggers().keySet()).forEach(configuration::removeLogger); // all but the root
         configuration.getRootLogger().getAppenders().keySet().forEach(configuration.getRootLogger()::removeAppender);
         configuration.getRootLogger().addAppender(capture, null, null);
         configuration.getRootLogger().setLevel(Level.INFO);
         context.updateLoggers();
     }
 
-    static void into(World next) {
-        world = next;
+    static void into(Sink next) {
+        sink = next;
     }
 
     @Override
     public void append(LogEvent event) {
-        if (world == null || !event.getLoggerName().startsWith("org.apache.kafka.coordinator")) return;
+        if (sink == null || !event.getLoggerName().startsWith("org.apache.kafka.coordinator")) return;
         String message = event.getMessage().getFormattedMessage();
         if (event.getThrown() != null) message += " " + event.getThrown();
         Matcher broker = BROKER.matcher(message);
-        world.log(broker.matches() ? Integer.parseInt(broker.group(1)) : 0, event, message);
+        sink.log(broker.matches() ? Integer.parseInt(broker.group(1)) : 0, event, message);
     }
 }

@@ -21,9 +21,15 @@ final class Recorder {
 
     private final JsonGenerator json;
     private final Map<Integer, Long> telemetryOffsets = new HashMap<>();
+    private long records = 0;
 
     Recorder(JsonGenerator json) {
         this.json = json;
+    }
+
+    /** Writes a record down at the next offset, for who keeps no log of its own. */
+    void append(long timestampMs, byte[] key, byte[] value) {
+        record(new Replica.Entry(records++, timestampMs, key, value));
     }
 
     void record(Replica.Entry entry) {
@@ -101,6 +107,15 @@ final class Recorder {
             fields.writeNumberField("timestamp_ms", timestampMs);
             fields.writeStringField("group", group);
             fields.writeStringField("member_id", memberId);
+        });
+    }
+
+    /** Ends what one of Kafka's own tests has left: its name, why it failed, and the session timeouts of its brokers. */
+    void scenario(String name, String failure, Map<String, Integer> sessionTimeoutsMs) {
+        row("scenario", fields -> {
+            fields.writeStringField("name", name);
+            fields.writeStringField("failure", failure);
+            fields.writePOJOField("session_timeouts_ms", sessionTimeoutsMs);
         });
     }
 

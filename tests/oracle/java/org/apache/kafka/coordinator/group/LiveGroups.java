@@ -4,16 +4,20 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.JsonNodeFactory;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.lang.reflect.Field;
+import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.OptionalLong;
 import java.util.TreeSet;
+import java.util.function.Function;
 import org.apache.kafka.clients.consumer.internals.ConsumerProtocol;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.Uuid;
+import org.apache.kafka.common.protocol.types.SchemaException;
 import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.coordinator.common.runtime.CoordinatorRecord;
 import org.apache.kafka.coordinator.common.runtime.CoordinatorShardBuilder;
@@ -32,7 +36,17 @@ public final class LiveGroups {
     private static final JsonNodeFactory JSON = JsonNodeFactory.instance;
 
     private GroupMetadataManager groups;
-    private WatchedTimer timer;
+    private Function<String, OptionalLong> dueMs;
+
+    /** Groups that are made later, by the shard whose builder {@link #watch} returns. */
+    LiveGroups() {
+    }
+
+    /** {@code dueMs}: by the key of a timer, the instant for which it is set; empty where it is not. */
+    public LiveGroups(GroupMetadataManager groups, Function<String, OptionalLong> dueMs) {
+        this.groups = groups;
+        this.dueMs = dueMs;
+    }
 
     /** Returns the builder of a shard whose groups are then read here. */
     GroupCoordinatorShard.Builder watch(GroupCoordinatorConfig config, GroupConfigManager groupConfigs, Time time) {
@@ -41,7 +55,8 @@ public final class LiveGroups {
             public CoordinatorShardBuilder<GroupCoordinatorShard, CoordinatorRecord> withTimer(
                 CoordinatorTimer<CoordinatorRecord> own
             ) {
-                timer = new WatchedTimer(own, time);
+                WatchedTimer timer = new WatchedTimer(own, time);
+                dueMs = timer::dueMs;
                 return super.withTimer(timer);
             }
 
@@ -105,8 +120,12 @@ public final class LiveGroups {
     private static void describeAssignment(ObjectNode member, byte[] assignment) {
         if (assignment.length == 0) return;
         List<String> held = new ArrayList<>();
-        for (TopicPartition tp : ConsumerProtocol.deserializeAssignment(java.nio.ByteBuffer.wrap(assignment)).partitions())
-            held.add(tp.topic() + "-" + tp.partition());
+        try {
+            for (TopicPartition tp : ConsumerProtocol.deserializeAssignment(ByteBuffer.wrap(assignment)).partitions())
+                held.add(tp.topic() + "-" + tp.partition());
+        } catch (SchemaException unreadable) {
+            return; // bytes that no consumer would send
+        }
         putAll(member, "assignment", held);
     }
 
@@ -118,7 +137,7 @@ public final class LiveGroups {
                 members, member.memberId(), member.instanceId(), member.clientId(), member.clientHost());
             each.put("epoch", member.memberEpoch()).put("state", member.state().toString());
             each.put("classic", member.useClassicProtocol());
-            each.put("rebalance_timeout_ms", member.rebalanceTimeoutMs());
+            each.put("rebalance_timeout_ms", member.rebalanceTimeoutMs() < 0 ? null : (Integer) member.rebalanceTimeoutMs());
             setDeadline(each, GroupMetadataManager.groupSessionTimeoutKey(group.groupId(), member.memberId()));
             putAll(each, "assignment", together(member.assignedPartitions(), member.partitionsPendingRevocation()));
         }
@@ -142,7 +161,7 @@ public final class LiveGroups {
         for (StreamsGroupMember member : group.members().values()) {
             ObjectNode each = describeMember(
                 members, member.memberId(), member.instanceId().orElse(null), member.clientId(), member.clientHost());
-            each.put("epoch", member.memberEpoch()).put("state", member.state().toString());
+            each.put("epoch", member.memberEpoch()).put("state", String.valueOf(member.state()));
             setDeadline(each, GroupMetadataManager.groupSessionTimeoutKey(group.groupId(), member.memberId()));
         }
     }
@@ -151,11 +170,11 @@ public final class LiveGroups {
         ArrayNode members, String memberId, String instanceId, String clientId, String host
     ) {
         return members.addObject().put("member_id", memberId).put("instance_id", instanceId)
-            .put("client_id", clientId).put("client_host", host.replace("/", ""));
+            .put("client_id", clientId).put("client_host", host.substring(host.indexOf('/') + 1));
     }
 
     private void setDeadline(ObjectNode member, String timerKey) {
-        timer.dueMs(timerKey).ifPresent(dueMs -> member.put("deadline_ms", dueMs));
+        dueMs.apply(timerKey).ifPresent(atMs -> member.put("deadline_ms", atMs));
     }
 
     private static List<String> together(

@@ -1,0 +1,41 @@
+"""What becomes of each scenario (`classes.toml`), and what monitor and coordinator see differently in it."""
+
+import tomllib
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from coordinator_model.decode.source_row import TELEMETRY
+from tests.oracle.judge import Disagreement, judge
+from tests.oracle.life import Life
+from tests.oracle.scenarios.record import Scenario
+
+TABLES = tomllib.loads(Path(__file__).with_name("classes.toml").read_text())
+CLASSES = {name: [method for table in tables for method in table["scenarios"]] for name, tables in TABLES.items()}
+INVISIBLE, BY_HAND, UNKNOWN, JUDGED = "invisible", "by-hand", "unknown", "judged"
+HEARTBEAT, ACCEPTED = b'HEARTBEAT"', (b'"errorCode":0', b'"errorCode":27')
+
+
+def wrong(scenario: Scenario) -> list[Disagreement]:
+    """Return what monitor and coordinator see differently.
+
+    The cause of a removal may be unknown where no heartbeat of its member was ever seen: a filter may have left it out,
+    and no client joins and sends none.
+    """
+    found = judge(scenario.life).disagreements
+    return [each for each in found if each.what != "unknown" or _is_heard(scenario.life, each.member_id)]
+
+
+def _is_heard(life: Life, member_id: str) -> bool:
+    lines = (row.value or b"" for row in life.rows if row.source == TELEMETRY)
+    own = (line for line in lines if member_id.encode() in line and HEARTBEAT in line)
+    return any(error in line for line in own for error in ACCEPTED)
+
+
+def compared(scenarios: Iterable[Scenario]) -> Counter[str]:
+    """Count removals by the rule under which both have them, looks, and removals with an unknown cause."""
+    counted = Counter[str]()
+    for judgement in (judge(scenario.life) for scenario in scenarios):
+        counted += judgement.compared
+        counted["unknown"] += sum(each.what == "unknown" for each in judgement.disagreements)
+    return counted
