@@ -61,7 +61,7 @@ class Kafka(Table):
     """
     client_telemetry_topics: tuple[str, ...] = ("group-client-telemetry",)
     """The topics in which applications report when they last polled, and those into which an OpenTelemetry collector
-    writes what clients pushed (`otlp_proto` or `otlp_json`). Any application may write there, and is believed of itself.
+    writes what clients pushed (`otlp_proto` or `otlp_json`). An application that writes there is believed of itself.
     """
     security_protocol: SecurityProtocol = "PLAINTEXT"
     """The security protocol of the brokers' listener."""
