@@ -42,7 +42,7 @@ setup: ## Make .venv and .jars here; a second when all is there. PYTHON=… and 
 	$(BIN)/python -m streaming.embedded.fetch
 	say "ready: $(BIN)/group-monitor"
 
-demo: setup ## Real consumers on a real broker: one killed, one stalled, one redeployed; the alerts
+demo: setup ## Real consumers on a real broker: killed, stalled, redeployed, hung for good; the alerts
 	exec $(BIN)/group-monitor demo
 
 test: setup ## Every test; those that start brokers and Spark are marked e2e and spark

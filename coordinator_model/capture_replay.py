@@ -24,6 +24,7 @@ from coordinator_model.decode.telemetry.shipped import Zone, utc
 from coordinator_model.events import (
     BrokerLine,
     ClientPoll,
+    ClientWord,
     CommitRefused,
     ConsumerHeartbeat,
     CoordinatorLine,
@@ -32,6 +33,7 @@ from coordinator_model.events import (
     JoinAnswered,
     LeaderNamed,
     LeaveAnswered,
+    MetricsExported,
     MetricsPushed,
     OffsetCommitted,
     RecordRead,
@@ -51,7 +53,7 @@ MAX_RECREATED = 100
 """How often a partition of one capture may have been recreated; what comes after that is taken for duplicates."""
 FUTURE_MS = 3_600_000
 """A record that is so much later than all others has the instant of a clock that was wrong."""
-_WITHOUT_CLOCK = (RecordRead, OffsetCommitted, ClientPoll, LeaderNamed, CoordinatorLine)
+_WITHOUT_CLOCK = (RecordRead, OffsetCommitted, ClientWord, LeaderNamed, CoordinatorLine)
 """What moves no broker's clock."""
 
 
@@ -277,6 +279,7 @@ _KINDS: dict[type, str] = {
     CommitRefused: "commit-refused",
     ClientPoll: "client-poll",
     MetricsPushed: "metrics-pushed",
+    MetricsExported: "metrics-exported",
     Tick: "probe",
     CoordinatorLine: "coordinator-log",
 }

@@ -230,6 +230,32 @@ class MetricsPushed(NamedTuple):
     client_instance_id: str = ""
     polled: bool | None = None
     interval_ms: int = 0
+    instance_id: str | None = None
+    poll_interval_ms: int | None = None
+    """The longest time between two polls that it tells of."""
+    shown: tuple[tuple[str, float], ...] = ()
+    """What else it tells, by name: for people."""
+
+
+class MetricsExported(NamedTuple):
+    """The same by way of an OpenTelemetry collector, of which any application may write: no line of a broker."""
+
+    order_ms: int
+    rank: int
+    topic: str
+    partition: int
+    offset: int
+    group: str
+    member_id: str
+    client_id: str
+    client_host: str
+    poll_age_ms: int | None
+    client_instance_id: str = ""
+    polled: bool | None = None
+    interval_ms: int = 0
+    instance_id: str | None = None
+    poll_interval_ms: int | None = None
+    shown: tuple[tuple[str, float], ...] = ()
 
 
 class Tick(NamedTuple):
@@ -309,13 +335,17 @@ class CoordinatorLine(NamedTuple):
     reason: str = ""
     client_id: str = ""
     client_host: str = ""
+    beside_requests: bool = False
+    """Whether the request log of its broker covers it: then that decides, and this proves or refutes."""
 
 
 Answer = Heartbeat | JoinAnswered | SyncAnswered | LeaveAnswered | ConsumerHeartbeat
 """An answered request about a group, from a broker's request log."""
 BrokerLine = Answer | CommitRefused | MetricsPushed | Tick
 """What comes from a broker's request log."""
-Event = BrokerLine | RecordRead | OffsetCommitted | ClientPoll | LeaderNamed | CoordinatorLine
+ClientWord = ClientPoll | MetricsExported
+"""What a client says of itself in a topic that any application may write to."""
+Event = BrokerLine | RecordRead | OffsetCommitted | ClientWord | LeaderNamed | CoordinatorLine
 """A consumed event."""
 
 

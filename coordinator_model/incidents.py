@@ -25,8 +25,8 @@ from coordinator_model.rules.group_set_aside import GROUP_SET_ASIDE
 from coordinator_model.rules.session import SESSION_AT_RISK
 from coordinator_model.rules.telemetry_uncovered import TELEMETRY_UNCOVERED
 from coordinator_model.states import (
+    LEFT_WITHOUT_REASON,
     MEMBER_REMOVED,
-    POLL_EXCEEDED,
     SESSION_EXPIRED,
     Evidence,
     GroupState,
@@ -36,6 +36,8 @@ from coordinator_model.thresholds import Thresholds
 
 LASTING_RULES = frozenset(rule.id for rule in RULES if rule.lasting)
 """What happened stays true until somebody came back or the group is well without: silence does not close these."""
+VIOLATION_RULES = frozenset(rule.id for rule in RULES if rule.violation)
+"""What is said once it is known why a member went."""
 AT_RISK_RULES = {rule.id: rule.superseded_by for rule in RULES if rule.superseded_by is not None}
 """A risk, and the rule that supersedes it."""
 RESOLVE_AFTER_MS = Thresholds().resolve_after_ms
@@ -247,7 +249,8 @@ def _on_absence(
         unknown = incident.rule == SESSION_AT_RISK and unseen
         superseded = gone or unsure or unknown or (AT_RISK_RULES[incident.rule], incident.subject) in rules_found
         return [_closed(incident, "superseded" if superseded else "recovered", at_ms)]
-    if incident.rule == MEMBER_REMOVED and (POLL_EXCEEDED, incident.subject) in rules_found:
+    unclear = incident.rule in (MEMBER_REMOVED, LEFT_WITHOUT_REASON)
+    if unclear and any((rule, incident.subject) in rules_found for rule in VIOLATION_RULES):
         return [_closed(incident, "superseded", at_ms)]
     if incident.rule in LASTING_RULES and view is not None:
         return _adopted_end(incident, report, view, resolve_after_ms)

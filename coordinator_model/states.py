@@ -50,6 +50,7 @@ class MemberState(StrEnum):
 SESSION_EXPIRED = "session-expired"
 REBALANCE_TIMEOUT = "rebalance-timeout"
 POLL_EXCEEDED = "poll-exceeded"
+LEFT_WITHOUT_REASON = "left-without-reason"
 MEMBER_REMOVED = "member-removed"
 """The rules about a member that is gone; the last where nobody can say why."""
 

@@ -90,7 +90,7 @@ def _row(line: str, client_topics: Collection[str]) -> SourceRow:
         offset=_an_int(row, "offset"),
         timestamp_ms=_an_int(row, "timestamp_ms"),
         key=decode(row.get("key")),
-        value=decode(row.get("value")),
+        value=_from_base64(row["value_base64"]) if "value_base64" in row else decode(row.get("value")),
     )
 
 

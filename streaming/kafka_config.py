@@ -60,7 +60,9 @@ class Kafka(Table):
     JSON, or, if it is not inside one, its record's timestamp.
     """
     client_telemetry_topics: tuple[str, ...] = ("group-client-telemetry",)
-    """The topics in which applications report when they last polled."""
+    """The topics in which applications report when they last polled, and those into which an OpenTelemetry collector
+    writes what clients pushed (`otlp_proto` or `otlp_json`). An application that writes there is believed of itself.
+    """
     security_protocol: SecurityProtocol = "PLAINTEXT"
     """The security protocol of the brokers' listener."""
     sasl_mechanism: SaslMechanism | None = None

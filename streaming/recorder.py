@@ -119,6 +119,8 @@ def capture_line(source: str, record: Any) -> str:
         row["key"], row["value"] = _base64(record.key), _base64(record.value)
     else:
         row["key"], row["value"] = _text(record.key), _text(record.value) or ""
+        if not _is_text(record.value):  # protobuf, as an OpenTelemetry collector writes it
+            row |= {"value": "", "value_base64": _base64(record.value)}
     return json.dumps(row, separators=(",", ":"), ensure_ascii=True)
 
 
@@ -198,6 +200,14 @@ def _assign_new(consumer: Any, topics: list[str], *, at_end: bool) -> None:
 
 def _base64(data: bytes | None) -> str | None:
     return None if data is None else base64.b64encode(data).decode("ascii")
+
+
+def _is_text(data: bytes | None) -> bool:
+    try:
+        (data or b"").decode("utf-8", "strict")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _text(data: bytes | None) -> str | None:

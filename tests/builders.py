@@ -412,6 +412,13 @@ class Story:
             self.hello(at_ms, member, epoch, epoch)
         return self
 
+    def exports(self, at_ms: int, member: str, poll_age_s: float | None, **how: Any) -> "Story":
+        """Let a collector's record tell a client's metrics."""
+        data = metrics_data(self.group, how.pop("member_id", member), poll_age_s, **how)
+        row = SourceRow(REPORTS, "otlp_metrics", 0, -1, T0 + at_ms, None, data)
+        self.rows.append((at_ms, 1, row))
+        return self
+
     def reports(self, at_ms: int, member: str, poll_age_ms: int, limit_ms: int = POLL_MS) -> "Story":
         """Let a consumer's own reporter tell its poll age."""
         [who] = self.know(member)

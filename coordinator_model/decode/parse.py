@@ -8,7 +8,7 @@ from coordinator_model.decode.telemetry.client_report import REPORT_START, parse
 from coordinator_model.decode.telemetry.coordinator_log import parse_coordinator_line
 from coordinator_model.decode.telemetry.fields import LATEST_MS, BadField
 from coordinator_model.decode.telemetry.heartbeats import HeartbeatLines
-from coordinator_model.decode.telemetry.pushed_metrics import MetricsReader, unread
+from coordinator_model.decode.telemetry.pushed_metrics import ClientMetrics, MetricsReader, exported, unread
 from coordinator_model.decode.telemetry.request_log import parse_line
 from coordinator_model.decode.telemetry.shipped import Zone, bare, is_coordinator_line, utc
 from coordinator_model.events import RECORD_RANK, TELEMETRY_RANK, Event, OffsetCommitted, RecordRead, Tick
@@ -55,7 +55,7 @@ class RowParser:
         """As ``parse_row``, with the same answer."""
         line = self.bare(row)
         if row.source != TELEMETRY or line.value is None:
-            return parse_row(row)
+            return parse_row(row, self._zone, self._read_metrics)
         try:
             heartbeat = self._heartbeats.read(line, line.value)
         except Exception:  # noqa: BLE001 # the parser below says what is wrong with the row
@@ -116,9 +116,7 @@ def _parse_telemetry(row: SourceRow, zone: Zone, read_metrics: MetricsReader) ->
         raise BadField("no value")
     is_report = value.startswith(REPORT_START)
     if row.source == REPORTS:
-        if not is_report:
-            raise BadField("not a client's report, in a topic of reports")
-        return [parse_report(row, value)]
+        return [parse_report(row, value)] if is_report else [*exported(row, _read_export(value, read_metrics))]
     if is_report:
         raise BadField("a client's report, in a topic of the request log")
     row = bare(row, zone)
@@ -126,6 +124,14 @@ def _parse_telemetry(row: SourceRow, zone: Zone, read_metrics: MetricsReader) ->
     if is_coordinator_line(line):
         return [*parse_coordinator_line(row, line)]
     return parse_line(row, line, read_metrics)
+
+
+def _read_export(value: bytes, read_metrics: MetricsReader) -> list[ClientMetrics]:
+    """Read a record of an OpenTelemetry collector; what is none was to be a client's report."""
+    try:
+        return read_metrics(value, None)
+    except BadField as bad:
+        raise BadField("not a client's report, in a topic of reports") from bad
 
 
 def _parse_record(row: SourceRow) -> list[Event] | RejectedRow:

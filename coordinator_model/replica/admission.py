@@ -11,6 +11,7 @@ from coordinator_model.events import (
     ConsumerHeartbeat,
     Heartbeat,
     JoinAnswered,
+    MetricsExported,
     MetricsPushed,
     OffsetCommitted,
     RecordRead,
@@ -36,7 +37,7 @@ def why_not(replica: GroupReplica | None, event: GroupEvent, *, loading: bool) -
         return None if makes_known(event, loading=loading) else UNKNOWN_GROUP
     if isinstance(event, ClientPoll) and not is_believed(replica, event):
         return NOT_BELIEVED
-    if isinstance(event, MetricsPushed) and not metrics_push.is_believed(replica, event):
+    if isinstance(event, MetricsPushed | MetricsExported) and not metrics_push.is_believed(replica, event):
         return PUSH_NOT_BELIEVED
     waits = replica.set_aside is not None and replica.set_aside.resumed_ms is None
     return SET_ASIDE if waits and not isinstance(event, RecordRead) else None

@@ -6,8 +6,8 @@ id and, where the report has one, host must be those of a member that the broker
 
 from collections.abc import Iterator
 
-from coordinator_model.events import ClientPoll, MetricsPushed
-from coordinator_model.replica import classic
+from coordinator_model.events import ClientPoll, MetricsExported, MetricsPushed
+from coordinator_model.replica import classic, poll_times
 from coordinator_model.replica.departures import add_departure, own_cause, remember_leave, withdraw
 from coordinator_model.replica.group import Departure, GroupReplica, Leave, Member
 from coordinator_model.replica.session_timer import JudgementContext
@@ -27,10 +27,13 @@ def known_as(replica: GroupReplica, member_id: str) -> Iterator[Member]:
     yield from (leave.member for leave in replica.leaves if leave.member.member_id == member_id)
 
 
-def is_of(event: ClientPoll | MetricsPushed, member: Member) -> bool:
-    """Tell whether a report is of a member's own client."""
+def is_of(event: ClientPoll | MetricsPushed | MetricsExported, member: Member) -> bool:
+    """Tell whether a report is of a member's own client; a collector need not know its client id."""
     known_host = bool(event.client_host and member.client_host)
-    return event.client_id == member.client_id and (not known_host or event.client_host == member.client_host)
+    if event.instance_id and member.instance_id and event.instance_id != member.instance_id:
+        return False
+    same_client = event.client_id == member.client_id or (isinstance(event, MetricsExported) and not event.client_id)
+    return same_client and (not known_host or event.client_host == member.client_host)
 
 
 def report(replica: GroupReplica, event: ClientPoll, context: JudgementContext) -> None:
@@ -39,7 +42,9 @@ def report(replica: GroupReplica, event: ClientPoll, context: JudgementContext) 
         return
     member = replica.members.get(event.member_id)
     if member is not None:
-        member.poll_age_ms, member.poll_reported_ms = _poll_age_ms(event, member), event.order_ms
+        age_ms = _poll_age_ms(event, member)
+        poll_times.reported(member, age_ms, event.order_ms)
+        member.poll_age_ms, member.poll_reported_ms = age_ms, event.order_ms
         member.max_poll_interval_ms = event.max_poll_interval_ms
         member.poll_deadline_ms = _poll_deadline_ms(event, member)
         told_ms = event.order_ms if member.poll_told_ms is None else member.poll_told_ms
@@ -67,17 +72,27 @@ def removed_overdue(departure: Departure, deadline_ms: int) -> None:
 
 def _of_one_removed_unseen(replica: GroupReplica, event: ClientPoll, context: JudgementContext) -> None:
     """Tell the cause of a removal that only a record told: the poll of its client was overdue by then."""
-    for departure in list(replica.departures):
-        member = departure.member
-        unseen = departure.rule == MEMBER_REMOVED and departure.seen_generation is not None
-        deadline_ms = _poll_deadline_ms(event, member) if unseen and member.member_id == event.member_id else None
-        if deadline_ms is None or deadline_ms > departure.removed_ms:
-            continue
-        withdraw(replica, departure)
-        member.poll_deadline_ms = deadline_ms
-        leave = Leave(member, departure.removed_ms, Cause.POLL_INTERVAL, None)
-        remember_leave(replica, leave)
-        add_departure(replica, classic.poll_departure(leave, replica, context, Evidence.OBSERVED, event.order_ms))
+    for departure in removed_unseen(replica, event.member_id):
+        deadline_ms = _poll_deadline_ms(event, departure.member)
+        if deadline_ms is not None and deadline_ms <= departure.removed_ms:
+            removed_unseen_overdue(replica, departure, deadline_ms, event.order_ms, context)
+
+
+def removed_unseen(replica: GroupReplica, member_id: str) -> list[Departure]:
+    """Return the removals of a member that only a record told."""
+    mine = (departure for departure in replica.departures if departure.member.member_id == member_id)
+    return [d for d in mine if d.rule == MEMBER_REMOVED and d.seen_generation is not None]
+
+
+def removed_unseen_overdue(
+    replica: GroupReplica, departure: Departure, deadline_ms: int, told_ms: int, context: JudgementContext
+) -> None:
+    """Take that a member of whose removal only a record told had left because its poll was overdue."""
+    withdraw(replica, departure)
+    departure.member.poll_deadline_ms = deadline_ms
+    leave = Leave(departure.member, departure.removed_ms, Cause.POLL_INTERVAL, None)
+    remember_leave(replica, leave)
+    add_departure(replica, classic.poll_departure(leave, replica, context, Evidence.OBSERVED, told_ms))
 
 
 def _of_one_that_left(replica: GroupReplica, event: ClientPoll, context: JudgementContext) -> None:

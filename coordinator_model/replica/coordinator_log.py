@@ -1,5 +1,8 @@
 """Why a member was removed, by the coordinator's own log: where no request log tells, a line decides.
 
+Beside the request log a line proves or refutes: it tells why a member was removed of which the request log cannot tell,
+since lines are missing there; and that one had left whose removal was taken for a timeout, for its leave was missing.
+
 A line alone removes nobody. A coordinator that was deposed and does not know it logs expiries, too, and so does one
 whose write then fails. So a line waits for the record that shows the member gone, and the record for its line: either
 may be read first. A record that still lists the member refutes the line.
@@ -7,6 +10,8 @@ may be read first. A record that still lists the member refutes the line.
 A line that names several members names them in one text, which a client id may imitate. It counts only if all whom it
 names are known.
 """
+
+from dataclasses import replace
 
 from coordinator_model.decode.records import RecordType
 from coordinator_model.events import JOINED, LEFT, PENDING_GONE, CoordinatorLine, RecordRead
@@ -34,6 +39,9 @@ LATER_MS = 1_000
 
 def tell(replica: GroupReplica, event: CoordinatorLine) -> None:
     """Take a line that tells why members were removed, or that they joined; others say nothing that records do not."""
+    if event.beside_requests:
+        _note_proof(replica, event)
+        return
     if event.what == JOINED:
         _note_joining(replica, event)
     if event.what in (LEFT, PENDING_GONE):
@@ -41,16 +49,20 @@ def tell(replica: GroupReplica, event: CoordinatorLine) -> None:
             replica.joining.pop(member_id, None)
     if event.what not in (SESSION_EXPIRED, REBALANCE_TIMEOUT, LEFT):
         return
-    removed = {d.member.member_id: d for d in replica.unexplained}
-    removed |= {d.member.member_id: d for d in replica.departures if _is_unexplained(d)}
-    known = replica.members.keys() | removed.keys() | replica.joining.keys()
-    if len(event.members) > 1 and not known.issuperset(event.members):
+    if not _names_members(replica, event):
         replica.unexpected += 1
         return
     for member_id in event.members:
         replica.logged[member_id] = LoggedRemoval(event.order_ms, event.what, event.reason, event.broker)
     while len(replica.logged) > MAX_KEPT:
         del replica.logged[next(iter(replica.logged))]
+
+
+def _names_members(replica: GroupReplica, event: CoordinatorLine) -> bool:
+    """Tell whether all whom a line names are known, where it names several: a client id may imitate their text."""
+    gone = [d.member.member_id for d in (*replica.unexplained, *replica.departures)]
+    known = {*replica.members, *replica.joining, *gone}
+    return len(event.members) <= 1 or known.issuperset(event.members)
 
 
 def _note_joining(replica: GroupReplica, event: CoordinatorLine) -> None:
@@ -125,6 +137,41 @@ def explain(replica: GroupReplica, at_ms: int, context: JudgementContext) -> Non
                 replica.unexplained.remove(departure)
             _conclude(replica, departure, logged, context)
     replica.unexplained = [d for d in replica.unexplained if d.gone_ms >= at_ms - KEPT_MS][-MAX_KEPT:]
+
+
+def _note_proof(replica: GroupReplica, event: CoordinatorLine) -> None:
+    """Keep a line that stands beside the request log, until its removal is judged."""
+    if event.what in (SESSION_EXPIRED, REBALANCE_TIMEOUT, LEFT) and _names_members(replica, event):
+        logged = LoggedRemoval(event.order_ms, event.what, event.reason, event.broker)
+        proofs = {**replica.proofs, **dict.fromkeys(event.members, logged)}
+        kept = [(name, proof) for name, proof in proofs.items() if proof.at_ms >= event.order_ms - KEPT_MS]
+        replica.proofs = dict(kept[-MAX_KEPT:])
+
+
+def prove(replica: GroupReplica, context: JudgementContext) -> bool:
+    """Compare what the request log tells of removals with the lines that stand beside it; tell whether any was used."""
+    used = False
+    for departure in list(replica.departures) if replica.proofs else ():
+        logged = replica.proofs.get(departure.member.member_id)
+        if logged is not None and departure.concluded and logged.at_ms <= departure.gone_ms + LATER_MS:
+            del replica.proofs[departure.member.member_id]
+            _prove_or_refute(replica, departure, logged, context)
+            used = True
+    return used
+
+
+def _prove_or_refute(
+    replica: GroupReplica, departure: Departure, logged: LoggedRemoval, context: JudgementContext
+) -> None:
+    refuted = logged.what == LEFT and departure.rule in (SESSION_EXPIRED, REBALANCE_TIMEOUT)
+    if not refuted and departure.rule != MEMBER_REMOVED:
+        return
+    withdraw(replica, departure)
+    may_be_told = context.progress_ms >= departure.judge_after_ms or departure.member.verdict_deadline_ms is not None
+    if refuted and may_be_told:
+        refuted_ms = max(context.progress_ms, departure.removed_ms)
+        replica.departures.append(replace(departure, refuted_ms=refuted_ms))
+    _conclude(replica, departure, logged, context)
 
 
 def _conclude(replica: GroupReplica, departure: Departure, logged: LoggedRemoval, context: JudgementContext) -> None:

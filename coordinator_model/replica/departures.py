@@ -14,6 +14,7 @@ from coordinator_model.replica.group import (
     Member,
 )
 from coordinator_model.replica.missed_phase import deadline_of_missed_phase_ms, own_timers_ms, was_unknown
+from coordinator_model.replica.poll_end import stopped_polling
 from coordinator_model.replica.removal_instant import (
     after_a_move,
     before,
@@ -386,9 +387,11 @@ def _expired_before_replacement(departure: Departure, together: list[Departure],
 def own_cause(member: Member) -> Cause:
     """Return why a session ended that no coordinator had a hand in.
 
-    A static member sends no leave when it oversleeps its poll, its heartbeats only stop: only its client tells.
+    A static member sends no leave when it oversleeps its poll, its heartbeats only stop: only its client tells. Nor
+    does one of KIP-848 whose application has to take the revocation first (librdkafka with rebalance callbacks).
     """
-    if member.instance_id is not None and member.poll_deadline_ms is not None:
+    stays = member.instance_id is not None or member.kip848
+    if stays and (member.poll_deadline_ms is not None or stopped_polling(member)):
         return Cause.POLL_INTERVAL
     return Cause.SESSION_OR_POLL if member.beats_in_poll else Cause.SESSION_TIMEOUT
 

@@ -93,6 +93,12 @@ class Member:
     """From that report too."""
     pushed_ms: int | None = None
     """When its client last pushed metrics (KIP-714) about its polls."""
+    pushed: dict[str, float] = field(default_factory=dict)
+    """What else they told, by name: shown to people."""
+    longest_poll_ms: int | None = None
+    """The longest time between polls that they told last."""
+    poll_times: dict[str, int] = field(default_factory=dict)
+    """How often it went how long between two polls, see ``poll_times``."""
     client_instance_id: str = ""
     """Under which its client pushes them: librdkafka names no member once it has left."""
     polled_from_ms: int | None = None
@@ -120,6 +126,11 @@ class Member:
         return (
             self.last_heartbeat_ms if self.timer_reset_ms is None else max(self.timer_reset_ms, self.last_heartbeat_ms)
         )
+
+    @property
+    def tells_of_polls(self) -> bool:
+        """Whether its client has told anything of its polls."""
+        return self.poll_age_ms is not None or self.pushed_ms is not None
 
     @property
     def verdict_ms(self) -> int | None:
@@ -170,7 +181,7 @@ class Leave:
         Else it polled in time and left of its own, as with ``unsubscribe()``. The interval is its rebalance timeout.
         """
         member = self.member
-        told_ms = (member.poll_reported_ms or 0) - (member.poll_age_ms or 0)
+        told_ms = max((member.poll_reported_ms or 0) - (member.poll_age_ms or 0), member.polled_from_ms or 0)
         interval_ms = (member.rebalance_timeout_ms or 0) - JOIN_MS
         asked_ms = member.joined_ms or 0 if member.asked_ms is None else member.asked_ms
         return self.applied_ms - max(asked_ms, told_ms) >= interval_ms
@@ -256,6 +267,8 @@ class Departure:
     """Where only records tell: the last generation that it is seen in; None: answers are seen too."""
     from_log: bool = False
     """Whether the coordinator's own log tells why, and when it was removed."""
+    refuted_ms: int | None = None
+    """When that log told of another cause, of which the request log has no line."""
 
     @property
     def gone_ms(self) -> int:
@@ -337,6 +350,8 @@ class GroupReplica:
     departures: list[Departure] = field(default_factory=list)
     logged: dict[str, LoggedRemoval] = field(default_factory=dict)
     """By member id: a removal that a line of the coordinator's log names and no record shows yet."""
+    proofs: dict[str, LoggedRemoval] = field(default_factory=dict)
+    """The same of lines beside the request log: they decide nothing, and prove or refute what that tells."""
     joining: dict[str, tuple[int, str | None]] = field(default_factory=dict)
     """Classic members by id that only that log has named so far: when they joined, and their instance."""
     unexplained: list[Departure] = field(default_factory=list)
@@ -427,6 +442,7 @@ class GroupReplica:
         self.members.clear()
         self.departures.clear()
         self.logged.clear()
+        self.proofs.clear()
         self.joining.clear()
         self.unexplained.clear()
         self.rolled_back_replacements.clear()

@@ -11,38 +11,44 @@ After a classic member has left, its pushes name no member: the client instance 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from coordinator_model.events import MetricsPushed
-from coordinator_model.replica.client_report import is_of, known_as, left_overdue
-from coordinator_model.replica.group import GroupReplica, Leave, Member
+from coordinator_model.events import MetricsExported, MetricsPushed
+from coordinator_model.replica.client_report import is_of, known_as, left_overdue, removed_overdue
+from coordinator_model.replica.group import Departure, GroupReplica, Leave, Member
+from coordinator_model.replica.poll_end import GAP_MS, SHARE, poll_end, stopped_at_its_end
 from coordinator_model.replica.session_timer import JudgementContext
-from coordinator_model.states import Cause, Evidence
+from coordinator_model.states import SESSION_EXPIRED, Cause, Evidence
 
-GAP_MS = 2_000
-"""How far one push's interval may seem to begin after the one before: on their way they take time."""
 EARLY_MS = 500
 """How much earlier than its limit a member may seem to leave: a poll may have begun before its interval seems to."""
 LATE_MS = 2_000
 """How much later than its limit it may: librdkafka looks once a second, then asks its broker."""
-SHARE = 5
-"""Pushes must come at least that often within the limit: else they do not tell when the last poll was."""
 
 
-def known_by(replica: GroupReplica, event: MetricsPushed) -> Iterator[Member]:
+def known_by(replica: GroupReplica, event: MetricsPushed | MetricsExported) -> Iterator[Member]:
     """Yield the members that a push may be of."""
     if event.member_id:
         yield from known_as(replica, event.member_id)
     elif event.client_instance_id:
-        left = (leave.member for leave in replica.leaves)
-        yield from (member for member in left if member.client_instance_id == event.client_instance_id)
+        gone = [
+            *replica.members.values(),
+            *(d.member for d in replica.departures),
+            *(leave.member for leave in replica.leaves),
+        ]
+        yield from (member for member in gone if member.client_instance_id == event.client_instance_id)
 
 
-def push(replica: GroupReplica, event: MetricsPushed, context: JudgementContext) -> None:
+def push(replica: GroupReplica, event: MetricsPushed | MetricsExported, context: JudgementContext) -> None:
     """Apply a push that is believed."""
-    member = replica.members.get(event.member_id)
-    if member is not None:
-        _note(member, event)
+    members = [member for member in known_by(replica, event) if is_of(event, member)]
+    present = next((member for member in members if replica.members.get(member.member_id) is member), None)
+    if present is not None:
+        _note(present, event)
         return
-    known = [id(member) for member in known_by(replica, event) if is_of(event, member)]
+    known = [id(member) for member in members]
+    for departure in replica.departures:
+        if id(departure.member) in known and departure.rule == SESSION_EXPIRED:
+            _note(departure.member, event)
+            _blame_the_poll(departure, event)
     for leave in replica.leaves:
         if id(leave.member) not in known or leave.cause is not Cause.LEFT:
             continue
@@ -52,7 +58,7 @@ def push(replica: GroupReplica, event: MetricsPushed, context: JudgementContext)
             left_overdue(replica, leave, leave.applied_ms, event.order_ms, context, Evidence.INFERRED)
 
 
-def _note(member: Member, event: MetricsPushed) -> None:
+def _note(member: Member, event: MetricsPushed | MetricsExported) -> None:
     """Note whether it polled; where a push is missing, nothing is known until it polls again."""
     from_ms, known_ms = event.order_ms - event.interval_ms, member.no_poll_until_ms
     another = event.client_instance_id != member.client_instance_id
@@ -65,7 +71,17 @@ def _note(member: Member, event: MetricsPushed) -> None:
     member.no_poll_until_ms = event.order_ms
 
 
-def _is_proven(leave: Leave, event: MetricsPushed) -> bool:
+def _blame_the_poll(departure: Departure, event: MetricsPushed | MetricsExported) -> None:
+    """Take that a session ended since its client could not leave at its limit: it lives, and does not poll."""
+    member, end = departure.member, poll_end(departure.member)
+    silent_ms = event.order_ms - event.interval_ms
+    if event.polled or end is None or silent_ms < (member.last_heartbeat_ms or 0):
+        return
+    if stopped_at_its_end(member, end):
+        removed_overdue(departure, min(end.until_ms, departure.deadline_ms or end.until_ms))
+
+
+def _is_proven(leave: Leave, event: MetricsPushed | MetricsExported) -> bool:
     """Tell whether a member left as its limit had passed, and has lived since for a whole interval without a poll."""
     member, limit_ms = leave.member, leave.member.rebalance_timeout_ms
     from_ms, until_ms = member.polled_from_ms, member.polled_until_ms

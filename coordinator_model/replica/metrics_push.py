@@ -9,18 +9,28 @@ The limit is the rebalance timeout: clients send ``max.poll.interval.ms`` as tha
 A client that pushes only whether it polled (librdkafka) is judged in ``idle_pushes``.
 """
 
-from coordinator_model.events import MetricsPushed
-from coordinator_model.replica import idle_pushes
-from coordinator_model.replica.client_report import is_of, known_as, left_overdue, removed_overdue
+from coordinator_model.events import MetricsExported, MetricsPushed
+from coordinator_model.replica import idle_pushes, poll_times
+from coordinator_model.replica.client_report import (
+    is_of,
+    known_as,
+    left_overdue,
+    removed_overdue,
+    removed_unseen,
+    removed_unseen_overdue,
+)
 from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import SESSION_EXPIRED, Cause
 
+LATE_MS = 30_000
+"""How much later than its limit a client may leave, as where it finds no coordinator."""
+Metrics = MetricsPushed | MetricsExported
 TOLERANCE_MS = 2_000
 """How much later than it was a poll may seem: the second that is not told, and the way of a push to the broker."""
 
 
-def is_believed(replica: GroupReplica, event: MetricsPushed) -> bool:
+def is_believed(replica: GroupReplica, event: Metrics) -> bool:
     """Tell whether a push is of a client that is known under this member id, and may be true.
 
     A last poll before one that was told already is none: a unit that is not seconds, or a clock that went wrong.
@@ -33,11 +43,11 @@ def is_believed(replica: GroupReplica, event: MetricsPushed) -> bool:
     )
 
 
-def push(replica: GroupReplica, event: MetricsPushed, context: JudgementContext) -> None:
+def push(replica: GroupReplica, event: Metrics, context: JudgementContext) -> None:
     """Apply a push that is believed."""
-    pushing = replica.members.get(event.member_id)
-    if pushing is not None:
-        pushing.pushed_ms = event.order_ms
+    for known in idle_pushes.known_by(replica, event):
+        if is_of(event, known):
+            _note(known, event)
     if event.poll_age_ms is None:
         idle_pushes.push(replica, event, context)
         return
@@ -46,10 +56,17 @@ def push(replica: GroupReplica, event: MetricsPushed, context: JudgementContext)
         _of_member(member, event)
         return
     _of_one_removed(replica, event)
+    _of_one_removed_unseen(replica, event, context)
     _of_one_that_left(replica, event, context)
 
 
-def _of_member(member: Member, event: MetricsPushed) -> None:
+def _note(member: Member, event: Metrics) -> None:
+    member.pushed_ms = event.order_ms
+    member.pushed = dict(event.shown)
+    poll_times.pushed(member, event.poll_interval_ms)
+
+
+def _of_member(member: Member, event: Metrics) -> None:
     deadline_ms = _deadline_ms(event, member)
     if member.poll_deadline_ms is not None and _is_overdue_at(member.poll_deadline_ms, deadline_ms):
         return  # of the same poll, of which more is known
@@ -60,7 +77,7 @@ def _of_member(member: Member, event: MetricsPushed) -> None:
         member.poll_deadline_ms, member.poll_told_ms = min(deadline_ms or 0, member.away_ms), event.order_ms
 
 
-def _of_one_removed(replica: GroupReplica, event: MetricsPushed) -> None:
+def _of_one_removed(replica: GroupReplica, event: Metrics) -> None:
     for departure in replica.departures:
         member = departure.member
         if member.member_id != event.member_id or departure.rule != SESSION_EXPIRED:
@@ -70,17 +87,25 @@ def _of_one_removed(replica: GroupReplica, event: MetricsPushed) -> None:
             removed_overdue(departure, deadline_ms)
 
 
-def _of_one_that_left(replica: GroupReplica, event: MetricsPushed, context: JudgementContext) -> None:
+def _of_one_removed_unseen(replica: GroupReplica, event: Metrics, context: JudgementContext) -> None:
+    for departure in removed_unseen(replica, event.member_id):
+        deadline_ms = _deadline_ms(event, departure.member)
+        if deadline_ms is not None and _left_at(departure.removed_ms, deadline_ms):
+            deadline_ms = min(deadline_ms, departure.removed_ms)
+            removed_unseen_overdue(replica, departure, deadline_ms, event.order_ms, context)
+
+
+def _of_one_that_left(replica: GroupReplica, event: Metrics, context: JudgementContext) -> None:
     for leave in replica.leaves:
         if leave.member.member_id != event.member_id or leave.cause is not Cause.LEFT:
             continue
         deadline_ms = _deadline_ms(event, leave.member)
-        if deadline_ms is not None and _is_overdue_at(leave.applied_ms, deadline_ms):
+        if deadline_ms is not None and _left_at(leave.applied_ms, deadline_ms):
             left_overdue(replica, leave, min(deadline_ms, leave.applied_ms), event.order_ms, context)
         return
 
 
-def _polled_ms(event: MetricsPushed) -> int:
+def _polled_ms(event: Metrics) -> int:
     return event.order_ms - (event.poll_age_ms or 0)
 
 
@@ -89,9 +114,14 @@ def _known_poll_ms(member: Member) -> int:
     return 0 if member.poll_reported_ms is None else member.poll_reported_ms - (member.poll_age_ms or 0)
 
 
-def _deadline_ms(event: MetricsPushed, member: Member) -> int | None:
+def _deadline_ms(event: Metrics, member: Member) -> int | None:
     """Return when its poll interval ends or ended, at the latest; None: its limit is not known."""
     return _polled_ms(event) + member.rebalance_timeout_ms if member.rebalance_timeout_ms else None
+
+
+def _left_at(applied_ms: int, deadline_ms: int) -> bool:
+    """Tell whether a goodbye came as a limit passed: an age in another unit puts the limit anywhere."""
+    return applied_ms - LATE_MS <= deadline_ms <= applied_ms + TOLERANCE_MS
 
 
 def _is_overdue_at(at_ms: int, deadline_ms: int | None) -> bool:

@@ -9,6 +9,7 @@ from coordinator_model.events import (
     Heartbeat,
     JoinAnswered,
     LeaveAnswered,
+    MetricsExported,
     MetricsPushed,
     OffsetCommitted,
     RecordRead,
@@ -46,6 +47,7 @@ GroupEvent = (
     | CommitRefused
     | ClientPoll
     | MetricsPushed
+    | MetricsExported
     | CoordinatorLine
 )
 
@@ -93,7 +95,7 @@ def _apply(replica: GroupReplica, event: GroupEvent, context: JudgementContext) 
             coordinator_log.tell(replica, event)
         case ClientPoll():
             client_report.report(replica, event, context)
-        case MetricsPushed():
+        case MetricsPushed() | MetricsExported():
             metrics_push.push(replica, event, context)
 
 

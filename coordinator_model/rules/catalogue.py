@@ -77,11 +77,23 @@ RULES = (
         superseded_by="poll-exceeded",
     ),
     Rule(
+        "left-without-reason",
+        ("info",),
+        "inferred: a client that hangs and one that is closed say the same",
+        "a member left without a reason, may not have polled for `max.poll.interval.ms`, and did not come back within"
+        " `unstable_after_ms`: it was closed, or it may have stopped polling",
+        "`recovered` (it is back, or ten minutes have passed), `superseded` (it has stopped polling)",
+        ("unstable_after_ms",),
+    ),
+    Rule(
         "static-member-stuck",
-        ("page",),
-        "observed: the client's own report",
+        ("warn", "page"),
+        "observed: the client's own report; inferred (a warning) where its metrics tell that its limit passed as its"
+        " heartbeats stopped",
         "a static member's poll is overdue and it still holds partitions, which nobody reads until its session ends",
         "`recovered` (it polls again, or its session has ended)",
+        ("grace_ms",),
+        needs_heartbeats=True,
     ),
     Rule(
         "rebalance-timeout",

@@ -5,6 +5,7 @@ group is empty, or it recurs ``recurrences_to_page`` times. What a coordinator's
 of its own (``coordinator-paused``), not one a member.
 """
 
+from coordinator_model.replica import poll_times
 from coordinator_model.replica.group import Departure, GroupReplica, Member
 from coordinator_model.replica.reconciliation import KINDS
 from coordinator_model.replica.refusals import refused_as_member
@@ -28,7 +29,7 @@ SUMMARIES = {
     REBALANCE_TIMEOUT: (
         "{who} was dropped: it did not rejoin, sync or revoke within the rebalance timeout{poll}{refused}"
     ),
-    POLL_EXCEEDED: "{who} left: it did not poll within max.poll.interval.ms{poll}",
+    POLL_EXCEEDED: "{who} left: it did not poll within max.poll.interval.ms{poll}{polls}",
     MEMBER_REMOVED: "{who} was removed, and why is unknown: lines are missing, or the coordinator had just moved",
 }
 UNSEEN_SUMMARY = "{who} is gone between generation {seen} and {after}, cause unknown: only records are read"
@@ -42,6 +43,9 @@ def judge(replica: GroupReplica, departure: Departure, context: JudgementContext
         return Verdict(None, departure.judge_after_ms)
     severity, page_ms = _severity(replica, departure, context)
     finding = _finding(replica, departure, severity, context)
+    if departure.refuted_ms is not None:
+        finding.closed_reason, finding.closed_ms = "refuted", departure.refuted_ms
+        return Verdict(finding, None)
     end = closing(replica, departure, context)
     if end is None:
         return Verdict(finding, page_ms)
@@ -117,6 +121,7 @@ def _finding(replica: GroupReplica, departure: Departure, severity: Severity, co
             who=name_of(member),
             session=_of_ms(member.session_timeout_ms or context.consumer_session_timeout_ms),
             poll=_of_ms(member.rebalance_timeout_ms),
+            polls=poll_times.advice(member, member.rebalance_timeout_ms),
             refused=f"; it was refused with {refused}" if refused else "",
             seen=departure.seen_generation,
             after=max(departure.generation, (departure.seen_generation or 0) + 1),
@@ -129,6 +134,7 @@ def _finding(replica: GroupReplica, departure: Departure, severity: Severity, co
             "removed_ms": departure.removed_ms,
             "unowned": len(replica.unowned(member.assignment)),
             **_interval(departure),
+            **(poll_times.detail(member) if rule == POLL_EXCEEDED else {}),
             **({"source": "coordinator-log"} if departure.from_log else {}),
         },
         **(about_member(replica, member, context) | {"broker": departure.broker, "generation": departure.generation}),
@@ -162,8 +168,9 @@ def judge_poll(replica: GroupReplica, member: Member, context: JudgementContext)
         at_ms=member.poll_told_ms or member.poll_deadline_ms,
         evidence=Evidence.OBSERVED,
         cause=Cause.POLL_INTERVAL,
-        summary=f"{name_of(member)} has not polled within max.poll.interval.ms of {member.rebalance_timeout_ms} ms",
+        summary=f"{name_of(member)} has not polled within max.poll.interval.ms of {member.rebalance_timeout_ms} ms"
+        + poll_times.advice(member, member.rebalance_timeout_ms),
         deadline_ms=member.poll_deadline_ms,
-        detail={"max_poll_interval_ms": member.rebalance_timeout_ms},
+        detail={"max_poll_interval_ms": member.rebalance_timeout_ms, **poll_times.detail(member)},
         **about_member(replica, member, context),
     )

@@ -13,6 +13,7 @@ from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules import (
     departed,
     group_set_aside,
+    left_without_reason,
     partition_owned_twice,
     partition_unowned,
     polling,
@@ -82,7 +83,7 @@ def evaluate(replica: GroupReplica, context: JudgementContext) -> Evaluation:
             member_due_ms[member.member_id] = judged.due_ms
         if judged.proof_ms is not None:
             proofs_ms.append(judged.proof_ms)
-        polled = _polled(replica, member, context) if member.poll_age_ms is not None else ()
+        polled = _polled(replica, member, context) if member.tells_of_polls else ()
         dues += [verdict.due_ms for verdict in polled]
         for finding in (judged.finding, *(verdict.finding for verdict in polled)):
             if finding is not None:
@@ -100,7 +101,7 @@ def _polled(replica: GroupReplica, member: Member, context: JudgementContext) ->
     """Judge a member by its client's own word."""
     return (
         Verdict(departed.judge_poll(replica, member, context), None),
-        Verdict(polling.static_stuck(replica, member, context), None),
+        polling.static_stuck(replica, member, context),
         polling.at_risk(replica, member, context),
     )
 
@@ -113,6 +114,7 @@ def _as_a_whole(replica: GroupReplica, context: JudgementContext) -> Iterator[Ve
         yield rule(replica, context)
     yield from refused.judge(replica, context)
     yield from zombie_commit.judge(replica, context)
+    yield from left_without_reason.judge(replica, context)
     at_ms = settled_ms(replica, context)
     if at_ms is None or context.progress_ms < at_ms:
         yield Verdict(None, at_ms)

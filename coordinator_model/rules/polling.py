@@ -1,13 +1,16 @@
-"""``poll-at-risk`` and ``static-member-stuck``: what only a client's own report of its last poll can tell.
+"""``poll-at-risk`` and ``static-member-stuck``: what only a client's own word on its polls can tell.
 
 A dynamic member that oversleeps its poll leaves the group by itself. A static member does not: its heartbeats stop and
 it keeps its partitions, unread, until its session ends (kafka-facts 4.6).
 """
 
+from coordinator_model.brokers.blindness import may_miss_lines
+from coordinator_model.replica import poll_times
 from coordinator_model.replica.group import GroupReplica, Member
-from coordinator_model.replica.session_timer import JudgementContext, latest_session
+from coordinator_model.replica.poll_end import poll_end, stopped_at_its_end
+from coordinator_model.replica.session_timer import JudgementContext, is_covered, latest_session
 from coordinator_model.rules.findings import NOTHING, Finding, Verdict, about_member, name_of
-from coordinator_model.states import Cause, Evidence, Severity
+from coordinator_model.states import Cause, Evidence, GroupState, Severity
 
 POLL_AT_RISK = "poll-at-risk"
 STATIC_MEMBER_STUCK = "static-member-stuck"
@@ -32,33 +35,78 @@ def at_risk(replica: GroupReplica, member: Member, context: JudgementContext) ->
         at_ms=reported_ms,
         evidence=Evidence.OBSERVED,
         cause=Cause.UNKNOWN,
-        summary=f"{name_of(member)} last polled {age_ms} ms ago: max.poll.interval.ms is {limit_ms} ms",
+        summary=f"{name_of(member)} last polled {age_ms} ms ago: max.poll.interval.ms is {limit_ms} ms"
+        + poll_times.advice(member, limit_ms),
         deadline_ms=deadline_ms,
-        detail={"max_poll_interval_ms": limit_ms, "poll_age_ms": age_ms},
+        detail={"max_poll_interval_ms": limit_ms, "poll_age_ms": age_ms, **poll_times.detail(member)},
         **about_member(replica, member, context),
     )
     return Verdict(finding, over_ms)
 
 
-def static_stuck(replica: GroupReplica, member: Member, context: JudgementContext) -> Finding | None:
-    """Judge a static member whose client says that its poll is overdue: it holds partitions that nobody reads."""
-    overdue_ms, reported_ms = member.poll_deadline_ms, member.poll_reported_ms
-    if overdue_ms is None or reported_ms is None or overdue_ms < context.live_from_ms or member.instance_id is None:
-        return None
+def static_stuck(replica: GroupReplica, member: Member, context: JudgementContext) -> Verdict:
+    """Judge a static member that does not poll and holds partitions that nobody reads, until its session ends.
+
+    Its client says so, or its metrics told when its limit would pass, and its heartbeats stopped then.
+    """
     held = sum(len(partitions) for partitions in member.assignment.values())
-    if not held:
-        return None
+    if member.instance_id is None or not held:
+        return NOTHING
+    if member.poll_deadline_ms is not None:
+        if member.poll_reported_ms is None or member.poll_deadline_ms < context.live_from_ms:
+            return NOTHING
+        observed = (member.poll_deadline_ms, member.poll_reported_ms, Evidence.OBSERVED)
+        return Verdict(_stuck(replica, member, context, held, *observed), None)
+    overdue_ms, told_ms = _silent_since_its_limit(replica, member, context)
+    if overdue_ms is None or told_ms is None:
+        return Verdict(None, told_ms)
+    return Verdict(_stuck(replica, member, context, held, overdue_ms, told_ms, Evidence.INFERRED), None)
+
+
+def _silent_since_its_limit(
+    replica: GroupReplica, member: Member, context: JudgementContext
+) -> tuple[int | None, int | None]:
+    """Return when a member's limit passed if its heartbeats stopped then, and when that is known; else when to look."""
+    end, last_ms = poll_end(member), member.last_heartbeat_ms
+    if end is None or last_ms is None or member.goes_alone or end.from_ms < context.live_from_ms:
+        return None, None
+    if replica.state is not GroupState.STABLE or not is_covered(member, context):
+        return None, None
+    beat_ms = member.heartbeat_interval_ms or (member.session_timeout_ms or 0) // 3
+    silent_ms = max(end.until_ms, last_ms) + 2 * beat_ms + context.thresholds.grace_ms
+    if context.progress_ms < silent_ms:
+        return None, silent_ms
+    unseen = context.waiting or context.stalled or context.by_records or context.hole_is_open
+    if unseen or may_miss_lines(context.blind, last_ms, silent_ms) or not stopped_at_its_end(member, end):
+        return None, None
+    return end.until_ms, silent_ms
+
+
+def _stuck(
+    replica: GroupReplica,
+    member: Member,
+    context: JudgementContext,
+    held: int,
+    overdue_ms: int,
+    told_ms: int,
+    evidence: Evidence,
+) -> Finding:
     session = latest_session(member, context)
-    left = "an unknown time" if session is None else f"{max(0, session.end_ms - reported_ms)} ms if it stays silent"
+    left = "an unknown time" if session is None else f"{max(0, session.end_ms - told_ms)} ms if it stays silent"
     return Finding(
         rule=STATIC_MEMBER_STUCK,
-        severity=Severity.PAGE,
+        severity=Severity.PAGE if evidence is Evidence.OBSERVED else Severity.WARN,
         opened_ms=overdue_ms,
-        at_ms=reported_ms,
-        evidence=Evidence.OBSERVED,
+        at_ms=told_ms,
+        evidence=evidence,
         cause=Cause.POLL_INTERVAL,
-        summary=f"{name_of(member)} does not poll and keeps {held} partitions: its session ends in {left}",
+        summary=f"{name_of(member)} does not poll and keeps {held} partitions: its session ends in {left}"
+        + poll_times.advice(member, member.max_poll_interval_ms),
         deadline_ms=None if session is None else session.end_ms,
-        detail={"max_poll_interval_ms": member.max_poll_interval_ms, "poll_age_ms": member.poll_age_ms},
+        detail={
+            "max_poll_interval_ms": member.max_poll_interval_ms or member.rebalance_timeout_ms,
+            "poll_age_ms": member.poll_age_ms,
+            **poll_times.detail(member),
+        },
         **about_member(replica, member, context),
     )

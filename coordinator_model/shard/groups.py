@@ -22,6 +22,7 @@ from coordinator_model.events import (
 )
 from coordinator_model.replica.admission import UNKNOWN_GROUP, why_not
 from coordinator_model.replica.classic import record_heartbeat
+from coordinator_model.replica.coordinator_log import prove
 from coordinator_model.replica.departures import claim, judge_removals
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.refusals import JOIN_REFUSALS, is_idle, told
@@ -116,28 +117,24 @@ class Groups:
     def logged(self, event: CoordinatorLine) -> None:
         """Take a line of the coordinator's own log: about a group, or about all groups of the shard.
 
-        A coordinator that loads them starts their session timers anew.
+        A coordinator that loads them starts their session timers anew. A line that names another partition than its
+        group's does not say what it seems to say.
         """
-        if not self._decides(event):
+        if event.shard not in (-1, self.shard):
+            self.said.count("lines_of_another_shard")
             self.said.count(_kind(event))
         elif event.group:
-            self.apply(event)
+            self.apply(event._replace(beside_requests=self._is_beside_requests(event)))
         else:
             self.said.count(_kind(event))
             if self.clock.by_records and event.what == LOADED:
                 self.clock.loaded(event.broker, event.order_ms)
 
-    def _decides(self, event: CoordinatorLine) -> bool:
-        """Tell whether a line of the coordinator's own log decides: no request log covers its instant.
-
-        A line that names another partition than its group's does not say what it seems to say.
-        """
-        if event.shard not in (-1, self.shard):
-            self.said.count("lines_of_another_shard")
-            return False
+    def _is_beside_requests(self, event: CoordinatorLine) -> bool:
+        """Tell whether a request log covers the instant of a line of the coordinator's own log."""
         covered = self.clock.is_logged(event.broker, event.order_ms)
         self.said.count("lines_beside_request_log", int(covered))
-        return not covered
+        return covered
 
     def claim(self, event: Heartbeat) -> None:
         """Take a heartbeat accepted by a broker that may be the next coordinator already."""
@@ -292,6 +289,7 @@ class Groups:
         replica.zombies.clear()
         replica.leaves.clear()
         replica.logged.clear()
+        replica.proofs.clear()
         replica.joining.clear()
         replica.unexplained.clear()
         replica.undelivered_leaves.clear()
@@ -359,7 +357,7 @@ class Groups:
         """Evaluate a group, report its findings if they changed, and note when to look again."""
         group = replica.group
         context = self.context(group, progress_ms)
-        if judge_removals(replica, context) | measure_again(replica, context):
+        if judge_removals(replica, context) | measure_again(replica, context) | prove(replica, context):
             self.group_store.touch(group)
         evaluation = evaluate(replica, context)
         findings = [f for f in evaluation.findings if f.at_ms >= self.settings.live_from_ms]

@@ -13,7 +13,7 @@ from coordinator_model.brokers.leadership import STALE_MS
 from coordinator_model.brokers.line_clocks import Item, Sifted, Step, sift
 from coordinator_model.events import (
     BrokerLine,
-    ClientPoll,
+    ClientWord,
     CoordinatorLine,
     Event,
     Heartbeat,
@@ -269,7 +269,7 @@ class _Fresh:
         """Lines, and heartbeats as blocks."""
         self.others: list[Event] = []
         self.named: list[LeaderNamed] = []
-        self.polls: list[ClientPoll] = []
+        self.polls: list[ClientWord] = []
         self.logged: list[CoordinatorLine] = []
         self.duplicates = 0
 
@@ -301,7 +301,7 @@ class _Fresh:
                 self.others.append(event)
             elif isinstance(event, LeaderNamed):
                 self.named.append(event)
-            elif isinstance(event, ClientPoll):
+            elif isinstance(event, ClientWord):
                 self.polls.append(event)
             elif isinstance(event, CoordinatorLine):
                 self.logged.append(event)

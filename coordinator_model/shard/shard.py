@@ -22,7 +22,7 @@ from coordinator_model.brokers.line_clocks import Step
 from coordinator_model.events import (
     Answer,
     BrokerLine,
-    ClientPoll,
+    ClientWord,
     CommitRefused,
     ConsumerHeartbeat,
     CoordinatorLine,
@@ -252,8 +252,8 @@ class Shard:
 
     def _step(self, event: Event) -> None:
         """Apply one event in its place."""
-        if isinstance(event, RecordRead | OffsetCommitted | ClientPoll):
-            if not isinstance(event, ClientPoll):
+        if isinstance(event, RecordRead | OffsetCommitted | ClientWord):
+            if not isinstance(event, ClientWord):
                 self._record(event.order_ms)
             self._groups.apply(event)
         elif isinstance(event, CoordinatorLine):

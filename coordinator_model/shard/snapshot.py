@@ -5,13 +5,13 @@ what the shard knows beside its groups. The index, which member has which slot, 
 slice a group, stay the same bytes until something other than a heartbeat comes, and are read only by who has not read
 them before.
 
-Format 23 (in 22 nothing was known of the coordinator's own log and of pushes without an age; in 21 no deadline had an
-interval; in 20 nothing of refused commits, and records told no time; in 19 nothing was known of leaders that were
-replaced or have resigned; in 18 nothing of coordinators that go on; in 17 nothing of blind windows; in 16 of recreated
-topics; in 15 less of what may be owed; in 14 nothing of stepped clocks; in 13 less of timers; in 12 nothing of leaders;
-in 11 less of refused, deleted and failed groups; in 10 spans had four bytes; in 9, 6, 5 and 4 less was known of join
-phases; in 8 slices shared nothing; in 7 these parts were two; 3 had no timeouts; in 2 heartbeats that wait stood among
-other events; in 1 less was known of groups and members).
+Format 24 (in 23 less was known of what clients tell; in 22 nothing was known of the coordinator's own log and of pushes
+without an age; in 21 no deadline had an interval; in 20 nothing of refused commits, and records told no time; in 19
+nothing was known of leaders that were replaced or have resigned; in 18 nothing of coordinators that go on; in 17
+nothing of blind windows; in 16 of recreated topics; in 15 less of what may be owed; in 14 nothing of stepped clocks; in
+13 less of timers; in 12 nothing of leaders; in 11 less of refused, deleted and failed groups; in 10 spans had four
+bytes; in 9, 6, 5 and 4 less was known of join phases; in 8 slices shared nothing; in 7 these parts were two; 3 had no
+timeouts; in 2 heartbeats that wait stood among other events; in 1 less was known of groups and members).
 Heartbeat table = last, then zlib'd interval, generation, span, timeout
 (``array`` bytes, little-endian, slots in index order). memory = zlib(JSON). index = zlib(JSON
 ``[[group, [member id, ...]], ...]``). Group store = slices, zlib'd with ``_COMMON`` as preset dictionary (RFC 1950),
@@ -35,7 +35,7 @@ from coordinator_model.shard.heartbeat_table import HeartbeatTable
 from coordinator_model.shard.rebase import rebased
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType
 
-VERSION = 23
+VERSION = 24
 _LEVEL = 1
 _BYTES = "bytes in base64"
 _COMMON = (
@@ -213,6 +213,7 @@ def load_group(group: str, data: bytes) -> GroupReplica:
     replica.unexplained = [_to_departure(d) for d in unexplained]
     replica.joining = {member_id: (at_ms, instance) for member_id, (at_ms, instance) in replica.joining.items()}
     replica.logged = {member_id: LoggedRemoval(*logged) for member_id, logged in replica.logged.items()}
+    replica.proofs = {member_id: LoggedRemoval(*logged) for member_id, logged in replica.proofs.items()}
     replica.phase, *unreported = map(_to_phase, phases)
     replica.unreported_phase = unreported[0] if unreported else None
     return replica

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from coordinator_model.replica import poll_times
 from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.replica.rebalances import SETTLED
 from coordinator_model.replica.reconciliation import group_fields, member_fields, shown_assignment, waits
@@ -119,13 +120,24 @@ def _member(replica: GroupReplica, member: Member, context: JudgementContext, vi
         "client_software": member.software,
         "client_phase": client_phase(replica, member, context),
         "rejoin_reason": member.rejoin_reason,
-        "max_poll_interval_ms": member.max_poll_interval_ms or member.rebalance_timeout_ms,
         "heartbeat_interval_ms": member.heartbeat_interval_ms,
         "listener": member.listener,
         "principal": member.principal,
         "heartbeat_headroom": left,
+        **_polls(member),
+    }
+
+
+def _polls(member: Member) -> dict[str, Any]:
+    """Return what its client has told of its polls, and of itself."""
+    return {
+        "max_poll_interval_ms": member.max_poll_interval_ms or member.rebalance_timeout_ms,
         "poll_age_ms": member.poll_age_ms,
+        "poll_reported_ms": member.poll_reported_ms,
         "poll_headroom": _poll_headroom(member),
+        "polls": poll_times.detail(member),
+        "pushed": member.pushed,
+        "pushed_ms": member.pushed_ms,
     }
 
 

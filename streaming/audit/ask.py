@@ -17,6 +17,8 @@ from kafka.errors import GroupAuthorizationFailedError, KafkaError, for_code
 from coordinator_model.decode.member_protocol import assignment, subscription
 from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.states import Evidence, GroupState, GroupType
+from streaming.audit.schemas import ConsumerGroupDescribeRequest
+from streaming.connection.brokers import describe_cluster
 
 TIMEOUT_MS: Final = 8_000
 AT_ONCE: Final = 100
@@ -44,8 +46,10 @@ class ToldGroup:
     type: str
     state: str
     protocol_type: str
-    members: list[Any] | None = None
+    members: list[Member] | None = None
     protocol: str = ""
+    old: list[str] = field(default_factory=list)
+    """Members whose subscription is of version 0."""
 
 
 class _Admin(KafkaAdminClient):  # type: ignore[misc]  # kafka-python has no types
@@ -54,12 +58,20 @@ class _Admin(KafkaAdminClient):  # type: ignore[misc]  # kafka-python has no typ
     def _describe_groups_process_response(self, response: Any) -> dict[str, Any]:
         return {group.group_id: group for group in response.groups}
 
+    def describe_consumers(self, groups: list[str], broker: int) -> dict[str, Any]:
+        """Describe groups of KIP-848, as `describe_groups` does the others."""
+        return self._describe_groups_process_response(self._manager.run(self._ask_of_consumers, groups, broker))
+
+    async def _ask_of_consumers(self, groups: list[str], broker: int) -> Any:
+        request = ConsumerGroupDescribeRequest(group_ids=groups, include_authorized_operations=False)
+        return await self._manager.send(request, node_id=broker)
+
 
 def ask(client: Mapping[str, Any], deadline_s: float) -> Told:
     """Ask all brokers, and describe their groups until `deadline_s` (monotonic)."""
     told = Told()
     with closing(_Admin(**{**client, "request_timeout_ms": TIMEOUT_MS, "bootstrap_timeout_ms": TIMEOUT_MS})) as admin:
-        described = admin.describe_cluster()
+        described = describe_cluster(admin)
         told.cluster_id = str(described["cluster_id"])
         told.brokers = sorted(broker["broker_id"] for broker in described["brokers"])
         told.topic_partitions = {
@@ -74,7 +86,7 @@ def ask(client: Mapping[str, Any], deadline_s: float) -> Told:
     return told
 
 
-def _ask_broker(admin: KafkaAdminClient, broker: int, told: Told, deadline_s: float) -> None:
+def _ask_broker(admin: _Admin, broker: int, told: Told, deadline_s: float) -> None:
     listed = admin.list_groups(broker_ids=[broker])
     groups = {
         group["group_id"]: ToldGroup(
@@ -84,11 +96,13 @@ def _ask_broker(admin: KafkaAdminClient, broker: int, told: Told, deadline_s: fl
     }
     told.groups |= groups
     classic = [name for name, group in groups.items() if group.type in ("", "classic")]
-    for start in range(0, len(classic), AT_ONCE):
-        if time.monotonic() >= deadline_s:
-            told.problems.append(f"broker {broker}: there was no time to describe all of its groups")
-            return
-        _note(groups, admin.describe_groups(classic[start : start + AT_ONCE], group_coordinator_id=broker), told)
+    consumers = [name for name, group in groups.items() if group.type == "consumer"]
+    for describe, names in ((admin.describe_groups, classic), (admin.describe_consumers, consumers)):
+        for start in range(0, len(names), AT_ONCE):
+            if time.monotonic() >= deadline_s:
+                told.problems.append(f"broker {broker}: there was no time to describe all of its groups")
+                return
+            _note(groups, describe(names[start : start + AT_ONCE], broker), told)
 
 
 def _note(groups: Mapping[str, ToldGroup], described: Mapping[str, Any], told: Told) -> None:
@@ -98,24 +112,44 @@ def _note(groups: Mapping[str, ToldGroup], described: Mapping[str, Any], told: T
             refused[for_code(answer.error_code).__name__] += 1
             continue
         group = groups[name]
-        group.state, group.protocol = answer.group_state or group.state, answer.protocol_data or ""
-        group.members = list(answer.members)
+        group.state = answer.group_state or group.state
+        if group.type == "consumer":
+            group.protocol = answer.assignor_name
+            group.members = [_consumer(member) for member in answer.members]
+        else:
+            group.protocol = answer.protocol_data or ""
+            group.members = [_classic(member, group) for member in answer.members]
     for error, groups_refused in refused.items():
         hint = " (Describe on the group is needed)" if error == GroupAuthorizationFailedError.__name__ else ""
         told.problems.append(f"groups that could not be described: {groups_refused}, {error}{hint}")
 
 
+def _classic(told: Any, group: ToldGroup) -> Member:
+    member = Member(told.member_id, told.group_instance_id, told.client_id, told.client_host.removeprefix("/"))
+    if group.protocol_type == CONSUMER_PROTOCOL:
+        asked = subscription(bytes(told.member_metadata or b""))
+        member.topics = sorted(asked.topics) if asked else []
+        member.assignment = _held(assignment(bytes(told.member_assignment or b"")) or ())
+        if asked is not None and asked.version == 0:
+            group.old.append(told.member_id)
+    return member
+
+
+def _consumer(told: Any) -> Member:
+    """Read a member of KIP-848; of a regular expression only the topics show that it was assigned."""
+    member = Member(told.member_id, told.instance_id, told.client_id, told.client_host.removeprefix("/"), kip848=True)
+    held = [(owned.topic_name, tuple(owned.partitions)) for owned in told.assignment.topic_partitions]
+    member.assignment = _held(held)
+    member.topics = sorted({*told.subscribed_topic_names, *member.assignment})
+    return member
+
+
 def replica_of(name: str, group: ToldGroup) -> GroupReplica:
     """Return a replica of a described group: members, topics and assignment; timeouts are not told."""
-    replica = GroupReplica(name, GroupType.CLASSIC, _state(group.state), Evidence.OBSERVED)
+    type_ = GroupType.CONSUMER if group.type == "consumer" else GroupType.CLASSIC
+    replica = GroupReplica(name, type_, _state(group.state), Evidence.OBSERVED)
     replica.protocol_type, replica.protocol = group.protocol_type, group.protocol
-    for told in group.members or ():
-        member = Member(told.member_id, told.group_instance_id, told.client_id, told.client_host.removeprefix("/"))
-        if group.protocol_type == CONSUMER_PROTOCOL:
-            asked = subscription(bytes(told.member_metadata or b""))
-            member.topics = sorted(asked.topics) if asked else []
-            member.assignment = _held(assignment(bytes(told.member_assignment or b"")) or ())
-        replica.members[member.member_id] = member
+    replica.members = {member.member_id: member for member in group.members or ()}
     return replica
 
 
@@ -128,11 +162,3 @@ def _held(pairs: Iterable[tuple[str, tuple[int, ...]]]) -> dict[str, list[int]]:
     for topic, partitions in pairs:
         held.setdefault(topic, []).extend(partitions)
     return held
-
-
-def old_members(group: ToldGroup) -> list[str]:
-    """Return the members whose subscription is of version 0."""
-    if group.protocol_type != CONSUMER_PROTOCOL:
-        return []
-    versions = {told.member_id: subscription(bytes(told.member_metadata or b"")) for told in group.members or ()}
-    return [name for name, asked in versions.items() if asked is not None and asked.version == 0]

@@ -23,7 +23,7 @@ from coordinator_model.rules.partition_owned_twice import owned_twice
 from coordinator_model.rules.partition_unowned import unowned_partitions
 from coordinator_model.states import GroupState, GroupType
 from coordinator_model.thresholds import DEFAULT_THRESHOLDS, Thresholds
-from streaming.audit.ask import CONSUMER_PROTOCOL, Told, ToldGroup, old_members, replica_of
+from streaming.audit.ask import CONSUMER_PROTOCOL, Told, ToldGroup, replica_of
 from streaming.audit.read import Read, Window
 from streaming.audit.storm import Name, storm
 
@@ -215,7 +215,7 @@ def _group(name: str, told: ToldGroup | None, ledger: Ledger | None, context: Ju
     found: list[Found] = []
     if replica is not None and is_current:
         found += _now(replica, context)
-        old = old_members(told) if told is not None and told.members is not None else ledger.old if ledger else []
+        old = told.old if told is not None and told.members is not None else ledger.old if ledger else []
         found += _old_clients(replica, old)
     if ledger is not None:
         found += _past(ledger, context)
@@ -244,11 +244,9 @@ def _now(replica: GroupReplica, context: JudgementContext) -> Iterator[Found]:
     if replica.type not in JUDGED:
         return
     if unowned := unowned_partitions(replica, context):
-        lasts = context.progress_ms - (replica.stable_since_ms or context.progress_ms)
-        page = lasts >= context.thresholds.page_after_ms and bool(replica.stable_since_ms)
         listed = ", ".join(f"{topic}-{number}" for topic, number in unowned[:8])
         summary = f"no member owns {counted(len(unowned), 'partition')} of its topics: {listed}"
-        yield Found("partition-unowned", "page" if page else "warn", summary)
+        yield Found("partition-unowned", "warn", summary)  # one look does not tell since when
     if shared := owned_twice(replica):
         listed = ", ".join(f"{topic}-{number}" for topic, number in list(shared)[:8])
         summary = f"more than one member owns {counted(len(shared), 'partition')}: {listed}"

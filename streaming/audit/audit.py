@@ -66,7 +66,7 @@ def _records(
     """Read the offsets topic; what keeps us from it is a note, for the brokers have told of the groups already."""
     topic = kafka.offsets_topic
     denied = f"{topic} may not be read, as on most managed services: this report has only what the brokers say of their"
-    denied += " groups now. Nothing is told of the past, of timeouts, or of members of KIP-848 groups."
+    denied += " groups now. Nothing is told of the past or of timeouts."
     if (refused := diagnose(kafka, topics=[topic])) and refused.kind is Kind.AUTHORIZATION:
         return Read(), [denied]
     if topic not in told.topic_partitions:

@@ -108,6 +108,7 @@ class _Reading:
         self._consumer, self._topic = consumer, topic
         self._deadline_s, self._stop, self._shown = deadline_s, stop, shown
         self._read = Read()
+        self._ends: dict[Any, int] = {}
 
     def run(self) -> Read:
         read, consumer = self._read, self._consumer
@@ -118,6 +119,7 @@ class _Reading:
         read.begins = {place.partition: begins[place] for place in partitions}
         read.wanted = sum(ends[place] - begins[place] for place in partitions)
         read.partitions = {place.partition: Window(ends[place], ends[place]) for place in partitions}
+        self._ends = ends
         size = FIRST_WINDOW
         while not self._is_over() and self._window(size):
             size = min(2 * size, MAX_WINDOW)
@@ -138,7 +140,6 @@ class _Reading:
         if not wanted:
             return False
         consumer.assign(list(wanted))
-        consumer.resume(*wanted)  # those of the window before were paused at its end, and an assignment keeps that
         for place, window in wanted.items():
             consumer.seek(place, window.low)
         rows: dict[Any, list[Any]] = defaultdict(list)
@@ -150,7 +151,9 @@ class _Reading:
                     rows[place] += [record for record in records if record.offset < left[place].high]
             for place in [place for place, window in left.items() if consumer.position(place) >= window.high]:
                 self._keep(left.pop(place), place.partition, rows.pop(place, []))
-                consumer.pause(place)
+                # What is behind is read already. A partition that is paused with records in the client's buffer would
+                # keep all others from being read (kafka-python 3.0).
+                consumer.seek(place, self._ends[place])
             if polled:
                 moved_s = time.monotonic()
             elif time.monotonic() - moved_s >= STALL_S:

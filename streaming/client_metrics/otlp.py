@@ -1,52 +1,118 @@
-"""The metrics that a client pushes: OTLP ``MetricsData``, as KIP-714 has it."""
+"""The metrics that a client pushes: OTLP ``MetricsData``, as KIP-714 has it, or as an OpenTelemetry collector exports.
+
+A collector's Kafka exporter writes an ``ExportMetricsServiceRequest``, the same message by another name, as protobuf
+(`otlp_proto`) or as JSON (`otlp_json`). Who fills the collector, a broker's plugin, names the client in attributes of
+the resource or of the data point; their names are the plugin's, so some spellings are tried.
+"""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData, NumberDataPoint, ResourceMetrics
 
 from coordinator_model.decode.telemetry.fields import BadField
-from coordinator_model.decode.telemetry.pushed_metrics import PolledMetrics
-from streaming.client_metrics.compression import decompress
-from streaming.client_metrics.plugin import LAST_POLL, POLL_IDLE_RATIO
+from coordinator_model.decode.telemetry.pushed_metrics import ClientMetrics
+from streaming.client_metrics.compression import MAX_BYTES, decompress
+from streaming.client_metrics.plugin import (
+    ASSIGNED_PARTITIONS,
+    HEARTBEAT_AGE,
+    LAST_POLL,
+    POLL_IDLE_RATIO,
+    POLL_INTERVAL,
+    REBALANCE,
+)
 
-MEMBER_ID: Final = ("group_member_id", "member_id")
-"""Java's and librdkafka's name for it."""
 MAX_ID_BYTES: Final = 32_767
 """Of a string in Kafka's protocol: a longer id is none."""
 MAX_INTERVAL_MS: Final = 7_200_000
 """Twice the longest that a subscription may ask for (KIP-714)."""
+_GROUP: Final = ("group_id", "group.id")
+_MEMBER: Final = ("group_member_id", "group.member.id", "member_id")
+"""Java's name for it, as a collector may write it, and librdkafka's."""
+_INSTANCE: Final = ("group_instance_id", "group.instance.id")
+_CLIENT: Final = ("client_id", "client.id", "client-id")
+_CLIENT_INSTANCE: Final = ("client_instance_id", "client.instance.id")
+_HOST: Final = ("client_source_address", "client_address", "client.address")
+_IDENTITY: Final = (_GROUP, _MEMBER, _INSTANCE, _CLIENT, _CLIENT_INSTANCE, _HOST)
+_SHOWN: Final[Mapping[str, str]] = {
+    POLL_IDLE_RATIO: "poll_idle_ratio",
+    POLL_INTERVAL: "longest_poll_interval_ms",
+    HEARTBEAT_AGE: "heartbeat_age_s",
+    ASSIGNED_PARTITIONS: "assigned_partitions",
+    f"{REBALANCE}.total": "rebalances",
+    f"{REBALANCE}.latency.max": "longest_rebalance_ms",
+}
+_NOT_OTLP: Final = "pushed metrics: not OTLP"
+_Values = dict[str, tuple[float, NumberDataPoint]]
 
 
-def read_metrics(data: bytes, compression: int) -> PolledMetrics | None:
-    """Read the first consumer that a push tells of; None where it tells of none. Raises ``BadField``, nothing else."""
+def read_metrics(data: bytes, compression: int | None) -> list[ClientMetrics]:
+    """Read what is told of consumers: by a push of one, the first; by a collector, of all. Raises only ``BadField``."""
+    if compression is not None:
+        return _told(_parse(decompress(data, compression)))[:1]
+    if len(data) > MAX_BYTES:
+        raise BadField("exported metrics: too large")
+    metrics = _parse_json(data) if data.startswith(b"{") else _parse(data)
+    if not metrics.resource_metrics:  # nearly anything can be read as a message without any field that is known
+        raise BadField("exported metrics: none")
+    return _told(metrics)
+
+
+def _parse(data: bytes) -> MetricsData:
+    metrics = MetricsData()
     try:
-        metrics = MetricsData.FromString(decompress(data, compression))
+        metrics.ParseFromString(data)
     except DecodeError:
-        raise BadField("pushed metrics: not OTLP") from None
-    found = [one for resource in metrics.resource_metrics if (one := _consumer(resource)) is not None]
-    return _together([one for one in found if one[:2] == found[0][:2]]) if found else None
+        raise BadField(_NOT_OTLP) from None
+    return metrics
 
 
-def _together(found: list[PolledMetrics]) -> PolledMetrics:
-    """Put together what is told of one consumer: a Java client makes a resource of each metric."""
-    age_s = next((one.poll_age_s for one in found if one.poll_age_s is not None), None)
-    polled = next((one for one in found if one.polled is not None), found[0])
-    return polled._replace(poll_age_s=age_s)
+def _parse_json(data: bytes) -> MetricsData:
+    metrics = MetricsData()
+    try:
+        json_format.Parse(data, metrics, ignore_unknown_fields=True, max_recursion_depth=20)
+    except (json_format.ParseError, ValueError, RecursionError):
+        raise BadField(_NOT_OTLP) from None
+    return metrics
 
 
-def _consumer(resource: ResourceMetrics) -> PolledMetrics | None:
-    labels = dict(_texts(resource.resource.attributes))
-    group = labels.get("group_id")
-    if not group:
-        return None
-    member_id = next((labels[name] for name in MEMBER_ID if name in labels), "")
-    age_s = next((value for value, _ in _values(resource, LAST_POLL)), None)
-    polled, interval_ms = next((_polled(*told) for told in _values(resource, POLL_IDLE_RATIO)), (None, 0))
-    return PolledMetrics(group, member_id, age_s, polled, interval_ms)
+def _told(metrics: MetricsData) -> list[ClientMetrics]:
+    """Put together what is told of each consumer: a Java client makes a resource of each metric."""
+    found: dict[tuple[str, ...], _Values] = {}
+    for resource in metrics.resource_metrics:
+        labels = dict(_texts(resource.resource.attributes))
+        for name, value, point in _numbers(resource):
+            whose = labels | dict(_texts(point.attributes))
+            identity = tuple(next((whose[key] for key in keys if key in whose), "") for keys in _IDENTITY)
+            if identity[0]:
+                found.setdefault(identity, {}).setdefault(name, (value, point))
+    return [_metrics(identity, values) for identity, values in found.items()]
+
+
+def _metrics(identity: tuple[str, ...], values: _Values) -> ClientMetrics:
+    group, member_id, instance_id, client_id, client_instance_id, host = identity
+    polled, interval_ms = _polled(*values[POLL_IDLE_RATIO]) if POLL_IDLE_RATIO in values else (None, 0)
+    return ClientMetrics(
+        group,
+        member_id,
+        values[LAST_POLL][0] if LAST_POLL in values else None,
+        polled,
+        interval_ms,
+        instance_id or None,
+        values[POLL_INTERVAL][0] if POLL_INTERVAL in values else None,
+        tuple((word, values[name][0]) for name, word in _SHOWN.items() if name in values and _is_told(values[name][0])),
+        client_id,
+        host,
+        client_instance_id,
+    )
+
+
+def _is_told(value: float) -> bool:
+    return math.isfinite(value) and value >= 0
 
 
 def _polled(ratio: float, point: NumberDataPoint) -> tuple[bool | None, int]:
@@ -63,15 +129,15 @@ def _texts(attributes: Iterable[KeyValue]) -> Iterator[tuple[str, str]]:
             yield attribute.key, attribute.value.string_value
 
 
-def _values(resource: ResourceMetrics, name: str) -> Iterator[tuple[float, NumberDataPoint]]:
+def _numbers(resource: ResourceMetrics) -> Iterator[tuple[str, float, NumberDataPoint]]:
     for scope in resource.scope_metrics:
         for metric in scope.metrics:
-            if metric.name == name:
-                yield from _points(metric)
+            for point in _points(metric):
+                kind = point.WhichOneof("value")
+                if kind is not None:
+                    yield metric.name, float(getattr(point, kind)), point
 
 
-def _points(metric: Metric) -> Iterator[tuple[float, NumberDataPoint]]:
-    for point in metric.gauge.data_points:
-        kind = point.WhichOneof("value")
-        if kind is not None:
-            yield float(getattr(point, kind)), point
+def _points(metric: Metric) -> Iterator[NumberDataPoint]:
+    """Yield a gauge's points or a sum's, which are of the time since the last push."""
+    yield from metric.sum.data_points if metric.HasField("sum") else metric.gauge.data_points

@@ -17,10 +17,18 @@ LAST_POLL: Final = "org.apache.kafka.consumer.last.poll.seconds.ago"
 """A metric that is read; a subscription names prefixes."""
 POLL_IDLE_RATIO: Final = "org.apache.kafka.consumer.poll.idle.ratio.avg"
 """The only one about polls that librdkafka has: 0 where no poll began in the interval of the push."""
+POLL_INTERVAL: Final = "org.apache.kafka.consumer.time.between.poll.max"
+"""In milliseconds, of the last 30 to 60 s unless the client is set otherwise; Java only, as what follows."""
+HEARTBEAT_AGE: Final = "org.apache.kafka.consumer.coordinator.last.heartbeat.seconds.ago"
+REBALANCE: Final = "org.apache.kafka.consumer.coordinator.rebalance"
+"""How the names begin of what tells of rebalances; librdkafka has those of their latency."""
+ASSIGNED_PARTITIONS: Final = "org.apache.kafka.consumer.coordinator.assigned.partitions"
+"""Both have it."""
+METRICS: Final = (LAST_POLL, POLL_IDLE_RATIO, POLL_INTERVAL, HEARTBEAT_AGE, REBALANCE, ASSIGNED_PARTITIONS)
 INTERVAL_MS: Final = 5_000
 """Of the embedded broker. Kafka's default is five minutes."""
 
 
 def subscription(interval_ms: int = INTERVAL_MS) -> Mapping[str, str]:
     """Return the configuration of the `client-metrics` resource."""
-    return {"metrics": f"{LAST_POLL},{POLL_IDLE_RATIO}", "interval.ms": str(interval_ms)}
+    return {"metrics": ",".join(METRICS), "interval.ms": str(interval_ms)}

@@ -9,7 +9,7 @@ import click
 @click.command("demo")
 @click.option("--keep", is_flag=True, help="Stay up at the end, until Ctrl-C.")
 def demo_command(keep: bool) -> None:
-    """Watch three groups on a real Kafka for about two minutes; members are killed, stalled and redeployed.
+    """Watch four groups on a real Kafka for about two minutes; members are killed, stalled and redeployed, one hangs.
 
     At the end, a table compares the alerts with the broker's own log. The exit code is 1 if an alert is missing, extra
     or off by more than a second. Needs Java and `make setup`, no Docker, and leaves nothing behind.

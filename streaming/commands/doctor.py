@@ -35,6 +35,7 @@ def doctor_command(config_path: Path | None, acls: bool, create_topics: bool) ->
     from streaming.config import ConfigError, load
     from streaming.doctor.check import fail, ok
     from streaming.doctor.rights import acl_lines
+    from streaming.doctor.tiers import BELOW, snippet
 
     try:
         settings = load(config_path)
@@ -52,6 +53,8 @@ def doctor_command(config_path: Path | None, acls: bool, create_topics: bool) ->
     shown = _show(itertools.chain([configured], _checks(settings)))
     if any("--acls" in check.advice for check in shown):
         click.echo("\n".join(acl_lines(settings.kafka)))
+    if any(BELOW in check.found for check in shown):
+        click.echo(snippet(settings.kafka), nl=False)
     sys.exit(_exit_code(shown))
 
 
@@ -71,10 +74,14 @@ def _exit_code(checks: "Iterable[Check]") -> int:
 def _checks(settings: "Settings") -> Iterator["Check"]:
     from importlib.util import find_spec
 
+    from streaming.doctor.coverage import check_coverage
     from streaming.doctor.machine import check_machine, check_port, check_store
 
     yield from check_machine()
-    yield check_store(settings.store)
+    store = check_store(settings.store)
+    yield store
+    if store.status == "ok":
+        yield from check_coverage(settings.store, settings.cluster)
     yield check_port(settings.serve)
     if find_spec("kafka") is not None:
         from streaming.doctor.cluster import check_cluster

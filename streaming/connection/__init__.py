@@ -6,6 +6,7 @@ the same steps one at a time and reports the first that fails.
 * ``problem``   what can be wrong
 * ``link``      one connection to one broker, blocking, with a deadline
 * ``diagnose``  the steps
+* ``brokers``   who is there, where a broker can be reached
 """
 
 from streaming.connection.diagnose import diagnose

@@ -1,4 +1,4 @@
-"""What is played: three groups of real consumers, one member of each killed, one stalled, one redeployed."""
+"""What is played: four groups of real consumers; members are killed, stalled, redeployed, and one hangs for good."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -16,13 +16,18 @@ GROUPS: Final = {
     "orders": (KAFKA_PYTHON, 3),
     "payments": (CONFLUENT, 3),
     "shipping": (CONFLUENT_848, 2),
+    "invoices": (CONFLUENT, 2),
 }
 """Group -> what its consumers are made of, and how many."""
+HANGING: Final = "invoices"
+"""The group with a consumer that hangs for good: only the metrics that it pushes tell it from one that was closed."""
+HANGING_POLL_INTERVAL_MS: Final = 30_000  # a fifth of it holds a push, which comes every 5 s
 READY_TIMEOUT_S: Final = 300.0  # Spark on a machine that is busy otherwise
 ALERT_TIMEOUT_S: Final = 60.0
 QUIET_S: Final = 2 * SESSION_TIMEOUT_MS / 1000
 CLOSING_TIMEOUT_S: Final = 60.0
 STALL_S: Final = MAX_POLL_INTERVAL_MS / 1000 + 8
+FOR_GOOD_S: Final = 86_400
 LOOK_S: Final = 0.5
 
 
@@ -43,10 +48,12 @@ class Scenario:
     def play(self) -> list[Row]:
         """Play all, and return the verdict."""
         self._set_up()
+        hangs = self._hang("invoices-2")
         for client_id in ("payments-3", "shipping-2", "orders-3"):
             self._kill(client_id)
         self._stall("orders-1")
         self._redeploy("payments-1")
+        self._await_alert(POLL_EXCEEDED, HANGING, hangs)
         self._screen.say(
             "payments-3 is started again, as its supervisor would; waiting for the incidents to close", "bold"
         )
@@ -80,7 +87,8 @@ class Scenario:
     def _start(self, client_id: str) -> None:
         group = client_id.rpartition("-")[0]
         software, _ = GROUPS[group]
-        self._consumers[client_id] = self._setting.start_consumer(software, group, client_id)
+        limit_ms = HANGING_POLL_INTERVAL_MS if group == HANGING else MAX_POLL_INTERVAL_MS
+        self._consumers[client_id] = self._setting.start_consumer(software, group, client_id, limit_ms)
 
     def _kill(self, client_id: str) -> None:
         group, member_id = self._who(client_id)
@@ -99,6 +107,15 @@ class Scenario:
         self._consumers[client_id].say(f"stall {STALL_S}")
         self._left.append(Left(group, member_id, stalled=True))
         self._await_alert(POLL_EXCEEDED, group, member_id)
+
+    def _hang(self, client_id: str) -> str:
+        """Let a consumer never poll again, and go on; returns its member id."""
+        group, member_id = self._who(client_id)
+        limit_s = HANGING_POLL_INTERVAL_MS / 1000
+        self._screen.say(f"{client_id} hangs for good; it will leave in {limit_s:.0f} s, and say no word why", "bold")
+        self._consumers.pop(client_id).say(f"stall {FOR_GOOD_S}")
+        self._left.append(Left(group, member_id, stalled=True))
+        return member_id
 
     def _redeploy(self, client_id: str) -> None:
         group, member_id = self._who(client_id)

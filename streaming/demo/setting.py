@@ -87,7 +87,9 @@ class Setting:
         for command in ("serve", "run"):
             self._start(command, "streaming.demo.stdin_guard", command, "--config", str(config))
 
-    def start_consumer(self, software: str, group: str, client_id: str) -> Child:
+    def start_consumer(
+        self, software: str, group: str, client_id: str, max_poll_interval_ms: int = MAX_POLL_INTERVAL_MS
+    ) -> Child:
         """Start a consumer of the topic that is called like its group."""
         spec = {
             "software": software,
@@ -97,7 +99,7 @@ class Setting:
             "client_id": client_id,
             "session_timeout_ms": SESSION_TIMEOUT_MS,
             "heartbeat_interval_ms": HEARTBEAT_INTERVAL_MS,
-            "max_poll_interval_ms": MAX_POLL_INTERVAL_MS,
+            "max_poll_interval_ms": max_poll_interval_ms,
         }
         return self._start(client_id, "streaming.demo.consumer", json.dumps(spec), listens=True)
 

@@ -14,6 +14,7 @@ from kafka.errors import GroupAuthorizationFailedError, KafkaError
 
 from coordinator_model.decode.telemetry.shipped import COORDINATOR_PREFIXES, PREFIX, unwrapped
 from streaming.connection import diagnose
+from streaming.connection.brokers import describe_cluster
 from streaming.doctor.check import ACL_ADVICE, Check, Status, fail, ok, warn
 from streaming.doctor.tiers import would_add
 from streaming.doctor.topics import check_disk, check_settings, configs_of, create_missing
@@ -23,6 +24,7 @@ from streaming.tiers import COORDINATOR_LOG, RECORDS_ONLY, REQUEST_LOG
 TIMEOUT_MS: Final = 10_000
 LINE_TIMEOUT_S: Final = 10.0
 UNKNOWN_TOPIC, NOT_AUTHORIZED = 3, 29
+PUSH_TELEMETRY: Final = 72
 CREATE_ADVICE: Final = "`group-monitor doctor --create-topics` creates it"
 NEWEST_LINES: Final = 200
 """How many lines of a partition are looked through."""
@@ -93,10 +95,16 @@ class Cluster:
         logged = not heard and bool(telemetry) and self._has_coordinator_lines(telemetry)
         yield self._tier(heard=heard, logged=logged)
         reports = bool(self._there(self._kafka.client_telemetry_topics))
-        yield from would_add(self._number(heard=heard, logged=logged), reports=reports)
+        tier = self._number(heard=heard, logged=logged)
+        yield from would_add(tier, reports=reports, pushes=self._takes_pushes())
+
+    def _takes_pushes(self) -> bool:
+        """Tell whether a broker offers clients to push metrics, as one does that has a plugin for it."""
+        offered = self._admin._manager.broker_version_data.api_versions  # noqa: SLF001 # no public way
+        return PUSH_TELEMETRY in (offered or {})
 
     def _check_brokers(self) -> Check:
-        described = self._admin.describe_cluster()
+        described = describe_cluster(self._admin)
         self._brokers = sorted(broker["broker_id"] for broker in described["brokers"])
         return ok("broker", f"cluster {described['cluster_id']}, brokers {', '.join(map(str, self._brokers))}")
 

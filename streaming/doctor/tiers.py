@@ -3,20 +3,43 @@
 from collections.abc import Iterator
 from typing import Final
 
+from streaming.client_metrics.plugin import SUBSCRIPTION, subscription
 from streaming.doctor.check import Check, ok
+from streaming.kafka_config import Kafka
+from streaming.log4j2 import Snippet, as_yaml
+from streaming.log4j2_security import security_of
 from streaming.tiers import COORDINATOR_LOG, REQUEST_LOG
 
 NAME: Final = "would add"
+BELOW: Final = "printed below"
 
 
-def would_add(tier: int, *, reports: bool) -> Iterator[Check]:
-    """Yield a line for each source that is not there; `tier` is the cluster's, `reports` whether clients may report."""
+def would_add(tier: int, *, reports: bool, pushes: bool) -> Iterator[Check]:
+    """Yield a line for each source that is not there.
+
+    `tier` is the cluster's, `reports` whether clients may report, `pushes` whether its brokers take pushed metrics.
+    """
     if tier < COORDINATOR_LOG:
         added = "why each member went, after the fact, at no cost a request"
         yield ok(NAME, f"tier 1, the coordinators' INFO lines: {added}: `group-monitor log4j2 --tier 1`")
     if tier < REQUEST_LOG:
         added = "who lives, the time left of each session, rebalances and violations as they happen"
-        yield ok(NAME, f"tier 2, the request log: {added}: `group-monitor log4j2`")
+        yield ok(NAME, f"tier 2, the request log: {added}: `group-monitor log4j2`, {BELOW}")
+    if not pushes:
+        added = "how long ago Java clients polled, and which librdkafka clients hang, by tier 2"
+        yield ok(NAME, f"clients' pushed metrics: {added}: a plugin (docs/telemetry.md), then `{_subscribe()}`")
     if not reports:
         added = "when each application last polled, on top of any tier"
         yield ok(NAME, f"clients' reports: {added}: `group-monitor doctor --create-topics`, then streaming.reporter")
+
+
+def _subscribe() -> str:
+    metrics = subscription()["metrics"]
+    alter = f"kafka-configs --alter --entity-type client-metrics --entity-name {SUBSCRIPTION}"
+    return f"{alter} --add-config metrics=[{metrics}],interval.ms=30000"
+
+
+def snippet(kafka: Kafka) -> str:
+    """Return the log4j2 file of tier 2 for this cluster, as `group-monitor log4j2 --config` prints it."""
+    topic = next(iter(kafka.telemetry_topics))
+    return as_yaml(Snippet(kafka.bootstrap_servers, topic, properties=security_of(kafka)))

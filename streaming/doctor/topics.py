@@ -12,6 +12,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError, TopicAlreadyExistsError, TopicAuthorizationFailedError
 
+from streaming.connection.brokers import describe_cluster
 from streaming.doctor.check import ACL_ADVICE, Check, fail, ok, warn
 from streaming.kafka_config import Kafka
 from streaming.telemetry_topics import LINE_BYTES, creation_command, replication_for, wanted_configs
@@ -119,7 +120,7 @@ def replicas_of(topic: Topic) -> int:
 
 def create_missing(kafka: Kafka, admin: KafkaAdminClient) -> Iterator[Check]:
     """Create the telemetry topics that do not exist, as they should be; what exists is left as it is."""
-    brokers = len(admin.describe_cluster()["brokers"])
+    brokers = len(describe_cluster(admin)["brokers"])
     topics = (*kafka.telemetry_topics, *kafka.client_telemetry_topics)
     existing = {topic["name"] for topic in admin.describe_topics(list(topics)) if topic["error_code"] == 0}
     for topic in topics:

@@ -47,7 +47,7 @@ def fetch_one(configuration: str, folder: Path, ivy_folder: Path = IVY_FOLDER) -
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
         fresh = Path(temporary)
-        _resolve(fresh, ivy_folder, (configuration,))
+        resolve(IVY_FILE, fresh, ivy_folder, (configuration,))
         _require_right(fresh, (configuration,))
         _replace(folder, fresh / configuration)
 
@@ -55,7 +55,7 @@ def fetch_one(configuration: str, folder: Path, ivy_folder: Path = IVY_FOLDER) -
 def _fetch_all(*, accept: bool) -> None:
     fresh = JARS_FOLDER.with_name(".jars.new")
     shutil.rmtree(fresh, ignore_errors=True)
-    _resolve(fresh, IVY_FOLDER, (*ALL, KAFKA_TESTS) if accept else ALL)
+    resolve(IVY_FILE, fresh, IVY_FOLDER, (*ALL, KAFKA_TESTS) if accept else ALL)
     if accept:
         SUMS_FILE.write_text(sums_of(fresh), encoding="ascii")
         shutil.rmtree(fresh / KAFKA_TESTS)
@@ -74,13 +74,13 @@ def _replace(folder: Path, fresh: Path) -> None:
     fresh.rename(folder)
 
 
-def _resolve(folder: Path, ivy_folder: Path, configurations: Sequence[str]) -> None:
-    """Run Ivy on ivy.xml, a line per jar; raises EmbeddedBrokerError with what Ivy says is wrong."""
+def resolve(ivy_file: Path, folder: Path, ivy_folder: Path, configurations: Sequence[str]) -> None:
+    """Run Ivy on a file like ivy.xml, a line per jar; raises EmbeddedBrokerError with what Ivy says is wrong."""
     pattern = f"{folder}/[conf]/[artifact]-[revision](-[classifier]).[ext]"
     command = [java_command(), f"-Divy.default.ivy.user.dir={ivy_folder}", "-jar", str(_ivy_jar())]
-    command += ["-ivy", str(IVY_FILE), "-cache", str(ivy_folder / "cache"), "-retrieve", pattern]
+    command += ["-ivy", str(ivy_file), "-cache", str(ivy_folder / "cache"), "-retrieve", pattern]
     command += ["-confs", *configurations, "-types", "jar", "bundle"]
-    click.echo("jars: resolving ivy.xml; nothing to see for half a minute", err=True)
+    click.echo(f"jars: resolving {ivy_file.name}; nothing to see for half a minute", err=True)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as ivy:
         lines = []
         for line in ivy.stdout or ():

@@ -18,6 +18,7 @@ from kafka.errors import ClusterAuthorizationFailedError, KafkaError, Unsupporte
 
 from coordinator_model.decode.topic_ids import id_of, text_of
 from coordinator_model.shard.topic_places import name_topics, topic_places
+from streaming.connection.brokers import describe_cluster
 
 log = structlog.get_logger(__name__)
 
@@ -44,7 +45,7 @@ def read_session_timeouts(client: Mapping[str, Any]) -> SessionTimeouts:
     """
     found: dict[str, dict[str, int]] = {kind: {} for kind in KINDS}
     with closing(KafkaAdminClient(**client)) as admin:
-        brokers = [node for node in admin.describe_cluster()["brokers"] if not node.get("is_fenced")]
+        brokers = [node for node in describe_cluster(admin)["brokers"] if not node.get("is_fenced")]
         broker = str(brokers[0]["broker_id"])
         _add(found, admin, [ConfigResource(ConfigResourceType.BROKER, broker, _keys("group.{}.session.timeout.ms"))])
         try:

@@ -15,6 +15,8 @@ from typing import Any, Self
 import structlog
 from kafka import KafkaAdminClient
 
+from streaming.connection.brokers import describe_cluster
+
 log = structlog.get_logger(__name__)
 
 ASK_EVERY_S = 5.0
@@ -94,7 +96,7 @@ class ClusterWatch:
 
     def _row(self, admin: KafkaAdminClient) -> Row:
         asked_ms = time.time_ns() // 1_000_000
-        nodes = admin.describe_cluster()["brokers"]
+        nodes = describe_cluster(admin)["brokers"]
         [topic] = admin.describe_topics([self._topic])
         with self._lock:
             keys = dict(self._keys)

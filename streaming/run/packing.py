@@ -20,7 +20,7 @@ from coordinator_model.decode.decode_counts import DecodeCounts
 from coordinator_model.decode.parse import RejectedRow
 from coordinator_model.events import (
     TELEMETRY_RANK,
-    ClientPoll,
+    ClientWord,
     CoordinatorLine,
     Event,
     LeaderNamed,
@@ -137,7 +137,7 @@ class Packer:
             key = self.routing.key_of(event.group, event.partition)
         else:
             key = self.routing.key_of(event.group)
-            if kind is not ClientPoll and kind is not CoordinatorLine:
+            if not isinstance(event, ClientWord | CoordinatorLine):
                 self.observe(event.broker, event[0], event[2:5], lost=lost)  # type: ignore[union-attr]
         self._rows(key, _CODES[kind]).append(tuple(event))
 

@@ -153,7 +153,7 @@ class PackRows:
                     packer.include_all_keys()
                     packer.cluster = _read_cluster(self.cluster_file)
                 elif run.topic in self.client_topics:
-                    _pack_reports(run, packer)
+                    _pack_reports(run, packer, self.read_metrics)
                 else:
                     pieces.setdefault((run.topic, run.partition), []).append(_find(run, heartbeats, self.zone))
             if (read_bytes := read_bytes + batch.nbytes) >= JOINED_BYTES:
@@ -189,9 +189,9 @@ def _pack_records(run: PartitionRows, packer: Packer) -> None:
         _add(packer, row, events)
 
 
-def _pack_reports(run: PartitionRows, packer: Packer) -> None:
+def _pack_reports(run: PartitionRows, packer: Packer, read_metrics: MetricsReader) -> None:
     for row in run.rows(REPORTS):
-        _add(packer, row, parse_row(row))
+        _add(packer, row, parse_row(row, read_metrics=read_metrics))
 
 
 def _find(run: PartitionRows, heartbeats: HeartbeatColumns, zone: Zone) -> ScannedRows:

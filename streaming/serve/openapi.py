@@ -109,6 +109,10 @@ OPENAPI: Final[dict[str, Any]] = {
                 member_id=_TEXT, instance_id=_TEXT_OR_NULL, client_id=_TEXT_OR_NULL, client_host=_TEXT_OR_NULL,
                 liveness={"type": "string", "enum": ["alive", "violated", "unknown"]}, last_heartbeat_ms=_MS_OR_NULL,
                 sources={"type": "array", "items": _TEXT, "description": "what shows it, as of a group"},
+                poll_age_ms=_NUMBER_OR_NULL, poll_reported_ms=_MS_OR_NULL,
+                polls={"type": "object", "description": "its times between polls: how many were told, and their p99.9"},
+                pushed={"type": "object", "description": "what else its pushed metrics told last, at pushed_ms"},
+                pushed_ms=_MS_OR_NULL,
             ),
             "Incident": _object(
                 "An incident as its newest transition left it",

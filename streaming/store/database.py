@@ -65,15 +65,17 @@ def look(url: str) -> Schema:
 
     A SQLite file must exist.
     """
-    with _errors_of(url):
-        parsed = make_url(url)
-        if parsed.get_backend_name() == "sqlite":
-            file = Path(parsed.database or "")
-            engine = create_engine("sqlite://", creator=lambda: _read_only(file), poolclass=NullPool)
-        else:
-            engine = create_engine(url, poolclass=NullPool).execution_options(postgresql_readonly=True)
-        with engine.connect() as connection:
-            return Schema(migrations.revision_of(connection), migrations.head())
+    with _errors_of(url), read_only_engine(url).connect() as connection:
+        return Schema(migrations.revision_of(connection), migrations.head())
+
+
+def read_only_engine(url: str) -> Engine:
+    """Return an engine that changes nothing, files included. A SQLite file must exist."""
+    parsed = make_url(url)
+    if parsed.get_backend_name() == "sqlite":
+        file = Path(parsed.database or "")
+        return create_engine("sqlite://", creator=lambda: _read_only(file), poolclass=NullPool)
+    return create_engine(url, poolclass=NullPool).execution_options(postgresql_readonly=True)
 
 
 @contextmanager

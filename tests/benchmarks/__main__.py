@@ -22,7 +22,7 @@ from pathlib import Path
 
 from streaming.config import Run
 from streaming.embedded import EmbeddedCluster
-from tests.benchmarks import answers, cold, flood, history, line, reporter, telemetry_cost
+from tests.benchmarks import answers, cold, flood, history, large_audit, line, reporter, telemetry_cost
 from tests.benchmarks.load import INTERVAL_MS
 from tests.benchmarks.processes import Usage, usage_of
 
@@ -34,7 +34,7 @@ SPEED_LOOPS = 50
 HEARTBEAT_S = INTERVAL_MS / 1_000
 BROKERS = 4
 ALL = ("steady", "backlog", "cold", "line")
-ALONE = ("history", "answers", "flood", "reporter", "telemetry-cost")
+ALONE = ("history", "answers", "flood", "reporter", "telemetry-cost", "audit")
 JOB, FLOOR = "watched_run", "floor_run"
 CONFIG = """
 cluster = "bench"
@@ -56,7 +56,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument(
         "part",
-        choices=("all", *ALL, "history", "answers", "flood", "reporter", "telemetry-cost"),
+        choices=("all", *ALL, *ALONE),
         nargs="?",
         default="all",
     )
@@ -69,7 +69,9 @@ def main() -> None:
     parser.add_argument("--trigger-ms", type=int, default=Run().trigger_ms, help="the job's own unless told")
     parser.add_argument("--deaths-per-s", type=float, default=1.0)
     parser.add_argument("--job", choices=(JOB, FLOOR), default=JOB, help=f"{FLOOR}: Spark alone, with empty stages")
-    parser.add_argument("--records", type=int, default=2_000_000, help="of the cold start; rows of the history")
+    parser.add_argument(
+        "--records", type=int, default=2_000_000, help="of the cold start and the audit; rows of the history"
+    )
     parser.add_argument("--pairs", type=int, help=f"of the telemetry's cost ({telemetry_cost.PAIRS})")
     options = parser.parse_args()
     options.seconds = options.seconds or (flood.SECONDS if options.part == "flood" else SECONDS)
@@ -97,6 +99,9 @@ def measure(part: str, options: argparse.Namespace) -> None:
         return
     if part == "telemetry-cost":
         telemetry_cost.main(options)
+        return
+    if part == "audit":
+        large_audit.main(options)
         return
     with tempfile.TemporaryDirectory(prefix="group-monitor-bench-") as temporary:
         folder = Path(temporary)

@@ -31,7 +31,7 @@ from tests.embedded import shipper as rsyslog
 
 PAIRS = 12
 WARM_UP_PAIRS = 3
-REQUESTS = 10_000
+REQUESTS = 5_000
 PATIENT = {"broker.session.timeout.ms": "120000"}
 """Several brokers on a busy machine: none is to be fenced by its own controller."""
 COORDINATOR_LOGGER = "org.apache.kafka.coordinator"

@@ -38,6 +38,8 @@ class Spec:
     commit: bool = True
     assignor: str = "range"
     stubborn: bool = False  # kafka-python only: goes on with heartbeats when max.poll.interval.ms has passed
+    reporter: bool = False  # Python only: reports its polls
+    callbacks: bool = True  # confluent-kafka only: with them a KIP-848 client that hangs cannot leave
 
     @property
     def kip_848(self) -> bool:
@@ -61,6 +63,8 @@ class Spec:
             "commit": self.commit,
             "assignor": self.assignor,
             "stubborn": self.stubborn,
+            "reporter": self.reporter,
+            "callbacks": self.callbacks,
         }
         return [sys.executable, str(HERE / "consumer.py"), json.dumps(spec)]
 
@@ -194,11 +198,10 @@ class Client:
         self.note(f"stall {seconds}", self)
         self._say(f"stall {seconds}")
 
-    def unsubscribe_and_stall(self, seconds: float) -> None:
-        """Let it leave its group, live, and not poll for that long."""
-        self.note(f"unsubscribe and stall {seconds}", self)
+    def unsubscribe(self) -> None:
+        """Let it leave its group and live; librdkafka leaves as it polls."""
+        self.note("unsubscribe", self)
         self._say("unsubscribe")
-        self._say(f"stall {seconds}")
 
     def subscribe(self, *topics: str) -> None:
         self.note(f"subscribe {topics}", self)

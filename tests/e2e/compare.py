@@ -26,7 +26,7 @@ from streaming.embedded.truth import (
     session_expiries,
 )
 from tests.e2e import quiet
-from tests.e2e.poll_truth import Sleepers, refused, returns, slept
+from tests.e2e.poll_truth import Sleepers, names_of, refused, returns, slept
 from tests.e2e.world import Played
 
 POLL_EXCEEDED = "poll-exceeded"
@@ -202,7 +202,7 @@ def poll_rows(played: Played, truth: list[TruthEvent], printed: list[dict]) -> l
     died before, or came on another one, nothing tells. A leave that went to no coordinator stands in no log: there its
     own line and the client's own word are the truth.
     """
-    sleepers = Sleepers(played.told, played.actions)
+    sleepers = Sleepers(played.told, played.actions, names_of(played.capture))
     breaches = slept(captured(truth, printed), sleepers)
     rows = _paired(
         POLL_EXCEEDED,

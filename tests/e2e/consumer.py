@@ -50,6 +50,10 @@ class KafkaPython:
             metadata_max_age_ms=2000,
             auto_offset_reset="earliest",
         )
+        if spec.get("reporter"):
+            from streaming.reporter import report_polls
+
+            report_polls(self._consumer)
         if spec.get("stubborn"):  # as a client without a poll limit of its own, or one whose limit is set too high
             self._consumer._coordinator.heartbeat.config["max_poll_interval_ms"] = 600_000
 
@@ -74,7 +78,10 @@ class Confluent:
     """confluent-kafka (librdkafka): classic, or KIP-848 with `"protocol": "consumer"`."""
 
     def __init__(self, spec: dict) -> None:
-        from confluent_kafka import Consumer
+        if spec.get("reporter"):
+            from streaming.reporter.confluent import Consumer
+        else:
+            from confluent_kafka import Consumer
 
         config = {
             "bootstrap.servers": spec["bootstrap"],
@@ -100,9 +107,21 @@ class Confluent:
         if spec.get("protocol") != "consumer":
             config["max.poll.interval.ms"] = max(config["max.poll.interval.ms"], spec["session_timeout_ms"])
         self._consumer = Consumer(config)
+        self._callbacks = spec.get("callbacks", True)
+        self._held: list = []
 
     def subscribe(self, topics: list[str]) -> None:
-        self._consumer.subscribe(topics, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
+        if self._callbacks:
+            self._consumer.subscribe(topics, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
+        else:
+            self._consumer.subscribe(topics)
+
+    def _tell_what_changed(self) -> None:
+        """Without callbacks an assignment shows only when it is asked for."""
+        held = self._consumer.assignment()
+        if held != self._held:
+            self._assigned(self._consumer, held) if held else self._revoked(self._consumer, self._held)
+            self._held = held
 
     def _assigned(self, consumer: object, partitions: list) -> None:
         where = sorted((p.topic, p.partition) for p in partitions)
@@ -123,6 +142,8 @@ class Confluent:
                 if error.fatal():
                     sys.exit(1)
             message = self._consumer.poll(0)
+        if not self._callbacks:
+            self._tell_what_changed()
 
     def close(self) -> None:
         self._consumer.close()

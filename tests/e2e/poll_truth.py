@@ -6,9 +6,10 @@ consumer's own word that it had not polled for its limit (`stalled`, or frozen a
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from streaming.capture_file import open_text, read_rows
 from streaming.embedded.truth import LEFT, POLL_TIMEOUT_REASON, TruthEvent
@@ -37,9 +38,10 @@ class _Silence:
 class Sleepers:
     """Who had not polled for its limit when, by the consumers' own words and what was done to them."""
 
-    def __init__(self, told: list[dict], actions: list[dict]) -> None:
+    def __init__(self, told: list[dict], actions: list[dict], names: Mapping[str, str] = MappingProxyType({})) -> None:
+        """``names``: member id to client, of those that never were told an assignment."""
         self._silences = _silences(told, actions)
-        self._names = {event["member_id"]: event["client"] for event in told if event.get("member_id")}
+        self._names = {**names, **{event["member_id"]: event["client"] for event in told if event.get("member_id")}}
         self._closed = [(action["client"], action["at_ms"]) for action in actions if action["action"] == "close"]
 
     def overslept(self, member_id: str, at_ms: int) -> bool:
@@ -111,6 +113,15 @@ def returns(capture: Path, leaves: list[TruthEvent]) -> set[TruthEvent]:
             elif request["memberEpoch"] == 0 and before is not None and before.member_id == request["memberId"]:
                 back.add(before)
     return back
+
+
+def names_of(capture: Path) -> dict[str, str]:
+    """Return the client of each KIP-848 member by the lines of its heartbeats: its id says nothing of its client."""
+    return {
+        line["request"]["memberId"]: line["requestHeader"]["clientId"]
+        for _, line in _lines(capture)
+        if line["requestHeader"]["requestApiKeyName"] == "CONSUMER_GROUP_HEARTBEAT"
+    }
 
 
 def refused(capture: Path) -> list[tuple[str, int]]:

@@ -3,6 +3,7 @@
 Recorded as `capture` does; the capture is replayed through the model.
 """
 
+import json
 import time
 from contextlib import ExitStack
 
@@ -19,17 +20,33 @@ from streaming.recorder import Recording
 from streaming.reporter.confluent import TOPIC
 from streaming.telemetry_topics import REPORT_CONFIGS
 from tests.e2e.clients import Client, Spec
-from tests.e2e.test_reporter import AFTERMATH_S, Member, await_, overdue
 from tests.embedded.parts import skip_without_broker
 
 pytestmark = pytest.mark.e2e
 GROUPS = {"kafka-python": "classic", "confluent-848": "kip-848"}
 FATES = ("stays", "killed", "closed")
+LIMIT_MS = 6_000
+WAIT_S = 60.0
+AFTERMATH_S = 2.5  # as in `world`: grace passes inside the capture
 PROPERTIES = {
     "group.initial.rebalance.delay.ms": "500",
     "group.consumer.session.timeout.ms": "7000",
     "group.consumer.heartbeat.interval.ms": "1000",
 }
+
+
+def await_(condition, what):
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline, f"no {what} in {WAIT_S} s"
+        time.sleep(0.1)
+
+
+def overdue(capture):
+    """Whether a report tells of a poll so old that its client has left."""
+    with capture.open() as rows:
+        values = [row["value"] for row in map(json.loads, rows) if row.get("topic") == TOPIC]
+    return any(json.loads(value)["poll_age_ms"] > LIMIT_MS + 3_000 for value in values)
 
 
 def remaining(cluster, group):
@@ -46,11 +63,11 @@ def play(stack, cluster, capture):
     )
     stack.callback(recording.finish)
     recording.start()
-    clients = {}
+    clients, servers = {}, cluster.bootstrap_servers
     for software, group in GROUPS.items():
         for fate in FATES:
             spec = Spec(software, group, f"{group}-{fate}", ("orders",), max_poll_interval_ms=20_000)
-            clients[group, fate] = client = Client(spec, cluster.bootstrap_servers, lambda *_: None)
+            clients[group, fate] = client = Client(spec, servers, lambda *_: None)
             stack.callback(client.end)
     for group in GROUPS.values():
         mine = [client for (of, _), client in clients.items() if of == group]
@@ -59,15 +76,19 @@ def play(stack, cluster, capture):
         )
         clients[group, "killed"].kill()
         clients[group, "closed"].close()
-    hanging = Member(cluster, "classic", "hangs")
-    hanging.join()
+    limit = {"session_timeout_ms": LIMIT_MS, "max_poll_interval_ms": LIMIT_MS}
+    hanging = Client(
+        Spec("confluent", "hangs-classic", "hangs", ("orders",), reporter=True, **limit), servers, lambda *_: None
+    )
+    stack.callback(hanging.end)
+    hanging.wait_for("assigned")
+    hanging.stall(3_600)
     for group in GROUPS.values():
         stays = {clients[group, "stays"].member_id}
         await_(lambda group=group, stays=stays: remaining(cluster, group) == stays, f"removals from {group}")
-    await_(lambda: overdue(hanging), "breach of the limit")
+    await_(lambda: overdue(capture), "breach of the limit")
     time.sleep(AFTERMATH_S)
     recording.finish()
-    hanging.consumer.close()
     return {key: client.member_id for key, client in clients.items()} | {("hangs-classic", "hangs"): hanging.member_id}
 
 

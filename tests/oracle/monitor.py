@@ -10,14 +10,14 @@ from coordinator_model.capture_replay import _transitions
 from coordinator_model.decode.cluster_row import read_cluster_row
 from coordinator_model.decode.parse import RejectedRow, RowParser, SourceRow
 from coordinator_model.decode.source_row import CLUSTER
-from coordinator_model.events import ClientPoll, Event, OffsetCommitted, RecordRead, Tick
+from coordinator_model.events import ClientWord, Event, OffsetCommitted, RecordRead, Tick
 from coordinator_model.incidents import to_contract
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.session_timer import latest_session, unheard_since
 from coordinator_model.shard.shard import Shard, ShardSettings
 
 PROBE = re.compile(rb'"statesFilter":\["probe-(\d+)"')
-WITHOUT_BROKER = (RecordRead, OffsetCommitted, ClientPoll)
+WITHOUT_BROKER = (RecordRead, OffsetCommitted, ClientWord)
 
 
 @dataclass
@@ -27,14 +27,15 @@ class Monitor:
     settings: ShardSettings
     outputs: list[dict[str, Any]] = field(default_factory=list)
     rejected: list[RejectedRow] = field(default_factory=list)
+    reader: RowParser = field(default_factory=RowParser)
 
     def __post_init__(self) -> None:
         self.shard = Shard.restore(0, self.settings, None)
-        self._reader, self._ticker = RowParser(), Ticker()
+        self._ticker = Ticker()
         self._probes: dict[int, Tick] = {}
 
-    def read(self, rows: Iterable[SourceRow], *, final: bool = False) -> None:
-        """Apply a batch. ``final``: the last one."""
+    def read(self, rows: Iterable[SourceRow], *, final: bool = False, wall_ms: int | None = None) -> None:
+        """Apply a batch. ``final``: the last one. ``wall_ms``: when it is, for the monitor."""
         events: list[Event] = []
         for row in rows:
             if row.source == CLUSTER:
@@ -54,7 +55,7 @@ class Monitor:
                     self._ticker.observe(Tick(*event[:5], "", event.broker, None))
                     events.append(event)
         count = len(self.outputs)
-        said = self.shard.apply([*events, *self._ticker.take()], final=final)
+        said = self.shard.apply([*events, *self._ticker.take()], final=final, wall_ms=wall_ms)
         self.outputs += [{**output, "seq": count + output["seq"]} for output in said]
 
     def _read(self, row: SourceRow) -> list[Event] | RejectedRow:
@@ -62,7 +63,7 @@ class Monitor:
         number = PROBE.search(row.value or b"")
         known = self._probes.get(row.partition)
         if number is None or known is None or known.connection.encode() not in (row.value or b""):
-            read = self._reader.read(row)
+            read = self.reader.read(row)
             if number is not None and isinstance(read, list):
                 [self._probes[row.partition]] = read
             return read

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer
+from confluent_kafka import Producer as ConfluentProducer
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError
 
@@ -265,6 +266,19 @@ class TestTimeBox:
         whole = read_newest(client, "large", time.monotonic() + PATIENCE_S, threading.Event())
         assert (whole.share, whole.is_whole(0)) == (1.0, True)
 
+    def test_all_partitions_of_a_large_topic_are_read_to_their_beginning(self, at_work):
+        """kafka-python reads nothing while it holds records of a paused partition: of 12,000,000 1% was read."""
+        client = Kafka(bootstrap_servers=at_work.bootstrap_servers).python_client()
+        at_work.create_topic("wide", partitions=50)
+        producer = ConfluentProducer({"bootstrap.servers": at_work.bootstrap_servers})
+        for number in range(300_000):
+            producer.produce("wide", key=b"\x00\x01", value=bytes(30), partition=number % 50)
+            if number % 50_000 == 0:
+                producer.flush()
+        producer.flush()
+        read = read_newest(client, "wide", time.monotonic() + PATIENCE_S, threading.Event())
+        assert (read.share, read.read) == (1.0, 300_000)
+
 
 def test_sigterm_ends_it_without_a_report(at_work, tmp_path):
     command = [sys.executable, "-m", "streaming.cli", "audit", "--bootstrap-servers", at_work.bootstrap_servers]
@@ -324,6 +338,7 @@ class TestSecured:
             KafkaAdminClient(bootstrap_servers=servers) as admin,
             member(servers, "orders", "denied", "one"),
             member(servers, "orders", "denied", "two"),
+            modern_member(servers, "orders", "denied-modern"),
         ):
             await_stable(admin, denied=2)
             done = run(tmp_path, "--config", str(self.config(secured, tmp_path)), "--json")
@@ -332,6 +347,8 @@ class TestSecured:
         denied = groups_of(told)["denied"]
         assert (denied["members"], denied["state"]) == (2, "Stable")
         assert "member-idle" in rules_of(denied)
+        modern = groups_of(told)["denied-modern"]
+        assert (modern["members"], modern["type"], modern["findings"]) == (1, "consumer", [])
         assert any("may not be read" in note for note in told["notes"])
         assert told["tiers"][0]["has"] is False
 

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -10,6 +11,7 @@ from coordinator_model.decode.source_row import OFFSETS, REPORTS, TELEMETRY, Sou
 from streaming import capture_file
 from streaming.capture_file import BadRow, read_rows
 from streaming.commands.replay import replay_command
+from streaming.recorder import capture_line
 from tests.builders import stable
 
 ROW = {"source": "telemetry", "topic": "group-telemetry", "partition": 0, "offset": 0, "timestamp_ms": 1, "value": "x"}
@@ -87,3 +89,11 @@ def test_a_damaged_gzip_is_read_up_to_the_damage_which_is_counted(tmp_path, spoi
     summary = json.loads(result.stdout.splitlines()[-1])
     assert summary["undecodable"]["capture: not a row"] >= 1
     assert len(good) < summary["rows"] < len(rows)
+
+
+def test_bytes_that_are_no_text_come_back_as_they_were():
+    """As the protobuf of an OpenTelemetry collector."""
+    value = b"\x0a\xff\x00metrics"
+    record = SimpleNamespace(topic="otlp", partition=0, offset=3, timestamp=7, key=None, value=value)
+    [row] = read(capture_line("telemetry", record), client_topics=["otlp"])
+    assert row == SourceRow(REPORTS, "otlp", 0, 3, 7, None, value)

@@ -8,13 +8,17 @@ import tracemalloc
 
 import cramjam
 import pytest
+from google.protobuf.json_format import MessageToJson
+from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
-from coordinator_model.decode.parse import RejectedRow, parse_row
+from coordinator_model.decode.parse import REPORTS, RejectedRow, SourceRow, parse_row
 from coordinator_model.decode.telemetry.fields import BadField
-from coordinator_model.events import MetricsPushed
+from coordinator_model.decode.telemetry.pushed_metrics import MAX_EXPORTED, TOO_MANY
+from coordinator_model.events import MetricsExported, MetricsPushed
 from streaming.client_metrics.compression import MAX_BYTES, decompress
 from streaming.client_metrics.otlp import read_metrics
+from streaming.client_metrics.plugin import ASSIGNED_PARTITIONS, HEARTBEAT_AGE, LAST_POLL, POLL_INTERVAL, REBALANCE
 from tests.builders import T0, line, telemetry
 from tests.pushes import metrics_data
 
@@ -155,3 +159,112 @@ def test_a_push_that_its_broker_refused_is_not_read():
     body = json.loads(push_line(b"half").removeprefix("Completed request:"))
     for response in ({"throttleTimeMs": 0, "errorCode": 89}, ""):
         assert read("Completed request:" + json.dumps(body | {"response": response})) == []
+
+
+# ------------------------------------------------------------------------------- by way of an OpenTelemetry collector
+
+
+def exported(*consumers, **resource):
+    """A record of a collector's Kafka exporter; `consumers` are (group, member, age), each of a resource of its own."""
+    data = MetricsData()
+    for group, member, age_s in consumers:
+        data.MergeFromString(metrics_data(group, member, age_s))
+        for name, text in resource.items():
+            data.resource_metrics[-1].resource.attributes.add(key=name.replace("__", ".")).value.string_value = text
+    return data
+
+
+def read_export(value):
+    row = SourceRow(REPORTS, "otlp_metrics", 0, 7, T0, None, value)
+    return parse_row(row, read_metrics=read_metrics)
+
+
+FORMS = {"otlp_proto": lambda data: data.SerializeToString(), "otlp_json": lambda data: MessageToJson(data).encode()}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_all_consumers_in_a_record_of_a_collector_are_read(form):
+    data = exported(("g", "m1", 7.0), ("g", "m2", 9.0), client_id="c", client__instance__id="i")
+    first, second = read_export(FORMS[form](data))
+    assert isinstance(first, MetricsExported)
+    told = (first.order_ms, first.group, first.member_id, first.poll_age_ms, first.client_id, first.client_instance_id)
+    assert told == (T0, "g", "m1", 7_000, "c", "i")
+    assert (second.member_id, second.poll_age_ms) == ("m2", 9_000)
+
+
+def test_json_as_a_collector_writes_it_is_read():
+    """Numbers of 64 bits are texts in it; of what this version of OTLP does not know nothing is said."""
+    point = {"timeUnixNano": "1795576000000000000", "asDouble": 48, "flags": 0}
+    metric = {"name": LAST_POLL, "unit": "1", "gauge": {"dataPoints": [point]}, "newInALaterVersion": {}}
+    labels = {"group.id": "g", "group_member_id": "m1", "client_id": "c"}
+    attributes = [{"key": key, "value": {"stringValue": text}} for key, text in labels.items()]
+    scope = {"scope": {"name": "org.apache.kafka"}, "metrics": [metric]}
+    body = {"resourceMetrics": [{"resource": {"attributes": attributes}, "scopeMetrics": [scope]}]}
+    [event] = read_export(json.dumps(body).encode())
+    assert (event.group, event.member_id, event.client_id, event.poll_age_ms) == ("g", "m1", "c", 48_000)
+
+
+def test_a_consumer_whose_metrics_are_none_costs_its_neighbours_nothing():
+    data = exported(("g", "m1", -7.0), ("g", "m2", 9.0))
+    assert [event.member_id for event in read_export(data.SerializeToString())] == ["m2"]
+
+
+def test_what_a_collector_exports_beside_consumers_says_nothing():
+    assert read_export(exported((None, None, 7.0)).SerializeToString()) == []
+
+
+NO_EXPORT = {
+    "half of one": exported(("g", "m1", 7.0)).SerializeToString()[:20],
+    "half a JSON": MessageToJson(exported(("g", "m1", 7.0))).encode()[:-9],
+    "another schema": TracesData().SerializeToString(),
+    "traces": b'{"resourceSpans":[]}',
+    "deep JSON": b'{"resourceMetrics":' + b"[" * 10_000,
+    "a text": b"hello",
+    "too large": bytes(MAX_BYTES + 1),
+}
+
+
+@pytest.mark.parametrize("name", NO_EXPORT)
+def test_what_is_no_report_and_no_export_is_rejected(name):
+    rejected = read_export(NO_EXPORT[name])
+    assert isinstance(rejected, RejectedRow)
+    assert rejected.reason == "not a client's report, in a topic of reports"
+
+
+def test_a_record_of_too_many_consumers_is_rejected():
+    rejected = read_export(exported(*(("g", f"m{n}", 1.0) for n in range(MAX_EXPORTED + 1))).SerializeToString())
+    assert isinstance(rejected, RejectedRow)
+    assert rejected.reason == TOO_MANY
+
+
+# --------------------------------------------------------------------------------------------- what else a client tells
+
+
+def test_what_else_a_java_client_pushes_is_shown():
+    data = MetricsData.FromString(metrics_data("g", "m1", 7.0))
+    for name, number in ((POLL_INTERVAL, 1_500.4), (HEARTBEAT_AGE, 2.0), (ASSIGNED_PARTITIONS, 3.0)):
+        data.resource_metrics[0].scope_metrics[0].metrics.add(name=name).gauge.data_points.add(as_double=number)
+    data.resource_metrics[0].scope_metrics[0].metrics.add(name=f"{REBALANCE}.total").sum.data_points.add(as_double=2.0)
+    data.resource_metrics[0].resource.attributes.add(key="group_instance_id").value.string_value = "i1"
+    [event] = read(push_line(data.SerializeToString()))
+    assert (event.instance_id, event.poll_interval_ms) == ("i1", 1_500)
+    assert dict(event.shown) == {
+        "poll_idle_ratio": 0.5,
+        "longest_poll_interval_ms": 1_500.4,
+        "heartbeat_age_s": 2.0,
+        "assigned_partitions": 3.0,
+        "rebalances": 2.0,
+    }
+
+
+@pytest.mark.parametrize(("longest_ms", "told"), [(float("nan"), None), (-1.0, "bad"), (3e9, "bad"), (0.0, 0)])
+def test_a_time_between_polls_is_a_number_of_milliseconds_or_none(longest_ms, told):
+    """A client that has not polled twice of late tells none."""
+    data = MetricsData.FromString(metrics_data("g", "m1", 7.0))
+    point = {"as_double": longest_ms}
+    data.resource_metrics[0].scope_metrics[0].metrics.add(name=POLL_INTERVAL).gauge.data_points.add(**point)
+    answer = read(push_line(data.SerializeToString()))
+    if told == "bad":
+        assert answer.reason == "pushed metrics: time between polls out of range"
+    else:
+        assert answer[0].poll_interval_ms == told

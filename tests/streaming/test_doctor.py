@@ -10,16 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from streaming.config import Serve, StoreSettings
+from streaming.config import Serve, Settings, StoreSettings
 from streaming.doctor import machine
 from streaming.doctor.check import Status, warn
 from streaming.doctor.cluster import _client_id
+from streaming.doctor.coverage import MAX_GROUPS, check_coverage
 from streaming.doctor.rights import acl_lines
-from streaming.doctor.tiers import would_add
+from streaming.doctor.tiers import BELOW, snippet, would_add
 from streaming.embedded import EmbeddedCluster
 from streaming.kafka_config import Kafka
+from streaming.store import Store
 from tests.builders import probe_line
 from tests.embedded.parts import skip_without_broker
+from tests.streaming.outputs import CLUSTER, report, view
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 120
@@ -258,9 +261,54 @@ class TestCluster:
     ],
 )
 def test_what_is_not_there_is_told_with_the_command_that_adds_it(tier, reports, added):
-    checks = list(would_add(tier, reports=reports))
+    checks = list(would_add(tier, reports=reports, pushes=True))
     assert [check.found.partition(":")[0].partition(",")[0] for check in checks] == added
     assert all(check.status is Status.OK and "`group-monitor " in check.found for check in checks)
+
+
+def test_brokers_that_take_no_pushes_are_told_how():
+    [check] = would_add(2, reports=True, pushes=False)
+    assert "kafka-configs --alter --entity-type client-metrics --entity-name group-monitor" in check.found
+    assert "last.poll.seconds.ago" in check.found
+
+
+def test_the_file_that_adds_the_request_log_is_printed_for_this_cluster():
+    kafka = Kafka(bootstrap_servers="kafka-1:9092", telemetry_topics=("lines",))
+    [check] = [check for check in would_add(1, reports=True, pushes=True) if BELOW in check.found]
+    assert "tier 2" in check.found
+    text = snippet(kafka)
+    assert '"kafka-1:9092"' in text
+    assert 'topic: "lines"' in text
+
+
+class TestCoverage:
+    @pytest.fixture
+    def settings(self, tmp_path):
+        return StoreSettings(url=f"sqlite:///{tmp_path}/monitor.db")
+
+    def stored(self, settings, *groups):
+        """Let `run` have stored groups, each with how many members each source shows."""
+        with closing(Store.open(settings.connection_url())) as store:
+            outputs = [report(group, view=view(group, members_total=2, sources=sources)) for group, sources in groups]
+            store.apply_batch(checkpoint_id="c", batch_id=1, outputs=outputs, settings=Settings(cluster=CLUSTER))
+
+    def test_of_each_group_it_is_told_which_source_shows_how_many(self, settings):
+        self.stored(settings, ("orders", {"records": 2, "request-log": 1}), ("dark", {"records": 0}))
+        orders, dark = sorted(check_coverage(settings, CLUSTER), key=lambda check: "orders" not in check.found)
+        assert orders.status is Status.OK
+        assert "'orders': of 2 members records shows 2, request-log shows 1" in orders.found
+        assert dark.status is Status.WARN
+
+    def test_of_very_many_groups_those_in_trouble_are_told_and_the_number_of_the_others(self, settings):
+        self.stored(settings, *((f"group-{number}", {"records": 2}) for number in range(MAX_GROUPS + 3)))
+        *told, last = check_coverage(settings, CLUSTER)
+        assert len(told) == MAX_GROUPS
+        assert last.found == "and 3 further groups: `/api/v1/groups` has them"
+
+    def test_where_nothing_was_stored_nothing_is_said(self, settings):
+        assert list(check_coverage(settings, CLUSTER)) == []
+        Store.open(settings.connection_url()).close()
+        assert list(check_coverage(settings, CLUSTER)) == []
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
 """A line of the group coordinator's own log (INFO) to an event: who was removed and why, who left, what was loaded.
 
 Theory. Such a line names the cause that no record has, at the instant at which the coordinator acts. Its text is no
-contract of Kafka: the wordings are listed, from Kafka 4.3.1 (``GroupMetadataManager``, ``CoordinatorRuntime``) and from
-the Scala coordinator of 2.8 and 3.2 (``GroupCoordinator``, ``GroupMetadataManager``). A line in another wording is
-rejected, which counts it; it is never guessed at.
+contract of Kafka: the wordings are listed, of the Java coordinator (``GroupMetadataManager``, ``CoordinatorRuntime``)
+and of the Scala one (``GroupCoordinator``, ``GroupMetadataManager``). Brokers of 2.8 to 4.3 were run for them
+(`tests/e2e/old_brokers.py`). A line in another wording is rejected, which counts it; it is never guessed at.
 
 Group ids, member ids, instance ids and client reasons are chosen by strangers and may hold anything, also the words of
 these lines. So a line counts only if it fits one wording, and in one way: the first way that fits is compared with the
@@ -96,6 +96,13 @@ _TELLING: Final = (
             " protocol. Created a new member {} to replace the existing member {member}."
         ),
     ),
+    (
+        REPLACED,
+        (
+            "Static member {instance} of group {group} with unknown member id rejoins, assigning new member id {},"
+            " while old member id {member} will be removed."
+        ),
+    ),
     (FENCED, "[GroupId {group}] Static member {member} with instance id {instance} is fenced by existing member {}."),
     (
         FENCED,
@@ -112,6 +119,14 @@ _TELLING: Final = (
             " Created a new member id {member} for this member and added to the group."
         ),
     ),
+    (
+        JOINED,
+        (
+            "Static member with groupInstanceId={instance} and unknown member id joins group {group} in {} state."
+            " Created a new member id {member} for this member and add to the group."
+        ),
+    ),
+    (JOINED, "Adding new static member {instance} to group {group} with member id {member}."),
     (
         JOINED,
         (
@@ -147,6 +162,10 @@ _TELLING: Final = (
     ),
     (
         LOADED,
+        "Finished loading of metadata from __consumer_offsets-{shard} with epoch {} and LoadSummary=LoadSummary({}).",
+    ),
+    (
+        LOADED,
         (
             "Finished loading offsets and group metadata from __consumer_offsets-{shard} in {} milliseconds for epoch"
             " {}, of which {} milliseconds was spent in the scheduler."
@@ -161,6 +180,15 @@ _SILENT: Final = (
         "Dynamic member with unknown member id joins group {} in {} state. Created a new member id"
         " {} and requesting the member to rejoin with this id."
     ),
+    (
+        "Dynamic member with unknown member id joins group {} in {} state. Created a new member id"
+        " {} and request the member to rejoin with this id."
+    ),
+    (
+        "Static Member with unknown member id joins group {} in {} state. Created a new member id {} for this member"
+        " and add to the group."
+    ),
+    "Scheduling loading of offsets and group metadata from __consumer_offsets-{} for epoch {}",
     (
         "[GroupId {}] Dynamic member with unknown member id joins the consumer group. Created a"
         " new member id {} and requesting the member to rejoin with this id."

@@ -1,27 +1,33 @@
-"""What a client's pushed metrics (PUSH_TELEMETRY, KIP-714) tell of its polls.
+"""What a client's own metrics (KIP-714) tell of its polls: pushed to a broker, or exported by OpenTelemetry.
 
-Their bytes are compressed protobuf, which takes more than the standard library. So whoever owns the outside world gives
-a ``MetricsReader``, as it gives a ``Zone``; without one, pushes say nothing.
+Their bytes are protobuf, which takes more than the standard library. So whoever owns the outside world gives a
+``MetricsReader``, as it gives a ``Zone``; without one, metrics say nothing.
 """
 
 import base64
 import binascii
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from coordinator_model.decode.source_row import SourceRow
 from coordinator_model.decode.telemetry.fields import BadField
+from coordinator_model.events import TELEMETRY_RANK, MetricsExported
 
-MAX_AGE_S = 2**31 / 1_000
+MAX_MS = 2**31
 """Some 24 days: an older poll is another unit, or no poll."""
 NEVER_POLLED = -1
+MAX_EXPORTED = 1_000
+"""Consumers in one record of a collector: it batches some thousand data points."""
+TOO_MANY = "exported metrics: of too many consumers in one record"
 
 
-class PolledMetrics(NamedTuple):
-    """What is read of one push: whose it is, and how many whole seconds ago its client polled.
+class ClientMetrics(NamedTuple):
+    """What is read of one consumer's metrics: whose they are, and how many whole seconds ago its client polled.
 
-    ``poll_age_s`` None: the client does not push it, as librdkafka. That one pushes whether it ``polled`` in the
-    ``interval_ms`` before; None: it does not say.
+    ``poll_age_s`` None: the client does not tell it, as librdkafka. That one tells whether it ``polled`` in the
+    ``interval_ms`` before; None: it does not say. ``longest_ms``: the longest time between two polls, of late.
+    ``shown``: what else it tells, by name. What only a collector's record names: client id, host, client instance id.
     """
 
     group: str
@@ -29,17 +35,27 @@ class PolledMetrics(NamedTuple):
     poll_age_s: float | None
     polled: bool | None = None
     interval_ms: int = 0
+    instance_id: str | None = None
+    longest_ms: float | None = None
+    shown: tuple[tuple[str, float], ...] = ()
+    client_id: str = ""
+    client_host: str = ""
+    client_instance_id: str = ""
 
 
-MetricsReader = Callable[[bytes, int], PolledMetrics | None]
-"""Maps the bytes of a push and the id of their compression to what they say; None: nothing of a group.
+MetricsReader = Callable[[bytes, int | None], list[ClientMetrics]]
+"""Maps bytes to what they say of each consumer in them.
 
-Raises ``BadField`` where they cannot be read.
+A push has the id of its compression; None: a collector's record, as protobuf or JSON. Raises ``BadField`` where they
+cannot be read.
 """
 
 
-def unread(_metrics: bytes, _compression: int) -> None:
-    """Read nothing of pushed metrics."""
+def unread(_metrics: bytes, compression: int | None) -> list[ClientMetrics]:
+    """Read nothing of metrics: a push is a line all the same, a record that may be anything is none."""
+    if compression is None:
+        raise BadField("exported metrics: no reader")
+    return []
 
 
 def metrics_bytes(text: str) -> bytes:
@@ -50,10 +66,68 @@ def metrics_bytes(text: str) -> bytes:
         raise BadField("pushed metrics: not base64") from None
 
 
-def poll_age_ms(age_s: float) -> int | None:
-    """Return a poll age; None: it never polled. A client tells whole seconds, rounded down."""
-    if age_s == NEVER_POLLED:
+def poll_age_ms(said: ClientMetrics) -> int | None:
+    """Return a poll age; None: it tells none, or it never polled. A client tells whole seconds, rounded down."""
+    age_s = said.poll_age_s
+    if age_s is None or age_s == NEVER_POLLED:
         return None
-    if not math.isfinite(age_s) or not 0 <= age_s < MAX_AGE_S:
+    if not math.isfinite(age_s) or not 0 <= age_s * 1_000 < MAX_MS:
         raise BadField("pushed metrics: poll age out of range")
     return round(age_s * 1_000)
+
+
+def poll_interval_ms(said: ClientMetrics) -> int | None:
+    """Return the longest time between polls; a Java client that has not polled twice of late tells none (NaN)."""
+    if said.longest_ms is None or not math.isfinite(said.longest_ms):
+        return None
+    if not 0 <= said.longest_ms < MAX_MS:
+        raise BadField("pushed metrics: time between polls out of range")
+    return round(said.longest_ms)
+
+
+def tells_of_polls(said: ClientMetrics, age_ms: int | None) -> bool:
+    """Tell whether there is anything to learn: a member's poll age, or whether one without ages polled."""
+    if age_ms is not None:
+        return bool(said.member_id)
+    return said.polled is not None and said.poll_age_s is None
+
+
+def exported(place: SourceRow, consumers: Iterable[ClientMetrics]) -> list[MetricsExported]:
+    """Return what a collector's record tells. Its clients' clocks are not believed, so each age is at least so much.
+
+    A consumer whose metrics are none costs the others nothing; where there is no other, its record is rejected.
+    """
+    events, bad = [], None
+    for said in consumers:
+        try:
+            age_ms = poll_age_ms(said)
+            if said.group and tells_of_polls(said, age_ms):
+                events.append(_exported(place, said, age_ms))
+        except BadField as error:
+            bad = error
+    if len(events) > MAX_EXPORTED:
+        raise BadField(TOO_MANY)
+    if bad is not None and not events:
+        raise bad
+    return events
+
+
+def _exported(place: SourceRow, said: ClientMetrics, age_ms: int | None) -> MetricsExported:
+    return MetricsExported(
+        place.timestamp_ms,
+        TELEMETRY_RANK,
+        place.topic,
+        place.partition,
+        place.offset,
+        said.group,
+        said.member_id,
+        said.client_id,
+        said.client_host,
+        age_ms,
+        said.client_instance_id,
+        said.polled,
+        said.interval_ms,
+        said.instance_id,
+        poll_interval_ms(said),
+        said.shown,
+    )

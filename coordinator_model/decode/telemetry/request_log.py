@@ -24,7 +24,15 @@ from coordinator_model.decode.telemetry.fields import (
     str_or_none,
 )
 from coordinator_model.decode.telemetry.instants import instants
-from coordinator_model.decode.telemetry.pushed_metrics import MetricsReader, metrics_bytes, poll_age_ms, unread
+from coordinator_model.decode.telemetry.pushed_metrics import (
+    ClientMetrics,
+    MetricsReader,
+    metrics_bytes,
+    poll_age_ms,
+    poll_interval_ms,
+    tells_of_polls,
+    unread,
+)
 from coordinator_model.decode.telemetry.shipped import NOT_A_LINE, PREFIX
 from coordinator_model.events import (
     TELEMETRY_RANK,
@@ -369,18 +377,29 @@ def _push(line: _Line, read_metrics: MetricsReader) -> list[Event]:
     data = metrics_bytes(a_str(line.request, "metrics"))
     if not data:  # of what its broker asks for the client has nothing: librdkafka names a compression all the same
         return []
-    said = read_metrics(data, an_int(line.request, "compressionType"))
-    if said is None or not said.group:
-        return []
-    age_ms = None if said.poll_age_s is None else poll_age_ms(said.poll_age_s)
-    who = (line.broker, said.member_id, line.client_id, line.client_host)
-    instance_id = str_or_none(line.request, "clientInstanceId") or ""
-    if age_ms is not None and said.member_id:
-        age_ms += max(0, line.place.timestamp_ms - line.arrival_ms)
-        return [MetricsPushed(*line.head(said.group), *who, age_ms, instance_id)]
-    if said.polled is None or said.poll_age_s is not None or line.request.get("terminating") is True:
-        return []
-    return [MetricsPushed(*line.head(said.group), *who, None, instance_id, said.polled, said.interval_ms)]
+    terminating = line.request.get("terminating") is True
+    for said in read_metrics(data, an_int(line.request, "compressionType")):
+        age_ms = poll_age_ms(said)
+        if said.group and tells_of_polls(said, age_ms) and not (age_ms is None and terminating):
+            return [_pushed(line, said, age_ms)]
+    return []
+
+
+def _pushed(line: _Line, said: ClientMetrics, age_ms: int | None) -> MetricsPushed:
+    return MetricsPushed(
+        *line.head(said.group),
+        line.broker,
+        said.member_id,
+        line.client_id,
+        line.client_host,
+        None if age_ms is None else age_ms + max(0, line.place.timestamp_ms - line.arrival_ms),
+        str_or_none(line.request, "clientInstanceId") or "",
+        None if age_ms is not None else said.polled,
+        0 if age_ms is not None else said.interval_ms,
+        said.instance_id,
+        poll_interval_ms(said),
+        said.shown,
+    )
 
 
 _READERS = {

@@ -2,7 +2,7 @@
 
 The Java lines are of Kafka 4.3.1: those marked *seen* come from a broker that `tests/e2e` ran, the others are the
 format strings in its classes with values put in. The Scala lines are the format strings in the sources of 2.8.2 and
-3.2; no such broker was run.
+3.2; `test_old_brokers.py` reads what such brokers wrote.
 """
 
 import json

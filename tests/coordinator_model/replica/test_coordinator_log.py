@@ -8,7 +8,7 @@ import pytest
 from coordinator_model.capture_replay import replay_rows
 from coordinator_model.decode.parse import TELEMETRY, parse_row
 from coordinator_model.shard.shard import Shard, ShardSettings
-from tests.builders import T0, Story, Told, Who, stable
+from tests.builders import T0, Story, Told, Who, rebalance, stable
 
 SETTINGS = ShardSettings(cluster="c", partitions=1, live_from_ms=0)
 M1, M2, M3 = (f"app-{n}-86ec5d8f-035e-4908-be22-8c2dc6c7196{n}" for n in (1, 2, 3))
@@ -197,6 +197,51 @@ def test_the_request_log_decides_where_there_is_one():
     before = story.play(40_000).transitions
     logged = story.tell(3_500, HEAD + FAILED.format(M2)).tell(3_600, HEAD + LEFT.format(M1, "x")).play(40_000)
     assert logged.transitions == before != []
+
+
+# --------------------------------------------------------------------------------------------- beside the request log
+
+
+def unheard(*, lost_ms=(), log=None):
+    """m1's heartbeats end at 3 s, and the record of the next generation lacks it."""
+    story = stable(M1, M2).beats(M1, 1_000, 3_000).beats(M2, 1_000, 9_000)
+    for at_ms in lost_ms:
+        story.lose(at_ms)
+    rebalance(story, 9_900, 2, M2).beats(M2, 10_500, 30_000, 2)
+    for at_ms, text in log or ():
+        story.tell(at_ms, HEAD + text)
+    return story.play(30_000)
+
+
+def test_a_line_tells_the_cause_that_the_request_log_cannot_tell():
+    """Lines are missing, so its leave may be among them; the coordinator's own log has it that its session expired."""
+    lost = range(3_200, 10_000, 500)
+    assert unheard(lost_ms=lost).opened("member-removed") == [M1]
+    told = unheard(lost_ms=lost, log=[(9_000, FAILED.format(M1))])
+    assert accused(told) == [(M1, 9_000, "observed", "session-timeout")]
+    assert told.of("session-expired")[0]["detail"]["source"] == "coordinator-log"
+    assert told.opened("member-removed") == []
+
+
+def test_a_line_refutes_what_the_timer_said_of_one_that_had_left():
+    """Its leave is missing."""
+    assert unheard().closed("session-expired") == []
+    told = unheard(log=[(9_100, LEFT.format(M1, "the consumer is being closed"))])
+    assert [reason for reason, _ in told.closed("session-expired")] == ["refuted"]
+
+
+def test_what_was_told_already_is_refuted():
+    shard = Shard.restore(0, SETTINGS, None)
+    story = stable(M1, M2).beats(M1, 1_000, 3_000).beats(M2, 1_000, 9_000)
+    rebalance(story, 9_900, 2, M2).beats(M2, 10_500, 30_000, 2)
+    late = Story().tell(9_100, HEAD + LEFT.format(M1, "the consumer is being closed"))
+    rows = [story.source_rows(30_000), late.source_rows(9_200)[-1:]]
+    outputs = []
+    for batch in rows:
+        events = [event for row in batch for event in parse_row(row._replace(topic=f"{row.topic}-{len(outputs)}"))]
+        outputs += shard.apply(events)
+    reasons = [f["closed_reason"] for o in outputs if o["kind"] == "report" for f in o["findings"]]
+    assert reasons[-1] == "refuted"
 
 
 def test_members_stay_unknown_where_only_the_log_tells():

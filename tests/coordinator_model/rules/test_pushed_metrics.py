@@ -133,6 +133,15 @@ def test_a_last_poll_before_one_that_was_told_is_not_believed():
     assert told.members["m1"]["poll_age_ms"] == 2_000
 
 
+def test_ages_in_milliseconds_accuse_nobody_who_is_closed():
+    """As from a client whose unit is off by 1000; its last push is the one with which it closes."""
+    story = modern("m2")
+    for at_ms in range(5_000, 60_000, 5_000):
+        story.pushes(at_ms, "m1", 200 + at_ms // 100)
+    told = story.pushes(60_600, "m1", 800).play(70_000)
+    assert told.opened("poll-exceeded") == []
+
+
 def test_a_flood_of_pushes_leaves_one_age():
     told = classic(*((20_000 + n, 1) for n in range(5_000))).play(30_000)
     assert told.members["m1"]["poll_age_ms"] == 1_000

@@ -1,0 +1,62 @@
+"""When a member's poll interval ended, as far as its metrics tell, and whether its heartbeats stopped as it did.
+
+A client stops its heartbeats when its limit has passed since its last poll (``AbstractCoordinator``,
+``rd_kafka_cgrp_max_poll_interval_check_tmr_cb``). One that may not leave says no goodbye then: a static one of the
+classic protocol, and one of KIP-848 whose application has to take the revocation first. So heartbeats that stop just
+then tell why they stopped. That is inferred: a process may be killed in the same seconds.
+"""
+
+from typing import NamedTuple
+
+from coordinator_model.replica.group import Member
+
+GAP_MS = 2_000
+"""How far apart a client's clockwork and what its metrics tell of it may seem: a second that is not told, their way."""
+SHARE = 5
+"""Metrics must come at least that often within the limit: else they do not tell when the last poll was."""
+
+
+class PollEnd(NamedTuple):
+    """Between which instants a poll interval ended or ends."""
+
+    from_ms: int
+    until_ms: int
+
+
+def poll_end(member: Member) -> PollEnd | None:
+    """Return when a member's poll interval ends that began with its last poll; None: its metrics do not tell."""
+    limit_ms = member.rebalance_timeout_ms
+    if not limit_ms or member.pushed_ms is None:
+        return None
+    if member.poll_age_ms is not None and member.poll_reported_ms == member.pushed_ms:
+        if member.poll_age_ms < limit_ms - limit_ms // SHARE:
+            return None  # it may have polled since
+        polled_ms = member.pushed_ms - member.poll_age_ms
+        return PollEnd(polled_ms + limit_ms, polled_ms + limit_ms)
+    from_ms, until_ms, no_poll_ms = member.polled_from_ms, member.polled_until_ms, member.no_poll_until_ms
+    if from_ms is None or until_ms is None or no_poll_ms is None or until_ms - from_ms > limit_ms // SHARE:
+        return None
+    if no_poll_ms < from_ms + limit_ms - limit_ms // SHARE:
+        return None
+    return PollEnd(from_ms + limit_ms, until_ms + limit_ms)
+
+
+def stopped_at_its_end(member: Member, end: PollEnd) -> bool:
+    """Tell whether the last heartbeat that was heard is of when the poll interval ended."""
+    last_ms, session_ms = member.last_heartbeat_ms, member.session_timeout_ms or 0
+    if last_ms is None:
+        return False
+    beat_ms = member.heartbeat_interval_ms or session_ms // 3
+    return end.from_ms - beat_ms - GAP_MS <= last_ms <= end.until_ms + GAP_MS
+
+
+def stopped_polling(member: Member) -> bool:
+    """Tell whether a member's heartbeats stopped since its client did not poll.
+
+    One that tells ages pushes nothing more then, as Java's classic client; of the others a push has to show that they
+    live on without a poll.
+    """
+    end = poll_end(member)
+    if end is None or not stopped_at_its_end(member, end):
+        return False
+    return member.poll_age_ms is not None or (member.no_poll_until_ms or 0) > (member.last_heartbeat_ms or 0)

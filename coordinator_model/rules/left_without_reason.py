@@ -1,0 +1,74 @@
+"""``left-without-reason``: a client that hangs for good leaves as one that is closed does, and neither says why.
+
+librdkafka, kafka-python and all clients of KIP-848 give no reason. So who left when it may not have polled for its
+limit, and did not come back, was closed or has stopped polling. A report or metrics that tell of a poll clear it; a
+sign that it lives on and does not poll makes it ``poll-exceeded``.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import takewhile
+
+from coordinator_model.replica.group import GroupReplica, Leave, Member
+from coordinator_model.replica.session_timer import JudgementContext
+from coordinator_model.rules.findings import Finding, Verdict, about_member, name_of
+from coordinator_model.states import LEFT_WITHOUT_REASON, Cause, Evidence, Severity
+
+Name = tuple[str, str]
+TOLD_FOR_MS = 600_000
+"""How long it is told: twice the interval of pushes where the subscription names none (KIP-714)."""
+
+
+def judge(replica: GroupReplica, context: JudgementContext) -> Iterator[Verdict]:
+    """Judge the newest goodbyes; one is told when its client has had the time to come back."""
+    since_ms = max(context.live_from_ms, context.progress_ms - TOLD_FOR_MS + 1)
+    newest = list(takewhile(lambda leave: leave.applied_ms >= since_ms, reversed(replica.leaves)))
+    unclear = [leave for leave in newest if _is_unclear(leave)]
+    joined_ms = _newest_joins([*replica.members.values(), *(leave.member for leave in newest)]) if unclear else {}
+    for leave in unclear:
+        if any(joined_ms.get(name, -1) >= leave.applied_ms for name in _names(leave.member)):
+            continue  # it is back
+        at_ms = leave.applied_ms + context.thresholds.unstable_after_ms
+        if context.progress_ms < at_ms:
+            yield Verdict(None, at_ms)
+        else:
+            yield Verdict(_finding(replica, leave, at_ms, context), leave.applied_ms + TOLD_FOR_MS)
+
+
+def _is_unclear(leave: Leave) -> bool:
+    return leave.cause is Cause.LEFT and not leave.reason and leave.may_be_late_poll
+
+
+def _newest_joins(members: Iterable[Member]) -> dict[Name, int]:
+    """Return under which names members joined, and when last, also such as are gone again: who left before was back."""
+    joined_ms: dict[Name, int] = {}
+    for member in members:
+        for name in _names(member):
+            joined_ms[name] = max(member.joined_ms or 0, joined_ms.get(name, 0))
+    return joined_ms
+
+
+def _names(member: Member) -> Iterator[Name]:
+    """Yield what a client is known by, as in ``returns``: its instance, else id, connection, or client id and host."""
+    if member.instance_id is not None:
+        yield "instance", member.instance_id
+        return
+    yield "member", member.member_id
+    if member.connection is not None:
+        yield "connection", member.connection
+    if member.client_id:
+        yield "client", f"{member.client_id}\n{member.client_host}"
+
+
+def _finding(replica: GroupReplica, leave: Leave, at_ms: int, context: JudgementContext) -> Finding:
+    member = leave.member
+    return Finding(
+        rule=LEFT_WITHOUT_REASON,
+        severity=Severity.INFO,
+        opened_ms=leave.applied_ms,
+        at_ms=at_ms,
+        evidence=Evidence.INFERRED,
+        cause=Cause.UNKNOWN,
+        summary=f"{name_of(member)} left without a reason: it was closed, or it may have stopped polling",
+        detail={"max_poll_interval_ms": member.rebalance_timeout_ms, "left_ms": leave.applied_ms},
+        **about_member(replica, member, context),
+    )

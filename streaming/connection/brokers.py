@@ -1,0 +1,20 @@
+"""Which brokers a cluster has, of any release: kafka-python's own question fails on answers of Kafka 2.8 to 3.6.
+
+Those answer DescribeCluster in version 0, which has no endpoint type (KIP-919); kafka-python 3.0.12 takes it out of
+each answer, and raises KeyError.
+"""
+
+from typing import Any
+
+from kafka import KafkaAdminClient
+
+
+def describe_cluster(admin: KafkaAdminClient) -> dict[str, Any]:
+    """As `KafkaAdminClient.describe_cluster`: `cluster_id`, `brokers` with `broker_id`, host and port."""
+    try:
+        described: dict[str, Any] = admin.describe_cluster()
+    except KeyError:
+        metadata = admin._manager.run(admin._get_cluster_metadata, [])  # noqa: SLF001 # what it asks older brokers
+        brokers = [{**broker, "broker_id": broker["node_id"]} for broker in metadata["brokers"]]
+        described = {"cluster_id": metadata["cluster_id"], "brokers": brokers}
+    return described
