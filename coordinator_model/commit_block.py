@@ -1,0 +1,62 @@
+"""Offset commits as columns: so they travel and are applied, for they are nearly all that the offsets topic holds.
+
+A block holds the newest commits of some partitions of one key in one batch. A partition has one row; it has more where
+group records lie between its commits, for each of them may end a session that a commit before it had prolonged. Rows
+stand in the order of the offsets topic.
+"""
+
+import struct
+from array import array
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+NO_OFFSET = -(2**63)
+"""The committed offset of a row that is a tombstone."""
+METADATA_CHARACTERS = 64
+"""How much of a commit's metadata is kept."""
+_LENGTH = struct.Struct(">h")
+_PARTITION = struct.Struct(">i")
+
+
+class CommitBlock(NamedTuple):
+    """Commits of one partition of the offsets topic, a column a field; all columns have the same length.
+
+    ``keys`` are keys of the records without their version: group, topic and partition as Kafka writes them
+    (``place_of`` reads one). ``offsets`` are the committed ones (``NO_OFFSET``: a tombstone), ``commit_ms`` the
+    instants in the values, ``record_ms`` the records' timestamps, ``record_offsets`` where the records lie, ``counts``
+    how many commits each row stands for. ``topic_ids`` holds 16 bytes, or none where the commit names no id (before
+    Kafka 4.1). ``metadata`` has the heads of those that are not empty, by row.
+    """
+
+    keys: tuple[bytes, ...]
+    record_offsets: "array[int]"
+    record_ms: "array[int]"
+    offsets: "array[int]"
+    commit_ms: "array[int]"
+    leader_epochs: "array[int]"
+    counts: "array[int]"
+    topic_ids: tuple[bytes, ...]
+    metadata: Mapping[int, str]
+
+    def as_tuple(self) -> tuple[Any, ...]:
+        """Return it so that ``marshal`` can write it; ``of_tuple`` reads what it read."""
+        return tuple(self)
+
+    @classmethod
+    def of_tuple(cls, columns: tuple[Any, ...]) -> "CommitBlock":
+        """Read columns; ``marshal`` leaves the bytes of an ``array``."""
+        return cls._make(array("q", column) if type(column) is bytes else column for column in columns)
+
+
+def key_of(group: str, topic: str, partition: int) -> bytes:
+    """Return the key of a partition's commits, without the version."""
+    texts = (text.encode("utf-8", "replace") for text in (group, topic))
+    return b"".join(_LENGTH.pack(len(text)) + text for text in texts) + _PARTITION.pack(partition)
+
+
+def place_of(key: bytes) -> tuple[str, str, int]:
+    """Read group, topic and partition of a key; it is known to be whole."""
+    group_end = 2 + _LENGTH.unpack_from(key)[0]
+    topic_end = group_end + 2 + _LENGTH.unpack_from(key, group_end)[0]
+    group, topic = key[2:group_end], key[group_end + 2 : topic_end]
+    return group.decode("utf-8", "replace"), topic.decode("utf-8", "replace"), _PARTITION.unpack_from(key, topic_end)[0]

@@ -1,0 +1,1 @@
+"""How far groups are behind: commits and end offsets in, the state of each partition and findings out."""

@@ -1,0 +1,68 @@
+"""What is known of a partition that a group commits to, and of the group: what ``group_lag`` judges."""
+
+from typing import NamedTuple
+
+WINDOW = 10
+"""How many commits of a partition are kept, as Burrow's ``intervals``."""
+MIN_DISTANCE_MS = 1_000
+"""Commits closer to the one before take its place in the window: else a fast committer's window spans nothing."""
+
+
+class Commit(NamedTuple):
+    """A commit; ``end_offset`` is the newest end offset that was known when it was read, None: none was."""
+
+    offset: int
+    at_ms: int
+    end_offset: int | None
+
+
+class Owner(NamedTuple):
+    """Who owns a partition: a member as the group's view shows it, and since when it has it."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str | None
+    client_host: str | None
+    liveness: str
+    """``alive``, ``violated`` or ``unknown``."""
+    generation: int
+    since_ms: int
+
+
+class PartitionLag(NamedTuple):
+    """A partition of a topic that a group has committed to or owns, at an instant."""
+
+    topic: str
+    topic_id: str | None
+    partition: int
+    commits: tuple[Commit, ...] = ()
+    """The newest, at most ``WINDOW``, oldest first; empty: it is owned, and nothing was ever committed."""
+    start_offset: int | None = None
+    end_offset: int | None = None
+    """The log's first and end offset, None: not known, or asked of another topic of this name."""
+    asked_ms: int | None = None
+    """When these were asked."""
+    stable_offset: int | None = None
+    """The last stable offset: where a consumer with ``read_committed`` stops. None: it was not asked."""
+    waits_since_ms: int | None = None
+    """Since when, at the least, its oldest message that is not committed has been in the log; None: not known."""
+    owner: Owner | None = None
+    leader_epoch: int = -1
+    metadata: str = ""
+    """Head of the newest commit's metadata."""
+
+
+class GroupFacts(NamedTuple):
+    """What the group's newest view says; ``view_ms`` is its instant, 0: there is none yet."""
+
+    cluster: str
+    group: str
+    type: str
+    state: str
+    generation: int
+    incarnation: int
+    broker: str
+    view_ms: int
+    stable_since_ms: int | None
+    reason: str | None = None
+    """Why its newest rebalance began, as far as it is known."""
