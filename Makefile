@@ -45,8 +45,17 @@ setup: ## Make .venv and .jars here; a second when all is there. PYTHON=… and 
 demo: setup ## Real consumers on a real broker: killed, stalled, redeployed, hung for good; the alerts
 	exec $(BIN)/group-monitor demo
 
-test: setup ## Every test; those that start brokers and Spark are marked e2e and spark
-	$(BIN)/python -m pytest -m "not soak"
+test: setup ## Every test; those that start brokers and Spark (marked e2e and spark) mostly wait, so the others run beside them
+	others=$$(mktemp)
+	nice $(BIN)/python -m pytest -m "not (e2e or spark or soak)" > "$$others" 2>&1 &
+	beside=$$!
+	trap 'kill $$beside 2>/dev/null || true; rm -f "$$others"' EXIT
+	passed=true
+	$(BIN)/python -m pytest -m "(e2e or spark) and not soak" --durations=40 || passed=false
+	echo "== tests without brokers and Spark"
+	wait $$beside || passed=false
+	cat "$$others"
+	$$passed
 
 soak: setup ## The slow truths: the job killed again and again
 	$(BIN)/python -m pytest -m soak

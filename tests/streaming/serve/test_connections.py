@@ -180,7 +180,7 @@ class TestTimes:
         tls = {"serve": self_signed(tmp_path)} if scheme == "https" else {}
         with running(store, Settings.model_validate(settings.model_dump() | tls)) as base:
             opened = connect(base)
-            opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 262_144)  # with 4 kB reading the rest takes minutes
             if tls:
                 context = ssl.create_default_context(cafile=tmp_path / "cert")
                 opened = context.wrap_socket(opened, server_hostname="127.0.0.1")
