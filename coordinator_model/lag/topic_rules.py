@@ -1,0 +1,113 @@
+"""``lag-growing``, ``offset-rewound`` and ``offsets-lost``: one finding a group and topic, its partitions listed."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from coordinator_model.lag.finding_text import about, about_group, places
+from coordinator_model.lag.scene import Row, Scene, is_fresh
+from coordinator_model.lag.status import Status, committed_offset_of, is_beyond_end, lags_of, rewound_by
+from coordinator_model.rules.findings import Finding
+from coordinator_model.states import LAG_GROWING, OFFSET_REWOUND, OFFSETS_LOST, Cause, Evidence, Severity
+
+TOPIC_RULES = (LAG_GROWING, OFFSET_REWOUND, OFFSETS_LOST)
+
+
+class _Trouble(NamedTuple):
+    """What a rule has found of a topic, since when, and when that was certain."""
+
+    rule: str
+    topic: str
+    rows: list[Row]
+    since_ms: int
+    certain_ms: int
+
+
+def lag_growing(scene: Scene) -> Iterator[Finding]:
+    """The group commits and falls behind: by the commits of a partition, and by the group's lag for a long time."""
+    lowest, total = _lowest(scene), scene.total
+    if not scene.works or lowest is None or total is None:
+        return
+    since_ms, lag = lowest
+    due_ms = since_ms + scene.thresholds.lag_growing_ms
+    if scene.now_ms < due_ms or total <= lag:
+        return
+    for topic, rows in scene.by_topic():
+        growing = [row for row in rows if _grows(row)]
+        if growing:
+            now = about(sum(row.lag or 0 for row in growing))
+            text = f"{scene.facts.group} falls behind on {topic}: {now} messages wait in {len(growing)} partitions"
+            yield _finding(scene, _Trouble(LAG_GROWING, topic, growing, since_ms, due_ms), text, {"lag": now})
+
+
+def _lowest(scene: Scene) -> tuple[int, int] | None:
+    """Return when the group's lag was last at its lowest, and what it was."""
+    return min(scene.history, key=lambda told: (told[1], -told[0]), default=None)
+
+
+def _grows(row: Row) -> bool:
+    return row.status is Status.WARN and (row.lag or 0) > next(lags_of(row.p.commits))
+
+
+def offset_rewound(scene: Scene) -> Iterator[Finding]:
+    """A committed offset went back and has not come again to where it was."""
+    for topic, rows in scene.by_topic():
+        back = [(row, commit) for row in rows if row.status is Status.REWIND and (commit := rewound_by(row.p.commits))]
+        since_ms = min((commit.at_ms for _, commit in back), default=0)
+        due_ms = since_ms + scene.thresholds.stall_margin_ms
+        if back and scene.facts.view_ms and scene.now_ms >= due_ms:
+            row, commit = min(back, key=lambda found: found[1].at_ms)
+            text = f"the committed offset of {row.place} went back to {commit.offset}"
+            if len(back) > 1:
+                text += f", and those of {len(back) - 1} more partitions of {topic} went back too"
+            trouble = _Trouble(OFFSET_REWOUND, topic, [row for row, _ in back], since_ms, due_ms)
+            detail = {"rewound": len(back), "committed_offset": commit.offset, "committed_ms": commit.at_ms}
+            yield _finding(scene, trouble, text, detail)
+
+
+def offsets_lost(scene: Scene) -> Iterator[Finding]:
+    """The log does not hold the committed offset: retention has passed it, or it lies beyond the end."""
+    for topic, rows in scene.by_topic():
+        lost = [row for row in rows if _is_lost(row)]
+        since_ms = max((row.last_ms for row in lost), default=0)
+        if lost and scene.facts.view_ms and scene.now_ms >= since_ms + scene.thresholds.stall_margin_ms:
+            beyond = sum(is_beyond_end(row.p) for row in lost)
+            gone = about(sum(_gone(row) for row in lost))
+            why = "the topic was cut or recreated" if beyond else f"{gone} messages were deleted before that"
+            text = f"{len(lost)} partitions of {topic} do not hold what {scene.facts.group} was to read next: {why}"
+            trouble = _Trouble(OFFSETS_LOST, topic, lost, since_ms, scene.now_ms)
+            yield _finding(scene, trouble, text, {"lost": len(lost), "messages": gone, "beyond_end": beyond})
+
+
+def _is_lost(row: Row) -> bool:
+    return is_beyond_end(row.p) or _gone(row) > 0
+
+
+def _gone(row: Row) -> int:
+    """Return how many messages retention has deleted that were not committed."""
+    committed, start = committed_offset_of(row.p), row.p.start_offset
+    return 0 if committed is None or start is None else max(0, start - committed)
+
+
+def _finding(scene: Scene, trouble: _Trouble, text: str, detail: dict[str, Any]) -> Finding:
+    return Finding(
+        rule=trouble.rule,
+        severity=Severity.WARN,
+        opened_ms=trouble.since_ms,
+        at_ms=trouble.certain_ms,
+        evidence=Evidence.OBSERVED,
+        cause=Cause.UNKNOWN,
+        summary=text,
+        partitions=places(trouble.rows),
+        detail=detail,
+        **about_group(scene, trouble.topic),
+    )
+
+
+def pending(scene: Scene) -> Iterator[tuple[str, str, int]]:
+    """Yield what cannot be told of topics: of some partition nobody knows where it ends."""
+    for topic, rows in scene.by_topic():
+        if any(not is_fresh(row.p, scene.now_ms) for row in rows):
+            yield from ((rule, topic, 0) for rule in TOPIC_RULES)
+
+
+RULES: tuple[Callable[[Scene], Iterator[Finding]], ...] = (lag_growing, offset_rewound, offsets_lost)
