@@ -22,6 +22,8 @@ EndsOf = Callable[[Int32s, Int32s], Int64s]
 """End offsets of partitions, by the numbers of their topics and their own; `NO_OFFSET`: not known."""
 
 NOBODY = -1
+SHARED = -2
+"""The owner of a partition of a share group: any number of members."""
 FIRST_CAPACITY = 1_024
 COLUMNS: dict[str, tuple[type[np.signedinteger[Any]], int]] = {
     "group": (np.int32, NOBODY),
@@ -30,7 +32,6 @@ COLUMNS: dict[str, tuple[type[np.signedinteger[Any]], int]] = {
     "topic_id": (np.int32, 0),
     "leader_epoch": (np.int32, -1),
     "record_offset": (np.int64, -1),
-    "count": (np.int64, 0),
     "owner": (np.int32, NOBODY),
     "since_ms": (np.int64, 0),
     "head": (np.int8, 0),
@@ -51,10 +52,10 @@ class Windows(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """Rows of blocks; `index` is their place among all rows of the batch."""
+    """Rows of blocks; `numbers` are their places among all rows of the batch."""
 
     slots: Int64s
-    index: Int64s
+    numbers: Int64s
     offsets: Int64s
     record_ms: Int64s
     record_offsets: Int64s
@@ -74,7 +75,6 @@ class CommitTable:
     topic_id: Int32s
     leader_epoch: Int32s
     record_offset: Int64s
-    count: Int64s
     owner: Int32s
     since_ms: Int64s
     head: Int8s
@@ -87,6 +87,8 @@ class CommitTable:
         self.groups, self.topics, self.topic_ids = Names[str](), Names[str](), Names[bytes]()
         self.topic_ids.use(b"")
         self.metadata: dict[int, str] = {}
+        self.commits: dict[str, int] = {}
+        """How many commits were counted of each group."""
         self._slots: dict[bytes, int] = {}
         self._keys: list[bytes] = []
         self._free: list[int] = []
@@ -109,13 +111,20 @@ class CommitTable:
         rows = self._new_rows(blocks)
         if not len(rows.slots):
             return set()
-        groups = {self.groups[number] for number in np.unique(self.group[rows.slots]).tolist()}
-        np.add.at(self.count, rows.slots, rows.counts)
+        groups = self._count(rows)
         for turn in _turns(rows.slots):
             self._append(rows.take(turn), ends_of)
         self._note_texts(blocks, rows.take(turn))
         self.free_unused(rows.slots[turn])
         return groups
+
+    def _count(self, rows: _Rows) -> set[str]:
+        numbers, of_row = np.unique(self.group[rows.slots], return_inverse=True)
+        groups = [self.groups[number] for number in numbers.tolist()]
+        counts = np.bincount(of_row, rows.counts).astype(np.int64).tolist()
+        for group, count in zip(groups, counts, strict=True):
+            self.commits[group] = self.commits.get(group, 0) + count
+        return set(groups)
 
     def _new_rows(self, blocks: Sequence[CommitBlock]) -> _Rows:
         """Return the rows that tell something new, by slot, then by record offset."""
@@ -156,7 +165,7 @@ class CommitTable:
     def _note_texts(self, blocks: Sequence[CommitBlock], newest: _Rows) -> None:
         """Keep topic ids and metadata of the newest commits; most have no metadata."""
         topic_ids = list(chain.from_iterable(block.topic_ids for block in blocks))
-        for slot, index in zip(newest.slots.tolist(), newest.index.tolist(), strict=True):
+        for slot, index in zip(newest.slots.tolist(), newest.numbers.tolist(), strict=True):
             if topic_ids[index] != self.topic_ids[self.topic_id[slot]]:
                 self._name_topic(slot, topic_ids[index])
         starts = np.cumsum([0, *(len(block.keys) for block in blocks)]).tolist()
@@ -166,7 +175,7 @@ class CommitTable:
             for row, text in block.metadata.items()
         }
         if texts or self.metadata:
-            for slot, index in zip(newest.slots.tolist(), newest.index.tolist(), strict=True):
+            for slot, index in zip(newest.slots.tolist(), newest.numbers.tolist(), strict=True):
                 if index in texts:
                     self.metadata[slot] = texts[index]
                 else:
@@ -200,12 +209,23 @@ class CommitTable:
     def windows(self, slots: Int64s) -> Windows:
         """Return the commits of some slots."""
         at = (self.head[slots][:, None] + 1 + np.arange(WINDOW)) % WINDOW
-        columns = (getattr(self, name)[slots[:, None], at] for name in WINDOWS)
-        return Windows(*columns, self.filled[slots])
+        rows = slots[:, None]
+        return Windows(self.offsets[rows, at], self.at_ms[rows, at], self.ends[rows, at], self.filled[slots])
 
     def newest(self, slots: Int64s) -> Int64s:
         """Return the offsets committed last; `NO_OFFSET` where nothing was."""
         return np.where(self.filled[slots] > 0, self.offsets[slots, self.head[slots]], NO_OFFSET)
+
+    def newest_ms(self, slots: Int64s) -> Int64s:
+        """Return when these were; something where nothing was."""
+        return self.at_ms[slots, self.head[slots]]
+
+    def forget(self, group: str, until_ms: int) -> None:
+        """Forget the commits of a group that was deleted at an instant, but for what was committed since."""
+        slots = self.slots_of(group)
+        slots = slots[self.newest_ms(slots) <= until_ms]
+        self.filled[slots] = 0
+        self.free_unused(slots)
 
     def free_unused(self, slots: Iterable[int] | Int64s) -> None:
         """Free those of the slots that have no commit and no owner."""
@@ -229,7 +249,9 @@ class CommitTable:
     def _drop(self, slot: int) -> None:
         del self._slots[self._keys[slot]]
         self._keys[slot] = b""
-        self.groups.release(int(self.group[slot]))
+        group = self.groups[int(self.group[slot])]
+        if self.groups.release(int(self.group[slot])):
+            self.commits.pop(group, None)
         self.topics.release(int(self.topic[slot]))
         if self.topic_id[slot]:
             self.topic_ids.release(int(self.topic_id[slot]))
@@ -256,7 +278,13 @@ class CommitTable:
         ids = [self.topic_ids[number] for number in self.topic_id[slots].tolist()]
         place = {slot: index for index, slot in enumerate(slots.tolist())} if self.metadata else {}
         metadata = {place[slot]: text for slot, text in self.metadata.items()}
-        return {"keys": list(self._slots), "columns": columns, "topic_ids": ids, "metadata": metadata}
+        return {
+            "keys": list(self._slots),
+            "columns": columns,
+            "topic_ids": ids,
+            "metadata": metadata,
+            "commits": self.commits,
+        }
 
     @classmethod
     def load(cls, kept: dict[str, Any]) -> "CommitTable":
@@ -272,7 +300,7 @@ class CommitTable:
         for slot, topic_id in enumerate(kept["topic_ids"]):
             if topic_id:
                 table._name_topic(slot, topic_id)
-        table.metadata = dict(kept["metadata"])
+        table.metadata, table.commits = dict(kept["metadata"]), dict(kept["commits"])
         return table
 
 
@@ -282,8 +310,8 @@ def _joined(blocks: Sequence[CommitBlock]) -> _Rows:
     columns = [
         np.concatenate([np.empty(0, np.int64), *(np.asarray(getattr(b, n), np.int64) for b in blocks)]) for n in names
     ]
-    index = np.arange(len(columns[0]))
-    return _Rows(index, index, *columns)
+    numbers = np.arange(len(columns[0]))
+    return _Rows(numbers, numbers, *columns)
 
 
 def _turns(slots: Int64s) -> Iterator[Int64s]:

@@ -4,12 +4,14 @@ A round asks each leader for the partitions that it leads, a thousand in a reque
 leaders at once. What fails of a leader costs its partitions' news in that round, and nothing else.
 """
 
+import re
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final, Self
 from uuid import UUID
 
@@ -32,10 +34,17 @@ LOOK_EVERY_S: Final = 0.5
 """How soon the first topics in use are noticed."""
 METADATA_EVERY_S: Final = 30.0
 """How soon it is noticed that a topic was recreated or grew, where no answer tells."""
+OUTAGE_MS: Final = 25_000
+"""Rounds that lie farther apart: nobody answered meanwhile."""
 TIMEOUT_MS: Final = 5_000
 TOPICS_AT_ONCE: Final = 1_000
 PARTITIONS_AT_ONCE: Final = 1_000
 MAX_SUSPECTS: Final = 1_000
+
+MAX_TOPICS: Final = 50_000
+"""Members may claim topics that nobody has; the others' lags are unknown."""
+_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+"""What Kafka takes for a topic's name; an assignment may hold any text."""
 
 Partitions = dict[str, list[int]]
 """Topic to numbers of partitions."""
@@ -76,19 +85,22 @@ class EndOffsets:
         client: Mapping[str, Any],
         topics: Callable[[], Collection[str]],
         *,
+        suspects: Callable[[], Partitions] = dict,
         behind_ms: Callable[[], int] = lambda: 0,
         take: Callable[[Round], None] = lambda _: None,
         every_s: float = ROUND_EVERY_S,
     ) -> None:
-        """`topics` tells which ones are in use; `behind_ms` how far the brokers' clocks are behind this machine's."""
+        """Ask of the `topics` in use, and of `suspects` the last stable offset too.
+
+        `behind_ms` tells how far the brokers' clocks are behind this machine's.
+        """
         self._client = {**client, "request_timeout_ms": TIMEOUT_MS, "metadata_max_age_ms": int(every_s * 1_000)}
-        self._topics, self._behind_ms, self._take, self._every_s = topics, behind_ms, take, every_s
+        self._topics, self._suspects, self._behind_ms = topics, suspects, behind_ms
+        self._take, self._every_s = take, every_s
         self._metadata = _Metadata()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="end-offsets", daemon=True)
         self.newest = NO_ROUND
-        self.suspects: Partitions = {}
-        """Partitions whose last stable offset is asked too."""
         self.unanswered: Counter[str] = Counter()
         """What failed in the last round: error to number of partitions, or of topics that nobody may describe."""
 
@@ -121,7 +133,7 @@ class EndOffsets:
 
     def _ask_until_stopped(self, manager: Any) -> None:
         while not self._stopping.is_set():
-            began_s, topics = time.monotonic(), frozenset(self._topics())
+            began_s, topics = time.monotonic(), frozenset(islice(filter(_NAME.fullmatch, self._topics()), MAX_TOPICS))
             if topics:
                 self.ask(manager, topics)
             self._stopping.wait(max(LOOK_EVERY_S, self._every_s - (time.monotonic() - began_s) if topics else 0.0))
@@ -152,7 +164,7 @@ class EndOffsets:
     async def _ask_leader(self, manager: Any, leader: int, columns: _Columns) -> None:
         led = {name: _led_by(leader, topic.leaders) for name, topic in self._metadata.topics.items()}
         led = {name: numbers for name, numbers in led.items() if numbers}
-        suspects = _common(led, self.suspects)
+        suspects = _common(led, self._suspects())
         try:
             if leader < 0:
                 self.unanswered["no leader"] += sum(map(len, led.values()))
@@ -163,25 +175,25 @@ class EndOffsets:
                     for name, number, offset in await self._ask_offsets(manager, leader, chunk, spec):
                         column[columns.places[name].first + number] = offset
             for chunk in _chunks(suspects):
-                found = await self._ask_offsets(manager, leader, chunk, OffsetSpec.LATEST, IsolationLevel.READ_COMMITTED)
-                columns.stable |= {(name, number): offset for name, number, offset in found}
+                stable = await self._ask_offsets(manager, leader, chunk, OffsetSpec.LATEST, committed=True)
+                columns.stable |= {(name, number): offset for name, number, offset in stable}
         except (KafkaError, OSError) as error:
             self.unanswered[type(error).__name__] += sum(map(len, led.values()))
 
     async def _ask_offsets(
-        self,
-        manager: Any,
-        leader: int,
-        chunk: Partitions,
-        spec: OffsetSpec,
-        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+        self, manager: Any, leader: int, chunk: Partitions, spec: OffsetSpec, *, committed: bool = False
     ) -> list[tuple[str, int, int]]:
-        """Return topic, partition and offset, of those partitions that the leader answers for."""
-        asked = ListOffsetsRequest.ListOffsetsTopic
+        """Return topic, partition and offset, of those partitions that the leader answers for.
+
+        `committed`: what a consumer with `read_committed` would be told.
+        """
+        of_topic = ListOffsetsRequest.ListOffsetsTopic
+        of = of_topic.ListOffsetsPartition
         topics = [
-            asked(name=name, partitions=[asked.ListOffsetsPartition(partition_index=n, timestamp=spec) for n in numbers])
+            of_topic(name=name, partitions=[of(partition_index=number, timestamp=spec) for number in numbers])
             for name, numbers in chunk.items()
         ]
+        isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         request = ListOffsetsRequest(isolation_level=isolation.value, topics=topics)
         answer = await manager.wait_for(manager.send(request, node_id=leader), TIMEOUT_MS)
         told = []
@@ -240,17 +252,12 @@ def _common(led: Partitions, suspects: Partitions) -> Partitions:
 
 def _chunks(partitions: Partitions) -> Iterator[Partitions]:
     """Cut partitions into requests of a bounded size."""
-    chunk: Partitions = {}
-    left = PARTITIONS_AT_ONCE
-    for name, numbers in partitions.items():
-        while numbers:
-            chunk[name], numbers = numbers[:left], numbers[left:]
-            left -= len(chunk[name])
-            if not left:
-                yield chunk
-                chunk, left = {}, PARTITIONS_AT_ONCE
-    if chunk:
-        yield chunk
+    listed = ((name, number) for name, numbers in partitions.items() for number in numbers)
+    while chunk := list(islice(listed, PARTITIONS_AT_ONCE)):
+        by_name: Partitions = {}
+        for name, number in chunk:
+            by_name.setdefault(name, []).append(number)
+        yield by_name
 
 
 def _empty(metadata: _Metadata) -> _Columns:
@@ -264,16 +271,20 @@ def _empty(metadata: _Metadata) -> _Columns:
 def _as_round(columns: _Columns, before: Round, at_ms: int, gone: frozenset[str]) -> Round:
     """Return what was told; what was not is as it was, if the topic is the same."""
     ends, starts = columns.ends, columns.starts
-    asked_ms = np.where(ends == NO_OFFSET, NO_OFFSET, at_ms)
+    is_told = ends != NO_OFFSET
+    asked_ms, since_ms = np.where(is_told, at_ms, NO_OFFSET), np.zeros(len(ends), np.int64)
     for name, place in columns.places.items():
         known = before.places.get(name)
         if known is None or known.topic_id != place.topic_id:
             continue
-        count = min(place.count, known.count)
+        count = min(place.size, known.size)
         now, then = slice(place.first, place.first + count), slice(known.first, known.first + count)
+        was_missing = (before.asked_ms[then] < before.at_ms) | (at_ms - before.at_ms > OUTAGE_MS)
+        is_back = is_told[now] & was_missing & (before.asked_ms[then] != NO_OFFSET)
+        since_ms[now] = np.where(is_back, at_ms, before.answered_since_ms[then])
         for column, earlier in ((asked_ms, before.asked_ms), (ends, before.ends), (starts, before.starts)):
             column[now] = np.where(column[now] == NO_OFFSET, earlier[then], column[now])
-    return Round(at_ms, _now_ms(), columns.places, ends, starts, asked_ms, columns.stable, gone)
+    return Round(at_ms, _now_ms(), columns.places, ends, starts, asked_ms, since_ms, columns.stable, gone)
 
 
 def _now_ms() -> int:

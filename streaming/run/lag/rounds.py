@@ -24,7 +24,7 @@ class Place(NamedTuple):
 
     topic_id: str | None
     first: int
-    count: int
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,8 @@ class Round:
     ends: Int64s
     starts: Int64s
     asked_ms: Int64s
+    answered_since_ms: Int64s
+    """Since which round each one has had an answer; 0: always."""
     stable: Mapping[tuple[str, int], int] = field(default_factory=dict)
     """Last stable offsets, of the partitions of which they were asked."""
     gone: frozenset[str] = frozenset()
@@ -52,13 +54,10 @@ class Round:
         """Return end offsets of partitions, their topics by the numbers of their names."""
         return self._taken(self.ends, names, topics, partitions)
 
-    def starts_of(self, names: Names[str], topics: Int32s, partitions: Int32s) -> Int64s:
-        """Likewise the logs' first offsets."""
-        return self._taken(self.starts, names, topics, partitions)
-
-    def asked_ms_of(self, names: Names[str], topics: Int32s, partitions: Int32s) -> Int64s:
-        """Likewise when these were asked."""
-        return self._taken(self.asked_ms, names, topics, partitions)
+    def offsets_of(self, names: Names[str], topics: Int32s, partitions: Int32s) -> tuple[Int64s, ...]:
+        """Return likewise ends, starts, when these were asked, and since when every round has an answer."""
+        columns = (self.ends, self.starts, self.asked_ms, self.answered_since_ms)
+        return tuple(self._taken(column, names, topics, partitions) for column in columns)
 
     def counts_of(self, names: Names[str], topics: Int32s) -> Int64s:
         """Return how many partitions topics have; 0: it does not exist, -1: not known."""
@@ -82,12 +81,12 @@ class Round:
         unknown = Place(None, 0, -1)
         listed = [self.places.get(name or "") or absent.get(name or "", unknown) for name in names.by_number]
         self._numbered["firsts"] = np.array([place.first for place in listed], np.int64)
-        self._numbered["counts"] = np.array([place.count for place in listed], np.int64)
+        self._numbered["counts"] = np.array([place.size for place in listed], np.int64)
         self._numbered["changes"] = names.changes
 
 
-_NONE = np.empty(0, np.int64)
-NO_ROUND: Final = Round(0, 0, {}, _NONE, _NONE, _NONE)
+_NONE: Int64s = np.empty(0, np.int64)
+NO_ROUND: Final = Round(0, 0, {}, _NONE, _NONE, _NONE, _NONE)
 
 
 class History:
@@ -133,12 +132,12 @@ class History:
         for at_ms, answered_ms, places, ends in kept:
             columns = np.frombuffer(ends, np.int64)
             named = {name: Place(*place) for name, place in places.items()}
-            rounds.append(_only_ends(Round(at_ms, answered_ms, named, columns, columns, columns)))
+            rounds.append(Round(at_ms, answered_ms, named, columns, _NONE, _NONE, _NONE))
         return cls(rounds)
 
 
 def _only_ends(of: Round) -> Round:
-    return Round(of.at_ms, of.answered_ms, of.places, of.ends, of.ends[:0], of.ends[:0])
+    return Round(of.at_ms, of.answered_ms, of.places, of.ends, _NONE, _NONE, _NONE)
 
 
 def _without(topics: set[str], earlier: Round) -> Round:
