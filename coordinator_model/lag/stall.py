@@ -127,9 +127,9 @@ def stall_of(p: PartitionLag, status: Status, work: Work, instant: Instant) -> S
     if not instant.is_simple and not alive:
         return Stall(Note.STARVED, waits=owner is not None)
     if p.stable_offset is not None and (committed_offset_of(p) or 0) >= p.stable_offset:
-        return Stall(Note.WAITS_FOR_TRANSACTION)
+        return Stall(Note.WAITS_FOR_TRANSACTION, waits=True)
     if not work.newest_ms:
-        return Stall(Note.NOT_COMMITTING)
+        return Stall(Note.NOT_COMMITTING, waits=True)
     return _by_rhythm(p, lag, status, work, instant)
 
 

@@ -22,26 +22,31 @@ class _Trouble(NamedTuple):
     certain_ms: int
 
 
+class _Growth(NamedTuple):
+    """Since when a group's lag grows, and when that had gone on for long enough."""
+
+    since_ms: int
+    due_ms: int
+
+
 def lag_growing(scene: Scene) -> Iterator[Finding]:
     """The group commits and falls behind: by the commits of a partition, and by the group's lag for a long time."""
-    lowest, total = _lowest(scene), scene.total
-    if not scene.works or lowest is None or total is None:
-        return
-    since_ms, lag = lowest
-    due_ms = since_ms + scene.thresholds.lag_growing_ms
-    if scene.now_ms < due_ms or total <= lag:
-        return
-    for topic, rows in scene.by_topic():
+    growth = _growth(scene)
+    for topic, rows in scene.by_topic() if growth is not None else ():
         growing = [row for row in rows if _grows(row)]
-        if growing:
+        if growing and growth is not None:
             now = about(sum(row.lag or 0 for row in growing))
             text = f"{scene.facts.group} falls behind on {topic}: {now} messages wait in {len(growing)} partitions"
-            yield _finding(scene, _Trouble(LAG_GROWING, topic, growing, since_ms, due_ms), text, {"lag": now})
+            yield _finding(scene, _Trouble(LAG_GROWING, topic, growing, *growth), text, {"lag": now})
 
 
-def _lowest(scene: Scene) -> tuple[int, int] | None:
-    """Return when the group's lag was last at its lowest, and what it was."""
-    return min(scene.history, key=lambda told: (told[1], -told[0]), default=None)
+def _growth(scene: Scene) -> _Growth | None:
+    """Tell how a group's lag grows: since it was last at its lowest."""
+    lowest = min(scene.history, key=lambda told: (told[1], -told[0]), default=None)
+    if lowest is None or scene.total is None or not scene.works or scene.total <= lowest[1]:
+        return None
+    due_ms = lowest[0] + scene.thresholds.lag_growing_ms
+    return _Growth(lowest[0], due_ms) if scene.now_ms >= due_ms else None
 
 
 def _grows(row: Row) -> bool:
@@ -51,7 +56,7 @@ def _grows(row: Row) -> bool:
 def offset_rewound(scene: Scene) -> Iterator[Finding]:
     """A committed offset went back and has not come again to where it was."""
     for topic, rows in scene.by_topic():
-        back = [(row, commit) for row in rows if row.status is Status.REWIND and (commit := rewound_by(row.p.commits))]
+        back = [(row, commit) for row in rows if row.lag and (commit := rewound_by(row.p.commits))]
         since_ms = min((commit.at_ms for _, commit in back), default=0)
         due_ms = since_ms + scene.thresholds.stall_margin_ms
         if back and scene.facts.view_ms and scene.now_ms >= due_ms:
@@ -104,10 +109,16 @@ def _finding(scene: Scene, trouble: _Trouble, text: str, detail: dict[str, Any])
 
 
 def pending(scene: Scene) -> Iterator[tuple[str, str, int]]:
-    """Yield what cannot be told of topics: of some partition nobody knows where it ends."""
+    """Yield what may be true of topics though it is not said.
+
+    Of some partition nobody knows where it ends; or the group's lag still grows, if not at its last few commits.
+    """
+    growth = _growth(scene)
     for topic, rows in scene.by_topic():
         if any(not is_fresh(row.p, scene.now_ms) for row in rows):
             yield from ((rule, topic, 0) for rule in TOPIC_RULES)
+        elif growth is not None and any(row.lag for row in rows):
+            yield LAG_GROWING, topic, 0
 
 
 RULES: tuple[Callable[[Scene], Iterator[Finding]], ...] = (lag_growing, offset_rewound, offsets_lost)
