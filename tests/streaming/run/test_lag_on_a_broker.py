@@ -89,9 +89,12 @@ def shown(monitor):
 
 def agrees(monitor, world):
     """Wait until the monitor tells what the broker does of every partition; returns it."""
-    truth = world.truth()
-    expected = {place: (committed, end, end - committed) for place, (committed, end) in truth.items()}
-    return monitor.until(lambda: shown(monitor), lambda told: told == expected, f"lags like {expected}")
+
+    def both():
+        truth = {place: (committed, end, end - committed) for place, (committed, end) in world.truth().items()}
+        return truth, shown(monitor)
+
+    return monitor.until(both, lambda found: found[0] == found[1], "the broker's lags, and ours")[0]
 
 
 def test_lag_is_the_brokers_end_less_the_commit(broker, tmp_path):
