@@ -18,8 +18,8 @@ from streaming.run.lag.names import Names
 Int64s = np.ndarray[Any, np.dtype[np.int64]]
 Int32s = np.ndarray[Any, np.dtype[np.int32]]
 Int8s = np.ndarray[Any, np.dtype[np.int8]]
-EndsOf = Callable[[Int32s, Int32s], Int64s]
-"""End offsets of partitions, by the numbers of their topics and their own; `NO_OFFSET`: not known."""
+EndsOf = Callable[[Int32s, Int32s, Int64s], Int64s]
+"""End offsets of partitions as known at instants, by the numbers of their topics and their own; else `NO_OFFSET`."""
 
 NOBODY = -1
 SHARED = -2
@@ -39,7 +39,7 @@ COLUMNS: dict[str, tuple[type[np.signedinteger[Any]], int]] = {
 }
 """By name: type, and what a free slot holds."""
 WINDOWS = ("offsets", "at_ms", "ends")
-_KEPT = tuple(name for name in COLUMNS if name not in ("group", "topic", "partition", "topic_id"))  # else in the key
+_KEPT = tuple(name for name in COLUMNS if name not in ("group", "topic", "partition"))  # these are in the key
 
 
 class Windows(NamedTuple):
@@ -52,7 +52,7 @@ class Windows(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """Rows of blocks; `numbers` are their places among all rows of the batch."""
+    """Rows of blocks; `numbers` are their places among all rows of the batch, `topic_ids` numbers too."""
 
     slots: Int64s
     numbers: Int64s
@@ -61,13 +61,14 @@ class _Rows(NamedTuple):
     record_offsets: Int64s
     leader_epochs: Int64s
     counts: Int64s
+    topic_ids: Int64s
 
     def take(self, chosen: Int64s) -> "_Rows":
         return _Rows(*(column[chosen] for column in self))
 
 
 class CommitTable:
-    """`groups`, `topics` and `topic_ids` number names; `topic_ids` 0: the commit named none."""
+    """`groups` and `topics` number the names in use."""
 
     group: Int32s
     topic: Int32s
@@ -84,8 +85,10 @@ class CommitTable:
     ends: Int64s
 
     def __init__(self) -> None:
-        self.groups, self.topics, self.topic_ids = Names[str](), Names[str](), Names[bytes]()
-        self.topic_ids.use(b"")
+        self.groups, self.topics = Names(), Names()
+        self.topic_ids: list[bytes] = [b""]
+        """By number; 0: the commit named none."""
+        self._id_numbers = {b"": 0}
         self.metadata: dict[int, str] = {}
         self.commits: dict[str, int] = {}
         """How many commits were counted of each group."""
@@ -114,7 +117,7 @@ class CommitTable:
         groups = self._count(rows)
         for turn in _turns(rows.slots):
             self._append(rows.take(turn), ends_of)
-        self._note_texts(blocks, rows.take(turn))
+        self._note_metadata(blocks, rows.take(turn))
         self.free_unused(rows.slots[turn])
         return groups
 
@@ -128,7 +131,8 @@ class CommitTable:
 
     def _new_rows(self, blocks: Sequence[CommitBlock]) -> _Rows:
         """Return the rows that tell something new, by slot, then by record offset."""
-        rows = _joined(blocks)
+        ids = list(chain.from_iterable(block.topic_ids for block in blocks))
+        rows = _joined(blocks, [self._number_of(topic_id) for topic_id in ids] if any(ids) else [0] * len(ids))
         keys = list(chain.from_iterable(block.keys for block in blocks))
         slots = rows._replace(slots=self._slots_of(keys, rows.offsets != NO_OFFSET))
         new = np.flatnonzero((slots.slots >= 0) & (rows.record_offsets > self.record_offset[slots.slots]))
@@ -146,9 +150,21 @@ class CommitTable:
     def _found(self, keys: Sequence[bytes]) -> Int64s:
         return np.fromiter(map(self._slots.get, keys, repeat(-1)), np.int64, len(keys))
 
+    def _number_of(self, topic_id: bytes) -> int:
+        number = self._id_numbers.get(topic_id)
+        if number is None:
+            number = self._id_numbers[topic_id] = len(self.topic_ids)
+            self.topic_ids.append(topic_id)
+        return number
+
     def _append(self, rows: _Rows, ends_of: EndsOf) -> None:
-        """Take in one row a slot, as `coordinator_model.lag.window.extended` does with one commit."""
-        slots, head, filled = rows.slots, self.head[rows.slots], self.filled[rows.slots]
+        """Take in one row a slot, as `coordinator_model.lag.window.extended` does with one commit.
+
+        The window begins anew where the topic is another one of the same name.
+        """
+        slots, head, known_id = rows.slots, self.head[rows.slots], self.topic_id[rows.slots]
+        is_another = (known_id > 0) & (rows.topic_ids > 0) & (known_id != rows.topic_ids)
+        filled = np.where(is_another, 0, self.filled[slots])
         newest_ms = self.at_ms[slots, head]
         replaces = (filled > 1) & (newest_ms - self.at_ms[slots, head - 1] < MIN_DISTANCE_MS)
         at_ms = np.where(filled > 0, np.maximum(rows.record_ms, newest_ms), rows.record_ms)
@@ -158,16 +174,13 @@ class CommitTable:
         self.filled[slots] = np.where(rows.offsets == NO_OFFSET, 0, filled)
         self.offsets[slots, head] = rows.offsets
         self.at_ms[slots, head] = at_ms
-        self.ends[slots, head] = ends_of(self.topic[slots], self.partition[slots])
+        self.ends[slots, head] = ends_of(self.topic[slots], self.partition[slots], at_ms)
         self.record_offset[slots] = rows.record_offsets
         self.leader_epoch[slots] = rows.leader_epochs
+        self.topic_id[slots] = np.where(rows.topic_ids > 0, rows.topic_ids, known_id)
 
-    def _note_texts(self, blocks: Sequence[CommitBlock], newest: _Rows) -> None:
-        """Keep topic ids and metadata of the newest commits; most have no metadata."""
-        topic_ids = list(chain.from_iterable(block.topic_ids for block in blocks))
-        for slot, index in zip(newest.slots.tolist(), newest.numbers.tolist(), strict=True):
-            if topic_ids[index] != self.topic_ids[self.topic_id[slot]]:
-                self._name_topic(slot, topic_ids[index])
+    def _note_metadata(self, blocks: Sequence[CommitBlock], newest: _Rows) -> None:
+        """Keep the metadata of the newest commits; most have none."""
         starts = np.cumsum([0, *(len(block.keys) for block in blocks)]).tolist()
         texts = {
             start + row: text
@@ -180,12 +193,6 @@ class CommitTable:
                     self.metadata[slot] = texts[index]
                 else:
                     self.metadata.pop(slot, None)
-
-    def _name_topic(self, slot: int, topic_id: bytes) -> None:
-        before = int(self.topic_id[slot])
-        self.topic_id[slot] = self.topic_ids.use(topic_id)
-        if before:
-            self.topic_ids.release(before)
 
     # ------------------------------------------------------------------ slots
 
@@ -253,8 +260,6 @@ class CommitTable:
         if self.groups.release(int(self.group[slot])):
             self.commits.pop(group, None)
         self.topics.release(int(self.topic[slot]))
-        if self.topic_id[slot]:
-            self.topic_ids.release(int(self.topic_id[slot]))
         self.metadata.pop(slot, None)
         for name, (_, nothing) in COLUMNS.items():
             getattr(self, name)[slot] = nothing
@@ -275,13 +280,12 @@ class CommitTable:
         """Return all that is known, as `marshal` can write it."""
         slots = np.fromiter(self._slots.values(), np.int64, len(self._slots))
         columns = {name: getattr(self, name)[slots].tobytes() for name in (*_KEPT, *WINDOWS)}
-        ids = [self.topic_ids[number] for number in self.topic_id[slots].tolist()]
         place = {slot: index for index, slot in enumerate(slots.tolist())} if self.metadata else {}
         metadata = {place[slot]: text for slot, text in self.metadata.items()}
         return {
             "keys": list(self._slots),
             "columns": columns,
-            "topic_ids": ids,
+            "topic_ids": self.topic_ids,
             "metadata": metadata,
             "commits": self.commits,
         }
@@ -297,21 +301,20 @@ class CommitTable:
             getattr(table, name)[:count] = np.frombuffer(kept["columns"][name], COLUMNS[name][0])
         for name in WINDOWS:
             getattr(table, name)[:count] = np.frombuffer(kept["columns"][name], np.int64).reshape(count, WINDOW)
-        for slot, topic_id in enumerate(kept["topic_ids"]):
-            if topic_id:
-                table._name_topic(slot, topic_id)
+        for topic_id in kept["topic_ids"]:
+            table._number_of(topic_id)
         table.metadata, table.commits = dict(kept["metadata"]), dict(kept["commits"])
         return table
 
 
-def _joined(blocks: Sequence[CommitBlock]) -> _Rows:
+def _joined(blocks: Sequence[CommitBlock], topic_ids: list[int]) -> _Rows:
     """Return all rows of the blocks, their slots not known yet."""
     names = ("offsets", "record_ms", "record_offsets", "leader_epochs", "counts")
     columns = [
         np.concatenate([np.empty(0, np.int64), *(np.asarray(getattr(b, n), np.int64) for b in blocks)]) for n in names
     ]
     numbers = np.arange(len(columns[0]))
-    return _Rows(numbers, numbers, *columns)
+    return _Rows._make([numbers, numbers, *columns, np.array(topic_ids, np.int64)])
 
 
 def _turns(slots: Int64s) -> Iterator[Int64s]:

@@ -21,7 +21,7 @@ from coordinator_model.commit_block import CommitBlock
 from coordinator_model.lag.group_lag import judge_group
 from coordinator_model.thresholds import Thresholds
 from streaming.run.lag.broker_clocks import BrokerClocks
-from streaming.run.lag.commit_table import CommitTable, Int64s
+from streaming.run.lag.commit_table import CommitTable, Int32s, Int64s
 from streaming.run.lag.group_views import SeenGroup, disown, note_owners, seen
 from streaming.run.lag.kept import Batch, Kept
 from streaming.run.lag.partition_facts import GroupPartitions, partitions_of
@@ -66,7 +66,9 @@ class GroupLags:
         self._new: set[str] = set()
         self._members_before: dict[str, tuple[str, ...]] = {}
         """Of groups that no view has shown since the start: what the numbers of owners mean."""
-        self._round, self._newest, self._read_ms = NO_ROUND, NO_ROUND, 0
+        self._round, self._newest, self._known = NO_ROUND, NO_ROUND, NO_ROUND
+        """The one that groups are judged by, the newest, and the one that commits are compared with."""
+        self._read_ms = 0
         self._rounds: deque[Round] = deque(maxlen=MAX_PENDING)
         self._queue: deque[str] = deque()
         self._abandoned = False
@@ -129,18 +131,22 @@ class GroupLags:
     def _take_commits(self, batch_id: int, blocks: list[str]) -> None:
         """Keep a batch's commits and take them in; a batch that comes again has been taken in."""
         if batch_id > self._batch_id:
-            batch = Batch(batch_id, [base64.b64decode(block) for block in blocks])
+            newest, known = self._newest, self._known
+            batch = Batch(
+                batch_id, [base64.b64decode(block) for block in blocks], newest.dump() if newest is not known else None
+            )
             self._kept.append(batch)
+            self._known = newest
             self._take_batch(batch)
 
     def _take_batch(self, batch: Batch) -> None:
         blocks = [CommitBlock.of_tuple(marshal.loads(block)) for block in batch.blocks]  # noqa: S302 # the operator's
-        self._new |= self._table.apply(blocks, self._ends_of)
+        self._new |= self._table.apply(blocks, self._ends_at)
         self._batch_id = batch.batch_id
         self.clocks.saw_record(max((max(block.record_ms, default=0) for block in blocks), default=0))
 
-    def _ends_of(self, topics: Any, partitions: Any) -> Int64s:
-        return self._newest.ends_of(self._table.topics, topics, partitions)
+    def _ends_at(self, topics: Int32s, partitions: Int32s, at_ms: Int64s) -> Int64s:
+        return self._known.ends_at(self._table.topics, topics, partitions, at_ms)
 
     def _take(self, output: Output) -> None:
         kind = output["kind"]
@@ -254,6 +260,7 @@ class GroupLags:
             "batch_id": self._batch_id,
             "table": self._table.dump(),
             "rounds": self._history.dump(),
+            "known": self._known.dump(),
             "histories": {group: judged.history.tobytes() for group, judged in self._judged.items()},
             "owners": self._members_before | {group: known.members for group, known in self._groups.items()},
         }
@@ -263,10 +270,13 @@ class GroupLags:
         if snapshot is not None:
             self._batch_id = snapshot["batch_id"]
             self._table = CommitTable.load(snapshot["table"])
-            self._history = History.load(snapshot["rounds"])
-            self._newest = self._history.rounds[-1] if self._history.rounds else NO_ROUND
+            self._history, self._known = History.load(snapshot["rounds"]), Round.load(snapshot["known"])
             for group, history in snapshot["histories"].items():
                 self._judged[group] = _Judged(history=array("q", history))
             self._members_before = snapshot["owners"]
         for batch in batches:
+            if batch.round is not None:
+                self._known = Round.load(batch.round)
+                self._history.add(self._known)
             self._take_batch(batch)
+        self._newest = self._known

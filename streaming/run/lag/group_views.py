@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from coordinator_model.lag.ownership import facts_of
 from coordinator_model.lag.partition import GroupFacts, Owner
 from coordinator_model.lag.stall import ALIVE
 from coordinator_model.states import GroupState, GroupType
@@ -43,18 +44,8 @@ class SeenGroup:
 def seen(output: Mapping[str, Any]) -> SeenGroup:
     """Read a `report` that has a view."""
     view = output["view"]
-    facts = GroupFacts(
-        cluster=output["cluster"],
-        group=output["group"],
-        type=view["type"],
-        state=view["state"],
-        generation=view["generation"],
-        incarnation=view["incarnation"],
-        broker=view["coordinator"],
-        view_ms=output["at_ms"],
-        stable_since_ms=view["stable_since_ms"],
-    )
-    owners = tuple(_owner(member, view["generation"]) for member in view["members"])
+    facts = facts_of(view, output["at_ms"])
+    owners = tuple(_owner(member) for member in view["members"])
     return SeenGroup(facts, owners, tuple(_held(member) for member in view["members"]))
 
 
@@ -96,14 +87,14 @@ def _since_ms(facts: GroupFacts) -> int:
     return facts.stable_since_ms if facts.state == GroupState.STABLE and facts.stable_since_ms else facts.view_ms
 
 
-def _owner(member: Mapping[str, Any], generation: int) -> Owner:
+def _owner(member: Mapping[str, Any]) -> Owner:
     return Owner(
         member_id=member["member_id"],
         instance_id=member["instance_id"],
         client_id=member["client_id"],
         client_host=member["client_host"],
         liveness=member["liveness"],
-        generation=member["generation"] if member["generation"] is not None else generation,
+        generation=-1 if member["generation"] is None else member["generation"],
         since_ms=0,
         max_poll_interval_ms=member["max_poll_interval_ms"],
     )

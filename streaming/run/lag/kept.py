@@ -33,6 +33,8 @@ class Batch(NamedTuple):
 
     batch_id: int
     blocks: list[bytes]
+    round: tuple[Any, ...] | None = None
+    """The round of end offsets that was new by then, if one was."""
 
 
 class Kept:
@@ -69,7 +71,7 @@ class Kept:
         try:
             journal.write(_framed(tuple(batch)))
             journal.flush()
-            if batch.blocks:
+            if batch.blocks or batch.round:
                 os.fdatasync(journal.fileno())
         except OSError:
             self._journal = None  # a part may have been written: the next one takes its place

@@ -1,37 +1,33 @@
 """Numbers for names, so that columns hold numbers; a name that nothing uses any more gives its number back."""
 
-from typing import Generic, TypeVar
 
-Name = TypeVar("Name", str, bytes)
-
-
-class Names(Generic[Name]):
+class Names:
     """Names by number; `changes` tells whether what was looked up before still holds."""
 
     def __init__(self) -> None:
-        self.by_number: list[Name | None] = []
+        self.by_number: list[str | None] = []
         self.changes = 0
-        self._numbers: dict[Name, int] = {}
+        self._numbers: dict[str, int] = {}
         self._uses: list[int] = []
         self._free: list[int] = []
 
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def __contains__(self, name: Name) -> bool:
+    def __contains__(self, name: str) -> bool:
         return name in self._numbers
 
-    def __getitem__(self, number: int) -> Name:
+    def __getitem__(self, number: int) -> str:
         name = self.by_number[number]
         if name is None:
             raise KeyError(number)
         return name
 
-    def get(self, name: Name) -> int:
+    def get(self, name: str) -> int:
         """Return a name's number; -1 where it has none."""
         return self._numbers.get(name, -1)
 
-    def use(self, name: Name) -> int:
+    def use(self, name: str) -> int:
         """Return a name's number, given to it if need be, for one more user."""
         number = self._numbers.get(name)
         if number is None:
@@ -50,11 +46,11 @@ class Names(Generic[Name]):
         self.changes += 1
         return True
 
-    def names(self) -> list[Name]:
+    def names(self) -> list[str]:
         """Return all names in use."""
         return list(self._numbers)
 
-    def _given(self, name: Name) -> int:
+    def _given(self, name: str) -> int:
         self.changes += 1
         if self._free:
             number = self._free.pop()

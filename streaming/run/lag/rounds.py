@@ -11,12 +11,16 @@ from typing import Any, Final, NamedTuple, Self
 import numpy as np
 
 from coordinator_model.commit_block import NO_OFFSET
+from coordinator_model.lag.scene import FRESH_MS
 from streaming.run.lag.commit_table import Int32s, Int64s
 from streaming.run.lag.names import Names
 
 PART_OF_AGE: Final = 6
 """Earlier rounds lie so close that the instant of a message is known to this part of its age."""
 MAX_AGE_MS: Final = 7 * 86_400_000
+
+
+_NONE: Int64s = np.empty(0, np.int64)
 
 
 class Place(NamedTuple):
@@ -50,22 +54,41 @@ class Round:
     """Topics that do not exist."""
     _numbered: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
-    def ends_of(self, names: Names[str], topics: Int32s, partitions: Int32s) -> Int64s:
+    def ends_of(self, names: Names, topics: Int32s, partitions: Int32s) -> Int64s:
         """Return end offsets of partitions, their topics by the numbers of their names."""
         return self._taken(self.ends, names, topics, partitions)
 
-    def offsets_of(self, names: Names[str], topics: Int32s, partitions: Int32s) -> tuple[Int64s, ...]:
+    def ends_at(self, names: Names, topics: Int32s, partitions: Int32s, at_ms: Int64s) -> Int64s:
+        """Return likewise what was known of them at instants: nothing that was too old by then."""
+        asked_ms = self._taken(self.asked_ms, names, topics, partitions)
+        return np.where(asked_ms >= at_ms - FRESH_MS, self.ends_of(names, topics, partitions), NO_OFFSET)
+
+    def offsets_of(self, names: Names, topics: Int32s, partitions: Int32s) -> tuple[Int64s, ...]:
         """Return likewise ends, starts, when these were asked, and since when every round has an answer."""
         columns = (self.ends, self.starts, self.asked_ms, self.answered_since_ms)
         return tuple(self._taken(column, names, topics, partitions) for column in columns)
 
-    def counts_of(self, names: Names[str], topics: Int32s) -> Int64s:
+    def counts_of(self, names: Names, topics: Int32s) -> Int64s:
         """Return how many partitions topics have; 0: it does not exist, -1: not known."""
         self._look_up(names)
         counts: Int64s = self._numbered["counts"][topics]
         return counts
 
-    def _taken(self, column: Int64s, names: Names[str], topics: Int32s, partitions: Int32s) -> Int64s:
+    def dump(self) -> tuple[Any, ...]:
+        """Return the end offsets, as `marshal` can write them."""
+        places = {name: tuple(place) for name, place in self.places.items()}
+        return self.at_ms, self.answered_ms, places, self.ends.tobytes(), self.asked_ms.tobytes()
+
+    @classmethod
+    def load(cls, kept: tuple[Any, ...]) -> Self:
+        """Return what was dumped."""
+        at_ms, answered_ms, places, *columns = kept
+        ends, asked_ms = (np.frombuffer(column, np.int64) for column in columns)
+        return cls(
+            at_ms, answered_ms, {name: Place(*place) for name, place in places.items()}, ends, _NONE, asked_ms, _NONE
+        )
+
+    def _taken(self, column: Int64s, names: Names, topics: Int32s, partitions: Int32s) -> Int64s:
         counts = self.counts_of(names, topics)
         known = (partitions >= 0) & (partitions < counts)
         if not known.any():
@@ -73,7 +96,7 @@ class Round:
         places = np.where(known, self._numbered["firsts"][topics] + partitions, 0)
         return np.where(known, column[places], NO_OFFSET)
 
-    def _look_up(self, names: Names[str]) -> None:
+    def _look_up(self, names: Names) -> None:
         """Find the topics by number, once as long as the numbers stay the same."""
         if self._numbered.get("changes") == names.changes:
             return
@@ -85,7 +108,6 @@ class Round:
         self._numbered["changes"] = names.changes
 
 
-_NONE: Int64s = np.empty(0, np.int64)
 NO_ROUND: Final = Round(0, 0, {}, _NONE, _NONE, _NONE, _NONE)
 
 
@@ -106,7 +128,7 @@ class History:
         self.rounds.append(_only_ends(newest))
         self.rounds = _thinned(self.rounds)
 
-    def waits_since_ms(self, names: Names[str], topics: Int32s, partitions: Int32s, committed: Int64s) -> Int64s:
+    def waits_since_ms(self, names: Names, topics: Int32s, partitions: Int32s, committed: Int64s) -> Int64s:
         """Return the first round that saw each log beyond the committed offset and so did all since; 0: none did."""
         since_ms = np.zeros(len(topics), np.int64)
         left = np.arange(len(topics))
@@ -120,20 +142,12 @@ class History:
 
     def dump(self) -> list[tuple[Any, ...]]:
         """Return all that is known, as `marshal` can write it."""
-        return [
-            (r.at_ms, r.answered_ms, {name: tuple(place) for name, place in r.places.items()}, r.ends.tobytes())
-            for r in self.rounds
-        ]
+        return [of.dump() for of in self.rounds]
 
     @classmethod
     def load(cls, kept: list[tuple[Any, ...]]) -> Self:
         """Return what was dumped."""
-        rounds = []
-        for at_ms, answered_ms, places, ends in kept:
-            columns = np.frombuffer(ends, np.int64)
-            named = {name: Place(*place) for name, place in places.items()}
-            rounds.append(Round(at_ms, answered_ms, named, columns, _NONE, _NONE, _NONE))
-        return cls(rounds)
+        return cls([Round.load(of) for of in kept])
 
 
 def _only_ends(of: Round) -> Round:

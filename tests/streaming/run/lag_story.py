@@ -50,6 +50,8 @@ def member(member_id, topic="orders", partitions=(0,), **changes):
         "liveness": "alive",
         "generation": 3,
         "max_poll_interval_ms": 300_000,
+        "joined_ms": T0 - 60_000,
+        "rejoin_reason": None,
         "assignment": [{"topic": topic, "partitions": list(partitions)}],
         **changes,
     }
@@ -58,6 +60,8 @@ def member(member_id, topic="orders", partitions=(0,), **changes):
 def report(group, *members, at_ms=T0, deleted=False, **changes):
     """A shard's report of a group."""
     view = {
+        "cluster": CLUSTER,
+        "group": group,
         "type": "classic",
         "state": "Stable",
         "generation": 3,

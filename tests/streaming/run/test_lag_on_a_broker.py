@@ -34,7 +34,7 @@ class World:
     def __init__(self, broker, stack):
         self.broker, self._stack = broker, stack
         self.admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
-        self.producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
+        self.producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, metadata_max_age_ms=1_000)
         stack.callback(self.admin.close)
         stack.callback(self.producer.close)
 
@@ -61,7 +61,7 @@ class World:
 
     def truth(self):
         """Committed and end offset by group, topic and partition."""
-        committed = self.admin.list_group_offsets({group: None for group in GROUPS})
+        committed = self.admin.list_group_offsets(dict.fromkeys(GROUPS))
         return {
             (group, *place): (offset, end)
             for group in GROUPS
@@ -135,6 +135,7 @@ def test_lag_is_the_brokers_end_less_the_commit(broker, tmp_path):
         agrees(monitor, world)
 
         world.admin.create_partitions({"bills": 4})
+        monitor.until(lambda: world.producer.partitions_for("bills"), lambda found: len(found) == 4, "new partitions")
         world.produce("bills", 4, 3)
         monitor.until(lambda: world.truth(), lambda truth: ("modern", "bills", 3) in truth, "the new ones are read")
         assert ("modern", "bills", 3) in agrees(monitor, world)
