@@ -171,13 +171,15 @@ class CommitTable:
         head = np.where(replaces, head, (head + 1) % WINDOW)
         filled = np.where(replaces, filled, np.minimum(filled + 1, WINDOW))
         self.head[slots] = head
-        self.filled[slots] = np.where(rows.offsets == NO_OFFSET, 0, filled)
+        is_commit = rows.offsets != NO_OFFSET
+        self.filled[slots] = np.where(is_commit, filled, 0)
         self.offsets[slots, head] = rows.offsets
         self.at_ms[slots, head] = at_ms
         self.ends[slots, head] = ends_of(self.topic[slots], self.partition[slots], at_ms)
         self.record_offset[slots] = rows.record_offsets
         self.leader_epoch[slots] = rows.leader_epochs
-        self.topic_id[slots] = np.where(rows.topic_ids > 0, rows.topic_ids, known_id)
+        topic_ids = np.where(rows.topic_ids > 0, rows.topic_ids, known_id)
+        self.topic_id[slots] = np.where(is_commit, topic_ids, 0)
 
     def _note_metadata(self, blocks: Sequence[CommitBlock], newest: _Rows) -> None:
         """Keep the metadata of the newest commits; most have none."""

@@ -131,13 +131,18 @@ class GroupLags:
     def _take_commits(self, batch_id: int, blocks: list[str]) -> None:
         """Keep a batch's commits and take them in; a batch that comes again has been taken in."""
         if batch_id > self._batch_id:
-            newest, known = self._newest, self._known
-            batch = Batch(
-                batch_id, [base64.b64decode(block) for block in blocks], newest.dump() if newest is not known else None
-            )
+            newest = self._newest
+            new_round = newest.dump() if newest is not self._known else None
+            batch = Batch(batch_id, [base64.b64decode(block) for block in blocks], new_round)
             self._kept.append(batch)
-            self._known = newest
+            if new_round is not None:
+                self._know(newest)
             self._take_batch(batch)
+
+    def _know(self, newest: Round) -> None:
+        """Compare commits with a round from now on, and remember how long the logs were."""
+        self._known = newest
+        self._history.add(newest)
 
     def _take_batch(self, batch: Batch) -> None:
         blocks = [CommitBlock.of_tuple(marshal.loads(block)) for block in batch.blocks]  # noqa: S302 # the operator's
@@ -187,7 +192,6 @@ class GroupLags:
         if counting is NO_ROUND:
             return
         self._round = counting
-        self._history.add(self._round)
         behind = self._behind()
         due_ms = self._round.at_ms - AGAIN_MS
         due = [group for group in self._groups if group in behind or group in self._new or self._is_due(group, due_ms)]
@@ -276,7 +280,6 @@ class GroupLags:
             self._members_before = snapshot["owners"]
         for batch in batches:
             if batch.round is not None:
-                self._known = Round.load(batch.round)
-                self._history.add(self._known)
+                self._know(Round.load(batch.round))
             self._take_batch(batch)
         self._newest = self._known

@@ -92,9 +92,10 @@ class Kept:
             out.flush()
             os.fsync(out.fileno())
         temporary.replace(self._folder / SNAPSHOT_FILE)
-        journal = self._opened()  # killed before this, it holds batches that the snapshot has too
-        journal.seek(0)
-        journal.truncate()
+        self._begin_journal()  # killed before this, it holds batches that the snapshot has too
+
+    def _begin_journal(self) -> None:
+        self._opened().truncate(0)
         self._batches = 0
 
     def close(self) -> None:

@@ -89,10 +89,12 @@ def round_of(at_ms, ends, starts=None, ids=None, gone=()):
 
 
 class Lags:
-    """A checkpoint's lags: batches and rounds, and what was said last of each group."""
+    """A checkpoint's lags: batches and rounds, and what was said last."""
 
     def __init__(self, folder, committed=None):
-        self.lags, self.batch, self.said = GroupLags(CLUSTER, folder, committed), committed or 0, []
+        self.folder = folder
+        self.lags = GroupLags(CLUSTER, folder, committed)
+        self.batch, self.said = -1 if committed is None else committed, []
 
     def apply(self, *outputs, judge=True, batch=None):
         """Apply the next batch, or one of a number; returns what it adds to the outputs."""
@@ -101,16 +103,24 @@ class Lags:
         self.said = [output for output in told if output["kind"] == "partitions" or output.get("judged")]
         return self.said
 
+    def ask(self, at_ms, ends, **more):
+        """Ask a round."""
+        self.lags.add_round(round_of(at_ms, ends, **more))
+
     def round(self, at_ms, ends, *outputs, **more):
         """Ask a round, apply the batch that began after it, and judge in the next."""
-        self.lags.add_round(round_of(at_ms, ends, **more))
+        self.ask(at_ms, ends, **more)
         self.apply(*outputs)
         self.lags.read_until(at_ms)
         return self.apply()
 
     def rows(self, group):
-        """Topic, partition, committed offset, end offset, lag of each row of a group that was said."""
-        found = [output for output in self.said if output["kind"] == "partitions" and output["group"] == group]
+        """Return topic, partition, committed offset, end offset, lag of each row of a group that was said."""
+        return self.rows_after([output for output in self.said if output["group"] == group])
+
+    def rows_after(self, said):
+        """Return the same of a group that is the only one."""
+        found = [output for output in said if output["kind"] == "partitions"]
         return rows_of(found[-1]) if found else None
 
 
