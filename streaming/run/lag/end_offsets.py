@@ -37,6 +37,8 @@ METADATA_EVERY_S: Final = 30.0
 OUTAGE_MS: Final = 25_000
 """Rounds that lie farther apart: nobody answered meanwhile."""
 TIMEOUT_MS: Final = 5_000
+METADATA_MAX_AGE_MS: Final = 10_000
+_RECONNECT: Final = {"reconnect_backoff_max_ms": 1_000}  # a broker that is back is asked in the next round
 TOPICS_AT_ONCE: Final = 1_000
 PARTITIONS_AT_ONCE: Final = 1_000
 MAX_SUSPECTS: Final = 1_000
@@ -85,16 +87,17 @@ class EndOffsets:
         client: Mapping[str, Any],
         topics: Callable[[], Collection[str]],
         *,
-        suspects: Callable[[], Partitions] = dict,
+        suspects: Callable[[], Partitions | None] = dict,
         behind_ms: Callable[[], int] = lambda: 0,
         take: Callable[[Round], None] = lambda _: None,
         every_s: float = ROUND_EVERY_S,
     ) -> None:
-        """Ask of the `topics` in use, and of `suspects` the last stable offset too.
+        """Ask of the `topics` in use, and of `suspects`, None: all, the last stable offset too.
 
         `behind_ms` tells how far the brokers' clocks are behind this machine's.
         """
-        self._client = {**client, "request_timeout_ms": TIMEOUT_MS, "metadata_max_age_ms": int(every_s * 1_000)}
+        timeouts = {"request_timeout_ms": TIMEOUT_MS, "bootstrap_timeout_ms": TIMEOUT_MS}
+        self._client = {**client, **timeouts, "metadata_max_age_ms": METADATA_MAX_AGE_MS, **_RECONNECT}
         self._topics, self._suspects, self._behind_ms = topics, suspects, behind_ms
         self._take, self._every_s = take, every_s
         self._metadata = _Metadata()
@@ -245,7 +248,9 @@ def _led_by(leader: int, leaders: list[int]) -> list[int]:
     return [number for number, its in enumerate(leaders) if its == leader]
 
 
-def _common(led: Partitions, suspects: Partitions) -> Partitions:
+def _common(led: Partitions, suspects: Partitions | None) -> Partitions:
+    if suspects is None:
+        return led
     both = {name: sorted({*led[name]} & {*numbers}) for name, numbers in suspects.items() if name in led}
     return {name: numbers for name, numbers in both.items() if numbers}
 

@@ -37,6 +37,8 @@ AGAIN_MS: Final = 60_000
 """How soon a group is judged again of which nothing is new."""
 SUSPECT_MS: Final = 5_000
 """Who has committed nothing for so long, though messages wait, may wait for a transaction to end."""
+SHARE: Final = 20
+"""A group is judged for no more than this part of the time: one of 100,000 partitions takes seconds."""
 MAX_PENDING: Final = 8
 
 
@@ -45,6 +47,7 @@ class _Judged:
     """What is remembered of how a group was judged."""
 
     at_ms: int = 0
+    took_ms: float = 0
     is_quiet: bool = False
     """Nothing waited in it, and nothing was found."""
     history: "array[int]" = field(default_factory=lambda: array("q"))
@@ -193,16 +196,18 @@ class GroupLags:
             return
         self._round = counting
         behind = self._behind()
-        due_ms = self._round.at_ms - AGAIN_MS
-        due = [group for group in self._groups if group in behind or group in self._new or self._is_due(group, due_ms)]
+        due = [group for group in self._groups if self._is_due(group, is_new=group in behind or group in self._new)]
         self._queue = deque(sorted(due, key=lambda group: (group not in behind, self._judged_ms(group))))
 
     def _judged_ms(self, group: str) -> int:
         return self._judged[group].at_ms if group in self._judged else 0
 
-    def _is_due(self, group: str, due_ms: int) -> bool:
+    def _is_due(self, group: str, *, is_new: bool) -> bool:
         judged = self._judged.get(group)
-        return judged is None or not judged.is_quiet or judged.at_ms <= due_ms
+        if judged is None:
+            return True
+        waited_ms = self._round.at_ms - judged.at_ms
+        return waited_ms >= SHARE * judged.took_ms and (is_new or not judged.is_quiet or waited_ms >= AGAIN_MS)
 
     def _behind(self) -> set[str]:
         """Return the groups in which messages wait, and note which partitions may wait for a transaction."""
@@ -224,8 +229,14 @@ class GroupLags:
             groups = [self._queue.popleft() for _ in range(min(AT_ONCE, len(self._queue)))]
             known = [self._as_heard(self._groups[group]) for group in groups if group in self._groups]
             for found in partitions_of(self._table, self._round, self._history, known):
+                began_s = time.perf_counter()
                 outputs += self._judge_group(found, thresholds_of)
+                self._note_cost(found, 1_000 * (time.perf_counter() - began_s))
         return outputs
+
+    def _note_cost(self, found: GroupPartitions, took_ms: float) -> None:
+        if (judged := self._judged.get(found.group.facts.group)) is not None:
+            judged.took_ms = took_ms
 
     def _as_heard(self, group: SeenGroup) -> SeenGroup:
         """Return a group as it is known at the round: of a coordinator that is not heard nobody knows who is alive."""

@@ -196,6 +196,14 @@ def test_who_is_behind_is_judged_first_and_the_rest_as_time_allows(lags, monkeyp
     ]
 
 
+def test_a_group_whose_judging_takes_long_is_judged_less_often(lags, monkeypatch):
+    seconds = iter(range(0, 10_000, 2))
+    monkeypatch.setattr(group_lags.time, "perf_counter", seconds.__next__)  # two seconds a group
+    lags.apply(commits(("pay", "orders", 0, 40)), report("pay"))
+    judged = [bool(lags.round(T0 + number * 10_000, {"orders": [50]})) for number in range(1, 10)]
+    assert [number for number, was in enumerate(judged, start=1) if was] == [1, 5, 9]
+
+
 def test_a_partition_that_its_owner_leaves_behind_is_named(lags):
     lags.apply(report("pay", member("m1", partitions=(0, 1)), stable_since_ms=T0 - 600_000))
     record = 0
