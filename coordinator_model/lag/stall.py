@@ -66,7 +66,7 @@ class Stall(NamedTuple):
     interval_ms: int = 0
     """Its usual interval between commits."""
     waits: bool = False
-    """Nothing shows that it is not stalled: its rhythm is broken since its last commit, or nobody knows its owner."""
+    """Nothing shows that it is not stalled: its rhythm is broken since its last commit, or something is not known."""
 
 
 class Instant(NamedTuple):
@@ -138,7 +138,7 @@ def _by_rhythm(p: PartitionLag, lag: int, status: Status, work: Work, instant: I
     thresholds, now_ms = instant.thresholds, instant.now_ms
     usual_ms = interval_ms(p.commits, thresholds.stall_intervals)
     if usual_ms is None or p.waits_since_ms is None:
-        return Stall(_going_on(p, status, instant))
+        return Stall(_going_on(p, status, instant), waits=True)
     last_ms, usual_limit_ms = p.commits[-1].at_ms, thresholds.stall_intervals * usual_ms
     limit_ms = usual_limit_ms + thresholds.stall_margin_ms
     since_ms = max(last_ms, p.owner.since_ms if p.owner else 0, instant.facts.stable_since_ms or 0)

@@ -85,9 +85,7 @@ def status_of(p: PartitionLag, now_ms: int) -> Status:
         return Status.UNKNOWN if p.waits_since_ms is None else Status.STOP
     if rewound_by(p.commits) is not None:
         return Status.REWIND
-    if any(commit.end_offset is not None and commit.end_offset <= commit.offset for commit in p.commits):
-        return Status.OK
-    if _falls(p.commits, lag):
+    if had_no_lag(p.commits) or _falls(p.commits, lag):
         return Status.OK
     if len(p.commits) < WINDOW or any(commit.end_offset is None for commit in p.commits):
         return Status.UNKNOWN
@@ -102,6 +100,11 @@ def has_stopped(p: PartitionLag, now_ms: int) -> bool:
         span_ms = max(span_ms, SHORT_WINDOW_MS)
     waits_recently = p.waits_since_ms is not None and now_ms - p.waits_since_ms <= RECENT_MS
     return now_ms - last_ms > span_ms and not waits_recently
+
+
+def had_no_lag(commits: tuple[Commit, ...]) -> bool:
+    """Tell whether a commit is known to have left nothing behind."""
+    return any(commit.end_offset is not None and commit.end_offset <= commit.offset for commit in commits)
 
 
 def rewound_by(commits: tuple[Commit, ...]) -> Commit | None:

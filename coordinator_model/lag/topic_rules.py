@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from coordinator_model.lag.finding_text import about, about_group, places
 from coordinator_model.lag.scene import Row, Scene, is_fresh
-from coordinator_model.lag.status import Status, committed_offset_of, is_beyond_end, lags_of, rewound_by
+from coordinator_model.lag.status import Status, committed_offset_of, had_no_lag, is_beyond_end, lags_of, rewound_by
 from coordinator_model.rules.findings import Finding
 from coordinator_model.states import LAG_GROWING, OFFSET_REWOUND, OFFSETS_LOST, Cause, Evidence, Severity
 
@@ -111,14 +111,19 @@ def _finding(scene: Scene, trouble: _Trouble, text: str, detail: dict[str, Any])
 def pending(scene: Scene) -> Iterator[tuple[str, str, int]]:
     """Yield what may be true of topics though it is not said.
 
-    Of some partition nobody knows where it ends; or the group's lag still grows, if not at its last few commits.
+    Of some partition nobody knows where it ends; or the group's lag still grows, if not at its last few commits, or has
+    not been watched for long enough to say.
     """
-    growth = _growth(scene)
+    may_grow = _growth(scene) is not None or not _is_watched(scene)
     for topic, rows in scene.by_topic():
         if any(not is_fresh(row.p, scene.now_ms) for row in rows):
             yield from ((rule, topic, 0) for rule in TOPIC_RULES)
-        elif growth is not None and any(row.lag for row in rows):
+        elif may_grow and any(row.lag and not had_no_lag(row.p.commits) for row in rows):
             yield LAG_GROWING, topic, 0
+
+
+def _is_watched(scene: Scene) -> bool:
+    return bool(scene.history) and scene.now_ms >= scene.history[0][0] + scene.thresholds.lag_growing_ms
 
 
 RULES: tuple[Callable[[Scene], Iterator[Finding]], ...] = (lag_growing, offset_rewound, offsets_lost)

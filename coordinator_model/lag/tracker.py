@@ -53,10 +53,19 @@ class _Ends:
 
 
 class LagTracker:
-    """Every group of a cluster; what it is told has to come in time order."""
+    """Every group of a cluster; what it is told has to come in time order.
 
-    def __init__(self, cluster: str, thresholds_of: Callable[[str], Thresholds]) -> None:
+    ``histories``: how the lag of groups was before, where one goes on that has stopped.
+    """
+
+    def __init__(
+        self,
+        cluster: str,
+        thresholds_of: Callable[[str], Thresholds],
+        histories: Mapping[str, Sequence[tuple[int, int]]] | None = None,
+    ) -> None:
         self._cluster = cluster
+        self._histories = histories or {}
         self._thresholds_of = thresholds_of
         self._groups: dict[str, _Group] = {}
         self._ends: dict[Place, _Ends] = {}
@@ -129,7 +138,8 @@ class LagTracker:
     def _group(self, name: str) -> _Group:
         known = self._groups.get(name)
         if known is None:
-            known = self._groups[name] = _Group(NOT_SEEN._replace(cluster=self._cluster, group=name))
+            facts = NOT_SEEN._replace(cluster=self._cluster, group=name)
+            known = self._groups[name] = _Group(facts, history=list(self._histories.get(name, ())))
         return known
 
     def _ask(self, row: ClusterRow, place: Place, end: int) -> None:
