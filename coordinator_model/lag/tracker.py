@@ -86,10 +86,10 @@ class LagTracker:
         if self._newest.get(lies_in, ("", -1)) >= lies_at:
             return
         self._newest[lies_in] = lies_at
-        group = self._group(event.group)
         if event.tombstone:
-            group.committed.pop(place, None)
+            self._uncommit(event.group, place)
             return
+        group = self._group(event.group)
         known = group.committed.get(place)
         if known is None or _is_another(known.topic_id, event.topic_id):
             known = group.committed[place] = _Committed()
@@ -100,6 +100,13 @@ class LagTracker:
         known.commits = extended(known.commits, commit)
         known.leader_epoch, known.metadata = event.leader_epoch, event.metadata
         group.commits += 1
+
+    def _uncommit(self, name: str, place: Place) -> None:
+        group = self._groups.get(name)
+        if group is not None:
+            group.committed.pop(place, None)
+            if not group.committed and not group.facts.view_ms:
+                del self._groups[name]
 
     def report(self, output: Mapping[str, Any]) -> None:
         """Take an output of a shard: a group's view, its end, or that lines of a broker are missing."""
