@@ -49,6 +49,8 @@ class _Ends:
     start: int | None = None
     end: int | None = None
     stable: int | None = None
+    outage_end_ms: int = 0
+    """When its leader answered again after a round in which it did not."""
     grown: list[tuple[int, int]] = field(default_factory=list)
 
 
@@ -77,7 +79,7 @@ class LagTracker:
         """Whether lines of a broker are missing right now."""
         self._outage_end_ms: dict[str, int] = {}
         """By broker; "" is all of them: rounds were missing."""
-        self._round_ms: int | None = None
+        self._round_ms = 0
 
     def commit(self, event: OffsetCommitted) -> None:
         """Take a commit or its tombstone."""
@@ -122,14 +124,14 @@ class LagTracker:
 
     def round(self, row: ClusterRow) -> list[Output]:
         """Take a round of end offsets, and judge every group."""
-        now_ms = row.timestamp_ms
-        if self._round_ms is not None and now_ms > self._round_ms + FRESH_MS:
+        now_ms, before_ms = row.timestamp_ms, self._round_ms
+        if before_ms and now_ms > before_ms + FRESH_MS:
             self._outage_end_ms[""] = now_ms
         self._round_ms = now_ms
         for topic, ends in row.end_offsets.items():
             for partition, end in enumerate(ends):
                 if end is not None:
-                    self._ask(row, (topic, partition), end)
+                    self._ask(row, (topic, partition), end, before_ms)
         outputs: list[Output] = []
         for name in sorted(self._groups):
             outputs += self._judge(self._groups[name], now_ms)
@@ -149,9 +151,11 @@ class LagTracker:
             known = self._groups[name] = _Group(facts, history=list(self._histories.get(name, ())))
         return known
 
-    def _ask(self, row: ClusterRow, place: Place, end: int) -> None:
+    def _ask(self, row: ClusterRow, place: Place, end: int, before_ms: int) -> None:
         topic, partition = place
         ends = self._ends.setdefault(place, _Ends())
+        if 0 < ends.asked_ms < before_ms:
+            ends.outage_end_ms = row.timestamp_ms
         ends.asked_ms, ends.end = row.timestamp_ms, end
         ends.start = _at(row.start_offsets.get(topic, ()), partition)
         ends.stable = _at(row.stable_offsets.get(topic, ()), partition)
@@ -166,10 +170,12 @@ class LagTracker:
 
     def _judge(self, group: _Group, now_ms: int) -> list[Output]:
         facts, broker = group.facts, group.facts.broker
-        outage_end_ms = max(self._outage_end_ms.get(name, 0) for name in ("", broker))
-        partitions = [self._partition(group, place) for place in {**group.committed, **group.owners}]
+        places = {**group.committed, **group.owners}
+        outages_ms = [self._outage_end_ms.get(name, 0) for name in ("", broker)]
+        outages_ms += [ends.outage_end_ms for place in places if (ends := self._ends.get(place)) is not None]
+        partitions = [self._partition(group, place) for place in places]
         told, report = judge_group(
-            facts._replace(outage_end_ms=outage_end_ms),
+            facts._replace(outage_end_ms=max(outages_ms)),
             partitions,
             now_ms,
             self._thresholds_of(facts.group),
