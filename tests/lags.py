@@ -241,9 +241,10 @@ def played(
     *,
     thresholds: Thresholds | None = None,
     opened: OpenIncidents | None = None,
+    history: list[tuple[int, int]] | None = None,
 ) -> Played:
-    """Judge these events and rounds of a life."""
-    tracker = LagTracker("c", lambda _: thresholds or Thresholds())
+    """Judge these events and rounds of a life; ``opened`` and ``history``: what a monitor that stopped had stored."""
+    tracker = LagTracker("c", lambda _: thresholds or Thresholds(), {life.group: history or []})
     waiting = sorted(life.reports, key=lambda report: report["at_ms"])
     said: list[dict[str, Any]] = []
 

@@ -1,11 +1,11 @@
 """A group's partitions as columns: what is stored, served and drawn. JSON-able, bounded, a list a column."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
-from coordinator_model.lag.partition import Owner, PartitionLag
+from coordinator_model.lag.partition import PartitionLag
 from coordinator_model.lag.scene import Row, Scene
-from coordinator_model.lag.status import committed_offset_of, lag_ms_of
+from coordinator_model.lag.status import committed_offset_of, lag_ms_by
 
 MAX_ROWS = 5_000
 """The worst of a group that has more; the others are counted."""
@@ -15,31 +15,29 @@ MAX_HISTORY = 60
 Columns = dict[str, Any]
 
 
-class _OwnerRow(NamedTuple):
-    """What is told of an owner, once for all of its partitions."""
-
-    member_id: str
-    instance_id: str | None
-    client_id: str | None
-    client_host: str | None
-    generation: int
-
-
 def columns_of(scene: Scene, commits: int = 0) -> Columns:
     """Return the columns of a group; its totals are of all rows, also of those that are left out."""
     rows = _worst(scene.rows)
-    owners = sorted({_owner_row(row.p.owner) for row in rows if row.p.owner is not None}, key=repr)
-    index = {owner: at for at, owner in enumerate(owners)}
-    columns: Columns = {"topics": _topics(rows)}
-    columns |= {name: [read(row, scene.now_ms) for row in rows] for name, read in _COLUMNS}
-    columns |= {
-        "owner": [None if row.p.owner is None else index[_owner_row(row.p.owner)] for row in rows],
-        "owners": [list(owner) for owner in owners],
+    partitions = [row.p for row in rows]
+    columns = {
+        "topics": _topics(partitions),
+        "partition": [p.partition for p in partitions],
+        "committed_offset": [committed_offset_of(p) for p in partitions],
+        "committed_ms": [p.commits[-1].at_ms if p.commits else None for p in partitions],
+        "start_offset": [p.start_offset for p in partitions],
+        "end_offset": [p.end_offset for p in partitions],
+        "lag": [row.lag for row in rows],
+        "lag_ms": [lag_ms_by(row.p, row.lag, scene.now_ms) for row in rows],
+        "status": [row.status.value for row in rows],
+        "rate": [rate_of(p, scene.now_ms) for p in partitions],
+        "owned_since_ms": [None if p.owner is None else p.owner.since_ms for p in partitions],
+        "leader_epoch": [p.leader_epoch if p.leader_epoch >= 0 else None for p in partitions],
         "note": {str(at): row.stall.note.value for at, row in enumerate(rows) if row.stall.note is not None},
-        "metadata": {str(at): row.p.metadata for at, row in enumerate(rows) if row.p.metadata},
+        "metadata": {str(at): p.metadata for at, p in enumerate(partitions) if p.metadata},
         "asked_ms": max((row.p.asked_ms for row in scene.rows if row.p.asked_ms is not None), default=None),
         "history": _history(scene),
         "commits": commits,
+        **_owners(partitions),
     }
     left_out = len(scene.rows) - len(rows)
     return columns | {"left_out": left_out} if left_out else columns
@@ -53,19 +51,26 @@ def _worst(rows: Sequence[Row]) -> Sequence[Row]:
     return [rows[at] for at in sorted(by_badness[:MAX_ROWS])]
 
 
-def _topics(rows: Sequence[Row]) -> list[list[Any]]:
+def _topics(partitions: Sequence[PartitionLag]) -> list[list[Any]]:
     """Return each topic with its id, as far as a commit tells it, and how many of the rows are its."""
     topics: list[list[Any]] = []
-    for row in rows:
-        if not topics or topics[-1][0] != row.p.topic:
-            topics.append([row.p.topic, None, 0])
-        topics[-1][1] = topics[-1][1] or row.p.topic_id
+    for p in partitions:
+        if not topics or topics[-1][0] != p.topic:
+            topics.append([p.topic, None, 0])
+        topics[-1][1] = topics[-1][1] or p.topic_id
         topics[-1][2] += 1
     return topics
 
 
-def _owner_row(owner: Owner) -> _OwnerRow:
-    return _OwnerRow(*(getattr(owner, name) for name in _OwnerRow._fields))
+def _owners(partitions: Sequence[PartitionLag]) -> Columns:
+    """Return the owners, each once, and for each row the index of its own."""
+    known = {(p.owner.member_id, p.owner.generation): p.owner for p in partitions if p.owner is not None}
+    index = {key: at for at, key in enumerate(sorted(known))}
+    listed = [known[key] for key in index]
+    return {
+        "owner": [None if p.owner is None else index[p.owner.member_id, p.owner.generation] for p in partitions],
+        "owners": [[o.member_id, o.instance_id, o.client_id, o.client_host, o.generation] for o in listed],
+    }
 
 
 def rate_of(p: PartitionLag, now_ms: int) -> float | None:
@@ -84,18 +89,3 @@ def _history(scene: Scene) -> list[list[int]]:
     if scene.total is not None:
         points.append([scene.now_ms, scene.total])
     return points[-MAX_HISTORY:]
-
-
-_COLUMNS: tuple[tuple[str, Callable[[Row, int], Any]], ...] = (
-    ("partition", lambda row, _: row.p.partition),
-    ("committed_offset", lambda row, _: committed_offset_of(row.p)),
-    ("committed_ms", lambda row, _: row.last_ms if row.p.commits else None),
-    ("start_offset", lambda row, _: row.p.start_offset),
-    ("end_offset", lambda row, _: row.p.end_offset),
-    ("lag", lambda row, _: row.lag),
-    ("lag_ms", lambda row, now_ms: lag_ms_of(row.p, now_ms)),
-    ("status", lambda row, _: row.status.value),
-    ("rate", lambda row, now_ms: rate_of(row.p, now_ms)),
-    ("owned_since_ms", lambda row, _: None if row.p.owner is None else row.p.owner.since_ms),
-    ("leader_epoch", lambda row, _: row.p.leader_epoch if row.p.leader_epoch >= 0 else None),
-)

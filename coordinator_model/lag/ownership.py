@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from coordinator_model.lag.partition import GroupFacts, Owner
-from coordinator_model.states import GroupState
+from coordinator_model.states import GroupState, GroupType
 
 Place = tuple[str, int]
 Owners = Mapping[Place, Owner]
@@ -14,8 +14,11 @@ def owners_of(view: Mapping[str, Any], at_ms: int, before: Owners) -> dict[Place
     """Return the owner of each partition that somebody holds.
 
     ``before``: what this returned for the group's last view; who goes on with a partition keeps its ``since_ms``. Of
-    whom no view told before it is since the group is stable: what was before that does not count anyway.
+    whom no view told before it is since the group is stable: what was before that does not count anyway. Members of a
+    streams group hold parts of its topology, no partitions.
     """
+    if view["type"] == GroupType.STREAMS:
+        return {}
     since_ms = view["stable_since_ms"] if view["state"] == GroupState.STABLE else None
     owners: dict[Place, Owner] = {}
     for member in view["members"]:

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterator
 from typing import Any
 
 from coordinator_model.lag.finding_text import about, about_group, places
-from coordinator_model.lag.scene import Row, Scene, is_fresh
+from coordinator_model.lag.scene import Row, Scene
 from coordinator_model.lag.stall import STALLED, Note, owner_key
 from coordinator_model.rules.findings import Finding
 from coordinator_model.states import PARTITION_STALLED, Cause, Evidence, Severity
@@ -37,15 +37,16 @@ def findings(scene: Scene) -> Iterator[Finding]:
 
 def pending(scene: Scene) -> Iterator[Pending]:
     """Yield what may be stalled though it is not said: it is too soon after a rebalance, or something is not known."""
+    waiting = [row for row in scene.rows if row.stall.waits or not row.fresh]
+    yield from ((PARTITION_STALLED, row.place, row.last_ms) for row in waiting)
+    if not waiting:
+        return
     newest_ms: dict[str, int] = defaultdict(int)
-    waiting = set()
     for row in scene.rows:
         subject = _owner_subject(scene, row)
         newest_ms[subject] = max(newest_ms[subject], row.last_ms)
-        if row.stall.waits or not is_fresh(row.p, scene.now_ms):
-            waiting.add(subject)
-            yield PARTITION_STALLED, row.place, row.last_ms
-    yield from ((PARTITION_STALLED, subject, newest_ms[subject]) for subject in sorted(waiting))
+    for subject in sorted({_owner_subject(scene, row) for row in waiting}):
+        yield PARTITION_STALLED, subject, newest_ms[subject]
 
 
 def _owner_subject(scene: Scene, row: Row) -> str:

@@ -1,12 +1,12 @@
 """A group's partitions as the rules of lag see them: each with its lag, its status and what its stall looks like."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
 from coordinator_model.lag.partition import GroupFacts, PartitionLag
-from coordinator_model.lag.stall import Instant, Stall, Work, owner_key, stall_of, works_of
-from coordinator_model.lag.status import Status, lag_of, status_of
+from coordinator_model.lag.stall import NO_WORK, Instant, Stall, owner_key, stall_of, works_of
+from coordinator_model.lag.status import Status, lag_of, status_by
 from coordinator_model.states import GroupState, GroupType
 from coordinator_model.thresholds import Thresholds
 
@@ -20,6 +20,8 @@ class Row(NamedTuple):
 
     p: PartitionLag
     lag: int | None
+    fresh: bool
+    """Whether its end offset says anything of this instant."""
     status: Status
     stall: Stall
 
@@ -39,6 +41,9 @@ class Scene(NamedTuple):
 
     instant: Instant
     rows: tuple[Row, ...]
+    topics: Mapping[str, Sequence[Row]]
+    total: int | None
+    """The sum of the lags that are known; None: none is."""
     history: Sequence[tuple[int, int]]
 
     @property
@@ -57,12 +62,6 @@ class Scene(NamedTuple):
         return self.instant.thresholds
 
     @property
-    def total(self) -> int | None:
-        """The sum of the lags that are known; None: none is."""
-        known = [row.lag for row in self.rows if row.lag is not None]
-        return sum(known) if known else None
-
-    @property
     def works(self) -> bool:
         """Whether the group is at work: its members have their partitions, or it has none and assigns itself."""
         return bool(self.facts.view_ms) and (self.instant.is_simple or self.facts.state == GroupState.STABLE)
@@ -71,12 +70,7 @@ class Scene(NamedTuple):
     def is_known(self) -> bool:
         """Whether anything can be said: somebody has seen the group, it is not in a rebalance, and lags are known."""
         settled = self.works or (bool(self.facts.view_ms) and self.facts.state in AT_REST)
-        return settled and (not self.rows or any(is_fresh(row.p, self.now_ms) for row in self.rows))
-
-    def by_topic(self) -> Iterator[tuple[str, list[Row]]]:
-        """Yield the rows of each topic."""
-        for topic, rows in groupby(self.rows, key=lambda row: row.p.topic):
-            yield topic, list(rows)
+        return settled and (not self.rows or any(row.fresh for row in self.rows))
 
 
 def scene_of(
@@ -88,23 +82,24 @@ def scene_of(
 ) -> Scene:
     """Judge each partition. What is not fresh, or no lag of this kind of group, is taken for not known."""
     instant = Instant(facts, now_ms, thresholds)
-    known = facts.type != GroupType.SHARE
-    listed = sorted((_as_known(p, now_ms, known=known) for p in partitions), key=lambda p: (p.topic, p.partition))
-    works = works_of(listed)
+    listed = [_as_known(p, facts, now_ms) for p in sorted(partitions, key=lambda p: (p.topic, p.partition))]
+    lags = [lag_of(p) for p in listed]
+    works = works_of(zip(listed, lags, strict=True))
     rows = []
-    for p in listed:
-        status = status_of(p, now_ms)
-        rows.append(Row(p, lag_of(p), status, stall_of(p, status, works.get(owner_key(p), Work()), instant)))
-    return Scene(instant, tuple(rows), [(at_ms, lag) for at_ms, lag in history if at_ms < now_ms])
+    for p, lag in zip(listed, lags, strict=True):
+        status = status_by(p, lag, now_ms)
+        stall = stall_of(p, lag, status, works.get(owner_key(p), NO_WORK), instant)
+        rows.append(Row(p, lag, p.end_offset is not None, status, stall))
+    known = [lag for lag in lags if lag is not None]
+    total = sum(known) if known else None
+    topics = {topic: list(of_topic) for topic, of_topic in groupby(rows, key=lambda row: row.p.topic)}
+    return Scene(instant, tuple(rows), topics, total, [(at_ms, lag) for at_ms, lag in history if at_ms < now_ms])
 
 
-def is_fresh(p: PartitionLag, now_ms: int) -> bool:
-    """Tell whether a partition's end offset says anything of this instant."""
-    return p.end_offset is not None and p.asked_ms is not None and now_ms - p.asked_ms <= FRESH_MS
+def _as_known(p: PartitionLag, facts: GroupFacts, now_ms: int) -> PartitionLag:
+    """Take away what is old, or tells nothing of the lag of this kind of group."""
+    is_fresh = p.asked_ms is not None and now_ms - p.asked_ms <= FRESH_MS and facts.type != GroupType.SHARE
+    return p if is_fresh and p.end_offset is not None else p._replace(**_UNKNOWN)
 
 
-def _as_known(p: PartitionLag, now_ms: int, *, known: bool) -> PartitionLag:
-    if known and is_fresh(p, now_ms):
-        return p
-    unknown: dict[str, Any] = {"start_offset": None, "end_offset": None, "stable_offset": None, "waits_since_ms": None}
-    return p._replace(**unknown)
+_UNKNOWN: dict[str, Any] = {"start_offset": None, "end_offset": None, "stable_offset": None, "waits_since_ms": None}

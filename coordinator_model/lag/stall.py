@@ -14,7 +14,7 @@ from statistics import median_low
 from typing import NamedTuple
 
 from coordinator_model.lag.partition import Commit, GroupFacts, PartitionLag
-from coordinator_model.lag.status import Status, committed_offset_of, lag_of
+from coordinator_model.lag.status import Status
 from coordinator_model.states import GroupType
 from coordinator_model.thresholds import Thresholds
 
@@ -66,7 +66,11 @@ class Stall(NamedTuple):
     interval_ms: int = 0
     """Its usual interval between commits."""
     waits: bool = False
-    """Nothing shows that it is not stalled: its rhythm is broken since its last commit, or nobody knows its owner."""
+    """Nothing shows that it is not stalled: its rhythm is broken since its last commit, or something is not known."""
+
+
+NOTHING = Stall()
+NO_WORK = Work()
 
 
 class Instant(NamedTuple):
@@ -87,24 +91,19 @@ def owner_key(p: PartitionLag) -> Hashable:
     return None if p.owner is None else p.owner.member_id
 
 
-def works_of(partitions: Iterable[PartitionLag]) -> Mapping[Hashable, Work]:
-    """Return what each owner has done."""
-    works: dict[Hashable, Work] = defaultdict(Work)
-    for p in partitions:
-        last_ms = p.commits[-1].at_ms if p.commits else 0
-        if p.owner is not None and last_ms < p.owner.since_ms:
+def works_of(judged: Iterable[tuple[PartitionLag, int | None]]) -> Mapping[Hashable, Work]:
+    """Return what each owner has done, of partitions and their lags."""
+    newest_ms: dict[Hashable, int] = defaultdict(int)
+    kept_up_ms: dict[Hashable, int] = defaultdict(int)
+    for p, lag in judged:
+        if not p.commits or (p.owner is not None and p.commits[-1].at_ms < p.owner.since_ms):
             continue
-        known = works[owner_key(p)]
-        works[owner_key(p)] = Work(max(known.newest_ms, last_ms), max(known.kept_up_ms, _kept_up_ms(p, last_ms)))
-    return works
-
-
-def _kept_up_ms(p: PartitionLag, last_ms: int) -> int:
-    """Return up to when a partition was read as messages came: none that waits is older."""
-    lag = lag_of(p)
-    if lag is None:
-        return 0
-    return last_ms if lag == 0 else min(last_ms, p.waits_since_ms or 0)
+        owner, last_ms = owner_key(p), p.commits[-1].at_ms
+        newest_ms[owner] = max(newest_ms[owner], last_ms)
+        if lag is not None:  # of what waits nothing is older
+            read_ms = last_ms if lag == 0 else min(last_ms, p.waits_since_ms or 0)
+            kept_up_ms[owner] = max(kept_up_ms[owner], read_ms)
+    return {owner: Work(at_ms, kept_up_ms[owner]) for owner, at_ms in newest_ms.items()}
 
 
 def interval_ms(commits: tuple[Commit, ...], least: int) -> int | None:
@@ -113,20 +112,23 @@ def interval_ms(commits: tuple[Commit, ...], least: int) -> int | None:
     return median_low(intervals) if len(intervals) >= least else None
 
 
-def stall_of(p: PartitionLag, status: Status, work: Work, instant: Instant) -> Stall:
+def stall_of(p: PartitionLag, lag: int | None, status: Status, work: Work, instant: Instant) -> Stall:
     """Say what a partition looks like."""
-    lag, owner = lag_of(p), p.owner
-    alive = owner is not None and owner.liveness == ALIVE
-    if instant.facts.type == GroupType.SHARE:
+    kind = instant.facts.type
+    if kind == GroupType.SHARE:
         return Stall(Note.SHARE_GROUP)
+    if lag == 0:
+        return NOTHING
+    alive = p.owner is not None and p.owner.liveness == ALIVE
     if not p.commits:
         has_messages = p.end_offset is not None and p.end_offset > (p.start_offset or 0)
-        return Stall(Note.NOT_COMMITTING if alive and has_messages else None)
-    if not lag:
-        return Stall()
-    if not instant.is_simple and not alive:
-        return Stall(Note.STARVED, waits=owner is not None)
-    if p.stable_offset is not None and (committed_offset_of(p) or 0) >= p.stable_offset:
+        return Stall(Note.NOT_COMMITTING) if alive and has_messages else NOTHING
+    if lag is None:
+        return NOTHING
+    if kind != GroupType.SIMPLE and not alive:
+        # Of a streams group nobody knows here who reads which topic.
+        return Stall(None if kind == GroupType.STREAMS else Note.STARVED, waits=p.owner is not None)
+    if p.stable_offset is not None and p.commits[-1].offset >= p.stable_offset:
         return Stall(Note.WAITS_FOR_TRANSACTION, waits=True)
     if not work.newest_ms:
         return Stall(Note.NOT_COMMITTING, waits=True)
@@ -135,11 +137,13 @@ def stall_of(p: PartitionLag, status: Status, work: Work, instant: Instant) -> S
 
 def _by_rhythm(p: PartitionLag, lag: int, status: Status, work: Work, instant: Instant) -> Stall:
     """Judge a partition that is owned and behind by its own rhythm."""
-    thresholds, now_ms = instant.thresholds, instant.now_ms
+    thresholds, now_ms, last_ms = instant.thresholds, instant.now_ms, p.commits[-1].at_ms
+    if now_ms < last_ms + thresholds.stall_margin_ms:
+        return Stall(_going_on(p, status, instant))
     usual_ms = interval_ms(p.commits, thresholds.stall_intervals)
     if usual_ms is None or p.waits_since_ms is None:
-        return Stall(_going_on(p, status, instant))
-    last_ms, usual_limit_ms = p.commits[-1].at_ms, thresholds.stall_intervals * usual_ms
+        return Stall(_going_on(p, status, instant), waits=True)
+    usual_limit_ms = thresholds.stall_intervals * usual_ms
     limit_ms = usual_limit_ms + thresholds.stall_margin_ms
     since_ms = max(last_ms, p.owner.since_ms if p.owner else 0, instant.facts.stable_since_ms or 0)
     from_ms = max(since_ms, instant.facts.outage_end_ms)

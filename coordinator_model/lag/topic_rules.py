@@ -1,11 +1,19 @@
 """``lag-growing``, ``offset-rewound`` and ``offsets-lost``: one finding a group and topic, its partitions listed."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from coordinator_model.lag.finding_text import about, about_group, places
-from coordinator_model.lag.scene import Row, Scene, is_fresh
-from coordinator_model.lag.status import Status, committed_offset_of, is_beyond_end, lags_of, rewound_by
+from coordinator_model.lag.scene import Row, Scene
+from coordinator_model.lag.status import (
+    Status,
+    committed_offset_of,
+    had_no_lag,
+    is_beyond_end,
+    lag_ms_by,
+    lags_of,
+    rewound_by,
+)
 from coordinator_model.rules.findings import Finding
 from coordinator_model.states import LAG_GROWING, OFFSET_REWOUND, OFFSETS_LOST, Cause, Evidence, Severity
 
@@ -17,7 +25,7 @@ class _Trouble(NamedTuple):
 
     rule: str
     topic: str
-    rows: list[Row]
+    rows: Sequence[Row]
     since_ms: int
     certain_ms: int
 
@@ -32,8 +40,8 @@ class _Growth(NamedTuple):
 def lag_growing(scene: Scene) -> Iterator[Finding]:
     """The group commits and falls behind: by the commits of a partition, and by the group's lag for a long time."""
     growth = _growth(scene)
-    for topic, rows in scene.by_topic() if growth is not None else ():
-        growing = [row for row in rows if _grows(row)]
+    for topic, rows in scene.topics.items() if growth is not None else ():
+        growing = [row for row in rows if _grows(row, scene.now_ms)]
         if growing and growth is not None:
             now = about(sum(row.lag or 0 for row in growing))
             text = f"{scene.facts.group} falls behind on {topic}: {now} messages wait in {len(growing)} partitions"
@@ -49,13 +57,16 @@ def _growth(scene: Scene) -> _Growth | None:
     return _Growth(lowest[0], due_ms) if scene.now_ms >= due_ms else None
 
 
-def _grows(row: Row) -> bool:
-    return row.status is Status.WARN and (row.lag or 0) > next(lags_of(row.p.commits))
+def _grows(row: Row, now_ms: int) -> bool:
+    """Tell whether the lag of a partition has grown in its window, and what waited as that began waits still."""
+    if row.status is not Status.WARN or (row.lag or 0) <= next(lags_of(row.p.commits)):
+        return False
+    return (lag_ms_by(row.p, row.lag, now_ms) or 0) >= now_ms - row.p.commits[0].at_ms
 
 
 def offset_rewound(scene: Scene) -> Iterator[Finding]:
     """A committed offset went back and has not come again to where it was."""
-    for topic, rows in scene.by_topic():
+    for topic, rows in scene.topics.items():
         back = [(row, commit) for row in rows if row.lag and (commit := rewound_by(row.p.commits))]
         since_ms = min((commit.at_ms for _, commit in back), default=0)
         due_ms = since_ms + scene.thresholds.stall_margin_ms
@@ -71,7 +82,7 @@ def offset_rewound(scene: Scene) -> Iterator[Finding]:
 
 def offsets_lost(scene: Scene) -> Iterator[Finding]:
     """The log does not hold the committed offset: retention has passed it, or it lies beyond the end."""
-    for topic, rows in scene.by_topic():
+    for topic, rows in scene.topics.items():
         lost = [row for row in rows if _is_lost(row)]
         since_ms = max((row.last_ms for row in lost), default=0)
         if lost and scene.facts.view_ms and scene.now_ms >= since_ms + scene.thresholds.stall_margin_ms:
@@ -111,14 +122,19 @@ def _finding(scene: Scene, trouble: _Trouble, text: str, detail: dict[str, Any])
 def pending(scene: Scene) -> Iterator[tuple[str, str, int]]:
     """Yield what may be true of topics though it is not said.
 
-    Of some partition nobody knows where it ends; or the group's lag still grows, if not at its last few commits.
+    Of some partition nobody knows where it ends; or the group's lag still grows, if not at its last few commits, or has
+    not been watched for long enough to say.
     """
-    growth = _growth(scene)
-    for topic, rows in scene.by_topic():
-        if any(not is_fresh(row.p, scene.now_ms) for row in rows):
+    may_grow = _growth(scene) is not None or not _is_watched(scene)
+    for topic, rows in scene.topics.items():
+        if any(not row.fresh for row in rows):
             yield from ((rule, topic, 0) for rule in TOPIC_RULES)
-        elif growth is not None and any(row.lag for row in rows):
+        elif may_grow and any(row.lag and not had_no_lag(row.p.commits) for row in rows):
             yield LAG_GROWING, topic, 0
+
+
+def _is_watched(scene: Scene) -> bool:
+    return bool(scene.history) and scene.now_ms >= scene.history[0][0] + scene.thresholds.lag_growing_ms
 
 
 RULES: tuple[Callable[[Scene], Iterator[Finding]], ...] = (lag_growing, offset_rewound, offsets_lost)

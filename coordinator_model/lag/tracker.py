@@ -49,14 +49,25 @@ class _Ends:
     start: int | None = None
     end: int | None = None
     stable: int | None = None
+    outage_end_ms: int = 0
+    """When its leader answered again after a round in which it did not."""
     grown: list[tuple[int, int]] = field(default_factory=list)
 
 
 class LagTracker:
-    """Every group of a cluster; what it is told has to come in time order."""
+    """Every group of a cluster; what it is told has to come in time order.
 
-    def __init__(self, cluster: str, thresholds_of: Callable[[str], Thresholds]) -> None:
+    ``histories``: how the lag of groups was before, where one goes on that has stopped.
+    """
+
+    def __init__(
+        self,
+        cluster: str,
+        thresholds_of: Callable[[str], Thresholds],
+        histories: Mapping[str, Sequence[tuple[int, int]]] | None = None,
+    ) -> None:
         self._cluster = cluster
+        self._histories = histories or {}
         self._thresholds_of = thresholds_of
         self._groups: dict[str, _Group] = {}
         self._ends: dict[Place, _Ends] = {}
@@ -68,7 +79,7 @@ class LagTracker:
         """Whether lines of a broker are missing right now."""
         self._outage_end_ms: dict[str, int] = {}
         """By broker; "" is all of them: rounds were missing."""
-        self._round_ms: int | None = None
+        self._round_ms = 0
 
     def commit(self, event: OffsetCommitted) -> None:
         """Take a commit or its tombstone."""
@@ -77,10 +88,10 @@ class LagTracker:
         if self._newest.get(lies_in, ("", -1)) >= lies_at:
             return
         self._newest[lies_in] = lies_at
-        group = self._group(event.group)
         if event.tombstone:
-            group.committed.pop(place, None)
+            self._uncommit(event.group, place)
             return
+        group = self._group(event.group)
         known = group.committed.get(place)
         if known is None or _is_another(known.topic_id, event.topic_id):
             known = group.committed[place] = _Committed()
@@ -91,6 +102,13 @@ class LagTracker:
         known.commits = extended(known.commits, commit)
         known.leader_epoch, known.metadata = event.leader_epoch, event.metadata
         group.commits += 1
+
+    def _uncommit(self, name: str, place: Place) -> None:
+        group = self._groups.get(name)
+        if group is not None:
+            group.committed.pop(place, None)
+            if not group.committed and not group.facts.view_ms:
+                del self._groups[name]
 
     def report(self, output: Mapping[str, Any]) -> None:
         """Take an output of a shard: a group's view, its end, or that lines of a broker are missing."""
@@ -106,14 +124,14 @@ class LagTracker:
 
     def round(self, row: ClusterRow) -> list[Output]:
         """Take a round of end offsets, and judge every group."""
-        now_ms = row.timestamp_ms
-        if self._round_ms is not None and now_ms > self._round_ms + FRESH_MS:
+        now_ms, before_ms = row.timestamp_ms, self._round_ms
+        if before_ms and now_ms > before_ms + FRESH_MS:
             self._outage_end_ms[""] = now_ms
         self._round_ms = now_ms
         for topic, ends in row.end_offsets.items():
             for partition, end in enumerate(ends):
                 if end is not None:
-                    self._ask(row, (topic, partition), end)
+                    self._ask(row, (topic, partition), end, before_ms)
         outputs: list[Output] = []
         for name in sorted(self._groups):
             outputs += self._judge(self._groups[name], now_ms)
@@ -129,12 +147,15 @@ class LagTracker:
     def _group(self, name: str) -> _Group:
         known = self._groups.get(name)
         if known is None:
-            known = self._groups[name] = _Group(NOT_SEEN._replace(cluster=self._cluster, group=name))
+            facts = NOT_SEEN._replace(cluster=self._cluster, group=name)
+            known = self._groups[name] = _Group(facts, history=list(self._histories.get(name, ())))
         return known
 
-    def _ask(self, row: ClusterRow, place: Place, end: int) -> None:
+    def _ask(self, row: ClusterRow, place: Place, end: int, before_ms: int) -> None:
         topic, partition = place
         ends = self._ends.setdefault(place, _Ends())
+        if 0 < ends.asked_ms < before_ms:
+            ends.outage_end_ms = row.timestamp_ms
         ends.asked_ms, ends.end = row.timestamp_ms, end
         ends.start = _at(row.start_offsets.get(topic, ()), partition)
         ends.stable = _at(row.stable_offsets.get(topic, ()), partition)
@@ -149,10 +170,12 @@ class LagTracker:
 
     def _judge(self, group: _Group, now_ms: int) -> list[Output]:
         facts, broker = group.facts, group.facts.broker
-        outage_end_ms = max(self._outage_end_ms.get(name, 0) for name in ("", broker))
-        partitions = [self._partition(group, place) for place in {**group.committed, **group.owners}]
+        places = {**group.committed, **group.owners}
+        outages_ms = [self._outage_end_ms.get(name, 0) for name in ("", broker)]
+        outages_ms += [ends.outage_end_ms for place in places if (ends := self._ends.get(place)) is not None]
+        partitions = [self._partition(group, place) for place in places]
         told, report = judge_group(
-            facts._replace(outage_end_ms=outage_end_ms),
+            facts._replace(outage_end_ms=max(outages_ms)),
             partitions,
             now_ms,
             self._thresholds_of(facts.group),

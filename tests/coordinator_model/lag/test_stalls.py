@@ -1,12 +1,13 @@
 """Who is stalled, who only looks so, and what ends it: lives of groups, judged round by round."""
 
+from dataclasses import replace
 from itertools import pairwise
 from statistics import median
 
 import pytest
 
 from coordinator_model.thresholds import Thresholds
-from tests.lags import T0, Life, Partition, keeps_up, listed, never, paused, slow
+from tests.lags import T0, Life, Partition, keeps_up, listed, never, paused, played, slow
 
 STALLED = "partition-stalled"
 MINUTE_MS = 60_000
@@ -175,6 +176,25 @@ def test_an_outage_of_brokers_is_left_out():
 
     life = Life({n: Partition(outage) for n in (0, 1)}, missing_rounds=(100_000, 260_000)).view(100)
     assert life.play(8 * MINUTE_MS).openings == []
+
+
+def test_a_leader_that_was_away_is_left_out():
+    """The consumer kept up with the other partition, whose leader was there."""
+
+    def away(at_ms):
+        return 100_000 < at_ms < 142_000
+
+    life = Life(
+        {
+            0: Partition(lambda end, log: [c for c in keeps_up(1_000)(end, log) if not 100_000 < c[0] < 165_000]),
+            1: Partition(keeps_up(1_000)),
+        }
+    ).view(100)
+    rows = [
+        replace(row, end_offsets={"t": (None, *row.end_offsets["t"][1:])}) if away(row.timestamp_ms - T0) else row
+        for row in life.rows(5 * MINUTE_MS)
+    ]
+    assert played(life, life.events(5 * MINUTE_MS), rows).openings == []
 
 
 def test_end_offsets_that_are_old_open_and_close_nothing():
