@@ -7,6 +7,7 @@ import base64
 import marshal
 import os
 import resource
+import sqlite3
 import tempfile
 import time
 from array import array
@@ -79,8 +80,29 @@ def of_columns(folder: Path, groups: int) -> None:
     state = marshal.dumps(lags._table.dump(), 2)
     row("all columns, as bytes", f"{len(state) / 2**20:.0f} MiB, {1_000 * (time.process_time() - began_s):.0f} ms")
     row("the same as text and back, as Spark's state would carry it in every batch", timed(lambda: as_text(state)))
+    row(
+        f"the same as text: {len(state) * 4 / 3 / 2**20:.0f} MiB; {COMMITS:,} rows updated in SQLite",
+        in_sqlite(folder, keys),
+    )
     row("a snapshot, written", timed(lambda: lags.__exit__(None)))
     row("the snapshot, read", timed(lambda: GroupLags("bench", folder)))
+
+
+def in_sqlite(folder: Path, keys: list[bytes]) -> str:
+    """Do what one batch would do if commits were rows: the newest only, without their windows."""
+    with closing(sqlite3.connect(folder / "commits.db")) as database:
+        database.execute("PRAGMA journal_mode=WAL")
+        database.execute("CREATE TABLE commits (key BLOB PRIMARY KEY, place INT, at_ms INT, record INT) WITHOUT ROWID")
+        upsert = "INSERT INTO commits VALUES (?, 1, 2, 3) ON CONFLICT (key) DO UPDATE SET place = 4, at_ms = 5"
+        database.executemany(upsert, ((key,) for key in keys))
+        database.commit()
+        chosen = [(key,) for key in keys[:: len(keys) // COMMITS]][:COMMITS]
+
+        def update() -> None:
+            database.executemany(upsert, chosen)
+            database.commit()
+
+        return timed(update)
 
 
 def as_text(state: bytes) -> None:
