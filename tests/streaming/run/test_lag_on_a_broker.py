@@ -6,7 +6,7 @@ from contextlib import ExitStack, closing
 from types import SimpleNamespace
 
 import pytest
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import OffsetSpec
 from kafka.structs import OffsetAndMetadata
 
@@ -33,9 +33,7 @@ class World:
 
     def __init__(self, broker, stack):
         self.broker, self._stack = broker, stack
-        self.admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
         self.producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, metadata_max_age_ms=1_000)
-        stack.callback(self.admin.close)
         stack.callback(self.producer.close)
 
     def client(self, software, group, *topics):
@@ -134,7 +132,8 @@ def test_lag_is_the_brokers_end_less_the_commit(broker, tmp_path):
         world.produce("orders", 3, 2)
         agrees(monitor, world)
 
-        world.admin.create_partitions({"bills": 4})
+        with world.admin() as admin:
+            admin.create_partitions({"bills": 4})
         monitor.until(lambda: world.producer.partitions_for("bills"), lambda found: len(found) == 4, "new partitions")
         world.produce("bills", 4, 3)
         monitor.until(world.truth, lambda truth: ("modern", "bills", 3) in truth, "the new ones are read")
@@ -144,7 +143,8 @@ def test_lag_is_the_brokers_end_less_the_commit(broker, tmp_path):
         agrees(monitor, world)
 
         modern.kill()
-        world.admin.delete_topics(["bills"])
+        with world.admin() as admin:
+            admin.delete_topics(["bills"])
         told = monitor.until(
             lambda: shown(monitor),
             lambda told: not any(topic == "bills" for _, topic, _ in told),
