@@ -6,8 +6,8 @@ telemetry line, and its end opens nothing.
 """
 
 from bisect import bisect_left
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -41,6 +41,7 @@ from coordinator_model.events import (
     Tick,
 )
 from coordinator_model.incidents import Kind, Transition, fold, in_order
+from coordinator_model.lag.tracker import LagTracker, track
 from coordinator_model.recreated import Place, begins_again_ms
 from coordinator_model.shard.heartbeat_table import FAR_MS
 from coordinator_model.shard.shard import Shard, ShardSettings
@@ -69,6 +70,8 @@ class History:
     coverage: dict[str, Any]
     blind: list[dict[str, Any]]
     """When lines of a broker are missing: ``broker``, ``from_ms``, ``until_ms`` and ``why``."""
+    partitions: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The newest judgement of each group's lag, where the capture has end offsets."""
 
 
 @dataclass(slots=True)
@@ -122,6 +125,11 @@ def replay_rows(
                 reading.undecodable[f"{output['source']}: {output['reason']}"] += 1
     groups.sort(key=lambda group: str(group["group"]))
     _name_topics(reading, outputs, groups)
+    lags = list(_lags(reading, by_shard, ticks, settings))
+    outputs += lags
+    partitions_told = {output["group"]: output for output in lags if output["kind"] == "partitions"}
+    for group in groups:
+        group["lag"] = partitions_told[group["group"]]["lag"] if group["group"] in partitions_told else None
     return History(
         transitions=_transitions(outputs, settings),
         groups=groups,
@@ -130,7 +138,48 @@ def replay_rows(
         undecodable=reading.undecodable,
         coverage=_coverage(lines, logged, known_partitions),
         blind=blind_windows(output for output in outputs if output["kind"] == "blind"),
+        partitions=partitions_told,
     )
+
+
+def _lags(
+    reading: _Reading, by_shard: Mapping[int, Sequence[Event]], ticks: Sequence[Tick], settings: ShardSettings
+) -> Iterator[dict[str, Any]]:
+    """Judge the lag of all groups at each round of end offsets."""
+    if any(row.end_offsets for row in reading.cluster):
+        views = _Views(reading, by_shard, ticks, settings)
+        commits = (event for event in reading.events if isinstance(event, OffsetCommitted))
+        tracker = LagTracker(settings.cluster, settings.thresholds_of)
+        yield from track(tracker, commits, reading.cluster, views.until)
+
+
+class _Views:
+    """The shards once more, a cut at each round: what their groups looked like then."""
+
+    def __init__(
+        self,
+        reading: _Reading,
+        by_shard: Mapping[int, Sequence[Event]],
+        ticks: Sequence[Tick],
+        settings: ShardSettings,
+    ) -> None:
+        self._reading = reading
+        self._shards: list[tuple[Shard, deque[Event]]] = []
+        for number, events in by_shard.items():
+            named = [event for row in reading.cluster if (event := row.named(number)) is not None]
+            in_time = sorted([*events, *ticks, *named], key=lambda event: event[:5])
+            self._shards.append((Shard.restore(number, settings, None), deque(in_time)))
+
+    def until(self, at_ms: int) -> list[Mapping[str, Any]]:
+        """Return what the shards say up to an instant."""
+        said: list[dict[str, Any]] = []
+        for shard, waiting in self._shards:
+            events = []
+            while waiting and waiting[0].order_ms <= at_ms:
+                events.append(waiting.popleft())
+            said += shard.apply(events, final=True, newest_record_ms=at_ms)
+        _name_topics(self._reading, said, [])
+        return in_order(said)
 
 
 def _live_from_ms(lines: Iterable[BrokerLine | CoordinatorLine], reading: _Reading) -> int:

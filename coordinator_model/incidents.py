@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from coordinator_model.membership import unowned
 from coordinator_model.replica.returns import is_return
-from coordinator_model.rules.catalogue import RULES
+from coordinator_model.rules.catalogue import LAG, RULES, SHARD
 from coordinator_model.rules.coordinator import TELEMETRY_STALLED
 from coordinator_model.rules.group_set_aside import GROUP_SET_ASIDE
 from coordinator_model.rules.session import SESSION_AT_RISK
@@ -40,6 +40,10 @@ VIOLATION_RULES = frozenset(rule.id for rule in RULES if rule.violation)
 """What is said once it is known why a member went."""
 AT_RISK_RULES = {rule.id: rule.superseded_by for rule in RULES if rule.superseded_by is not None}
 """A risk, and the rule that supersedes it."""
+LAG_RULES = frozenset(rule.id for rule in RULES if rule.judged_by == LAG)
+"""What reports of lag tell of; the reports of shards tell of all others."""
+OWNER_RULES = frozenset(rule.id for rule in RULES if rule.needs_owner)
+"""What is over once the member that it names has gone: the rules of sessions go on from there."""
 RESOLVE_AFTER_MS = Thresholds().resolve_after_ms
 
 
@@ -181,7 +185,11 @@ def _steps(held: Iterable[Incident], report: Mapping[str, Any], resolve_after_ms
 def diff(
     open_incidents: Iterable[Incident], report: Mapping[str, Any], resolve_after_ms: int = RESOLVE_AFTER_MS
 ) -> list[Transition]:
-    """Compare the open incidents of a report's (cluster, group) with its findings."""
+    """Compare the open incidents of a report's (cluster, group) with its findings.
+
+    A shard's reports and those of lag (``"judged": "lag"``) leave each other's incidents alone, but with a group that
+    was deleted all ends.
+    """
     open_by_key = {incident.key: incident for incident in open_incidents}
     transitions: list[Transition] = []
     found: set[tuple[str, str, str, str, str]] = set()
@@ -190,8 +198,15 @@ def diff(
         found.add(key)
         transitions += _on_finding(open_by_key.get(key), finding, report)
     rules_found = {(key[2], key[3]) for key in found}
+    judged_by = report.get("judged", SHARD)
     for key, incident in open_by_key.items():
-        if key not in found:
+        if key in found:
+            continue
+        if report["deleted"]:
+            transitions.append(_closed(incident, "group-deleted", report["at_ms"]))
+        elif judged_by == LAG and incident.rule in LAG_RULES:
+            transitions += _on_absence_of_lag(incident, report)
+        elif judged_by == SHARD and incident.rule not in LAG_RULES:
             transitions += _on_absence(incident, report, rules_found, resolve_after_ms)
     return transitions
 
@@ -227,13 +242,26 @@ def _holders(incident: Incident, report: Mapping[str, Any], *, hold: bool) -> li
     return sorted(set(incident.holders) | holder if hold else set(incident.holders) - holder)
 
 
+def _on_absence_of_lag(incident: Incident, report: Mapping[str, Any]) -> list[Transition]:
+    """Say the same of an incident of lag: silence ends it only where something is known, and nothing still waits."""
+    pending, owners = report["pending"], report["owners"]
+    if pending is None:
+        return []
+    gone = owners is not None and (incident.member_id not in owners if incident.member_id else not owners)
+    if gone and incident.rule in OWNER_RULES:
+        return [_closed(incident, "superseded", report["at_ms"])]
+    waits = any(
+        (rule, subject) == (incident.rule, incident.subject) and committed_ms <= incident.opened_ms
+        for rule, subject, committed_ms in pending
+    )
+    return [] if waits else [_closed(incident, "recovered", report["at_ms"])]
+
+
 def _on_absence(
     incident: Incident, report: Mapping[str, Any], rules_found: set[tuple[str, str]], resolve_after_ms: int
 ) -> list[Transition]:
     """Say why an open incident is no longer found, if that ends it."""
     at_ms, view = report["at_ms"], report["view"]
-    if report["deleted"]:
-        return [_closed(incident, "group-deleted", at_ms)]
     if not report["group"]:
         left = _holders(incident, report, hold=False)
         if left:

@@ -41,6 +41,16 @@ class Thresholds:
     """How long rows wait for rows of a slower source. After that they are applied without them."""
     stalled_write_ms: int = 1_000
     """A heartbeat answered COORDINATOR_NOT_AVAILABLE (15) after waiting at least this long counts as applied."""
+    stall_intervals: int = 3
+    """A partition is stalled after so many of its own intervals between commits, and ``stall_margin_ms``."""
+    stall_margin_ms: int = 15_000
+    """What is added to them: how old an end offset may be, and how uneven commits are."""
+    stall_silence_ms: int = 300_000
+    """How long a member that commits nothing at all may be busy, if its max.poll.interval.ms is not known."""
+    stall_lag: int = 2
+    """How many messages have to wait. The last one may be the marker of a transaction, which nobody reads."""
+    lag_growing_ms: int = 300_000
+    """How long the lag has to have grown before ``lag-growing`` opens."""
     consumer_session_timeout_ms: int | None = None
     """Session timeout of KIP-848 groups, if neither their nor the brokers' configuration can be read. None: unknown."""
 

@@ -1,30 +1,43 @@
-"""Cluster rows of a capture: what metadata says while it is recorded, with all else that its replay needs."""
+"""Cluster rows of a capture: what brokers say when asked while it is recorded, with all else that its replay needs."""
 
+import base64
 import json
+import re
+import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, Final, Self
 
+import numpy as np
 import structlog
 from kafka.errors import KafkaError
 
 from coordinator_model.brokers.leadership import STALE_MS
+from coordinator_model.commit_block import NO_OFFSET, place_of
 from coordinator_model.decode.parse import RejectedRow, parse_row
 from coordinator_model.decode.source_row import CLUSTER, TELEMETRY, SourceRow
 from coordinator_model.events import Tick
 from streaming.capture_file import read_rows
 from streaming.run.cluster_facts import ask_topics, read_session_timeouts
 from streaming.run.cluster_watch import ClusterWatch, Row
+from streaming.run.lag.end_offsets import EndOffsets
+from streaming.run.lag.rounds import Round
 from streaming.telemetry_zone import FIELD, zone_named
 
 log = structlog.get_logger(__name__)
 
 FACTS_EVERY_S: Final = 60.0
+MAX_KEYS: Final = 1_000_000
+_COMMIT_KEY: Final = re.compile(r'^\{"source":"offsets".*"key":"(AA[AE][^"]*)"')  # in base64 0 is AAA…, 1 is AAE…
 
 
 class ClusterRows:
-    """Writes a row whenever metadata was asked; `saw` is told of what is recorded, for it names the brokers' keys."""
+    """Writes a row whenever metadata was asked, and one for each round of end offsets.
+
+    `saw` is told of what is recorded: it names the brokers' keys, and the topics that are in use.
+    """
 
     def __init__(
         self,
@@ -36,15 +49,21 @@ class ClusterRows:
     ) -> None:
         self._client, self._nonce, self._write = client, nonce, write
         self._watch = ClusterWatch(client, offsets_topic, nonce, self._take)
+        self._committed = CommittedTopics()
+        self._end_offsets = EndOffsets(
+            client, self._committed.names, suspects=lambda: None, behind_ms=self._delay_ms, take=self._take_round
+        )
         self._zone, self._settings = zone_named(zone), {} if zone is None else {FIELD: zone}
         self._facts_s: float | None = None
         self._behind_ms = 0
 
     def __enter__(self) -> Self:
         self._watch.start()
+        self._end_offsets.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._end_offsets.stop()
         self._watch.stop()
         if kind is None:  # what was created since it was last asked for
             self._facts_s = None
@@ -52,6 +71,7 @@ class ClusterRows:
 
     def saw(self, lines: Sequence[str]) -> None:
         """Take rows that were recorded, of one partition in its order."""
+        self._committed.saw(lines)
         if self._nonce:
             for line in lines:
                 if self._nonce in line:
@@ -69,9 +89,15 @@ class ClusterRows:
 
     def _take(self, row: Row) -> None:
         """Write a row, its instant by the brokers' clocks as far as they are known: the lines read by then."""
-        if 0 <= abs(self._behind_ms) <= STALE_MS:
-            row = row | {"timestamp_ms": row["timestamp_ms"] - self._behind_ms}
-        self._write([json.dumps(row | self._facts() | self._settings, separators=(",", ":"), ensure_ascii=True)])
+        row = row | {"timestamp_ms": row["timestamp_ms"] - self._delay_ms()}
+        self._write([_line(row | self._facts() | self._settings)])
+
+    def _take_round(self, asked: Round) -> None:
+        """Write a round of end offsets: what the leaders have told in it."""
+        self._write([_line({"source": CLUSTER, "timestamp_ms": asked.at_ms, **offsets_of(asked)})])
+
+    def _delay_ms(self) -> int:
+        return self._behind_ms if abs(self._behind_ms) <= STALE_MS else 0
 
     def _facts(self) -> Row:
         """Ask for what seldom changes, once in a while; what may not be asked is left out."""
@@ -85,6 +111,47 @@ class ClusterRows:
         except KafkaError as error:
             log.warning("the capture will not tell all of its cluster", error=str(error))
         return facts
+
+
+class CommittedTopics:
+    """The topics that somebody commits to, by the lines of a capture; each partition's key is read once."""
+
+    def __init__(self) -> None:
+        self._keys: set[str] = set()
+        self._topics: set[str] = set()
+
+    def names(self) -> list[str]:
+        """Return the topics so far."""
+        return list(self._topics)
+
+    def saw(self, lines: Sequence[str]) -> None:
+        """Take recorded lines: only keys of commits begin so, and only topics that Kafka allows count."""
+        for line in lines:
+            if (found := _COMMIT_KEY.search(line)) and found[1] not in self._keys and len(self._keys) < MAX_KEYS:
+                self._keys.add(found[1])
+                with suppress(ValueError, struct.error, IndexError):
+                    self._topics.add(place_of(base64.b64decode(found[1])[2:])[1])
+
+
+def offsets_of(asked: Round) -> Row:
+    """Return the fields of a cluster row: offsets by topic and partition, None where nobody told this time."""
+    is_told = asked.asked_ms == asked.at_ms
+    row: Row = {}
+    for name, column in (("end_offsets", asked.ends), ("start_offsets", asked.starts)):
+        offsets = np.where(is_told, column, NO_OFFSET).tolist()
+        row[name] = {
+            topic: [None if offset == NO_OFFSET else offset for offset in offsets[first : first + size]]
+            for topic, (_, first, size) in asked.places.items()
+        }
+    row["stable_offsets"] = {
+        topic: [asked.stable.get((topic, number)) for number in range(size)]
+        for topic, (_, _, size) in asked.places.items()
+    }
+    return row
+
+
+def _line(row: Row) -> str:
+    return json.dumps(row, separators=(",", ":"), ensure_ascii=True)
 
 
 def _now_ms() -> int:

@@ -479,10 +479,17 @@ class Story:
         """Write the classic group's tombstone."""
         return self.write(at_ms, key(2, self.group), None)
 
-    def commit(self, at_ms: int, topic: str, partition: int) -> "Story":
-        """Write an offset commit."""
-        value = struct.pack(">hqi", 3, 42, -1) + text("") + struct.pack(">q", T0 + at_ms)
+    def commit(self, at_ms: int, topic: str, partition: int, offset: int = 42, topic_id: UUID | None = None) -> "Story":
+        """Write an offset commit; one that names the topic's id as Kafka 4.1 does."""
+        head, at = struct.pack(">qi", offset, -1), struct.pack(">q", T0 + at_ms)
+        value = struct.pack(">h", 3) + head + text("") + at
+        if topic_id is not None:
+            value = struct.pack(">h", 4) + head + compact("") + at + b"\x01\x00\x10" + topic_id.bytes
         return self.write(at_ms, key(1, self.group) + text(topic) + struct.pack(">i", partition), value)
+
+    def uncommit(self, at_ms: int, topic: str, partition: int) -> "Story":
+        """Write a commit's tombstone."""
+        return self.write(at_ms, key(1, self.group) + text(topic) + struct.pack(">i", partition), None)
 
     def epoch(self, at_ms: int, epoch: int | None) -> "Story":
         """Write record 3, the KIP-848 group epoch; None is its tombstone."""

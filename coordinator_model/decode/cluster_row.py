@@ -23,6 +23,7 @@ from coordinator_model.decode.telemetry.fields import (
 from coordinator_model.events import TELEMETRY_RANK, LeaderNamed
 
 GROUP_KINDS = ("consumer", "share", "streams")
+INT64 = 2**63
 MAX_ENTRIES = 1_000_000
 """More brokers, groups or topics in one row are none that a cluster has."""
 
@@ -44,6 +45,11 @@ class ClusterRow:
     topic_partitions: Mapping[str, int] = field(default_factory=dict)
     topic_names: Mapping[str, str] = field(default_factory=dict)
     """Topic id, in Kafka's text form, to its name."""
+    end_offsets: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
+    """Topic to its end offsets by partition, None: unknown. They are a round, which was asked at ``timestamp_ms``."""
+    start_offsets: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
+    stable_offsets: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
+    """The last stable offsets: where who reads committed messages only stops."""
 
     def named(self, shard: int) -> LeaderNamed | None:
         """Return who leads a shard's partition as its event; None where the row does not say."""
@@ -76,6 +82,9 @@ def read_cluster_row(text: bytes) -> ClusterRow:
         },
         topic_partitions=_map(values, "topic_partitions", _natural),
         topic_names=_map(values, "topic_names", _text),
+        end_offsets=_map(values, "end_offsets", _offsets),
+        start_offsets=_map(values, "start_offsets", _offsets),
+        stable_offsets=_map(values, "stable_offsets", _offsets),
     )
 
 
@@ -98,6 +107,16 @@ def _natural(name: str, value: Any) -> int:
     if number < 0:
         raise BadField(f"{name}: negative")
     return number
+
+
+def _offsets(name: str, value: Any) -> tuple[int | None, ...]:
+    """Read the offsets of a topic; a negative one is Kafka's word for none."""
+    name = name.partition(".")[0]  # reasons are few
+    offsets = a_list({name: value}, name)
+    if len(offsets) > MAX_ENTRIES:
+        raise BadField(f"{name}: too many entries")
+    read = (None if offset is None else an_int({name: offset}, name, limit=INT64) for offset in offsets)
+    return tuple(None if offset is None or offset < 0 else offset for offset in read)
 
 
 def _text(name: str, value: Any) -> str:

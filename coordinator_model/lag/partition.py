@@ -27,6 +27,8 @@ class Owner(NamedTuple):
     """``alive``, ``violated`` or ``unknown``."""
     generation: int
     since_ms: int
+    max_poll_interval_ms: int | None = None
+    """How long it may work on what one poll has given it; None: not known."""
 
 
 class PartitionLag(NamedTuple):
@@ -66,3 +68,5 @@ class GroupFacts(NamedTuple):
     stable_since_ms: int | None
     reason: str | None = None
     """Why its newest rebalance began, as far as it is known."""
+    outage_end_ms: int = 0
+    """When the last outage of the brokers ended: rounds of end offsets were missing, or its coordinator was silent."""

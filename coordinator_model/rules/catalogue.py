@@ -2,13 +2,17 @@
 
 from typing import NamedTuple
 
+SHARD = "shard"
+LAG = "lag"
+
 
 class Rule(NamedTuple):
     """The facts of a rule; ``thresholds`` are fields of ``Thresholds``.
 
     ``lasting``: what happened stays true until somebody came back or the group is well without: silence does not close
     it. ``superseded_by``: the rule that a risk turns into. ``violation``: it says that a member has broken a timeout.
-    ``needs_heartbeats``: a heartbeat may end its findings.
+    ``needs_heartbeats``: a heartbeat may end its findings. ``judged_by``: whose reports tell of it: a shard's, or those
+    of ``lag``. ``needs_owner``: it is over, and not better, once the member that it names has gone.
     """
 
     id: str
@@ -21,6 +25,8 @@ class Rule(NamedTuple):
     superseded_by: str | None = None
     violation: bool = False
     needs_heartbeats: bool = False
+    judged_by: str = SHARD
+    needs_owner: bool = False
 
 
 PAGES = ("warn", "page")
@@ -289,5 +295,51 @@ RULES = (
         "`recovered` (they are heard, or the group is not stable; the broker is seen, or leads no more)",
         ("settled_after_ms",),
         needs_heartbeats=True,
+    ),
+    Rule(
+        "partition-stalled",
+        ("warn",),
+        "observed",
+        "a member is alive and owns a partition, at least `stall_lag` messages wait, and it was not committed for"
+        " `stall_intervals` of its usual intervals between commits and `stall_margin_ms`, though the member kept up"
+        " with another partition; or it commits nothing at all, or is behind everywhere, for longer than its"
+        " `max.poll.interval.ms` (`stall_silence_ms` if that is not known). Counted anew after a rebalance and an"
+        " outage of brokers",
+        "`recovered` (it is committed, or nothing waits), `superseded` (its owner's session ended, or it has another"
+        " owner), `group-deleted`",
+        ("stall_intervals", "stall_margin_ms", "stall_silence_ms", "stall_lag"),
+        judged_by=LAG,
+        needs_owner=True,
+    ),
+    Rule(
+        "lag-growing",
+        ("warn",),
+        "observed",
+        "a stable group commits, the lag of a partition fell at none of its last ten commits and is larger than at the"
+        " first of them, and the group's lag has grown for `lag_growing_ms`",
+        "`recovered` (no longer so), `superseded` (nobody is left in the group), `group-deleted`",
+        ("lag_growing_ms",),
+        judged_by=LAG,
+        needs_owner=True,
+    ),
+    Rule(
+        "offset-rewound",
+        ("warn",),
+        "observed",
+        "a committed offset went back, messages wait, and it has not come again to where it was within"
+        " `stall_margin_ms`",
+        "`recovered` (it has come there, or ten more commits went on from where it was set), `group-deleted`",
+        ("stall_margin_ms",),
+        judged_by=LAG,
+    ),
+    Rule(
+        "offsets-lost",
+        ("warn",),
+        "observed",
+        "the log does not hold the offset that was committed last, `stall_margin_ms` ago or longer: retention has"
+        " passed it, or it lies beyond the end",
+        "`recovered` (an offset is committed that the log holds), `group-deleted`",
+        ("stall_margin_ms",),
+        judged_by=LAG,
     ),
 )

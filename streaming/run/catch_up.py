@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from streaming.run.topics import Offsets
@@ -41,7 +42,18 @@ class CatchUp:
         )
 
 
+def read_all_from_ms(progress: dict[str, Any]) -> int | None:
+    """Return when a batch began that read all that there was by then; None where it left something for the next."""
+    for source in progress["sources"]:
+        end, latest = offsets_in(source["endOffset"]), offsets_in(source.get("latestOffset"))
+        if any(
+            end.get(topic, {}).get(number, -1) < last for topic, ends in latest.items() for number, last in ends.items()
+        ):
+            return None
+    return int(datetime.fromisoformat(progress["timestamp"]).timestamp() * 1_000)
+
+
 def offsets_in(text: Any) -> Offsets:
     """Return Spark's `endOffset`, which comes as JSON text or as what it means; nothing if it is not Kafka's."""
-    found = json.loads(text) if isinstance(text, str) else text
+    found = json.loads(text) if isinstance(text, str) and text else text
     return {topic: at for topic, at in found.items() if isinstance(at, dict)} if isinstance(found, dict) else {}

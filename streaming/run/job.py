@@ -10,7 +10,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -29,12 +29,15 @@ from coordinator_model.shard.shard import ShardSettings
 from streaming.client_metrics.otlp import read_metrics
 from streaming.config import Settings
 from streaming.connection import diagnose
-from streaming.run.catch_up import CatchUp
+from streaming.run.catch_up import CatchUp, read_all_from_ms
 from streaming.run.cluster_facts import SessionTimeouts, TopicNames, ask_topic_names, read_session_timeouts
 from streaming.run.cluster_file import CLUSTER_FILE, ClusterFile
 from streaming.run.cluster_watch import ClusterWatch
 from streaming.run.errors import RunError
 from streaming.run.failures import failure_of
+from streaming.run.lag.end_offsets import EndOffsets
+from streaming.run.lag.group_lags import GroupLags
+from streaming.run.lag.kept import BrokenError, committed_batch
 from streaming.run.lanes import lane_names
 from streaming.run.layout import (
     LIVE_KEYS_FILE,
@@ -66,7 +69,8 @@ log = structlog.get_logger(__name__)
 
 TELEMETRY_BEFORE_MS = 120_000  # how much telemetry a fresh checkpoint reads back: two probes of every usual interval
 LOOK_FOR_TOPICS_S = 5.0
-QUERY_VERSION = 4  # another one where the query's sources or its stateful stage become others
+LAG_FOLDER = "lag"
+QUERY_VERSION = 5  # another one where the query's sources or its stateful stage become others
 READ_TIMEOUTS_S = 60.0  # how soon a changed session timeout of a group is known
 STATUS_BATCHES = 100
 SET_ASIDE_AFTER = 3  # failures in a row that nothing outside explains, without one batch between them
@@ -138,6 +142,7 @@ class Job:
         self._session_timeouts = SessionTimeouts()
         self._cut_short: set[str] = set()
         self._ids: dict[str, str] = {}
+        self._partition_counts: dict[str, int] = {}
         self._topic_names = TopicNames(partial(ask_topic_names, self.settings.kafka.python_client()))
 
     def run(self) -> None:
@@ -179,26 +184,51 @@ class Job:
         kafka, ids = self.settings.kafka, self.topics.ids(assigned)
         because = ("the offsets topic was cut short",) if kafka.offsets_topic in self._cut_short else ()
         layout = self._layout(assigned, ids.get(kafka.offsets_topic, ""))
-        checkpoint = open_checkpoint(self.settings.run.data_folder, layout, self._live_from_ms, because)
+        checkpoint, lags = self._open(layout, because)
         self._checkpoint = checkpoint
         self._late_before_ms = self._started_ms if checkpoint.resumed or watched_before else NEVER_LATE_MS
         _tell(checkpoint)
+        with lags:
+            self._run_on(checkpoint, lags, assigned, ids)
+
+    def _open(self, layout: Layout, because: tuple[str, ...]) -> tuple[Checkpoint, GroupLags]:
+        """Return the checkpoint to go on with, and what it knows of commits: a fresh one where that is damaged."""
+        cluster, folder = self.settings.cluster, self.settings.run.data_folder
+        checkpoint = open_checkpoint(folder, layout, self._live_from_ms, because)
+        try:
+            return checkpoint, GroupLags(cluster, checkpoint.folder / LAG_FOLDER, committed_batch(checkpoint.folder))
+        except BrokenError as broken:
+            checkpoint = open_checkpoint(folder, layout, self._live_from_ms, (f"what was kept of commits: {broken}",))
+            return checkpoint, GroupLags(cluster, checkpoint.folder / LAG_FOLDER)
+
+    def _run_on(self, checkpoint: Checkpoint, lags: GroupLags, assigned: Assigned, ids: Mapping[str, str]) -> None:
+        """Run the query on a checkpoint."""
+        kafka = self.settings.kafka
         known_ids = TopicIds(checkpoint.folder / TOPIC_IDS_FILE)
         begun = (known_ids.others(ids) | self._cut_short) - {kafka.offsets_topic} if checkpoint.resumed else set()
-        self._ids, self._cut_short = ids, set()
+        self._ids, self._cut_short = dict(ids), set()
         if begun:
             log.warning("topics were recreated or cut short, reading them again from their start", topics=sorted(begun))
             others = {name: numbers for name, numbers in assigned.items() if name not in begun}
-            if not self._go_on(others, checkpoint, forget=begun):
+            if not self._go_on(others, checkpoint, lags, forget=begun):
                 return
         known_ids.keep(ids)
-        self._go_on(assigned, checkpoint)
+        self._go_on(assigned, checkpoint, lags)
 
-    def _go_on(self, assigned: Assigned, checkpoint: Checkpoint, forget: AbstractSet[str] = frozenset()) -> bool:
+    def _go_on(
+        self, assigned: Assigned, checkpoint: Checkpoint, lags: GroupLags, forget: AbstractSet[str] = frozenset()
+    ) -> bool:
         """Run the query on its checkpoint; return whether that ended because it forgot the topics it should forget."""
         catch_up = CatchUp(self.topics.ends(assigned))
         kafka, file = self.settings.kafka, ClusterFile(checkpoint.folder / CLUSTER_FILE)
         watch = ClusterWatch(kafka.python_client(), kafka.offsets_topic, self.probe.nonce, file.write, file.keys())
+        end_offsets = EndOffsets(
+            kafka.python_client(),
+            lags.topics,
+            suspects=lags.suspects,
+            behind_ms=lags.clocks.behind_ms,
+            take=lags.add_round,
+        )
         sink = Sink(
             self.store,
             self.settings,
@@ -208,13 +238,15 @@ class Job:
             topic_names=self._topic_names,
             watch=watch,
             lease=self.lease,
+            lags=lags,
         )
         query = self._start(assigned, checkpoint, sink)
         try:
-            with watch:
+            with watch, end_offsets:
                 return self._watch(query, sink, catch_up, assigned, forget)
         finally:
-            sink.close()
+            if not sink.close():
+                lags.abandon()
             query.stop()
 
     def _start(self, assigned: Assigned, checkpoint: Checkpoint, sink: Sink) -> "StreamingQuery":
@@ -286,6 +318,9 @@ class Job:
                 if self._read_session_timeouts():
                     log.info("session timeouts of groups have changed, starting the query again")
                     return False
+                if changed := self._read_partition_counts(sink.lags.topics()):
+                    log.info("topics in use have other partitions, starting the query again", partitions=changed)
+                    return False
         return False
 
     def _begins_again(self, assigned: Assigned, progress: Any) -> bool:
@@ -307,6 +342,8 @@ class Job:
             log.info(line)
             self.on_catch_up(catch_up)
         sink.caught_up = catch_up.done
+        if (began_ms := read_all_from_ms(progress)) is not None:
+            sink.lags.read_until(began_ms)
         if progress["batchId"] % STATUS_BATCHES == 0:
             log.info("at work", batch=progress["batchId"], rows=progress["numInputRows"], batch_ms=sink.batch_ms)
         self.on_batch(progress)
@@ -331,6 +368,16 @@ class Job:
         except KafkaError as error:
             log.warning("session timeouts cannot be read", error=str(error))
         return self._session_timeouts != before
+
+    def _read_partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
+        """Read how many partitions topics have; return those of them that are not as the shards were told."""
+        before = self._partition_counts
+        try:
+            self._partition_counts = self.topics.partition_counts()
+        except KafkaError as error:
+            log.warning("partition counts cannot be read", error=str(error))
+        counts = {topic: self._partition_counts.get(topic, 0) for topic in topics}
+        return {topic: count for topic, count in counts.items() if count != before.get(topic, 0)}
 
     def _failed(self, error: BaseException) -> None:
         """Wait before the next attempt; raises `RunError` where none would help."""
@@ -388,6 +435,7 @@ class Job:
     def _shard_settings(self, partitions: int, live_from_ms: int) -> ShardSettings:
         self._read_session_timeouts()
         timeouts = self._session_timeouts
+        self._partition_counts = self.topics.partition_counts()
         return ShardSettings(
             cluster=self.settings.cluster,
             partitions=partitions,
@@ -397,7 +445,7 @@ class Job:
             consumer_session_timeouts_ms=timeouts.consumer,
             share_session_timeouts_ms=timeouts.share,
             streams_session_timeouts_ms=timeouts.streams,
-            topic_partitions=self.topics.partition_counts(),
+            topic_partitions=self._partition_counts,
             view_refresh_ms=self.settings.run.view_refresh_ms,
         )
 

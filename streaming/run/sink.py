@@ -1,4 +1,4 @@
-"""The end of the job: one batch, one Spark action, one SQL transaction."""
+"""The end of the job: one batch, one Spark action, one SQL transaction; how far groups are behind joins in here."""
 
 import json
 import threading
@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from coordinator_model.thresholds import Thresholds
 from streaming.config import Settings
 from streaming.run.cluster_facts import TopicNames
 from streaming.run.cluster_watch import ClusterWatch
+from streaming.run.lag.group_lags import GroupLags
 from streaming.run.layout import write_atomically
 from streaming.store import Store
 from streaming.store.lease import Lease
@@ -32,6 +34,7 @@ class Sink:
     topic_names: TopicNames
     watch: ClusterWatch
     lease: Lease
+    lags: GroupLags
     caught_up: bool = False
     batch_ms: int | None = None
     failure: Exception | None = None
@@ -39,12 +42,16 @@ class Sink:
     _at_work: threading.Lock = field(default_factory=threading.Lock)
     _closed: bool = False
 
-    def close(self) -> None:
-        """Let the batch at work end, for a while, and take no other; the query is to be stopped after this."""
+    def close(self) -> bool:
+        """Let the batch at work end, for a while, and take no other; the query is to be stopped after this.
+
+        Returns whether none is at work.
+        """
         finished = self._at_work.acquire(timeout=LAST_BATCH_S)
         self._closed = True
         if finished:
             self._at_work.release()
+        return finished
 
     def __call__(self, frame: "DataFrame", batch_id: int) -> None:
         """Apply a batch; what fails is kept and raised."""
@@ -61,11 +68,12 @@ class Sink:
         """Apply a batch: the rows' one action, then the store's one transaction."""
         said = [(row.key, output) for row in frame.collect() for output in json.loads(row.outputs)]
         said = [(key, output) for key, output in said if not self._of_metadata(output)]
-        self.topic_names.resolve(output for _, output in said)
+        outputs = [output for _, output in said]
+        self.topic_names.resolve(outputs)
         self.store.apply_batch(
             checkpoint_id=self.checkpoint_id,
             batch_id=batch_id,
-            outputs=[output for _, output in said],
+            outputs=self.lags.apply(batch_id, outputs, self._thresholds_of, judge=self.caught_up),
             settings=self.settings,
             caught_up=self.caught_up,
             late_before_ms=self.late_before_ms,
@@ -73,6 +81,9 @@ class Sink:
             lease=self.lease,
         )
         self.live_keys.update({key: output["groups"] for key, output in said if output["kind"] == "progress"})
+
+    def _thresholds_of(self, group: str) -> Thresholds:
+        return self.settings.policy_for(group).thresholds
 
     def _of_metadata(self, output: Mapping[str, Any]) -> bool:
         """Hand on what concerns who leads what; return whether that is all that the output is about."""

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from streaming.config import Run
 from streaming.embedded import EmbeddedCluster
-from tests.benchmarks import answers, cold, flood, history, large_audit, line, reporter, telemetry_cost
+from tests.benchmarks import answers, cold, flood, history, lag, large_audit, line, reporter, telemetry_cost
 from tests.benchmarks.load import INTERVAL_MS
 from tests.benchmarks.processes import Usage, usage_of
 
@@ -34,7 +34,7 @@ SPEED_LOOPS = 50
 HEARTBEAT_S = INTERVAL_MS / 1_000
 BROKERS = 4
 ALL = ("steady", "backlog", "cold", "line")
-ALONE = ("history", "answers", "flood", "reporter", "telemetry-cost", "audit")
+ALONE = ("history", "answers", "lag", "flood", "reporter", "telemetry-cost", "audit")
 JOB, FLOOR = "watched_run", "floor_run"
 CONFIG = """
 cluster = "bench"
@@ -90,6 +90,9 @@ def measure(part: str, options: argparse.Namespace) -> None:
         return
     if part == "answers":
         answers.main(options.groups, options.members)
+        return
+    if part == "lag":
+        lag.main(options.groups)
         return
     if part == "flood":
         flood.main(options)

@@ -36,6 +36,18 @@ def test_a_row_tells_leaders_keys_timeouts_and_partitions():
     assert row.topic_names == {"H8t3O2McQT-DvPMPlzpkIQ": "t"}
 
 
+def test_a_row_tells_a_round_of_offsets():
+    row = read(end_offsets={"t": [7, None, -1, 2**63 - 1]}, start_offsets={"t": [1]}, stable_offsets=None)
+    assert row.end_offsets == {"t": (7, None, None, 2**63 - 1)}
+    assert (row.start_offsets, row.stable_offsets) == ({"t": (1,)}, {})
+
+
+def test_the_reason_of_a_broken_row_names_no_topic():
+    """It labels a counter."""
+    with pytest.raises(BadField, match=r"^end_offsets: not an integer in range$"):
+        read(end_offsets={"any name": ["7"]})
+
+
 @pytest.mark.parametrize(
     ("shard", "named"), [(0, (1, "broker-1", (), 7)), (1, None), (2, (2, "", ("broker-1",), -1)), (3, None)]
 )
@@ -68,6 +80,15 @@ BAD = [
     {"session_timeouts_ms": {"consumer": {"": -1}}},
     {"session_timeouts_ms": {"consumer": {"": 1.5}}},
     {"topic_partitions": {"t": "12"}},
+    {"end_offsets": []},
+    {"end_offsets": {"t": 7}},
+    {"end_offsets": {"t": {"0": 7}}},
+    {"end_offsets": {"t": ["7"]}},
+    {"end_offsets": {"t": [True]}},
+    {"end_offsets": {"t": [1.5]}},
+    {"end_offsets": {"t": [2**63]}},
+    {"start_offsets": {"t": [[]]}},
+    {"stable_offsets": "t"},
 ]
 
 

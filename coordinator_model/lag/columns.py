@@ -1,0 +1,91 @@
+"""A group's partitions as columns: what is stored, served and drawn. JSON-able, bounded, a list a column."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from coordinator_model.lag.partition import PartitionLag
+from coordinator_model.lag.scene import Row, Scene
+from coordinator_model.lag.status import committed_offset_of, lag_ms_by
+
+MAX_ROWS = 5_000
+"""The worst of a group that has more; the others are counted."""
+MAX_HISTORY = 60
+"""Points of the sparkline."""
+
+Columns = dict[str, Any]
+
+
+def columns_of(scene: Scene, commits: int = 0) -> Columns:
+    """Return the columns of a group; its totals are of all rows, also of those that are left out."""
+    rows = _worst(scene.rows)
+    partitions = [row.p for row in rows]
+    columns = {
+        "topics": _topics(partitions),
+        "partition": [p.partition for p in partitions],
+        "committed_offset": [committed_offset_of(p) for p in partitions],
+        "committed_ms": [p.commits[-1].at_ms if p.commits else None for p in partitions],
+        "start_offset": [p.start_offset for p in partitions],
+        "end_offset": [p.end_offset for p in partitions],
+        "lag": [row.lag for row in rows],
+        "lag_ms": [lag_ms_by(row.p, row.lag, scene.now_ms) for row in rows],
+        "status": [row.status.value for row in rows],
+        "rate": [rate_of(p, scene.now_ms) for p in partitions],
+        "owned_since_ms": [None if p.owner is None else p.owner.since_ms for p in partitions],
+        "leader_epoch": [p.leader_epoch if p.leader_epoch >= 0 else None for p in partitions],
+        "note": {str(at): row.stall.note.value for at, row in enumerate(rows) if row.stall.note is not None},
+        "metadata": {str(at): p.metadata for at, p in enumerate(partitions) if p.metadata},
+        "asked_ms": max((row.p.asked_ms for row in scene.rows if row.p.asked_ms is not None), default=None),
+        "history": _history(scene),
+        "commits": commits,
+        **_owners(partitions),
+    }
+    left_out = len(scene.rows) - len(rows)
+    return columns | {"left_out": left_out} if left_out else columns
+
+
+def _worst(rows: Sequence[Row]) -> Sequence[Row]:
+    """Return the worst rows, in their order."""
+    if len(rows) <= MAX_ROWS:
+        return rows
+    by_badness = sorted(range(len(rows)), key=lambda at: (-rows[at].status.rank, -(rows[at].lag or 0), at))
+    return [rows[at] for at in sorted(by_badness[:MAX_ROWS])]
+
+
+def _topics(partitions: Sequence[PartitionLag]) -> list[list[Any]]:
+    """Return each topic with its id, as far as a commit tells it, and how many of the rows are its."""
+    topics: list[list[Any]] = []
+    for p in partitions:
+        if not topics or topics[-1][0] != p.topic:
+            topics.append([p.topic, None, 0])
+        topics[-1][1] = topics[-1][1] or p.topic_id
+        topics[-1][2] += 1
+    return topics
+
+
+def _owners(partitions: Sequence[PartitionLag]) -> Columns:
+    """Return the owners, each once, and for each row the index of its own."""
+    known = {(p.owner.member_id, p.owner.generation): p.owner for p in partitions if p.owner is not None}
+    index = {key: at for at, key in enumerate(sorted(known))}
+    listed = [known[key] for key in index]
+    return {
+        "owner": [None if p.owner is None else index[p.owner.member_id, p.owner.generation] for p in partitions],
+        "owners": [[o.member_id, o.instance_id, o.client_id, o.client_host, o.generation] for o in listed],
+    }
+
+
+def rate_of(p: PartitionLag, now_ms: int) -> float | None:
+    """Return messages a second committed since the window began; None: too few commits, or the offset went back."""
+    if len(p.commits) < 2:
+        return None
+    first, last = p.commits[0], p.commits[-1]
+    span_ms = max(now_ms, last.at_ms) - first.at_ms
+    if span_ms <= 0 or last.offset < first.offset:
+        return None
+    return round((last.offset - first.offset) * 1_000 / span_ms, 3)
+
+
+def _history(scene: Scene) -> list[list[int]]:
+    points = [[at_ms, lag] for at_ms, lag in scene.history]
+    if scene.total is not None:
+        points.append([scene.now_ms, scene.total])
+    return points[-MAX_HISTORY:]

@@ -1,0 +1,63 @@
+"""Who owns which partition, and what else of a group lag is judged by: read from its view, as a report carries it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from coordinator_model.lag.partition import GroupFacts, Owner
+from coordinator_model.states import GroupState, GroupType
+
+Place = tuple[str, int]
+Owners = Mapping[Place, Owner]
+
+
+def owners_of(view: Mapping[str, Any], at_ms: int, before: Owners) -> dict[Place, Owner]:
+    """Return the owner of each partition that somebody holds.
+
+    ``before``: what this returned for the group's last view; who goes on with a partition keeps its ``since_ms``. Of
+    whom no view told before it is since the group is stable: what was before that does not count anyway. Members of a
+    streams group hold parts of its topology, no partitions.
+    """
+    if view["type"] == GroupType.STREAMS:
+        return {}
+    since_ms = view["stable_since_ms"] if view["state"] == GroupState.STABLE else None
+    owners: dict[Place, Owner] = {}
+    for member in view["members"]:
+        owner = _owner(member, at_ms if since_ms is None else since_ms)
+        for held in member["assignment"]:
+            for partition in held["partitions"]:
+                place = (held["topic"], partition)
+                known = before.get(place)
+                goes_on = known is not None and known.member_id == owner.member_id
+                owners[place] = owner._replace(since_ms=known.since_ms) if known is not None and goes_on else owner
+    return owners
+
+
+def _owner(member: Mapping[str, Any], since_ms: int) -> Owner:
+    return Owner(
+        member_id=member["member_id"],
+        instance_id=member["instance_id"],
+        client_id=member["client_id"],
+        client_host=member["client_host"],
+        liveness=member["liveness"],
+        generation=-1 if member["generation"] is None else member["generation"],
+        since_ms=since_ms,
+        max_poll_interval_ms=member["max_poll_interval_ms"],
+    )
+
+
+def facts_of(view: Mapping[str, Any], at_ms: int, outage_end_ms: int = 0) -> GroupFacts:
+    """Return what a view says of its group as a whole."""
+    newest = max(view["members"], key=lambda member: member["joined_ms"] or 0, default=None)
+    return GroupFacts(
+        cluster=view["cluster"],
+        group=view["group"],
+        type=view["type"],
+        state=view["state"],
+        generation=view["generation"],
+        incarnation=view["incarnation"],
+        broker=view["coordinator"] or "",
+        view_ms=at_ms,
+        stable_since_ms=view["stable_since_ms"],
+        reason=newest["rejoin_reason"] if newest is not None else None,
+        outage_end_ms=outage_end_ms,
+    )

@@ -1,0 +1,105 @@
+"""A group's partitions as the rules of lag see them: each with its lag, its status and what its stall looks like."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from coordinator_model.lag.partition import GroupFacts, PartitionLag
+from coordinator_model.lag.stall import NO_WORK, Instant, Stall, owner_key, stall_of, works_of
+from coordinator_model.lag.status import Status, lag_of, status_by
+from coordinator_model.states import GroupState, GroupType
+from coordinator_model.thresholds import Thresholds
+
+FRESH_MS = 30_000
+"""An end offset that is older tells nothing of now: no lag is better than one that stands still."""
+AT_REST = (GroupState.EMPTY, GroupState.DEAD)
+
+
+class Row(NamedTuple):
+    """A partition, judged."""
+
+    p: PartitionLag
+    lag: int | None
+    fresh: bool
+    """Whether its end offset says anything of this instant."""
+    status: Status
+    stall: Stall
+
+    @property
+    def place(self) -> str:
+        """Its name for people, and in a finding's subject."""
+        return f"{self.p.topic}-{self.p.partition}"
+
+    @property
+    def last_ms(self) -> int:
+        """When it was last committed; 0: never."""
+        return self.p.commits[-1].at_ms if self.p.commits else 0
+
+
+class Scene(NamedTuple):
+    """A group at an instant; ``rows`` are sorted by topic and partition."""
+
+    instant: Instant
+    rows: tuple[Row, ...]
+    topics: Mapping[str, Sequence[Row]]
+    total: int | None
+    """The sum of the lags that are known; None: none is."""
+    history: Sequence[tuple[int, int]]
+
+    @property
+    def facts(self) -> GroupFacts:
+        """What is known of the group."""
+        return self.instant.facts
+
+    @property
+    def now_ms(self) -> int:
+        """When it is judged."""
+        return self.instant.now_ms
+
+    @property
+    def thresholds(self) -> Thresholds:
+        """By which it is judged."""
+        return self.instant.thresholds
+
+    @property
+    def works(self) -> bool:
+        """Whether the group is at work: its members have their partitions, or it has none and assigns itself."""
+        return bool(self.facts.view_ms) and (self.instant.is_simple or self.facts.state == GroupState.STABLE)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether anything can be said: somebody has seen the group, it is not in a rebalance, and lags are known."""
+        settled = self.works or (bool(self.facts.view_ms) and self.facts.state in AT_REST)
+        return settled and (not self.rows or any(row.fresh for row in self.rows))
+
+
+def scene_of(
+    facts: GroupFacts,
+    partitions: Iterable[PartitionLag],
+    now_ms: int,
+    thresholds: Thresholds,
+    history: Iterable[tuple[int, int]],
+) -> Scene:
+    """Judge each partition. What is not fresh, or no lag of this kind of group, is taken for not known."""
+    instant = Instant(facts, now_ms, thresholds)
+    listed = [_as_known(p, facts, now_ms) for p in sorted(partitions, key=lambda p: (p.topic, p.partition))]
+    lags = [lag_of(p) for p in listed]
+    works = works_of(zip(listed, lags, strict=True))
+    rows = []
+    for p, lag in zip(listed, lags, strict=True):
+        status = status_by(p, lag, now_ms)
+        stall = stall_of(p, lag, status, works.get(owner_key(p), NO_WORK), instant)
+        rows.append(Row(p, lag, p.end_offset is not None, status, stall))
+    known = [lag for lag in lags if lag is not None]
+    total = sum(known) if known else None
+    topics = {topic: list(of_topic) for topic, of_topic in groupby(rows, key=lambda row: row.p.topic)}
+    return Scene(instant, tuple(rows), topics, total, [(at_ms, lag) for at_ms, lag in history if at_ms < now_ms])
+
+
+def _as_known(p: PartitionLag, facts: GroupFacts, now_ms: int) -> PartitionLag:
+    """Take away what is old, or tells nothing of the lag of this kind of group."""
+    is_fresh = p.asked_ms is not None and now_ms - p.asked_ms <= FRESH_MS and facts.type != GroupType.SHARE
+    return p if is_fresh and p.end_offset is not None else p._replace(**_UNKNOWN)
+
+
+_UNKNOWN: dict[str, Any] = {"start_offset": None, "end_offset": None, "stable_offset": None, "waits_since_ms": None}

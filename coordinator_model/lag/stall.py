@@ -1,0 +1,176 @@
+"""What it means that a partition is not committed though messages wait: stalled, or one of many things that are not.
+
+A stall is a matter of a partition's own rhythm: no commit for three of its usual intervals. One exception is fair: who
+commits nothing at all may be at work on what one poll has given it, for as long as its ``max.poll.interval.ms``; and
+who is behind everywhere may take its partitions in turn. Only who meanwhile kept up with another of its partitions has
+certainly left this one behind.
+"""
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping
+from enum import StrEnum
+from itertools import pairwise
+from statistics import median_low
+from typing import NamedTuple
+
+from coordinator_model.lag.partition import Commit, GroupFacts, PartitionLag
+from coordinator_model.lag.status import Status
+from coordinator_model.states import GroupType
+from coordinator_model.thresholds import Thresholds
+
+ALIVE = "alive"
+
+
+class Note(StrEnum):
+    """What a partition looks like that is behind, or whose lag is not known."""
+
+    STUCK = "stuck"
+    """Stalled: its owner commits others, not this one."""
+    SILENT = "silent"
+    """Stalled: its owner is alive and commits nothing at all."""
+    SLOW = "slow"
+    """Its owner commits, and falls behind."""
+    PAUSED = "paused"
+    """The same offset is committed again and again."""
+    NOT_COMMITTING = "not-committing"
+    """Its owner has committed nothing since it owns it, of this or any other: that may be by design."""
+    STARVED = "starved"
+    """Nobody owns it, or nobody knows that its owner is alive: the rules of sessions say so."""
+    WAITS_FOR_TRANSACTION = "waits-for-transaction"
+    """Who reads committed messages only has read all: the rest belongs to an open transaction."""
+    LAST_MESSAGE = "last-message"
+    """It would be stalled, but fewer messages wait than ``stall_lag``: it may be the marker of a transaction."""
+    SHARE_GROUP = "share-group"
+    """Share groups commit elsewhere: nothing is known of their lag."""
+
+
+STALLED = (Note.STUCK, Note.SILENT)
+
+
+class Work(NamedTuple):
+    """What an owner has done on all of its partitions since it owns them."""
+
+    newest_ms: int = 0
+    """Its newest commit; 0: none."""
+    kept_up_ms: int = 0
+    """Up to when it is known to have kept up with one of them."""
+
+
+class Stall(NamedTuple):
+    """What is said of a partition; ``since_ms`` on: when it began, of one that is or may become stalled."""
+
+    note: Note | None = None
+    since_ms: int = 0
+    due_ms: int = 0
+    """From when it is stalled."""
+    interval_ms: int = 0
+    """Its usual interval between commits."""
+    waits: bool = False
+    """Nothing shows that it is not stalled: its rhythm is broken since its last commit, or something is not known."""
+
+
+NOTHING = Stall()
+NO_WORK = Work()
+
+
+class Instant(NamedTuple):
+    """What all partitions of a group are judged by."""
+
+    facts: GroupFacts
+    now_ms: int
+    thresholds: Thresholds
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether the group has no members: it has assigned its partitions itself."""
+        return self.facts.type == GroupType.SIMPLE
+
+
+def owner_key(p: PartitionLag) -> Hashable:
+    """Return what tells owners apart; partitions of a simple group have one and the same."""
+    return None if p.owner is None else p.owner.member_id
+
+
+def works_of(judged: Iterable[tuple[PartitionLag, int | None]]) -> Mapping[Hashable, Work]:
+    """Return what each owner has done, of partitions and their lags."""
+    newest_ms: dict[Hashable, int] = defaultdict(int)
+    kept_up_ms: dict[Hashable, int] = defaultdict(int)
+    for p, lag in judged:
+        if not p.commits or (p.owner is not None and p.commits[-1].at_ms < p.owner.since_ms):
+            continue
+        owner, last_ms = owner_key(p), p.commits[-1].at_ms
+        newest_ms[owner] = max(newest_ms[owner], last_ms)
+        if lag is not None:  # of what waits nothing is older
+            read_ms = last_ms if lag == 0 else min(last_ms, p.waits_since_ms or 0)
+            kept_up_ms[owner] = max(kept_up_ms[owner], read_ms)
+    return {owner: Work(at_ms, kept_up_ms[owner]) for owner, at_ms in newest_ms.items()}
+
+
+def interval_ms(commits: tuple[Commit, ...], least: int) -> int | None:
+    """Return the usual interval between commits; None: fewer are known than are needed to say so."""
+    intervals = [after.at_ms - before.at_ms for before, after in pairwise(commits)]
+    return median_low(intervals) if len(intervals) >= least else None
+
+
+def stall_of(p: PartitionLag, lag: int | None, status: Status, work: Work, instant: Instant) -> Stall:
+    """Say what a partition looks like."""
+    kind = instant.facts.type
+    if kind == GroupType.SHARE:
+        return Stall(Note.SHARE_GROUP)
+    if lag == 0:
+        return NOTHING
+    alive = p.owner is not None and p.owner.liveness == ALIVE
+    if not p.commits:
+        has_messages = p.end_offset is not None and p.end_offset > (p.start_offset or 0)
+        return Stall(Note.NOT_COMMITTING) if alive and has_messages else NOTHING
+    if lag is None:
+        return NOTHING
+    if kind != GroupType.SIMPLE and not alive:
+        # Of a streams group nobody knows here who reads which topic.
+        return Stall(None if kind == GroupType.STREAMS else Note.STARVED, waits=p.owner is not None)
+    if p.stable_offset is not None and p.commits[-1].offset >= p.stable_offset:
+        return Stall(Note.WAITS_FOR_TRANSACTION, waits=True)
+    if not work.newest_ms:
+        return Stall(Note.NOT_COMMITTING, waits=True)
+    return _by_rhythm(p, lag, status, work, instant)
+
+
+def _by_rhythm(p: PartitionLag, lag: int, status: Status, work: Work, instant: Instant) -> Stall:
+    """Judge a partition that is owned and behind by its own rhythm."""
+    thresholds, now_ms, last_ms = instant.thresholds, instant.now_ms, p.commits[-1].at_ms
+    if now_ms < last_ms + thresholds.stall_margin_ms:
+        return Stall(_going_on(p, status, instant))
+    usual_ms = interval_ms(p.commits, thresholds.stall_intervals)
+    if usual_ms is None or p.waits_since_ms is None:
+        return Stall(_going_on(p, status, instant), waits=True)
+    usual_limit_ms = thresholds.stall_intervals * usual_ms
+    limit_ms = usual_limit_ms + thresholds.stall_margin_ms
+    since_ms = max(last_ms, p.owner.since_ms if p.owner else 0, instant.facts.stable_since_ms or 0)
+    from_ms = max(since_ms, instant.facts.outage_end_ms)
+    # When a message came is known to a round of end offsets, which the margin has room for.
+    due_ms = max(from_ms + limit_ms, p.waits_since_ms + usual_limit_ms)
+    told = Stall(None, since_ms, due_ms, usual_ms, now_ms >= last_ms + limit_ms)
+    if now_ms < due_ms:
+        return told._replace(note=_going_on(p, status, instant))
+    middle_ms = (max(from_ms, p.waits_since_ms) + now_ms) // 2
+    if work.kept_up_ms <= middle_ms:
+        told = told._replace(due_ms=max(due_ms, from_ms + _busy_ms(p, thresholds) + thresholds.stall_margin_ms))
+        if now_ms < told.due_ms:
+            return told._replace(note=Note.SLOW if work.newest_ms > middle_ms else None)
+    if lag < thresholds.stall_lag:
+        return told._replace(note=Note.LAST_MESSAGE)
+    return told._replace(note=Note.STUCK if work.newest_ms > middle_ms else Note.SILENT)
+
+
+def _busy_ms(p: PartitionLag, thresholds: Thresholds) -> int:
+    """Return how long its owner may be at work without a commit."""
+    told_ms = None if p.owner is None else p.owner.max_poll_interval_ms
+    return thresholds.stall_silence_ms if told_ms is None else told_ms
+
+
+def _going_on(p: PartitionLag, status: Status, instant: Instant) -> Note | None:
+    """Say how it goes on where it does."""
+    newest = p.commits[-(instant.thresholds.stall_intervals + 1) :]
+    if len(newest) > instant.thresholds.stall_intervals and len({commit.offset for commit in newest}) == 1:
+        return Note.PAUSED
+    return Note.SLOW if status is Status.WARN else None

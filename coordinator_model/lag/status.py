@@ -1,0 +1,149 @@
+"""How a partition's commits go, by rules without thresholds: those of Burrow, with what cannot be known told apart.
+
+Burrow judges a window of commits, each with the lag that was known when it was read. A window that is not full, and a
+lag that was not known, are no evidence: where a rule needs them the status is ``unknown``.
+"""
+
+from collections.abc import Iterator
+from enum import StrEnum
+from itertools import pairwise
+
+from coordinator_model.lag.partition import WINDOW, Commit, PartitionLag
+
+ASKED_AFTER_MS = 5_000
+"""An end offset that was asked so long after a commit is not older than it, whatever the clocks say."""
+RECENT_MS = 100_000
+"""Who had no lag within this time has not stopped: as many end offsets as Burrow keeps, ten of ten seconds."""
+SHORT_WINDOW_MS = 600_000
+"""Of a window that is not full nobody knows the span: it counts as one with a commit a minute."""
+
+
+class Status(StrEnum):
+    """From least to worst; the worst known one of its partitions is a group's."""
+
+    UNKNOWN = "unknown"
+    OK = "ok"
+    WARN = "warn"
+    """It commits, and its lag never falls."""
+    REWIND = "rewind"
+    """The committed offset went back, and has not come again to where it was."""
+    STALL = "stall"
+    """It commits the same offset again and again though messages wait."""
+    STOP = "stop"
+    """No commit for longer than its window of commits spans, though messages wait."""
+
+    @property
+    def rank(self) -> int:
+        """Order of badness, 0 is least."""
+        return _RANKS[self]
+
+
+_RANKS = {status: rank for rank, status in enumerate(Status)}
+
+
+def committed_offset_of(p: PartitionLag) -> int | None:
+    """Return the offset that counts; None: nothing was committed, or what no log can hold."""
+    return p.commits[-1].offset if p.commits and p.commits[-1].offset >= 0 else None
+
+
+def lag_of(p: PartitionLag) -> int | None:
+    """Return how many messages wait, never less than 0; None where an offset is unknown.
+
+    A commit that is newer than the end offset has no lag. One beyond an end offset that was asked after it is of
+    another log: the topic was cut or recreated.
+    """
+    end_offset, commits = p.end_offset, p.commits
+    if end_offset is None or end_offset < 0 or not commits or commits[-1].offset < 0:
+        return None
+    lag = end_offset - commits[-1].offset
+    if lag >= 0:
+        return lag
+    return None if is_beyond_end(p) else 0
+
+
+def is_beyond_end(p: PartitionLag) -> bool:
+    """Tell whether the committed offset lies beyond an end offset that was asked after it."""
+    if not p.commits or p.end_offset is None or p.asked_ms is None:
+        return False
+    newest = p.commits[-1]
+    return newest.offset > p.end_offset >= 0 and p.asked_ms > newest.at_ms + ASKED_AFTER_MS
+
+
+def lag_ms_of(p: PartitionLag, now_ms: int) -> int | None:
+    """Return how long the oldest message that is not committed has waited, at the least; None where it is unknown."""
+    return lag_ms_by(p, lag_of(p), now_ms)
+
+
+def lag_ms_by(p: PartitionLag, lag: int | None, now_ms: int) -> int | None:
+    """Return the same of a partition whose lag is known already."""
+    if not lag:
+        return lag
+    return None if p.waits_since_ms is None else max(0, now_ms - p.waits_since_ms)
+
+
+def status_of(p: PartitionLag, now_ms: int) -> Status:
+    """Judge a partition at an instant."""
+    return status_by(p, lag_of(p), now_ms)
+
+
+def status_by(p: PartitionLag, lag: int | None, now_ms: int) -> Status:
+    """Judge a partition whose lag is known already; a hundred thousand are judged in each round."""
+    if not lag:
+        return Status.OK if lag == 0 else Status.UNKNOWN
+    if has_stopped(p, now_ms):
+        return Status.UNKNOWN if p.waits_since_ms is None else Status.STOP
+    if rewound_by(p.commits) is not None:
+        return Status.REWIND
+    if had_no_lag(p.commits) or _falls(p.commits, lag):
+        return Status.OK
+    if len(p.commits) < WINDOW or any(commit.end_offset is None for commit in p.commits):
+        return Status.UNKNOWN
+    return Status.STALL if _stands(p.commits) else Status.WARN
+
+
+def has_stopped(p: PartitionLag, now_ms: int) -> bool:
+    """Tell whether nothing was committed for longer than the window spans, and messages have waited for a while."""
+    first_ms, last_ms = p.commits[0].at_ms, p.commits[-1].at_ms
+    span_ms = last_ms - first_ms
+    if len(p.commits) < WINDOW:
+        span_ms = max(span_ms, SHORT_WINDOW_MS)
+    waits_recently = p.waits_since_ms is not None and now_ms - p.waits_since_ms <= RECENT_MS
+    return now_ms - last_ms > span_ms and not waits_recently
+
+
+def had_no_lag(commits: tuple[Commit, ...]) -> bool:
+    """Tell whether a commit is known to have left nothing behind."""
+    for offset, _, end_offset in commits:  # noqa: SIM110 # a generator costs more than the loop
+        if end_offset is not None and end_offset <= offset:
+            return True
+    return False
+
+
+def rewound_by(commits: tuple[Commit, ...]) -> Commit | None:
+    """Return the commit that went back, if no later one has come to where it was before."""
+    for at in range(1, len(commits)):
+        before = commits[at - 1].offset
+        if commits[at].offset < before > max(commit.offset for commit in commits[at:]):
+            return commits[at]
+    return None
+
+
+def _falls(commits: tuple[Commit, ...], lag: int) -> bool:
+    """Tell whether the lag fell at some time."""
+    return any(after < before for before, after in pairwise([*lags_of(commits), lag]))
+
+
+def lags_of(commits: tuple[Commit, ...]) -> Iterator[int]:
+    """Yield the lags in the window, one for each end offset that was known.
+
+    Of commits that saw the same end offset the first tells most: as it grows old, the lag seems to fall.
+    """
+    seen: int | None = None
+    for commit in commits:
+        if commit.end_offset is not None and commit.end_offset != seen:
+            seen = commit.end_offset
+            yield max(0, commit.end_offset - commit.offset)
+
+
+def _stands(commits: tuple[Commit, ...]) -> bool:
+    return all(commit.offset == commits[0].offset for commit in commits)

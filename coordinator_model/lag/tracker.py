@@ -1,0 +1,247 @@
+"""The lag of all groups of a capture: commits, reports and rounds of end offsets in, in time order; judgements out.
+
+Plain dictionaries, for captures and tests. `run` keeps the same by columns (`streaming/run/lag`).
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from coordinator_model.decode.cluster_row import ClusterRow
+from coordinator_model.events import OffsetCommitted
+from coordinator_model.lag.group_lag import Output, judge_group
+from coordinator_model.lag.ownership import Place, facts_of, owners_of
+from coordinator_model.lag.partition import Commit, GroupFacts, Owner, PartitionLag
+from coordinator_model.lag.scene import FRESH_MS
+from coordinator_model.lag.window import extended, waits_since_ms
+from coordinator_model.thresholds import Thresholds
+
+UNKNOWN = "unknown"
+NOT_SEEN = GroupFacts("", "", UNKNOWN, UNKNOWN, -1, 0, "", 0, None)
+"""A group of which no view has told yet."""
+
+
+@dataclass(slots=True)
+class _Committed:
+    """What a group has committed of a partition."""
+
+    commits: tuple[Commit, ...] = ()
+    topic_id: str | None = None
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+@dataclass(slots=True)
+class _Group:
+    facts: GroupFacts
+    committed: dict[Place, _Committed] = field(default_factory=dict)
+    owners: dict[Place, Owner] = field(default_factory=dict)
+    history: list[tuple[int, int]] = field(default_factory=list)
+    commits: int = 0
+
+
+@dataclass(slots=True)
+class _Ends:
+    """Offsets of a partition's log as they were asked; ``grown`` is what ``waits_since_ms`` reads."""
+
+    asked_ms: int = 0
+    start: int | None = None
+    end: int | None = None
+    stable: int | None = None
+    outage_end_ms: int = 0
+    """When its leader answered again after a round in which it did not."""
+    grown: list[tuple[int, int]] = field(default_factory=list)
+
+
+class LagTracker:
+    """Every group of a cluster; what it is told has to come in time order.
+
+    ``histories``: how the lag of groups was before, where one goes on that has stopped.
+    """
+
+    def __init__(
+        self,
+        cluster: str,
+        thresholds_of: Callable[[str], Thresholds],
+        histories: Mapping[str, Sequence[tuple[int, int]]] | None = None,
+    ) -> None:
+        self._cluster = cluster
+        self._histories = histories or {}
+        self._thresholds_of = thresholds_of
+        self._groups: dict[str, _Group] = {}
+        self._ends: dict[Place, _Ends] = {}
+        self._ids: dict[str, str] = {}
+        """Topic to its id, where metadata has told it."""
+        self._newest: dict[tuple[str, Place, int], tuple[str, int]] = {}
+        """Where the newest record of a partition's commits lies: what lies before it is old, whatever its instant."""
+        self._silent: dict[str, bool] = {}
+        """Whether lines of a broker are missing right now."""
+        self._outage_end_ms: dict[str, int] = {}
+        """By broker; "" is all of them: rounds were missing."""
+        self._round_ms = 0
+
+    def commit(self, event: OffsetCommitted) -> None:
+        """Take a commit or its tombstone."""
+        place = (event.committed_topic, event.committed_partition)
+        lies_in, lies_at = (event.group, place, event.partition), (event.topic, event.offset)
+        if self._newest.get(lies_in, ("", -1)) >= lies_at:
+            return
+        self._newest[lies_in] = lies_at
+        if event.tombstone:
+            self._uncommit(event.group, place)
+            return
+        group = self._group(event.group)
+        known = group.committed.get(place)
+        if known is None or _is_another(known.topic_id, event.topic_id):
+            known = group.committed[place] = _Committed()
+        known.topic_id = event.topic_id or known.topic_id
+        ends = self._ends_of(place, known.topic_id)
+        fresh = ends is not None and event.order_ms - ends.asked_ms <= FRESH_MS
+        commit = Commit(event.committed_offset, event.order_ms, ends.end if ends is not None and fresh else None)
+        known.commits = extended(known.commits, commit)
+        known.leader_epoch, known.metadata = event.leader_epoch, event.metadata
+        group.commits += 1
+
+    def _uncommit(self, name: str, place: Place) -> None:
+        group = self._groups.get(name)
+        if group is not None:
+            group.committed.pop(place, None)
+            if not group.committed and not group.facts.view_ms:
+                del self._groups[name]
+
+    def report(self, output: Mapping[str, Any]) -> None:
+        """Take an output of a shard: a group's view, its end, or that lines of a broker are missing."""
+        if output["kind"] == "blind":
+            self._blind(output["broker"], output["until_ms"])
+        elif output["kind"] == "report" and output["group"]:
+            if output["deleted"]:
+                self._groups.pop(output["group"], None)
+            elif (view := output["view"]) is not None:
+                group = self._group(output["group"])
+                group.facts = facts_of(view, output["at_ms"])
+                group.owners = owners_of(view, output["at_ms"], group.owners)
+
+    def round(self, row: ClusterRow) -> list[Output]:
+        """Take a round of end offsets, and judge every group."""
+        now_ms, before_ms = row.timestamp_ms, self._round_ms
+        if before_ms and now_ms > before_ms + FRESH_MS:
+            self._outage_end_ms[""] = now_ms
+        self._round_ms = now_ms
+        for topic, ends in row.end_offsets.items():
+            for partition, end in enumerate(ends):
+                if end is not None:
+                    self._ask(row, (topic, partition), end, before_ms)
+        outputs: list[Output] = []
+        for name in sorted(self._groups):
+            outputs += self._judge(self._groups[name], now_ms)
+        return outputs
+
+    def name_topics(self, row: ClusterRow) -> None:
+        """Take which topic an id is; of a topic with two ids nobody knows which it has now."""
+        ids: dict[str, list[str]] = {}
+        for topic_id, name in row.topic_names.items():
+            ids.setdefault(name, []).append(topic_id)
+        self._ids |= {name: listed[0] for name, listed in ids.items() if len(listed) == 1}
+
+    def _group(self, name: str) -> _Group:
+        known = self._groups.get(name)
+        if known is None:
+            facts = NOT_SEEN._replace(cluster=self._cluster, group=name)
+            known = self._groups[name] = _Group(facts, history=list(self._histories.get(name, ())))
+        return known
+
+    def _ask(self, row: ClusterRow, place: Place, end: int, before_ms: int) -> None:
+        topic, partition = place
+        ends = self._ends.setdefault(place, _Ends())
+        if 0 < ends.asked_ms < before_ms:
+            ends.outage_end_ms = row.timestamp_ms
+        ends.asked_ms, ends.end = row.timestamp_ms, end
+        ends.start = _at(row.start_offsets.get(topic, ()), partition)
+        ends.stable = _at(row.stable_offsets.get(topic, ()), partition)
+        if ends.grown and end < ends.grown[-1][0]:
+            ends.grown.clear()
+        if not ends.grown or end > ends.grown[-1][0]:
+            ends.grown.append((end, row.timestamp_ms))
+
+    def _ends_of(self, place: Place, topic_id: str | None) -> _Ends | None:
+        """Return the offsets of a partition, if they are those of the topic with this id."""
+        return None if _is_another(topic_id, self._ids.get(place[0])) else self._ends.get(place)
+
+    def _judge(self, group: _Group, now_ms: int) -> list[Output]:
+        facts, broker = group.facts, group.facts.broker
+        places = {**group.committed, **group.owners}
+        outages_ms = [self._outage_end_ms.get(name, 0) for name in ("", broker)]
+        outages_ms += [ends.outage_end_ms for place in places if (ends := self._ends.get(place)) is not None]
+        partitions = [self._partition(group, place) for place in places]
+        told, report = judge_group(
+            facts._replace(outage_end_ms=max(outages_ms)),
+            partitions,
+            now_ms,
+            self._thresholds_of(facts.group),
+            group.history,
+            commits=group.commits,
+        )
+        group.history = [(at_ms, lag) for at_ms, lag in told["columns"]["history"]]
+        return [told, report]
+
+    def _partition(self, group: _Group, place: Place) -> PartitionLag:
+        known = group.committed.get(place, _Committed())
+        owner = group.owners.get(place)
+        if owner is not None and self._silent.get(group.facts.broker):
+            owner = owner._replace(liveness=UNKNOWN)
+        ends = self._ends_of(place, known.topic_id) or _Ends()
+        waits_ms = waits_since_ms(ends.grown, known.commits[-1].offset) if known.commits else None
+        return PartitionLag(
+            topic=place[0],
+            topic_id=known.topic_id,
+            partition=place[1],
+            commits=known.commits,
+            start_offset=ends.start,
+            end_offset=ends.end,
+            asked_ms=ends.asked_ms or None,
+            stable_offset=ends.stable,
+            waits_since_ms=waits_ms,
+            owner=owner,
+            leader_epoch=known.leader_epoch,
+            metadata=known.metadata,
+        )
+
+    def _blind(self, broker: str, until_ms: int | None) -> None:
+        self._silent[broker] = until_ms is None
+        if until_ms is not None:
+            self._outage_end_ms[broker] = max(until_ms, self._outage_end_ms.get(broker, 0))
+
+
+def _is_another(one: str | None, other: str | None) -> bool:
+    return one is not None and other is not None and one != other
+
+
+def _at(offsets: Sequence[int | None], partition: int) -> int | None:
+    return offsets[partition] if partition < len(offsets) else None
+
+
+def track(
+    tracker: LagTracker,
+    commits: Iterable[OffsetCommitted],
+    rows: Iterable[ClusterRow],
+    reports_until: Callable[[int], Iterable[Mapping[str, Any]]],
+) -> Iterator[Output]:
+    """Judge the groups at each round of a capture.
+
+    ``reports_until``: what the shards have said up to an instant since it was called last, in order.
+    """
+    waiting = deque(sorted(commits, key=lambda event: (event.order_ms, event.partition, event.topic, event.offset)))
+    for row in sorted(rows, key=lambda row: row.timestamp_ms):
+        tracker.name_topics(row)
+        if row.end_offsets:
+            for output in reports_until(row.timestamp_ms):
+                _commit_until(tracker, waiting, min(output["at_ms"], row.timestamp_ms))
+                tracker.report(output)
+            _commit_until(tracker, waiting, row.timestamp_ms)
+            yield from tracker.round(row)
+
+
+def _commit_until(tracker: LagTracker, waiting: deque[OffsetCommitted], until_ms: int) -> None:
+    while waiting and waiting[0].order_ms <= until_ms:
+        tracker.commit(waiting.popleft())

@@ -1,0 +1,328 @@
+"""The newest commits of every partition, a column a fact and a row ("slot") a partition of a group.
+
+240,000 partitions are some megabytes of numbers here, and would be millions of Python objects. A batch's commits are
+taken in by operations on whole columns; only a partition that was never met before is read by itself. A slot is in use
+as long as there is a commit or an owner.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, repeat
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from coordinator_model.commit_block import NO_OFFSET, CommitBlock, key_of, place_of
+from coordinator_model.lag.partition import MIN_DISTANCE_MS, WINDOW
+from streaming.run.lag.names import Names
+
+Int64s = np.ndarray[Any, np.dtype[np.int64]]
+Int32s = np.ndarray[Any, np.dtype[np.int32]]
+Int8s = np.ndarray[Any, np.dtype[np.int8]]
+EndsOf = Callable[[Int32s, Int32s, Int64s], Int64s]
+"""End offsets of partitions as known at instants, by the numbers of their topics and their own; else `NO_OFFSET`."""
+
+NOBODY = -1
+SHARED = -2
+"""The owner of a partition of a share group: any number of members."""
+FIRST_CAPACITY = 1_024
+COLUMNS: dict[str, tuple[type[np.signedinteger[Any]], int]] = {
+    "group": (np.int32, NOBODY),
+    "topic": (np.int32, NOBODY),
+    "partition": (np.int32, 0),
+    "topic_id": (np.int32, 0),
+    "leader_epoch": (np.int32, -1),
+    "record_offset": (np.int64, -1),
+    "owner": (np.int32, NOBODY),
+    "since_ms": (np.int64, 0),
+    "head": (np.int8, 0),
+    "filled": (np.int8, 0),
+}
+"""By name: type, and what a free slot holds."""
+WINDOWS = ("offsets", "at_ms", "ends")
+_KEPT = tuple(name for name in COLUMNS if name not in ("group", "topic", "partition"))  # these are in the key
+
+
+class Windows(NamedTuple):
+    """The commits of some slots, a row each, oldest first: only the last `filled` of a row are commits."""
+
+    offsets: Int64s
+    at_ms: Int64s
+    ends: Int64s
+    filled: Int8s
+
+
+class _Rows(NamedTuple):
+    """Rows of blocks; `numbers` are their places among all rows of the batch, `topic_ids` numbers too."""
+
+    slots: Int64s
+    numbers: Int64s
+    offsets: Int64s
+    record_ms: Int64s
+    record_offsets: Int64s
+    leader_epochs: Int64s
+    counts: Int64s
+    topic_ids: Int64s
+
+    def take(self, chosen: Int64s) -> "_Rows":
+        return _Rows(*(column[chosen] for column in self))
+
+
+class CommitTable:
+    """`groups` and `topics` number the names in use."""
+
+    group: Int32s
+    topic: Int32s
+    partition: Int32s
+    topic_id: Int32s
+    leader_epoch: Int32s
+    record_offset: Int64s
+    owner: Int32s
+    since_ms: Int64s
+    head: Int8s
+    filled: Int8s
+    offsets: Int64s
+    at_ms: Int64s
+    ends: Int64s
+
+    def __init__(self) -> None:
+        self.groups, self.topics = Names(), Names()
+        self.topic_ids: list[bytes] = [b""]
+        """By number; 0: the commit named none."""
+        self._id_numbers = {b"": 0}
+        self.metadata: dict[int, str] = {}
+        self.commits: dict[str, int] = {}
+        """How many commits were counted of each group."""
+        self._slots: dict[bytes, int] = {}
+        self._keys: list[bytes] = []
+        self._free: list[int] = []
+        self._by_group: tuple[Int64s, Int64s] | None = None
+        for name, (kind, nothing) in COLUMNS.items():
+            setattr(self, name, np.full(FIRST_CAPACITY, nothing, kind))
+        for name in WINDOWS:
+            setattr(self, name, np.full((FIRST_CAPACITY, WINDOW), NO_OFFSET, np.int64))
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    # ------------------------------------------------------------------ commits
+
+    def apply(self, blocks: Sequence[CommitBlock], ends_of: EndsOf) -> set[str]:
+        """Take in a batch's commits, their blocks in any order; returns the groups of which something is new.
+
+        Of a partition the newest record offset wins: a row that is not newer than what is known changes nothing.
+        """
+        rows = self._new_rows(blocks)
+        if not len(rows.slots):
+            return set()
+        groups = self._count(rows)
+        for turn in _turns(rows.slots):
+            self._append(rows.take(turn), ends_of)
+        self._note_metadata(blocks, rows.take(turn))
+        self.free_unused(rows.slots[turn])
+        return groups
+
+    def _count(self, rows: _Rows) -> set[str]:
+        numbers, of_row = np.unique(self.group[rows.slots], return_inverse=True)
+        groups = [self.groups[number] for number in numbers.tolist()]
+        counts = np.bincount(of_row, rows.counts).astype(np.int64).tolist()
+        for group, count in zip(groups, counts, strict=True):
+            self.commits[group] = self.commits.get(group, 0) + count
+        return set(groups)
+
+    def _new_rows(self, blocks: Sequence[CommitBlock]) -> _Rows:
+        """Return the rows that tell something new, by slot, then by record offset."""
+        ids = list(chain.from_iterable(block.topic_ids for block in blocks))
+        rows = _joined(blocks, [self._number_of(topic_id) for topic_id in ids] if any(ids) else [0] * len(ids))
+        keys = list(chain.from_iterable(block.keys for block in blocks))
+        slots = rows._replace(slots=self._slots_of(keys, rows.offsets != NO_OFFSET))
+        new = np.flatnonzero((slots.slots >= 0) & (rows.record_offsets > self.record_offset[slots.slots]))
+        return slots.take(new[np.lexsort((rows.record_offsets[new], slots.slots[new]))])
+
+    def _slots_of(self, keys: Sequence[bytes], is_commit: np.ndarray[Any, np.dtype[np.bool_]]) -> Int64s:
+        """Return the slot of each key, made where there is none yet; a tombstone alone makes none (-1)."""
+        found = self._found(keys)
+        unknown = found < 0
+        for index in np.flatnonzero(unknown & is_commit).tolist():
+            if keys[index] not in self._slots:
+                self._make(keys[index], *place_of(keys[index]))
+        return self._found(keys) if unknown.any() else found
+
+    def _found(self, keys: Sequence[bytes]) -> Int64s:
+        return np.fromiter(map(self._slots.get, keys, repeat(-1)), np.int64, len(keys))
+
+    def _number_of(self, topic_id: bytes) -> int:
+        number = self._id_numbers.get(topic_id)
+        if number is None:
+            number = self._id_numbers[topic_id] = len(self.topic_ids)
+            self.topic_ids.append(topic_id)
+        return number
+
+    def _append(self, rows: _Rows, ends_of: EndsOf) -> None:
+        """Take in one row a slot, as `coordinator_model.lag.window.extended` does with one commit.
+
+        The window begins anew where the topic is another one of the same name.
+        """
+        slots, head, known_id = rows.slots, self.head[rows.slots], self.topic_id[rows.slots]
+        is_another = (known_id > 0) & (rows.topic_ids > 0) & (known_id != rows.topic_ids)
+        filled = np.where(is_another, 0, self.filled[slots])
+        newest_ms = self.at_ms[slots, head]
+        replaces = (filled > 1) & (newest_ms - self.at_ms[slots, head - 1] < MIN_DISTANCE_MS)
+        at_ms = np.where(filled > 0, np.maximum(rows.record_ms, newest_ms), rows.record_ms)
+        head = np.where(replaces, head, (head + 1) % WINDOW)
+        filled = np.where(replaces, filled, np.minimum(filled + 1, WINDOW))
+        self.head[slots] = head
+        is_commit = rows.offsets != NO_OFFSET
+        self.filled[slots] = np.where(is_commit, filled, 0)
+        self.offsets[slots, head] = rows.offsets
+        self.at_ms[slots, head] = at_ms
+        self.ends[slots, head] = ends_of(self.topic[slots], self.partition[slots], at_ms)
+        self.record_offset[slots] = rows.record_offsets
+        self.leader_epoch[slots] = rows.leader_epochs
+        topic_ids = np.where(rows.topic_ids > 0, rows.topic_ids, known_id)
+        self.topic_id[slots] = np.where(is_commit, topic_ids, 0)
+
+    def _note_metadata(self, blocks: Sequence[CommitBlock], newest: _Rows) -> None:
+        """Keep the metadata of the newest commits; most have none."""
+        starts = np.cumsum([0, *(len(block.keys) for block in blocks)]).tolist()
+        texts = {
+            start + row: text
+            for start, block in zip(starts, blocks, strict=False)
+            for row, text in block.metadata.items()
+        }
+        if texts or self.metadata:
+            for slot, index in zip(newest.slots.tolist(), newest.numbers.tolist(), strict=True):
+                if index in texts:
+                    self.metadata[slot] = texts[index]
+                else:
+                    self.metadata.pop(slot, None)
+
+    # ------------------------------------------------------------------ slots
+
+    def slot(self, group: str, topic: str, partition: int) -> int:
+        """Return the slot of a partition, made if need be."""
+        key = key_of(group, topic, partition)
+        found = self._slots.get(key)
+        return self._make(key, group, topic, partition) if found is None else found
+
+    def slots_of(self, group: str) -> Int64s:
+        """Return the slots of a group."""
+        number = self.groups.get(group)
+        if number < 0:
+            return np.empty(0, np.int64)
+        if self._by_group is None:
+            order = np.argsort(self.group, kind="stable")
+            self._by_group = order, np.searchsorted(self.group[order], np.arange(len(self.groups.by_number) + 1))
+        order, first = self._by_group
+        return order[first[number] : first[number + 1]]
+
+    def windows(self, slots: Int64s) -> Windows:
+        """Return the commits of some slots."""
+        at = (self.head[slots][:, None] + 1 + np.arange(WINDOW)) % WINDOW
+        rows = slots[:, None]
+        return Windows(self.offsets[rows, at], self.at_ms[rows, at], self.ends[rows, at], self.filled[slots])
+
+    def newest(self, slots: Int64s) -> Int64s:
+        """Return the offsets committed last; `NO_OFFSET` where nothing was."""
+        return np.where(self.filled[slots] > 0, self.offsets[slots, self.head[slots]], NO_OFFSET)
+
+    def newest_ms(self, slots: Int64s) -> Int64s:
+        """Return when these were; something where nothing was."""
+        return self.at_ms[slots, self.head[slots]]
+
+    def forget(self, group: str, until_ms: int) -> None:
+        """Forget the commits of a group that was deleted at an instant, but for what was committed since."""
+        slots = self.slots_of(group)
+        slots = slots[self.newest_ms(slots) <= until_ms]
+        self.filled[slots] = 0
+        self.free_unused(slots)
+
+    def free_unused(self, slots: Iterable[int] | Int64s) -> None:
+        """Free those of the slots that have no commit and no owner."""
+        slots = np.unique(np.fromiter(slots, np.int64))
+        for slot in slots[(self.filled[slots] == 0) & (self.owner[slots] == NOBODY)].tolist():
+            self._drop(slot)
+
+    def _make(self, key: bytes, group: str, topic: str, partition: int) -> int:
+        slot = self._free.pop() if self._free else len(self._keys)
+        if slot == len(self._keys):
+            self._keys.append(key)
+            if slot == len(self.group):
+                self._grow()
+        self._keys[slot] = key
+        self._slots[key] = slot
+        self.group[slot], self.topic[slot] = self.groups.use(group), self.topics.use(topic)
+        self.partition[slot] = partition
+        self._by_group = None
+        return slot
+
+    def _drop(self, slot: int) -> None:
+        del self._slots[self._keys[slot]]
+        self._keys[slot] = b""
+        group = self.groups[int(self.group[slot])]
+        if self.groups.release(int(self.group[slot])):
+            self.commits.pop(group, None)
+        self.topics.release(int(self.topic[slot]))
+        self.metadata.pop(slot, None)
+        for name, (_, nothing) in COLUMNS.items():
+            getattr(self, name)[slot] = nothing
+        self._free.append(slot)
+        self._by_group = None
+
+    def _grow(self) -> None:
+        more = len(self.group) // 2
+        for name, (kind, nothing) in COLUMNS.items():
+            setattr(self, name, np.concatenate([getattr(self, name), np.full(more, nothing, kind)]))
+        for name in WINDOWS:
+            rows = np.full((more, WINDOW), NO_OFFSET, np.int64)
+            setattr(self, name, np.concatenate([getattr(self, name), rows]))
+
+    # ------------------------------------------------------------------ kept over a restart
+
+    def dump(self) -> dict[str, Any]:
+        """Return all that is known, as `marshal` can write it."""
+        slots = np.fromiter(self._slots.values(), np.int64, len(self._slots))
+        columns = {name: getattr(self, name)[slots].tobytes() for name in (*_KEPT, *WINDOWS)}
+        place = {slot: index for index, slot in enumerate(slots.tolist())} if self.metadata else {}
+        metadata = {place[slot]: text for slot, text in self.metadata.items()}
+        return {
+            "keys": list(self._slots),
+            "columns": columns,
+            "topic_ids": self.topic_ids,
+            "metadata": metadata,
+            "commits": self.commits,
+        }
+
+    @classmethod
+    def load(cls, kept: dict[str, Any]) -> "CommitTable":
+        """Return what was dumped."""
+        table = cls()
+        for key in kept["keys"]:
+            table._make(key, *place_of(key))
+        count = len(kept["keys"])
+        for name in _KEPT:
+            getattr(table, name)[:count] = np.frombuffer(kept["columns"][name], COLUMNS[name][0])
+        for name in WINDOWS:
+            getattr(table, name)[:count] = np.frombuffer(kept["columns"][name], np.int64).reshape(count, WINDOW)
+        for topic_id in kept["topic_ids"]:
+            table._number_of(topic_id)
+        table.metadata, table.commits = dict(kept["metadata"]), dict(kept["commits"])
+        return table
+
+
+def _joined(blocks: Sequence[CommitBlock], topic_ids: list[int]) -> _Rows:
+    """Return all rows of the blocks, their slots not known yet."""
+    names = ("offsets", "record_ms", "record_offsets", "leader_epochs", "counts")
+    columns = [
+        np.concatenate([np.empty(0, np.int64), *(np.asarray(getattr(b, n), np.int64) for b in blocks)]) for n in names
+    ]
+    numbers = np.arange(len(columns[0]))
+    return _Rows._make([numbers, numbers, *columns, np.array(topic_ids, np.int64)])
+
+
+def _turns(slots: Int64s) -> Iterator[Int64s]:
+    """Yield places in sorted slots, each slot at most once a turn and in order; the last turn has all slots."""
+    firsts = np.flatnonzero(np.diff(slots, prepend=-1))
+    after = np.append(firsts[1:], len(slots))
+    before_last = np.repeat(after, after - firsts) - 1 - np.arange(len(slots))
+    for rank in range(min(int(before_last.max()), WINDOW - 1), -1, -1):
+        yield np.flatnonzero(before_last == rank)

@@ -1,0 +1,296 @@
+"""How far every group is behind: takes what a batch says, keeps what it needs, and lets the core judge.
+
+An evaluation belongs to a round of end offsets, and a round counts only when a batch that began after it has been
+applied: else commits would seem to be missing that nobody has read yet. Groups with messages that wait are judged in
+every round, others of which something is new as the time allows, and those of which nothing is new once a minute.
+"""
+
+import base64
+import marshal
+import time
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Self
+
+import numpy as np
+
+from coordinator_model.commit_block import CommitBlock
+from coordinator_model.lag.group_lag import judge_group
+from coordinator_model.thresholds import Thresholds
+from streaming.run.lag.broker_clocks import BrokerClocks
+from streaming.run.lag.commit_table import CommitTable, Int32s, Int64s
+from streaming.run.lag.group_views import SeenGroup, disown, note_owners, seen
+from streaming.run.lag.kept import Batch, Kept
+from streaming.run.lag.partition_facts import GroupPartitions, partitions_of
+from streaming.run.lag.rounds import NO_ROUND, History, Round
+
+Output = dict[str, Any]
+
+JUDGE_S: Final = 0.15
+"""How long groups are judged in one batch."""
+AT_ONCE: Final = 64
+"""Groups whose columns are made into objects together."""
+AGAIN_MS: Final = 60_000
+"""How soon a group is judged again of which nothing is new."""
+SUSPECT_MS: Final = 5_000
+"""Who has committed nothing for so long, though messages wait, may wait for a transaction to end."""
+SHARE: Final = 20
+"""A group is judged for no more than this part of the time: one of 100,000 partitions takes seconds."""
+MAX_PENDING: Final = 8
+
+
+@dataclass(slots=True)
+class _Judged:
+    """What is remembered of how a group was judged."""
+
+    at_ms: int = 0
+    took_ms: float = 0
+    is_quiet: bool = False
+    """Nothing waited in it, and nothing was found."""
+    history: "array[int]" = field(default_factory=lambda: array("q"))
+    """Its lag at earlier rounds: instant and lag in turn."""
+
+
+class GroupLags:
+    """One checkpoint's; used by the thread that applies batches, but for the first four methods."""
+
+    def __init__(self, cluster: str, folder: Path, committed: int | None = None) -> None:
+        """Read what was kept in a folder; raises `BrokenError`. `committed`: the last batch of the checkpoint."""
+        self.cluster = cluster
+        self.clocks = BrokerClocks()
+        self._suspects: dict[str, list[int]] = {}
+        self._kept = Kept(folder)
+        self._table, self._history, self._batch_id = CommitTable(), History(), -1
+        self._groups: dict[str, SeenGroup] = {}
+        self._judged: dict[str, _Judged] = {}
+        self._new: set[str] = set()
+        self._members_before: dict[str, tuple[str, ...]] = {}
+        """Of groups that no view has shown since the start: what the numbers of owners mean."""
+        self._round, self._newest, self._known = NO_ROUND, NO_ROUND, NO_ROUND
+        """The one that groups are judged by, the newest, and the one that commits are compared with."""
+        self._read_ms = 0
+        self._rounds: deque[Round] = deque(maxlen=MAX_PENDING)
+        self._queue: deque[str] = deque()
+        self._abandoned = False
+        self._load(committed)
+
+    # ------------------------------------------------------------------ from other threads
+
+    def topics(self) -> list[str]:
+        """Return the topics in use."""
+        return self._table.topics.names()
+
+    def suspects(self) -> dict[str, list[int]]:
+        """Return the partitions of which the last stable offset should be asked."""
+        return self._suspects
+
+    def add_round(self, newest: Round) -> None:
+        """Take a round of end offsets."""
+        self._newest = newest
+        self._rounds.append(newest)
+
+    def read_until(self, began_ms: int) -> None:
+        """Note that a batch that began at an instant has been applied, and read all that there was."""
+        self._read_ms = began_ms
+
+    # ------------------------------------------------------------------ a batch
+
+    def apply(
+        self, batch_id: int, outputs: Iterable[Output], thresholds_of: Callable[[str], Thresholds], *, judge: bool
+    ) -> list[Output]:
+        """Take what a batch says; return its outputs but commits, and how far groups are behind.
+
+        What the batch has committed is on the disk when this returns. `judge`: whether all has been read.
+        """
+        told = list(outputs)
+        others = [output for output in told if output["kind"] != "commits"]
+        self._take_commits(batch_id, [output["block"] for output in told if output["kind"] == "commits"])
+        for output in others:
+            self._take(output)
+        self.clocks.end_batch()
+        if judge:
+            self._begin_round()
+            others += self._judge(thresholds_of)
+        if self._kept.is_long:
+            self._kept.snapshot(self._dump())
+        return others
+
+    def abandon(self) -> None:
+        """Note that a batch may still be at work when this is closed."""
+        self._abandoned = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Keep all that is known; after a failure it may be half of a batch, and the journal knows better."""
+        if kind is None and self._batch_id >= 0 and not self._abandoned:
+            self._kept.snapshot(self._dump())
+        self._kept.close()
+
+    def _take_commits(self, batch_id: int, blocks: list[str]) -> None:
+        """Keep a batch's commits and take them in; a batch that comes again has been taken in."""
+        if batch_id > self._batch_id:
+            newest = self._newest
+            new_round = newest.dump() if newest is not self._known else None
+            batch = Batch(batch_id, [base64.b64decode(block) for block in blocks], new_round)
+            self._kept.append(batch)
+            if new_round is not None:
+                self._know(newest)
+            self._take_batch(batch)
+
+    def _know(self, newest: Round) -> None:
+        """Compare commits with a round from now on, and remember how long the logs were."""
+        self._known = newest
+        self._history.add(newest)
+
+    def _take_batch(self, batch: Batch) -> None:
+        blocks = [CommitBlock.of_tuple(marshal.loads(block)) for block in batch.blocks]  # noqa: S302 # the operator's
+        self._new |= self._table.apply(blocks, self._ends_at)
+        self._batch_id = batch.batch_id
+        self.clocks.saw_record(max((max(block.record_ms, default=0) for block in blocks), default=0))
+
+    def _ends_at(self, topics: Int32s, partitions: Int32s, at_ms: Int64s) -> Int64s:
+        return self._known.ends_at(self._table.topics, topics, partitions, at_ms)
+
+    def _take(self, output: Output) -> None:
+        kind = output["kind"]
+        if kind == "report" and output["group"]:
+            self._take_report(output)
+        elif kind == "heartbeats":
+            for group, *_ in output["groups"]:
+                if group in self._groups:
+                    self._groups[group].shown(output["at_ms"])
+        elif kind in ("progress", "blind"):
+            self.clocks.take(output)
+
+    def _take_report(self, output: Output) -> None:
+        group = output["group"]
+        if output["deleted"]:
+            self._groups.pop(group, None)
+            self._judged.pop(group, None)
+            self._members_before.pop(group, None)
+            self._new.discard(group)
+            disown(self._table, group)
+            self._table.forget(group, output["at_ms"])
+        elif output["view"] is not None:
+            now = seen(output)
+            before = self._groups.get(group)
+            if before is None or (before.members, before.held) != (now.members, now.held):
+                members = self._members_before.pop(group, ()) if before is None else before.members
+                note_owners(self._table, members, now)
+            self._groups[group] = now
+            self._new.add(group)
+
+    # ------------------------------------------------------------------ judging
+
+    def _begin_round(self) -> None:
+        """Begin with the newest round that counts by now: first those in which messages wait, then by age."""
+        counting = NO_ROUND
+        while self._rounds and self._rounds[0].answered_ms <= self._read_ms:
+            counting = self._rounds.popleft()
+        if counting is NO_ROUND:
+            return
+        self._round = counting
+        behind = self._behind()
+        due = [group for group in self._groups if self._is_due(group, is_new=group in behind or group in self._new)]
+        self._queue = deque(sorted(due, key=lambda group: (group not in behind, self._judged_ms(group))))
+
+    def _judged_ms(self, group: str) -> int:
+        return self._judged[group].at_ms if group in self._judged else 0
+
+    def _is_due(self, group: str, *, is_new: bool) -> bool:
+        judged = self._judged.get(group)
+        if judged is None:
+            return True
+        waited_ms = self._round.at_ms - judged.at_ms
+        return waited_ms >= SHARE * judged.took_ms and (is_new or not judged.is_quiet or waited_ms >= AGAIN_MS)
+
+    def _behind(self) -> set[str]:
+        """Return the groups in which messages wait, and note which partitions may wait for a transaction."""
+        table, slots = self._table, np.flatnonzero(self._table.filled > 0)
+        ends = self._round.ends_of(table.topics, table.topic[slots], table.partition[slots])
+        slots = slots[ends > table.newest(slots)]
+        old = slots[table.newest_ms(slots) < self._round.at_ms - SUSPECT_MS]
+        suspects: dict[str, list[int]] = {}
+        for topic, partition in zip(table.topic[old].tolist(), table.partition[old].tolist(), strict=True):
+            suspects.setdefault(table.topics[topic], []).append(partition)
+        self._suspects = suspects
+        return {table.groups[number] for number in np.unique(table.group[slots]).tolist()}
+
+    def _judge(self, thresholds_of: Callable[[str], Thresholds]) -> list[Output]:
+        """Judge groups for a while; the others wait for the next batch."""
+        outputs: list[Output] = []
+        until_s = time.monotonic() + JUDGE_S
+        while self._queue and time.monotonic() < until_s:
+            groups = [self._queue.popleft() for _ in range(min(AT_ONCE, len(self._queue)))]
+            known = [self._as_heard(self._groups[group]) for group in groups if group in self._groups]
+            for found in partitions_of(self._table, self._round, self._history, known):
+                began_s = time.perf_counter()
+                outputs += self._judge_group(found, thresholds_of)
+                self._note_cost(found, 1_000 * (time.perf_counter() - began_s))
+        return outputs
+
+    def _note_cost(self, found: GroupPartitions, took_ms: float) -> None:
+        if (judged := self._judged.get(found.group.facts.group)) is not None:
+            judged.took_ms = took_ms
+
+    def _as_heard(self, group: SeenGroup) -> SeenGroup:
+        """Return a group as it is known at the round: of a coordinator that is not heard nobody knows who is alive."""
+        silent = self.clocks.is_silent(group.facts.broker, self._round.at_ms)
+        return group.unheard() if silent else group
+
+    def _judge_group(self, found: GroupPartitions, thresholds_of: Callable[[str], Thresholds]) -> list[Output]:
+        name, before = found.group.facts.group, self._judged.get(found.group.facts.group)
+        self._new.discard(name)
+        if not found.partitions and before is None:
+            return []  # it has none, and had none
+        judged = self._judged[name] = before or _Judged()
+        at_ms = self._round.at_ms
+        facts, pairs = found.group.facts, iter(judged.history)
+        outage_end_ms = max(found.outage_end_ms, self.clocks.outage_end_ms(facts.broker, at_ms))
+        outputs = judge_group(
+            facts._replace(outage_end_ms=outage_end_ms),
+            found.partitions,
+            at_ms,
+            thresholds_of(name),
+            list(zip(pairs, pairs, strict=True)),
+            commits=self._table.commits.get(name, 0),
+        )
+        shown, report = outputs
+        judged.at_ms = at_ms
+        judged.is_quiet = shown["lag"] == 0 and shown["complete"] and not report["findings"]
+        judged.history = array("q", (number for point in shown["columns"]["history"] for number in point))
+        if not found.partitions:
+            del self._judged[name]
+        return outputs
+
+    # ------------------------------------------------------------------ kept over a restart
+
+    def _dump(self) -> dict[str, Any]:
+        return {
+            "batch_id": self._batch_id,
+            "table": self._table.dump(),
+            "rounds": self._history.dump(),
+            "known": self._known.dump(),
+            "histories": {group: judged.history.tobytes() for group, judged in self._judged.items()},
+            "owners": self._members_before | {group: known.members for group, known in self._groups.items()},
+        }
+
+    def _load(self, committed: int | None) -> None:
+        snapshot, batches = self._kept.load(committed)
+        if snapshot is not None:
+            self._batch_id = snapshot["batch_id"]
+            self._table = CommitTable.load(snapshot["table"])
+            self._history, self._known = History.load(snapshot["rounds"]), Round.load(snapshot["known"])
+            for group, history in snapshot["histories"].items():
+                self._judged[group] = _Judged(history=array("q", history))
+            self._members_before = snapshot["owners"]
+        for batch in batches:
+            if batch.round is not None:
+                self._know(Round.load(batch.round))
+            self._take_batch(batch)
+        self._newest = self._known

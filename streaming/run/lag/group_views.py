@@ -1,0 +1,107 @@
+"""What the shards' views say of groups, kept small: facts, members, and who has which partition since when."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from coordinator_model.lag.ownership import facts_of
+from coordinator_model.lag.partition import GroupFacts, Owner
+from coordinator_model.lag.stall import ALIVE
+from coordinator_model.states import GroupState, GroupType
+from streaming.run.lag.commit_table import NOBODY, SHARED, CommitTable, Int32s
+
+MAX_PARTITION = 2**31 - 1
+
+Held = tuple[tuple[str, tuple[int, ...]], ...]
+"""Topics and partitions of a member."""
+
+
+@dataclass(slots=True)
+class SeenGroup:
+    """A group as its newest view shows it; `owners` by number, their `since_ms` not filled in."""
+
+    facts: GroupFacts
+    owners: tuple[Owner, ...] = ()
+    held: tuple[Held, ...] = field(default=(), repr=False)
+
+    def shown(self, at_ms: int) -> None:
+        """Note that it was shown again, and nothing but heartbeats had come."""
+        self.facts = self.facts._replace(view_ms=max(at_ms, self.facts.view_ms))
+
+    def unheard(self) -> "SeenGroup":
+        """Return the group with nobody known to be alive."""
+        owners = (owner._replace(liveness="unknown") if owner.liveness == ALIVE else owner for owner in self.owners)
+        return replace(self, owners=tuple(owners))
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The ids of its members."""
+        return tuple(owner.member_id for owner in self.owners)
+
+
+def seen(output: Mapping[str, Any]) -> SeenGroup:
+    """Read a `report` that has a view."""
+    view = output["view"]
+    facts = facts_of(view, output["at_ms"])
+    owners = tuple(_owner(member) for member in view["members"])
+    return SeenGroup(facts, owners, tuple(_held(member) for member in view["members"]))
+
+
+def note_owners(table: CommitTable, members_before: Sequence[str], now: SeenGroup) -> None:
+    """Write who has which partition; who had it before, by the numbers of those members, has it since then."""
+    facts = now.facts
+    places = [
+        (table.slot(facts.group, topic, partition), number)
+        for number, held in enumerate(now.held)
+        for topic, partitions in held
+        for partition in partitions
+    ]
+    slots, numbers = np.array(places, np.int64).reshape(-1, 2).T
+    known = table.owner[slots]
+    keeps = (known >= 0) & (_renumbered(members_before, now.members)[known] == numbers)
+    since_ms = np.where(keeps, table.since_ms[slots], _since_ms(facts))
+    disown(table, facts.group, free=False)
+    table.owner[slots] = SHARED if facts.type == GroupType.SHARE else numbers
+    table.since_ms[slots] = since_ms
+    table.free_unused(table.slots_of(facts.group))
+
+
+def disown(table: CommitTable, group: str, *, free: bool = True) -> None:
+    """Note that no member has a partition of a group any more."""
+    slots = table.slots_of(group)
+    table.owner[slots] = NOBODY
+    if free:
+        table.free_unused(slots)
+
+
+def _renumbered(before: Sequence[str], now: Sequence[str]) -> Int32s:
+    """Return the numbers of members now, by those before."""
+    numbers = {member: number for number, member in enumerate(now)}
+    return np.array([*(numbers.get(member, NOBODY) for member in before), NOBODY], np.int32)
+
+
+def _since_ms(facts: GroupFacts) -> int:
+    """Return since when members have what they have in this view and had not before."""
+    return facts.stable_since_ms if facts.state == GroupState.STABLE and facts.stable_since_ms else facts.view_ms
+
+
+def _owner(member: Mapping[str, Any]) -> Owner:
+    return Owner(
+        member_id=member["member_id"],
+        instance_id=member["instance_id"],
+        client_id=member["client_id"],
+        client_host=member["client_host"],
+        liveness=member["liveness"],
+        generation=-1 if member["generation"] is None else member["generation"],
+        since_ms=0,
+        max_poll_interval_ms=member["max_poll_interval_ms"],
+    )
+
+
+def _held(member: Mapping[str, Any]) -> Held:
+    return tuple(
+        (topic["topic"], tuple(number for number in topic["partitions"] if 0 <= number <= MAX_PARTITION))
+        for topic in member["assignment"]
+    )

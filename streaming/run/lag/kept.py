@@ -1,0 +1,157 @@
+"""What is known of commits, on disk beside the checkpoint: a snapshot, and a journal of the batches since.
+
+A batch's commits are written before its transaction, under its number. So wherever the process is killed, what is read
+at the next start is what was known after some batch that is at least the last one that was committed; a batch that
+comes again is known by its number. All is checked by sums; the end of a journal that was being written is dropped.
+Whatever else is wrong is told (`BrokenError`), and the job begins a fresh checkpoint: of groups that stopped nothing
+would ever come again, and those are the ones whose lag matters.
+"""
+
+import marshal
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+SNAPSHOT_FILE, JOURNAL_FILE = "snapshot", "journal"
+JOURNAL_BYTES = 256 * 1024 * 1024
+"""How much is in the journal before a snapshot takes its place."""
+JOURNAL_BATCHES = 750
+_MARSHAL = 2  # the newest version whose bytes do not depend on how often an object is referred to
+_FRAME = struct.Struct(">4sIQ")
+_MAGIC = b"lag1"
+
+
+class BrokenError(Exception):
+    """What was kept cannot be gone on with; says why."""
+
+
+class Batch(NamedTuple):
+    """The commits of a batch: blocks, as the operator dumped them."""
+
+    batch_id: int
+    blocks: list[bytes]
+    round: tuple[Any, ...] | None = None
+    """The round of end offsets that was new by then, if one was."""
+
+
+class Kept:
+    """The files in a folder; after `load` batches are appended."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._journal: IO[bytes] | None = None
+        self._batches = 0
+        self._is_closed = False
+
+    def load(self, committed: int | None) -> tuple[dict[str, Any] | None, list[Batch]]:
+        """Return the snapshot and the batches since; raises `BrokenError`.
+
+        `committed` is the last batch that the query committed, None: none. What is here must reach as far.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        snapshot = self._snapshot()
+        applied = -1 if snapshot is None else int(snapshot["batch_id"])
+        by_number = {batch.batch_id: batch for batch in self._read_journal() if batch.batch_id > applied}
+        batches = [by_number[number] for number in sorted(by_number)]
+        last = batches[-1].batch_id if batches else applied
+        if len(batches) != last - applied:
+            raise BrokenError(f"batches are missing between {applied} and {last}")
+        if committed is not None and last < committed:
+            raise BrokenError(f"it ends with batch {last}, the query with batch {committed}")
+        self._batches = len(batches)
+        return snapshot, batches
+
+    def append(self, batch: Batch) -> None:
+        """Write a batch's commits; they are on the disk when this returns."""
+        journal = self._opened()
+        end = journal.tell()
+        try:
+            journal.write(_framed(tuple(batch)))
+            journal.flush()
+            if batch.blocks or batch.round:
+                os.fdatasync(journal.fileno())
+        except OSError:
+            self._journal = None  # a part may have been written: the next one takes its place
+            os.truncate(self._folder / JOURNAL_FILE, end)
+            raise
+        self._batches += 1
+
+    @property
+    def is_long(self) -> bool:
+        """Whether a snapshot should take the journal's place."""
+        return self._batches >= JOURNAL_BATCHES or (self._batches > 0 and self._opened().tell() >= JOURNAL_BYTES)
+
+    def snapshot(self, state: dict[str, Any]) -> None:
+        """Write all that is known after batch `state["batch_id"]`; the journal begins anew."""
+        temporary = self._folder / f"{SNAPSHOT_FILE}.tmp"
+        with temporary.open("wb") as out:
+            out.write(_framed(state))
+            out.flush()
+            os.fsync(out.fileno())
+        temporary.replace(self._folder / SNAPSHOT_FILE)
+        self._begin_journal()  # killed before this, it holds batches that the snapshot has too
+
+    def _begin_journal(self) -> None:
+        self._opened().truncate(0)
+        self._batches = 0
+
+    def close(self) -> None:
+        """Close the journal: nothing is written any more, whoever still tries."""
+        self._is_closed = True
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+
+    def _opened(self) -> IO[bytes]:
+        if self._is_closed:
+            raise OSError("what is kept of commits is closed")
+        if self._journal is None:
+            self._journal = (self._folder / JOURNAL_FILE).open("ab")
+        return self._journal
+
+    def _snapshot(self) -> dict[str, Any] | None:
+        try:
+            data = (self._folder / SNAPSHOT_FILE).read_bytes()
+        except FileNotFoundError:
+            return None
+        frames = list(_frames(data))
+        if len(frames) != 1 or frames[0][1] != len(data):
+            raise BrokenError("the snapshot is damaged")
+        state: dict[str, Any] = marshal.loads(frames[0][0])  # noqa: S302 # our own bytes, checked by their sum
+        return state
+
+    def _read_journal(self) -> Iterator[Batch]:
+        """Yield the journal's batches; what lies behind the last whole one is cut off."""
+        file, end = self._folder / JOURNAL_FILE, 0
+        data = file.read_bytes() if file.exists() else b""
+        for payload, end in _frames(data):  # noqa: B007 # where the last one ends
+            yield Batch(*marshal.loads(payload))  # noqa: S302 # our own bytes, checked by their sum
+        if end < len(data):
+            os.truncate(file, end)
+
+
+def committed_batch(checkpoint: Path) -> int | None:
+    """Return the last batch that a checkpoint of Spark has committed; None: none."""
+    names = [path.name for path in (checkpoint / "commits").glob("[0-9]*")]
+    return max((int(name) for name in names if name.isdigit()), default=None)
+
+
+def _framed(what: Any) -> bytes:
+    payload = marshal.dumps(what, _MARSHAL)
+    return _FRAME.pack(_MAGIC, zlib.crc32(payload), len(payload)) + payload
+
+
+def _frames(data: bytes) -> Iterator[tuple[bytes, int]]:
+    """Yield whole frames and where each ends, up to the first that is not."""
+    start = 0
+    while start + _FRAME.size <= len(data):
+        magic, crc, length = _FRAME.unpack_from(data, start)
+        end = start + _FRAME.size + length
+        payload = data[start + _FRAME.size : end]
+        if magic != _MAGIC or end > len(data) or zlib.crc32(payload) != crc:
+            return
+        yield payload, end
+        start = end

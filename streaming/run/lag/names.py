@@ -1,0 +1,63 @@
+"""Numbers for names, so that columns hold numbers; a name that nothing uses any more gives its number back."""
+
+
+class Names:
+    """Names by number; `changes` tells whether what was looked up before still holds."""
+
+    def __init__(self) -> None:
+        self.by_number: list[str | None] = []
+        self.changes = 0
+        self._numbers: dict[str, int] = {}
+        self._uses: list[int] = []
+        self._free: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._numbers
+
+    def __getitem__(self, number: int) -> str:
+        name = self.by_number[number]
+        if name is None:
+            raise KeyError(number)
+        return name
+
+    def get(self, name: str) -> int:
+        """Return a name's number; -1 where it has none."""
+        return self._numbers.get(name, -1)
+
+    def use(self, name: str) -> int:
+        """Return a name's number, given to it if need be, for one more user."""
+        number = self._numbers.get(name)
+        if number is None:
+            number = self._given(name)
+        self._uses[number] += 1
+        return number
+
+    def release(self, number: int) -> bool:
+        """Note that a user is gone; return whether it was the last one, and the name with it."""
+        self._uses[number] -= 1
+        if self._uses[number]:
+            return False
+        del self._numbers[self[number]]
+        self.by_number[number] = None
+        self._free.append(number)
+        self.changes += 1
+        return True
+
+    def names(self) -> list[str]:
+        """Return all names in use."""
+        return list(self._numbers)
+
+    def _given(self, name: str) -> int:
+        self.changes += 1
+        if self._free:
+            number = self._free.pop()
+            self.by_number[number] = name
+        else:
+            number = len(self.by_number)
+            self.by_number.append(name)
+            self._uses.append(0)
+        self._numbers[name] = number
+        return number

@@ -1,0 +1,131 @@
+"""What batches say of groups, and rounds of end offsets, for tests of lag without a broker."""
+
+import base64
+import marshal
+from array import array
+
+import numpy as np
+
+from coordinator_model.commit_block import NO_OFFSET, CommitBlock, key_of
+from coordinator_model.thresholds import Thresholds
+from streaming.run.lag.group_lags import GroupLags
+from streaming.run.lag.rounds import Place, Round
+
+T0 = 1_790_000_000_000
+CLUSTER = "prod"
+
+
+def block(*rows, metadata=None):
+    """Rows: group, topic, partition, committed offset (None: a tombstone), record offset, instant, count, topic id."""
+    full = [(*row, *(0, T0, 1, b"")[len(row) - 4 :]) for row in rows]
+
+    def column(at):
+        return array("q", [row[at] for row in full])
+
+    return CommitBlock(
+        keys=tuple(key_of(*row[:3]) for row in full),
+        record_offsets=column(4),
+        record_ms=column(5),
+        offsets=array("q", [NO_OFFSET if row[3] is None else row[3] for row in full]),
+        commit_ms=column(5),
+        leader_epochs=array("q", [3] * len(full)),
+        counts=column(6),
+        topic_ids=tuple(row[7] for row in full),
+        metadata=metadata or {},
+    )
+
+
+def commits(*rows, **more):
+    """The output of an operator key."""
+    packed = base64.b64encode(marshal.dumps(block(*rows, **more).as_tuple(), 2)).decode()
+    return {"kind": "commits", "cluster": CLUSTER, "shard": 3, "at_ms": T0, "block": packed}
+
+
+def member(member_id, topic="orders", partitions=(0,), **changes):
+    return {
+        "member_id": member_id,
+        "instance_id": None,
+        "client_id": "worker",
+        "client_host": "10.0.0.7",
+        "liveness": "alive",
+        "generation": 3,
+        "max_poll_interval_ms": 300_000,
+        "joined_ms": T0 - 60_000,
+        "rejoin_reason": None,
+        "assignment": [{"topic": topic, "partitions": list(partitions)}],
+        **changes,
+    }
+
+
+def report(group, *members, at_ms=T0, deleted=False, **changes):
+    """A shard's report of a group."""
+    view = {
+        "cluster": CLUSTER,
+        "group": group,
+        "type": "classic",
+        "state": "Stable",
+        "generation": 3,
+        "incarnation": 1,
+        "coordinator": "broker-1",
+        "stable_since_ms": T0 - 60_000,
+        "members": list(members),
+        **changes,
+    }
+    head = {"kind": "report", "cluster": CLUSTER, "shard": 3, "seq": 0, "group": group}
+    return {**head, "at_ms": at_ms, "view": view, "findings": [], "deleted": deleted}
+
+
+def round_of(at_ms, ends, starts=None, ids=None, gone=()):
+    """A round: topic -> end offsets by partition, None: not told."""
+    places, flat, first_flat = {}, [], []
+    for topic, told in ends.items():
+        places[topic] = Place((ids or {}).get(topic, f"id-of-{topic}"), len(flat), len(told))
+        flat += [NO_OFFSET if end is None else end for end in told]
+        first_flat += (starts or {}).get(topic, [0] * len(told))
+    columns = np.array(flat, np.int64)
+    asked_ms = np.where(columns == NO_OFFSET, NO_OFFSET, at_ms)
+    firsts = np.array(first_flat, np.int64)
+    return Round(at_ms, at_ms, places, columns, firsts, asked_ms, asked_ms * 0, gone=frozenset(gone))
+
+
+class Lags:
+    """A checkpoint's lags: batches and rounds, and what was said last."""
+
+    def __init__(self, folder, committed=None):
+        self.folder = folder
+        self.lags = GroupLags(CLUSTER, folder, committed)
+        self.batch, self.said = -1 if committed is None else committed, []
+
+    def apply(self, *outputs, judge=True, batch=None):
+        """Apply the next batch, or one of a number; returns what it adds to the outputs."""
+        self.batch = self.batch + 1 if batch is None else batch
+        told = self.lags.apply(self.batch, outputs, lambda _: Thresholds(), judge=judge)
+        self.said = [output for output in told if output["kind"] == "partitions" or output.get("judged")]
+        return self.said
+
+    def ask(self, at_ms, ends, **more):
+        """Ask a round."""
+        self.lags.add_round(round_of(at_ms, ends, **more))
+
+    def round(self, at_ms, ends, *outputs, **more):
+        """Ask a round, apply the batch that began after it, and judge in the next."""
+        self.ask(at_ms, ends, **more)
+        self.apply(*outputs)
+        self.lags.read_until(at_ms)
+        return self.apply()
+
+    def rows(self, group):
+        """Return topic, partition, committed offset, end offset, lag of each row of a group that was said."""
+        return self.rows_after([output for output in self.said if output["group"] == group])
+
+    def rows_after(self, said):
+        """Return the same of a group that is the only one."""
+        found = [output for output in said if output["kind"] == "partitions"]
+        return rows_of(found[-1]) if found else None
+
+
+def rows_of(output):
+    columns = output["columns"]
+    topics = [name for name, _, rows in columns["topics"] for _ in range(rows)]
+    names = ("partition", "committed_offset", "end_offset", "lag")
+    return list(zip(topics, *(columns[name] for name in names), strict=True))

@@ -1,0 +1,154 @@
+"""Lag beside what a real broker says when it is asked directly: classic, KIP-848 and simple groups, through changes."""
+
+import json
+import time
+from contextlib import ExitStack, closing
+from types import SimpleNamespace
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import OffsetSpec
+from kafka.structs import OffsetAndMetadata
+
+from streaming.embedded import EmbeddedCluster
+from tests.e2e.clients import Client, Spec
+from tests.embedded.parts import skip_without_broker
+from tests.streaming.run.conftest import Monitor
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+GROUPS = ("classic", "modern", "simple")
+BUSY_MS = 600_000  # no poll is ever missed: who stalls keeps its partitions
+
+
+@pytest.fixture
+def broker():
+    skip_without_broker()
+    with EmbeddedCluster(properties={"group.initial.rebalance.delay.ms": "0"}) as cluster:
+        yield cluster
+
+
+class World:
+    """A broker, its clients, and the monitor beside them."""
+
+    def __init__(self, broker, stack):
+        self.broker, self._stack = broker, stack
+        self.producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, metadata_max_age_ms=1_000)
+        stack.callback(self.producer.close)
+
+    def client(self, software, group, *topics):
+        spec = Spec(software, group, f"{group}-{time.monotonic_ns()}", topics, max_poll_interval_ms=BUSY_MS)
+        client = Client(spec, self.broker.bootstrap_servers, lambda *_: None)
+        self._stack.callback(client.end)
+        client.wait_for("assigned")
+        return client
+
+    def produce(self, topic, partitions, count):
+        for number in range(count):
+            for partition in range(partitions):
+                self.producer.send(topic, b"%d" % number, partition=partition)
+        self.producer.flush()
+
+    def commit_alone(self, **offsets):
+        """Commit as a simple group does: assigned by itself, no member; one partition of each topic."""
+        parts = {TopicPartition(topic, 0): OffsetAndMetadata(at, "by hand", -1) for topic, at in offsets.items()}
+        servers = self.broker.bootstrap_servers
+        with closing(KafkaConsumer(bootstrap_servers=servers, group_id="simple", enable_auto_commit=False)) as consumer:
+            consumer.assign(list(parts))
+            consumer.commit(parts)
+
+    def truth(self):
+        """Committed and end offset by group, topic and partition."""
+        committed = self.admin.list_group_offsets(dict.fromkeys(GROUPS))
+        return {
+            (group, *place): (offset, end)
+            for group in GROUPS
+            for place, offset, end in self._of_group(committed[group])
+        }
+
+    def _of_group(self, committed):
+        known = {place: told.offset for place, told in committed.items() if told.offset >= 0}
+        ends = self.admin.list_partition_offsets(dict.fromkeys(known, OffsetSpec.LATEST)) if known else {}
+        return [((place.topic, place.partition), offset, ends[place].offset) for place, offset in known.items()]
+
+
+def shown(monitor):
+    """The same as the monitor tells it, and each lag: only of groups that are shown."""
+    told = {}
+    for group, body in monitor.rows("SELECT l.group_id, l.body FROM lags l JOIN groups g USING (group_key)"):
+        columns = json.loads(body)
+        topics = [name for name, _, rows in columns["topics"] for _ in range(rows)]
+        names = ("partition", "committed_offset", "end_offset", "lag")
+        for topic, partition, committed, end, lag in zip(topics, *(columns[name] for name in names), strict=True):
+            if committed is not None and group in GROUPS:
+                told[group, topic, partition] = (committed, end, lag)
+    return told
+
+
+def agrees(monitor, world):
+    """Wait until the monitor tells what the broker does of every partition; returns it."""
+
+    def both():
+        truth = {place: (committed, end, end - committed) for place, (committed, end) in world.truth().items()}
+        return truth, shown(monitor)
+
+    return monitor.until(both, lambda found: found[0] == found[1], "the broker's lags, and ours")[0]
+
+
+def test_lag_is_the_brokers_end_less_the_commit(broker, tmp_path):
+    with ExitStack() as stack:
+        world = World(broker, stack)
+        broker.create_topic("orders", partitions=3)
+        broker.create_topic("bills", partitions=2)
+        world.produce("orders", 3, 40)
+        first, second = (world.client("kafka-python", "classic", "orders") for _ in range(2))
+        modern = world.client("confluent-848", "modern", "orders", "bills")
+        world.produce("bills", 2, 7)
+        world.commit_alone(orders=11, bills=3)
+        topics = SimpleNamespace(broker=broker, records="__consumer_offsets", lines="group-telemetry")
+        monitor = Monitor(topics, tmp_path).start()
+        stack.callback(monitor.kill)
+        told = agrees(monitor, world)
+        assert len(told) == 3 + 5 + 2
+        assert told["simple", "orders", 0] == (11, 40, 29)
+
+        first.stall(600)  # alive, and reads nothing: its lag is that of a member that has its partitions
+        world.produce("orders", 3, 5)
+        told = agrees(monitor, world)
+        assert max(lag for (group, *_), (*_, lag) in told.items() if group == "classic") >= 5
+
+        first.kill()  # a rebalance: the other one takes all
+        told = monitor.until(
+            lambda: shown(monitor),
+            lambda told: all(lag == 0 for (group, *_), (*_, lag) in told.items() if group == "classic"),
+            "the other member has read what the first one left",
+        )
+        agrees(monitor, world)
+
+        broker.node(1).stop()
+        broker.node(1).start()
+        world.produce("orders", 3, 2)
+        second.kill()
+        world.produce("orders", 3, 2)
+        agrees(monitor, world)
+
+        with world.admin() as admin:
+            admin.create_partitions({"bills": 4})
+        monitor.until(lambda: world.producer.partitions_for("bills"), lambda found: len(found) == 4, "new partitions")
+        world.produce("bills", 4, 3)
+        monitor.until(world.truth, lambda truth: ("modern", "bills", 3) in truth, "the new ones are read")
+        assert ("modern", "bills", 3) in agrees(monitor, world)
+        monitor.said("topics in use have other partitions")  # the shards learn it too, by a new start of the query
+        world.produce("orders", 3, 1)
+        agrees(monitor, world)
+
+        modern.kill()
+        with world.admin() as admin:
+            admin.delete_topics(["bills"])
+        told = monitor.until(
+            lambda: shown(monitor),
+            lambda told: not any(topic == "bills" for _, topic, _ in told),
+            "a topic that was deleted is gone",
+        )
+        assert {group for group, *_ in told} == set(GROUPS)
+        assert monitor.rows("SELECT count(*) FROM incidents WHERE rule = 'offsets-lost'") == [(0,)]
