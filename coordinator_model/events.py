@@ -39,6 +39,14 @@ class OffsetCommitted(NamedTuple):
     committed_topic: str
     committed_partition: int
     tombstone: bool
+    committed_offset: int = 0
+    commit_ms: int = 0
+    """The instant in the value: the coordinator's clock, or what an old client asked for."""
+    leader_epoch: int = -1
+    metadata: str = ""
+    """Its head."""
+    topic_id: str | None = None
+    """As Kafka prints it; None: the commit names none."""
 
 
 class Heartbeat(NamedTuple):

@@ -2,7 +2,9 @@
 
 from typing import NamedTuple
 
+from coordinator_model.commit_block import METADATA_CHARACTERS
 from coordinator_model.decode.records import Outcome, RecordType, decode
+from coordinator_model.decode.records.schema import Fields
 from coordinator_model.decode.source_row import OFFSETS, REPORTS, TELEMETRY, SourceRow
 from coordinator_model.decode.telemetry.client_report import REPORT_START, parse_report
 from coordinator_model.decode.telemetry.coordinator_log import parse_coordinator_line
@@ -141,10 +143,26 @@ def _parse_record(row: SourceRow) -> list[Event] | RejectedRow:
         return _rejected(row, record.outcome.value, record.error or "")
     head = (row.timestamp_ms, RECORD_RANK, row.topic, row.partition, row.offset)
     if type_ in (RecordType.LEGACY_OFFSET_COMMIT, RecordType.OFFSET_COMMIT):
-        commit = OffsetCommitted(*head, key["group"], key["topic"], key["partition"], row.value is None)
-        return [commit] if commit.group else []
+        return [_commit(head, key, record.value)] if key["group"] else []
     group = key["group"] if "group" in key else key["groupId"]
     return [RecordRead(*head, group, type_, key, record.value)] if group else []
+
+
+def _commit(head: tuple[int, int, str, int, int], key: Fields, value: Fields | None) -> OffsetCommitted:
+    """Return a commit or, where there is no value, its tombstone."""
+    place = (key["group"], key["topic"], key["partition"])
+    if value is None:
+        return OffsetCommitted(*head, *place, tombstone=True)
+    return OffsetCommitted(
+        *head,
+        *place,
+        tombstone=False,
+        committed_offset=value["offset"],
+        commit_ms=value["commitTimestamp"],
+        leader_epoch=value.get("leaderEpoch", -1),
+        metadata=value["metadata"][:METADATA_CHARACTERS],
+        topic_id=value.get("topicId"),
+    )
 
 
 def failed(row: SourceRow, error: Exception) -> RejectedRow:
