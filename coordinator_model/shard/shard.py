@@ -165,7 +165,7 @@ class Shard:
 
     # ------------------------------------------------------------------ a batch
 
-    def apply(
+    def apply(  # noqa: PLR0913 # all but one by name
         self,
         events: Iterable[Event],
         *,
@@ -179,8 +179,9 @@ class Shard:
     ) -> list[Output]:
         """Apply a batch and return its outputs in order.
 
-        Heartbeats and offset commits may stand among the events, or come as blocks, which costs least. ``wall_ms`` only tells how long
-        nothing came (``telemetry-stalled``, and what ends where only records are seen); in a capture, which has none,
+        Heartbeats and offset commits may stand among the events, or come as blocks, which costs least. ``wall_ms`` only
+        tells how long nothing came (``telemetry-stalled``, and what ends where only records are seen); in a capture,
+        which has none,
         ``newest_record_ms`` is its newest record of all shards. ``records_read_ms``: up to which instant the records
         have been read; a batch that reads to their end, as Spark's do, says nothing. ``read``: which offsets of
         telemetry were read, for all shards: where some are missing lines were lost. ``final`` ends a capture: nothing

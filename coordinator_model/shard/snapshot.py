@@ -9,7 +9,8 @@ them before.
 
 Commit times change with every offset commit, the commit index with every partition that is committed to anew.
 
-Format 25 (in 24 commits stood in memory by topic and partition, and nothing was kept of simple groups; in 23 less was known of what clients tell; in 22 nothing was known of the coordinator's own log and of pushes
+Format 25 (in 24 commits stood in memory by topic and partition, and nothing was kept of simple groups; in 23 less was
+known of what clients tell; in 22 nothing was known of the coordinator's own log and of pushes
 without an age; in 21 no deadline had an interval; in 20 nothing of refused commits, and records told no time; in 19
 nothing was known of leaders that were replaced or have resigned; in 18 nothing of coordinators that go on; in 17
 nothing of blind windows; in 16 of recreated topics; in 15 less of what may be owed; in 14 nothing of stepped clocks; in
