@@ -161,7 +161,7 @@ class CommitQueue:
         start = self._done
         if start == len(self._rows) or self._rows[start] >= place:
             return ()
-        self._done = bisect_left(self._rows, place, start)  # type: ignore[type-var] # tuples of numbers
+        self._done = bisect_left(self._rows, place, start)
         return self._rows[start : self._done]
 
 

@@ -332,12 +332,10 @@ class _Fresh:
 
     def add(self, events: Iterable[Event]) -> None:
         """Take events one by one, but commits together."""
-        events = list(events)
-        commits = [event for event in events if type(event) is OffsetCommitted]
-        if commits:
-            self.add_commits([CommitBlock.of_events(commits)])
+        commits: list[OffsetCommitted] = []
         for event in events:
-            if type(event) is OffsetCommitted:
+            if isinstance(event, OffsetCommitted):
+                commits.append(event)
                 continue
             order_ms, _, topic, partition, offset, *_ = event
             place = (topic, partition)
@@ -359,6 +357,8 @@ class _Fresh:
                 self.logged.append(event)
             else:
                 self.items.append(((topic, partition, offset), event))
+        if commits:
+            self.add_commits([CommitBlock.of_events(commits)])
 
     def recreated(self, sifted: Sifted) -> set[Place]:
         """Return the partitions whose offsets begin again: something at an offset that was read is believed."""

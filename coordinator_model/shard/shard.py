@@ -304,7 +304,7 @@ class Shard:
                 self.clock.follow(leader, self.settings.thresholds)
                 self._brokers.moved(event)
                 self._look_again(event.order_ms)
-        else:
+        elif not isinstance(event, OffsetCommitted):  # a batch's are its commits
             self._line(event)
 
     def _record(self, record_ms: int) -> None:

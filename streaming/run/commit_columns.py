@@ -7,7 +7,6 @@ records, in each ``CELL_MS``. All other rows, broken or of a kind that nothing h
 decoder, which is the truth: a test holds this module to it.
 """
 
-from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress, pairwise
@@ -84,7 +83,8 @@ class _Texts(NamedTuple):
     def number(self, at: Any, size: int) -> Indexes:
         """Read a signed big-endian number of each row, which is known to hold it."""
         places = (self.starts + at)[:, None] + np.arange(size)
-        return self.data[places].view(f">i{size}").astype(np.int64).ravel()
+        numbers: Indexes = self.data[places].view(f">i{size}").astype(np.int64).ravel()
+        return numbers
 
     def has(self, at: Any, expected: bytes) -> Flags:
         """Tell of each row whether these bytes stand there; no row ends before."""
@@ -149,13 +149,13 @@ class CommitColumns:
         for start, end in pairwise([0, *ends, len(order)]):
             rows_of = order[start:end]
             listed = rows_of.tolist()
-            block = CommitBlock(
+            block = (
                 tuple([names[place][0] for place in places[rows_of].tolist()]),
-                *(array("q", column[rows_of].tobytes()) for column in (*numbers, *columns.numbers, counts)),
-                topic_ids=tuple(map(columns.topic_ids.__getitem__, listed)),
-                metadata={n: columns.metadata[row] for n, row in enumerate(listed) if row in columns.metadata},
+                *(column[rows_of].tobytes() for column in (*numbers, *columns.numbers, counts)),
+                tuple(map(columns.topic_ids.__getitem__, listed)),
+                {n: columns.metadata[row] for n, row in enumerate(listed) if row in columns.metadata},
             )
-            yield operator_keys[codes[rows_of[0]]], block
+            yield operator_keys[codes[rows_of[0]]], CommitBlock.of_tuple(block)
 
     def _operator_keys(
         self, names: list[tuple[bytes, int]], partitions: Indexes, places: Indexes

@@ -202,8 +202,8 @@ class Packer:
 
     def rows(self) -> Iterator[tuple[str, bytes]]:
         """Yield (operator key, payload); afterwards nothing is held."""
-        for key, events in self._commits.items():
-            self.add_commits(key, CommitBlock.of_events(events))
+        for key, parsed in self._commits.items():
+            self.add_commits(key, CommitBlock.of_events(parsed))
         self._commits = {}
         for_all = {_CODES[Tick]: list(map(tuple, self.ticker.take())), READ: list(map(tuple, self._read))}
         for code, told in for_all.items():

@@ -161,7 +161,8 @@ def tags(draw):
     known = b"\x00\x10" + draw(st.sampled_from([TOPIC_ID, bytes(16)]))
     unknown = b"\x07\x02ab"
     return draw(st.sampled_from([b"\0", b"\0", b"\1" + known, b"\1" + known, b"\2" + known + unknown, b"\1" + unknown,
-                                 b"\2" + known + known, b"\x80\0", b"\x81\0" + known, b"\1\0\x11" + TOPIC_ID]))  # fmt: skip
+                                 b"\2" + known + known, b"\x80\0", b"\x81\0" + known,
+                                 b"\1\0\x11" + TOPIC_ID]))  # fmt: skip
 
 
 @st.composite
