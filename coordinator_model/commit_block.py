@@ -84,6 +84,11 @@ def key_end(joined: bytes, start: int) -> int:
     return int(topic + 2 + _LENGTH.unpack_from(joined, topic)[0] + _PARTITION.size)
 
 
+def group_in(key: bytes) -> str:
+    """Read only the group of a key that is known to be whole."""
+    return key[2 : 2 + (key[0] << 8 | key[1])].decode("utf-8", "replace")
+
+
 def place_of(key: bytes) -> tuple[str, str, int]:
     """Read group, topic and partition of a key; it is known to be whole."""
     group_end = 2 + _LENGTH.unpack_from(key)[0]

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from coordinator_model.brokers.broker_clock import CoordinatorTracker
-from coordinator_model.commit_block import place_of
+from coordinator_model.commit_block import group_in, place_of
 from coordinator_model.decode.records import RecordType
 from coordinator_model.events import (
     LOADED,
@@ -127,26 +127,31 @@ class Groups:
     def committed(self, row: CommitRow) -> None:
         """Take a commit of a partition of which none is remembered, or a tombstone: it may make a group, or end one."""
         record_ms, offset, key, gone = row
-        group, topic, partition = place_of(key)
-        event = OffsetCommitted(record_ms, RECORD_RANK, "", self.shard, offset, group, topic, partition, gone)
-        with self.alone(group, record_ms, event):
-            times, deleted = self.commit_times, self.memory.deleted
-            if deleted.get(group, FAR_MS) <= record_ms - DELETED_MEMORY_MS:
-                self._drop(group)
-            if gone:
-                times.drop(key)
-            elif record_ms > max(self.clock.progress_ms, self.settings.live_from_ms) - COMMIT_MEMORY_MS:
-                times.add(key, record_ms)
-            if group not in self.group_store or group in deleted:
-                if gone:
-                    self.said.count(UNKNOWN_GROUP)
-                    return
+        times, group = self.commit_times, group_in(key)
+        is_known = group in self.group_store and group not in self.memory.deleted
+        if gone:
+            times.drop(key)
+            if not is_known:
+                self.said.count(UNKNOWN_GROUP)
+            if not is_known or not times.drop_simple(group, key):
+                return
+        elif self._is_sign_of_life(record_ms):
+            times.add(key, record_ms)
+        if gone or not is_known:
+            event = OffsetCommitted(record_ms, RECORD_RANK, "", self.shard, offset, *place_of(key), gone)
+            with self.alone(group, record_ms, event):
+                if self.memory.deleted.get(group, FAR_MS) <= record_ms - DELETED_MEMORY_MS:
+                    self._drop(group)
+                if not gone:
+                    times.begin_simple(group)
                 self._replay(event)
-                times.begin_simple(group)
-            if not gone:
-                times.keep_simple(group, key)
-            elif times.drop_simple(group, key):
-                self._replay(event)
+        if not gone:
+            times.keep_simple(group, key)
+
+    def _is_sign_of_life(self, record_ms: int) -> bool:
+        """Tell whether a commit may have restarted a session timer that still runs."""
+        horizon_ms = record_ms + COMMIT_MEMORY_MS
+        return horizon_ms > self.settings.live_from_ms and horizon_ms > self.clock.progress_ms
 
     def logged(self, event: CoordinatorLine) -> None:
         """Take a line of the coordinator's own log: about a group, or about all groups of the shard.

@@ -13,7 +13,8 @@ that "is anything due?" is one pass over arrays.
 
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import groupby, islice
+from operator import itemgetter
 
 from coordinator_model.brokers.broker_clock import PROOF_STEP_MS, CoordinatorTracker
 from coordinator_model.brokers.coordinator_check import NOT_COORDINATOR, Proof, proof
@@ -274,13 +275,13 @@ class Shard:
             for row in times.take(rows):
                 self._groups.committed(row)
             return
-        for row in rows:
+        for at_ms, of_one_instant in groupby(rows, itemgetter(0)):
             try:
-                self._record(row[0])
+                self._record(at_ms)
             except Exception as error:  # noqa: BLE001 # whatever it is, the other commits are applied
-                self._said.quarantine(row[0], None, error)
-            for unusual in times.take((row,)):
-                self._groups.committed(unusual)
+                self._said.quarantine(at_ms, None, error)
+            for row in times.take(of_one_instant):
+                self._groups.committed(row)
 
     def _try(self, event: Event) -> None:
         """Apply one event in its place; one that fails before it comes to its group costs itself."""
