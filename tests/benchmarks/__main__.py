@@ -166,36 +166,40 @@ def cold_start(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespa
     empty.mkdir()
     cluster.create_topic(EMPTY_TOPIC, partitions=cold.SHARDS)
     (empty / "monitor.toml").write_text(config(cluster, empty, options, EMPTY_TOPIC))
+    cpu_s = time.process_time()
     reader_s = [cold.read_bare(servers, OFFSETS_TOPIC, options.records)]
-    empty_s = await_start(empty)
+    cpu_s = time.process_time() - cpu_s
+    empty_s, idle = await_start(empty)
     begin = time.time()
-    with running(folder):
+    with running(folder) as job:
         cold.await_groups(folder / "monitor.db", options.groups)
-        total_s = time.time() - begin
+        total_s, used = time.time() - begin, usage_of(job.pid)
         while sum(batch["rows"] for batch in batches(folder)) < options.records:  # told once the batch has ended
             time.sleep(0.2)
     reader_s.append(cold.read_bare(servers, OFFSETS_TOPIC, options.records))
     busy_s, bare_s = busy([batch for batch in batches(folder) if batch["rows"]]), min(reader_s)
     pace = f"{options.records / busy_s:,.0f} a second, {busy_s:.1f} s busy"
-    readers = " and ".join(f"{seconds:.1f} s" for seconds in reader_s)
+    readers = " and ".join(f"{seconds:.1f} s" for seconds in reader_s) + f" ({cpu_s:.1f} s of processor time)"
     print(f"| cold start, {options.records:,} records | {pace} |")
     print(f"| … until all groups are in view, with the start of Spark | {total_s:.1f} s |")
     print(f"| … `run` on an empty topic, until its first batch has ended | {empty_s:.1f} s |")
     print(f"| … a bare reader, before and after | {readers} |")
     print(f"| … above the empty topic, in times of the reader's {bare_s:.1f} s | {(total_s - empty_s) / bare_s:.1f} |")
-    print(
-        f"| … durations of its batches, ms | {[batch['durations_ms'] for batch in batches(folder) if batch['rows']]} |"
-    )
+    for name, usage in sorted(used.items()):
+        more_s = usage.cpu_s - (idle[name].cpu_s if name in idle else 0)
+        print(f"| … {name} | {usage.cpu_s:.1f} s of processor time, {more_s:.1f} s of it above the empty topic |")
+    spans = [batch["durations_ms"] for batch in batches(folder) if batch["rows"]]
+    print(f"| … durations of its batches, ms | {spans} |")
     print(f"| load of the machine | {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores |")
 
 
-def await_start(folder: Path) -> float:
-    """Return how many seconds the job needs until its first batch has ended."""
+def await_start(folder: Path) -> tuple[float, dict[str, Usage]]:
+    """Return how many seconds the job needs until its first batch has ended, and what its processes have used then."""
     begin = time.time()
-    with running(folder):
+    with running(folder) as job:
         while not batches(folder):
             time.sleep(cold.POLL_S)
-        return time.time() - begin
+        return time.time() - begin, usage_of(job.pid)
 
 
 @contextlib.contextmanager
