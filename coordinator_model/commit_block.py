@@ -7,13 +7,20 @@ stand in the order of the offsets topic.
 
 import struct
 from array import array
-from collections.abc import Mapping
+from base64 import urlsafe_b64decode
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
+
+from coordinator_model.events import OffsetCommitted
 
 NO_OFFSET = -(2**63)
 """The committed offset of a row that is a tombstone."""
+LEAST_OFFSET = NO_OFFSET + 1
+"""What a hostile commit of ``NO_OFFSET`` becomes."""
 METADATA_CHARACTERS = 64
 """How much of a commit's metadata is kept."""
+MAX_TEXT_BYTES = 0x7FFF
+"""The longest text of a key. Bytes that are no UTF-8 read as text are longer than they were."""
 _LENGTH = struct.Struct(">h")
 _PARTITION = struct.Struct(">i")
 
@@ -47,11 +54,39 @@ class CommitBlock(NamedTuple):
         """Read columns; ``marshal`` leaves the bytes of an ``array``."""
         return cls._make(array("q", column) if type(column) is bytes else column for column in columns)
 
+    @classmethod
+    def of_events(cls, events: Iterable[OffsetCommitted]) -> "CommitBlock":
+        """Make a block of commits of one partition of the offsets topic: a row each, in the order of the topic."""
+        rows = sorted(events, key=lambda event: event.offset)
+        ids = (event.topic_id for event in rows)
+        return cls(
+            tuple(key_of(event.group, event.committed_topic, event.committed_partition) for event in rows),
+            array("q", (event.offset for event in rows)),
+            array("q", (event.order_ms for event in rows)),
+            array("q", (NO_OFFSET if event.tombstone else max(event.committed_offset, LEAST_OFFSET) for event in rows)),
+            array("q", (event.commit_ms for event in rows)),
+            array("q", (event.leader_epoch for event in rows)),
+            array("q", [1]) * len(rows),
+            tuple(b"" if topic_id is None else urlsafe_b64decode(topic_id + "==") for topic_id in ids),
+            {number: event.metadata for number, event in enumerate(rows) if event.metadata},
+        )
+
 
 def key_of(group: str, topic: str, partition: int) -> bytes:
     """Return the key of a partition's commits, without the version."""
-    texts = (text.encode("utf-8", "replace") for text in (group, topic))
+    texts = (text.encode("utf-8", "replace")[:MAX_TEXT_BYTES] for text in (group, topic))
     return b"".join(_LENGTH.pack(len(text)) + text for text in texts) + _PARTITION.pack(partition)
+
+
+def key_end(joined: bytes, start: int) -> int:
+    """Return where a key ends that starts there."""
+    topic = start + 2 + _LENGTH.unpack_from(joined, start)[0]
+    return int(topic + 2 + _LENGTH.unpack_from(joined, topic)[0] + _PARTITION.size)
+
+
+def group_in(key: bytes) -> str:
+    """Read only the group of a key that is known to be whole."""
+    return key[2 : 2 + (key[0] << 8 | key[1])].decode("utf-8", "replace")
 
 
 def place_of(key: bytes) -> tuple[str, str, int]:

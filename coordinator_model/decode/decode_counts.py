@@ -34,6 +34,12 @@ class DecodeCounts:
         seen = ((row.key or b"")[:_NUMBER_BYTES], (value or b"")[:_NUMBER_BYTES], outcome)
         self._seen[seen] = self._seen.get(seen, 0) + 1
 
+    def add_commits(self, type_: int, version: int | None, records: int) -> None:
+        """Count offset commits that were read by columns; ``version`` None: tombstones."""
+        value = b"" if version is None else version.to_bytes(_NUMBER_BYTES, "big")
+        seen = (type_.to_bytes(_NUMBER_BYTES, "big"), value, "tombstone" if version is None else "decoded")
+        self._seen[seen] = self._seen.get(seen, 0) + records
+
     def take(self) -> dict[str, int]:
         """Return ``type:version:outcome`` -> records, as in ``OffsetCommit:3:decoded``."""
         named: Counter[str] = Counter()

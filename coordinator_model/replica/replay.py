@@ -108,8 +108,15 @@ def _record(replica: GroupReplica, event: RecordRead, context: JudgementContext)
 
 
 def _commit(replica: GroupReplica, event: OffsetCommitted) -> None:
-    """An offset makes a group exist; as a sign of life the shard keeps its instant by partition."""
-    if (replica.state is GroupState.UNKNOWN or replica.deleted) and not event.tombstone:
+    """An offset makes a group exist, and the last of a group without members to go ends it.
+
+    Kafka writes a tombstone of such a group only since 4.0. As signs of life the shard keeps commits by partition.
+    """
+    if event.tombstone:
+        if replica.type is GroupType.SIMPLE and not replica.deleted:
+            replica.mark_tombstoned(event.order_ms)
+            replica.mark_deleted()
+    elif replica.state is GroupState.UNKNOWN or replica.deleted:
         if replica.deleted:
             replica.deleted, replica.type = False, GroupType.SIMPLE
         replica.enter(GroupState.EMPTY, event.order_ms, Evidence.OBSERVED)

@@ -11,7 +11,7 @@ the one nearest to it, and of an interval that its group's rebalance bounds the 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from coordinator_model.brokers.blindness import BlindWindow
 from coordinator_model.brokers.timer_reset import TimerReset
@@ -31,8 +31,13 @@ AWAKE_BEFORE_LINE_MS = 500
 """How long a broker that woke may run its timers before its first line: the probe asks again within this."""
 UNSEEN_TERM_MS = 2_000
 """How long a deposed coordinator may have gone on answering though nothing shows that it did."""
-Commits = Mapping[tuple[str, int], int]
-"""(topic, partition) to the instant of its last accepted offset commit."""
+
+
+class Commits(Protocol):
+    """When a group's partitions were last committed to."""
+
+    def get(self, place: tuple[str, int], /) -> int | None:
+        """Return the instant of the last accepted offset commit of (topic, partition)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +124,8 @@ def touches_ms(member: Member, commits: Commits, since_ms: int) -> list[int]:
         return []
     found = [] if member.parked_heartbeat_ms is None else [member.parked_heartbeat_ms]
     if not member.goes_alone:
-        keys = ((topic, p) for topic, ps in member.assignment.items() for p in ps)
-        found += [commits[key] for key in keys if key in commits]
+        places = ((topic, p) for topic, ps in member.assignment.items() for p in ps)
+        found += [at_ms for place in places if (at_ms := commits.get(place)) is not None]
     return [at_ms for at_ms in found if at_ms > since_ms]
 
 

@@ -10,9 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from coordinator_model.brokers.broker_clock import CoordinatorTracker
+from coordinator_model.commit_block import group_in, place_of
 from coordinator_model.decode.records import RecordType
 from coordinator_model.events import (
     LOADED,
+    RECORD_RANK,
     ConsumerHeartbeat,
     CoordinatorLine,
     Heartbeat,
@@ -34,6 +36,7 @@ from coordinator_model.rules.session import judge
 from coordinator_model.rules.setup import measure_again
 from coordinator_model.shard import snapshot
 from coordinator_model.shard.agenda import Agenda
+from coordinator_model.shard.commit_times import COMMIT_MEMORY_MS, CommitRow, CommitTimes
 from coordinator_model.shard.group_store import GroupStore
 from coordinator_model.shard.heartbeat_table import FAR_MS, FAST_PATH_TYPES, HeartbeatTable
 from coordinator_model.shard.outputs import Output, Outputs
@@ -58,6 +61,7 @@ class Groups:
     key: str
     memory: ShardMemory = field(default_factory=ShardMemory)
     heartbeat_table: HeartbeatTable = field(default_factory=HeartbeatTable)
+    commit_times: CommitTimes = field(default_factory=CommitTimes)
     group_store: GroupStore = field(default_factory=GroupStore)
     index: bytes | None = None
     """Which member has which slot, as ``snapshot`` wrote it; None: that has changed since."""
@@ -76,18 +80,28 @@ class Groups:
         """The brokers' clocks."""
         return self.memory.clock
 
-    def dump(self) -> tuple[bytes, bytes, bytes]:
-        """Return heartbeat table, index and group store. A group that cannot be encoded is set aside."""
+    def dump(self) -> tuple[bytes, ...]:
+        """Return heartbeat table, index, group store, commit times and their index.
+
+        A group that cannot be encoded is set aside.
+        """
         for group, error in self.group_store.encode().items():
             self._set_aside(group, error, self.clock.progress_ms)
         if self.index is None:
             self.index = snapshot.dump_index(self.heartbeat_table)
-        return snapshot.dump_heartbeat_table(self.heartbeat_table), self.index, self.group_store.dump()
+        self.commit_times.sweep(self.clock.progress_ms)
+        return (
+            snapshot.dump_heartbeat_table(self.heartbeat_table),
+            self.index,
+            self.group_store.dump(),
+            *snapshot.dump_commit_times(self.commit_times),
+        )
 
     def rebase(self, delta_ms: int, until_ms: int) -> None:
         """Move all that is known along with the coordinator's clock, which stepped; nothing may be held."""
         self.dump()
         self.heartbeat_table.rebase(delta_ms)
+        self.commit_times.rebase(delta_ms)
         self.group_store.rebase(delta_ms, until_ms)
         self.memory.rebase(delta_ms, until_ms)
         self.agenda.rebase(delta_ms)
@@ -101,10 +115,6 @@ class Groups:
             group = event.group
             if self.memory.deleted.get(group, FAR_MS) <= event[0] - DELETED_MEMORY_MS:
                 self._drop(group)
-            if isinstance(event, OffsetCommitted):
-                self._note_commit(event)
-                if group in self.group_store and group not in self.memory.deleted:
-                    return
             replica = self.group_store.replica(group) if group in self.group_store else None
             refused = why_not(replica, event, loading=self.clock.waiting)
             if refused is None:
@@ -113,6 +123,35 @@ class Groups:
             else:
                 self.said.count(refused)
                 self._note_refused_join(event, refused)
+
+    def committed(self, row: CommitRow) -> None:
+        """Take a commit of a partition of which none is remembered, or a tombstone: it may make a group, or end one."""
+        record_ms, offset, key, gone = row
+        times, group = self.commit_times, group_in(key)
+        is_known = group in self.group_store and group not in self.memory.deleted
+        if gone:
+            times.drop(key)
+            if not is_known:
+                self.said.count(UNKNOWN_GROUP)
+            if not is_known or not times.drop_simple(group, key):
+                return
+        elif self._is_sign_of_life(record_ms):
+            times.add(key, record_ms)
+        if gone or not is_known:
+            event = OffsetCommitted(record_ms, RECORD_RANK, "", self.shard, offset, *place_of(key), gone)
+            with self.alone(group, record_ms, event):
+                if self.memory.deleted.get(group, FAR_MS) <= record_ms - DELETED_MEMORY_MS:
+                    self._drop(group)
+                if not gone:
+                    times.begin_simple(group)
+                self._replay(event)
+        if not gone:
+            times.keep_simple(group, key)
+
+    def _is_sign_of_life(self, record_ms: int) -> bool:
+        """Tell whether a commit may have restarted a session timer that still runs."""
+        horizon_ms = record_ms + COMMIT_MEMORY_MS
+        return horizon_ms > self.settings.live_from_ms and horizon_ms > self.clock.progress_ms
 
     def logged(self, event: CoordinatorLine) -> None:
         """Take a line of the coordinator's own log: about a group, or about all groups of the shard.
@@ -178,6 +217,8 @@ class Groups:
         before = (replica.state, replica.generation, len(replica.members), replica.deleted)
         replay(replica, event, context)
         self.group_store.touch(group)
+        if replica.type is not GroupType.SIMPLE:
+            self.commit_times.end_simple(group)
         if not replica.deleted:
             self.memory.deleted.pop(group, None)
         if not isinstance(event, Heartbeat) or before != (
@@ -264,7 +305,8 @@ class Groups:
             self.index = None
         memory = self.memory
         self.agenda.forget(group)
-        for known in (memory.reported, memory.commits, memory.deleted, self._thresholds):
+        self.commit_times.end_simple(group)
+        for known in (memory.reported, memory.deleted, self._thresholds):
             known.pop(group, None)
         self.changed.discard(group)
 
@@ -280,7 +322,7 @@ class Groups:
         replica = self.group_store.replica(group)
         if self.heartbeat_table.drop_group(group):
             self.index = None
-        self.memory.commits.pop(group, None)
+        self.commit_times.end_simple(group)
         self.agenda.forget(group)
         self.memory.deleted[group] = replica.state_since_ms
         self._thresholds.pop(group, None)
@@ -324,7 +366,7 @@ class Groups:
             progress_ms=progress_ms,
             broker=self.clock.coordinator or "",
             timer_resets=self.clock.timer_resets,
-            commits=self.memory.commits.get(group, {}),
+            commits=self.commit_times.of_group(group),
             live_from_ms=self.settings.live_from_ms,
             covered_since_ms=self.clock.covered_since_ms,
             proof_arrival_ms=self.clock.proof_arrival_ms(progress_ms, thresholds.grace_ms),
@@ -429,14 +471,6 @@ class Groups:
             if spoken and member is not None and member.verdict_ms is None:
                 member.verdict_deadline_ms, member.verdict_clock_ms = finding.deadline_ms, member.clock_ms
                 self.group_store.touch(replica.group)
-
-    def _note_commit(self, event: OffsetCommitted) -> None:
-        key = (event.committed_topic, event.committed_partition)
-        commits = self.memory.commits.setdefault(event.group, {})
-        if event.tombstone:
-            commits.pop(key, None)
-        elif event[0] > commits.get(key, 0):
-            commits[key] = event[0]
 
     # ------------------------------------------------------------------ what is reported of it
 

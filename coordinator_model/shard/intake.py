@@ -5,12 +5,15 @@ coordinator's time order: what is newer than the slowest live source has been re
 What was read before is a duplicate, and a line whose instant cannot be is left out (``line_clocks``).
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
+from operator import itemgetter
 from typing import NamedTuple
 
 from coordinator_model.brokers.leadership import STALE_MS
 from coordinator_model.brokers.line_clocks import Item, Sifted, Step, sift
+from coordinator_model.commit_block import CommitBlock
 from coordinator_model.events import (
     BrokerLine,
     ClientWord,
@@ -22,6 +25,7 @@ from coordinator_model.events import (
     RecordRead,
 )
 from coordinator_model.heartbeat_block import HeartbeatBlock, order
+from coordinator_model.shard.commit_times import CommitRow, fresh_rows, now_read, rows_of
 from coordinator_model.shard.heartbeat_table import FAR_MS
 from coordinator_model.shard.shard_memory import ShardMemory
 
@@ -30,18 +34,27 @@ Place = tuple[str, int]
 
 
 class Part(NamedTuple):
-    """What may be applied after a step of the coordinator's clock, if any: heartbeats, and other events in order."""
+    """What may be applied after a step of the coordinator's clock, if any: heartbeats, and other events in order.
+
+    Offset commits stand apart, in order too.
+    """
 
     step: Step | None
     heartbeats: HeartbeatBlock
     events: list[Event]
+    commits: list[CommitRow]
+
+    @property
+    def last_ms(self) -> int:
+        """The newest instant but of heartbeats; 0: there is none."""
+        return max(self.events[-1][0] if self.events else 0, self.commits[-1][0] if self.commits else 0)
 
 
 class Taken(NamedTuple):
     """The parts of a batch, one after the other: nearly always one; and what is not applied.
 
     ``steps``: of all brokers' clocks. ``misdated``: lines whose instant cannot be. ``lost``: brokers of whose lines
-    some are missing, and the first instant after those.
+    some are missing, and the first instant after those. ``committed``: how many offset commits came.
     """
 
     parts: list[Part]
@@ -49,6 +62,7 @@ class Taken(NamedTuple):
     misdated: list[Event]
     duplicates: int
     lost: dict[str, int]
+    committed: int
 
 
 class OffsetsRead(NamedTuple):
@@ -61,7 +75,7 @@ class OffsetsRead(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What came for a shard: events, heartbeats as blocks, and what is known of how far it was read.
+    """What came for a shard: events, heartbeats and commits as blocks, and what is known of how far it was read.
 
     ``records_read_ms``: up to which instant the records have been read. ``read``: which offsets of telemetry were read,
     for all shards. ``final``: nothing more comes.
@@ -73,6 +87,7 @@ class Batch(NamedTuple):
     records_read_ms: int = FAR_MS
     read: Iterable[OffsetsRead] = ()
     final: bool = False
+    commits: Iterable[CommitBlock] = ()
 
 
 def take(memory: ShardMemory, batch: Batch, hold_ms: int) -> Taken:
@@ -82,31 +97,40 @@ def take(memory: ShardMemory, batch: Batch, hold_ms: int) -> Taken:
     for block in batch.heartbeats:
         fresh.add_block(block)
     fresh.add(batch.events)
+    fresh.add_commits(batch.commits)
     present_ms = _present_ms(memory, wall_ms)
     sifted = sift(memory.clock, memory.doubts, fresh.items, present_ms, hold_ms, final=final)
     recreated = fresh.recreated(sifted)
     lost = _lost(memory, sifted, recreated, _gaps(memory, batch.read, recreated))
     _note_read(memory, sifted, wall_ms)
     fresh.note_offsets(memory, sifted, recreated)
+    newest_ms = max([0, *(row[0] for row in fresh.commits), *(event.order_ms for event in fresh.others)])
     latest_ms, misdated = _latest_ms(memory, sifted, wall_ms), list[Event](sifted.misdated)
     named = fresh.named if wall_ms is None else _as_read(fresh.named, memory.lag_ms or 0)
     polls = _believed(fresh.polls, latest_ms, hold_ms, misdated)
-    logged = _believed(fresh.logged, _newest_ms(latest_ms, fresh.others), hold_ms, misdated)
+    logged = _believed(fresh.logged, max(latest_ms, newest_ms) if latest_ms else 0, hold_ms, misdated)
     others = _parted([*fresh.others, *polls, *logged, *named], sifted.parted_by)
+    commits = _parted_commits(fresh.commits, sifted.parted_by)
+    steps = [None, *sifted.parted_by]
     parts: list[Part] = []
-    for step, lines, whole, rest in zip([None, *sifted.parted_by], sifted.lines, sifted.blocks, others, strict=True):
-        ready = _Ready(memory, lines, whole, rest)
+    for step, lines, whole, rest, rows in zip(steps, sifted.lines, sifted.blocks, others, commits, strict=True):
+        ready = _Ready(memory, lines, whole, rest, rows)
         if len(parts) == len(sifted.parted_by) and not final:
             ready.hold_back(memory, _watermark_ms(memory, ready, latest_ms, batch.records_read_ms, hold_ms), hold_ms)
-        parts.append(Part(step, ready.heartbeats, ready.others))
-    return Taken(parts, sifted.steps, misdated, fresh.duplicates, lost)
+        parts.append(Part(step, ready.heartbeats, ready.others, ready.commits))
+    return Taken(parts, sifted.steps, misdated, fresh.duplicates, lost, fresh.committed)
 
 
 class _Ready:
     """What may be applied: what was held, and what came, in order. Afterwards nothing is held."""
 
     def __init__(
-        self, memory: ShardMemory, lines: Iterable[BrokerLine], blocks: Iterable[HeartbeatBlock], rest: Iterable[Event]
+        self,
+        memory: ShardMemory,
+        lines: Iterable[BrokerLine],
+        blocks: Iterable[HeartbeatBlock],
+        rest: Iterable[Event],
+        commits: list[CommitRow],
     ) -> None:
         beats: list[Heartbeat] = []
         others = list(memory.held)
@@ -116,7 +140,8 @@ class _Ready:
         loose = HeartbeatBlock.of_events(sorted(beats, key=order))
         self.heartbeats = HeartbeatBlock.joined([memory.held_heartbeats, *blocks, loose])
         self.others = sorted(others, key=order)
-        memory.held, memory.held_heartbeats = [], HeartbeatBlock.of_events(())
+        self.commits = sorted(memory.held_commits + commits)
+        memory.held, memory.held_heartbeats, memory.held_commits = [], HeartbeatBlock.of_events(()), []
 
     def hold_back(self, memory: ShardMemory, watermark_ms: int, hold_ms: int) -> None:
         """Hold what is newer than an instant, but for brokers whose clock is apart from the coordinator's."""
@@ -131,13 +156,17 @@ class _Ready:
         until = self.heartbeats.until(watermark_ms)
         memory.held_heartbeats = self.heartbeats.cut(until, self.heartbeats.length)
         self.heartbeats = self.heartbeats.cut(0, until)
+        cut = bisect_right(self.commits, watermark_ms, key=itemgetter(0))
+        memory.held_commits = self.commits[cut:]
+        del self.commits[cut:]
 
 
 def _watermark_ms(memory: ShardMemory, ready: _Ready, latest_ms: int, records_read_ms: int, hold_ms: int) -> int:
     """Return up to which instant events may be applied."""
     if not latest_ms:
         newest = ready.others[-1][0] if ready.others else 0
-        latest_ms = max(newest, ready.heartbeats.place(-1)[0] if ready.heartbeats.length else 0)
+        committed_ms = ready.commits[-1][0] if ready.commits else 0
+        latest_ms = max(newest, committed_ms, ready.heartbeats.place(-1)[0] if ready.heartbeats.length else 0)
     lines_ms = memory.clock.watermark_ms(hold_ms) if memory.clock.brokers else FAR_MS
     return max(min(lines_ms, records_read_ms), latest_ms - hold_ms)
 
@@ -174,11 +203,6 @@ def _latest_ms(memory: ShardMemory, sifted: Sifted, wall_ms: int | None) -> int:
     return max(lines) + ahead_ms if lines else 0
 
 
-def _newest_ms(latest_ms: int, records: Iterable[Event]) -> int:
-    """Return the present as records tell it too, where the request log stopped before they did; 0: it is not known."""
-    return max([latest_ms, *(event.order_ms for event in records)]) if latest_ms else 0
-
-
 def _believed(told: Iterable[Event], latest_ms: int, hold_ms: int, misdated: list[Event]) -> list[Event]:
     """Return what moves no clock without what is from the future: it would wait for it."""
     believed: list[Event] = []
@@ -198,13 +222,27 @@ def _parted(events: list[Event], steps: Sequence[Step]) -> list[list[Event]]:
         return [events]
     reached, newest_ms = 0, 0
     for event in sorted(events, key=lambda event: event[2:5]):
-        if not isinstance(event, RecordRead | OffsetCommitted):
+        if not isinstance(event, RecordRead):
             parts[-1].append(event)
             continue
         while reached < len(steps) and _is_after(event.order_ms, newest_ms, steps[reached]):
             reached, newest_ms = reached + 1, 0
         newest_ms = max(newest_ms, event.order_ms)
         parts[reached].append(event)
+    return parts
+
+
+def _parted_commits(rows: list[CommitRow], steps: Sequence[Step]) -> list[list[CommitRow]]:
+    """Divide commits in the same way."""
+    if not steps:
+        return [rows]
+    parts: list[list[CommitRow]] = [[] for _ in range(len(steps) + 1)]
+    reached, newest_ms = 0, 0
+    for row in sorted(rows, key=itemgetter(1)):
+        while reached < len(steps) and _is_after(row[0], newest_ms, steps[reached]):
+            reached, newest_ms = reached + 1, 0
+        newest_ms = max(newest_ms, row[0])
+        parts[reached].append(row)
     return parts
 
 
@@ -271,6 +309,8 @@ class _Fresh:
         self.named: list[LeaderNamed] = []
         self.polls: list[ClientWord] = []
         self.logged: list[CoordinatorLine] = []
+        self.commits: list[CommitRow] = []
+        self.committed = 0
         self.duplicates = 0
 
     def add_block(self, block: HeartbeatBlock) -> None:
@@ -284,9 +324,19 @@ class _Fresh:
         self._greatest[place] = max(self._greatest.get(place, -1), greatest)
         self.items.append(((topic, partition, least), block))
 
+    def add_commits(self, blocks: Iterable[CommitBlock]) -> None:
+        """Take offset commits."""
+        for block in blocks:
+            self.committed += sum(block.counts)
+            self.commits += rows_of(block)
+
     def add(self, events: Iterable[Event]) -> None:
-        """Take events one by one."""
+        """Take events one by one, but commits together."""
+        commits: list[OffsetCommitted] = []
         for event in events:
+            if isinstance(event, OffsetCommitted):
+                commits.append(event)
+                continue
             order_ms, _, topic, partition, offset, *_ = event
             place = (topic, partition)
             if offset <= self._seen.get(place, -1):
@@ -297,7 +347,7 @@ class _Fresh:
                 self._again.setdefault(place, {})[offset] = event
             elif offset > self._greatest.get(place, -1):
                 self._greatest[place] = offset
-            if isinstance(event, RecordRead | OffsetCommitted):
+            if isinstance(event, RecordRead):
                 self.others.append(event)
             elif isinstance(event, LeaderNamed):
                 self.named.append(event)
@@ -307,6 +357,8 @@ class _Fresh:
                 self.logged.append(event)
             else:
                 self.items.append(((topic, partition, offset), event))
+        if commits:
+            self.add_commits([CommitBlock.of_events(commits)])
 
     def recreated(self, sifted: Sifted) -> set[Place]:
         """Return the partitions whose offsets begin again: something at an offset that was read is believed."""
@@ -314,7 +366,11 @@ class _Fresh:
         return {place for place, events in self._again.items() if any(e[2:5] not in doubted for e in events.values())}
 
     def note_offsets(self, memory: ShardMemory, sifted: Sifted, recreated: AbstractSet[Place]) -> None:
-        """Note what was read now, by offset and by instant."""
+        """Note what was read now, by offset and by instant; commits that were read before are left out."""
+        read_to, rows = memory.commits_read, len(self.commits)
+        self.commits = fresh_rows(self.commits, read_to)
+        self.duplicates += rows - len(self.commits)
+        memory.commits_read = now_read(self.commits, read_to)
         memory.offsets = self._seen | self._greatest | {place: max(self._again[place]) for place in recreated}
         newest_ms = memory.newest_ms
         for (broker, topic, partition), at_ms in sifted.newest.items():

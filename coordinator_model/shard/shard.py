@@ -12,14 +12,17 @@ that "is anything due?" is one pass over arrays.
 """
 
 import zlib
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, islice
+from operator import itemgetter
 
 from coordinator_model.brokers.broker_clock import PROOF_STEP_MS, CoordinatorTracker
 from coordinator_model.brokers.coordinator_check import NOT_COORDINATOR, Proof, proof
 from coordinator_model.brokers.leadership import STALE_MS
 from coordinator_model.brokers.line_clocks import Step
+from coordinator_model.commit_block import CommitBlock
 from coordinator_model.events import (
+    RECORD_RANK,
     Answer,
     BrokerLine,
     ClientWord,
@@ -39,6 +42,7 @@ from coordinator_model.heartbeat_block import FastRow, HeartbeatBlock, fast_row
 from coordinator_model.shard import snapshot
 from coordinator_model.shard.agenda import Agenda
 from coordinator_model.shard.broker_reports import BrokerReports
+from coordinator_model.shard.commit_times import CommitQueue, CommitRow
 from coordinator_model.shard.group_store import GroupStore
 from coordinator_model.shard.groups import Groups
 from coordinator_model.shard.heartbeat_table import FAR_MS, MAX_INTERVAL_MS, HeartbeatTable
@@ -50,9 +54,9 @@ from coordinator_model.shard.shard_settings import ShardSettings
 
 __all__ = ["Shard", "ShardSettings", "State"]
 
-State = tuple[int, bytes, bytes, bytes, bytes]
-"""Version, heartbeat table, memory, index and group store; the last two stay the same objects while only heartbeats
-come."""
+State = tuple[int, bytes, bytes, bytes, bytes, bytes, bytes]
+"""Version, heartbeat table, memory, index, group store, commit times and their index; index and group store stay the
+same objects while only heartbeats and commits come, the commit index while no partition is new."""
 FIRST_LOOK_MS = 1_000
 """How long after a coordinator's first answer its groups are looked at: no session ends sooner."""
 AGE_EVERY_MS = 5_000
@@ -75,6 +79,7 @@ class Shard:
         """Whether the batch has any, where records tell the time."""
         self._aged_ms = 0
         """When was looked last at what may end though no record comes."""
+        self._commits = CommitQueue()
 
     @property
     def clock(self) -> CoordinatorTracker:
@@ -115,7 +120,7 @@ class Shard:
         made = Groups(settings, shard, key or str(shard))
         if state is None:
             return cls(made)
-        version, heartbeat_table, memory, index, group_store = state
+        version, heartbeat_table, memory, index, group_store, commit_times, commit_index = state
         if version != snapshot.VERSION:
             raise ValueError(f"state version {version}, this monitor reads {snapshot.VERSION}")
         known = like._groups if like else made  # noqa: SLF001
@@ -128,6 +133,7 @@ class Shard:
             if known.group_store.joined == group_store
             else GroupStore(snapshot.load_slices(group_store), group_store)
         )
+        made.commit_times = snapshot.load_commit_times(commit_times, commit_index, known.commit_times)
         kept = snapshot.load_memory(memory)
         made.memory = ShardMemory.from_dict(kept)
         made.agenda = Agenda(made.heartbeat_table, kept["group_due"], kept["unproved"])
@@ -135,7 +141,7 @@ class Shard:
 
     def dump(self) -> State:
         """Return the state. A group that cannot be encoded is set aside: the list that ``apply`` returned tells it."""
-        heartbeat_table, index, group_store = self._groups.dump()
+        heartbeat_table, index, group_store, commit_times, commit_index = self._groups.dump()
         agenda = {"group_due": self.agenda.group_due, "unproved": self.agenda.unproved}
         return (
             snapshot.VERSION,
@@ -143,6 +149,8 @@ class Shard:
             snapshot.dump_memory(self.memory.as_dict() | agenda),
             index,
             group_store,
+            commit_times,
+            commit_index,
         )
 
     def groups(self) -> list[str]:
@@ -158,11 +166,12 @@ class Shard:
 
     # ------------------------------------------------------------------ a batch
 
-    def apply(
+    def apply(  # noqa: PLR0913 # all but one by name
         self,
         events: Iterable[Event],
         *,
         heartbeats: Iterable[HeartbeatBlock] = (),
+        commits: Iterable[CommitBlock] = (),
         wall_ms: int | None = None,
         records_read_ms: int = FAR_MS,
         read: Iterable[OffsetsRead] = (),
@@ -171,8 +180,9 @@ class Shard:
     ) -> list[Output]:
         """Apply a batch and return its outputs in order.
 
-        Heartbeats may stand among the events, or come as blocks, which costs least. ``wall_ms`` only tells how long
-        nothing came (``telemetry-stalled``, and what ends where only records are seen); in a capture, which has none,
+        Heartbeats and offset commits may stand among the events, or come as blocks, which costs least. ``wall_ms`` only
+        tells how long nothing came (``telemetry-stalled``, and what ends where only records are seen); in a capture,
+        which has none,
         ``newest_record_ms`` is its newest record of all shards. ``records_read_ms``: up to which instant the records
         have been read; a batch that reads to their end, as Spark's do, says nothing. ``read``: which offsets of
         telemetry were read, for all shards: where some are missing lines were lost. ``final`` ends a capture: nothing
@@ -181,10 +191,12 @@ class Shard:
         self._groups.said = Outputs(self.settings.cluster, self._groups.shard)
         self._present_ms, self._has_records = newest_record_ms if wall_ms is None else wall_ms, False
         records_read_ms = FAR_MS if final else records_read_ms
-        batch = Batch(events, heartbeats, wall_ms, records_read_ms, read, final)
+        batch = Batch(events, heartbeats, wall_ms, records_read_ms, read, final, commits)
         taken = take(self.memory, batch, self.settings.thresholds.hold_ms)
         if taken.duplicates:
             self._said.count("duplicates", taken.duplicates)
+        if taken.committed:
+            self._said.count(OffsetCommitted.__name__, taken.committed)
         for event in taken.misdated:
             self._said.misdated(event)
         for broker, line_ms in taken.lost.items():
@@ -201,8 +213,7 @@ class Shard:
         self._brokers.silence(wall_ms)
         self._brokers.blind_windows()
         self._refresh_views()
-        last = taken.parts[-1].events
-        self._groups.forget_deleted(max(self.clock.progress_ms, last[-1][0] if last else 0))
+        self._groups.forget_deleted(max(self.clock.progress_ms, taken.parts[-1].last_ms))
         self._report_progress(wall_ms)
         return self._said.listed
 
@@ -210,12 +221,14 @@ class Shard:
         """Apply what lies between two steps of the coordinator's clock: nearly always all of a batch."""
         if part.step is not None:
             self._stepped(part.step)
-        beats = part.heartbeats
+        beats, self._commits = part.heartbeats, CommitQueue(part.commits)
         rows, done = beats.fast_rows(), 0
         for event in part.events:
             done = self._hear(beats, rows, done, beats.before(event))
+            self._take_commits(event)
             self._try(event)
         self._hear(beats, rows, done, beats.length)
+        self._note_commits(self._commits.before((FAR_MS,)))
 
     def _stepped(self, step: Step) -> None:
         """Let a broker's clock step. Of a shard that it coordinates all that is known goes with it.
@@ -239,9 +252,36 @@ class Shard:
         while start < end:
             start += self._fast_path(islice(rows, end - start))
             if start < end:
-                self._try(beats.row(start))
+                beat = beats.row(start)
+                self._take_commits(beat)
+                self._try(beat)
                 start += 1
         return end
+
+    def _take_commits(self, event: Event) -> None:
+        """Apply the commits that come before an event; of one instant records come before lines."""
+        at_ms = event[0]
+        if type(event) is RecordRead:
+            place: tuple[int, ...] = (at_ms, event.offset)
+        else:
+            place = (at_ms + (event[1] > RECORD_RANK),)
+        if rows := self._commits.before(place):
+            self._note_commits(rows)
+
+    def _note_commits(self, rows: Sequence[CommitRow]) -> None:
+        """Note commits as signs of life; where the time waits for records they move it one by one."""
+        times = self._groups.commit_times
+        if not self.clock.waiting and not self.clock.by_records:
+            for row in times.take(rows):
+                self._groups.committed(row)
+            return
+        for at_ms, of_one_instant in groupby(rows, itemgetter(0)):
+            try:
+                self._record(at_ms)
+            except Exception as error:  # noqa: BLE001 # whatever it is, the other commits are applied
+                self._said.quarantine(at_ms, None, error)
+            for row in times.take(of_one_instant):
+                self._groups.committed(row)
 
     def _try(self, event: Event) -> None:
         """Apply one event in its place; one that fails before it comes to its group costs itself."""
@@ -252,8 +292,8 @@ class Shard:
 
     def _step(self, event: Event) -> None:
         """Apply one event in its place."""
-        if isinstance(event, RecordRead | OffsetCommitted | ClientWord):
-            if not isinstance(event, ClientWord):
+        if isinstance(event, RecordRead | ClientWord):
+            if isinstance(event, RecordRead):
                 self._record(event.order_ms)
             self._groups.apply(event)
         elif isinstance(event, CoordinatorLine):
@@ -265,7 +305,7 @@ class Shard:
                 self.clock.follow(leader, self.settings.thresholds)
                 self._brokers.moved(event)
                 self._look_again(event.order_ms)
-        else:
+        elif not isinstance(event, OffsetCommitted):  # a batch's are its commits
             self._line(event)
 
     def _record(self, record_ms: int) -> None:
@@ -455,5 +495,5 @@ class Shard:
             wall_ms,
             groups=len(self.group_store),
             members=sum(map(len, self.heartbeat_table.slots.values())),
-            held=len(self.memory.held) + self.memory.held_heartbeats.length,
+            held=len(self.memory.held) + self.memory.held_heartbeats.length + len(self.memory.held_commits),
         )

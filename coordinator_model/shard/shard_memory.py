@@ -14,16 +14,14 @@ from coordinator_model.brokers.timer_reset import TimerReset
 from coordinator_model.events import Event
 from coordinator_model.heartbeat_block import NO_HEARTBEATS, HeartbeatBlock
 from coordinator_model.rules.broker_watch import BrokerWatch
+from coordinator_model.shard.commit_times import NOTHING_READ, CommitRow, ReadTo
 from coordinator_model.shard.rebase import rebased
-from coordinator_model.shard.snapshot import dump_memory, load_memory
+from coordinator_model.shard.snapshot import dump_commit_rows, dump_memory, load_commit_rows, load_memory
 from coordinator_model.states import Cause
 
-COMMIT_MEMORY_MS = 600_000
-"""An offset commit older than this restarts no session timer that matters."""
 _WATCH_FIELDS = [f.name for f in fields(BrokerWatch)]
 _COORDINATORS_TIME = (
-    "clock", "leadership", "listeners", "former", "restarts", "blind", "watch", "reported", "commits", "deleted",
-    "viewed_ms",
+    "clock", "leadership", "listeners", "former", "restarts", "blind", "watch", "reported", "deleted", "viewed_ms",
 )  # fmt: skip
 """What of the state is in the coordinator's time."""
 _EVENTS: dict[str, Any] = {kind.__name__: kind for kind in get_args(Event)}
@@ -31,15 +29,16 @@ _EVENTS: dict[str, Any] = {kind.__name__: kind for kind in get_args(Event)}
 
 @dataclass(slots=True)
 class ShardMemory:
-    """Clocks, what is held back, what has been reported, commits by partition, offsets read."""
+    """Clocks, what is held back, what has been reported, offsets read."""
 
     clock: CoordinatorTracker = field(default_factory=CoordinatorTracker)
     watch: BrokerWatch = field(default_factory=BrokerWatch)
     held: list[Event] = field(default_factory=list)
     held_heartbeats: HeartbeatBlock = NO_HEARTBEATS
+    held_commits: list[CommitRow] = field(default_factory=list)
+    commits_read: ReadTo = NOTHING_READ
     reported: dict[str, list[list[Any]]] = field(default_factory=dict)
     """Group to its findings of the last report, in brief; groups without findings are left out."""
-    commits: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
     offsets: dict[tuple[str, int], int] = field(default_factory=dict)
     """(topic, partition) to the greatest offset read: what comes again is a duplicate."""
     newest_ms: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -57,7 +56,6 @@ class ShardMemory:
     def as_dict(self) -> dict[str, Any]:
         """Return it JSON-able (blobs in held records excepted)."""
         clock = self.clock
-        self._forget_commits(clock.progress_ms - COMMIT_MEMORY_MS)
         return {
             "brokers": {name: list(astuple(broker)) for name, broker in clock.brokers.items()},
             "clock": [
@@ -78,9 +76,8 @@ class ShardMemory:
             "held": _from_events(self.held),
             "held_heartbeats": self.held_heartbeats.as_list(),
             "reported": self.reported,
-            "commits": {
-                group: [[*key, at_ms] for key, at_ms in commits.items()] for group, commits in self.commits.items()
-            },
+            "held_commits": dump_commit_rows(self.held_commits),
+            "commits_read": list(self.commits_read),
             "offsets": _from_places(self.offsets),
             "newest_ms": _from_places(self.newest_ms),
             "read_to": _from_places(self.read_to),
@@ -97,15 +94,7 @@ class ShardMemory:
         moved = ShardMemory.from_dict(load_memory(dump_memory(values)))
         moved.clock.brokers, moved.watch.clocks = brokers, clocks
         self.clock, self.watch, self.viewed_ms = moved.clock, moved.watch, moved.viewed_ms
-        self.reported, self.commits, self.deleted = moved.reported, moved.commits, moved.deleted
-
-    def _forget_commits(self, horizon_ms: int) -> None:
-        for group, commits in list(self.commits.items()):
-            kept = {key: at_ms for key, at_ms in commits.items() if at_ms > horizon_ms}
-            if kept:
-                self.commits[group] = kept
-            else:
-                del self.commits[group]
+        self.reported, self.deleted = moved.reported, moved.deleted
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "ShardMemory":
@@ -134,7 +123,8 @@ class ShardMemory:
             held=_to_events(values["held"]),
             held_heartbeats=HeartbeatBlock.of_list(values["held_heartbeats"]),
             reported=values["reported"],
-            commits={g: {(topic, p): at_ms for topic, p, at_ms in rows} for g, rows in values["commits"].items()},
+            held_commits=load_commit_rows(values["held_commits"]),
+            commits_read=ReadTo(*values["commits_read"]),
             offsets=_to_places(values["offsets"]),
             newest_ms=_to_places(values["newest_ms"]),
             read_to=_to_places(values["read_to"]),

@@ -1,11 +1,16 @@
-"""A shard to versioned bytes and back: ``(version, heartbeat table, memory, index, group store)``.
+"""A shard to versioned bytes and back.
+
+That is ``(version, heartbeat table, memory, index, group store, commit times, commit index)``.
 
 The heartbeat table changes with every heartbeat: packed arrays over the members' slots; and memory with every batch:
 what the shard knows beside its groups. The index, which member has which slot, and the group store, one compressed
 slice a group, stay the same bytes until something other than a heartbeat comes, and are read only by who has not read
 them before.
 
-Format 24 (in 23 less was known of what clients tell; in 22 nothing was known of the coordinator's own log and of pushes
+Commit times change with every offset commit, the commit index with every partition that is committed to anew.
+
+Format 25 (in 24 commits stood in memory by topic and partition, and nothing was kept of simple groups; in 23 less was
+known of what clients tell; in 22 nothing was known of the coordinator's own log and of pushes
 without an age; in 21 no deadline had an interval; in 20 nothing of refused commits, and records told no time; in 19
 nothing was known of leaders that were replaced or have resigned; in 18 nothing of coordinators that go on; in 17
 nothing of blind windows; in 16 of recreated topics; in 15 less of what may be owed; in 14 nothing of stepped clocks; in
@@ -15,7 +20,8 @@ timeouts; in 2 heartbeats that wait stood among other events; in 1 less was know
 Heartbeat table = last, then zlib'd interval, generation, span, timeout
 (``array`` bytes, little-endian, slots in index order). memory = zlib(JSON). index = zlib(JSON
 ``[[group, [member id, ...]], ...]``). Group store = slices, zlib'd with ``_COMMON`` as preset dictionary (RFC 1950),
-each with its uint32 length and its group's name before it.
+each with its uint32 length and its group's name before it. Commit times = ``array`` bytes. Commit index = zlib(uint32
+bytes of the keys with a slot, in the order of their slots, those keys, then the keys of simple groups).
 
 Migration guide: another version is refused, which the run's layout file turns into a fresh checkpoint beforehand (see
 ``streaming/run/layout.py``); open incidents are adopted by it.
@@ -26,16 +32,18 @@ import json
 import sys
 import zlib
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
+from coordinator_model.commit_block import key_end, place_of
 from coordinator_model.replica.group import Departure, GroupReplica, JoinPhase, Leave, LoggedRemoval, Member, SetAside
+from coordinator_model.shard.commit_times import CommitRow, CommitTimes
 from coordinator_model.shard.heartbeat_table import HeartbeatTable
 from coordinator_model.shard.rebase import rebased
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType
 
-VERSION = 24
+VERSION = 25
 _LEVEL = 1
 _BYTES = "bytes in base64"
 _COMMON = (
@@ -115,6 +123,64 @@ def load_heartbeat_table(slots: dict[str, dict[str, int]], data: bytes) -> Heart
     if start != len(data) or len(heartbeat_table.timeout) != members:
         raise ValueError("hot state: lengths do not agree")
     return heartbeat_table
+
+
+def dump_commit_times(times: CommitTimes) -> tuple[bytes, bytes]:
+    """Return the instants of commits, and whose they are; that stays the same object while it can."""
+    if times.index is None:
+        times.pack()
+        simple = b"".join(key for keys in times.simple.values() for key in sorted(keys))
+        keys = b"".join(times.slots)
+        times.index = zlib.compress(len(keys).to_bytes(4, "little") + keys + simple, _LEVEL)
+    return _bytes(times.last), times.index
+
+
+def load_commit_times(data: bytes, index: bytes, known: CommitTimes) -> CommitTimes:
+    """Read what ``dump_commit_times`` wrote; what is in ``known`` too is taken from it.
+
+    Raises ValueError or zlib.error on anything else.
+    """
+    times = CommitTimes()
+    times.last, times.index = _numbers(data), index
+    if known.index == index:
+        times.slots, times.simple = known.slots, known.simple
+    else:
+        both = zlib.decompress(index)
+        end = 4 + int.from_bytes(both[:4], "little")
+        times.slots = {key: slot for slot, key in enumerate(_keys(both[4:end]))}
+        for key in _keys(both[end:]):
+            times.simple.setdefault(place_of(key)[0], set()).add(key)
+    if len(times.slots) != len(times.last):
+        raise ValueError("commit times: lengths do not agree")
+    return times
+
+
+def dump_commit_rows(rows: Sequence[CommitRow]) -> list[bytes]:
+    """Encode commits that wait."""
+    instants, offsets, keys, gone = zip(*rows, strict=True) if rows else ((), (), (), ())
+    return [_bytes(array("q", instants)), _bytes(array("q", offsets)), b"".join(keys), bytes(gone)]
+
+
+def load_commit_rows(columns: list[bytes]) -> list[CommitRow]:
+    """Read what ``dump_commit_rows`` wrote."""
+    instants, offsets, keys, gone = columns
+    return list(zip(_numbers(instants), _numbers(offsets), _keys(keys), map(bool, gone), strict=True))
+
+
+def _keys(joined: bytes) -> Iterator[bytes]:
+    """Yield keys of commits that follow one another: each tells its own length."""
+    start = 0
+    while start < len(joined):
+        end = key_end(joined, start)
+        yield joined[start:end]
+        start = end
+
+
+def _numbers(data: bytes) -> "array[int]":
+    numbers = array("q", data)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers
 
 
 def dump_memory(memory: dict[str, Any]) -> bytes:

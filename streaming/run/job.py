@@ -269,10 +269,11 @@ class Job:
             self.probe.nonce,
             zone_named(settings.kafka.telemetry_zone),
             read_metrics,
+            checkpoint.live_from_ms,
         )
         operator = Operator(self._shard_settings(partitions, checkpoint.live_from_ms))
         return (
-            source_rows(self.spark, settings.kafka, assigned, starts, checkpoint.live_from_ms)
+            source_rows(self.spark, settings.kafka, assigned, starts)
             .mapInArrow(pack, PACKED_SCHEMA)
             .groupBy("lane")
             .applyInPandasWithState(operator, OUTPUT_SCHEMA, STATE_SCHEMA, "append", GroupStateTimeout.NoTimeout)

@@ -24,6 +24,8 @@ from streaming.run.packing import (
     QUARANTINE_KEY,
     Payload,
     asked_in,
+    commit_block,
+    commits_in,
     decoded_in,
     events_in,
     heartbeats_in,
@@ -46,7 +48,7 @@ _NONCE_BITS = 32
 _COLUMNS = pd.Index(["key", "outputs"])
 _Parts = list[tuple[bytes, str]]
 """The parts of a shard's state: each as the model dumped it, and as text."""
-_NO_PARTS: _Parts = [(b"", "")] * 4
+_NO_PARTS: _Parts = [(b"", "")] * 6
 _BETWEEN = " "  # parts; base64 has none
 
 
@@ -93,10 +95,13 @@ class Operator:
         for key, rows in packed.items():
             shard, before = lane.get(key) or (Shard.restore(shard_of_key(key), self.settings, None, key), _NO_PARTS)
             payloads = unpack(rows)
-            beats, read = heartbeats_in(payloads), read_in(payloads)
-            outputs = shard.apply(events_in(payloads), heartbeats=beats, wall_ms=wall_ms, read=read)
+            beats, read, commits = heartbeats_in(payloads), read_in(payloads), commits_in(payloads)
+            outputs = shard.apply(
+                events_in(payloads), heartbeats=beats, commits=map(commit_block, commits), wall_ms=wall_ms, read=read
+            )
             lane[key] = _Kept(shard, _dumped(shard, before))
-            yield key, outputs + self._of_no_key(payloads)
+            committed = [self._committed(shard_of_key(key), block, wall_ms) for block in commits]
+            yield key, outputs + committed + self._of_no_key(payloads)
         nonce = self.query << _NONCE_BITS | random.getrandbits(_NONCE_BITS)  # an identity, not a secret
         texts = _BETWEEN.join(text for _, parts in lane.values() for _, text in parts)
         state.update((snapshot.VERSION, nonce, json.dumps(list(lane)), texts))
@@ -123,9 +128,14 @@ class Operator:
         parts = [
             was if text == was[1] else (base64.b64decode(text), text) for text, was in zip(texts, known, strict=True)
         ]
-        hot, memory, index, cold = (part for part, _ in parts)
-        kept = version, hot, memory, index, cold
+        hot, memory, index, cold, commits, commit_index = (part for part, _ in parts)
+        kept = version, hot, memory, index, cold, commits, commit_index
         return _Kept(Shard.restore(shard_of_key(key), self.settings, kept, key, moved=moved, like=like), parts)
+
+    def _committed(self, shard: int, block: bytes, wall_ms: int) -> dict[str, Any]:
+        """Hand a block of offset commits on to the sink, which judges lag."""
+        head = {"kind": "commits", "cluster": self.settings.cluster, "shard": shard, "at_ms": wall_ms}
+        return head | {"block": _text(block)}
 
     def _of_no_key(self, payloads: list[Payload]) -> list[dict[str, Any]]:
         """Return what came with these payloads and belongs to no shard."""

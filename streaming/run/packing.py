@@ -1,8 +1,9 @@
 """How events travel through Spark's shuffle: all of one operator key from one Arrow batch as one row.
 
 A busy cluster makes tens of thousands of events a second for some fifty keys. As rows of their own each would cost a
-conversion in the JVM, in the shuffle and in pandas; packed, the shuffle sees a hundred rows a batch. Heartbeats, nearly
-all events, travel as columns: instants as packed arrays, and what is the same in all of them once.
+conversion in the JVM, in the shuffle and in pandas; packed, the shuffle sees a hundred rows a batch. Heartbeats and
+offset commits, nearly all events, travel as columns: instants as packed arrays, and what is the same in all of them
+once.
 `marshal` because both ends are the same interpreter of the same job, it is four times as fast as `pickle`, and
 nothing in it can run code.
 """
@@ -15,6 +16,7 @@ from itertools import cycle
 from typing import Any, Literal, get_args
 
 from coordinator_model.brokers.ticks import Ticker
+from coordinator_model.commit_block import CommitBlock
 from coordinator_model.decode.cluster_row import ClusterRow
 from coordinator_model.decode.decode_counts import DecodeCounts
 from coordinator_model.decode.parse import RejectedRow
@@ -40,7 +42,8 @@ DECODED = -2
 ASKED = -3
 READ = -4
 REJECTED = -5
-_NO_EVENTS = (HEARTBEAT_BLOCKS, DECODED, ASKED, READ, REJECTED)
+COMMITS = -6
+_NO_EVENTS = (HEARTBEAT_BLOCKS, DECODED, ASKED, READ, REJECTED, COMMITS)
 MAX_ASKED = 64
 """Probes told apart in one task: a stranger may send as many as it likes."""
 MAX_REJECTED = 20
@@ -49,7 +52,8 @@ MAX_REJECTED = 20
 Payload = dict[int, Any]
 """One row of the shuffle, read: code of a type -> its events; `DECODED` -> the task's counts; `ASKED` -> what probes
 called the broker they asked, and the key of their lines; `READ` -> which offsets of telemetry were read; `REJECTED` ->
-how many unreadable rows were not kept, by `source:reason`."""
+how many unreadable rows were not kept, by `source:reason`; `COMMITS` -> blocks of offset commits, each as bytes, for
+they travel on to the sink as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,11 @@ class Routing:
     operator_key: Literal["shard", "group"] = "shard"
     split: int = 1
     lanes: tuple[str, ...] = ()
+
+    @property
+    def is_by_shard(self) -> bool:
+        """Whether the partition of the offsets topic tells the key."""
+        return self.operator_key == "shard" and self.split == 1
 
     def key_of(self, group: str, partition: int | None = None) -> str:
         """Return the operator key of a group; `partition` is where its record lies, if it is known from one."""
@@ -108,6 +117,8 @@ class Packer:
     """What metadata says now: each key is told who leads its shard."""
     nonce: str | None = None
     """What the monitor's own probes carry; None: all probes are taken for its own."""
+    _commits: dict[str, list[OffsetCommitted]] = field(default_factory=dict)
+    """Those that were parsed one by one."""
     _asked: dict[str, str] = field(default_factory=dict)
     _read: list[OffsetsRead] = field(default_factory=list)
     _packed: dict[str, Payload] = field(default_factory=dict)
@@ -133,7 +144,10 @@ class Packer:
         if isinstance(event, CoordinatorLine) and not event.group:
             self._add_to_shard(event)
             return
-        if kind is RecordRead or kind is OffsetCommitted:
+        if isinstance(event, OffsetCommitted):
+            self._commits.setdefault(self.routing.key_of(event.group, event.partition), []).append(event)
+            return
+        if kind is RecordRead:
             key = self.routing.key_of(event.group, event.partition)
         else:
             key = self.routing.key_of(event.group)
@@ -151,6 +165,11 @@ class Packer:
         """Put heartbeats of one source to their key."""
         self.size += block.length
         self._rows(key, HEARTBEAT_BLOCKS).append((block.length, block.columns))
+
+    def add_commits(self, key: str, block: CommitBlock) -> None:
+        """Put offset commits of one partition of the offsets topic to their key."""
+        self.size += len(block.keys)
+        self._rows(key, COMMITS).append(marshal.dumps(block.as_tuple(), 2))
 
     def observe(self, broker: str, order_ms: int, place: tuple[str, int, int], *, lost: bool = False) -> None:
         """Let a line of a broker move its clock; `place` is its topic, partition and offset."""
@@ -171,7 +190,7 @@ class Packer:
 
     def __bool__(self) -> bool:
         """Tell whether there is anything to send."""
-        return bool(self._packed or self.ticker or self.decoded or self._asked or self._read)
+        return bool(self._packed or self._commits or self.ticker or self.decoded or self._asked or self._read)
 
     def reject(self, row: RejectedRow) -> None:
         """Let an unreadable row travel with the others, so that a batch stays one action; of very many their number."""
@@ -183,6 +202,9 @@ class Packer:
 
     def rows(self) -> Iterator[tuple[str, bytes]]:
         """Yield (operator key, payload); afterwards nothing is held."""
+        for key, parsed in self._commits.items():
+            self.add_commits(key, CommitBlock.of_events(parsed))
+        self._commits = {}
         for_all = {_CODES[Tick]: list(map(tuple, self.ticker.take())), READ: list(map(tuple, self._read))}
         for code, told in for_all.items():
             for key in {*self.known_keys, *self._packed} - {QUARANTINE_KEY} if told else ():
@@ -216,6 +238,16 @@ def unpack(payloads: Iterable[bytes]) -> list[Payload]:
 def heartbeats_in(payloads: Iterable[Payload]) -> list[HeartbeatBlock]:
     """Return the blocks of heartbeats of one key's payloads."""
     return [HeartbeatBlock.of(*block) for payload in payloads for block in payload.get(HEARTBEAT_BLOCKS, ())]
+
+
+def commits_in(payloads: Iterable[Payload]) -> list[bytes]:
+    """Return the blocks of offset commits of one key's payloads, as bytes."""
+    return [block for payload in payloads for block in payload.get(COMMITS, ())]
+
+
+def commit_block(packed: bytes) -> CommitBlock:
+    """Read one of them."""
+    return CommitBlock.of_tuple(marshal.loads(packed))  # noqa: S302 # written by `Packer` in this very job
 
 
 def events_in(payloads: Iterable[Payload]) -> list[Event]:

@@ -35,6 +35,7 @@ from coordinator_model.decode.telemetry.shipped import Zone, is_coordinator_line
 from coordinator_model.events import Event
 from streaming.kafka_config import READER_GROUP_PREFIX
 from streaming.run.cluster_file import ClusterFile
+from streaming.run.commit_columns import CommitColumns, DecodedCommits
 from streaming.run.heartbeat_columns import NOT_FOUND, HeartbeatColumns, KnownHeartbeats, ScannedRows
 from streaming.run.packing import Packer, Routing
 from streaming.run.partition_rows import Indexes, PartitionRows, partition_rows_of
@@ -71,13 +72,11 @@ _READER = {
 }
 
 
-def source_rows(
-    spark: "SparkSession", kafka: "Kafka", assigned: Assigned, starts: Offsets, commits_from_ms: int
-) -> "DataFrame":
+def source_rows(spark: "SparkSession", kafka: "Kafka", assigned: Assigned, starts: Offsets) -> "DataFrame":
     """Read all topics, and the trigger row, as one stream of raw rows."""
     # The trigger row comes last. Neighbouring partitions share a task, so eight ranges of lines are divided four and
     # four.
-    rows = kafka_rows(spark, kafka, assigned, starts, commits_from_ms).unionAll(_trigger_rows(spark))
+    rows = kafka_rows(spark, kafka, assigned, starts).unionAll(_trigger_rows(spark))
     # A task a Kafka partition would mean fifty tasks for fifty records; one a core is even enough, for its share is
     # made of small ranges.
     return rows.coalesce(spark.sparkContext.defaultParallelism)
@@ -90,14 +89,8 @@ def _trigger_rows(spark: "SparkSession") -> "DataFrame":
     return rows.selectExpr(f"'{TRIGGER_TOPIC}' AS topic", *nothing)
 
 
-def kafka_rows(
-    spark: "SparkSession", kafka: "Kafka", assigned: Assigned, starts: Offsets, commits_from_ms: int
-) -> "DataFrame":
-    """Read all topics as one stream of raw rows.
-
-    Offset commits older than `commits_from_ms` are dropped before they cost anything: they say something only about
-    sessions that were alive then, and are nearly all that a large `__consumer_offsets` holds.
-    """
+def kafka_rows(spark: "SparkSession", kafka: "Kafka", assigned: Assigned, starts: Offsets) -> "DataFrame":
+    """Read all topics as one stream of raw rows."""
     rows = (
         spark.readStream.format("kafka")
         .options(**kafka.spark_options(), **_READER)
@@ -105,15 +98,7 @@ def kafka_rows(
         .option("startingOffsets", json.dumps(starts))
         .load()
     )
-    old_commit = " AND ".join(  # topic names hold no quotes: letters, digits, `.`, `_` and `-`
-        (
-            f"topic = '{kafka.offsets_topic}'",
-            "substring(key, 1, 2) IN (X'0000', X'0001')",
-            f"timestamp < timestamp_millis({commits_from_ms})",
-        )
-    )
-    columns = ("topic", "partition", "offset", "unix_millis(timestamp) AS timestamp_ms", "key", "value")
-    return rows.where(f"NOT coalesce({old_commit}, false)").selectExpr(*columns)  # a null key must not vanish
+    return rows.selectExpr("topic", "partition", "offset", "unix_millis(timestamp) AS timestamp_ms", "key", "value")
 
 
 @dataclass(frozen=True)
@@ -133,6 +118,8 @@ class PackRows:
     """Of the dates in lines that were shipped from brokers' files."""
     read_metrics: MetricsReader = unread
     """Reads the metrics that clients push."""
+    live_from_ms: int = 0
+    """From when on offset commits are signs of life: of older ones only the newest of a partition tells anything."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield packed rows at the end of the task, or sooner where there are very many."""
@@ -142,13 +129,15 @@ class PackRows:
             self.routing, self.routing.all_keys() if live_keys is None else tuple(live_keys), nonce=self.nonce
         )
         heartbeats = _known.setdefault(self.routing, HeartbeatColumns(self.routing))
+        commits = CommitColumns(self.routing, self.live_from_ms)
+        records: list[PartitionRows] = []
         pieces: dict[tuple[str, int], list[ScannedRows]] = {}
         next_offsets: dict[tuple[str, int], int] = {}
         read_bytes = 0
         for batch in batches:
             for run in partition_rows_of(batch):
                 if run.topic == self.offsets_topic:
-                    _pack_records(run, packer)
+                    records.append(run)
                 elif run.topic == TRIGGER_TOPIC:
                     packer.include_all_keys()
                     packer.cluster = _read_cluster(self.cluster_file)
@@ -158,10 +147,12 @@ class PackRows:
                     pieces.setdefault((run.topic, run.partition), []).append(_find(run, heartbeats, self.zone))
             if (read_bytes := read_bytes + batch.nbytes) >= JOINED_BYTES:
                 _pack_pieces(pieces, packer, heartbeats, next_offsets, self)
+                _pack_records(records, packer, commits)
                 read_bytes = 0
             if packer.size >= FLUSH_EVENTS:
                 yield self._packed(packer)
         _pack_pieces(pieces, packer, heartbeats, next_offsets, self)
+        _pack_records(records, packer, commits)
         if packer:
             yield self._packed(packer)
 
@@ -182,11 +173,30 @@ def _read_cluster(file: Path | None) -> ClusterRow | None:
         return None
 
 
-def _pack_records(run: PartitionRows, packer: Packer) -> None:
-    for row in run.rows(OFFSETS):
-        events = parse_row(row)
-        packer.decoded.add(row, events)
-        _add(packer, row, events)
+def _pack_records(runs: list[PartitionRows], packer: Packer, commits: CommitColumns) -> None:
+    """Pack runs of the offsets topic: regular commits by columns, all else row by row; afterwards there are none."""
+    if not runs:
+        return
+    found = _decode(runs, commits)
+    for key, block in found.blocks:
+        packer.add_commits(key, block)
+    for kind in found.counts:
+        packer.decoded.add_commits(*kind)
+    for run, indexes in found.others:
+        for row in run.rows(OFFSETS, indexes):
+            events = parse_row(row)
+            packer.decoded.add(row, events)
+            _add(packer, row, events)
+    runs.clear()
+
+
+def _decode(runs: list[PartitionRows], commits: CommitColumns) -> DecodedCommits:
+    """Decode commits by columns; where that fails all rows are read one by one, and one of them says why."""
+    try:
+        return commits.decode(runs)
+    except Exception:
+        log.exception("offset commits could not be read by columns", rows=sum(len(run.offsets) for run in runs))
+        return DecodedCommits([], [], [(run, np.arange(len(run.offsets))) for run in runs])
 
 
 def _pack_reports(run: PartitionRows, packer: Packer, read_metrics: MetricsReader) -> None:

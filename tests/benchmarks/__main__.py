@@ -36,11 +36,12 @@ BROKERS = 4
 ALL = ("steady", "backlog", "cold", "line")
 ALONE = ("history", "answers", "lag", "flood", "reporter", "telemetry-cost", "audit")
 JOB, FLOOR = "watched_run", "floor_run"
+OFFSETS_TOPIC, EMPTY_TOPIC = "bench-offsets", "bench-empty"
 CONFIG = """
 cluster = "bench"
 [kafka]
 bootstrap_servers = "{servers}"
-offsets_topic = "bench-offsets"
+offsets_topic = "{topic}"
 telemetry_topics = ["bench-telemetry"]
 client_telemetry_topics = []
 [run]
@@ -71,6 +72,9 @@ def main() -> None:
     parser.add_argument("--job", choices=(JOB, FLOOR), default=JOB, help=f"{FLOOR}: Spark alone, with empty stages")
     parser.add_argument(
         "--records", type=int, default=2_000_000, help="of the cold start and the audit; rows of the history"
+    )
+    parser.add_argument(
+        "--partitions", type=int, default=24, help="that each group of the cold start has committed to, if it can"
     )
     parser.add_argument("--pairs", type=int, help=f"of the telemetry's cost ({telemetry_cost.PAIRS})")
     options = parser.parse_args()
@@ -109,13 +113,16 @@ def measure(part: str, options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory(prefix="group-monitor-bench-") as temporary:
         folder = Path(temporary)
         with EmbeddedCluster(telemetry=False, create_telemetry_topic=False) as cluster:
-            cluster.create_topic("bench-offsets", partitions=50)
+            cluster.create_topic(OFFSETS_TOPIC, partitions=cold.SHARDS)
             cluster.create_topic("bench-telemetry", partitions=BROKERS)
-            text = CONFIG.format(
-                servers=cluster.bootstrap_servers, folder=folder, cores=options.cores, trigger_ms=options.trigger_ms
-            )
-            (folder / "monitor.toml").write_text(text)
+            (folder / "monitor.toml").write_text(config(cluster, folder, options, OFFSETS_TOPIC))
             {"steady": steady, "backlog": backlog, "cold": cold_start}[part](cluster, folder, options)
+
+
+def config(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespace, topic: str) -> str:
+    """Return the configuration of a job that keeps everything in a folder."""
+    chosen = {"cores": options.cores, "trigger_ms": options.trigger_ms, "topic": topic}
+    return CONFIG.format(servers=cluster.bootstrap_servers, folder=folder, **chosen)
 
 
 def steady(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespace) -> None:
@@ -155,19 +162,47 @@ def backlog(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespace)
 
 
 def cold_start(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespace) -> None:
-    """Measure from the first record of the offsets topic to a view of all groups."""
-    cold.fill(cluster.bootstrap_servers, options.records, options.groups)
+    """Measure from the command to a view of all groups, beside a bare reader and the job on an empty topic."""
+    servers = cluster.bootstrap_servers
+    cold.fill(servers, OFFSETS_TOPIC, options.records, options.groups, options.partitions)
+    empty = folder / "empty"
+    empty.mkdir()
+    cluster.create_topic(EMPTY_TOPIC, partitions=cold.SHARDS)
+    (empty / "monitor.toml").write_text(config(cluster, empty, options, EMPTY_TOPIC))
+    cpu_s = time.process_time()
+    reader_s = [cold.read_bare(servers, OFFSETS_TOPIC, options.records)]
+    cpu_s = time.process_time() - cpu_s
+    empty_s, idle = await_start(empty)
     begin = time.time()
-    with running(folder):
+    with running(folder) as job:
         cold.await_groups(folder / "monitor.db", options.groups)
-        total_s = time.time() - begin
+        total_s, used = time.time() - begin, usage_of(job.pid)
         while sum(batch["rows"] for batch in batches(folder)) < options.records:  # told once the batch has ended
             time.sleep(0.2)
-    busy_s = busy([batch for batch in batches(folder) if batch["rows"]])
-    print(
-        f"| cold start | {options.records:,} records: {options.records / busy_s:,.0f} a second, {busy_s:.1f} s busy |"
-    )
+    reader_s.append(cold.read_bare(servers, OFFSETS_TOPIC, options.records))
+    busy_s, bare_s = busy([batch for batch in batches(folder) if batch["rows"]]), min(reader_s)
+    pace = f"{options.records / busy_s:,.0f} a second, {busy_s:.1f} s busy"
+    readers = " and ".join(f"{seconds:.1f} s" for seconds in reader_s) + f" ({cpu_s:.1f} s of processor time)"
+    print(f"| cold start, {options.records:,} records | {pace} |")
     print(f"| … until all groups are in view, with the start of Spark | {total_s:.1f} s |")
+    print(f"| … `run` on an empty topic, until its first batch has ended | {empty_s:.1f} s |")
+    print(f"| … a bare reader, before and after | {readers} |")
+    print(f"| … above the empty topic, in times of the reader's {bare_s:.1f} s | {(total_s - empty_s) / bare_s:.1f} |")
+    for name, usage in sorted(used.items()):
+        more_s = usage.cpu_s - (idle[name].cpu_s if name in idle else 0)
+        print(f"| … {name} | {usage.cpu_s:.1f} s of processor time, {more_s:.1f} s of it above the empty topic |")
+    spans = [batch["durations_ms"] for batch in batches(folder) if batch["rows"]]
+    print(f"| … durations of its batches, ms | {spans} |")
+    print(f"| load of the machine | {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores |")
+
+
+def await_start(folder: Path) -> tuple[float, dict[str, Usage]]:
+    """Return how many seconds the job needs until its first batch has ended, and what its processes have used then."""
+    begin = time.time()
+    with running(folder) as job:
+        while not batches(folder):
+            time.sleep(cold.POLL_S)
+        return time.time() - begin, usage_of(job.pid)
 
 
 @contextlib.contextmanager

@@ -1,4 +1,8 @@
-"""A large `__consumer_offsets` for the cold start: nearly all offset commits, a generation of each group among them."""
+"""A large `__consumer_offsets` for the cold start, and how long a reader that does nothing needs for it.
+
+Nearly all are offset commits; every fiftieth record is a generation of a group. It is read with confluent-kafka (C),
+single-threaded: what is measured beside it is told in its time.
+"""
 
 import contextlib
 import sqlite3
@@ -6,7 +10,7 @@ import struct
 import time
 from pathlib import Path
 
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from coordinator_model.shard.sharding import shard_of
 from tests.benchmarks import synthetic
@@ -14,31 +18,49 @@ from tests.benchmarks.synthetic import Member
 
 HOUR_MS = 3_600_000
 POLL_S = 0.1
+SHARDS = 50
+GENERATION_EVERY = 50
+"""2 % of the records are no commits."""
+READ_AT_ONCE = 10_000
 
 
-def fill(servers: str, records: int, groups: int) -> None:
+def fill(servers: str, topic: str, records: int, groups: int, partitions: int) -> None:
+    """Write records of an hour ago: commits of so many partitions a group, and generations of each group."""
     producer = Producer(
         {"bootstrap.servers": servers, "compression.type": "lz4", "queue.buffering.max.messages": 1_000_000}
     )
     names = [f"bench-group-{number:05d}" for number in range(groups)]
-    shards = [shard_of(name, 50) for name in names]
+    shards = [shard_of(name, SHARDS) for name in names]
+    heads = [struct.pack(">hh", 1, len(name)) + name.encode() + struct.pack(">h", 6) + b"orders" for name in names]
     at_ms = int(time.time() * 1000) - HOUR_MS
-    commit = struct.pack(">hqih", 3, 4_200, 5, 0) + struct.pack(">q", at_ms)
     for number in range(records):
-        group = number % groups
-        if number < groups:
-            key, value = synthetic.group_record(names[group], 1, [Member(group)], at_ms)
+        turn = number // groups
+        group = (number + turn) % groups
+        if number % GENERATION_EVERY == 0:
+            key, value = synthetic.group_record(names[group], 1 + turn, [Member(group)], at_ms)
         else:
-            name, topic = names[group].encode(), b"orders"
-            key = struct.pack(">hh", 1, len(name)) + name + struct.pack(">h", len(topic)) + topic
-            key, value = key + struct.pack(">i", number % 24), commit
+            key = heads[group] + struct.pack(">i", turn % partitions)
+            value = struct.pack(">hqihq", 3, number, 5, 0, at_ms)
         while True:
             try:
-                producer.produce("bench-offsets", value, key, shards[group], timestamp=at_ms)
+                producer.produce(topic, value, key, shards[group], timestamp=at_ms)
                 break
             except BufferError:
                 producer.poll(0.05)
     producer.flush()
+
+
+def read_bare(servers: str, topic: str, records: int) -> float:
+    """Return how many seconds a reader needs that only counts the records."""
+    begin = time.monotonic()
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "bench-reader", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(SHARDS)])
+    read = 0
+    while read < records:
+        read += len(consumer.consume(READ_AT_ONCE, 1.0))
+    took_s = time.monotonic() - begin
+    consumer.close()
+    return took_s
 
 
 def await_groups(database: Path, groups: int) -> None:

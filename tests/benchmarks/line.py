@@ -1,4 +1,4 @@
-"""What a heartbeat's line costs, step by step, in one process: `python -m tests.benchmarks line`.
+"""What a heartbeat's line and an offset commit cost, step by step, in one process: `python -m tests.benchmarks line`.
 
 Processor time, not wall time; the median of some seconds of load once everything is warm. `replay` is the path of that
 command: line to event to replica, without Spark.
@@ -15,10 +15,11 @@ from coordinator_model.decode.parse import OFFSETS, TELEMETRY, RowParser, Source
 from coordinator_model.shard.shard import Shard
 from coordinator_model.shard.shard_settings import ShardSettings
 from coordinator_model.shard.sharding import shard_of
-from streaming.run.packing import Routing, events_in, heartbeats_in, unpack
+from streaming.run.packing import Routing, commit_block, commits_in, events_in, heartbeats_in, unpack
 from streaming.run.source import PackRows
 from tests.benchmarks import synthetic
 from tests.benchmarks.synthetic import Member
+from tests.rows import encoder
 
 START_MS = 1_800_000_000_000
 PARTITIONS, BROKERS, INTERVAL_S = 50, 4, 3
@@ -59,9 +60,26 @@ class Load:
         return sorted(rows, key=lambda row: (row.partition, row.offset))
 
 
+class CommitLoad(Load):
+    """Every member commits its partition each three seconds, and nothing is heard but probes."""
+
+    def second(self, number: int) -> list[SourceRow]:
+        beats, at_ms, rows = self._beats[number % INTERVAL_S], START_MS + number * 1_000, []
+        for place, (group, member) in enumerate(beats):
+            key = encoder.commit_key(group, synthetic.TOPIC, member.number)
+            value = encoder.commit_value(number, at_ms)
+            offset, written_ms = number * len(beats) + place, at_ms + place * 1_000 // len(beats)
+            rows.append(SourceRow(OFFSETS, "offsets", shard_of(group, PARTITIONS), offset, written_ms, key, value))
+        probe = synthetic.probe_line(number)
+        lines = [SourceRow(TELEMETRY, "lines", n, number, at_ms + 999, b"broker-%d" % n, probe) for n in range(BROKERS)]
+        return [*sorted(rows, key=lambda row: (row.partition, row.offset)), *lines]
+
+
 def main(groups: int, members: int) -> None:
-    load = Load(groups, members)
     settings = ShardSettings(cluster="bench", partitions=PARTITIONS, live_from_ms=START_MS)
+    for step, costs in _live(CommitLoad(groups, members), settings)[0].items():
+        print(f"| commit, {step} | {statistics.median(costs):.2f} us |")
+    load = Load(groups, members)
     live, state_bytes = _live(load, settings)
     for step, costs in {**live, **_replay(load, settings)}.items():
         cost_us = statistics.median(costs)
@@ -75,19 +93,22 @@ def _live(load: Load, settings: ShardSettings) -> tuple[dict[str, list[float]], 
     costs: dict[str, list[float]] = {"pack": [], "unpack": [], "apply": [], "dump": []}
     state_bytes = 0
     with tempfile.TemporaryDirectory() as folder:
-        pack = PackRows(Routing(PARTITIONS), "offsets", Path(folder) / "live-keys.json")
+        pack = PackRows(Routing(PARTITIONS), "offsets", Path(folder) / "live-keys.json", live_from_ms=START_MS)
         for second in range(WARM_S + MEASURED_S):
             rows = load.records() if second == 0 else load.second(second)
             batch = _arrow(rows)
             stamps = [time.process_time()]
             packed = [(row["key"], row["payload"]) for made in pack(iter([batch])) for row in made.to_pylist()]
             stamps.append(time.process_time())
-            rows_of = {key: unpack([payload]) for key, payload in packed}
-            events = {key: (events_in(read), heartbeats_in(read)) for key, read in rows_of.items()}
+            payloads = {key: unpack([payload]) for key, payload in packed}
+            told = {
+                key: (events_in(read), heartbeats_in(read), [*map(commit_block, commits_in(read))])
+                for key, read in payloads.items()
+            }
             stamps.append(time.process_time())
-            for key, (listed, blocks) in events.items():
+            for key, (events, blocks, commits) in told.items():
                 shard = shards.get(key) or shards.setdefault(key, Shard.restore(int(key), settings, None))
-                shard.apply(listed, heartbeats=blocks, wall_ms=rows[-1].timestamp_ms + 50)
+                shard.apply(events, heartbeats=blocks, commits=commits, wall_ms=rows[-1].timestamp_ms + 50)
             stamps.append(time.process_time())
             state_bytes = sum(len(part) for shard in shards.values() for part in shard.dump()[1:])
             stamps.append(time.process_time())

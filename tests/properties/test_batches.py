@@ -8,21 +8,28 @@ behind, and a batch holds whatever has come since the last one.
 import bisect
 import functools
 import random
+import struct
 from array import array
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from coordinator_model.capture_replay import _read, _route, _ticks, _transitions
+from coordinator_model.commit_block import key_of
 from coordinator_model.events import Heartbeat, OffsetCommitted, RecordRead
 from coordinator_model.heartbeat_block import HeartbeatBlock
 from coordinator_model.incidents import to_contract
 from coordinator_model.shard.shard import Shard, ShardSettings
 from streaming.capture_file import open_text, read_rows
+from streaming.run.commit_columns import CommitColumns
+from streaming.run.packing import Routing
+from streaming.run.partition_rows import PartitionRows
 
 CAPTURES = Path(__file__).parent.parent / "fixtures" / "captures"
 NAMES = ["kills", "classic", "failover", "broker", "java"]
@@ -68,12 +75,29 @@ def source_of(event):
     return "records" if is_record(event) else event.broker
 
 
+def commits_as_blocks(records, live_from_ms):
+    """Commits as the source stage reads them by columns; other records stand between them."""
+    rows = []
+    for event in sorted(records, key=lambda record: record.offset):
+        key, value = b"\0\2\0\1g", None
+        if isinstance(event, OffsetCommitted):
+            key = b"\0\1" + key_of(event.group, event.committed_topic, event.committed_partition)
+            value = None if event.tombstone else struct.pack(">hqihq", 3, event.committed_offset, -1, 0, 0)
+        rows.append((event.offset, event.order_ms, key, value))
+    if not rows:
+        return []
+    offsets, instants_ms, keys, values = zip(*rows, strict=True)
+    binary = (pa.array(column, pa.binary()) for column in (keys, values))
+    run = PartitionRows(*records[0][2:4], np.array(offsets), np.array(instants_ms), *binary)
+    return [block for _, block in CommitColumns(Routing(50), live_from_ms).decode([run]).blocks]
+
+
 def as_blocks(events):
     """Columns as the source stage makes them: a block of each source's heartbeats, and the other events."""
     of_source = defaultdict(list)
     for event in events:
         of_source[(event.broker, *event[2:4]) if type(event) is Heartbeat else None].append(event)
-    others = of_source.pop(None, [])
+    others = [event for event in of_source.pop(None, []) if type(event) is not OffsetCommitted]
     blocks = []
     for beats in of_source.values():
         columns = zip(*sorted(beats), strict=True)
@@ -100,8 +124,13 @@ def in_batches(name, cuts, delays, repeat, restore, columns):
             random.Random(n).shuffle(batch)
             late_ms = delays.get("records", 0)
             read_ms = cuts[n] - late_ms if n < len(cuts) else 2**62
-            rest, blocks = as_blocks(batch) if columns else (batch, [])
-            batch_outputs = shard.apply(rest, heartbeats=blocks, records_read_ms=read_ms, final=n == len(cuts))
+            rest, blocks, commits = batch, [], []
+            if columns:
+                rest, blocks = as_blocks(batch)
+                commits = commits_as_blocks([event for event in batch if is_record(event)], config.live_from_ms)
+            batch_outputs = shard.apply(
+                rest, heartbeats=blocks, commits=commits, records_read_ms=read_ms, final=n == len(cuts)
+            )
             outputs += [{**o, "seq": seq + o["seq"]} for o in batch_outputs]
             seq += len(batch_outputs)
             if restore:
@@ -137,7 +166,15 @@ def test_a_dump_and_restore_after_every_second_changes_nothing(name):
     assert told(name, in_batches(name, cuts, {}, False, True, True)) == whole(name)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_capture_read_at_once_tells_the_same_of_commits_by_columns(name):
+    """Of each partition, tenth of a second and stretch between group records two commits are left, of old ones one."""
+    assert told(name, in_batches(name, (), {}, False, False, True)) == whole(name)
+
+
 def test_the_captures_do_tell_something():
-    """A property over captures without incidents would prove nothing."""
+    """A property over captures without incidents, or without commits, would prove nothing."""
+    committed = {n: sum(type(e) is OffsetCommitted for es in world(n)[0].values() for e in es) for n in NAMES}
+    assert min(committed.values()) >= 100, committed
     assert all(len([x for x in whole(name) if x[2] == "session-expired"]) >= 4 for name in NAMES)
     assert replace(world("kills")[1], cluster="d").cluster == "d"

@@ -159,7 +159,7 @@ def test_state_that_cannot_be_decoded_costs_its_group(monkeypatch):
     state = played(two_groups(), 5_000).dump()
     joined = snapshot.load_slices(state[4])
     joined[BAD] = joined[BAD][:-9] + b"?" * 9
-    spoiled = (*state[:4], snapshot.dump_slices(joined))
+    spoiled = (*state[:4], snapshot.dump_slices(joined), *state[5:])
     outputs = Shard.restore(0, SETTINGS, spoiled).apply(events_between(two_groups(), 5_000, 20_000))
     whole = Shard.restore(0, SETTINGS, state).apply(events_between(two_groups(), 5_000, 20_000))
     told = [finding["rule"] for out in reported(outputs, BAD) for finding in out["findings"]]

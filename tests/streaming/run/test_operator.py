@@ -6,17 +6,19 @@ from itertools import cycle, islice, repeat
 import pandas as pd
 import pytest
 
+from coordinator_model.commit_block import CommitBlock
 from coordinator_model.decode.parse import RejectedRow, SourceRow, parse_row
 from coordinator_model.shard import groups, snapshot
 from coordinator_model.shard.shard import ShardSettings
 from coordinator_model.shard.sharding import shard_of
 from streaming.run import operator as operator_module
 from streaming.run.operator import Operator
-from streaming.run.packing import MAX_REJECTED, QUARANTINE_KEY, Packer, Routing
+from streaming.run.packing import MAX_REJECTED, QUARANTINE_KEY, Packer, Routing, commit_block
 from streaming.run.state_cell import MemoryCell
 from streaming.store.batch import gather
 from tests.benchmarks import synthetic
 from tests.benchmarks.synthetic import Member
+from tests.rows import encoder
 
 OTHER_GROUP = "payments"
 OTHER_KEY = Routing(50).key_of(OTHER_GROUP)
@@ -259,3 +261,20 @@ def test_the_counts_that_come_with_a_key_are_told_once(key):
     said = outputs(Operator(SETTINGS, 1), MemoryCell(), [payload, payload], key)
     told = [output for output in said if output["kind"] == "decoded"]
     assert told == [{"kind": "decoded", "cluster": "prod", "counts": {"GroupMetadata::tombstone": 2}}]
+
+
+@pytest.mark.parametrize("workers", [ONE, TWO, EACH_NEW])
+def test_commits_make_a_group_and_travel_on_to_the_sink_as_they_came(workers):
+    operator, cell, sent, said = Operator(SETTINGS, 1), MemoryCell(wall_ms=START_MS), [], []
+    shard = shard_of(GROUP, 50)
+    for number, operator_module._held in zip(range(3), held_by(workers), strict=False):
+        key, value = encoder.commit_key(GROUP, "t", number), encoder.commit_value(number, START_MS)
+        row = SourceRow("offsets", "records", shard, number, START_MS, key, value)
+        sent.append(CommitBlock.of_events(parse_row(row)))
+        said += outputs(operator, cell, payloads(row))
+    told = [output for output in said if output["kind"] == "commits"]
+    assert [(o["cluster"], o["shard"], o["at_ms"]) for o in told] == [("prod", shard, START_MS)] * 3
+    assert [commit_block(base64.b64decode(output["block"])) for output in told] == sent
+    views = [output["view"] for output in said if output["kind"] == "report"]
+    assert [(view["group"], view["type"]) for view in views] == [(GROUP, "simple")]
+    assert sum(o["counts"].get("OffsetCommitted", 0) for o in said if o["kind"] == "progress") == 3

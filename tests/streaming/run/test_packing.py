@@ -7,6 +7,7 @@ import pytest
 
 from coordinator_model.brokers.ticks import HOLE_MS
 from coordinator_model.capture_replay import _read, _ticks
+from coordinator_model.commit_block import CommitBlock
 from coordinator_model.decode.parse import RejectedRow, RowParser, SourceRow, parse_row
 from coordinator_model.events import ClientPoll, Heartbeat, MetricsPushed, RecordRead, Tick
 from coordinator_model.shard import sharding
@@ -18,6 +19,8 @@ from streaming.run.packing import (
     Packer,
     Routing,
     asked_in,
+    commit_block,
+    commits_in,
     decoded_in,
     heartbeats_in,
     rejected_in,
@@ -28,6 +31,7 @@ from streaming.run.source import TRIGGER_TOPIC, PackRows
 from tests.benchmarks import synthetic
 from tests.benchmarks.synthetic import Member
 from tests.builders import probe_line, stable
+from tests.rows import encoder
 from tests.streaming.run.events_of import unpacked
 
 NOW_MS = 1_790_000_000_000
@@ -315,6 +319,17 @@ def test_ticks_go_to_the_keys_that_hold_groups_once_these_are_known(tmp_path):
     rows = dict(packed(tmp_path, arrow(line(0, synthetic.probe_line(5)), beat)))
     assert set(rows) == {"3", "9", ROUTING.key_of("orders")}
     assert all(any(isinstance(event, Tick) for event in unpacked([payload])) for payload in rows.values())
+
+
+def test_a_commit_that_was_parsed_travels_as_a_block_and_leaves_nothing_behind():
+    packer = Packer(ROUTING, ())
+    [event] = parse_row(SourceRow("offsets", "records", 7, 3, NOW_MS, encoder.commit_key("g", "t", 0), None))
+    packer.add(event)
+    assert packer
+    [(key, payload)] = packer.rows()
+    assert (key, unpacked([payload])) == ("007", [])
+    assert [commit_block(block) for block in commits_in(unpack([payload]))] == [CommitBlock.of_events([event])]
+    assert not packer
 
 
 def test_payloads_hold_plain_values_only():

@@ -55,12 +55,12 @@ def collected(rows, folder):
     return found
 
 
-def read(spark, settings, folder, commits_from_ms=0):
+def read(spark, settings, folder):
     kafka = settings.kafka
     with Topics(kafka.python_client()) as topics:
         assigned = topics.existing([kafka.offsets_topic])
         starts = topics.starts(kafka.offsets_topic, assigned, 0)
-    return collected(kafka_rows(spark, kafka, assigned, starts, commits_from_ms), folder)
+    return collected(kafka_rows(spark, kafka, assigned, starts), folder)
 
 
 def test_a_batch_comes_each_trigger_though_kafka_is_still(spark, settings, tmp_path):
@@ -70,7 +70,7 @@ def test_a_batch_comes_each_trigger_though_kafka_is_still(spark, settings, tmp_p
         assigned = topics.existing([kafka.offsets_topic])
         starts = topics.ends(assigned)
     query = (
-        source_rows(spark, kafka, assigned, starts, 0)
+        source_rows(spark, kafka, assigned, starts)
         .writeStream.foreachBatch(lambda frame, _: batches.put([row.topic for row in frame.collect()]))
         .option("checkpointLocation", str(tmp_path))
         .trigger(processingTime="100 milliseconds")
@@ -104,14 +104,6 @@ def test_canary_only_the_deprecated_offset_fetching_sees_an_internal_topic(spark
         assert bool(collected(rows, tmp_path)) == (deprecated == "true")
     finally:
         spark.conf.set(TRAP, "true")
-
-
-def test_old_offset_commits_are_dropped_before_they_cost_anything_and_nothing_else_is(spark, settings, tmp_path):
-    everything = read(spark, settings, tmp_path / "1")
-    recent = read(spark, settings, tmp_path / "2", commits_from_ms=2**42)
-    kinds = [row.key[:2] if row.key else None for row in everything]
-    assert b"\x00\x01" in kinds
-    assert [row.key[:2] for row in recent] == [kind for kind in kinds if kind not in (b"\x00\x00", b"\x00\x01")]
 
 
 def test_the_layout_of_startingoffsets_is_what_spark_reads(settings):

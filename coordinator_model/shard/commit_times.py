@@ -1,0 +1,181 @@
+"""When each partition was last committed to: a sign of life of its owner, and what a simple group consists of.
+
+Offset commits are nearly all that the offsets topic holds, so here they are rows of a block and not events: a loop over
+a dict and an array is all that a commit of a known partition costs. A partition has a slot while its newest commit is
+younger than ``COMMIT_MEMORY_MS``. Beside that the partitions of a simple group are kept as long as they have a commit,
+for it is gone with the last.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from coordinator_model.commit_block import NO_OFFSET, CommitBlock, key_of
+
+COMMIT_MEMORY_MS = 600_000
+"""An offset commit older than this restarts no session timer that matters."""
+SWEEP_EVERY_MS = 60_000
+"""How often older ones are forgotten: it writes the keys anew."""
+CommitRow = tuple[int, int, bytes, bool]
+"""Record's instant, its offset, its key without the version, and whether it is a tombstone; sorts by instant."""
+
+
+class ReadTo(NamedTuple):
+    """How far commits were read, by offset and by instant."""
+
+    offset: int = -1
+    at_ms: int = 0
+
+
+NOTHING_READ = ReadTo()
+
+
+def rows_of(block: CommitBlock) -> Iterable[CommitRow]:
+    """Return the rows of a block, as the shard applies them."""
+    return zip(block.record_ms, block.record_offsets, block.keys, map(NO_OFFSET.__eq__, block.offsets), strict=True)
+
+
+class CommitTimes:
+    """One shard's partitions with commits, by key of their records."""
+
+    __slots__ = ("_free", "index", "last", "simple", "slots", "swept_ms")
+
+    def __init__(self) -> None:
+        self.slots: dict[bytes, int] = {}
+        self.last = array("q")
+        self.simple: dict[str, set[bytes]] = {}
+        """Simple groups, and which partitions they have committed to."""
+        self.swept_ms = 0
+        self.index: bytes | None = None
+        """Slots and simple groups, as ``snapshot`` wrote them; None: they have changed since."""
+        self._free: list[int] = []
+
+    def take(self, rows: Iterable[CommitRow]) -> Iterator[CommitRow]:
+        """Note when partitions were committed to; yields the rows of those that have no slot, and tombstones."""
+        slots, last = self.slots, self.last
+        for row in rows:
+            record_ms, _, key, gone = row
+            slot = slots.get(key)
+            if slot is None or gone:
+                yield row
+            elif record_ms > last[slot]:
+                last[slot] = record_ms
+
+    def add(self, key: bytes, record_ms: int) -> None:
+        """Give a partition a slot."""
+        if self._free:
+            slot = self._free.pop()
+            self.last[slot] = record_ms
+        else:
+            slot = len(self.last)
+            self.last.append(record_ms)
+        self.slots[key] = slot
+        self.index = None
+
+    def drop(self, key: bytes) -> None:
+        """Take a partition's slot, if it has one."""
+        slot = self.slots.pop(key, None)
+        if slot is not None:
+            self._free.append(slot)
+            self.index = None
+
+    def begin_simple(self, group: str) -> None:
+        """Keep which partitions a group commits to, which has nothing else."""
+        self.simple[group] = set()
+        self.index = None
+
+    def end_simple(self, group: str) -> None:
+        """Keep them no longer: the group is gone, or has members."""
+        if self.simple.pop(group, None) is not None:
+            self.index = None
+
+    def keep_simple(self, group: str, key: bytes) -> None:
+        """Keep a partition of a simple group."""
+        keys = self.simple.get(group)
+        if keys is not None and key not in keys:
+            keys.add(key)
+            self.index = None
+
+    def drop_simple(self, group: str, key: bytes) -> bool:
+        """Drop a partition of a simple group; return whether it was its last."""
+        keys = self.simple.get(group)
+        if keys is None or key not in keys:
+            return False
+        keys.remove(key)
+        self.index = None
+        return not keys
+
+    def of_group(self, group: str) -> "GroupCommits":
+        """Return a group's, by topic and partition."""
+        return GroupCommits(group, self)
+
+    def rebase(self, delta_ms: int) -> None:
+        """Move all instants along with the coordinator's clock."""
+        self.last = array("q", [at_ms + delta_ms for at_ms in self.last])
+        self.swept_ms += delta_ms
+
+    def sweep(self, progress_ms: int) -> None:
+        """Forget the partitions that were not committed to for so long that it tells nothing, now and then."""
+        if abs(progress_ms - self.swept_ms) < SWEEP_EVERY_MS:
+            return
+        self.swept_ms, horizon_ms = progress_ms, progress_ms - COMMIT_MEMORY_MS
+        for key in [key for key, slot in self.slots.items() if self.last[slot] <= horizon_ms]:
+            self.drop(key)
+
+    def pack(self) -> None:
+        """Put the slots in the order of their keys, without those that are free."""
+        self.last = array("q", map(self.last.__getitem__, self.slots.values()))
+        self.slots = {key: slot for slot, key in enumerate(self.slots)}
+        self._free.clear()
+
+
+class GroupCommits:
+    """The newest commits of one group: what a judgement asks."""
+
+    __slots__ = ("_group", "_times")
+
+    def __init__(self, group: str, times: CommitTimes) -> None:
+        self._group, self._times = group, times
+
+    def __bool__(self) -> bool:
+        return bool(self._times.slots)
+
+    def get(self, place: tuple[str, int]) -> int | None:
+        """Return when a partition was last committed to; None: not lately."""
+        slot = self._times.slots.get(key_of(self._group, *place))
+        return None if slot is None else self._times.last[slot]
+
+
+class CommitQueue:
+    """The commits of a part of a batch, in order, as far as they are not applied yet."""
+
+    __slots__ = ("_done", "_rows")
+
+    def __init__(self, rows: Sequence[CommitRow] = ()) -> None:
+        self._rows, self._done = rows, 0
+
+    def before(self, place: tuple[Any, ...]) -> Sequence[CommitRow]:
+        """Return the next that come before a place: ``(instant, offset)``, or an instant alone."""
+        start = self._done
+        if start == len(self._rows) or self._rows[start] >= place:
+            return ()
+        self._done = bisect_left(self._rows, place, start)
+        return self._rows[start : self._done]
+
+
+def fresh_rows(rows: list[CommitRow], read_to: ReadTo) -> list[CommitRow]:
+    """Return the rows that were not read before. Where the topic was recreated its offsets begin again, later."""
+    if all(offset > read_to.offset for _, offset, _, _ in rows):
+        return rows
+    return [row for row in rows if row[1] > read_to.offset or row[0] > read_to.at_ms]
+
+
+def now_read(rows: list[CommitRow], read_to: ReadTo) -> ReadTo:
+    """Return how far commits were read once these are."""
+    if not rows:
+        return read_to
+    offsets, newest_ms = [row[1] for row in rows], max(rows, key=itemgetter(0))[0]
+    again = min(offsets) <= read_to.offset
+    return ReadTo(max(offsets) if again else max(read_to.offset, *offsets), max(newest_ms, read_to.at_ms))

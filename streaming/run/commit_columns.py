@@ -1,0 +1,394 @@
+"""Offset commits by columns, for they are nearly all that the offsets topic holds.
+
+A commit is *regular* where its bytes are laid out as a table here says (kafka-facts 1.2 to 1.4), to the last of them:
+that is looked at for all rows at once, on Arrow's buffers. What it commits is read of the rows alone that a block
+keeps: the newest of each partition and, where commits are signs of life, the first and the newest between two other
+records, in each ``CELL_MS``. All other rows, broken or of a kind that nothing here knows, are left to the core's
+decoder, which is the truth: a test holds this module to it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import compress, pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_model.commit_block import LEAST_OFFSET, METADATA_CHARACTERS, NO_OFFSET, CommitBlock, place_of
+from coordinator_model.decode.telemetry.fields import LATEST_MS
+from coordinator_model.decode.wire import MAX_STRING_BYTES, java_text
+from streaming.run.packing import Routing
+from streaming.run.partition_rows import Flags, Indexes, PartitionRows
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+CELL_MS = 100
+"""Commits of a partition that are closer together are no signs of life of their own: of them two tell all."""
+TOMBSTONE = -1
+"""The version of a row without a value."""
+IRREGULAR = -2
+_EPOCH = 10
+"""Where the leader's epoch stands in values that have one, and the metadata's length in those that have none."""
+_MAX_CHARACTER_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """A value: version, offset, leader's epoch if any, metadata's length and bytes, instant, and what follows."""
+
+    has_epoch: bool
+    is_flexible: bool = False
+    after_instant: int = 0
+    """Bytes between the instant and the end, or the tags."""
+
+    @property
+    def length_at(self) -> int:
+        """Where the metadata's length stands."""
+        return _EPOCH + 4 * self.has_epoch
+
+
+_LAYOUTS = (
+    _Layout(has_epoch=False),
+    _Layout(has_epoch=False, after_instant=8),
+    _Layout(has_epoch=False),
+    _Layout(has_epoch=True),
+    _Layout(has_epoch=True, is_flexible=True),
+)
+"""By version."""
+_NO_TAGS, _TOPIC_ID = bytes([0]), bytes([1, 0, 16])
+"""The tags at the end of a flexible value: none, or the topic's id, 16 bytes that follow."""
+_ID_BYTES = 16
+_NO_ID = bytes(_ID_BYTES)
+
+
+class _Texts(NamedTuple):
+    """A column of byte strings: all bytes, and where each begins and how long it is."""
+
+    data: Bytes
+    starts: Indexes
+    lengths: Indexes
+
+    @classmethod
+    def of(cls, column: pa.BinaryArray) -> "_Texts":
+        if not len(column):
+            return cls(np.zeros(0, np.uint8), np.zeros(0, np.int64), np.zeros(0, np.int64))
+        _, stops, data = column.buffers()
+        places = np.frombuffer(stops, np.int32)[column.offset :][: len(column) + 1].astype(np.int64)
+        return cls(np.frombuffer(data or b"", np.uint8), places[:-1], np.diff(places))
+
+    def take(self, rows: Indexes | Flags) -> "_Texts":
+        return _Texts(self.data, self.starts[rows], self.lengths[rows])
+
+    def number(self, at: Any, size: int) -> Indexes:
+        """Read a signed big-endian number of each row, which is known to hold it."""
+        places = (self.starts + at)[:, None] + np.arange(size)
+        numbers: Indexes = self.data[places].view(f">i{size}").astype(np.int64).ravel()
+        return numbers
+
+    def has(self, at: Any, expected: bytes) -> Flags:
+        """Tell of each row whether these bytes stand there; no row ends before."""
+        places = (self.starts + at)[:, None] + np.arange(len(expected))
+        equal: Flags = (self.data[places] == np.frombuffer(expected, np.uint8)).all(axis=1)
+        return equal
+
+    def text(self, row: int, at: int, size: int) -> bytes:
+        start = int(self.starts[row]) + at
+        return self.data[start : start + size].tobytes()
+
+
+class Counted(NamedTuple):
+    """Regular commits of one kind, as `DecodeCounts` counts them."""
+
+    key_type: int
+    version: int | None
+    """None: there is no value."""
+    rows: int
+
+
+class DecodedCommits(NamedTuple):
+    """What was made of runs of the offsets topic; `others` are the rows of each run that were left alone."""
+
+    blocks: list[tuple[str, CommitBlock]]
+    counts: list[Counted]
+    others: list[tuple[PartitionRows, Indexes]]
+
+
+class CommitColumns:
+    """Decodes runs of the offsets topic. From `live_from_ms` on commits are signs of life."""
+
+    def __init__(self, routing: Routing, live_from_ms: int) -> None:
+        self._routing, self._live_from_ms = routing, live_from_ms
+
+    def decode(self, runs: Sequence[PartitionRows]) -> DecodedCommits:
+        """Decode runs, each in its partition's order."""
+        rows = _Rows.of(sorted(runs, key=lambda run: (run.partition, run.offsets[0])))
+        keys = _Keys.of(rows)
+        values = _Values.of(rows)
+        in_range = (rows.instants_ms >= 0) & (rows.instants_ms < LATEST_MS)
+        types = keys.types[keys.codes]
+        # Values of the oldest kind of key have but one version.
+        fits = (types == 1) | ((types == 0) & (values.versions <= 0))
+        regular = fits & (values.versions != IRREGULAR) & in_range
+        found = np.flatnonzero(regular)
+        blocks = list(self._blocks(rows, keys, values, found, np.cumsum(~regular))) if len(found) else []
+        return DecodedCommits(blocks, _counted(types[found], values.versions[found]), rows.others(~regular))
+
+    def _blocks(
+        self, rows: "_Rows", keys: "_Keys", values: "_Values", found: Indexes, segments: Indexes
+    ) -> Iterator[tuple[str, CommitBlock]]:
+        """Make a block an operator key of the rows that tell something."""
+        partitions = rows.partitions[found]
+        places, names = _places(keys, partitions, keys.codes[found])
+        chosen, counts = self._chosen(places, rows.instants_ms[found], segments[found])
+        at, places = found[chosen], places[chosen]
+        codes, operator_keys = self._operator_keys(names, partitions[chosen], places)
+        columns, numbers = values.columns(at), (rows.offsets[at], rows.instants_ms[at])
+        order = np.argsort(codes, kind="stable")
+        ends = (np.flatnonzero(np.diff(codes[order])) + 1).tolist()
+        for start, end in pairwise([0, *ends, len(order)]):
+            rows_of = order[start:end]
+            listed = rows_of.tolist()
+            block = (
+                tuple([names[place][0] for place in places[rows_of].tolist()]),
+                *(column[rows_of].tobytes() for column in (*numbers, *columns.numbers, counts)),
+                tuple(map(columns.topic_ids.__getitem__, listed)),
+                {n: columns.metadata[row] for n, row in enumerate(listed) if row in columns.metadata},
+            )
+            yield operator_keys[codes[rows_of[0]]], CommitBlock.of_tuple(block)
+
+    def _operator_keys(
+        self, names: list[tuple[bytes, int]], partitions: Indexes, places: Indexes
+    ) -> tuple[Indexes, dict[int, str]]:
+        """Return a code of each row's operator key, and the keys by code."""
+        if self._routing.is_by_shard:
+            return partitions, {n: self._routing.key_of("", n) for n in np.unique(partitions).tolist()}
+        keys = [self._routing.key_of(place_of(key)[0], partition) for key, partition in names]
+        codes: dict[str, int] = {}
+        of_names = np.array([codes.setdefault(key, len(codes)) for key in keys], np.int64)
+        return of_names[places], {code: key for key, code in codes.items()}
+
+    def _chosen(self, places: Indexes, instants_ms: Indexes, segments: Indexes) -> tuple[Indexes, Indexes]:
+        """Return which rows tell all, in their order, and how many commits each stands for.
+
+        Older rows than those that are signs of life are all of one cell, of which only the newest counts.
+        """
+        live = instants_ms >= self._live_from_ms
+        if not live.any():
+            newest = np.full(places.max() + 1, -1)
+            newest[places] = np.arange(len(places))  # of several the last stays
+            chosen = np.sort(newest[newest >= 0])
+            return chosen, np.bincount(places)[places[chosen]]
+        cells = (np.where(live, instants_ms // CELL_MS, -1), np.where(live, segments, -1), places)
+        order = np.lexsort(cells)
+        starts = np.flatnonzero(np.any([np.diff(cell[order], prepend=-2) != 0 for cell in cells], axis=0))
+        ends = np.append(starts[1:], len(order))
+        first, newest, sizes = order[starts], order[ends - 1], ends - starts
+        two = live[first] & (sizes > 1)
+        chosen = np.concatenate([first[two], newest])
+        counts = np.concatenate([np.ones(int(two.sum()), np.int64), sizes - two])
+        in_order = np.argsort(chosen)
+        return chosen[in_order], counts[in_order]
+
+
+class _Rows(NamedTuple):
+    """Runs put together, and where each begins."""
+
+    runs: Sequence[PartitionRows]
+    starts: list[int]
+    partitions: Indexes
+    offsets: Indexes
+    instants_ms: Indexes
+    keys: pa.BinaryArray
+    values: pa.BinaryArray
+
+    @classmethod
+    def of(cls, runs: Sequence[PartitionRows]) -> "_Rows":
+        sizes = [len(run.offsets) for run in runs]
+        return cls(
+            runs,
+            np.cumsum([0, *sizes]).tolist(),
+            np.repeat([run.partition for run in runs], sizes),
+            np.concatenate([run.offsets for run in runs]),
+            np.concatenate([run.instants_ms for run in runs]),
+            pa.concat_arrays([run.keys for run in runs]),
+            pa.concat_arrays([run.values for run in runs]),
+        )
+
+    def others(self, left: Flags) -> list[tuple[PartitionRows, Indexes]]:
+        """Return the rows that are left, by their runs."""
+        spans = zip(self.runs, pairwise(self.starts), strict=True)
+        found = ((run, np.flatnonzero(left[start:end])) for run, (start, end) in spans)
+        return [(run, indexes) for run, indexes in found if len(indexes)]
+
+
+@dataclass(slots=True)
+class _Keys:
+    """The keys of rows: which of the distinct ones each has, and of those the type of the regular."""
+
+    codes: Indexes
+    distinct: pa.BinaryArray
+    types: Indexes
+    """0 or 1, else `IRREGULAR`; so is that of no key, which is the last."""
+
+    @classmethod
+    def of(cls, rows: _Rows) -> "_Keys":
+        encoded = rows.keys.dictionary_encode()
+        distinct = encoded.dictionary
+        codes = np.asarray(pc.fill_null(encoded.indices, len(distinct)), np.int64)
+        return cls(codes, distinct, np.append(_types(distinct), IRREGULAR))
+
+
+def _types(distinct: pa.BinaryArray) -> Indexes:
+    """Return the types of keys: 0 or 1 of those that are whole, of a group that has a name, and UTF-8."""
+    texts, types = _Texts.of(distinct), np.full(len(distinct), IRREGULAR, np.int64)
+    at = np.flatnonzero(texts.lengths >= 2 + 2)
+    keys = texts.take(at)
+    type_, group = keys.number(0, 2), keys.number(2, 2)
+    kept = ((type_ == 0) | (type_ == 1)) & (group > 0) & (keys.lengths >= 4 + group + 2)
+    at, keys, group = at[kept], keys.take(kept), group[kept]
+    topic = keys.number(4 + group, 2)
+    kept = (topic >= 0) & (keys.lengths == 4 + group + 2 + topic + 4)
+    at, keys, group, topic = at[kept], keys.take(kept), group[kept], topic[kept]
+    types[at] = keys.number(0, 2)
+    upper = np.concatenate([[0], np.cumsum(texts.data >= 0x80)])
+    foreign = np.zeros(len(at), np.bool_)
+    for start, size in ((keys.starts + 4, group), (keys.starts + 6 + group, topic)):
+        foreign |= upper[start + size] > upper[start]
+    for row in np.flatnonzero(foreign).tolist():
+        if not _is_utf8(keys, row, (4, int(group[row])), (6 + int(group[row]), int(topic[row]))):
+            types[at[row]] = IRREGULAR
+    return types
+
+
+def _is_utf8(keys: _Texts, row: int, *spans: tuple[int, int]) -> bool:
+    try:
+        for at, size in spans:
+            keys.text(row, at, size).decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _places(keys: _Keys, partitions: Indexes, codes: Indexes) -> tuple[Indexes, list[tuple[bytes, int]]]:
+    """Return which of the distinct partitions committed to each row is about, and these: key, partition of the offsets.
+
+    A key of either type is of the same one, and a group's records lie in several only where the topic has grown.
+    """
+    partition_of = np.zeros(len(keys.distinct), np.int64)
+    partition_of[codes] = partitions
+    both = codes if (partition_of[codes] == partitions).all() else partitions * len(keys.distinct) + codes
+    distinct, places = np.unique(both, return_inverse=True)
+    texts = [key[2:] for key in keys.distinct.take(pa.array(distinct % len(keys.distinct))).to_pylist()]
+    of_names = partition_of[distinct] if both is codes else distinct // len(keys.distinct)
+    names = list(zip(texts, of_names.tolist(), strict=True))
+    if (keys.types[:-1] == 0).any():
+        place_of_name: dict[tuple[bytes, int], int] = {}
+        same = np.array([place_of_name.setdefault(name, len(place_of_name)) for name in names], np.int64)
+        return same[places], list(place_of_name)
+    return places, names
+
+
+@dataclass(slots=True)
+class _Columns:
+    """What rows commit; ``numbers`` are the offset, its instant and the leader's epoch."""
+
+    numbers: tuple[Indexes, Indexes, Indexes]
+    topic_ids: list[bytes]
+    metadata: dict[int, str]
+
+
+@dataclass(slots=True)
+class _Values:
+    """The values of rows: their versions, and of the regular where the metadata stands."""
+
+    texts: _Texts
+    versions: Indexes
+    metadata_at: Indexes
+    metadata_bytes: Indexes
+
+    @classmethod
+    def of(cls, rows: _Rows) -> "_Values":
+        texts, size = _Texts.of(rows.values), len(rows.values)
+        made = cls(texts, np.full(size, IRREGULAR, np.int64), np.zeros(size, np.int64), np.zeros(size, np.int64))
+        at = np.flatnonzero(texts.lengths >= 2)
+        versions = texts.take(at).number(0, 2)
+        for version, layout in enumerate(_LAYOUTS):
+            made._find(at[versions == version], version, layout)
+        gone = np.asarray(rows.values.is_null(), np.bool_)
+        made.versions[gone], made.metadata_bytes[gone] = TOMBSTONE, 0
+        return made
+
+    def _find(self, at: Indexes, version: int, layout: _Layout) -> None:
+        """Find the regular ones of a version among rows."""
+        if not len(at):
+            return
+        at = at[self.texts.lengths[at] >= layout.length_at + 2]
+        texts = self.texts.take(at)
+        if layout.is_flexible:
+            size, begin = _compact_length(texts, layout.length_at)
+        else:
+            size, begin = texts.number(layout.length_at, 2), np.full(len(at), layout.length_at + 2)
+        end = begin + size + 8 + layout.after_instant
+        fits = (size >= 0) & (size <= MAX_STRING_BYTES)
+        fits &= _ends_with_known_tags(texts, end, fits) if layout.is_flexible else end == texts.lengths
+        self.versions[at[fits]] = version
+        self.metadata_at[at[fits]], self.metadata_bytes[at[fits]] = begin[fits], size[fits]
+
+    def columns(self, at: Indexes) -> _Columns:
+        """Read what some of the regular rows commit."""
+        size = len(at)
+        versions, texts = self.versions[at], self.texts.take(at)
+        begin, metadata_bytes = self.metadata_at[at], self.metadata_bytes[at]
+        offsets, commit_ms, epochs = np.full(size, NO_OFFSET), np.zeros(size, np.int64), np.full(size, -1)
+        valued = np.flatnonzero(versions >= 0)
+        values = texts.take(valued)
+        offsets[valued] = np.maximum(values.number(2, 8), LEAST_OFFSET)
+        commit_ms[valued] = values.number((begin + metadata_bytes)[valued], 8)
+        with_epoch = np.flatnonzero(versions >= 3)
+        epochs[with_epoch] = texts.take(with_epoch).number(_EPOCH, 4)
+        tags_at = begin + metadata_bytes + 8
+        topic_ids = _topic_ids(texts, tags_at, np.flatnonzero((versions == 4) & (texts.lengths > tags_at + 1)))
+        heads = np.minimum(metadata_bytes, METADATA_CHARACTERS * _MAX_CHARACTER_BYTES)
+        metadata = {
+            row: java_text(texts.text(row, int(begin[row]), int(heads[row])))[:METADATA_CHARACTERS]
+            for row in np.flatnonzero(metadata_bytes).tolist()
+        }
+        return _Columns((offsets, commit_ms, epochs), topic_ids, metadata)
+
+
+def _topic_ids(texts: _Texts, tags_at: Indexes, rows: Indexes) -> list[bytes]:
+    """Read the topic's id of the rows that have one; of others it is empty."""
+    topic_ids = [b""] * len(texts.lengths)
+    if len(rows):
+        places = (texts.starts + tags_at)[rows][:, None] + len(_TOPIC_ID) + np.arange(_ID_BYTES)
+        joined = texts.data[places].tobytes()
+        for number, row in enumerate(rows.tolist()):
+            topic_id = joined[number * _ID_BYTES : (number + 1) * _ID_BYTES]
+            topic_ids[row] = b"" if topic_id == _NO_ID else topic_id
+    return topic_ids
+
+
+def _compact_length(texts: _Texts, at: int) -> tuple[Indexes, Indexes]:
+    """Return the length before a compact string, and where the string begins; of a long one no length."""
+    low, high = (texts.data[texts.starts + at + byte].astype(np.int64) for byte in (0, 1))
+    short = low < 0x80
+    size = np.where(short, low, np.where(high < 0x80, low & 0x7F | high << 7, 0)) - 1
+    return size, at + np.where(short, 1, 2)
+
+
+def _ends_with_known_tags(texts: _Texts, end: Indexes, fits: Flags) -> Flags:
+    """Tell which values end, after their last plain field, with no tag or with the topic's id."""
+    known = np.zeros(len(end), np.bool_)
+    for tags, rest in ((_NO_TAGS, 0), (_TOPIC_ID, _ID_BYTES)):
+        rows = np.flatnonzero(fits & (end + len(tags) + rest == texts.lengths))
+        known[rows] = texts.take(rows).has(end[rows], tags)
+    return known
+
+
+def _counted(types: Indexes, versions: Indexes) -> list[Counted]:
+    """Count rows by type and version."""
+    sizes = np.bincount(types * len(_LAYOUTS) * 2 + versions + 1, minlength=1)
+    kinds = compress(enumerate(sizes.tolist()), sizes)
+    parted = [(*divmod(kind, len(_LAYOUTS) * 2), rows) for kind, rows in kinds]
+    return [Counted(type_, version - 1 if version else None, rows) for type_, version, rows in parted]
