@@ -1,8 +1,8 @@
 """The JSON API: the contract's objects in arrays, with more fields; errors as `{"error": ...}`.
 
 Lists come in pages (`limit`, `offset`; `X-Total-Count` and `Link` tell the rest) and are sent as they are read. A group
-id is the rest of the path, so it may hold slashes; what follows it is told by how its slash is written (`OfGroup`). JSON
-is written in ASCII: a stranger's string can hold what UTF-8 cannot.
+id is the rest of the path, so it may hold slashes; what follows it is told by how its slash is written (`OfGroup`).
+JSON is written in ASCII: a stranger's string can hold what UTF-8 cannot.
 """
 
 import base64

@@ -1,4 +1,4 @@
-"""Metrics of how far groups are behind, declared once as those of `metrics`; by topic always, by partition if asked for.
+"""Metrics of how far groups are behind, declared once like those of `metrics`: by topic, by partition if asked for.
 
 What is not known has no sample: a -1 or a NaN that stands for "unknown" has been taken for a lag in every exporter.
 """

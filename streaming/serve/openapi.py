@@ -104,7 +104,7 @@ OPENAPI: Final[dict[str, Any]] = {
                 protocol_type=_TEXT_OR_NULL, protocol=_TEXT_OR_NULL, leader=_TEXT_OR_NULL, partition=_NUMBER,
                 members=_list("Member"), sources=_SOURCES, at_ms=_MS, generations=_list("Generation"),
                 open_incidents={"type": "object", "description": "of a list: how many are open, by severity"},
-                lag={**_NUMBER_OR_NULL, "description": "messages, of all partitions of which it is known; null: of none"},
+                lag={**_NUMBER_OR_NULL, "description": "messages, of all partitions whose lag is known; null: of none"},
                 lag_status={**_STATUS, "type": ["string", "null"], "description": "the worst of its partitions"},
             ),
             "Partitions": _object(

@@ -45,9 +45,9 @@ Series are bounded whatever the fleet: totals by cluster, type, state, rule; a s
 {metrics.GROUP_SERIES:,} groups (the worst first), for the {metrics.MEMBER_SERIES} members
 worst off and those that at most {metrics.REBALANCING_GROUPS} rebalancing groups wait for, and never a member id as a
 label. Lag has series for at most {lag_metrics.TOPIC_SERIES:,} topics of these groups and, with
-`[serve] partition_metrics = true`, for at most {lag_metrics.PARTITION_SERIES:,} partitions. What is not known has no sample,
-never a -1 ([lag](lag.md)). Labels of `[[groups]]` are added to `{metrics.GROUP_INFO}`. A label's value has at most
-{metrics.LABEL_CHARACTERS} characters: of a longer one (Kafka takes ids of 32 KiB) the end becomes `~` and
+`[serve] partition_metrics = true`, for at most {lag_metrics.PARTITION_SERIES:,} partitions. What is not known has no
+sample, never a -1 ([lag](lag.md)). Labels of `[[groups]]` are added to `{metrics.GROUP_INFO}`. A label's value has at
+most {metrics.LABEL_CHARACTERS} characters: of a longer one (Kafka takes ids of 32 KiB) the end becomes `~` and
 {metrics.HASH_CHARACTERS} hexadecimal digits of a hash of the whole, so that two groups stay two.
 
 | metric | type | meaning | sample |

@@ -4,6 +4,8 @@ from urllib.parse import quote
 
 import pytest
 
+from streaming.serve.lag_view import HEIGHT, NOTES, PARTITIONS_SHOWN, line_of
+from streaming.serve.timeline import WIDTH
 from tests.streaming.outputs import CLUSTER, START_MS, columns, partition, partitions, report, view
 
 CONTRACT = {
@@ -83,3 +85,79 @@ class TestApi:
         assert client.json("/api/v1/groups/x/partitions", 404)
         assert client.json("/api/v1/groups/x/partitions/partitions")["partitions"] == []
         assert client.json("/api/v1/groups/x%2fpartitions")["group"] == "x/partitions"
+
+
+EVIL = "<img src=x onerror=alert(1)>\u202e'\""
+
+
+def shown(text: str, heading: str) -> str:
+    """One part of a page, its white space made single."""
+    return " ".join(text.partition(f"<h2{heading}")[2].partition("<h2")[0].split())
+
+
+class TestPage:
+    def test_a_group_shows_its_partitions_with_owner_rate_and_last_commit(self, apply, client):
+        rows = [partition(0, rate=1_234.5), partition(1, lag=90_000, status="stall", note="stuck", lag_ms=120_000)]
+        apply(report(view=view()), partitions("orders", *rows))
+        text = shown(client.get("/groups/orders").text, ' id="lag"')
+        assert '<strong>90,040</strong> messages behind, status <span class="warn">stall</span>;' in text
+        assert text.index("90,000</td>") < text.index("40</td>")
+        for words in (NOTES["stuck"], "1,234.5", "120 s", "960 of 1,000", "<bdi>m-0</bdi>", "10.0.0.7", "generation 3"):
+            assert words in text
+        assert '<meter min="0" max="90000" value="40" aria-label="lag">' in text
+        assert 'aria-label="Lag over time: 40 messages now, 60 at most"' in text
+
+    def test_what_is_not_known_is_blank_and_said(self, apply, client):
+        apply(report(view=view()), partitions("orders", UNKNOWN, history=[]), report("new", view=view("new")))
+        text = shown(client.get("/groups/orders").text, ' id="lag"')
+        assert "Nobody knows how far behind, status" in text
+        assert "not known of every partition" in text
+        assert "None" not in text
+        assert "<meter" not in text
+        assert "polyline" not in text
+        assert "nobody" in text
+        assert "Nothing is known of this group's lag" in client.get("/groups/new").text
+
+    def test_a_long_list_is_cut_and_says_so(self, apply, client):
+        rows = [partition(number, lag=number) for number in range(PARTITIONS_SHOWN + 20)]
+        apply(report(view=view()), partitions("orders", *rows, left_out=1_000))
+        text = shown(client.get("/groups/orders").text, ' id="lag"')
+        assert "Partitions (the worst 100 of 1,120)" in text
+        assert text.count("<tr data-key=") == 100
+        assert "119</td>" in text
+
+    def test_the_overview_has_a_column_of_lag(self, apply, client):
+        names = ("orders", "slow", "new")
+        apply(*(report(name, view=view(name)) for name in names))
+        apply(partitions("orders", partition(lag=12_345)), partitions("slow", partition(status="warn", lag=7)))
+        text = client.get("/").text
+        assert "<td>12,345</td>" in text
+        assert '<td>7 <span class="warn">warn</span></td>' in text
+        assert "<td></td>" in text
+
+    def test_hostile_names_are_escaped(self, apply, client):
+        owner = [EVIL, EVIL, EVIL, EVIL, 3]
+        row = partition(topic=EVIL, topic_id=EVIL, metadata=EVIL, note=EVIL, owner=owner, status="ok")
+        apply(report(EVIL, view=view(EVIL)), partitions(EVIL, row))
+        text = client.get(f"/groups/{quote(EVIL, safe='')}").text
+        assert "<img" not in text
+        assert text.count("&lt;img") > 6
+
+
+class TestLine:
+    def test_the_line_goes_from_the_oldest_to_the_newest(self):
+        line = line_of([[START_MS, 0], [START_MS + 5_000, 200], [START_MS + 10_000, 100]])
+        assert line.points == f"0.0,{HEIGHT - 4:.1f} 500.0,4.0 {WIDTH}.0,{HEIGHT / 2:.1f}"
+        assert (line.now, line.most) == (100, 200)
+
+    @pytest.mark.parametrize("history", [[], [[START_MS, 5]]])
+    def test_less_than_two_points_are_no_line(self, history):
+        assert line_of(history) is None
+
+    def test_it_stays_within_the_picture_whatever_it_is_of(self):
+        line = line_of([[START_MS, 0], [START_MS, 2**70], [0, 0], [START_MS, 0]])
+        for point in line.points.split():
+            x, y = map(float, point.split(","))
+            assert 0 <= x <= WIDTH
+            assert 0 <= y <= HEIGHT
+        assert line_of([[START_MS, 0], [START_MS + 1, 0]]).points
