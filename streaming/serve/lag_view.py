@@ -6,6 +6,7 @@ Like `timeline` it knows no pixels, only a plane `WIDTH` wide; the template draw
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from streaming.serve.events import seconds
 from streaming.serve.timeline import WIDTH
 from streaming.store.lags import Lag, partitions_of, worst_partitions_first
 
@@ -29,7 +30,7 @@ NOTES: Final[Mapping[str, str]] = {
 class Line(NamedTuple):
     """The total lag over time: points of a polyline, and what its axes begin and end with."""
 
-    points: str
+    points: list[tuple[float, float]]
     from_ms: int
     to_ms: int
     now: int
@@ -67,9 +68,17 @@ def line_of(history: Sequence[Sequence[int]]) -> Line | None:
     most = max(lag for _, lag in history)
     span_ms = max(1, to_ms - from_ms)
 
-    def point(at_ms: int, lag: int) -> str:
+    def point(at_ms: int, lag: int) -> tuple[float, float]:
         x = WIDTH * max(0.0, min(1.0, (at_ms - from_ms) / span_ms))
         y = HEIGHT - _MARGIN - (HEIGHT - 2 * _MARGIN) * max(0.0, lag / max(1, most))
-        return f"{x:.1f},{y:.1f}"
+        return round(x, 1), round(y, 1)
 
-    return Line(" ".join(point(at_ms, lag) for at_ms, lag in history), from_ms, to_ms, now, most)
+    return Line([point(at_ms, lag) for at_ms, lag in history], from_ms, to_ms, now, most)
+
+
+def waited(span_ms: int) -> str:
+    """Write `2.7 s`, `26 min`, `26 h`, `26 d`: in the largest unit that leaves two digits."""
+    for unit, unit_ms in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000)):
+        if span_ms >= 10 * unit_ms:
+            return f"{span_ms // unit_ms:,} {unit}"
+    return seconds(span_ms)

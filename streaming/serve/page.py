@@ -24,7 +24,7 @@ from streaming.serve.api import Api, number
 from streaming.serve.coverage import coverage, in_words
 from streaming.serve.events import runs, seconds
 from streaming.serve.health import Health
-from streaming.serve.lag_view import HEIGHT, lag_view
+from streaming.serve.lag_view import HEIGHT, lag_view, waited
 from streaming.serve.notify.message import group_path
 from streaming.serve.runbooks import RULES, all_rules, runbook
 from streaming.serve.timeline import LABEL, WIDTH, heartbeats, timeline, troubled_first, waited_for
@@ -90,7 +90,7 @@ _TEMPLATES: Final = Environment(
     finalize=lambda value: "" if value is None else value if isinstance(value, Markup) else plain(value),
 )
 _TEMPLATES.filters.update(
-    instant=instant, seconds=seconds, number=number_of, runs=lambda numbers: runs(sorted(numbers))
+    instant=instant, seconds=seconds, waited=waited, number=number_of, runs=lambda numbers: runs(sorted(numbers))
 )
 _TEMPLATES.globals.update(group_path=path_to, row_key=row_key, style=Markup(STYLE), script=Markup(SCRIPT))  # noqa: S704 - our own files
 
