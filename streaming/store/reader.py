@@ -206,6 +206,12 @@ class StoreReader:
         page = self._groups(ordered.limit(limit).offset(offset), self._count(tables.groups, chosen))
         return replace(page, read=self._with_open_incidents)
 
+    def views(self, cluster: str | None) -> Page[str]:
+        """Give the views of all groups, or of all of a cluster, by name."""
+        known = tables.groups.c
+        some = _WEIGHED.where(_all_of(_equal(known.cluster, cluster)))
+        return self._groups(some.order_by(known.cluster, known.group_id, known.group_key))
+
     def generations(self, cluster: str, group: str, limit: int = 20) -> list[dict[str, Any]]:
         """Give the newest generations of a group, newest first."""
         known = tables.generations.c
