@@ -74,10 +74,10 @@ def _written(objects: Iterable[Object]) -> Iterator[bytes]:
 
 
 class Ambiguous(HTTPException):
-    """Several clusters have a group of this id."""
+    """Several clusters have what is asked for."""
 
-    def __init__(self, clusters: list[str]) -> None:
-        super().__init__(400, "several clusters have this group; add ?cluster=")
+    def __init__(self, clusters: list[str], what: str = "this group") -> None:
+        super().__init__(400, f"several clusters have {what}; add ?cluster=")
         self.clusters = clusters
 
 

@@ -2,6 +2,8 @@
 
 from typing import Any, Final
 
+from streaming.store.lags import STATUSES, UNKNOWN
+
 
 def _query(name: str, words: str, **schema: Any) -> dict[str, Any]:
     return {"name": name, "in": "query", "description": words, "schema": schema or {"type": "string"}}
@@ -43,7 +45,7 @@ _SOURCES: Final = {
 }
 GROUP_ORDERS: Final = ("trouble", "name")
 INCIDENT_ORDERS: Final = ("newest", "severity")
-_STATUS: Final = {"type": "string", "enum": ["ok", "warn", "stop", "stall", "rewind", "unknown"]}
+_STATUS: Final = {"type": "string", "enum": [*STATUSES, UNKNOWN]}
 _SEVERITY: Final = {"type": "string", "enum": ["info", "warn", "page"]}
 
 OPENAPI: Final[dict[str, Any]] = {
@@ -105,7 +107,7 @@ OPENAPI: Final[dict[str, Any]] = {
                 members=_list("Member"), sources=_SOURCES, at_ms=_MS, generations=_list("Generation"),
                 open_incidents={"type": "object", "description": "of a list: how many are open, by severity"},
                 lag={**_NUMBER_OR_NULL, "description": "messages, of all partitions whose lag is known; null: of none"},
-                lag_status={**_STATUS, "type": ["string", "null"], "description": "the worst of its partitions"},
+                lag_status={**_STATUS, "type": ["string", "null"], "description": "the worst that is known of its partitions"},
             ),
             "Partitions": _object(
                 "How far behind a group is; complete: all partitions are here, and of each the status is known",

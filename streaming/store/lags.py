@@ -5,24 +5,25 @@ a few of the columns, and a list of numbers is read several times as fast as an 
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, takewhile
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Engine, Float, Select, cast, func, select
+from sqlalchemy import Engine, Float, Row, Select, cast, func, select
 
 from streaming.store import tables
 from streaming.store.database import clean, group_key
 from streaming.store.order import worst_first
 from streaming.store.pages import by_weight
 
-STATUSES: Final = ("ok", "warn", "stop", "stall", "rewind")
-"""Burrow's, from well to worst; beside them there is `unknown`."""
+STATUSES: Final = ("ok", "warn", "rewind", "stall", "stop")
+"""Burrow's, from well to worst, as `coordinator_model.lag` ranks them; beside them there is `unknown`."""
 UNKNOWN: Final = "unknown"
 STALLED: Final = frozenset({"stuck", "silent"})
 """Notes of partitions that `partition-stalled` is about."""
-_WORST: Final = {name: place for place, name in enumerate(("ok", UNKNOWN, *STATUSES[1:]))}
+_RANKS: Final = {name: place for place, name in enumerate((UNKNOWN, *STATUSES))}
+_TO_LOOK_AT: Final = {name: place for place, name in enumerate(("ok", UNKNOWN, *STATUSES[1:]))}
 _PARTITIONS_AT_ONCE: Final = 20_000
 _GROUP_WEIGHT: Final = 10  # what a group weighs beside its partitions
 _ROWS_KEPT: Final = 5_000  # of a group with more partitions the worst are stored
@@ -52,7 +53,7 @@ class Lag(NamedTuple):
 
 
 class LagTotals(NamedTuple):
-    """The groups of one cluster whose worst partition has one status; `newest_ms`: when the newest was judged."""
+    """The groups of one cluster whose worst known partition has one status; `newest_ms`: when the newest was judged."""
 
     cluster: str
     status: str
@@ -72,6 +73,7 @@ class TopicLag(NamedTuple):
     end: int | None
     """None also where the end of one of them is not known: a sum that jumps looks like messages."""
     status: str
+    """The worst that is known."""
     stalled: int
     unknown: int
     """How many partitions are not in `lag`."""
@@ -83,12 +85,12 @@ class Lags:
 
     left_out: int
     portions: Sequence[Sequence[str]]
-    read: Callable[[Sequence[str]], dict[str, Lag]]
+    read: Callable[[Sequence[str]], dict[str, Row[Any]]]
 
     def __iter__(self) -> Iterator[Lag]:
         for keys in self.portions:
             found = self.read(keys)
-            yield from (found[key] for key in keys if key in found)
+            yield from (_lag(found.pop(key)) for key in keys if key in found)
 
 
 class LagReader:
@@ -99,8 +101,7 @@ class LagReader:
 
     def of_group(self, cluster: str, group: str) -> Lag | None:
         """Give the newest judgement of a group; None: it has none."""
-        key = group_key(cluster, group)
-        return self._read([key]).get(key)
+        return next(map(_lag, self._read([group_key(cluster, group)]).values()), None)
 
     def totals(self) -> list[LagTotals]:
         """Sum up groups by cluster and status."""
@@ -126,14 +127,20 @@ class LagReader:
         weighed = ((key, partitions + _GROUP_WEIGHT) for key, partitions in fitting)
         return Lags(len(known) - len(fitting), by_weight(weighed, _PARTITIONS_AT_ONCE), self._read)
 
-    def _read(self, keys: Sequence[str]) -> dict[str, Lag]:
+    def _read(self, keys: Sequence[str]) -> dict[str, Row[Any]]:
         names = (_KNOWN.cluster, _KNOWN.group_id, _KNOWN.at_ms, _KNOWN.lag, _KNOWN.status, _KNOWN.complete)
         some = select(_KNOWN.group_key, *names, _KNOWN.partitions, _KNOWN.body).where(_KNOWN.group_key.in_(keys))
-        return {key: Lag(*facts, json.loads(body)) for key, *facts, body in self._rows(some)}
+        return {row.group_key: row for row in self._rows(some)}
 
-    def _rows(self, statement: Select[Any]) -> Sequence[Any]:
+    def _rows(self, statement: Select[Any]) -> Sequence[Row[Any]]:
         with self._engine.connect() as connection:
             return connection.execute(statement).all()
+
+
+def _lag(row: Row[Any]) -> Lag:
+    """Make a judgement of its row; one at a time, for what is made of a body is ten times as large."""
+    _, *facts, body = row
+    return Lag(*facts, json.loads(body))
 
 
 def topics_of(columns: Columns) -> Iterator[tuple[str, str | None, int, int]]:
@@ -177,7 +184,12 @@ _OF_OFFSETS: Final = (
 
 def worst_partitions_first(partitions: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
     """Sort by status, then by lag; those of which nothing is known come before those that are well."""
-    return sorted(partitions, key=lambda row: (-_WORST.get(row["status"], 0), -(row["lag"] or 0)))
+    return sorted(partitions, key=lambda row: (-_TO_LOOK_AT.get(row["status"], 0), -(row["lag"] or 0)))
+
+
+def worst_of(statuses: Iterable[str]) -> str:
+    """Give the worst status that is known."""
+    return max(statuses, key=lambda status: _RANKS.get(status, 0), default=UNKNOWN)
 
 
 def topic_lags(columns: Columns) -> list[TopicLag]:
@@ -197,14 +209,13 @@ def _added(columns: Columns, topic: str, rows: Sequence[int], stalled: set[int])
         return [value for row in rows if (value := values[row]) is not None]
 
     lags, times, committed, ends = map(known, ("lag", "lag_ms", "committed_offset", "end_offset"))
-    statuses = {columns["status"][row] for row in rows}
     return TopicLag(
         topic,
         sum(lags) if lags else None,
         max(times, default=None),
         sum(committed) if committed else None,
         sum(ends) if ends and len(ends) == len(rows) else None,
-        max(statuses, key=lambda status: _WORST.get(status, 0), default=UNKNOWN),
+        worst_of(columns["status"][row] for row in rows),
         len(stalled.intersection(rows)) if stalled else 0,
         len(rows) - len(lags),
     )

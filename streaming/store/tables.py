@@ -82,7 +82,7 @@ lags = Table(
     Column("group_id", Text, nullable=False),
     Column("at_ms", BigInteger, nullable=False),  # when the end offsets were asked
     Column("lag", BigInteger),  # of all partitions whose lag is known; NULL: of none
-    Column("status", String(16), nullable=False),  # the worst of its partitions
+    Column("status", String(16), nullable=False),  # the worst that is known of its partitions
     Column("complete", Boolean, nullable=False),  # every partition's status is known
     Column("partitions", Integer, nullable=False),
     Column("checkpoint_id", String(200), nullable=False),

@@ -165,7 +165,7 @@ def partition(number: int = 0, **changes: Any) -> dict[str, Any]:
     }
 
 
-STATUSES = ("ok", "unknown", "warn", "stop", "stall", "rewind")
+STATUSES = ("unknown", "ok", "warn", "rewind", "stall", "stop")
 _COLUMNS = ("partition", "committed_offset", "committed_ms", "start_offset", "end_offset", "lag", "lag_ms", "status",
             "rate", "owned_since_ms", "leader_epoch")  # fmt: skip
 

@@ -27,7 +27,7 @@ class TestApi:
     def test_partitions_are_the_contracts_objects(self, apply, client):
         apply(report(view=view()), partitions("orders", partition(0, note="slow", metadata="<b>"), UNKNOWN))
         found = client.json("/api/v1/groups/orders/partitions")
-        assert (found["complete"], found["lag"], found["status"], found["at_ms"]) == (False, 40, "unknown", START_MS)
+        assert (found["complete"], found["lag"], found["status"], found["at_ms"]) == (False, 40, "ok", START_MS)
         first, second = found["partitions"]
         assert first.keys() >= CONTRACT
         shown = {name: first[name] for name in ("owner", "owner_host", "generation", "note", "metadata", "asked_ms")}

@@ -140,7 +140,7 @@ class TestSumsOfATopic:
     def test_what_is_not_known_is_in_no_sum(self):
         unknown = partition(1, lag=None, lag_ms=None, committed_offset=None, end_offset=None, status="unknown")
         (topic,) = topic_lags(columns(partition(0), unknown))
-        assert topic[1:] == (40, 2_000, 960, None, "unknown", 0, 1)
+        assert topic[1:] == (40, 2_000, 960, None, "ok", 0, 1)
         (topic,) = topic_lags(columns(unknown))
         assert topic[1:] == (None, None, None, None, "unknown", 0, 1)
 
