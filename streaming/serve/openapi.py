@@ -107,7 +107,7 @@ OPENAPI: Final[dict[str, Any]] = {
                 members=_list("Member"), sources=_SOURCES, at_ms=_MS, generations=_list("Generation"),
                 open_incidents={"type": "object", "description": "of a list: how many are open, by severity"},
                 lag={**_NUMBER_OR_NULL, "description": "messages, of all partitions whose lag is known; null: of none"},
-                lag_status={**_STATUS, "type": ["string", "null"], "description": "the worst that is known of its partitions"},
+                lag_status={**_STATUS, "type": ["string", "null"], "description": "the worst known of its partitions"},
             ),
             "Partitions": _object(
                 "How far behind a group is; complete: all partitions are here, and of each the status is known",

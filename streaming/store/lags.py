@@ -121,7 +121,7 @@ class LagReader:
         return self._chosen(some if cluster is None else some.where(_KNOWN.cluster == clean(cluster, 255)), partitions)
 
     def _chosen(self, some: Select[Any], most: int) -> Lags:
-        known = [(key, min(partitions, _ROWS_KEPT)) for key, partitions in self._rows(some)]
+        known = [(row.group_key, min(row.partitions, _ROWS_KEPT)) for row in self._rows(some)]
         rows = accumulate(partitions for _, partitions in known)
         fitting = known[: sum(1 for _ in takewhile(lambda until_here: until_here <= most, rows))]
         weighed = ((key, partitions + _GROUP_WEIGHT) for key, partitions in fitting)
@@ -139,8 +139,8 @@ class LagReader:
 
 def _lag(row: Row[Any]) -> Lag:
     """Make a judgement of its row; one at a time, for what is made of a body is ten times as large."""
-    _, *facts, body = row
-    return Lag(*facts, json.loads(body))
+    facts = (row.cluster, row.group_id, row.at_ms, row.lag, row.status, row.complete, row.partitions)
+    return Lag(*facts, json.loads(row.body))
 
 
 def topics_of(columns: Columns) -> Iterator[tuple[str, str | None, int, int]]:

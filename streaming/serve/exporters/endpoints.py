@@ -1,4 +1,4 @@
-"""`/metrics/kminion`, `/metrics/kafka-exporter`, `/metrics/burrow`: where Prometheus scraped one of these, it may ask us.
+"""`/metrics/kminion`, `/metrics/kafka-exporter`, `/metrics/burrow`: what Prometheus scrapes instead of one of these.
 
 Labels of the first two have no cluster: where there are several, `?cluster=` chooses.
 """

@@ -21,6 +21,8 @@ _TOPIC_LAG: Final = "kminion_kafka_consumer_group_topic_lag"
 _COMMITS: Final = "kminion_kafka_consumer_group_offset_commits_total"
 _LOW: Final = "kminion_kafka_topic_partition_low_water_mark"
 _HIGH: Final = "kminion_kafka_topic_partition_high_water_mark"
+_LOW_SUM: Final = "kminion_kafka_topic_low_water_mark_sum"
+_HIGH_SUM: Final = "kminion_kafka_topic_high_water_mark_sum"
 _GROUP: Final = ("group_id",)
 _TOPIC: Final = ("group_id", "topic_name")
 _OFFSETS: Final = ("topic_name", "partition_id")
@@ -40,6 +42,8 @@ FAMILIES: Final[Mapping[str, Family]] = {
     _COMMITS: Family(_GROUP, "Offset commits of a group.", "counter"),
     _LOW: Family(_OFFSETS, "Start offset of a partition that a group commits to."),
     _HIGH: Family(_OFFSETS, "End offset of a partition that a group commits to."),
+    _LOW_SUM: Family(("topic_name",), "Sum of the start offsets of a topic's partitions that groups commit to."),
+    _HIGH_SUM: Family(("topic_name",), "Sum of the end offsets of a topic's partitions that groups commit to."),
 }
 
 
@@ -58,6 +62,9 @@ def exposition(reading: Reading) -> Exposition:
         labels = labelled(_OFFSETS, topic, partition)
         made.add_known(_LOW, labels, offsets.start)
         made.add_known(_HIGH, labels, offsets.end)
+    for topic, low, high in partitions.sums():
+        made.add_known(_LOW_SUM, labelled(("topic_name",), topic), low)
+        made.add_known(_HIGH_SUM, labelled(("topic_name",), topic), high)
     return made
 
 

@@ -36,10 +36,21 @@ class Partitions:
                 if known is None or known.asked_ms < asked_ms:
                     of_topic[numbers[row]] = Offsets(asked_ms, starts[row], ends[row])
 
+    def sums(self) -> Iterator[tuple[str, int | None, int | None]]:
+        """Add up start and end offsets of each topic; None where one of them is not known."""
+        for (_, topic), of_topic in self.known.items():
+            starts, ends = zip(*((offsets.start, offsets.end) for offsets in of_topic.values()), strict=True)
+            yield topic, _sum(starts), _sum(ends)
+
     def __iter__(self) -> Iterator[tuple[str, str, int, Offsets]]:
         for (cluster, topic), of_topic in self.known.items():
             for partition, offsets in sorted(of_topic.items()):
                 yield cluster, topic, partition, offsets
+
+
+def _sum(values: tuple[int | None, ...]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ class Exposition:
     def __init__(self, families: Mapping[str, Family], groups_left_out: int) -> None:
         self._families = {**families, LAGS_WITHOUT_SERIES: _LEFT_OUT}
         self._lines: dict[str, list[str]] = {name: [] for name in self._families}
-        self._files = {name: SpooledTemporaryFile(_IN_MEMORY_BYTES) for name in self._families}
+        self._files = {name: SpooledTemporaryFile(_IN_MEMORY_BYTES) for name in self._families}  # noqa: SIM115
         self.add(LAGS_WITHOUT_SERIES, labelled(_LEFT_OUT.labels, "group"), groups_left_out)
 
     def add(self, name: str, labels: str, value: float) -> None:

@@ -73,6 +73,7 @@ def test_kminion(orders, client):
             'kminion_kafka_topic_partition_low_water_mark{topic_name="orders",partition_id="0"} 100',
             'kminion_kafka_topic_partition_low_water_mark{topic_name="orders",partition_id="1"} 100',
             'kminion_kafka_topic_partition_high_water_mark{topic_name="orders",partition_id="0"} 1000',
+            'kminion_kafka_topic_low_water_mark_sum{topic_name="orders"} 200',
         ]
     )
 
