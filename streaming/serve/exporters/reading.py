@@ -39,8 +39,8 @@ class Partitions:
     def sums(self) -> Iterator[tuple[str, int | None, int | None]]:
         """Add up start and end offsets of each topic; None where one of them is not known."""
         for (_, topic), of_topic in self.known.items():
-            starts, ends = zip(*((offsets.start, offsets.end) for offsets in of_topic.values()), strict=True)
-            yield topic, _sum(starts), _sum(ends)
+            known = of_topic.values()
+            yield topic, _sum([offsets.start for offsets in known]), _sum([offsets.end for offsets in known])
 
     def __iter__(self) -> Iterator[tuple[str, str, int, Offsets]]:
         for (cluster, topic), of_topic in self.known.items():
@@ -48,9 +48,9 @@ class Partitions:
                 yield cluster, topic, partition, offsets
 
 
-def _sum(values: tuple[int | None, ...]) -> int | None:
+def _sum(values: list[int | None]) -> int | None:
     known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
+    return sum(known) if known and len(known) == len(values) else None
 
 
 @dataclass(frozen=True, slots=True)
