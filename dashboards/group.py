@@ -179,7 +179,7 @@ def _lag_now() -> list[object]:
             Look("s"),
         ),
         number(
-            "Status",
+            "Lag status",
             "The worst known of its partitions, by Burrow's rules.",
             _worst(lag_metrics.GROUP_LAG_STATUS),
             STATUSES,
@@ -260,8 +260,8 @@ def _partitions() -> object:
     most = f"topk({SHOWN}, {of(lag_metrics.PARTITION_LAG)})"
     return columns(
         "Partitions with the largest lag",
-        f"The {SHOWN} worst. Needs partition_metrics = true in [serve]; the group's page has them in any case, with owner, "
-        "host and last commit.",
+        f"The {SHOWN} worst. Needs partition_metrics = true in [serve]; the group's page has them in any case, with "
+        "owner, host and last commit.",
         {
             "lag": (most, PLAIN),
             "waits": (f"{of(lag_metrics.PARTITION_LAG_TIME)} and {most}", Look("s")),

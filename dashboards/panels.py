@@ -136,7 +136,7 @@ def listing(
 def columns(
     title: str, description: str, values: Mapping[str, tuple[str, Look]], *, worst_by: str, span: int = WIDTH
 ) -> table.Panel:
-    """Show a row for each set of labels and, under its name, the value of each expression; the largest `worst_by` first."""
+    """Show a row for each set of labels and, under its name, the value of each expression; largest `worst_by` first."""
     panel = table.Panel()
     renamed = {}
     for place, (name, (expr, look)) in enumerate(values.items()):
