@@ -29,7 +29,7 @@ NEEDS: dict[str, str] = dict.fromkeys(
         "group: Partitions with the largest lag",
         "group: Stalled partitions",
         "group: Stalled partitions, by topic",
-        "group: Status",
+        "group: Lag status",
         "group: Status, by topic",
         "group: Written and committed, by topic",
         "health: Age of the newest lag",
