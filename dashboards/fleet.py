@@ -22,7 +22,7 @@ from dashboards.panels import (
     page_variable,
     series,
 )
-from streaming.serve import metrics
+from streaming.serve import lag_metrics, metrics
 
 ROWS_SHOWN = 100
 NAME = "fleet"
@@ -36,7 +36,7 @@ def build() -> Dashboard:
         "Which consumer groups are unwell, why and since when. A row leads to its group.",
         variables=(cluster_variable(), page_variable()),
         incidents=f'{queries.IN_CLUSTER}, severity="page"',
-        rows={"Now": _now(), "Unwell": _unwell(), "Over time": _over_time()},
+        rows={"Now": _now(), "Unwell": _unwell(), "Lag": _lag(), "Over time": _over_time()},
     )
 
 
@@ -133,6 +133,76 @@ def _unwell() -> list[object]:
             "headroom",
             Look(RATIO, POLL_HEADROOM, 0, 1),
             links=GROUP_LINKS,
+        ),
+    ]
+
+
+def _lag() -> list[object]:
+    behind = f'{queries.IN_CLUSTER}, status!~"ok|unknown"'
+    largest, longest = (
+        f"topk(20, max by (cluster, group) ({metric}{{{queries.IN_CLUSTER}}}) > 0)"
+        for metric in (lag_metrics.GROUP_LAG, lag_metrics.GROUP_LAG_TIME)
+    )
+    stalled = f"max by (cluster, group, topic) ({lag_metrics.TOPIC_STALLED}{{{queries.IN_CLUSTER}}}) > 0"
+    return [
+        number(
+            "Messages not committed",
+            "Of all groups together, as far as is known.",
+            f"sum({lag_metrics.LAG}{{{queries.IN_CLUSTER}}})",
+            span=8,
+        ),
+        number(
+            "Groups that fall behind or stand still",
+            "Groups of which a partition's status is warn, rewind, stall or stop, by Burrow's rules.",
+            _all(lag_metrics.LAG_GROUPS, behind),
+            Look(steps=((None, GREEN), (1, ORANGE))),
+            span=8,
+        ),
+        number(
+            "Stalled partitions",
+            "Partitions whose owner lives and has not committed for far longer than its own rhythm.",
+            _all(lag_metrics.GROUP_STALLED, queries.IN_CLUSTER),
+            Look(steps=((None, GREEN), (1, ORANGE))),
+            span=8,
+        ),
+        listing(
+            "Stalled partitions, by topic",
+            "How many partitions of a topic stand still though their owner lives. The group's page names them with "
+            "owner and host.",
+            f"topk({ROWS_SHOWN}, {stalled})",
+            "partitions",
+            Look(steps=((None, GREEN), (1, ORANGE))),
+            links=GROUP_LINKS,
+            span=8,
+        ),
+        listing(
+            "Largest lag",
+            "The groups with the most messages that they have not committed.",
+            largest,
+            "messages",
+            links=GROUP_LINKS,
+            span=8,
+        ),
+        listing(
+            "Longest wait",
+            "How long the oldest message that a group has not committed has waited, at the least.",
+            longest,
+            "waits",
+            Look("s"),
+            links=GROUP_LINKS,
+            span=8,
+        ),
+        series(
+            "Groups by lag status",
+            "By the worst status that is known of their partitions.",
+            Query(queries.total(lag_metrics.LAG_GROUPS, "status"), "{{status}}"),
+            stacked=True,
+        ),
+        series(
+            "Messages not committed, over time",
+            "Of all groups of a cluster together.",
+            Query(queries.total(lag_metrics.LAG, "cluster"), "{{cluster}}"),
+            look=Look(low=0),
         ),
     ]
 

@@ -17,6 +17,7 @@ from dashboards.panels import (
     GREY,
     HEADROOM,
     ORANGE,
+    PLAIN,
     POLL_HEADROOM,
     RATIO,
     RED,
@@ -26,6 +27,7 @@ from dashboards.panels import (
     Query,
     board,
     cluster_variable,
+    columns,
     group_variable,
     listing,
     number,
@@ -33,7 +35,7 @@ from dashboards.panels import (
     series,
     timeline,
 )
-from streaming.serve import metrics
+from streaming.serve import lag_metrics, metrics
 
 _COLOURS = {
     GroupState.STABLE: GREEN,
@@ -46,6 +48,14 @@ _COLOURS = {
 STATES = Look(
     words={str(number): (state.value, _COLOURS.get(state, ORANGE)) for state, number in queries.STATE_NUMBERS.items()}
 )
+_STATUS_COLOURS = {"ok": GREEN, "stall": RED, "stop": RED}
+STATUSES = Look(
+    words={
+        str(number): (name, _STATUS_COLOURS.get(name, ORANGE)) for name, number in lag_metrics.STATUS_NUMBERS.items()
+    }
+)
+SHOWN = 50
+"""Topics in a graph, partitions in the table: the worst ones."""
 
 
 def build() -> Dashboard:
@@ -59,6 +69,7 @@ def build() -> Dashboard:
         incidents=queries.OF_GROUP,
         rows={
             "Now": _now(),
+            "Lag": _lag(),
             "Over time": _over_time(),
             "Members": _members(),
             "Rebalances": _rebalances(),
@@ -151,6 +162,115 @@ def _over_time() -> list[object]:
             look=Look(steps=((None, GREEN), (5, RED)), low=0),
         ),
     ]
+
+
+def _lag() -> list[object]:
+    return [*_lag_now(), *_lag_by_topic(), _partitions()]
+
+
+def _lag_now() -> list[object]:
+    some = Look(steps=((None, GREEN), (1, ORANGE)))
+    return [
+        number("Lag", "Messages that the group has not committed.", _worst(lag_metrics.GROUP_LAG)),
+        number(
+            "Longest wait",
+            "How long the oldest message that it has not committed has waited, at the least.",
+            _worst(lag_metrics.GROUP_LAG_TIME),
+            Look("s"),
+        ),
+        number(
+            "Lag status",
+            "The worst known of its partitions, by Burrow's rules.",
+            _worst(lag_metrics.GROUP_LAG_STATUS),
+            STATUSES,
+        ),
+        number(
+            "Stalled partitions",
+            "Their owner lives and has not committed for far longer than its own rhythm.",
+            _worst(lag_metrics.GROUP_STALLED),
+            some,
+        ),
+        number(
+            "Partitions of unknown lag",
+            "They are not in the lag: nothing was committed, or an offset is not known.",
+            _worst(lag_metrics.GROUP_LAG_UNKNOWN),
+            some,
+        ),
+        number(
+            "Offset commits a second",
+            "A commit of several partitions counts for each of them.",
+            f"max by (cluster, group) (rate({lag_metrics.GROUP_COMMITS}{{{queries.OF_GROUP}}}[$__rate_interval]))",
+            Look("cps"),
+        ),
+    ]
+
+
+def _lag_by_topic() -> list[object]:
+    def worst(metric: str) -> Query:
+        return Query(f"topk({SHOWN}, max by (topic) ({metric}{{{queries.OF_GROUP}}}))", "{{topic}}")
+
+    def slope(metric: str, what: str) -> Query:
+        return Query(f"topk({SHOWN // 2}, {queries.slope(metric, 'topic')})", f"{{{{topic}}}} {what}")
+
+    return [
+        series(
+            "Lag, by topic",
+            "Messages that the group has not committed.",
+            worst(lag_metrics.TOPIC_LAG),
+            look=Look(low=0),
+            span=8,
+        ),
+        series(
+            "Longest wait, by topic",
+            "How long the oldest message that is not committed has waited, at the least.",
+            worst(lag_metrics.TOPIC_LAG_TIME),
+            look=Look("s", low=0),
+            span=8,
+        ),
+        series(
+            "Written and committed, by topic",
+            "Messages a second. Where less is committed than written, the lag grows; below nothing offsets went back.",
+            slope(lag_metrics.TOPIC_END, "written"),
+            slope(lag_metrics.TOPIC_COMMITTED, "committed"),
+            look=Look("cps"),
+            span=8,
+        ),
+        timeline(
+            "Status, by topic",
+            "The worst known status of the group's partitions of a topic.",
+            worst(lag_metrics.TOPIC_LAG_STATUS),
+            STATUSES,
+            span=12,
+            height=9,
+        ),
+        listing(
+            "Stalled partitions, by topic",
+            "Their owner lives and has not committed for far longer than its own rhythm; the group's page names them.",
+            f"topk({SHOWN}, max by (topic) ({lag_metrics.TOPIC_STALLED}{{{queries.OF_GROUP}}}))",
+            "partitions",
+            Look(steps=((None, GREEN), (1, ORANGE))),
+        ),
+    ]
+
+
+def _partitions() -> object:
+    def of(metric: str) -> str:
+        return f"max by (topic, partition) ({metric}{{{queries.OF_GROUP}}})"
+
+    most = f"topk({SHOWN}, {of(lag_metrics.PARTITION_LAG)})"
+    return columns(
+        "Partitions with the largest lag",
+        f"The {SHOWN} worst. Needs partition_metrics = true in [serve]; the group's page has them in any case, with "
+        "owner, host and last commit.",
+        {
+            "lag": (most, PLAIN),
+            "waits": (f"{of(lag_metrics.PARTITION_LAG_TIME)} and {most}", Look("s")),
+            "status": (f"{of(lag_metrics.PARTITION_LAG_STATUS)} and {most}", STATUSES),
+            "committed": (f"{of(lag_metrics.PARTITION_COMMITTED)} and {most}", PLAIN),
+            "end": (f"{of(lag_metrics.PARTITION_END)} and {most}", PLAIN),
+        },
+        worst_by="lag",
+    )
 
 
 def _members() -> list[object]:

@@ -17,7 +17,7 @@ from dashboards.panels import (
     series,
     timeline,
 )
-from streaming.serve import metrics
+from streaming.serve import lag_metrics, metrics
 
 NAME = "health"
 YES_IS_GOOD = Look(words={"1": ("yes", GREEN), "0": ("no", RED)})
@@ -33,7 +33,7 @@ def build() -> Dashboard:
         "Whether the monitor hears every broker, keeps up, and gets its alerts delivered.",
         variables=(cluster_variable(),),
         incidents=f'{queries.IN_CLUSTER}, severity="page"',
-        rows={"Now": _now(), "Telemetry": _telemetry(), "The job": _job(), "Alerts": _alerts()},
+        rows={"Now": _now(), "Telemetry": _telemetry(), "The job": _job(), "Lag": _lag(), "Alerts": _alerts()},
     )
 
 
@@ -162,6 +162,25 @@ def _job() -> list[object]:
             Query(quality, "{{suite}}: {{expectation}}"),
             YES_IS_GOOD,
             height=9,
+        ),
+    ]
+
+
+def _lag() -> list[object]:
+    age = queries.total(lag_metrics.LAG_AGE, "cluster", function="max")
+    left_out = f"max by (of) ({lag_metrics.LAGS_WITHOUT_SERIES})"
+    return [
+        series(
+            "Age of the newest lag",
+            "When the end offsets of a cluster were asked, which happens every 10 seconds.",
+            Query(age, "{{cluster}}"),
+            look=Look("s", ((None, GREEN), (30, ORANGE), (60, RED)), low=0),
+        ),
+        series(
+            "Lags without series",
+            "Groups and topics beyond the bounds on series; the API has them.",
+            Query(left_out, "{{of}}"),
+            look=Look(steps=((None, GREEN), (1, ORANGE)), low=0),
         ),
     ]
 

@@ -133,6 +133,27 @@ def listing(
     return _framed(panel, title, description, look, span, 9)
 
 
+def columns(
+    title: str, description: str, values: Mapping[str, tuple[str, Look]], *, worst_by: str, span: int = WIDTH
+) -> table.Panel:
+    """Show a row for each set of labels and, under its name, the value of each expression; largest `worst_by` first."""
+    panel = table.Panel()
+    renamed = {}
+    for place, (name, (expr, look)) in enumerate(values.items()):
+        ref = chr(ord("A") + place)
+        panel.with_target(_target(ref, Query(expr), instant=True, form=PromQueryFormat.TABLE))
+        renamed[f"Value #{ref}"] = name
+        shown = [models.DynamicConfigValue(id_val="unit", value=look.unit)]
+        if look.words:
+            shown.append(models.DynamicConfigValue(id_val="mappings", value=[_words(look.words)]))
+        panel.override_by_name(name, shown)
+    panel.with_transformation(models.DataTransformerConfig(id_val="merge", options={}))
+    organized = {"excludeByName": {"Time": True}, "renameByName": renamed}
+    panel.with_transformation(models.DataTransformerConfig(id_val="organize", options=organized))
+    panel.sort_by([common.TableSortByFieldState().display_name(worst_by).desc(True)])
+    return _framed(panel, title, description, PLAIN, span, 9)
+
+
 def buckets(title: str, description: str, histogram: str, where: str, *, span: int = 12) -> heatmap.Panel:
     """Show how a histogram's observations are spread, over time."""
     expr = f"sum by (le) (increase({histogram}_bucket{{{where}}}[$__rate_interval]))"

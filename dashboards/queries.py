@@ -87,6 +87,11 @@ def waited_for(where: str = IN_CLUSTER) -> str:
     return f"max by (cluster, group, client_id, client_host) (max_over_time({members}))"
 
 
+def slope(metric: str, *by: str, where: str = OF_GROUP) -> str:
+    """Give how much a sum of offsets grows a second; it falls where offsets went back."""
+    return f"max by ({', '.join(by)}) (deriv({metric}{{{where}}}[$__rate_interval]))"
+
+
 def incident_ages(where: str = IN_CLUSTER) -> str:
     """Give how long the oldest open incident of a group, rule and severity has been open, in seconds."""
     opened = f"{metrics.GROUP_INCIDENT_OPENED}{{{where}}}"

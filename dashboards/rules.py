@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from dashboards import queries
 from dashboards.files import FOLDER, PUBLIC_URL
 from dashboards.rebalances import STORM_REBALANCES
-from streaming.serve import metrics
+from streaming.serve import lag_metrics, metrics
 
 GRAFANA_DATASOURCE: Final = "group-monitor-prometheus"
 """The uid that `deploy/grafana/provisioning` gives the data source."""
@@ -76,6 +76,16 @@ RULES: Final = (
         120,
         "The monitor of {{ .Labels.cluster }} is behind",
         "Verdicts come late. Either a broker's telemetry stands still or the job does not keep up: see monitor health.",
+        "monitor-behind",
+    ),
+    Rule(
+        "GroupMonitorLagOld",
+        "warn",
+        f"max by (cluster) ({lag_metrics.LAG_AGE})",
+        60,
+        120,
+        "The lag of {{ .Labels.cluster }} is old",
+        "End offsets are asked every 10 s. Nothing is found by the rules of lag until they are again.",
         "monitor-behind",
     ),
     Rule(

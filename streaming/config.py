@@ -184,6 +184,10 @@ class Serve(Table):
     """The certificate of this server (PEM): it then speaks HTTPS. Needs `tls_keyfile`."""
     tls_keyfile: LocalPath | None = None
     """The private key of `tls_certfile` (PEM)."""
+    partition_metrics: bool = False
+    """Whether `/metrics` has series of each partition that a group commits to, at most 20,000. Groups and topics have
+    theirs in any case.
+    """
     heartbeat_url: HttpUrl | None = None
     """The address of a dead man's switch. It gets a POST every `heartbeat_ms` while the monitor is well."""
     heartbeat_url_file: LocalPath | None = None

@@ -14,7 +14,7 @@ from streaming.commands.remote import Monitor, echo_json, instant, shown
 )
 @remote.options
 def describe_command(group: str | None, cluster: str | None, limit: int, url: str, *, as_json: bool) -> None:
-    """Show a group: members, the time they have left, assignment, incidents and latest events. Without GROUP: all."""
+    """Show a group: members, time they have left, assignment, lag, incidents and latest events. Without GROUP: all."""
     from streaming.commands import tables
 
     monitor, out = Monitor(url), tables.console()
@@ -34,6 +34,9 @@ def describe_command(group: str | None, cluster: str | None, limit: int, url: st
         f"({found['state_evidence']}), generation {found['generation']}, seen {instant(found['at_ms'])} UTC"
     )
     out.print(tables.members_table(found))
+    lag = monitor.partitions(group, found["cluster"])
+    if lag["partitions"]:
+        out.print(tables.partitions_table(lag))
     if found["incidents"]:
         out.print(tables.incidents_table("open incidents", found["incidents"]))
     for event in found["events"]:

@@ -85,6 +85,10 @@ class Monitor:
         """One group."""
         return self.get(f"/api/v1/groups/{quote(group, safe='')}", cluster=cluster)
 
+    def partitions(self, group: str, cluster: str | None) -> Any:
+        """How far behind one group is, by partition."""
+        return self.get(f"/api/v1/groups/{quote(group, safe='')}/partitions", cluster=cluster)
+
 
 def _why(error: HTTPError) -> str:
     try:

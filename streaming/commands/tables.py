@@ -13,9 +13,11 @@ from rich.text import Text
 from streaming.commands.remote import instant, shown
 
 STYLES = {"page": "bold red", "warn": "yellow", "violated": "bold red", "unknown": "dim"}
+STYLES |= dict.fromkeys(("stop", "stall", "rewind"), "yellow")
 BAR = 10
 HEAD_SHOWN = 60
 INDENT = 4
+PARTITIONS_SHOWN = 30
 PIPED_COLUMNS = 240
 WIDE_COLUMNS = 120
 """From this width on, a table of incidents or members has room for its texts."""
@@ -88,13 +90,14 @@ def _end(incident: Mapping[str, Any]) -> str:
 def groups_table(title: str, groups: Sequence[Mapping[str, Any]]) -> ByWidth:
     """Show groups, a line each, with the least headroom of any member."""
     rows = [
-        (g["cluster"], g["group"], _opened(g), g["type"], g["state"], g["generation"], len(g["members"]), _bar_of(g))
+        (g["cluster"], g["group"], _opened(g), g["type"], g["state"], g["generation"], len(g["members"]), _lag_of(g),
+         _bar_of(g))
         for g in groups
-    ]
-    columns = ("cluster", "group", "open incidents", "type", "state", "generation", "members", "worst headroom")
+    ]  # fmt: skip
+    columns = ("cluster", "group", "open incidents", "type", "state", "generation", "members", "lag", "worst headroom")
     several = len({group["cluster"] for group in groups}) > 1
-    short = [(f"{g[1]} ({g[0]})" if several else g[1], g[2], g[4], g[6], g[7]) for g in rows]
-    narrow = table(title, ("group", "open", "state", "members", "worst headroom"), short)
+    short = [(f"{g[1]} ({g[0]})" if several else g[1], g[2], g[4], g[6], g[7], g[8]) for g in rows]
+    narrow = table(title, ("group", "open", "state", "members", "lag", "headroom"), short)
     return ByWidth(table(title, columns, rows), Group(narrow))
 
 
@@ -103,6 +106,13 @@ def _opened(group: Mapping[str, Any]) -> Text:
     opened = group.get("open_incidents") or {}
     parts = [f"{opened[severity]} {severity}" for severity in ("page", "warn", "info") if severity in opened]
     return Text(", ".join(parts), style=STYLES.get(parts[0].split()[1], "") if parts else "")
+
+
+def _lag_of(group: Mapping[str, Any]) -> Text:
+    """Show how far a group is behind, and its status where that is not ok."""
+    lag, status = group.get("lag"), group.get("lag_status")
+    parts = ["" if lag is None else f"{lag:,}", "" if status in (None, "ok") else shown(status)]
+    return Text(" ".join(filter(None, parts)), style=STYLES.get(str(status), ""))
 
 
 def _bar_of(group: Mapping[str, Any]) -> Text:
@@ -138,6 +148,35 @@ def _member_block(row: tuple[Any, ...]) -> tuple[Text, list[Text]]:
     head = _text(member) + Text("  ") + _text(liveness) + Text("  ") + headroom
     details = (instance and f"instance {instance}", f"{client} at {host}", assignment)
     return head, [_text(detail) for detail in details if detail]
+
+
+def partitions_table(lag: Mapping[str, Any]) -> ByWidth:
+    """Show the partitions of a group that are behind or not well, the worst first."""
+    behind = [row for row in lag["partitions"] if row["lag"] != 0 or row["status"] != "ok"]
+    behind.sort(key=lambda row: (row["status"] in ("ok", "unknown"), -(row["lag"] or 0)))
+    rows = [_partition_cells(row) for row in behind[:PARTITIONS_SHOWN]]
+    every = len(lag["partitions"]) + lag.get("left_out", 0)
+    total = "lag not known" if lag.get("lag") is None else f"lag {lag['lag']:,}"
+    cut = f", the worst {len(rows)} shown" if len(rows) < len(behind) + lag.get("left_out", 0) else ""
+    title = f"{total}, {len(behind):,} of {every:,} partitions behind or not known{cut}"
+    columns = ("partition", "lag", "status", "a second", "last commit (UTC)", "owner", "host")
+    return ByWidth(table(title, columns, rows), blocks(title, map(_partition_block, rows)))
+
+
+def _partition_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    status = f"{row['status']} ({row['note']})" if row.get("note") else row["status"]
+    lag = "not known" if row["lag"] is None else f"{row['lag']:,}"
+    rate = "" if row.get("rate") is None else f"{row['rate']:,}"
+    committed = "never" if row["committed_ms"] is None else instant(row["committed_ms"])
+    place = f"{row['topic']}-{row['partition']}"
+    return place, lag, status, rate, committed, row["owner"] or "nobody", row["owner_host"] or ""
+
+
+def _partition_block(row: tuple[str, ...]) -> tuple[Text, list[Text]]:
+    place, lag, status, rate, committed, owner, host = row
+    by = f"owned by {owner}{f' at {host}' if host else ''}"
+    times = f"last commit {committed}{f', {rate} messages a second' if rate else ''}"
+    return _text(f"{place}  lag {lag}  {status}"), [_text(by), _text(times)]
 
 
 def quarantine_table(title: str, rows: Sequence[Mapping[str, Any]]) -> ByWidth:

@@ -135,6 +135,7 @@ view_refresh_ms = 1000
 url = "sqlite:///{data}/monitor.db"
 [serve]
 port = {port}
+partition_metrics = true
 [thresholds]
 resolve_after_ms = {RESOLVE_AFTER_MS}
 [[notify]]

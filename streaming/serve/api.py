@@ -1,8 +1,8 @@
 """The JSON API: the contract's objects in arrays, with more fields; errors as `{"error": ...}`.
 
 Lists come in pages (`limit`, `offset`; `X-Total-Count` and `Link` tell the rest) and are sent as they are read. A group
-id is the rest of the path, so it may hold slashes. JSON is written in ASCII: a stranger's string can hold what UTF-8
-cannot.
+id is the rest of the path, so it may hold slashes; what follows it is told by how its slash is written (`OfGroup`).
+JSON is written in ASCII: a stranger's string can hold what UTF-8 cannot.
 """
 
 import base64
@@ -17,7 +17,8 @@ from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import Match, Route
+from starlette.types import Scope
 
 from streaming.config import Settings
 from streaming.serve.coverage import coverage
@@ -27,6 +28,7 @@ from streaming.serve.metrics import exposition
 from streaming.serve.notify.base import SEVERITIES
 from streaming.serve.openapi import GROUP_ORDERS, INCIDENT_ORDERS, OPENAPI
 from streaming.store import Store
+from streaming.store.lags import partitions_of
 from streaming.store.pages import Object, Page
 from streaming.store.store import DAY_MS, wall_ms
 
@@ -72,10 +74,10 @@ def _written(objects: Iterable[Object]) -> Iterator[bytes]:
 
 
 class Ambiguous(HTTPException):
-    """Several clusters have a group of this id."""
+    """Several clusters have what is asked for."""
 
-    def __init__(self, clusters: list[str]) -> None:
-        super().__init__(400, "several clusters have this group; add ?cluster=")
+    def __init__(self, clusters: list[str], what: str = "this group") -> None:
+        super().__init__(400, f"several clusters have {what}; add ?cluster=")
         self.clusters = clusters
 
 
@@ -86,6 +88,16 @@ class GroupIdConvertor(PathConvertor):
 
 
 register_url_convertor("group_id", GroupIdConvertor())
+
+
+class OfGroup(Route):
+    """What belongs to a group. An id may end like this path, too: then it writes `%2F` where this has a slash."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Match only a last part that was written as such."""
+        _, _, last = self.path.rpartition("/")
+        as_written = scope.get("raw_path") or scope["path"].encode("utf-8", "replace")
+        return super().matches(scope) if as_written.endswith(f"/{last}".encode()) else (Match.NONE, {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +115,7 @@ class Api:
             Route("/healthz", self.healthz),
             Route("/readyz", self.readyz),
             described("/api/v1/groups", self.groups),
+            described("/api/v1/groups/{group:group_id}/partitions", self.partitions, OfGroup),
             described("/api/v1/groups/{group:group_id}", self.group),
             described("/api/v1/incidents", self.incidents),
             described("/api/v1/coverage", self.coverage),
@@ -141,6 +154,17 @@ class Api:
     def group(self, request: Request) -> Response:
         """Give one group, its open incidents and its newest generations."""
         return AsciiJson(self.detail(request.path_params["group"], request.query_params.get("cluster")))
+
+    def partitions(self, request: Request) -> Response:
+        """Tell how far behind a group is in each of its partitions."""
+        found = self.found(request.path_params["group"], request.query_params.get("cluster"))
+        lag = self.store.lags.of_group(found["cluster"], found["group"])
+        if lag is None:
+            return AsciiJson({"partitions": [], "complete": False, "left_out": 0})
+        partitions = list(partitions_of(lag.columns))
+        complete = lag.complete and not lag.left_out
+        about = {"at_ms": lag.at_ms, "lag": lag.lag, "status": lag.status, "left_out": lag.left_out}
+        return AsciiJson({"partitions": partitions, "complete": complete, **about})
 
     def incidents(self, request: Request) -> Response:
         """List incidents."""
@@ -182,6 +206,10 @@ class Api:
         return AsciiJson(OPENAPI)
 
     def detail(self, group: str, cluster: str | None) -> Object:
+        """Find a group with all that is told of it; raises as `found` does."""
+        return self.completed(self.found(group, cluster))
+
+    def found(self, group: str, cluster: str | None) -> Object:
         """Find a group; 404 if nobody has it, 400 if several clusters do and none is named."""
         if cluster is None:
             clusters = self.store.read.clusters_of(group)
@@ -191,7 +219,7 @@ class Api:
         found = self.store.read.group(cluster, group)
         if found is None:
             raise HTTPException(404, f"no such group{self._meant(group)}")
-        return self.completed(found)
+        return found
 
     def completed(self, found: Object) -> Object:
         """Add to a group's view what the configuration, its incidents and its history say."""
@@ -221,7 +249,7 @@ class Api:
         return {**group, "labels": dict(policy.labels), "runbook_url": policy.runbook_url, "mode": policy.mode}
 
 
-def described(path: str, endpoint: Callable[[Request], Response]) -> Route:
+def described(path: str, endpoint: Callable[[Request], Response], route: type[Route] = Route) -> Route:
     """Make a route that refuses what `openapi` does not describe: with a misspelt filter it would answer everything."""
     about = OPENAPI["paths"][path.replace(":group_id", "")]["get"]
     known = [parameter["name"] for parameter in about["parameters"] if parameter["in"] == "query"]
@@ -232,7 +260,7 @@ def described(path: str, endpoint: Callable[[Request], Response]) -> Route:
             raise HTTPException(400, f"unknown parameter: {', '.join(unknown)[:MAX_ECHO]}; known here: {allowed}")
         return endpoint(request)
 
-    return Route(path, answer)
+    return route(path, answer)
 
 
 def bounds(request: Request) -> tuple[int, int]:

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from streaming.config import ConfigError, Settings
 from streaming.serve.api import Ambiguous, Api, AsciiJson
+from streaming.serve.exporters.endpoints import Exporters
 from streaming.serve.guard import Guard
 from streaming.serve.health import Health
 from streaming.serve.hosts import Hosts
@@ -54,6 +55,7 @@ def create_app(store: Store, settings: Settings, health: Health, reload: Callabl
     return Starlette(
         routes=[
             *api.routes(),
+            *Exporters(store, health).routes(),
             *Pages(store, api, health).routes(),
             Route("/-/reload", reloaded, methods=["POST"]),
         ],

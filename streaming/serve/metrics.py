@@ -2,7 +2,7 @@
 
 Series are bounded: totals by cluster, type, state, rule; a series of its own only for `GROUP_SERIES` groups (the
 worst first, `streaming.store.order`), never one a member: member ids are unbounded and belong into incidents. Members
-worst off, and those that a rebalance waits for, are told by client and host.
+worst off, and those that a rebalance waits for, are told by client and host. Lag stands in `lag_metrics`.
 """
 
 import hashlib
@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 from coordinator_model import states
 from coordinator_model.states import REBALANCING
 from streaming.config import Settings
+from streaming.serve import lag_metrics
 from streaming.serve.health import Health
 from streaming.store import Store
 from streaming.store.database import clean
@@ -125,6 +126,7 @@ HELP: Final[Mapping[str, str]] = {
     LEADER: "1 while this serve is the one that sends, of those that share the database.",
     STORE_ERRORS: "Times that this serve could not read or write its database.",
     BUILD_INFO: "1; its label is the version of this serve.",
+    **lag_metrics.HELP,
 }
 
 
@@ -149,7 +151,9 @@ class StoreCollector(Collector):
         """Yield all families; each is there even without samples, so that a dashboard can tell zero from absent."""
         now_ms = self._clock()
         counters = self._store.read.counters()
-        yield from self._of_groups()
+        shown = self._store.read.group_states(GROUP_SERIES)
+        yield from self._of_groups(shown)
+        yield from self._of_lag(shown, now_ms)
         yield from self._of_rebalances(counters)
         yield from self._of_incidents(counters)
         yield from self._of_sources(counters, now_ms)
@@ -161,7 +165,7 @@ class StoreCollector(Collector):
         yield counter(STORE_ERRORS, (), [Series((), self._store.errors)])
         yield gauge(BUILD_INFO, ("version",), [Series((version("kafka-group-monitor"),), 1)])
 
-    def _of_groups(self) -> Iterator[Metric]:
+    def _of_groups(self, shown: Sequence[StoredGroupState]) -> Iterator[Metric]:
         totals = self._store.read.group_totals()
         yield gauge(GROUPS, ("cluster", "type", "state"), (Series(row[:3], row.groups) for row in totals))
         liveness = (
@@ -174,7 +178,6 @@ class StoreCollector(Collector):
             )
         )
         yield gauge(MEMBERS, ("cluster", "type", "state", "liveness"), liveness)
-        shown = self._store.read.group_states(GROUP_SERIES)
         beyond = sum(row.groups for row in totals) - len(shown)
         yield gauge(GROUPS_WITHOUT_SERIES, (), [Series((), max(0, beyond))])
         info = (Series(self._info(state), 1) for state in shown)
@@ -191,6 +194,19 @@ class StoreCollector(Collector):
         yield gauge(GROUP_POLL_HEADROOM, by, polls)
         yield self._worst_members(MEMBER_HEADROOM, "worst_headroom", "heartbeat_headroom")
         yield self._worst_members(MEMBER_POLL_HEADROOM, "worst_poll_headroom", "poll_headroom")
+
+    def _of_lag(self, shown: Sequence[StoredGroupState], now_ms: int) -> Iterator[Metric]:
+        """Lag and status are in a group's row; for the rest the partitions are read."""
+        lags = self._store.lags.worst_first(GROUP_SERIES, lag_metrics.PARTITIONS_READ)
+        by_partition = self._settings.serve.partition_metrics
+        samples = lag_metrics.samples(self._store.lags.totals(), lags, now_ms, by_partition=by_partition)
+        numbers = lag_metrics.STATUS_NUMBERS
+        samples[lag_metrics.GROUP_LAG] = [(s[:2], s.lag) for s in shown if s.lag is not None]
+        known = (s for s in shown if s.lag_status in numbers)
+        samples[lag_metrics.GROUP_LAG_STATUS] = [(s[:2], numbers[str(s.lag_status)]) for s in known]
+        for name in lag_metrics.HELP:
+            family = counter if name.endswith("_total") else gauge
+            yield family(name, lag_metrics.labels_of(name), (Series(*sample) for sample in samples[name]))
 
     def _worst_members(self, metric: str, column: str, field: str) -> Metric:
         """Give the members worst off; two of one client and host are one series, with the lesser value."""

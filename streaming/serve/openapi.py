@@ -2,6 +2,8 @@
 
 from typing import Any, Final
 
+from streaming.store.lags import STATUSES, UNKNOWN
+
 
 def _query(name: str, words: str, **schema: Any) -> dict[str, Any]:
     return {"name": name, "in": "query", "description": words, "schema": schema or {"type": "string"}}
@@ -43,6 +45,7 @@ _SOURCES: Final = {
 }
 GROUP_ORDERS: Final = ("trouble", "name")
 INCIDENT_ORDERS: Final = ("newest", "severity")
+_STATUS: Final = {"type": "string", "enum": [*STATUSES, UNKNOWN]}
 _SEVERITY: Final = {"type": "string", "enum": ["info", "warn", "page"]}
 
 OPENAPI: Final[dict[str, Any]] = {
@@ -63,6 +66,12 @@ OPENAPI: Final[dict[str, Any]] = {
             "One group, with open incidents, newest generations and last events",
             [{"name": "group", "in": "path", "required": True, "schema": _TEXT}, _CLUSTER],
             _ref("Group"),
+        ),
+        "/api/v1/groups/{group}/partitions": _get(
+            "How far behind a group is in each of its partitions, by topic and partition. An id that ends in"
+            " /partitions is written with %2F",
+            [{"name": "group", "in": "path", "required": True, "schema": _TEXT}, _CLUSTER],
+            _ref("Partitions"),
         ),
         "/api/v1/incidents": _get(
             "Incidents, newest first",
@@ -97,6 +106,27 @@ OPENAPI: Final[dict[str, Any]] = {
                 protocol_type=_TEXT_OR_NULL, protocol=_TEXT_OR_NULL, leader=_TEXT_OR_NULL, partition=_NUMBER,
                 members=_list("Member"), sources=_SOURCES, at_ms=_MS, generations=_list("Generation"),
                 open_incidents={"type": "object", "description": "of a list: how many are open, by severity"},
+                lag={**_NUMBER_OR_NULL, "description": "messages, of all partitions whose lag is known; null: of none"},
+                lag_status={**_STATUS, "type": ["string", "null"], "description": "the worst known of its partitions"},
+            ),
+            "Partitions": _object(
+                "How far behind a group is; complete: all partitions are here, and of each the status is known",
+                partitions=_list("Partition"), complete={"type": "boolean"}, at_ms=_MS, lag=_NUMBER_OR_NULL,
+                status=_STATUS,
+                left_out={"type": "integer", "description": "of a group with thousands only the worst are here"},
+            ),
+            "Partition": _object(
+                "A partition that a group has committed to or owns. What is not known is null, never a number",
+                topic=_TEXT, topic_id=_TEXT_OR_NULL, partition=_NUMBER, committed_offset=_NUMBER_OR_NULL,
+                committed_ms=_MS_OR_NULL, start_offset=_NUMBER_OR_NULL, end_offset=_NUMBER_OR_NULL,
+                lag=_NUMBER_OR_NULL,
+                lag_ms={**_NUMBER_OR_NULL, "description": "how long its oldest message has waited, at the least"},
+                status=_STATUS, owner=_TEXT_OR_NULL, owner_instance_id=_TEXT_OR_NULL, owner_client_id=_TEXT_OR_NULL,
+                owner_host=_TEXT_OR_NULL, owned_since_ms=_MS_OR_NULL, generation=_NUMBER_OR_NULL,
+                rate={"type": ["number", "null"], "description": "messages a second, by its last commits"},
+                leader_epoch=_NUMBER_OR_NULL, asked_ms=_MS_OR_NULL,
+                note={"type": ["string", "null"], "description": "what a partition that stands still looks like"},
+                metadata={"type": ["string", "null"], "description": "the head of its newest commit's"},
             ),
             "Generation": _object(
                 "A generation that settled (of one group only): what it changed, and what its rebalance took",

@@ -24,6 +24,7 @@ from streaming.serve.api import Api, number
 from streaming.serve.coverage import coverage, in_words
 from streaming.serve.events import runs, seconds
 from streaming.serve.health import Health
+from streaming.serve.lag_view import HEIGHT, lag_view, waited
 from streaming.serve.notify.message import group_path
 from streaming.serve.runbooks import RULES, all_rules, runbook
 from streaming.serve.timeline import LABEL, WIDTH, heartbeats, timeline, troubled_first, waited_for
@@ -65,6 +66,11 @@ def plain(value: object) -> str:
     return shown.encode("utf-8", "replace").decode("utf-8")
 
 
+def number_of(value: float | None) -> str:
+    """Show a number with its thousands apart."""
+    return "" if value is None else f"{value:,}"
+
+
 def row_key(*names: object) -> str:
     """Name a row of a table, so that a refresh knows it again: ids may be long, and strangers choose them."""
     return hashlib.sha256("\0".join(map(str, names)).encode("utf-8", "replace")).hexdigest()[:16]
@@ -83,7 +89,9 @@ _TEMPLATES: Final = Environment(
     lstrip_blocks=True,
     finalize=lambda value: "" if value is None else value if isinstance(value, Markup) else plain(value),
 )
-_TEMPLATES.filters.update(instant=instant, seconds=seconds, runs=lambda numbers: runs(sorted(numbers)))
+_TEMPLATES.filters.update(
+    instant=instant, seconds=seconds, waited=waited, number=number_of, runs=lambda numbers: runs(sorted(numbers))
+)
 _TEMPLATES.globals.update(group_path=path_to, row_key=row_key, style=Markup(STYLE), script=Markup(SCRIPT))  # noqa: S704 - our own files
 
 
@@ -149,6 +157,7 @@ class Pages:
         page_number = number(request, "page", 1, 1, MOST_PAGES)
         drawn = self.store.read.generations(found["cluster"], found["group"], GENERATIONS_DRAWN)
         incidents = recent.objects
+        lag = self.store.lags.of_group(found["cluster"], found["group"])
         page = _page(
             "group.html",
             group=found,
@@ -159,6 +168,8 @@ class Pages:
             timeline=timeline(found, drawn, incidents, minutes * 60_000),
             heartbeats=heartbeats(found),
             waited_for=waited_for(found["incidents"]),
+            lag=None if lag is None else lag_view(lag),
+            lag_height=HEIGHT,
             width=WIDTH,
             label=LABEL,
         )

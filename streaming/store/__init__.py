@@ -5,6 +5,7 @@
 * ``batch``          the job's outputs -> rows; `judge` runs the core's `diff` over the reports
 * ``incident_rows``  transitions -> rows of incidents, transitions and outbox
 * ``histogram``      durations as bounded counters
+* ``lags``           how far behind groups are: rows of partitions, sums by topic
 * ``lease``          which `run` writes a cluster
 * ``pages``          long lists, read as they are taken
 * ``reader``         questions of the API and of `/metrics`

@@ -20,6 +20,9 @@ from streaming.store import tables
 from streaming.store.database import add_up, clean, group_key, remove, upsert
 
 QUARANTINE_ROWS = 10_000
+MOST = 2**63 - 1  # of a column: a sum of offsets that strangers commit may be more
+LAG = "lag"
+"""What a report is `judged` by that holds only the rules of lag."""
 MONITOR_STALLED = "monitor-stalled"
 DATA_QUALITY = "data-quality"
 ALERTS_MISSED = "alerts-missed"
@@ -53,6 +56,7 @@ class Rows:
     checkpoint_id: str
     groups: dict[str, dict[str, Any] | None] = field(default_factory=dict)  # None: the group was deleted
     views: dict[str, str] = field(default_factory=dict)
+    lags: dict[str, dict[str, Any]] = field(default_factory=dict)
     heartbeats: dict[str, dict[str, Any]] = field(default_factory=dict)  # of groups that changed in nothing else
     shards: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
     brokers: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
@@ -93,11 +97,14 @@ def judge(
 
 def write(connection: Connection, rows: Rows) -> None:
     """Write everything gathered."""
-    remove(connection, tables.groups.c.group_key, (key for key, row in rows.groups.items() if row is None))
+    gone = [key for key, row in rows.groups.items() if row is None]
+    remove(connection, tables.groups.c.group_key, gone)
+    remove(connection, tables.lags.c.group_key, gone)
     kept = [row for row in rows.groups.values() if row is not None]
     upsert(connection, tables.groups, kept, changing=_GROUP_COLUMNS)
     views = [{"group_key": row["group_key"], "view": rows.views[row["group_key"]]} for row in kept]
     upsert(connection, tables.views, views, changing=("view",))
+    upsert(connection, tables.lags, list(rows.lags.values()), changing=_LAG_COLUMNS)
     if rows.heartbeats:
         connection.execute(_REFRESH, list(rows.heartbeats.values()))
     upsert(connection, tables.shards, list(rows.shards.values()), changing=("at_ms", "held"))
@@ -122,10 +129,13 @@ def write_counters(connection: Connection, counters: Mapping[str, Mapping[str, i
 
 
 def _gather_report(rows: Rows, output: Mapping[str, Any]) -> None:
+    if output.get("judged") == LAG:
+        return  # it tells incidents, and has no view
     key = group_key(output["cluster"], output["group"])
     rows.heartbeats.pop(key, None)
     if output.get("deleted"):
         rows.groups[key] = None
+        rows.lags.pop(key, None)
     elif view := output.get("view"):
         rows.groups[key] = {**_group_row(key, output, view), "checkpoint_id": rows.checkpoint_id}
         rows.views[key] = json.dumps(view)
@@ -172,6 +182,30 @@ _REFRESH = (
     .values({name: bindparam(name) for name in ("worst_headroom", "at_ms", "heartbeats")})
 )
 _GROUP_COLUMNS = tuple(column.name for column in tables.groups.c if not column.primary_key)
+
+
+def _gather_partitions(rows: Rows, output: Mapping[str, Any]) -> None:
+    columns, lag = output["columns"], output["lag"]
+    key = group_key(output["cluster"], output["group"])
+    rows.lags[key] = {
+        "group_key": key,
+        "cluster": clean(output["cluster"], 255),
+        "group_id": clean(output["group"]),
+        "at_ms": output["at_ms"],
+        "lag": None if lag is None else min(lag, MOST),
+        "status": clean(output["status"], 16),
+        "complete": bool(output["complete"]),
+        "partitions": len(columns["partition"]) + columns.get("left_out", 0),
+        "checkpoint_id": rows.checkpoint_id,
+        "body": json.dumps(columns, separators=(",", ":")),
+    }
+
+
+_LAG_COLUMNS = tuple(column.name for column in tables.lags.c if not column.primary_key)
+
+
+def _gather_counted(rows: Rows, output: Mapping[str, Any]) -> None:
+    rows.count(clean(output["cluster"], 255), output["counts"])
 
 
 def _gather_progress(rows: Rows, output: Mapping[str, Any]) -> None:
@@ -238,6 +272,8 @@ def _gather_not_kept(rows: Rows, output: Mapping[str, Any]) -> None:
 _GATHER: dict[str, Callable[[Rows, Mapping[str, Any]], None]] = {
     "report": _gather_report,
     "heartbeats": _gather_heartbeats,
+    "partitions": _gather_partitions,
+    "counted": _gather_counted,
     "progress": _gather_progress,
     "blind": _gather_blind,
     "decoded": _gather_decoded,

@@ -24,9 +24,13 @@ _MEMBERS_AT_ONCE = 2_000  # of the groups of a portion
 _GROUP_WEIGHT = 10  # what a group weighs beside its members
 _INCIDENTS_AT_ONCE = 100
 _REJECTED_AT_ONCE = 500
-_SHOWN = select(
-    tables.groups.c.group_key, tables.views.c.view, tables.groups.c.heartbeats, tables.groups.c.at_ms
-).join_from(tables.groups, tables.views)
+_LAG = tables.lags.c.lag, tables.lags.c.status.label("lag_status")
+_HAS_LAG = tables.lags.c.group_key == tables.groups.c.group_key
+_SHOWN = (
+    select(tables.groups.c.group_key, tables.views.c.view, tables.groups.c.heartbeats, tables.groups.c.at_ms, *_LAG)
+    .join_from(tables.groups, tables.views)
+    .outerjoin(tables.lags, _HAS_LAG)
+)
 _WEIGHED = select(tables.groups.c.group_key, tables.groups.c.members)
 
 
@@ -53,6 +57,8 @@ class StoredGroupState(NamedTuple):
     members: int
     worst_headroom: float | None
     worst_poll_headroom: float | None
+    lag: int | None
+    lag_status: str | None
     pages: int
     """How many of its open incidents are of severity `page`."""
     warnings: int
@@ -141,9 +147,9 @@ def open_incidents(connection: Connection, cluster: str, own_rule: str | None = 
     return opened
 
 
-def _group_object(view: str, heartbeats: str | None, at_ms: int) -> dict[str, Any]:
-    group = {**json.loads(view), "at_ms": at_ms}
-    return group if heartbeats is None else with_heartbeats(group, json.loads(heartbeats), at_ms)
+def _group_object(row: Row[Any]) -> dict[str, Any]:
+    group = {**json.loads(row.view), "at_ms": row.at_ms, "lag": row.lag, "lag_status": row.lag_status}
+    return group if row.heartbeats is None else with_heartbeats(group, json.loads(row.heartbeats), row.at_ms)
 
 
 class StoreReader:
@@ -199,6 +205,12 @@ class StoreReader:
         ordered = some.order_by(known.cluster, known.group_id, known.group_key) if by_name else worst_first(some)
         page = self._groups(ordered.limit(limit).offset(offset), self._count(tables.groups, chosen))
         return replace(page, read=self._with_open_incidents)
+
+    def views(self, cluster: str | None) -> Page[str]:
+        """Give the views of all groups, or of all of a cluster, by name."""
+        known = tables.groups.c
+        some = _WEIGHED.where(_all_of(_equal(known.cluster, cluster)))
+        return self._groups(some.order_by(known.cluster, known.group_id, known.group_key))
 
     def generations(self, cluster: str, group: str, limit: int = 20) -> list[dict[str, Any]]:
         """Give the newest generations of a group, newest first."""
@@ -273,8 +285,9 @@ class StoreReader:
         """Give the groups that deserve a series of their own, the worst first."""
         known = tables.groups.c
         columns = (known.cluster, known.group_id, known.type, known.state, known.generation, known.members)
-        some = select(*columns, known.worst_headroom, known.worst_poll_headroom)
-        return [StoredGroupState._make(row) for row in self._rows(worst_first(some, counted=True).limit(limit))]
+        some = select(*columns, known.worst_headroom, known.worst_poll_headroom, *_LAG)
+        ordered = worst_first(some, counted=True).outerjoin(tables.lags, _HAS_LAG).limit(limit)
+        return [StoredGroupState._make(row) for row in self._rows(ordered)]
 
     def newest_moves(self, limit: int) -> list[Moves]:
         """Tell what the newest generations moved, one a group, of those among the newest `limit` generations."""
@@ -391,7 +404,7 @@ class StoreReader:
 
     def _views(self, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
         rows = self._rows(_SHOWN.where(tables.groups.c.group_key.in_(keys)))
-        return {row.group_key: _group_object(row.view, row.heartbeats, row.at_ms) for row in rows}
+        return {row.group_key: _group_object(row) for row in rows}
 
     def _with_open_incidents(self, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
         known = tables.incidents.c

@@ -13,6 +13,7 @@ from streaming.store import batch, generations, incident_rows, tables
 from streaming.store.batch import BatchResult, PolicyTransition
 from streaming.store.database import clean, clock_of, existing, group_key, open_engine, upsert, writer_of
 from streaming.store.histogram import observe
+from streaming.store.lags import LagReader
 from streaming.store.lease import Lease
 from streaming.store.outbox import Outbox
 from streaming.store.reader import StoreReader, open_incidents
@@ -32,6 +33,7 @@ class Store:
 
     def __init__(self, engine: Engine) -> None:
         self.read = StoreReader(engine)
+        self.lags = LagReader(engine)
         self.outbox = Outbox(engine)
         self.engine = engine
         self.errors = 0
@@ -148,6 +150,7 @@ class Store:
             (tables.brokers.c.broker, tables.brokers.c.progress_ms < before_ms),
             (tables.blind_windows.c.from_ms, tables.blind_windows.c.until_ms < before_ms),
             (tables.settled.c.group_key, tables.settled.c.group_key.not_in(select(tables.groups.c.group_key))),
+            (tables.lags.c.group_key, tables.lags.c.group_key.not_in(select(tables.groups.c.group_key))),
         ):
             self._delete_in_portions(key, over)
 
@@ -213,6 +216,9 @@ def _vanished(
     known = tables.groups.c
     foreign = (known.cluster == clean(cluster, 255)) & (known.checkpoint_id != checkpoint_id)
     connection.execute(delete(tables.groups).where(foreign))
+    lags = tables.lags.c
+    foreign = (lags.cluster == clean(cluster, 255)) & (lags.checkpoint_id != checkpoint_id)
+    connection.execute(delete(tables.lags).where(foreign))
     keys = {group_key(cluster, group): group for _, group in opened if group}
     present = existing(connection, known.group_key, keys)
     return [

@@ -72,6 +72,23 @@ views = Table(
     Column("view", Text, nullable=False),
 )
 
+# How far behind a group is, as it was judged last. No foreign key: a judgement may come before the group's first view.
+# It is shown only together with its group.
+lags = Table(
+    "lags",
+    metadata,
+    Column("group_key", String(64), primary_key=True),
+    Column("cluster", String(255), nullable=False, index=True),
+    Column("group_id", Text, nullable=False),
+    Column("at_ms", BigInteger, nullable=False),  # when the end offsets were asked
+    Column("lag", BigInteger),  # of all partitions whose lag is known; NULL: of none
+    Column("status", String(16), nullable=False),  # the worst that is known of its partitions
+    Column("complete", Boolean, nullable=False),  # every partition's status is known
+    Column("partitions", Integer, nullable=False),
+    Column("checkpoint_id", String(200), nullable=False),
+    Column("body", Text, nullable=False),  # JSON: a row a partition, in columns, see `store.lags`
+)
+
 # Who was in a group when it last was Stable or Empty: what its next generation is compared with.
 settled = Table(
     "settled",

@@ -75,7 +75,22 @@ class Asking:
 @contextmanager
 def prometheus(folder: Path, serve: str, alertmanager: str) -> Iterator[Asking]:
     """Start one that scrapes `serve` and alerts `alertmanager` (host:port); it is gone afterwards."""
-    config = configured(folder, serve, alertmanager)
+    with _scraping(folder, configured(folder, serve, alertmanager)) as asking:
+        yield asking
+
+
+@contextmanager
+def configured_as(folder: Path, text: str) -> Iterator[Asking]:
+    """Start one with a configuration of one's own."""
+    folder.mkdir(parents=True)
+    config = folder / "prometheus.yml"
+    config.write_text(text)
+    with _scraping(folder, config) as asking:
+        yield asking
+
+
+@contextmanager
+def _scraping(folder: Path, config: Path) -> Iterator[Asking]:
     with _running(PROGRAM, folder, f"--config.file={config}", f"--storage.tsdb.path={folder}/data") as url:
         yield Asking(url)
 

@@ -16,7 +16,7 @@ from streaming.serve.health import Health
 from streaming.store import Store
 from tests.dashboards import grafana, prometheus
 from tests.embedded.waiting import await_true
-from tests.streaming.outputs import CLUSTER, START_MS, finding, member, progress, report, view
+from tests.streaming.outputs import CLUSTER, START_MS, finding, member, partition, partitions, progress, report, view
 
 pytestmark = pytest.mark.skipif(prometheus.missing() is not None, reason=str(prometheus.missing()))
 GROUPS = 10_000
@@ -48,11 +48,14 @@ def fleet(generation):
         shown = view(group, generation=generation, stable_since_ms=START_MS + generation, **busy)
         broken = [finding(group, severity="page")] if number % 10 == 0 else []
         yield report(group, *broken, view=shown | {"members": [reader]})
+        topics = [f"topic-{number:03}" for number in range(150)] if group == GROUP else ["orders"]
+        rows = [partition(topic=topic, lag=number, status="stall", note="stuck") for topic in topics]
+        yield partitions(group, *rows, commits=generation)
 
 
 def exported(folder, *batches):
     """/metrics after each batch of reports."""
-    settings = Settings(cluster=CLUSTER)
+    settings = Settings.model_validate({"cluster": CLUSTER, "serve": {"partition_metrics": True}})
     store = Store.open(f"sqlite:///{folder}/monitor.db")
     for batch_id, reports in enumerate(batches):
         outputs = [progress(), *reports]
@@ -115,6 +118,8 @@ def test_no_panel_shows_more_than_people_can_read(expositions, tmp_path):
         sizes = {place: len(asking.now(expr)) for place, expr in asked()}
     assert {place: size for place, size in sizes.items() if size > MOST} == {}
     assert {"fleet: Open incidents, oldest first": MOST, "rebalances: Flappers": 50}.items() <= sizes.items()
+    lag = ("fleet: Largest lag", "fleet: Longest wait", "fleet: Stalled partitions, by topic", "group: Lag, by topic")
+    assert [sizes[place] for place in lag] == [20, 20, MOST, 50]
 
 
 def test_every_query_has_an_answer_where_there_is_nothing_yet(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 
 from dashboards import files
 from dashboards.rules import RULES, grafana_rules, prometheus_rules
-from streaming.serve import metrics
+from streaming.serve import lag_metrics, metrics
 
 PROMTOOL = shutil.which("promtool")
 RULE_FILE = files.RENDERED / "prometheus-rules.yml"
@@ -26,6 +26,7 @@ CASES = {
     "GroupMonitorMissing": (metrics.RUN_ALIVE_AGE, CLUSTER, "_x20", "1x20", 10, {}),
     "GroupMonitorStalled": (metrics.STALLED, CLUSTER, "1x20", "0x20", 10, CLUSTER),
     "GroupMonitorBehind": (metrics.SHARD_PROGRESS_AGE, CLUSTER, "31x20", "2x20", 10, CLUSTER),
+    "GroupMonitorLagOld": (lag_metrics.LAG_AGE, CLUSTER, "0+60x20", "9x20", 10, CLUSTER),
     "GroupTelemetryStalled": (metrics.BROKER_PROGRESS_AGE, BROKER, "0+60x20", "1x20", 10, BROKER),
     "GroupTelemetryUncovered": (metrics.BROKER_COVERED, BROKER, "0x30", "1x30", 20, BROKER),
     "GroupMonitorAlertsStuck": (metrics.OUTBOX_AGE, RECEIVER, "0+60x20", "0x20", 10, RECEIVER),

@@ -1,5 +1,7 @@
 """Readable makers of what the job hands to the store."""
 
+import json
+from itertools import groupby
 from typing import Any
 
 CLUSTER = "prod"
@@ -138,3 +140,74 @@ def rejected(offset: int = 1, **changes: Any) -> dict[str, Any]:
 def decoded(**counts: int) -> dict[str, Any]:
     """What became of records: `GroupMetadata:3:decoded` and the like."""
     return {"kind": "decoded", "cluster": CLUSTER, "counts": counts or {"GroupMetadata:3:decoded": 5}}
+
+
+def partition(number: int = 0, **changes: Any) -> dict[str, Any]:
+    """A partition of a group that is 40 messages behind, as the API shows it."""
+    return {
+        "topic": "orders",
+        "topic_id": "4mTvE5ZsSWGT3b0hVaGfHA",
+        "partition": number,
+        "committed_offset": 960,
+        "committed_ms": START_MS - 2_000,
+        "start_offset": 100,
+        "end_offset": 1_000,
+        "lag": 40,
+        "lag_ms": 2_000,
+        "status": "ok",
+        "rate": 20.0,
+        "owner": ["m-0", None, "worker", "10.0.0.7", 3],
+        "owned_since_ms": START_MS - 60_000,
+        "leader_epoch": 0,
+        "note": None,
+        "metadata": None,
+        **changes,
+    }
+
+
+STATUSES = ("unknown", "ok", "warn", "rewind", "stall", "stop")
+_COLUMNS = ("partition", "committed_offset", "committed_ms", "start_offset", "end_offset", "lag", "lag_ms", "status",
+            "rate", "owned_since_ms", "leader_epoch")  # fmt: skip
+
+
+def columns(*partitions: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """Partitions, sorted by topic, in columns."""
+    topics = [[name, topic_id, len(list(rows))] for (name, topic_id), rows in groupby(partitions, _topic)]
+    owners = list({json.dumps(row["owner"]): row["owner"] for row in partitions if row["owner"]}.values())
+    return {
+        "topics": topics,
+        **{name: [row[name] for row in partitions] for name in _COLUMNS},
+        "owner": [owners.index(row["owner"]) if row["owner"] else None for row in partitions],
+        "owners": owners,
+        "note": {str(place): row["note"] for place, row in enumerate(partitions) if row["note"]},
+        "metadata": {str(place): row["metadata"] for place, row in enumerate(partitions) if row["metadata"]},
+        "asked_ms": START_MS,
+        "history": [[START_MS - 20_000, 10], [START_MS - 10_000, 60], [START_MS, 40]],
+        **changes,
+    }
+
+
+def _topic(row: dict[str, Any]) -> tuple[str, str | None]:
+    return row["topic"], row["topic_id"]
+
+
+def partitions(group: str = "orders", *rows: dict[str, Any], at_ms: int = START_MS, **changes: Any) -> dict[str, Any]:
+    """How far behind a group is; two partitions unless given."""
+    rows = rows or (partition(0), partition(1, lag=0, lag_ms=0, committed_offset=1_000))
+    lags = [row["lag"] for row in rows if row["lag"] is not None]
+    return {
+        "kind": "partitions",
+        "cluster": CLUSTER,
+        "shard": -1,
+        "group": group,
+        "at_ms": at_ms,
+        "lag": sum(lags) if lags else None,
+        "status": max((row["status"] for row in rows), key=STATUSES.index, default="unknown"),
+        "complete": all(row["status"] != "unknown" for row in rows),
+        "columns": columns(*rows, **changes),
+    }
+
+
+def lag_report(group: str = "orders", *findings: dict[str, Any], at_ms: int = START_MS) -> dict[str, Any]:
+    """What the rules of lag say of a group."""
+    return report(group, *findings, at_ms=at_ms, shard=-1) | {"judged": "lag"}

@@ -7,16 +7,35 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import update
 
 from streaming.config import Settings
-from streaming.serve import metrics
+from streaming.serve import lag_metrics, metrics
 from streaming.serve.health import Health
 from streaming.store import Store, tables
 from streaming.store.database import database_ms
-from tests.streaming.outputs import CLUSTER, START_MS, decoded, ended, finding, member, progress, rejected, report, view
+from tests.streaming.outputs import (
+    CLUSTER,
+    START_MS,
+    decoded,
+    ended,
+    finding,
+    member,
+    partition,
+    partitions,
+    progress,
+    rejected,
+    report,
+    view,
+)
 
 NAMES = {name.removesuffix("_total") for name in metrics.HELP}
 PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
 NOW_MS = START_MS + 2_000
-SETTINGS = Settings.model_validate({"cluster": CLUSTER, "groups": ({"pattern": "orders", "labels": {"team": "shop"}},)})
+SETTINGS = Settings.model_validate(
+    {
+        "cluster": CLUSTER,
+        "groups": ({"pattern": "orders", "labels": {"team": "shop"}},),
+        "serve": {"partition_metrics": True},
+    }
+)
 HEAD = f"""# Metrics
 
 Written by `make docs` from the code; do not edit. `serve` answers them at `/metrics`, beside the usual `process_*`
@@ -25,8 +44,10 @@ metrics of its own process.
 Series are bounded whatever the fleet: totals by cluster, type, state, rule; a series of its own for at most
 {metrics.GROUP_SERIES:,} groups (the worst first), for the {metrics.MEMBER_SERIES} members
 worst off and those that at most {metrics.REBALANCING_GROUPS} rebalancing groups wait for, and never a member id as a
-label. Labels of `[[groups]]` are added to `{metrics.GROUP_INFO}`. A label's value has at most
-{metrics.LABEL_CHARACTERS} characters: of a longer one (Kafka takes ids of 32 KiB) the end becomes `~` and
+label. Lag has series for at most {lag_metrics.TOPIC_SERIES:,} topics of these groups and, with
+`[serve] partition_metrics = true`, for at most {lag_metrics.PARTITION_SERIES:,} partitions. What is not known has no
+sample, never a -1 ([lag](lag.md)). Labels of `[[groups]]` are added to `{metrics.GROUP_INFO}`. A label's value has at
+most {metrics.LABEL_CHARACTERS} characters: of a longer one (Kafka takes ids of 32 KiB) the end becomes `~` and
 {metrics.HASH_CHARACTERS} hexadecimal digits of a hash of the whole, so that two groups stay two.
 
 | metric | type | meaning | sample |
@@ -63,6 +84,7 @@ def fill(store: Store) -> None:
     outputs = [
         report("payments", view=view("payments", state="PreparingRebalance", rebalance=phase) | {"members": [slow]}),
         report("shipping", view=view("shipping", generation=4) | {"members": [member("m-1")]}),
+        partitions("orders", partition(0), partition(1, status="stall", note="stuck"), commits=370),
     ]
     store.apply_batch(checkpoint_id="c", batch_id=1, outputs=outputs, settings=SETTINGS, now_ms=START_MS + 1_300)
     suite = {"cluster": CLUSTER, "suite": "groups", "expectation": "expect_column_values_to_not_be_null(group)"}

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from streaming.cli import main
 from streaming.commands import tables, watch
-from tests.streaming.outputs import CLUSTER, START_MS, ended, finding, rejected, report, view
+from tests.streaming.outputs import CLUSTER, START_MS, ended, finding, partition, partitions, rejected, report, view
 
 EVIL = "a\x1b[2J\u202e[bold]x[/bold]"
 
@@ -44,6 +44,41 @@ def test_describe_the_page_and_the_api_tell_how_long_a_past_rebalance_took(apply
     assert "joining 41 s" in page
     newest = client.get("/api/v1/groups/orders").json()["generations"][0]
     assert (newest["took_ms"], newest["joining_ms"]) == (41_300, 41_000)
+
+
+def test_describe_shows_how_far_behind_a_group_is_the_worst_partition_first(apply, command):
+    rows = [
+        partition(0, lag=0),
+        partition(1, lag=50_000),
+        partition(2, lag=26_000, status="stall", note="stuck", owner=["w-7", None, "c", "10.0.0.9", 3]),
+        partition(3, lag=None, status="unknown", committed_ms=None, owner=None),
+    ]
+    apply(report("orders", view=view()), partitions("orders", *rows))
+    said = command("describe", "orders")
+    assert "lag 76,000, 3 of 4 partitions behind or not known" in said
+    assert said.index("orders-2") < said.index("orders-1") < said.index("orders-3")
+    assert "orders-0" not in said
+    for words in ("stall (stuck)", "w-7", "10.0.0.9", "not known", "never", "nobody"):
+        assert words in said
+    assert "lag not known" not in said
+
+
+def test_describe_cuts_a_long_list_of_partitions_and_says_so(apply, command):
+    rows = [partition(number, lag=1_000 - number) for number in range(100)]
+    apply(report("orders", view=view()), partitions("orders", *rows, left_out=7), report("new", view=view("new")))
+    said = command("describe", "orders")
+    assert "100 of 107 partitions behind or not known, the worst 30 shown" in said
+    assert said.count("orders-") == 30
+    assert "partitions behind" not in command("describe", "new")
+
+
+def test_a_list_of_groups_tells_lag_and_status(apply, command):
+    apply(report("orders", view=view()), partitions("orders", partition(lag=1_234_567, status="warn")))
+    apply(report("fine", view=view("fine")), partitions("fine", partition(lag=5)), report("new", view=view("new")))
+    for said in (command("describe"), command("watch", "--times", "1")):
+        assert "1,234,567 warn" in said
+        assert " 5 " in said
+        assert "5 ok" not in said
 
 
 def test_describe_without_a_group_lists_all(apply, command):
@@ -118,8 +153,11 @@ def test_watch_that_ends_by_itself_leaves_its_last_look_on_the_terminal(
 
 
 def test_a_hostile_name_steers_no_terminal_and_is_no_markup(apply, command):
+    owned = partition(topic=EVIL, note=EVIL, owner=[EVIL, EVIL, EVIL, EVIL, 3])
     apply(
-        report(EVIL, finding(EVIL, EVIL, summary=EVIL), view=view(EVIL, leader=EVIL, state=EVIL)), rejected(reason=EVIL)
+        report(EVIL, finding(EVIL, EVIL, summary=EVIL), view=view(EVIL, leader=EVIL, state=EVIL)),
+        rejected(reason=EVIL),
+        partitions(EVIL, owned),
     )
     for arguments in (["describe", EVIL], ["describe"], ["incidents"], ["quarantine"], ["watch", "--times", "1"]):
         said = command(*arguments)
@@ -205,6 +243,8 @@ class TestNarrow:
     def columns(self, apply, command, monkeypatch):
         member = "orders-consumer-1-0f0b1c5e-9a57-4d5e-8a3c-5f5f4a3d2b1c"
         apply(report("orders", finding("orders", member, summary=SUMMARY), view=view(members=2)), rejected(reason="x"))
+        row = partition(topic="orders-created-in-europe", owner=[member, None, "c", "10.0.0.7", 3], status="stall")
+        apply(partitions("orders", row | {"lag": 123_456_789_012, "note": "stuck"}))
         monkeypatch.setenv("COLUMNS", "80")
 
     @pytest.mark.parametrize("arguments", [["incidents"], ["describe"], ["quarantine"], ["watch", "--times", "1"]])
@@ -223,3 +263,4 @@ class TestNarrow:
         said = command("describe", "orders")
         assert max(map(len, said.splitlines())) <= 80
         assert "at 10.0.0.7" in said
+        assert "orders-created-in-europe-0  lag 123,456,789,012  stall (stuck)" in said

@@ -45,7 +45,7 @@ def parameters() -> list[tuple[str, str]]:
         for parameter in about["get"]["parameters"]
         if parameter["in"] == "query"
     ]
-    return [*described, ("/groups/orders", "cluster"), ("/groups/orders", "minutes")]
+    return [*described, ("/groups/orders", "cluster"), ("/groups/orders", "minutes"), ("/metrics/burrow", "cluster")]
 
 
 def test_no_value_of_a_parameter_is_a_failure_inside(either):

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from streaming.serve.timeline import LABEL, MEMBER_ROWS, WIDTH, heartbeats, timeline, waited_for
-from tests.streaming.outputs import START_MS, finding, member, progress, report, view
+from tests.streaming.outputs import START_MS, finding, member, partition, partitions, progress, report, view
 from tests.streaming.serve import chromium
 
 EVIL = "<script>document.title='pwned'</script><img src=x onerror=\"document.title='pwned'\">\u202e'"
@@ -328,6 +328,9 @@ class TestOpenPage:
         apply(report("orders", finding("orders", f"{long}0", summary=long), view=shown))
         apply(report("orders", finding("orders", f"{long}0", summary=long), view=shown | {"generation": 4}))
         apply(report("idle", view=view("idle", members=0, state="Empty")))
+        owner = [f"{long}0", None, long, long, 3]
+        rows = [partition(n, topic=long, metadata=long, lag=2**40, owner=owner, note="stuck") for n in range(3)]
+        apply(partitions("orders", *rows), partitions("idle"))
         tab.open(client.base + path, width=390, height=844)
         assert tab.run("document.documentElement.scrollWidth") == 390
         heights = tab.run("[...document.querySelectorAll('svg text')].map(text => text.getBoundingClientRect().height)")

@@ -55,6 +55,7 @@ def without_later_tables(connection):
     connection.exec_driver_sql("DROP INDEX ix_outbox_dismissed_ms")
     connection.exec_driver_sql("ALTER TABLE outbox DROP COLUMN dismissed_ms")
     connection.exec_driver_sql("DROP TABLE blind_windows")
+    connection.exec_driver_sql("DROP TABLE lags")
 
 
 def test_groups_of_an_older_schema_are_shown_as_they_were(url):

@@ -1,0 +1,76 @@
+"""What every exporter tells, read once: the groups of the clusters asked for, their lags, and partitions' offsets."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from streaming.store import Store
+from streaming.store.lags import Lag, Lags, topics_of
+
+MOST_PARTITIONS: Final = 1_000_000
+"""Of all groups. Beyond it groups are left out, and counted."""
+
+
+class Offsets(NamedTuple):
+    """The newest that is known of a partition of a topic, and when that was asked."""
+
+    asked_ms: int
+    start: int | None
+    end: int | None
+
+
+@dataclass(slots=True)
+class Partitions:
+    """Offsets of the partitions that any group commits to: of several groups that know one, the newest count."""
+
+    known: dict[tuple[str, str], dict[int, Offsets]] = field(default_factory=dict)
+
+    def learn(self, lag: Lag) -> None:
+        """Take what a group's judgement tells."""
+        numbers, starts, ends = (lag.columns[name] for name in ("partition", "start_offset", "end_offset"))
+        asked_ms = lag.columns["asked_ms"] or 0
+        for topic, _, first, end in topics_of(lag.columns):
+            of_topic = self.known.setdefault((lag.cluster, topic), {})
+            for row in range(first, end):
+                known = of_topic.get(numbers[row])
+                if known is None or known.asked_ms < asked_ms:
+                    of_topic[numbers[row]] = Offsets(asked_ms, starts[row], ends[row])
+
+    def sums(self) -> Iterator[tuple[str, int | None, int | None]]:
+        """Add up start and end offsets of each topic; None where one of them is not known."""
+        for (_, topic), of_topic in self.known.items():
+            known = of_topic.values()
+            yield topic, _sum([offsets.start for offsets in known]), _sum([offsets.end for offsets in known])
+
+    def __iter__(self) -> Iterator[tuple[str, str, int, Offsets]]:
+        for (cluster, topic), of_topic in self.known.items():
+            for partition, offsets in sorted(of_topic.items()):
+                yield cluster, topic, partition, offsets
+
+
+def _sum(values: list[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known and len(known) == len(values) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The groups of one cluster, or of all; `up`: whether their `run`s are at work and have caught up."""
+
+    store: Store
+    cluster: str | None
+    up: bool
+
+    def lags(self) -> Lags:
+        """Give how far the groups are behind."""
+        return self.store.lags.by_name(self.cluster, MOST_PARTITIONS)
+
+    def groups(self) -> Iterator[Mapping[str, Any]]:
+        """Give the groups' views."""
+        return iter(self.store.read.views(self.cluster))
+
+    def records(self) -> int:
+        """Count the records of the offsets topics that were read."""
+        counters = self.store.read.counters()
+        chosen = (counts for name, counts in counters.items() if self.cluster in (None, name))
+        return sum(value for counts in chosen for name, value in counts.items() if name.startswith("decoded:"))

@@ -1,0 +1,221 @@
+"""How far behind groups are: what the table `lags` holds, as objects of the contract and as sums.
+
+A group's partitions are stored in columns, a value a partition in each (`coordinator_model.lag` makes them): sums need
+a few of the columns, and a list of numbers is read several times as fast as an object a partition.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, takewhile
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Engine, Float, Row, Select, cast, func, select
+
+from streaming.store import tables
+from streaming.store.database import clean, group_key
+from streaming.store.order import worst_first
+from streaming.store.pages import by_weight
+
+STATUSES: Final = ("ok", "warn", "rewind", "stall", "stop")
+"""Burrow's, from well to worst, as `coordinator_model.lag` ranks them; beside them there is `unknown`."""
+UNKNOWN: Final = "unknown"
+STALLED: Final = frozenset({"stuck", "silent"})
+"""Notes of partitions that `partition-stalled` is about."""
+_RANKS: Final = {name: place for place, name in enumerate((UNKNOWN, *STATUSES))}
+_TO_LOOK_AT: Final = {name: place for place, name in enumerate(("ok", UNKNOWN, *STATUSES[1:]))}
+_PARTITIONS_AT_ONCE: Final = 20_000
+_GROUP_WEIGHT: Final = 10  # what a group weighs beside its partitions
+_ROWS_KEPT: Final = 5_000  # of a group with more partitions the worst are stored
+_KNOWN: Final = tables.lags.c
+_NAMES: Final = (_KNOWN.group_key, _KNOWN.partitions)
+_SHOWN: Final = _KNOWN.group_key == tables.groups.c.group_key  # a judgement without its group is not shown
+
+Columns = Mapping[str, Any]
+
+
+class Lag(NamedTuple):
+    """How far behind a group is, as of `at_ms`; `lag`: of all partitions whose lag is known, None: of none."""
+
+    cluster: str
+    group: str
+    at_ms: int
+    lag: int | None
+    status: str
+    complete: bool
+    partitions: int
+    columns: Columns
+
+    @property
+    def left_out(self) -> int:
+        """How many partitions the columns lack: of a group with thousands only the worst are kept."""
+        return int(self.columns.get("left_out", 0))
+
+
+class LagTotals(NamedTuple):
+    """The groups of one cluster whose worst known partition has one status; `newest_ms`: when the newest was judged."""
+
+    cluster: str
+    status: str
+    groups: int
+    lag: float | None
+    newest_ms: int
+
+
+class TopicLag(NamedTuple):
+    """What a group's partitions of a topic add up to; a sum is None where nothing of it is known."""
+
+    topic: str
+    lag: int | None
+    lag_ms: int | None
+    """The largest of its partitions."""
+    committed: int | None
+    end: int | None
+    """None also where the end of one of them is not known: a sum that jumps looks like messages."""
+    status: str
+    """The worst that is known."""
+    stalled: int
+    unknown: int
+    """How many partitions are not in `lag`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lags:
+    """Groups that are read as they are taken, a portion at a time; `left_out`: how many are not among them."""
+
+    left_out: int
+    portions: Sequence[Sequence[str]]
+    read: Callable[[Sequence[str]], dict[str, Row[Any]]]
+
+    def __iter__(self) -> Iterator[Lag]:
+        for keys in self.portions:
+            found = self.read(keys)
+            yield from (_lag(found.pop(key)) for key in keys if key in found)
+
+
+class LagReader:
+    """Read-only; every method is one short transaction, and so is each portion of `Lags`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def of_group(self, cluster: str, group: str) -> Lag | None:
+        """Give the newest judgement of a group; None: it has none."""
+        return next(map(_lag, self._read([group_key(cluster, group)]).values()), None)
+
+    def totals(self) -> list[LagTotals]:
+        """Sum up groups by cluster and status."""
+        by = (_KNOWN.cluster, _KNOWN.status)
+        lag = func.sum(cast(_KNOWN.lag, Float))  # SQLite fails where a sum of integers is too large for it
+        sums = select(*by, func.count(), lag, func.max(_KNOWN.at_ms)).join(tables.groups, _SHOWN).group_by(*by)
+        return [LagTotals._make(row) for row in self._rows(sums)]
+
+    def worst_first(self, groups: int, partitions: int) -> Lags:
+        """Give so many groups in the order of groups everywhere, as far as they have so many partitions."""
+        some = worst_first(select(*_NAMES)).join(tables.lags, _SHOWN).limit(groups)
+        return self._chosen(some, partitions)
+
+    def by_name(self, cluster: str | None, partitions: int) -> Lags:
+        """Give all groups, or those of a cluster, as far as they have so many partitions."""
+        some = select(*_NAMES).join(tables.groups, _SHOWN).order_by(_KNOWN.cluster, _KNOWN.group_id, _KNOWN.group_key)
+        return self._chosen(some if cluster is None else some.where(_KNOWN.cluster == clean(cluster, 255)), partitions)
+
+    def _chosen(self, some: Select[Any], most: int) -> Lags:
+        known = [(row.group_key, min(row.partitions, _ROWS_KEPT)) for row in self._rows(some)]
+        rows = accumulate(partitions for _, partitions in known)
+        fitting = known[: sum(1 for _ in takewhile(lambda until_here: until_here <= most, rows))]
+        weighed = ((key, partitions + _GROUP_WEIGHT) for key, partitions in fitting)
+        return Lags(len(known) - len(fitting), by_weight(weighed, _PARTITIONS_AT_ONCE), self._read)
+
+    def _read(self, keys: Sequence[str]) -> dict[str, Row[Any]]:
+        names = (_KNOWN.cluster, _KNOWN.group_id, _KNOWN.at_ms, _KNOWN.lag, _KNOWN.status, _KNOWN.complete)
+        some = select(_KNOWN.group_key, *names, _KNOWN.partitions, _KNOWN.body).where(_KNOWN.group_key.in_(keys))
+        return {row.group_key: row for row in self._rows(some)}
+
+    def _rows(self, statement: Select[Any]) -> Sequence[Row[Any]]:
+        with self._engine.connect() as connection:
+            return connection.execute(statement).all()
+
+
+def _lag(row: Row[Any]) -> Lag:
+    """Make a judgement of its row; one at a time, for what is made of a body is ten times as large."""
+    facts = (row.cluster, row.group_id, row.at_ms, row.lag, row.status, row.complete, row.partitions)
+    return Lag(*facts, json.loads(row.body))
+
+
+def topics_of(columns: Columns) -> Iterator[tuple[str, str | None, int, int]]:
+    """Give the name and id of each topic, and from which to before which row its partitions stand."""
+    first = 0
+    for name, topic_id, rows in columns["topics"]:
+        yield name, topic_id, first, first + rows
+        first += rows
+
+
+def partitions_of(columns: Columns) -> Iterator[dict[str, Any]]:
+    """Give the partitions as the contract has them, with more fields."""
+    for topic, topic_id, first, end in topics_of(columns):
+        for row in range(first, end):
+            owner = columns["owner"][row]
+            member_id, instance_id, client_id, host, generation = (
+                (None,) * 5 if owner is None else columns["owners"][owner]
+            )
+            yield {
+                "topic": topic,
+                "topic_id": topic_id,
+                **{name: columns[name][row] for name in _OF_OFFSETS},
+                "owner": member_id,
+                "owner_instance_id": instance_id,
+                "owner_client_id": client_id,
+                "owner_host": host,
+                "owned_since_ms": columns["owned_since_ms"][row],
+                "generation": generation,
+                "rate": columns["rate"][row],
+                "leader_epoch": columns["leader_epoch"][row],
+                "note": columns["note"].get(str(row)),
+                "metadata": columns["metadata"].get(str(row)),
+                "asked_ms": columns["asked_ms"],
+            }
+
+
+_OF_OFFSETS: Final = (
+    "partition", "committed_offset", "committed_ms", "start_offset", "end_offset", "lag", "lag_ms", "status",
+)  # fmt: skip
+
+
+def worst_partitions_first(partitions: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Sort by status, then by lag; those of which nothing is known come before those that are well."""
+    return sorted(partitions, key=lambda row: (-_TO_LOOK_AT.get(row["status"], 0), -(row["lag"] or 0)))
+
+
+def worst_of(statuses: Iterable[str]) -> str:
+    """Give the worst status that is known."""
+    return max(statuses, key=lambda status: _RANKS.get(status, 0), default=UNKNOWN)
+
+
+def topic_lags(columns: Columns) -> list[TopicLag]:
+    """Add up the partitions of each topic. None where some are left out: which topic they are of is not known."""
+    if columns.get("left_out"):
+        return []
+    stalled = {int(row) for row, note in columns["note"].items() if note in STALLED}
+    rows: dict[str, list[range]] = {}
+    for topic, _, first, end in topics_of(columns):
+        rows.setdefault(topic, []).append(range(first, end))  # twice where it was recreated
+    return [_added(columns, topic, [row for rows in found for row in rows], stalled) for topic, found in rows.items()]
+
+
+def _added(columns: Columns, topic: str, rows: Sequence[int], stalled: set[int]) -> TopicLag:
+    def known(name: str) -> list[int]:
+        values = columns[name]
+        return [value for row in rows if (value := values[row]) is not None]
+
+    lags, times, committed, ends = map(known, ("lag", "lag_ms", "committed_offset", "end_offset"))
+    return TopicLag(
+        topic,
+        sum(lags) if lags else None,
+        max(times, default=None),
+        sum(committed) if committed else None,
+        sum(ends) if ends and len(ends) == len(rows) else None,
+        worst_of(columns["status"][row] for row in rows),
+        len(stalled.intersection(rows)) if stalled else 0,
+        len(rows) - len(lags),
+    )
