@@ -375,8 +375,9 @@ class CoordinatorTracker:
             self.covered_since_ms = at_ms
         else:
             low_ms = max(self._last_word_ms(at_ms, thresholds), self._clock(broker).refused_ms or 0)
-            if broker == self.leadership.leader:
-                low_ms = min(max(low_ms, self.leadership.replaced_ms - METADATA_DELAY_MS), at_ms)
+            named_before_ms = self.leadership.replaced_ms - METADATA_DELAY_MS
+            if broker == self.leadership.leader and not self.leadership.was_claimed(broker, named_before_ms):
+                low_ms = min(max(low_ms, named_before_ms), at_ms)
             self._open(TimerReset(low_ms, None, Cause.COORDINATOR_MOVED, broker, since_ms=self.coordinator_since_ms))
         if self.coordinator:
             self.former.supersede(self.coordinator, at_ms)

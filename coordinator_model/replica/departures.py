@@ -230,7 +230,7 @@ def judge_removals(replica: GroupReplica, context: JudgementContext) -> bool:
         elif _is_proven(replica, departure, context):
             _keep_proven(replica, departure)
         elif departure.concluded or departure.successor is None:
-            mark_unknown(replica, departure)
+            mark_unknown(replica, departure, context)
         else:
             replica.departures.remove(departure)  # replaced
     return _explain_by_a_move(replica, context) or bool(due)
@@ -246,7 +246,10 @@ def _is_proven(replica: GroupReplica, departure: Departure, context: JudgementCo
             return False
         context = after_a_move(departure, context)
     departure.concluded = _explain(departure, together, before(departure, context))
-    return departure.concluded and not cause_is_uncertain(replica, departure, together, context)
+    if departure.concluded and cause_is_uncertain(replica, departure, together, context):
+        departure.unexplained = not lines_lost(departure.member, context)
+        return False
+    return departure.concluded
 
 
 def _keep_proven(replica: GroupReplica, departure: Departure) -> None:
@@ -278,9 +281,8 @@ def _explain_by_a_move(replica: GroupReplica, context: JudgementContext) -> bool
 
 def _moved_before(departure: Departure, context: JudgementContext) -> bool:
     """Tell whether another broker may have coordinated already as a member was removed, as is known since."""
-    moves = [r for r in context.timer_resets if r.cause is Cause.COORDINATOR_MOVED]
-    told_later = [r for r in moves if r.high_ms is None or r.high_ms > departure.gone_ms]
-    return any(may_precede(move, departure) for move in told_later)
+    moves = (r for r in unheard_since(departure.member, context.timer_resets) if r.cause is Cause.COORDINATOR_MOVED)
+    return any(may_precede(move, departure) for move in moves)
 
 
 def _stall_ms(replica: GroupReplica, member: Member) -> int:
@@ -440,9 +442,17 @@ def _count_violation(replica: GroupReplica, departure: Departure) -> None:
     replica.violations.append((who(departure.member), departure.removed_ms, departure.cause.value))
 
 
-def explained_by_leave(replica: GroupReplica, member_id: str, applied_ms: int, grace_ms: int) -> Member | None:
-    """Take back a removal that a trailing goodbye explains, the last of several; return the member as it was."""
+def explained_by_leave(
+    replica: GroupReplica, member_id: str, applied_ms: int, grace_ms: int, *, lost: bool = False
+) -> Member | None:
+    """Take back a removal that a trailing goodbye explains, the last of several; return the member as it was.
+
+    ``lost``: it was answered 15 behind a stalled write. In a group of KIP-848 it explains only what it wrote itself:
+    another coordinator, which has never heard of it, removes the member later.
+    """
     for departure in reversed(replica.departures):
+        if lost and departure.member.goes_alone and departure.removed_ms > applied_ms + grace_ms:
+            continue
         same = departure.member.member_id == member_id and departure.rule in (
             SESSION_EXPIRED,
             REBALANCE_TIMEOUT,

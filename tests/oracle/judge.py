@@ -163,7 +163,14 @@ def _removals(life: Life, told: list[dict[str, Any]], compared: Counter[str]) ->
     removals = list(_logged(life))
     lines = [line for rule in (SESSION_EXPIRED, REBALANCE_TIMEOUT) for line in _told(told, rule)]
     pairs = sorted(
-        (line["rule"] != removal.rule, abs(_instant(line) - at_ms), index, number, at_ms)
+        (
+            line["rule"] != removal.rule,
+            not _is_dated(removal, line, at_ms),
+            abs(_instant(line) - at_ms),
+            index,
+            number,
+            at_ms,
+        )
         for index, removal in enumerate(removals)
         for at_ms in removal.at_ms
         for number, line in enumerate(lines)
@@ -171,7 +178,7 @@ def _removals(life: Life, told: list[dict[str, Any]], compared: Counter[str]) ->
     )
     paired: set[int] = set()
     used: set[int] = set()
-    for other_rule, off_ms, index, number, at_ms in pairs:
+    for other_rule, _, off_ms, index, number, at_ms in pairs:
         if index in paired or number in used or (off_ms > SAME_REMOVAL_MS and not _is_only_one(removals[index], lines)):
             continue
         paired.add(index)
