@@ -88,12 +88,18 @@ def read_record(replica: GroupReplica, event: RecordRead, context: JudgementCont
             member.timer_reset_ms = max(member.timer_reset_ms or 0, timer_reset_ms)
             lend_session(former.get(member.instance_id or "") if replacement else None, member)
         came_back_if_new(replica, member)
-    state = GroupState.STABLE if listed else GroupState.EMPTY
     replica.confirm_last_record()
-    replica.enter(state, at_ms, Evidence.OBSERVED)
+    _enter_recorded(replica, at_ms, downgrade=downgrade)
     if replacement and replica.rolled_back_replacements:
         for successor in [m for m in replica.members.values() if m.joined_ms == at_ms]:
             rolled_back_replacement.read(replica, successor, at_ms)
+
+
+def _enter_recorded(replica: GroupReplica, at_ms: int, *, downgrade: bool) -> None:
+    """Enter the state that a record tells; a downgrade from KIP-848 goes on with a join phase."""
+    replica.enter(GroupState.STABLE if replica.members else GroupState.EMPTY, at_ms, Evidence.OBSERVED)
+    if downgrade and replica.members:
+        prepare_rebalance(replica, at_ms, Evidence.OBSERVED)
 
 
 def _is_written_again(replica: GroupReplica, generation: int) -> bool:
@@ -397,6 +403,7 @@ def sync(replica: GroupReplica, event: SyncAnswered, context: JudgementContext) 
         _not_stored(replica, event)
         if member is not None and event.error in ENDS_A_WAIT and parked_ms(event) > join_phase.EARLY_MS:
             member.timer_reset_ms = max(member.timer_reset_ms or 0, event.answer_ms)
+            _wait_was_cut_off(replica, event)
         if member is not None and member.is_classic_among_consumers and event.error == REBALANCE_IN_PROGRESS:
             owe(member, event.arrival_ms)
         if member is not None and event.error == UNKNOWN_MEMBER_ID and not member.goes_alone:
@@ -425,6 +432,13 @@ def sync(replica: GroupReplica, event: SyncAnswered, context: JudgementContext) 
             member.assignment, member.partitions_left_out = told, left_out
         elif told != member.assignment:
             divergence.note_assignment(replica, member, event.answer_ms)
+
+
+def _wait_was_cut_off(replica: GroupReplica, event: SyncAnswered) -> None:
+    """A SyncGroup that had to wait is answered 27 at the instant at which the next join phase begins."""
+    its_own = replica.type is GroupType.CLASSIC and event.generation == replica.generation
+    if its_own and event.error == REBALANCE_IN_PROGRESS and replica.state is GroupState.COMPLETING_REBALANCE:
+        prepare_rebalance(replica, event.answer_ms, Evidence.OBSERVED)
 
 
 def _not_stored(replica: GroupReplica, event: SyncAnswered) -> None:

@@ -13,16 +13,18 @@ from coordinator_model.replica.group import (
     Leave,
     Member,
 )
-from coordinator_model.replica.missed_phase import deadline_of_missed_phase_ms, own_timers_ms, was_unknown
+from coordinator_model.replica.missed_phase import deadline_of_missed_phase_ms, own_timers_ms
 from coordinator_model.replica.poll_end import stopped_polling
 from coordinator_model.replica.removal_instant import (
     after_a_move,
     before,
     deadline_interval_ms,
     ends,
+    expired_or_replaced,
     gone_between,
     may_have_started,
     may_precede,
+    outlived_by_none,
     removed_with_one_alive,
     told_at_once,
 )
@@ -135,9 +137,11 @@ def _never_loaded(replica: GroupReplica, member: Member, context: JudgementConte
     """Tell whether a member joined a generation that was never written, before the coordinator moved.
 
     The next one loaded the log, so the member was never in there: nobody removed it, but perhaps the former self of a
-    static one.
+    static one. Of whom a record has told that another came in its place, the log had it.
     """
     if replica.recorded_generation is None or any(m.member_id == member.member_id for m in replica.recorded):
+        return False
+    if any(leave.member is member and leave.cause is Cause.REPLACED for leave in replica.leaves):
         return False
     return any(reset.cause is Cause.COORDINATOR_MOVED for reset in unheard_since(member, context.timer_resets))
 
@@ -166,7 +170,7 @@ def _departure(
     else:
         limit_ms = phase.limit_ms or join_phase.timeout_ms(replica, phase, removed_ms, context)
         static_in = join_phase.static_in(replica, phase)
-        unjoined = join_phase.unjoined(replica, generation) if missed is None else list(missed.unjoined)
+        unjoined = join_phase.unjoined(replica, generation, removed_ms) if missed is None else list(missed.unjoined)
     return Departure(
         member=member,
         rule=SESSION_EXPIRED,
@@ -229,7 +233,7 @@ def judge_removals(replica: GroupReplica, context: JudgementContext) -> bool:
             replica.revert_to_last_record(departure.gone_ms)
         elif _is_proven(replica, departure, context):
             _keep_proven(replica, departure)
-        elif departure.concluded or departure.successor is None:
+        elif departure.concluded or departure.successor is None or expired_or_replaced(departure, context):
             mark_unknown(replica, departure, context)
         else:
             replica.departures.remove(departure)  # replaced
@@ -239,6 +243,7 @@ def judge_removals(replica: GroupReplica, context: JudgementContext) -> bool:
 def _is_proven(replica: GroupReplica, departure: Departure, context: JudgementContext) -> bool:
     """Tell whether a removal proves a timeout, and nothing unseen may have been the cause; write into it which."""
     join_phase.count_starter_in(replica, departure)
+    context = _as_it_was_unknown(departure, context)
     together = [d for d in replica.departures if d.generation == departure.generation]
     if removed_with_one_alive(departure, together, context):
         if not _moved_before(departure, context):
@@ -250,6 +255,16 @@ def _is_proven(replica: GroupReplica, departure: Departure, context: JudgementCo
         departure.unexplained = not lines_lost(departure.member, context)
         return False
     return departure.concluded
+
+
+def _as_it_was_unknown(departure: Departure, context: JudgementContext) -> JudgementContext:
+    """Return the context without what came after a coordinator had said that it knows no such member: it had gone."""
+    member, session_ms = departure.member, session_timeout_ms(departure.member, context)
+    if member.unknown_ms is None or member.clock_ms is None or session_ms is None:
+        return context
+    if max([member.clock_ms, *departure.touches_ms]) + session_ms > member.unknown_ms + CUT_MS:
+        return context
+    return replace(context, timer_resets=[r for r in context.timer_resets if r.low_ms <= member.unknown_ms])
 
 
 def _keep_proven(replica: GroupReplica, departure: Departure) -> None:
@@ -376,9 +391,11 @@ def _expired_before_replacement(departure: Departure, together: list[Departure],
     """
     if departure.member.fenced_ms is not None and departure.member.fenced_ms < departure.removed_ms:
         return False  # it was waiting for the others: nobody expires who waits
+    if (departure.member.unknown_ms or departure.removed_ms) < departure.removed_ms:
+        return True  # whichever coordinator that was
     spans = {id(d): deadlines(d, before(d, context)) for d in together}
     first_ms, last_ms = ends(spans[id(departure)])
-    if last_ms <= departure.removed_ms or was_unknown(departure, context):
+    if last_ms <= departure.removed_ms or outlived_by_none(departure, context):
         return True
     others = [span for d in together if d is not departure and (span := spans[id(d)])]
     if any(may_have_started(departure, span) and ends(span)[1] <= last_ms for span in others):

@@ -23,7 +23,7 @@ from coordinator_model.replica.classic import (
     prepare_rebalance,
 )
 from coordinator_model.replica.departures import add_departure, came_after, depart, remember_leave
-from coordinator_model.replica.group import MAX_UNANSWERED_JOINS, GroupReplica, Leave, Member
+from coordinator_model.replica.group import MAX_UNANSWERED_JOINS, Departure, GroupReplica, Leave, Member
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType
 
@@ -279,6 +279,9 @@ def _replace_static(replica: GroupReplica, event: JoinAnswered, context: Judgeme
     if event.instance_id is None or replica.type is GroupType.CONSUMER:
         return []  # of a group of KIP-848 the records tell
     former = _former_selves(replica, event)
+    if former:
+        replica.save_last_record()
+    replica.departures = [d for d in replica.departures if d not in _unnamed_replacements(replica, event)]
     for old in former:
         listed = replica.members.pop(old.member_id, None)
         depart(replica, old, event.arrival_ms, context, event.broker, successor=event)
@@ -299,7 +302,21 @@ def _former_selves(replica: GroupReplica, event: JoinAnswered) -> list[Member]:
         and leave.member.instance_id == event.instance_id
         and event.arrival_ms <= leave.applied_ms == replica.generation_since_ms
     ]
-    return [member for member in listed + dropped if member.member_id != event.member_id]
+    unnamed = [departure.member for departure in _unnamed_replacements(replica, event)]
+    return [member for member in listed + dropped + unnamed if member.member_id != event.member_id]
+
+
+def _unnamed_replacements(replica: GroupReplica, event: JoinAnswered) -> list[Departure]:
+    """Return whom the leader's list dropped that this join replaced: before JoinGroup v5 the list has no instances."""
+    return [
+        d
+        for d in replica.departures
+        if not d.concluded
+        and d.successor is None
+        and d.member.instance_id == event.instance_id
+        and (d.told_by, d.generation) == (event.broker, event.generation)
+        and event.arrival_ms <= d.removed_ms == replica.generation_since_ms
+    ]
 
 
 def _fill_from_join(member: Member, event: JoinAnswered, *, with_timeouts: bool = True) -> None:

@@ -100,14 +100,17 @@ def _waits_for_proof_ms(context: JudgementContext, proof_ms: int, deadline_ms: i
 
 
 def _began_the_phase(replica: GroupReplica, member: Member, timeout_ms: int, context: JudgementContext) -> bool:
-    """Tell whether a join phase that nobody else is seen to have begun began as a dynamic member's session ended."""
+    """Tell whether a join phase that nobody else is seen to have begun began as a member's session ended."""
     phase = replica.phase
     unsigned = replica.state is GroupState.PREPARING_REBALANCE and not phase.started_by
     if context.by_records or not unsigned or phase.started_ms is None:
         return False
-    if member.clock_ms is None or member.instance_id is not None:
+    if member.clock_ms is None:
         return False
-    return -SAME_START_MS <= phase.started_ms - (member.clock_ms + timeout_ms) <= STARTED_WITHIN_MS
+    late_ms = phase.started_ms - (member.clock_ms + timeout_ms)
+    if member.instance_id is not None:  # its successor, just in time, would begin a phase too
+        return 0 <= late_ms <= SAME_START_MS
+    return -SAME_START_MS <= late_ms <= STARTED_WITHIN_MS
 
 
 def _never_synced(replica: GroupReplica, member: Member, context: JudgementContext, timeout_ms: int) -> Verdict:
