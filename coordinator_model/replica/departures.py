@@ -250,7 +250,7 @@ def _is_proven(replica: GroupReplica, departure: Departure, context: JudgementCo
             departure.unexplained = True
             return False
         context = after_a_move(departure, context)
-    departure.concluded = _explain(departure, together, before(departure, context))
+    departure.concluded = _explain(replica, departure, together, before(departure, context))
     if departure.concluded and cause_is_uncertain(replica, departure, together, context):
         departure.unexplained = not lines_lost(departure.member, context)
         return False
@@ -346,7 +346,9 @@ def _told_by_a_deposed_coordinator(departure: Departure, context: JudgementConte
     )
 
 
-def _explain(departure: Departure, together: list[Departure], context: JudgementContext) -> bool:
+def _explain(
+    replica: GroupReplica, departure: Departure, together: list[Departure], context: JudgementContext
+) -> bool:
     """Write into a departure what its removal proves, beside those removed with it; False: nothing."""
     member, removed_ms = departure.member, departure.removed_ms
     timeout_ms = session_timeout_ms(member, context)
@@ -355,7 +357,7 @@ def _explain(departure: Departure, together: list[Departure], context: Judgement
     if member.goes_alone and (deadline_ms is None or (deadline_ms > removed_ms and _may_be_early(departure, context))):
         deadline_ms = removed_ms  # what is known of its session does not say otherwise, so it ended here
     if deadline_ms is None or (
-        departure.successor is not None and not _expired_before_replacement(departure, together, context)
+        departure.successor is not None and not _expired_before_replacement(replica, departure, together, context)
     ):
         return False
     missed_ms = deadline_of_missed_phase_ms(departure, deadline_ms, together, context)
@@ -384,23 +386,32 @@ def _explain(departure: Departure, together: list[Departure], context: Judgement
     return True
 
 
-def _expired_before_replacement(departure: Departure, together: list[Departure], context: JudgementContext) -> bool:
+def _expired_before_replacement(
+    replica: GroupReplica, departure: Departure, together: list[Departure], context: JudgementContext
+) -> bool:
     """Tell whether a static member's session had ended before its successor came: a replacement starts no rebalance.
 
     So where one began that nobody is seen to have started, it was the one whose session must have ended first.
     """
     if departure.member.fenced_ms is not None and departure.member.fenced_ms < departure.removed_ms:
         return False  # it was waiting for the others: nobody expires who waits
-    if (departure.member.unknown_ms or departure.removed_ms) < departure.removed_ms:
-        return True  # whichever coordinator that was
     spans = {id(d): deadlines(d, before(d, context)) for d in together}
     first_ms, last_ms = ends(spans[id(departure)])
-    if last_ms <= departure.removed_ms or outlived_by_none(departure, context):
+    if last_ms <= departure.removed_ms:
         return True
+    unknown = (departure.member.unknown_ms or departure.removed_ms) < departure.removed_ms
+    if unknown or outlived_by_none(departure, context):  # whichever coordinator that was
+        return not _is_told(replica, departure)
     others = [span for d in together if d is not departure and (span := spans[id(d)])]
     if any(may_have_started(departure, span) and ends(span)[1] <= last_ms for span in others):
         return False
     return join_phase.began_with(departure, first_ms)
+
+
+def _is_told(replica: GroupReplica, departure: Departure) -> bool:
+    """Tell whether a removal since a member was last heard is told, which the log that was loaded then did not have."""
+    name, heard_ms = who(departure.member), departure.member.clock_ms or 0
+    return any(other == name and heard_ms < at_ms < departure.removed_ms for other, at_ms, _ in replica.violations)
 
 
 def own_cause(member: Member) -> Cause:

@@ -170,9 +170,14 @@ def _may_wait_in_its_join(replica: GroupReplica, member: Member, deadline_ms: in
 
     A dynamic member knows of a join phase by a 27, so only of one that began before its deadline. For a static one's
     next self any will do, also one that nobody has told of yet: an id given out (79) is about to begin it. Where the
-    next generation is told already, the line of its own answer is about to come.
+    next generation is told already, the line of its own answer is about to come. A phase that a record of the same
+    generation cut off was of a coordinator that has been deposed, and goes on there.
     """
     if member.generation is not None and member.generation < replica.generation:
+        return True
+    phase = replica.phase
+    cut_off = phase.started_ms is not None and phase.generation < 0 and phase.started_ms < deadline_ms
+    if cut_off and (member.clock_ms or 0) < replica.state_since_ms:
         return True
     if member.instance_id is None:
         return replica.state is not GroupState.STABLE and replica.state_since_ms < deadline_ms

@@ -101,6 +101,8 @@ _WORDINGS: Final = (
     ),
     (LEFT, "[GroupId {group}] Static member {member} with instance id {_} left the consumer group."),
     (LEFT, "[GroupId {group}] Member {member} left the consumer group."),
+    (LEFT, "[GroupId {group}] Member {member} left the share group."),
+    (LEFT, "[GroupId {group}][MemberId {member}] Member {_} left the streams group."),
     (
         "replaced",
         (
@@ -124,6 +126,8 @@ _WORDINGS: Final = (
     ),
     ("joined", "Pending dynamic member with id {member} joins group {group} in {_} state. Adding to the group now."),
     ("joined", "[GroupId {group}] Member {member} joins the consumer group using the {detail} protocol."),
+    ("joined", "[GroupId {group}] Member {member} joins the share group using the {detail} protocol."),
+    ("joined", "[GroupId {group}][MemberId {member}] Member joins the streams group."),
     (
         "joined",
         (

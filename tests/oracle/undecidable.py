@@ -129,7 +129,7 @@ def _left_a_deposed_coordinator(life: Life, removal: Removal) -> bool:
     left = (event for event in said if "LeaveGroup" in event.line)  # of a heartbeat its tombstones tell
     loads = [event for event in life.truth if event.kind == "coordinator-loaded"]
     return what == MISSING and any(
-        event.at_ms <= at_ms
+        event.at_ms <= at_ms + MOVE_IS_RECENT_MS
         and event.broker not in by
         and any(load.broker in by and load.at_ms <= event.at_ms for load in loads)
         for event in left
