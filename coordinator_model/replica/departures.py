@@ -346,9 +346,7 @@ def _told_by_a_deposed_coordinator(departure: Departure, context: JudgementConte
     )
 
 
-def _explain(
-    replica: GroupReplica, departure: Departure, together: list[Departure], context: JudgementContext
-) -> bool:
+def _explain(replica: GroupReplica, departure: Departure, together: list[Departure], context: JudgementContext) -> bool:
     """Write into a departure what its removal proves, beside those removed with it; False: nothing."""
     member, removed_ms = departure.member, departure.removed_ms
     timeout_ms = session_timeout_ms(member, context)
@@ -368,7 +366,8 @@ def _explain(
             return False
         departure.rule, departure.cause, departure.deadline_ms = REBALANCE_TIMEOUT, Cause.REBALANCE_TIMEOUT, missed_ms
         return True
-    if told_at_once(departure, together) and removed_ms > deadline_ms + context.thresholds.grace_ms:
+    at_once = told_at_once(departure, together) and not _emptied_by_a_leave(replica, departure)
+    if at_once and removed_ms > deadline_ms + context.thresholds.grace_ms:
         deadline_ms = removed_ms
     if removed_ms < deadline_ms - (TIMER_EARLY_MS if member.goes_alone else context.thresholds.grace_ms):
         departure.unexplained = not lines_lost(member, context)
@@ -406,6 +405,11 @@ def _expired_before_replacement(
     if any(may_have_started(departure, span) and ends(span)[1] <= last_ms for span in others):
         return False
     return join_phase.began_with(departure, first_ms)
+
+
+def _emptied_by_a_leave(replica: GroupReplica, departure: Departure) -> bool:
+    """Tell whether another left at the instant of a removal: the record was written for that."""
+    return any(abs(leave.applied_ms - departure.removed_ms) <= CUT_MS for leave in replica.leaves)
 
 
 def _is_told(replica: GroupReplica, departure: Departure) -> bool:

@@ -189,7 +189,8 @@ def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, co
         return
     replica.stalled_ms = max(replica.stalled_ms or 0, event.answer_ms)
     former = _former_selves(replica, event) if event.instance_id is not None else []
-    newcomer = not event.request_member_id and (event.instance_id or event.api_version < PENDING_VERSION)
+    without_id = not event.request_member_id and (event.instance_id or event.api_version < PENDING_VERSION)
+    newcomer = without_id or event.request_member_id in replica.pending
     if newcomer and len(replica.unanswered_joins) < MAX_UNANSWERED_JOINS:
         who = [event.instance_id, event.client_id, event.client_host]
         replica.unanswered_joins[event.instance_id or event.client_id] = [

@@ -40,11 +40,16 @@ def begin(replica: GroupReplica, sign_ms: int, by: str = "") -> None:
 
 
 def sign(replica: GroupReplica, generation: int, sign_ms: int, by: str = "") -> None:
-    """Note a sign of the join phase before a generation that is earlier than its first one so far."""
+    """Note a sign of the join phase before a generation that is earlier than its first one so far.
+
+    Or one of the same instant that tells who began it.
+    """
     in_the_next = generation == replica.generation and replica.state is GroupState.PREPARING_REBALANCE
     phases = [] if in_the_next else [replica.phase]
     for phase in phases + _kept(replica, generation):
-        if phase.started_ms is not None and phase.after_ms <= sign_ms < phase.started_ms:
+        if phase.started_ms is None or not phase.after_ms <= sign_ms <= phase.started_ms:
+            continue
+        if sign_ms < phase.started_ms or (by and not phase.started_by):
             phase.started_ms, phase.started_by, phase.starter_timeout_ms = sign_ms, by, None
 
 
@@ -157,6 +162,7 @@ def timeout_ms(replica: GroupReplica, phase: JoinPhase, removed_ms: int, context
     limits = [m.rebalance_timeout_ms for m in early or members]
     since = [leave for leave in replica.leaves if leave.applied_ms >= begun_ms]  # but whose leave began it is out
     left = [leave.member for leave in since if leave.applied_ms > begun_ms or leave.cause is Cause.REPLACED]
+    left = [m for m in left if m.member_id not in gone]
     limits += [m.rebalance_timeout_ms for m in left if (m.joined_ms or 0) <= begun_ms]
     limits += [d.phase.limit_ms for d in replica.departures if d.removed_ms == removed_ms]
     return max((limit_ms for limit_ms in limits if limit_ms), default=None)
@@ -201,7 +207,8 @@ def _gone_as_it_began(replica: GroupReplica, phase: JoinPhase, removed_ms: int, 
         sync_ms = limits[member.timer_reset_ms or 0]
         if sync_ms is not None:
             ends.append(((member.timer_reset_ms or 0) + sync_ms, False, member.member_id))
-    for member in replica.members.values():
+    replaced = (leave.member for leave in replica.leaves if leave.cause is Cause.REPLACED)
+    for member in chain(replica.members.values(), replaced):
         clock_ms, timeout_ms = member.clock_ms, member.session_timeout_ms
         if clock_ms is not None and timeout_ms is not None:
             touched_ms = [at_ms for at_ms in touches_ms(member, context.commits, clock_ms) if at_ms <= begun_ms]

@@ -378,13 +378,13 @@ def slept_over(departure: Departure, context: JudgementContext) -> tuple[TimerRe
     if due_ms is None:
         return None
     pauses = unheard_since(departure.member, context.timer_resets)
-    return next(((p, due_ms) for p in pauses if p.woke_ms is not None and p.low_ms < due_ms < p.woke_ms), None)
+    return next(((pause, due_ms) for pause in pauses if pause.sleeps_at(due_ms)), None)
 
 
 def _moved_to_waking(span: Span, pause: TimerReset, woke_ms: int) -> Span:
     """Move deadlines that passed while the coordinator stood still to the instant at which it woke."""
     first_ms, last_ms, origin = span
-    moved_ms = [woke_ms if pause.low_ms < at_ms < woke_ms else at_ms for at_ms in (first_ms, last_ms)]
+    moved_ms = [woke_ms if pause.sleeps_at(at_ms) and at_ms < woke_ms else at_ms for at_ms in (first_ms, last_ms)]
     return span if moved_ms == [first_ms, last_ms] else (moved_ms[0], moved_ms[1], origin or pause)
 
 
