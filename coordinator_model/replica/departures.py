@@ -51,6 +51,10 @@ MAX_PARKED = 16
 """Heartbeats kept a member that waited behind a stalled write."""
 RETRIED_MS = 60_000
 """How long a timer whose write fails may be tried again (``CoordinatorTimerImpl``), and remove a member's next self."""
+RETRY_MS = STALL_MS + 500
+"""How long after its last run: its write's timeout, and the pause before another one."""
+SAME_STEP_MS = 50
+"""So much later than it is due a timer may run."""
 UNSEEN_SHARE = 2
 """A member removed later than this share of its session after the session seems to end has sent more than one
 heartbeat that was not seen: usual clients send three or more in a session."""
@@ -352,7 +356,9 @@ def _explain(replica: GroupReplica, departure: Departure, together: list[Departu
     timeout_ms = session_timeout_ms(member, context)
     deadline_ms, origin = removal_deadline_ms(departure, context, *gone_between(departure, together, context))
     timers_ms = own_timers_ms(member, context)
-    if member.goes_alone and (deadline_ms is None or (deadline_ms > removed_ms and _may_be_early(departure, context))):
+    if member.goes_alone and (
+        deadline_ms is None or (deadline_ms > removed_ms and _may_be_early(replica, departure, context))
+    ):
         deadline_ms = removed_ms  # what is known of its session does not say otherwise, so it ended here
     if deadline_ms is None or (
         departure.successor is not None and not _expired_before_replacement(replica, departure, together, context)
@@ -430,16 +436,33 @@ def own_cause(member: Member) -> Cause:
     return Cause.SESSION_OR_POLL if member.beats_in_poll else Cause.SESSION_TIMEOUT
 
 
-def _may_be_early(departure: Departure, context: JudgementContext) -> bool:
+def _may_be_early(replica: GroupReplica, departure: Departure, context: JudgementContext) -> bool:
     """Tell whether a session may have ended before it seems due: its start is not known well.
 
     So where the member was never heard and came before we looked, or the timer of its former self may run again; or
     where its coordinator moved since. Else a removal before the end of the session is a goodbye that nobody saw.
     """
     member = departure.member
+    if _is_retried(replica, departure, context):
+        return True
     if member.clock_ms is None:
         return departure.may_be_retried or (member.joined_ms or 0) < context.live_from_ms
     return any(reset.may_load for reset in unheard_since(member, context.timer_resets))
+
+
+def _is_retried(replica: GroupReplica, departure: Departure, context: JudgementContext) -> bool:
+    """Tell whether a timer that had run out before, and whose write timed out, was tried again and again up to here.
+
+    Its own timer of before it was heard again, or of a group that has changed its kind since; or its former self's.
+    """
+    member, timeout_ms = departure.member, session_timeout_ms(departure.member, context)
+    ran_ms = [at_ms for other, at_ms, _ in replica.violations if other == who(member)]
+    if member.last_heartbeat_ms is not None and timeout_ms is not None:
+        ran_ms.append(member.last_heartbeat_ms + timeout_ms)
+    late_ms = [departure.removed_ms - at_ms for at_ms in ran_ms]
+    return departure.may_be_retried and any(
+        0 < ms <= RETRIED_MS and (ms + CUT_MS) % RETRY_MS <= SAME_STEP_MS for ms in late_ms
+    )
 
 
 def _is_witnessed(replica: GroupReplica, member: Member, removed_ms: int, context: JudgementContext) -> bool:

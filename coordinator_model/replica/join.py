@@ -201,7 +201,8 @@ def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, co
     if replica.state is GroupState.PREPARING_REBALANCE:
         join_phase.sign(replica, replica.generation + 1, event.arrival_ms, event.request_member_id)
         for old in former:
-            if event.arrival_ms >= (replica.phase.started_ms or 0) and not event.request_member_id:
+            here = old.unknown_ms is None and event.arrival_ms >= (replica.phase.started_ms or 0)
+            if here and not event.request_member_id:
                 old.replaced_ms = old.replaced_ms or event.arrival_ms
     elif replica.state is GroupState.STABLE and event.arrival_ms >= replica.state_since_ms and former:
         if not event.request_member_id:
