@@ -261,7 +261,13 @@ def heartbeat(replica: GroupReplica, event: Heartbeat, context: JudgementContext
     if event.kip848:  # each epoch is written before it is answered, and an answer may trail
         member.generation = event.generation if member.generation is None else member.generation
         return
+    if event.generation < (member.generation or 0) and event.applied_ms < (member.timer_reset_ms or 0):
+        return  # it waited for a write, and its member has joined another generation since
     member.generation = event.generation
+    _classic_heartbeat(replica, member, event, context)
+
+
+def _classic_heartbeat(replica: GroupReplica, member: Member, event: Heartbeat, context: JudgementContext) -> None:
     if replica.type is GroupType.SIMPLE:
         replica.type = GroupType.CLASSIC
     if replica.type is not GroupType.CLASSIC:
@@ -414,7 +420,8 @@ def sync(replica: GroupReplica, event: SyncAnswered, context: JudgementContext) 
     join_lines.note_if_unseen(replica, context)
     stores = event.from_leader and (member.awaiting_sync or replica.state is GroupState.COMPLETING_REBALANCE)
     came_ms = event.arrival_ms - replica.state_since_ms
-    waited = member.awaiting_sync and came_ms <= STALL_MS and parked_ms(event) > join_phase.LATE_MS
+    too_long_ms = join_phase.LATE_MS if came_ms > join_phase.EARLY_MS else 2 * join_phase.EARLY_MS
+    waited = member.awaiting_sync and came_ms <= STALL_MS and parked_ms(event) > too_long_ms
     member.awaiting_sync, member.synced_ms = False, event.answer_ms
     member.generation = event.generation
     if replica.type is not GroupType.CLASSIC:

@@ -138,6 +138,8 @@ def _heartbeats_are_filtered_out(
     since_ms = max(member.clock_ms or member.joined_ms or 0, context.live_from_ms)
     if not member.goes_alone and context.proof_arrival_ms > since_ms:
         return False
+    if any(name in replica.pending for name in departure.unjoined) and not _unexplained_recently(replica, departure):
+        return False  # the phase waited for an id given out, however long before the session ended
     if not member.goes_alone and (
         _unexplained_recently(replica, departure) or _expired_long_before(departure, context)
     ):
