@@ -16,6 +16,7 @@ from coordinator_model.replica import divergence, join_lines, join_phase, rolled
 from coordinator_model.replica.assigned_work import STREAMS_PROTOCOL, assigned_work
 from coordinator_model.replica.conversion import PROTOCOL_TYPES, become_classic
 from coordinator_model.replica.departures import (
+    CUT_MS,
     STALL_MS,
     add_departure,
     depart,
@@ -340,10 +341,18 @@ def record_heartbeat(member: Member, applied_ms: int) -> bool:
 
 
 def is_gone(replica: GroupReplica, member_id: str, applied_ms: int) -> bool:
-    """Tell whether a member had gone after this instant: its heartbeat's line only trails."""
+    """Tell whether a member had gone after this instant: its heartbeat's line only trails.
+
+    As a coordinator wakes from a pause it may answer a heartbeat and replace its member in one millisecond.
+    """
     return any(d.member.member_id == member_id and d.gone_ms >= applied_ms for d in replica.departures) or any(
-        leave.member.member_id == member_id and leave.applied_ms >= applied_ms for leave in replica.leaves
+        leave.member.member_id == member_id and leave.applied_ms + _cut_ms(leave) >= applied_ms
+        for leave in replica.leaves
     )
+
+
+def _cut_ms(leave: Leave) -> int:
+    return CUT_MS if leave.cause is Cause.REPLACED and not leave.member.kip848 else 0
 
 
 def _heartbeat_tells_state(replica: GroupReplica, event: Heartbeat, context: JudgementContext) -> None:

@@ -65,7 +65,7 @@ def join(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) 
         replica.leader = leader
         _name_the_leader(replica, event, leader)
         _count_the_leader_in(replica, event)
-    if not is_gone(replica, event.member_id, event.answer_ms) and not _expired_as_it_waited(replica, event):
+    if not is_gone(replica, event.member_id, event.answer_ms) and not _went_as_it_waited(replica, event):
         _let_in(replica, event, context)
     if event.members and replica.listed_generation != event.generation:
         replica.listed_generation = event.generation
@@ -79,10 +79,11 @@ def _is_of_an_empty_generation(replica: GroupReplica, event: JoinAnswered) -> bo
     return empty and replica.recorded_generation is None and 0 < event.generation <= replica.generation
 
 
-def _expired_as_it_waited(replica: GroupReplica, event: JoinAnswered) -> bool:
-    """Tell whether a member of a group of KIP-848 was removed while its JoinGroup waited for a stalled write."""
-    own = (d for d in replica.departures if d.member.member_id == event.member_id)
-    gone = any(event.arrival_ms <= d.removed_ms <= event.answer_ms for d in own)
+def _went_as_it_waited(replica: GroupReplica, event: JoinAnswered) -> bool:
+    """Tell whether a member of a group of KIP-848 was removed or replaced while its JoinGroup waited for a write."""
+    gone_ms = [d.removed_ms for d in replica.departures if d.member.member_id == event.member_id]
+    gone_ms += [leave.applied_ms for leave in replica.leaves if leave.member.member_id == event.member_id]
+    gone = any(event.arrival_ms <= at_ms <= event.answer_ms for at_ms in gone_ms)
     return gone and replica.type is GroupType.CONSUMER and event.member_id not in replica.members
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from coordinator_model.brokers.coordinator_check import REFUSALS
 from coordinator_model.decode.records import RecordType, decode
-from coordinator_model.decode.source_row import OFFSETS, TELEMETRY, SourceRow
+from coordinator_model.decode.source_row import CLUSTER, OFFSETS, TELEMETRY, SourceRow
 from coordinator_model.replica.departures import MOVE_TOLD_MS
 from streaming.embedded.truth import LEFT
 from tests.oracle.life import PROBE, Life
@@ -21,6 +21,7 @@ SAME_INSTANT_MS = 2
 TRAILING_MS = 2_000
 PHASES = ("rebalance", "generation", "empty", "coordinator-unloaded")
 JOIN_GROUP = b'"requestApiKeyName":"JOIN_GROUP"'
+HEARTBEAT = b'HEARTBEAT"'
 ACCEPTED = b'"errorCode":0'
 
 Removal = tuple[str, str, str, int, int | None]
@@ -87,8 +88,8 @@ def _overlapping_coordinators(life: Life, removal: Removal) -> bool:
     """Told with an unknown cause, shortly after a move that nothing dates.
 
     The new coordinator started all session timers as it loaded the groups. Its predecessor answered until after that,
-    or nobody asks who leads. So whether a session had ended, or the member was waited for in vain, or had left, depends
-    on an instant that no line and no record tells.
+    or nobody asks who leads, or the brokers that were asked did not know it yet. So whether a session had ended, or the
+    member was waited for in vain, or had left, depends on an instant that no line and no record tells.
     """
     what, _, _, at_ms, _ = removal
     loads = [event for event in life.truth if event.kind == "coordinator-loaded" and event.at_ms <= at_ms]
@@ -96,9 +97,35 @@ def _overlapping_coordinators(life: Life, removal: Removal) -> bool:
         return False
     load = loads[-1]
     others = (row for row in life.rows if row.source == TELEMETRY and (row.key or b"").decode() != load.broker)
-    return not life.plan.metadata_ms or any(
+    return not _is_named(life, load.broker, load.at_ms, at_ms) or any(
         load.at_ms <= row.timestamp_ms <= at_ms and _coordinates(row) for row in others
     )
+
+
+def _nobody_was_heard(life: Life, removal: Removal) -> bool:
+    """Told with an unknown cause, of a member since whose join no heartbeat of anybody was accepted.
+
+    A filter on the broker's logger that hides all heartbeats looks the same, and then the member may have lived.
+    """
+    what, _, member_id, at_ms, _ = removal
+    joined_ms = min(
+        row.timestamp_ms for row in life.rows if member_id.encode() in (row.value or b"") + (row.key or b"")
+    )
+    since = (
+        row.value or b"" for row in life.rows if joined_ms <= row.timestamp_ms <= at_ms and row.source == TELEMETRY
+    )
+    return what == UNKNOWN and not any(HEARTBEAT in value and _is_accepted(value) for value in since)
+
+
+def _is_accepted(value: bytes) -> bool:
+    response = value.partition(b'"response"')[2]
+    return ACCEPTED in response or b'"errorCode":27' in response
+
+
+def _is_named(life: Life, broker: str, from_ms: int, until_ms: int) -> bool:
+    """Tell whether metadata named a leader in between."""
+    rows = (row for row in life.rows if row.source == CLUSTER and from_ms <= row.timestamp_ms <= until_ms)
+    return any(f"broker-{json.loads(row.value or b'')['leaders'][0]}" == broker for row in rows)
 
 
 def _died_with_its_coordinator(life: Life, removal: Removal) -> bool:
@@ -174,4 +201,5 @@ CLASSES: dict[str, Callable[[Life, Removal], bool]] = {
     "two timers in one instant": _two_timers_at_once,
     "a join phase that died with its coordinator": _died_with_its_coordinator,
     "a goodbye said to a deposed coordinator": _left_a_deposed_coordinator,
+    "never heard, nor was anybody since it joined": _nobody_was_heard,
 }
