@@ -19,6 +19,7 @@ from coordinator_model.replica.removal_instant import (
     after_a_move,
     before,
     deadline_interval_ms,
+    emptied_ms,
     ends,
     expired_or_replaced,
     gone_between,
@@ -26,7 +27,6 @@ from coordinator_model.replica.removal_instant import (
     may_precede,
     outlived_by_none,
     removed_with_one_alive,
-    told_at_once,
 )
 from coordinator_model.replica.returns import who
 from coordinator_model.replica.session_timer import (
@@ -372,9 +372,8 @@ def _explain(replica: GroupReplica, departure: Departure, together: list[Departu
             return False
         departure.rule, departure.cause, departure.deadline_ms = REBALANCE_TIMEOUT, Cause.REBALANCE_TIMEOUT, missed_ms
         return True
-    at_once = told_at_once(departure, together) and not _emptied_by_a_leave(replica, departure)
-    if at_once and removed_ms > deadline_ms + context.thresholds.grace_ms:
-        deadline_ms = removed_ms
+    if not _emptied_by_another(replica, departure):
+        deadline_ms = emptied_ms(departure, together, context) or deadline_ms
     if removed_ms < deadline_ms - (TIMER_EARLY_MS if member.goes_alone else context.thresholds.grace_ms):
         departure.unexplained = not lines_lost(member, context)
         return False  # neither: a goodbye that we have not seen, or a coordinator that we have not
@@ -413,9 +412,10 @@ def _expired_before_replacement(
     return join_phase.began_with(departure, first_ms)
 
 
-def _emptied_by_a_leave(replica: GroupReplica, departure: Departure) -> bool:
-    """Tell whether another left at the instant of a removal: the record was written for that."""
-    return any(abs(leave.applied_ms - departure.removed_ms) <= CUT_MS for leave in replica.leaves)
+def _emptied_by_another(replica: GroupReplica, departure: Departure) -> bool:
+    """Tell whether another left as a member was removed, or an id given out was waited for: the record tells that."""
+    waited = any(name in replica.pending for name in departure.unjoined)
+    return waited or any(abs(leave.applied_ms - departure.removed_ms) <= CUT_MS for leave in replica.leaves)
 
 
 def _is_told(replica: GroupReplica, departure: Departure) -> bool:

@@ -10,6 +10,7 @@ from coordinator_model.replica.session_timer import (
     Span,
     deadlines,
     earliest_load_ms,
+    latest_deadline_ms,
     lines_lost,
     session_timeout_ms,
     unheard_since,
@@ -152,13 +153,22 @@ def after_a_move(departure: Departure, context: JudgementContext) -> JudgementCo
     return replace(context, timer_resets=timer_resets)
 
 
-def told_at_once(departure: Departure, together: list[Departure]) -> bool:
-    """Tell whether the record of a classic group that its end left empty tells of a member: nothing else did before.
+def emptied_ms(departure: Departure, together: list[Departure], context: JudgementContext) -> int | None:
+    """Return when a session ended that the record of a classic group tells which the end of the last one left empty.
 
-    Such a record is written as the session ends, so where it seems late the session had begun anew unseen.
+    Such a record is written as that session ends. Where it seems late, all sessions had begun anew unseen, as another
+    coordinator loaded the group. None: it is not late, or not such a record.
     """
-    alone = len(together) == 1 and not departure.member.goes_alone
-    return alone and departure.told_by == "" and departure.phase.started_ms == departure.removed_ms
+    same = [d for d in together if d.removed_ms == departure.removed_ms and d.successor is None]
+    timeout_ms = session_timeout_ms(departure.member, context)
+    told_later = departure.told_by != "" or departure.phase.started_ms != departure.removed_ms
+    if told_later or departure.member.goes_alone or timeout_ms is None or len(same) != len(together):
+        return None
+    ends_ms = [latest_deadline_ms(d, before(d, context)) or 0 for d in same]
+    if max(ends_ms) + context.thresholds.grace_ms >= departure.removed_ms:
+        return None
+    longest_ms = max(session_timeout_ms(d.member, context) or 0 for d in same)
+    return departure.removed_ms - longest_ms + timeout_ms
 
 
 def _timer(departure: Departure, context: JudgementContext) -> tuple[int, int]:

@@ -341,9 +341,6 @@ def _due_after(departure: Departure, context: JudgementContext, timer_resets: Se
             since_ms = 0
             ends.append((timeout_ms, context.live_from_ms + timeout_ms, None))
         else:
-            parked_ms = 0 if member.goes_alone else member.parked_heartbeat_ms or 0
-            if clock_ms < parked_ms <= departure.removed_ms:
-                clock_ms = parked_ms  # what is refused does not have to wait
             since_ms = min(since_ms, clock_ms)
             end_ms = clock_ms + _timeout_from_ms(member, clock_ms, timeout_ms)
             ends.append((end_ms, end_ms, None))

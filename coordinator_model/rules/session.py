@@ -177,7 +177,7 @@ def _may_wait_in_its_join(replica: GroupReplica, member: Member, deadline_ms: in
         return True
     phase = replica.phase
     cut_off = phase.started_ms is not None and phase.generation < 0 and phase.started_ms < deadline_ms
-    if cut_off and (member.clock_ms or 0) < replica.state_since_ms:
+    if cut_off and max(member.clock_ms or 0, replica.stable_seen_ms or 0) < replica.state_since_ms:
         return True
     if member.instance_id is None:
         return replica.state is not GroupState.STABLE and replica.state_since_ms < deadline_ms

@@ -159,8 +159,9 @@ _LINE: Final = re.compile(
     r"\[(?P<time>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)[,.](?P<millis>\d{3})(?P<zone>Z|[+-]\d\d:?\d\d)?\] [A-Z]+ +"
     r"(?:\[\w+ \w*[iI]d=\d+(?: topic=\S+ partition=(?P<partition>\d+))?\] )?(?P<message>.*) \([\w.$]+\)\s*"
 )
-# A member id ends with a uuid; the client id that it begins with may hold commas.
-_BETWEEN_MEMBERS: Final = re.compile(r"(?<=-[0-9a-f]{12}), ")
+# A member id ends with a uuid; the client id that it begins with may hold commas. One of KIP-848, which a downgrade
+# leaves in a classic group, is a uuid in base64.
+_BETWEEN_MEMBERS: Final = re.compile(r"(?<=-[0-9a-f]{12}), |(?<=^[\w-]{22}), |(?<=, [\w-]{22}), ")
 
 
 def parse_line(line: str, broker: str) -> tuple[TruthEvent, ...]:
