@@ -342,7 +342,7 @@ class CoordinatorTracker:
                 self.leadership.claims.pop(broker, None)
                 return False
             since_ms = self.coordinator_since_ms
-            self._open(TimerReset(line_ms, None, Cause.COORDINATOR_MOVED, broker, since_ms=since_ms))
+            self._open(TimerReset(line_ms, None, Cause.COORDINATOR_MOVED, broker, since_ms=since_ms, word_ms=line_ms))
             return True
         before, changed = self.coordinator, broker != self.coordinator
         if changed:
@@ -374,10 +374,13 @@ class CoordinatorTracker:
         if not self.last_answer_ms:
             self.covered_since_ms = at_ms
         else:
-            low_ms = max(self._last_word_ms(at_ms, thresholds), self._clock(broker).refused_ms or 0)
-            if broker == self.leadership.leader:
-                low_ms = min(max(low_ms, self.leadership.replaced_ms - METADATA_DELAY_MS), at_ms)
-            self._open(TimerReset(low_ms, None, Cause.COORDINATOR_MOVED, broker, since_ms=self.coordinator_since_ms))
+            word_ms = self._last_word_ms(at_ms, thresholds)
+            low_ms = max(word_ms, self._clock(broker).refused_ms or 0)
+            named_before_ms = self.leadership.replaced_ms - METADATA_DELAY_MS
+            if broker == self.leadership.leader and not self.leadership.was_claimed(broker, named_before_ms):
+                low_ms = min(max(low_ms, named_before_ms), at_ms)
+            since_ms = self.coordinator_since_ms
+            self._open(TimerReset(low_ms, None, Cause.COORDINATOR_MOVED, broker, since_ms=since_ms, word_ms=word_ms))
         if self.coordinator:
             self.former.supersede(self.coordinator, at_ms)
         self.former.reinstate(broker)
@@ -466,6 +469,7 @@ class CoordinatorTracker:
         """Add a timer reset; one that is still open is the same one, known better now."""
         if self.waiting:
             was = self.timer_resets.pop()
+            new.word_ms = max(new.word_ms, was.word_ms)
             if new.cause is Cause.UNKNOWN or (new.cause is Cause.COORDINATOR_PAUSE and was.cause is not Cause.UNKNOWN):
                 new = was
             elif was.cause is Cause.UNKNOWN:

@@ -97,6 +97,10 @@ class Leadership:
             claim.blind_ms = line_ms
         return claim.last_ms - claim.first_ms < DISPUTE_MS or leader_answered_ms >= claim.first_ms
 
+    def was_claimed(self, broker: str, at_ms: int) -> bool:
+        """Tell whether a broker answered as the coordinator before an instant: metadata of then was outdated."""
+        return broker in self.claims and self.claims[broker].first_ms < at_ms
+
     def _claim(self, broker: str, line_ms: int) -> Claim:
         """Return a broker's claim, a new one if it has none that goes on."""
         claim = self.claims.get(broker)

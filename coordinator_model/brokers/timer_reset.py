@@ -6,6 +6,9 @@ from coordinator_model.states import Cause
 
 LONGEST_SESSION_MS = 1_800_000
 """``group.max.session.timeout.ms`` as Kafka has it by default: no session timer runs longer."""
+ASLEEP_AFTER_MS = 250
+"""So long after a broker's last line before a pause it had more likely fallen asleep than not: the probe makes a line
+every half second."""
 
 
 @dataclass(slots=True)
@@ -30,8 +33,14 @@ class TimerReset:
     went_on: bool = False
     """Of a move: the predecessor is seen to answer after it. It need not have known when it was deposed, so the next
     one may have loaded at any instant after ``since_ms``."""
+    word_ms: int = 0
+    """Of a move: the last answer of the predecessor before it, as the coordinator or that it is none any more."""
 
     @property
     def may_load(self) -> bool:
         """Whether the coordinator loads the groups anew before it answers for them."""
         return self.cause is not Cause.UNKNOWN and self.woke_ms is None
+
+    def sleeps_at(self, due_ms: int) -> bool:
+        """Tell whether a timer that is due then waits for the broker to wake from this pause."""
+        return self.woke_ms is not None and self.low_ms + ASLEEP_AFTER_MS <= due_ms < self.woke_ms

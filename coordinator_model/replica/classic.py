@@ -16,6 +16,7 @@ from coordinator_model.replica import divergence, join_lines, join_phase, rolled
 from coordinator_model.replica.assigned_work import STREAMS_PROTOCOL, assigned_work
 from coordinator_model.replica.conversion import PROTOCOL_TYPES, become_classic
 from coordinator_model.replica.departures import (
+    CUT_MS,
     STALL_MS,
     add_departure,
     depart,
@@ -88,12 +89,18 @@ def read_record(replica: GroupReplica, event: RecordRead, context: JudgementCont
             member.timer_reset_ms = max(member.timer_reset_ms or 0, timer_reset_ms)
             lend_session(former.get(member.instance_id or "") if replacement else None, member)
         came_back_if_new(replica, member)
-    state = GroupState.STABLE if listed else GroupState.EMPTY
     replica.confirm_last_record()
-    replica.enter(state, at_ms, Evidence.OBSERVED)
+    _enter_recorded(replica, at_ms, downgrade=downgrade)
     if replacement and replica.rolled_back_replacements:
         for successor in [m for m in replica.members.values() if m.joined_ms == at_ms]:
             rolled_back_replacement.read(replica, successor, at_ms)
+
+
+def _enter_recorded(replica: GroupReplica, at_ms: int, *, downgrade: bool) -> None:
+    """Enter the state that a record tells; a downgrade from KIP-848 goes on with a join phase."""
+    replica.enter(GroupState.STABLE if replica.members else GroupState.EMPTY, at_ms, Evidence.OBSERVED)
+    if downgrade and replica.members:
+        prepare_rebalance(replica, at_ms, Evidence.OBSERVED)
 
 
 def _is_written_again(replica: GroupReplica, generation: int) -> bool:
@@ -255,7 +262,13 @@ def heartbeat(replica: GroupReplica, event: Heartbeat, context: JudgementContext
     if event.kip848:  # each epoch is written before it is answered, and an answer may trail
         member.generation = event.generation if member.generation is None else member.generation
         return
+    if event.generation < (member.generation or 0) and event.applied_ms < (member.timer_reset_ms or 0):
+        return  # it waited for a write, and its member has joined another generation since
     member.generation = event.generation
+    _classic_heartbeat(replica, member, event, context)
+
+
+def _classic_heartbeat(replica: GroupReplica, member: Member, event: Heartbeat, context: JudgementContext) -> None:
     if replica.type is GroupType.SIMPLE:
         replica.type = GroupType.CLASSIC
     if replica.type is not GroupType.CLASSIC:
@@ -328,10 +341,18 @@ def record_heartbeat(member: Member, applied_ms: int) -> bool:
 
 
 def is_gone(replica: GroupReplica, member_id: str, applied_ms: int) -> bool:
-    """Tell whether a member had gone after this instant: its heartbeat's line only trails."""
+    """Tell whether a member had gone after this instant: its heartbeat's line only trails.
+
+    As a coordinator wakes from a pause it may answer a heartbeat and replace its member in one millisecond.
+    """
     return any(d.member.member_id == member_id and d.gone_ms >= applied_ms for d in replica.departures) or any(
-        leave.member.member_id == member_id and leave.applied_ms >= applied_ms for leave in replica.leaves
+        leave.member.member_id == member_id and leave.applied_ms + _cut_ms(leave) >= applied_ms
+        for leave in replica.leaves
     )
+
+
+def _cut_ms(leave: Leave) -> int:
+    return CUT_MS if leave.cause is Cause.REPLACED and not leave.member.kip848 else 0
 
 
 def _heartbeat_tells_state(replica: GroupReplica, event: Heartbeat, context: JudgementContext) -> None:
@@ -397,6 +418,7 @@ def sync(replica: GroupReplica, event: SyncAnswered, context: JudgementContext) 
         _not_stored(replica, event)
         if member is not None and event.error in ENDS_A_WAIT and parked_ms(event) > join_phase.EARLY_MS:
             member.timer_reset_ms = max(member.timer_reset_ms or 0, event.answer_ms)
+            _wait_was_cut_off(replica, event)
         if member is not None and member.is_classic_among_consumers and event.error == REBALANCE_IN_PROGRESS:
             owe(member, event.arrival_ms)
         if member is not None and event.error == UNKNOWN_MEMBER_ID and not member.goes_alone:
@@ -407,7 +429,8 @@ def sync(replica: GroupReplica, event: SyncAnswered, context: JudgementContext) 
     join_lines.note_if_unseen(replica, context)
     stores = event.from_leader and (member.awaiting_sync or replica.state is GroupState.COMPLETING_REBALANCE)
     came_ms = event.arrival_ms - replica.state_since_ms
-    waited = member.awaiting_sync and came_ms <= STALL_MS and parked_ms(event) > join_phase.LATE_MS
+    too_long_ms = join_phase.LATE_MS if came_ms > join_phase.EARLY_MS else 2 * join_phase.EARLY_MS
+    waited = member.awaiting_sync and came_ms <= STALL_MS and parked_ms(event) > too_long_ms
     member.awaiting_sync, member.synced_ms = False, event.answer_ms
     member.generation = event.generation
     if replica.type is not GroupType.CLASSIC:
@@ -425,6 +448,13 @@ def sync(replica: GroupReplica, event: SyncAnswered, context: JudgementContext) 
             member.assignment, member.partitions_left_out = told, left_out
         elif told != member.assignment:
             divergence.note_assignment(replica, member, event.answer_ms)
+
+
+def _wait_was_cut_off(replica: GroupReplica, event: SyncAnswered) -> None:
+    """A SyncGroup that had to wait is answered 27 at the instant at which the next join phase begins."""
+    its_own = replica.type is GroupType.CLASSIC and event.generation == replica.generation
+    if its_own and event.error == REBALANCE_IN_PROGRESS and replica.state is GroupState.COMPLETING_REBALANCE:
+        prepare_rebalance(replica, event.answer_ms, Evidence.OBSERVED)
 
 
 def _not_stored(replica: GroupReplica, event: SyncAnswered) -> None:

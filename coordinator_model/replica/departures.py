@@ -13,18 +13,20 @@ from coordinator_model.replica.group import (
     Leave,
     Member,
 )
-from coordinator_model.replica.missed_phase import deadline_of_missed_phase_ms, own_timers_ms, was_unknown
+from coordinator_model.replica.missed_phase import deadline_of_missed_phase_ms, own_timers_ms
 from coordinator_model.replica.poll_end import stopped_polling
 from coordinator_model.replica.removal_instant import (
     after_a_move,
     before,
     deadline_interval_ms,
+    emptied_ms,
     ends,
+    expired_or_replaced,
     gone_between,
     may_have_started,
     may_precede,
+    outlived_by_none,
     removed_with_one_alive,
-    told_at_once,
 )
 from coordinator_model.replica.returns import who
 from coordinator_model.replica.session_timer import (
@@ -49,6 +51,10 @@ MAX_PARKED = 16
 """Heartbeats kept a member that waited behind a stalled write."""
 RETRIED_MS = 60_000
 """How long a timer whose write fails may be tried again (``CoordinatorTimerImpl``), and remove a member's next self."""
+RETRY_MS = STALL_MS + 500
+"""How long after its last run: its write's timeout, and the pause before another one."""
+SAME_STEP_MS = 50
+"""So much later than it is due a timer may run."""
 UNSEEN_SHARE = 2
 """A member removed later than this share of its session after the session seems to end has sent more than one
 heartbeat that was not seen: usual clients send three or more in a session."""
@@ -135,9 +141,11 @@ def _never_loaded(replica: GroupReplica, member: Member, context: JudgementConte
     """Tell whether a member joined a generation that was never written, before the coordinator moved.
 
     The next one loaded the log, so the member was never in there: nobody removed it, but perhaps the former self of a
-    static one.
+    static one. Of whom a record has told that another came in its place, the log had it.
     """
     if replica.recorded_generation is None or any(m.member_id == member.member_id for m in replica.recorded):
+        return False
+    if any(leave.member is member and leave.cause is Cause.REPLACED for leave in replica.leaves):
         return False
     return any(reset.cause is Cause.COORDINATOR_MOVED for reset in unheard_since(member, context.timer_resets))
 
@@ -166,7 +174,7 @@ def _departure(
     else:
         limit_ms = phase.limit_ms or join_phase.timeout_ms(replica, phase, removed_ms, context)
         static_in = join_phase.static_in(replica, phase)
-        unjoined = join_phase.unjoined(replica, generation) if missed is None else list(missed.unjoined)
+        unjoined = join_phase.unjoined(replica, generation, removed_ms) if missed is None else list(missed.unjoined)
     return Departure(
         member=member,
         rule=SESSION_EXPIRED,
@@ -229,8 +237,8 @@ def judge_removals(replica: GroupReplica, context: JudgementContext) -> bool:
             replica.revert_to_last_record(departure.gone_ms)
         elif _is_proven(replica, departure, context):
             _keep_proven(replica, departure)
-        elif departure.concluded or departure.successor is None:
-            mark_unknown(replica, departure)
+        elif departure.concluded or departure.successor is None or expired_or_replaced(departure, context):
+            mark_unknown(replica, departure, context)
         else:
             replica.departures.remove(departure)  # replaced
     return _explain_by_a_move(replica, context) or bool(due)
@@ -239,14 +247,28 @@ def judge_removals(replica: GroupReplica, context: JudgementContext) -> bool:
 def _is_proven(replica: GroupReplica, departure: Departure, context: JudgementContext) -> bool:
     """Tell whether a removal proves a timeout, and nothing unseen may have been the cause; write into it which."""
     join_phase.count_starter_in(replica, departure)
+    context = _as_it_was_unknown(departure, context)
     together = [d for d in replica.departures if d.generation == departure.generation]
     if removed_with_one_alive(departure, together, context):
         if not _moved_before(departure, context):
             departure.unexplained = True
             return False
         context = after_a_move(departure, context)
-    departure.concluded = _explain(departure, together, before(departure, context))
-    return departure.concluded and not cause_is_uncertain(replica, departure, together, context)
+    departure.concluded = _explain(replica, departure, together, before(departure, context))
+    if departure.concluded and cause_is_uncertain(replica, departure, together, context):
+        departure.unexplained = not lines_lost(departure.member, context)
+        return False
+    return departure.concluded
+
+
+def _as_it_was_unknown(departure: Departure, context: JudgementContext) -> JudgementContext:
+    """Return the context without what came after a coordinator had said that it knows no such member: it had gone."""
+    member, session_ms = departure.member, session_timeout_ms(departure.member, context)
+    if member.unknown_ms is None or member.clock_ms is None or session_ms is None:
+        return context
+    if max([member.clock_ms, *departure.touches_ms]) + session_ms > member.unknown_ms + CUT_MS:
+        return context
+    return replace(context, timer_resets=[r for r in context.timer_resets if r.low_ms <= member.unknown_ms])
 
 
 def _keep_proven(replica: GroupReplica, departure: Departure) -> None:
@@ -278,9 +300,8 @@ def _explain_by_a_move(replica: GroupReplica, context: JudgementContext) -> bool
 
 def _moved_before(departure: Departure, context: JudgementContext) -> bool:
     """Tell whether another broker may have coordinated already as a member was removed, as is known since."""
-    moves = [r for r in context.timer_resets if r.cause is Cause.COORDINATOR_MOVED]
-    told_later = [r for r in moves if r.high_ms is None or r.high_ms > departure.gone_ms]
-    return any(may_precede(move, departure) for move in told_later)
+    moves = (r for r in unheard_since(departure.member, context.timer_resets) if r.cause is Cause.COORDINATOR_MOVED)
+    return any(may_precede(move, departure) for move in moves)
 
 
 def _stall_ms(replica: GroupReplica, member: Member) -> int:
@@ -329,16 +350,18 @@ def _told_by_a_deposed_coordinator(departure: Departure, context: JudgementConte
     )
 
 
-def _explain(departure: Departure, together: list[Departure], context: JudgementContext) -> bool:
+def _explain(replica: GroupReplica, departure: Departure, together: list[Departure], context: JudgementContext) -> bool:
     """Write into a departure what its removal proves, beside those removed with it; False: nothing."""
     member, removed_ms = departure.member, departure.removed_ms
     timeout_ms = session_timeout_ms(member, context)
     deadline_ms, origin = removal_deadline_ms(departure, context, *gone_between(departure, together, context))
     timers_ms = own_timers_ms(member, context)
-    if member.goes_alone and (deadline_ms is None or (deadline_ms > removed_ms and _may_be_early(departure, context))):
+    if member.goes_alone and (
+        deadline_ms is None or (deadline_ms > removed_ms and _may_be_early(replica, departure, context))
+    ):
         deadline_ms = removed_ms  # what is known of its session does not say otherwise, so it ended here
     if deadline_ms is None or (
-        departure.successor is not None and not _expired_before_replacement(departure, together, context)
+        departure.successor is not None and not _expired_before_replacement(replica, departure, together, context)
     ):
         return False
     missed_ms = deadline_of_missed_phase_ms(departure, deadline_ms, together, context)
@@ -349,8 +372,8 @@ def _explain(departure: Departure, together: list[Departure], context: Judgement
             return False
         departure.rule, departure.cause, departure.deadline_ms = REBALANCE_TIMEOUT, Cause.REBALANCE_TIMEOUT, missed_ms
         return True
-    if told_at_once(departure, together) and removed_ms > deadline_ms + context.thresholds.grace_ms:
-        deadline_ms = removed_ms
+    if not _emptied_by_another(replica, departure):
+        deadline_ms = emptied_ms(departure, together, context) or deadline_ms
     if removed_ms < deadline_ms - (TIMER_EARLY_MS if member.goes_alone else context.thresholds.grace_ms):
         departure.unexplained = not lines_lost(member, context)
         return False  # neither: a goodbye that we have not seen, or a coordinator that we have not
@@ -367,7 +390,9 @@ def _explain(departure: Departure, together: list[Departure], context: Judgement
     return True
 
 
-def _expired_before_replacement(departure: Departure, together: list[Departure], context: JudgementContext) -> bool:
+def _expired_before_replacement(
+    replica: GroupReplica, departure: Departure, together: list[Departure], context: JudgementContext
+) -> bool:
     """Tell whether a static member's session had ended before its successor came: a replacement starts no rebalance.
 
     So where one began that nobody is seen to have started, it was the one whose session must have ended first.
@@ -376,12 +401,27 @@ def _expired_before_replacement(departure: Departure, together: list[Departure],
         return False  # it was waiting for the others: nobody expires who waits
     spans = {id(d): deadlines(d, before(d, context)) for d in together}
     first_ms, last_ms = ends(spans[id(departure)])
-    if last_ms <= departure.removed_ms or was_unknown(departure, context):
+    if last_ms <= departure.removed_ms:
         return True
+    unknown = (departure.member.unknown_ms or departure.removed_ms) < departure.removed_ms
+    if unknown or outlived_by_none(departure, context):  # whichever coordinator that was
+        return not _is_told(replica, departure)
     others = [span for d in together if d is not departure and (span := spans[id(d)])]
     if any(may_have_started(departure, span) and ends(span)[1] <= last_ms for span in others):
         return False
     return join_phase.began_with(departure, first_ms)
+
+
+def _emptied_by_another(replica: GroupReplica, departure: Departure) -> bool:
+    """Tell whether another left as a member was removed, or an id given out was waited for: the record tells that."""
+    waited = any(name in replica.pending for name in departure.unjoined)
+    return waited or any(abs(leave.applied_ms - departure.removed_ms) <= CUT_MS for leave in replica.leaves)
+
+
+def _is_told(replica: GroupReplica, departure: Departure) -> bool:
+    """Tell whether a removal since a member was last heard is told, which the log that was loaded then did not have."""
+    name, heard_ms = who(departure.member), departure.member.clock_ms or 0
+    return any(other == name and heard_ms < at_ms < departure.removed_ms for other, at_ms, _ in replica.violations)
 
 
 def own_cause(member: Member) -> Cause:
@@ -396,16 +436,33 @@ def own_cause(member: Member) -> Cause:
     return Cause.SESSION_OR_POLL if member.beats_in_poll else Cause.SESSION_TIMEOUT
 
 
-def _may_be_early(departure: Departure, context: JudgementContext) -> bool:
+def _may_be_early(replica: GroupReplica, departure: Departure, context: JudgementContext) -> bool:
     """Tell whether a session may have ended before it seems due: its start is not known well.
 
     So where the member was never heard and came before we looked, or the timer of its former self may run again; or
     where its coordinator moved since. Else a removal before the end of the session is a goodbye that nobody saw.
     """
     member = departure.member
+    if _is_retried(replica, departure, context):
+        return True
     if member.clock_ms is None:
         return departure.may_be_retried or (member.joined_ms or 0) < context.live_from_ms
     return any(reset.may_load for reset in unheard_since(member, context.timer_resets))
+
+
+def _is_retried(replica: GroupReplica, departure: Departure, context: JudgementContext) -> bool:
+    """Tell whether a timer that had run out before, and whose write timed out, was tried again and again up to here.
+
+    Its own timer of before it was heard again, or of a group that has changed its kind since; or its former self's.
+    """
+    member, timeout_ms = departure.member, session_timeout_ms(departure.member, context)
+    ran_ms = [at_ms for other, at_ms, _ in replica.violations if other == who(member)]
+    if member.last_heartbeat_ms is not None and timeout_ms is not None:
+        ran_ms.append(member.last_heartbeat_ms + timeout_ms)
+    late_ms = [departure.removed_ms - at_ms for at_ms in ran_ms]
+    return departure.may_be_retried and any(
+        0 < ms <= RETRIED_MS and (ms + CUT_MS) % RETRY_MS <= SAME_STEP_MS for ms in late_ms
+    )
 
 
 def _is_witnessed(replica: GroupReplica, member: Member, removed_ms: int, context: JudgementContext) -> bool:
@@ -440,9 +497,17 @@ def _count_violation(replica: GroupReplica, departure: Departure) -> None:
     replica.violations.append((who(departure.member), departure.removed_ms, departure.cause.value))
 
 
-def explained_by_leave(replica: GroupReplica, member_id: str, applied_ms: int, grace_ms: int) -> Member | None:
-    """Take back a removal that a trailing goodbye explains, the last of several; return the member as it was."""
+def explained_by_leave(
+    replica: GroupReplica, member_id: str, applied_ms: int, grace_ms: int, *, lost: bool = False
+) -> Member | None:
+    """Take back a removal that a trailing goodbye explains, the last of several; return the member as it was.
+
+    ``lost``: it was answered 15 behind a stalled write. In a group of KIP-848 it explains only what it wrote itself:
+    another coordinator, which has never heard of it, removes the member later.
+    """
     for departure in reversed(replica.departures):
+        if lost and departure.member.goes_alone and departure.removed_ms > applied_ms + grace_ms:
+            continue
         same = departure.member.member_id == member_id and departure.rule in (
             SESSION_EXPIRED,
             REBALANCE_TIMEOUT,

@@ -211,7 +211,7 @@ class JoinPhase:
     unanswered: list[str] = field(default_factory=list)
     """Ids of those whose JoinGroup was applied in it though answered 15: they are in without an answer's telling."""
     unjoined: list[str] = field(default_factory=list)
-    """Of one that no answer told of: instances that are not seen to have rejoined, as in ``Departure``."""
+    """Of one that no answer told of: who is not seen to have rejoined, as in ``Departure``."""
     limit_ms: int | None = None
     """How long it could last, if it began with the end of a session; set as a removal is judged by it."""
 
@@ -253,7 +253,7 @@ class Departure:
     static_in: bool = False
     """Whether a static member was in that phase."""
     unjoined: list[str] = field(default_factory=list)
-    """Instances that the phase kept in and that are not seen to have rejoined: it waited for them to its end."""
+    """Instances that the phase kept in, and ids given out, that are not seen to have joined: it waited for them."""
     successor: str | None = None
     """The static member that came for its place: explains its absence unless it had gone before."""
     may_be_retried: bool = False

@@ -23,7 +23,7 @@ from coordinator_model.replica.classic import (
     prepare_rebalance,
 )
 from coordinator_model.replica.departures import add_departure, came_after, depart, remember_leave
-from coordinator_model.replica.group import MAX_UNANSWERED_JOINS, GroupReplica, Leave, Member
+from coordinator_model.replica.group import MAX_UNANSWERED_JOINS, Departure, GroupReplica, Leave, Member
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType
 
@@ -65,7 +65,7 @@ def join(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) 
         replica.leader = leader
         _name_the_leader(replica, event, leader)
         _count_the_leader_in(replica, event)
-    if not is_gone(replica, event.member_id, event.answer_ms) and not _expired_as_it_waited(replica, event):
+    if not is_gone(replica, event.member_id, event.answer_ms) and not _went_as_it_waited(replica, event):
         _let_in(replica, event, context)
     if event.members and replica.listed_generation != event.generation:
         replica.listed_generation = event.generation
@@ -79,10 +79,11 @@ def _is_of_an_empty_generation(replica: GroupReplica, event: JoinAnswered) -> bo
     return empty and replica.recorded_generation is None and 0 < event.generation <= replica.generation
 
 
-def _expired_as_it_waited(replica: GroupReplica, event: JoinAnswered) -> bool:
-    """Tell whether a member of a group of KIP-848 was removed while its JoinGroup waited for a stalled write."""
-    own = (d for d in replica.departures if d.member.member_id == event.member_id)
-    gone = any(event.arrival_ms <= d.removed_ms <= event.answer_ms for d in own)
+def _went_as_it_waited(replica: GroupReplica, event: JoinAnswered) -> bool:
+    """Tell whether a member of a group of KIP-848 was removed or replaced while its JoinGroup waited for a write."""
+    gone_ms = [d.removed_ms for d in replica.departures if d.member.member_id == event.member_id]
+    gone_ms += [leave.applied_ms for leave in replica.leaves if leave.member.member_id == event.member_id]
+    gone = any(event.arrival_ms <= at_ms <= event.answer_ms for at_ms in gone_ms)
     return gone and replica.type is GroupType.CONSUMER and event.member_id not in replica.members
 
 
@@ -189,7 +190,8 @@ def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, co
         return
     replica.stalled_ms = max(replica.stalled_ms or 0, event.answer_ms)
     former = _former_selves(replica, event) if event.instance_id is not None else []
-    newcomer = not event.request_member_id and (event.instance_id or event.api_version < PENDING_VERSION)
+    without_id = not event.request_member_id and (event.instance_id or event.api_version < PENDING_VERSION)
+    newcomer = without_id or event.request_member_id in replica.pending
     if newcomer and len(replica.unanswered_joins) < MAX_UNANSWERED_JOINS:
         who = [event.instance_id, event.client_id, event.client_host]
         replica.unanswered_joins[event.instance_id or event.client_id] = [
@@ -200,7 +202,8 @@ def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, co
     if replica.state is GroupState.PREPARING_REBALANCE:
         join_phase.sign(replica, replica.generation + 1, event.arrival_ms, event.request_member_id)
         for old in former:
-            if event.arrival_ms >= (replica.phase.started_ms or 0) and not event.request_member_id:
+            here = old.unknown_ms is None and event.arrival_ms >= (replica.phase.started_ms or 0)
+            if here and not event.request_member_id:
                 old.replaced_ms = old.replaced_ms or event.arrival_ms
     elif replica.state is GroupState.STABLE and event.arrival_ms >= replica.state_since_ms and former:
         if not event.request_member_id:
@@ -279,6 +282,9 @@ def _replace_static(replica: GroupReplica, event: JoinAnswered, context: Judgeme
     if event.instance_id is None or replica.type is GroupType.CONSUMER:
         return []  # of a group of KIP-848 the records tell
     former = _former_selves(replica, event)
+    if former:
+        replica.save_last_record()
+    replica.departures = [d for d in replica.departures if d not in _unnamed_replacements(replica, event)]
     for old in former:
         listed = replica.members.pop(old.member_id, None)
         depart(replica, old, event.arrival_ms, context, event.broker, successor=event)
@@ -299,7 +305,21 @@ def _former_selves(replica: GroupReplica, event: JoinAnswered) -> list[Member]:
         and leave.member.instance_id == event.instance_id
         and event.arrival_ms <= leave.applied_ms == replica.generation_since_ms
     ]
-    return [member for member in listed + dropped if member.member_id != event.member_id]
+    unnamed = [departure.member for departure in _unnamed_replacements(replica, event)]
+    return [member for member in listed + dropped + unnamed if member.member_id != event.member_id]
+
+
+def _unnamed_replacements(replica: GroupReplica, event: JoinAnswered) -> list[Departure]:
+    """Return whom the leader's list dropped that this join replaced: before JoinGroup v5 the list has no instances."""
+    return [
+        d
+        for d in replica.departures
+        if not d.concluded
+        and d.successor is None
+        and d.member.instance_id == event.instance_id
+        and (d.told_by, d.generation) == (event.broker, event.generation)
+        and event.arrival_ms <= d.removed_ms == replica.generation_since_ms
+    ]
 
 
 def _fill_from_join(member: Member, event: JoinAnswered, *, with_timeouts: bool = True) -> None:

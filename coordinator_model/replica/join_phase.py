@@ -29,7 +29,7 @@ def begin(replica: GroupReplica, sign_ms: int, by: str = "") -> None:
     unreported = replica.state is GroupState.COMPLETING_REBALANCE and replica.listed_generation != replica.generation
     if unreported and replica.unreported_phase is None:  # the earliest: who missed it is in none of those since
         replica.unreported_phase = replica.phase
-        replica.unreported_phase.unjoined = unjoined(replica, replica.generation)
+        replica.unreported_phase.unjoined = unjoined(replica, replica.generation, replica.phase.ended_ms)
     members = replica.members.values()
     heard = [at_ms or 0 for m in members for at_ms in (m.previous_heartbeat_ms, m.last_heartbeat_ms)]
     before = [at_ms for at_ms in (*heard, replica.generation_since_ms) if at_ms < sign_ms]
@@ -40,11 +40,16 @@ def begin(replica: GroupReplica, sign_ms: int, by: str = "") -> None:
 
 
 def sign(replica: GroupReplica, generation: int, sign_ms: int, by: str = "") -> None:
-    """Note a sign of the join phase before a generation that is earlier than its first one so far."""
+    """Note a sign of the join phase before a generation that is earlier than its first one so far.
+
+    Or one of the same instant that tells who began it.
+    """
     in_the_next = generation == replica.generation and replica.state is GroupState.PREPARING_REBALANCE
     phases = [] if in_the_next else [replica.phase]
     for phase in phases + _kept(replica, generation):
-        if phase.started_ms is not None and phase.after_ms <= sign_ms < phase.started_ms:
+        if phase.started_ms is None or not phase.after_ms <= sign_ms <= phase.started_ms:
+            continue
+        if sign_ms < phase.started_ms or (by and not phase.started_by):
             phase.started_ms, phase.started_by, phase.starter_timeout_ms = sign_ms, by, None
 
 
@@ -72,20 +77,24 @@ def end(replica: GroupReplica, generation: int, at_ms: int) -> None:
 def joined(replica: GroupReplica, event: JoinAnswered) -> None:
     """Note who had asked to join a generation by its beginning, and when the first and the last of them did."""
     for departure in _open(replica, event.generation):
-        if event.instance_id in departure.unjoined and event.arrival_ms <= departure.removed_ms + EARLY_MS:
-            departure.unjoined.remove(event.instance_id)
+        if event.arrival_ms <= departure.removed_ms + EARLY_MS:
+            departure.unjoined = [name for name in departure.unjoined if name not in _names(event)]
     unreported = replica.unreported_phase
     if (
         unreported is not None
         and unreported.generation == event.generation
         and event.arrival_ms <= unreported.ended_ms + EARLY_MS
     ):
-        unreported.unjoined = [instance_id for instance_id in unreported.unjoined if instance_id != event.instance_id]
+        unreported.unjoined = [name for name in unreported.unjoined if name not in _names(event)]
     for phase in [replica.phase, *_kept(replica, event.generation)]:
         first_ms = phase.first_join_ms
         phase.first_join_ms = event.arrival_ms if first_ms is None else min(first_ms, event.arrival_ms)
         if event.arrival_ms <= replica.generation_since_ms + EARLY_MS:
             phase.last_join_ms = max(phase.last_join_ms, event.arrival_ms)
+
+
+def _names(event: JoinAnswered) -> tuple[str | None, str]:
+    return event.instance_id, event.member_id
 
 
 def unanswered(replica: GroupReplica, event: JoinAnswered) -> None:
@@ -132,10 +141,11 @@ def static_in(replica: GroupReplica, phase: JoinPhase) -> bool:
     return any(m.instance_id is not None for m in chain(replica.members.values(), left))
 
 
-def unjoined(replica: GroupReplica, generation: int) -> list[str]:
-    """Return the instances whose JoinGroup is not seen to have been answered with a generation."""
+def unjoined(replica: GroupReplica, generation: int, ended_ms: int) -> list[str]:
+    """Return who is not seen to have joined a generation whose phase waited for it: an instance, or an id given out."""
     members = replica.members.values()
-    return [m.instance_id for m in members if m.instance_id is not None and (m.generation or -1) < generation]
+    out = [name for name, (given_ms, until_ms) in replica.pending.items() if given_ms < ended_ms <= until_ms]
+    return out + [m.instance_id for m in members if m.instance_id is not None and (m.generation or -1) < generation]
 
 
 def timeout_ms(replica: GroupReplica, phase: JoinPhase, removed_ms: int, context: JudgementContext) -> int | None:
@@ -152,6 +162,7 @@ def timeout_ms(replica: GroupReplica, phase: JoinPhase, removed_ms: int, context
     limits = [m.rebalance_timeout_ms for m in early or members]
     since = [leave for leave in replica.leaves if leave.applied_ms >= begun_ms]  # but whose leave began it is out
     left = [leave.member for leave in since if leave.applied_ms > begun_ms or leave.cause is Cause.REPLACED]
+    left = [m for m in left if m.member_id not in gone]
     limits += [m.rebalance_timeout_ms for m in left if (m.joined_ms or 0) <= begun_ms]
     limits += [d.phase.limit_ms for d in replica.departures if d.removed_ms == removed_ms]
     return max((limit_ms for limit_ms in limits if limit_ms), default=None)
@@ -196,7 +207,8 @@ def _gone_as_it_began(replica: GroupReplica, phase: JoinPhase, removed_ms: int, 
         sync_ms = limits[member.timer_reset_ms or 0]
         if sync_ms is not None:
             ends.append(((member.timer_reset_ms or 0) + sync_ms, False, member.member_id))
-    for member in replica.members.values():
+    replaced = (leave.member for leave in replica.leaves if leave.cause is Cause.REPLACED)
+    for member in chain(replica.members.values(), replaced):
         clock_ms, timeout_ms = member.clock_ms, member.session_timeout_ms
         if clock_ms is not None and timeout_ms is not None:
             touched_ms = [at_ms for at_ms in touches_ms(member, context.commits, clock_ms) if at_ms <= begun_ms]

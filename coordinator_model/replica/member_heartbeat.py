@@ -78,7 +78,9 @@ def _leave(replica: GroupReplica, event: ConsumerHeartbeat, context: JudgementCo
     joined_ms = -1 if present is None or present.joined_ms is None else present.joined_ms
     former = None
     if present is None or joined_ms >= event.applied_ms:  # gone, or the same id has joined again since
-        former = explained_by_leave(replica, event.member_id, event.applied_ms, context.thresholds.grace_ms)
+        former = explained_by_leave(
+            replica, event.member_id, event.applied_ms, context.thresholds.grace_ms, lost=event.error != 0
+        )
     if former is None and joined_ms > event.applied_ms:
         return  # trails, and nothing was told of a removal that it would explain
     member = former or present or _member(event)

@@ -41,7 +41,8 @@ def deadline_of_missed_phase_ms(
     if member.instance_id is not None:
         return None  # kept through the phase
     syncs_ms = (_sync_deadline_ms(d, latest_ms, context) for d in dropped)
-    starts_ms = [*latest_ms.values(), *(sync_ms for sync_ms in syncs_ms if sync_ms is not None)]
+    replaced_ms = (latest_deadline_ms(d, before(d, context)) for d in together if d.successor is not None)
+    starts_ms = [*latest_ms.values(), *(at_ms for at_ms in (*syncs_ms, *replaced_ms) if at_ms is not None)]
     due_ms = join_phase.due_ms(departure, starts_ms, context)
     if due_ms is not None and join_phase.outlasted(departure, starts_ms, context):
         return due_ms if own_ms > due_ms + join_phase.EARLY_MS else None
@@ -75,7 +76,7 @@ def _missed_asleep(
             due_ms = join_phase.due_ms(departure, lost_ms, context)
     if due_ms is None or due_ms >= session_due_ms:
         return None
-    return woke_ms if due_ms > pause.low_ms else due_ms
+    return woke_ms if pause.sleeps_at(due_ms) else due_ms
 
 
 def _missed_alone(departure: Departure, deadline_ms: int, context: JudgementContext) -> int | None:
@@ -197,5 +198,5 @@ def _revoked_in_vain_since_a_load(departure: Departure, context: JudgementContex
 
 def _when_awake(due_ms: int, context: JudgementContext) -> int:
     """Return when a timer ran: one that is due while the coordinator stands still runs as it wakes."""
-    asleep = (r.woke_ms for r in context.timer_resets if r.woke_ms is not None and r.low_ms < due_ms < r.woke_ms)
+    asleep = (reset.woke_ms or due_ms for reset in context.timer_resets if reset.sleeps_at(due_ms))
     return next(asleep, due_ms)

@@ -4,11 +4,13 @@ from dataclasses import replace
 
 from coordinator_model.brokers.timer_reset import TimerReset
 from coordinator_model.replica.group import Departure, JoinPhase
-from coordinator_model.replica.join_phase import EARLY_MS, LATE_MS
+from coordinator_model.replica.join_phase import EARLY_MS, LATE_MS, too_young
 from coordinator_model.replica.session_timer import (
     JudgementContext,
     Span,
     deadlines,
+    earliest_load_ms,
+    latest_deadline_ms,
     lines_lost,
     session_timeout_ms,
     unheard_since,
@@ -92,13 +94,42 @@ def _earliest_since(move: TimerReset, departure: Departure, context: JudgementCo
     return loads_ms + (session_timeout_ms(departure.member, context) or 0)
 
 
+def outlived_by_none(departure: Departure, context: JudgementContext) -> bool:
+    """Tell whether one of the coordinators since a member was heard has let its session end.
+
+    Each begins it anew as it loads the group. The first one was alive a session later and had let it end, if no other
+    had loaded the group before; and that one let it end another session later. Unless it waited in a join phase.
+    """
+    moves, timeout_ms = _moves(departure, context), session_timeout_ms(departure.member, context)
+    if len(moves) != 1 or timeout_ms is None or departure.member.clock_ms is None:
+        return False
+    end_ms = max([departure.member.clock_ms, *departure.touches_ms]) + timeout_ms
+    waited = departure.phase.started_ms is not None and departure.phase.started_ms <= end_ms
+    return not waited and moves[0].word_ms >= end_ms and departure.removed_ms >= end_ms + timeout_ms
+
+
+def expired_or_replaced(departure: Departure, context: JudgementContext) -> bool:
+    """Tell whether a static member's session may have ended before its successor came, as it began with a move.
+
+    The new coordinator may have loaded the group somewhat before its predecessor's last answer.
+    """
+    member, timeout_ms = departure.member, session_timeout_ms(departure.member, context) or 0
+    if (member.fenced_ms or departure.removed_ms) < departure.removed_ms:
+        return False
+    return any(
+        earliest_load_ms(move, departure) + timeout_ms <= departure.removed_ms for move in _moves(departure, context)
+    )
+
+
 def removed_with_one_alive(departure: Departure, together: list[Departure], context: JudgementContext) -> bool:
-    """Tell whether the same record removed a static member whose session cannot have ended and that did not leave.
+    """Tell whether the same record removed a member whose session cannot have ended and that did not leave.
+
+    Nor did it miss the join phase: a static one is kept through any, and others through one that was too young.
 
     The coordinator that heard it did not write that record, so what it heard of the others says nothing either.
     """
     same = [d for d in together if d.removed_ms == departure.removed_ms and d.successor is None and not d.told_by]
-    kept = [d for d in same if d.member.instance_id is not None and not d.sync_timeout_ms]  # through any join phase
+    kept = [d for d in same if not d.sync_timeout_ms and (d.member.instance_id is not None or too_young(d, context))]
     alive = [d for d in kept if _outlived(d, context) and not lines_lost(d.member, context)]
     return departure in same and not departure.member.goes_alone and any(d is not departure for d in alive)
 
@@ -122,13 +153,22 @@ def after_a_move(departure: Departure, context: JudgementContext) -> JudgementCo
     return replace(context, timer_resets=timer_resets)
 
 
-def told_at_once(departure: Departure, together: list[Departure]) -> bool:
-    """Tell whether the record of a classic group that its end left empty tells of a member: nothing else did before.
+def emptied_ms(departure: Departure, together: list[Departure], context: JudgementContext) -> int | None:
+    """Return when a session ended that the record of a classic group tells which the end of the last one left empty.
 
-    Such a record is written as the session ends, so where it seems late the session had begun anew unseen.
+    Such a record is written as that session ends. Where it seems late, all sessions had begun anew unseen, as another
+    coordinator loaded the group. None: it is not late, or not such a record.
     """
-    alone = len(together) == 1 and not departure.member.goes_alone
-    return alone and departure.told_by == "" and departure.phase.started_ms == departure.removed_ms
+    same = [d for d in together if d.removed_ms == departure.removed_ms and d.successor is None]
+    timeout_ms = session_timeout_ms(departure.member, context)
+    told_later = departure.told_by != "" or departure.phase.started_ms != departure.removed_ms
+    if told_later or departure.member.goes_alone or timeout_ms is None or len(same) != len(together):
+        return None
+    ends_ms = [latest_deadline_ms(d, before(d, context)) or 0 for d in same]
+    if max(ends_ms) + context.thresholds.grace_ms >= departure.removed_ms:
+        return None
+    longest_ms = max(session_timeout_ms(d.member, context) or 0 for d in same)
+    return departure.removed_ms - longest_ms + timeout_ms
 
 
 def _timer(departure: Departure, context: JudgementContext) -> tuple[int, int]:

@@ -29,6 +29,8 @@ nobody waits. No timer runs before its time, but a heartbeat is applied at the b
 instant is taken from the end: 151 ms apart were seen on a busy broker."""
 AWAKE_BEFORE_LINE_MS = 500
 """How long a broker that woke may run its timers before its first line: the probe asks again within this."""
+USUAL_LOAD_MS = 10_000
+"""Heartbeats answered 0 for longer are taken for accepted where it is only asked when a session ended."""
 UNSEEN_TERM_MS = 2_000
 """How long a deposed coordinator may have gone on answering though nothing shows that it did."""
 
@@ -288,12 +290,25 @@ def _due_since_before(departure: Departure, context: JudgementContext) -> list[S
         if timeout_ms is None or move.since_ms is None:
             continue
         lasts_ms = _timeout_after_ms(departure.member, move, timeout_ms, context)
-        went_on = move.went_on or move.low_ms > departure.removed_ms
-        began_ms, from_ms = departure.removed_ms - lasts_ms, move.low_ms - UNSEEN_TERM_MS
-        first_ms = move.since_ms if went_on else max(move.since_ms, from_ms)
-        if first_ms <= began_ms < move.low_ms:
+        removed_ms = min(departure.removed_ms, gone_by_ms(departure.member, context) or departure.removed_ms)
+        first_ms = earliest_load_ms(move, departure)
+        if first_ms <= removed_ms - lasts_ms < move.low_ms:
             return [(first_ms + lasts_ms, departure.removed_ms, move)]
     return []
+
+
+def earliest_load_ms(move: TimerReset, departure: Departure) -> int:
+    """Return when the coordinator that took over with a move can have loaded the group at the earliest.
+
+    Its predecessor went on unaware until the move, if anything shows that: else for a moment at most. The new one's
+    word that the member is gone shows it too, where its session could not have ended otherwise.
+    """
+    if move.since_ms is None:
+        return move.low_ms
+    unknown = departure.member.unknown_ms is not None and departure.member.unknown_ms == move.high_ms
+    if move.went_on or unknown or move.low_ms > departure.removed_ms:
+        return move.since_ms
+    return max(move.since_ms, move.low_ms - UNSEEN_TERM_MS)
 
 
 def _due_after(departure: Departure, context: JudgementContext, timer_resets: Sequence[TimerReset]) -> list[Span]:
@@ -313,8 +328,11 @@ def _due_after(departure: Departure, context: JudgementContext, timer_resets: Se
     for reset in unheard_since(member, timer_resets):
         if reset.woke_ms is not None or reset in too_late:
             continue
-        low_ms = max(reset.low_ms, came_ms, _blindly_heard_ms(member, reset))
+        blindly_ms = _blindly_heard_ms(member, reset)
+        low_ms = max(reset.low_ms, came_ms, blindly_ms)
         high_ms = max(low_ms, departure.removed_ms if reset.high_ms is None else reset.high_ms)
+        if blindly_ms - (reset.blind_ms or 0) > USUAL_LOAD_MS and blindly_ms == low_ms:
+            high_ms = low_ms  # heard for so long, it was heard by one that had loaded
         lasts_ms = _timeout_after_ms(member, reset, timeout_ms, context)
         ends.append((low_ms + lasts_ms, high_ms + lasts_ms, reset))
         since_ms = min(since_ms, low_ms)
@@ -365,13 +383,13 @@ def slept_over(departure: Departure, context: JudgementContext) -> tuple[TimerRe
     if due_ms is None:
         return None
     pauses = unheard_since(departure.member, context.timer_resets)
-    return next(((p, due_ms) for p in pauses if p.woke_ms is not None and p.low_ms < due_ms < p.woke_ms), None)
+    return next(((pause, due_ms) for pause in pauses if pause.sleeps_at(due_ms)), None)
 
 
 def _moved_to_waking(span: Span, pause: TimerReset, woke_ms: int) -> Span:
     """Move deadlines that passed while the coordinator stood still to the instant at which it woke."""
     first_ms, last_ms, origin = span
-    moved_ms = [woke_ms if pause.low_ms < at_ms < woke_ms else at_ms for at_ms in (first_ms, last_ms)]
+    moved_ms = [woke_ms if pause.sleeps_at(at_ms) and at_ms < woke_ms else at_ms for at_ms in (first_ms, last_ms)]
     return span if moved_ms == [first_ms, last_ms] else (moved_ms[0], moved_ms[1], origin or pause)
 
 

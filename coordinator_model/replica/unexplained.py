@@ -47,9 +47,14 @@ def cause_is_uncertain(
     )
 
 
-def mark_unknown(replica: GroupReplica, departure: Departure) -> None:
-    """Report the removal as ``member-removed``, cause unknown."""
-    replica.unexplained_ms = max(replica.unexplained_ms or 0, departure.gone_ms)
+def mark_unknown(replica: GroupReplica, departure: Departure, context: JudgementContext) -> None:
+    """Report the removal as ``member-removed``, cause unknown.
+
+    That is a sign of lost lines, unless the coordinator had moved since the member was heard.
+    """
+    moves = (r for r in unheard_since(departure.member, context.timer_resets) if r.cause is Cause.COORDINATOR_MOVED)
+    if next(moves, None) is None:
+        replica.unexplained_ms = max(replica.unexplained_ms or 0, departure.gone_ms)
     departure.rule, departure.cause, departure.evidence = MEMBER_REMOVED, Cause.UNKNOWN, Evidence.INFERRED
     departure.deadline_ms = departure.timer_reset_ms = None
     departure.deadline_from_ms = departure.deadline_until_ms = None
@@ -133,6 +138,8 @@ def _heartbeats_are_filtered_out(
     since_ms = max(member.clock_ms or member.joined_ms or 0, context.live_from_ms)
     if not member.goes_alone and context.proof_arrival_ms > since_ms:
         return False
+    if any(name in replica.pending for name in departure.unjoined) and not _unexplained_recently(replica, departure):
+        return False  # the phase waited for an id given out, however long before the session ended
     if not member.goes_alone and (
         _unexplained_recently(replica, departure) or _expired_long_before(departure, context)
     ):

@@ -100,14 +100,17 @@ def _waits_for_proof_ms(context: JudgementContext, proof_ms: int, deadline_ms: i
 
 
 def _began_the_phase(replica: GroupReplica, member: Member, timeout_ms: int, context: JudgementContext) -> bool:
-    """Tell whether a join phase that nobody else is seen to have begun began as a dynamic member's session ended."""
+    """Tell whether a join phase that nobody else is seen to have begun began as a member's session ended."""
     phase = replica.phase
     unsigned = replica.state is GroupState.PREPARING_REBALANCE and not phase.started_by
     if context.by_records or not unsigned or phase.started_ms is None:
         return False
-    if member.clock_ms is None or member.instance_id is not None:
+    if member.clock_ms is None:
         return False
-    return -SAME_START_MS <= phase.started_ms - (member.clock_ms + timeout_ms) <= STARTED_WITHIN_MS
+    late_ms = phase.started_ms - (member.clock_ms + timeout_ms)
+    if member.instance_id is not None:  # its successor, just in time, would begin a phase too
+        return 0 <= late_ms <= SAME_START_MS
+    return -SAME_START_MS <= late_ms <= STARTED_WITHIN_MS
 
 
 def _never_synced(replica: GroupReplica, member: Member, context: JudgementContext, timeout_ms: int) -> Verdict:
@@ -167,9 +170,14 @@ def _may_wait_in_its_join(replica: GroupReplica, member: Member, deadline_ms: in
 
     A dynamic member knows of a join phase by a 27, so only of one that began before its deadline. For a static one's
     next self any will do, also one that nobody has told of yet: an id given out (79) is about to begin it. Where the
-    next generation is told already, the line of its own answer is about to come.
+    next generation is told already, the line of its own answer is about to come. A phase that a record of the same
+    generation cut off was of a coordinator that has been deposed, and goes on there.
     """
     if member.generation is not None and member.generation < replica.generation:
+        return True
+    phase = replica.phase
+    cut_off = phase.started_ms is not None and phase.generation < 0 and phase.started_ms < deadline_ms
+    if cut_off and max(member.clock_ms or 0, replica.stable_seen_ms or 0) < replica.state_since_ms:
         return True
     if member.instance_id is None:
         return replica.state is not GroupState.STABLE and replica.state_since_ms < deadline_ms

@@ -15,6 +15,7 @@ SESSION_EXPIRED: Final = "session-expired"
 REBALANCE_TIMEOUT: Final = "rebalance-timeout"
 PENDING_EXPIRED: Final = "pending-expired"  # an id handed out with error 79 and never used: no member, no incident
 LEFT: Final = "left"
+DEAD: Final = "dead"  # a timer of a group that was unloaded, or became one of another kind, ran on
 TAKE_OVER_MS: Final = 3_000
 """What a broker logs so shortly before another one loads its groups, or it lets go of them, may not have lasted."""
 POLL_TIMEOUT_REASON: Final = "poll timeout has expired"  # part of the leave reason of Java clients and Connect workers
@@ -100,6 +101,8 @@ _WORDINGS: Final = (
     ),
     (LEFT, "[GroupId {group}] Static member {member} with instance id {_} left the consumer group."),
     (LEFT, "[GroupId {group}] Member {member} left the consumer group."),
+    (LEFT, "[GroupId {group}] Member {member} left the share group."),
+    (LEFT, "[GroupId {group}][MemberId {member}] Member {_} left the streams group."),
     (
         "replaced",
         (
@@ -123,6 +126,8 @@ _WORDINGS: Final = (
     ),
     ("joined", "Pending dynamic member with id {member} joins group {group} in {_} state. Adding to the group now."),
     ("joined", "[GroupId {group}] Member {member} joins the consumer group using the {detail} protocol."),
+    ("joined", "[GroupId {group}] Member {member} joins the share group using the {detail} protocol."),
+    ("joined", "[GroupId {group}][MemberId {member}] Member joins the streams group."),
     (
         "joined",
         (
@@ -133,6 +138,7 @@ _WORDINGS: Final = (
     ("rebalance", "Preparing to rebalance group {group} in state {_} with old generation {_} (reason: {detail})."),
     ("generation", "Stabilized group {group} generation {detail} members."),
     ("empty", "Group {group} with generation {detail} is now empty."),
+    (DEAD, "Group {group} is dead, skipping rebalance stage."),
     ("coordinator-loaded", "Finished loading of metadata from __consumer_offsets-{partition} with epoch {_} in {_}"),
     ("coordinator-unloaded", "Finished unloading metadata for __consumer_offsets-{partition} with epoch {_}"),
     ("broker-started", "Kafka Server started"),
@@ -153,8 +159,9 @@ _LINE: Final = re.compile(
     r"\[(?P<time>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)[,.](?P<millis>\d{3})(?P<zone>Z|[+-]\d\d:?\d\d)?\] [A-Z]+ +"
     r"(?:\[\w+ \w*[iI]d=\d+(?: topic=\S+ partition=(?P<partition>\d+))?\] )?(?P<message>.*) \([\w.$]+\)\s*"
 )
-# A member id ends with a uuid; the client id that it begins with may hold commas.
-_BETWEEN_MEMBERS: Final = re.compile(r"(?<=-[0-9a-f]{12}), ")
+# A member id ends with a uuid; the client id that it begins with may hold commas. One of KIP-848, which a downgrade
+# leaves in a classic group, is a uuid in base64.
+_BETWEEN_MEMBERS: Final = re.compile(r"(?<=-[0-9a-f]{12}), |(?<=^[\w-]{22}), |(?<=, [\w-]{22}), ")
 
 
 def parse_line(line: str, broker: str) -> tuple[TruthEvent, ...]:
@@ -188,7 +195,21 @@ def _epoch_ms(found: re.Match[str]) -> int:
 def read_truth(logs: Mapping[str, Iterable[Path]]) -> list[TruthEvent]:
     """Merge several brokers' log files into one list by instant; `logs` is by broker ("broker-1")."""
     events = [event for broker, paths in logs.items() for path in paths for event in _events_of(path, broker)]
-    return sorted(events, key=lambda event: event.at_ms)
+    return without_dead_groups(sorted(events, key=lambda event: event.at_ms))
+
+
+def without_dead_groups(events: Iterable[TruthEvent]) -> list[TruthEvent]:
+    """Leave out whom the timer of a dead group removed: a former object of the group, which nobody else has any more.
+
+    The coordinator logs the removal first, and then that the group is dead (``completeClassicGroupJoin``).
+    """
+    events = list(events)
+    dead = {(event.broker, event.group, event.at_ms) for event in events if event.kind == DEAD}
+    return [
+        event
+        for event in events
+        if event.kind != REBALANCE_TIMEOUT or (event.broker, event.group, event.at_ms) not in dead
+    ]
 
 
 def _events_of(path: Path, broker: str) -> Iterator[TruthEvent]:

@@ -163,7 +163,14 @@ def _removals(life: Life, told: list[dict[str, Any]], compared: Counter[str]) ->
     removals = list(_logged(life))
     lines = [line for rule in (SESSION_EXPIRED, REBALANCE_TIMEOUT) for line in _told(told, rule)]
     pairs = sorted(
-        (line["rule"] != removal.rule, abs(_instant(line) - at_ms), index, number, at_ms)
+        (
+            line["rule"] != removal.rule,
+            not _is_dated(removal, line, at_ms),
+            abs(_instant(line) - at_ms),
+            index,
+            number,
+            at_ms,
+        )
         for index, removal in enumerate(removals)
         for at_ms in removal.at_ms
         for number, line in enumerate(lines)
@@ -171,7 +178,7 @@ def _removals(life: Life, told: list[dict[str, Any]], compared: Counter[str]) ->
     )
     paired: set[int] = set()
     used: set[int] = set()
-    for other_rule, off_ms, index, number, at_ms in pairs:
+    for other_rule, _, off_ms, index, number, at_ms in pairs:
         if index in paired or number in used or (off_ms > SAME_REMOVAL_MS and not _is_only_one(removals[index], lines)):
             continue
         paired.add(index)
@@ -187,8 +194,9 @@ def _removals(life: Life, told: list[dict[str, Any]], compared: Counter[str]) ->
             compared["dated by an interval"] += 1
     for index, removal in enumerate(removals):
         if index not in paired and removal.certain and removal.at_ms[0] <= end_ms:
-            what = "unknown" if _is_told_as_unknown(removal, told) else "missing"
-            yield Disagreement(what, removal.rule, removal.group, removal.member_id, removal.at_ms[0], None)
+            unknown = next(_told_as_unknown(removal, told), None)
+            what, at_ms = ("missing", removal.at_ms[0]) if unknown is None else ("unknown", unknown)
+            yield Disagreement(what, removal.rule, removal.group, removal.member_id, at_ms, None)
     yield from _unpaired([line for number, line in enumerate(lines) if number not in used], removals)
 
 
@@ -216,13 +224,13 @@ def _is_dated(removal: _Removal, line: dict[str, Any], at_ms: int) -> bool:
     return moved and from_ms - TOLERANCE_MS <= at_ms <= until_ms + TOLERANCE_MS
 
 
-def _is_told_as_unknown(removal: _Removal, told: Iterable[dict[str, Any]]) -> bool:
-    """Tell whether the monitor reports a removal, and says that it does not know the cause."""
-    return any(
-        (line["group"], line["member_id"]) == (removal.group, removal.member_id)
-        and any(abs(line["at_ms"] - at_ms) <= SAME_REMOVAL_MS for at_ms in removal.at_ms)
-        for line in _told(told, MEMBER_REMOVED)
-    )
+def _told_as_unknown(removal: _Removal, told: Iterable[dict[str, Any]]) -> Iterator[int]:
+    """Yield the instant of a removal that the monitor reports, and says that it does not know the cause."""
+    for line in _told(told, MEMBER_REMOVED):
+        if (line["group"], line["member_id"]) == (removal.group, removal.member_id):
+            nearest_ms = min(removal.at_ms, key=lambda at_ms, told_ms=line["at_ms"]: abs(told_ms - at_ms))
+            if abs(line["at_ms"] - nearest_ms) <= SAME_REMOVAL_MS:
+                yield nearest_ms
 
 
 def _again(line: dict[str, Any], removals: list[_Removal]) -> bool:

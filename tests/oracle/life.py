@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from coordinator_model.decode.source_row import CLUSTER, OFFSETS, TELEMETRY, SourceRow
-from streaming.embedded.truth import TruthEvent, parse_line
+from streaming.embedded.truth import TruthEvent, parse_line, without_dead_groups
 from tests.oracle.plans import Plan
 
 PROBE = b'"clientId":"group-monitor-probe"'
@@ -71,6 +71,7 @@ class Life:
             else:
                 life.client.append(row)
         life.end_looks()
+        life.truth = without_dead_groups(life.truth)
         return life
 
     def end_looks(self) -> None:

@@ -9,15 +9,19 @@ from typing import Any
 
 from coordinator_model.brokers.coordinator_check import REFUSALS
 from coordinator_model.decode.records import RecordType, decode
-from coordinator_model.decode.source_row import OFFSETS, TELEMETRY, SourceRow
+from coordinator_model.decode.source_row import CLUSTER, OFFSETS, TELEMETRY, SourceRow
 from coordinator_model.replica.departures import MOVE_TOLD_MS
+from streaming.embedded.truth import LEFT
 from tests.oracle.life import PROBE, Life
 
 MISSING, CAUSE, UNKNOWN = "missing", "cause", "unknown"
 MOVE_IS_RECENT_MS = 20_000
 REFUSED = tuple(b'"errorCode":%d' % error for error in sorted(REFUSALS))
 SAME_INSTANT_MS = 2
+TRAILING_MS = 2_000
+PHASES = ("rebalance", "generation", "empty", "coordinator-unloaded")
 JOIN_GROUP = b'"requestApiKeyName":"JOIN_GROUP"'
+HEARTBEAT = b'HEARTBEAT"'
 ACCEPTED = b'"errorCode":0'
 
 Removal = tuple[str, str, str, int, int | None]
@@ -33,10 +37,14 @@ def class_of(life: Life, what: str, rule: str, member_id: str, truth_ms: int | N
 
 
 def _phase_goes_on(life: Life, removal: Removal) -> bool:
-    """A classic member that went in a join phase which the life's end cut off: no answer, no record told of it."""
+    """A classic member that went in a join phase which the life's end cut off: no answer, no record told of it in time.
+
+    What tells of it a moment before the end is not judged any more: a goodbye may trail.
+    """
     what, _, member_id, at_ms, _ = removal
     classic = what == MISSING and any(client.protocol == "classic" for client in life.plan.clients)
-    after = [row for row in life.rows if row.timestamp_ms >= at_ms]
+    end_ms = life.plan.start_ms + life.plan.until_ms - TRAILING_MS
+    after = [row for row in life.rows if at_ms <= row.timestamp_ms <= end_ms]
     return classic and not any(_ends_a_phase(row, member_id) for row in after)
 
 
@@ -80,8 +88,8 @@ def _overlapping_coordinators(life: Life, removal: Removal) -> bool:
     """Told with an unknown cause, shortly after a move that nothing dates.
 
     The new coordinator started all session timers as it loaded the groups. Its predecessor answered until after that,
-    or nobody asks who leads. So whether a session had ended, or the member was waited for in vain, or had left, depends
-    on an instant that no line and no record tells.
+    or nobody asks who leads, or the brokers that were asked did not know it yet. So whether a session had ended, or the
+    member was waited for in vain, or had left, depends on an instant that no line and no record tells.
     """
     what, _, _, at_ms, _ = removal
     loads = [event for event in life.truth if event.kind == "coordinator-loaded" and event.at_ms <= at_ms]
@@ -89,8 +97,69 @@ def _overlapping_coordinators(life: Life, removal: Removal) -> bool:
         return False
     load = loads[-1]
     others = (row for row in life.rows if row.source == TELEMETRY and (row.key or b"").decode() != load.broker)
-    return not life.plan.metadata_ms or any(
+    return not _is_named(life, load.broker, load.at_ms, at_ms) or any(
         load.at_ms <= row.timestamp_ms <= at_ms and _coordinates(row) for row in others
+    )
+
+
+def _nobody_was_heard(life: Life, removal: Removal) -> bool:
+    """Told with an unknown cause, of a member since whose join no heartbeat of anybody was accepted.
+
+    A filter on the broker's logger that hides all heartbeats looks the same, and then the member may have lived.
+    """
+    what, _, member_id, at_ms, _ = removal
+    joined_ms = min(
+        row.timestamp_ms for row in life.rows if member_id.encode() in (row.value or b"") + (row.key or b"")
+    )
+    since = (
+        row.value or b"" for row in life.rows if joined_ms <= row.timestamp_ms <= at_ms and row.source == TELEMETRY
+    )
+    return what == UNKNOWN and not any(HEARTBEAT in value and _is_accepted(value) for value in since)
+
+
+def _is_accepted(value: bytes) -> bool:
+    response = value.partition(b'"response"')[2]
+    return ACCEPTED in response or b'"errorCode":27' in response
+
+
+def _is_named(life: Life, broker: str, from_ms: int, until_ms: int) -> bool:
+    """Tell whether metadata named a leader in between."""
+    rows = (row for row in life.rows if row.source == CLUSTER and from_ms <= row.timestamp_ms <= until_ms)
+    return any(f"broker-{json.loads(row.value or b'')['leaders'][0]}" == broker for row in rows)
+
+
+def _died_with_its_coordinator(life: Life, removal: Removal) -> bool:
+    """A classic member that no record ever named went in a join phase which its coordinator did not live to end.
+
+    No answer told who was in, and the next coordinator has only the log, where the member never was. Not one whose
+    own end began the phase, of which the others were told.
+    """
+    what, _, member_id, at_ms, _ = removal
+    if what != MISSING or any(row.source == OFFSETS and member_id.encode() in (row.value or b"") for row in life.rows):
+        return False
+    by = {event.broker for event in life.truth if (event.member_id, event.at_ms) == (member_id, at_ms)}
+    own = [event for event in life.truth if event.broker in by and event.kind in PHASES]
+    since = next((event for event in reversed(own) if event.at_ms <= at_ms), None)
+    until = next((event for event in own if event.at_ms > at_ms), None)
+    began = since is not None and since.kind == "rebalance" and since.at_ms < at_ms
+    return began and until is not None and until.kind == "coordinator-unloaded"
+
+
+def _left_a_deposed_coordinator(life: Life, removal: Removal) -> bool:
+    """A classic member that said goodbye to a coordinator that another had replaced: that one let its session end.
+
+    The client left, and that is what the monitor makes of its goodbye, answered as one that waited for a write.
+    """
+    what, _, member_id, at_ms, _ = removal
+    by = {event.broker for event in life.truth if (event.member_id, event.at_ms) == (member_id, at_ms)}
+    said = (event for event in life.truth if event.kind == LEFT and event.member_id == member_id)
+    left = (event for event in said if "LeaveGroup" in event.line)  # of a heartbeat its tombstones tell
+    loads = [event for event in life.truth if event.kind == "coordinator-loaded"]
+    return what == MISSING and any(
+        event.at_ms <= at_ms + MOVE_IS_RECENT_MS
+        and event.broker not in by
+        and any(load.broker in by and load.at_ms <= event.at_ms for load in loads)
+        for event in left
     )
 
 
@@ -130,4 +199,7 @@ CLASSES: dict[str, Callable[[Life, Removal], bool]] = {
     "a coordinator that nobody saw": _unseen_coordinator,
     "a cause that hangs on when a coordinator loaded": _overlapping_coordinators,
     "two timers in one instant": _two_timers_at_once,
+    "a join phase that died with its coordinator": _died_with_its_coordinator,
+    "a goodbye said to a deposed coordinator": _left_a_deposed_coordinator,
+    "never heard, nor was anybody since it joined": _nobody_was_heard,
 }

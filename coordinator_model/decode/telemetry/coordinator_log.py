@@ -264,7 +264,7 @@ _PLACES = re.compile(r"\{(\w*)\}")
 _SYNC_EXPIRED = re.compile(r"Removing (.*) on pending sync request expiration", re.DOTALL)
 _SET = re.compile(r"\[(.*)\]|(?:Hash|ListSet|Linked|Mutable)*Set\d?\((.*)\)", re.DOTALL)
 # A member id ends with a uuid; the client id that it begins with may hold commas.
-_BETWEEN_MEMBERS = re.compile(r"(?<=-[0-9a-f]{12}), ")
+_BETWEEN_MEMBERS = re.compile(r"(?<=-[0-9a-f]{12}), |(?<=^[\w-]{22}), |(?<=, [\w-]{22}), ")
 
 
 class _Wording(NamedTuple):
