@@ -14,7 +14,7 @@ from coordinator_model.replica.group import (
     Member,
 )
 from coordinator_model.replica.missed_phase import deadline_of_missed_phase_ms, own_timers_ms, was_unknown
-from coordinator_model.replica.poll_end import stopped_polling
+from coordinator_model.replica.poll_end import missed_cause, stopped_polling
 from coordinator_model.replica.removal_instant import (
     after_a_move,
     before,
@@ -347,7 +347,8 @@ def _explain(departure: Departure, together: list[Departure], context: Judgement
         early = missed_ms < deadline_ms - context.thresholds.grace_ms
         if early and not by_arithmetic and lines_lost(member, context):
             return False
-        departure.rule, departure.cause, departure.deadline_ms = REBALANCE_TIMEOUT, Cause.REBALANCE_TIMEOUT, missed_ms
+        departure.rule, departure.deadline_ms = REBALANCE_TIMEOUT, missed_ms
+        departure.cause = missed_cause(member, removed_ms)
         return True
     if told_at_once(departure, together) and removed_ms > deadline_ms + context.thresholds.grace_ms:
         deadline_ms = removed_ms

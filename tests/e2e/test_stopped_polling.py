@@ -72,6 +72,8 @@ MORE_KINDS = {
 }
 """Of these only who hangs and who is closed is played."""
 ALL_KINDS = {**KINDS, **MORE_KINDS}
+REVOKED = "librdkafka-848-callbacks"
+"""A KIP-848 member that has to give up a partition as it hangs is dropped by that, before its session ends."""
 STATIC = {"java": "inferred", "librdkafka": "inferred", "reporter": "observed"}
 """Kinds of static members, and how it is known that they are stuck."""
 FATES = ("hangs", "late", "closed", "killed", "unsubscribed", "redeployed")
@@ -79,8 +81,9 @@ GROUPS = (
     *((fate, kind) for fate in FATES for kind in KINDS),
     *((fate, kind) for fate in ("hangs", "closed") for kind in MORE_KINDS),
     *(("static", kind) for kind in STATIC),
+    ("revoked", REVOKED),
 )
-GUILTLESS = [group for group in GROUPS if group[0] not in ("hangs", "static")]
+GUILTLESS = [group for group in GROUPS if group[0] not in ("hangs", "static", "revoked")]
 
 
 def await_(condition, what):
@@ -116,7 +119,7 @@ class Scene:
         for (fate, kind), client in list(self.clients.items()):
             self.acted_ms[fate, kind] = round(time.time() * 1_000)
             match fate:
-                case "hangs" | "static":
+                case "hangs" | "static" | "revoked":
                     client.stall(3_600)
                 case "late":
                     client.stall(LIMIT_MS * 0.9 / 1_000)
@@ -128,6 +131,7 @@ class Scene:
                     client.unsubscribe()
                 case "redeployed":
                     client.close()
+        self._keep("newcomer", self.clients["revoked", REVOKED].again(name="newcomer"))
         time.sleep(2)  # librdkafka leaves as it polls
         for kind in KINDS:
             self.clients["unsubscribed", kind].stall(3_600)
@@ -138,7 +142,7 @@ class Scene:
         """Wait until the limit of those that hang has passed, two pushes have followed, and all sessions have ended."""
         for kind in KINDS:
             self.clients["late", kind].wait_for("polling")
-        last_ms = max(self.acted_ms[key] for key in self.acted_ms if key[0] in ("hangs", "static"))
+        last_ms = max(self.acted_ms[key] for key in self.acted_ms if key[0] in ("hangs", "static", "revoked"))
         ends_s = (last_ms + LIMIT_MS) / 1_000 + 16
         time.sleep(max(0.0, ends_s - time.time()))
 
@@ -241,6 +245,15 @@ def test_a_static_member_that_hangs_is_told_while_it_keeps_its_partitions(played
     assert (stuck["instance_id"], stuck["cause"], stuck["evidence"]) == ("i1", "poll-interval", STATIC[kind])
     limit_ms = played[0].acted_ms["static", kind] + LIMIT_MS
     assert -3_000 < stuck["at_ms"] - limit_ms < STATIC_SESSION_MS
+
+
+def test_who_is_dropped_since_it_hangs_and_does_not_give_up_its_partitions_is_told_as_that(played, told):
+    """Once its pushes have outlasted its limit they tell why it did not."""
+    accused = [line for line in told["revoked", REVOKED] if line["rule"] in VIOLATIONS]
+    assert [line["rule"] for line in accused] == ["rebalance-timeout"]
+    assert accused[0]["member_id"] == played[0].clients["revoked", REVOKED].member_id
+    assert accused[0]["at_ms"] - (played[0].acted_ms["revoked", REVOKED] + LIMIT_MS) < 60_000
+    assert accused[0]["cause"] == "poll-interval"
 
 
 @pytest.mark.parametrize(("fate", "kind"), GUILTLESS)
