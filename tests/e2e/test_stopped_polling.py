@@ -14,7 +14,7 @@ import pytest
 
 from coordinator_model.capture_replay import replay_rows
 from coordinator_model.decode.parse import RowParser
-from coordinator_model.decode.source_row import TELEMETRY
+from coordinator_model.decode.source_row import REPORTS, TELEMETRY
 from coordinator_model.incidents import to_contract
 from coordinator_model.shard.shard import ShardSettings
 from coordinator_model.thresholds import Thresholds
@@ -28,7 +28,7 @@ from streaming.telemetry_topics import REPORT_CONFIGS
 from tests.e2e.clients import Client, Spec, java_compiles
 from tests.embedded.parts import skip_without_broker
 from tests.oracle.monitor import Monitor
-from tests.oracle.perturb import arrivals, late
+from tests.oracle.perturb import Arrival, arrivals
 
 pytestmark = pytest.mark.e2e
 LIMIT_MS = 30_000  # a fifth of it holds a push, which comes every 5 s
@@ -188,16 +188,21 @@ def told(played):
     return by_group([to_contract(transition) for transition in history.transitions])
 
 
-@pytest.fixture(scope="module")
-def told_late(played):
-    """What a monitor says that reads each line 30 s after it was written."""
-    rows = [row for row in played[1] if row.source != "cluster"]
+def late(sources):
+    """Let what these sources tell be read 30 s after it was written."""
+    return lambda rows, _: [Arrival(row.timestamp_ms + LATE_MS * (row.source in sources), row) for row in rows]
+
+
+@pytest.fixture(scope="module", params=[(TELEMETRY,), (TELEMETRY, REPORTS)], ids=["lines", "lines and reports"])
+def told_late(request, played):
+    """What a monitor says that reads telemetry 30 s late."""
+    rows = sorted((row for row in played[1] if row.source != "cluster"), key=lambda row: row.timestamp_ms)
     live_from_ms = min(row.timestamp_ms for row in rows if row.source == TELEMETRY)
     thresholds = Thresholds(consumer_session_timeout_ms=SESSION_MS)
     settings = ShardSettings(cluster="c", partitions=1, live_from_ms=live_from_ms, thresholds=thresholds)
     monitor = Monitor(settings, reader=RowParser(read_metrics=read_metrics))
     batch, until_ms = [], 0
-    for at_ms, row in arrivals(sorted(rows, key=lambda row: row.timestamp_ms), late(LATE_MS), "late"):
+    for at_ms, row in arrivals(rows, late(request.param), "late"):
         if at_ms > until_ms:
             monitor.read(batch, wall_ms=until_ms)
             batch, until_ms = [], at_ms + BATCH_MS
@@ -276,7 +281,14 @@ def test_with_telemetry_that_is_30_s_late_nothing_false_is_told(told_late, fate,
     accused = [line for line in told_late[fate, kind] if line["rule"] in VIOLATIONS]
     if fate == "killed":
         assert {line["cause"] for line in accused} <= {"session-timeout"}
-    elif fate in ("hangs", "static"):
+    elif fate in ("hangs", "static", "revoked"):
         assert {line["cause"] for line in accused} <= {"poll-interval"}
     else:
         assert accused == []
+
+
+@pytest.mark.parametrize(("fate", "kind"), [group for group in GUILTLESS if group[0] not in ("killed", "late")])
+def test_with_telemetry_that_is_30_s_late_the_cause_of_a_goodbye_is_unknown(told_late, fate, kind):
+    """A record tells that the member is gone long before a line tells why."""
+    [removed] = of_rule(told_late[fate, kind], "member-removed")
+    assert (removed["cause"], removed["evidence"], removed["severity"]) == ("unknown", "inferred", "info")
