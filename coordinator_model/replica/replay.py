@@ -5,6 +5,7 @@ from coordinator_model.events import (
     ClientPoll,
     CommitRefused,
     ConsumerHeartbeat,
+    CoordinatorAsked,
     CoordinatorLine,
     Heartbeat,
     JoinAnswered,
@@ -22,6 +23,7 @@ from coordinator_model.replica import (
     coordinator_log,
     divergence,
     join,
+    left_alive,
     member_heartbeat,
     metrics_push,
     modern,
@@ -46,6 +48,7 @@ GroupEvent = (
     | ConsumerHeartbeat
     | CommitRefused
     | ClientPoll
+    | CoordinatorAsked
     | MetricsPushed
     | MetricsExported
     | CoordinatorLine
@@ -95,6 +98,8 @@ def _apply(replica: GroupReplica, event: GroupEvent, context: JudgementContext) 
             coordinator_log.tell(replica, event)
         case ClientPoll():
             client_report.report(replica, event, context)
+        case CoordinatorAsked():
+            left_alive.asked(replica, event)
         case MetricsPushed() | MetricsExported():
             metrics_push.push(replica, event, context)
 

@@ -5,13 +5,14 @@ what the shard knows beside its groups. The index, which member has which slot, 
 slice a group, stay the same bytes until something other than a heartbeat comes, and are read only by who has not read
 them before.
 
-Format 24 (in 23 less was known of what clients tell; in 22 nothing was known of the coordinator's own log and of pushes
-without an age; in 21 no deadline had an interval; in 20 nothing of refused commits, and records told no time; in 19
-nothing was known of leaders that were replaced or have resigned; in 18 nothing of coordinators that go on; in 17
-nothing of blind windows; in 16 of recreated topics; in 15 less of what may be owed; in 14 nothing of stepped clocks; in
-13 less of timers; in 12 nothing of leaders; in 11 less of refused, deleted and failed groups; in 10 spans had four
-bytes; in 9, 6, 5 and 4 less was known of join phases; in 8 slices shared nothing; in 7 these parts were two; 3 had no
-timeouts; in 2 heartbeats that wait stood among other events; in 1 less was known of groups and members).
+Format 25 (in 24 nothing was known of clients that live on in no group; in 23 less was known of what clients tell; in
+22 nothing was known of the coordinator's own log and of pushes without an age; in 21 no deadline had an interval; in
+20 nothing of refused commits, and records told no time; in 19 nothing was known of leaders that were replaced or have
+resigned; in 18 nothing of coordinators that go on; in 17 nothing of blind windows; in 16 of recreated topics; in 15
+less of what may be owed; in 14 nothing of stepped clocks; in 13 less of timers; in 12 nothing of leaders; in 11 less
+of refused, deleted and failed groups; in 10 spans had four bytes; in 9, 6, 5 and 4 less was known of join phases; in 8
+slices shared nothing; in 7 these parts were two; 3 had no timeouts; in 2 heartbeats that wait stood among other
+events; in 1 less was known of groups and members).
 Heartbeat table = last, then zlib'd interval, generation, span, timeout
 (``array`` bytes, little-endian, slots in index order). memory = zlib(JSON). index = zlib(JSON
 ``[[group, [member id, ...]], ...]``). Group store = slices, zlib'd with ``_COMMON`` as preset dictionary (RFC 1950),
@@ -35,7 +36,7 @@ from coordinator_model.shard.heartbeat_table import HeartbeatTable
 from coordinator_model.shard.rebase import rebased
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType
 
-VERSION = 24
+VERSION = 25
 _LEVEL = 1
 _BYTES = "bytes in base64"
 _COMMON = (
@@ -171,7 +172,10 @@ def dump_group(replica: GroupReplica) -> bytes:
         replica.state.value,
         [getattr(replica, name) for name in _GROUP_FIELDS],
         [_from_member(m) for m in replica.members.values()],
-        [[_from_member(leave.member), leave.applied_ms, leave.cause, leave.reason] for leave in replica.leaves],
+        [
+            [_from_member(leave.member), leave.applied_ms, leave.cause, leave.reason, leave.alive_ms]
+            for leave in replica.leaves
+        ],
         [_from_departure(d) for d in replica.departures],
         [_from_departure(d) for d in replica.unexplained],
         [_from_member(m) for m in replica.recorded],
@@ -207,7 +211,7 @@ def load_group(group: str, data: bytes) -> GroupReplica:
     replica.aborted = [(at_ms, generation) for at_ms, generation in replica.aborted]
     for member in map(_to_member, members):
         replica.members[member.member_id] = member
-    replica.leaves = [Leave(_to_member(m), at_ms, Cause(cause), reason) for m, at_ms, cause, reason in leaves]
+    replica.leaves = [Leave(_to_member(m), at_ms, Cause(cause), *more) for m, at_ms, cause, *more in leaves]
     replica.recorded = [_to_member(m) for m in recorded]
     replica.departures = [_to_departure(d) for d in departures]
     replica.unexplained = [_to_departure(d) for d in unexplained]

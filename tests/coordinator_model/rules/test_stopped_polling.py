@@ -5,14 +5,14 @@ import pytest
 from coordinator_model.replica.group import Member
 from coordinator_model.replica.poll_times import FEW, note, poll_times
 from coordinator_model.thresholds import Thresholds
-from tests.builders import POLL_MS, Story, Who, rebalance, stable
+from tests.builders import POLL_MS, T0, Story, Who, rebalance, stable
 
 STATIC = Who("m1", instance_id="i1", client_id="client-m1")
 LEFT_MS = 70_500
 
 
-def left(member="m1", reason=None, until_ms=100_000, leave_ms=LEFT_MS):
-    story = stable(member, "m2", partitions=2).beats("m1", 1_000, leave_ms - 500).beats("m2", 1_000, until_ms)
+def left(member="m1", reason=None, until_ms=100_000, leave_ms=LEFT_MS, other="m2"):
+    story = stable(member, other, partitions=2).beats("m1", 1_000, leave_ms - 500).beats("m2", 1_000, until_ms)
     return story.leave(leave_ms, "m1", reason=reason)
 
 
@@ -27,9 +27,48 @@ def test_who_left_without_a_reason_after_its_limit_may_have_stopped_polling():
     assert "it was closed, or it may have stopped polling" in told.of("left-without-reason")[0]["summary"]
 
 
-def test_it_is_told_for_ten_minutes_at_most():
-    told = left(until_ms=700_000).play(700_000)
-    assert told.closed("left-without-reason") == [("recovered", LEFT_MS + 600_000)]
+def test_it_is_told_for_eleven_minutes_at_most():
+    told = left(until_ms=740_000).play(740_000)
+    assert told.closed("left-without-reason") == [("recovered", LEFT_MS + 660_000)]
+
+
+def test_who_asks_for_its_coordinator_though_it_left_lives():
+    """librdkafka does, every ten minutes; one that unsubscribed asks as one that hangs."""
+    story = left(until_ms=1_400_000).asks(660_000, "m1")
+    assert "it was closed" in story.play(665_000).of("left-without-reason")[0]["summary"]
+    told = story.play(1_400_000)
+    [opened] = told.of("left-without-reason")
+    assert (opened["severity"], opened["deadline_ms"]) == ("info", None)
+    [closed] = told.of("left-without-reason", "closed")
+    assert "it has stopped polling or unsubscribed" in closed["summary"]
+    assert (closed["deadline_ms"], closed["detail"]["lives_ms"]) == (T0 + LEFT_MS, T0 + 660_000)
+    assert told.closed("left-without-reason") == [("recovered", 1_320_000)]
+
+
+NOT_ALIVE = {
+    "it asked before it left": left(until_ms=95_000).asks(60_000, "m1"),
+    "it asked as it was closed": left(until_ms=95_000).asks(71_000, "m1"),
+    "another asks": left(until_ms=95_000).asks(78_000, "m2"),
+    "it asks from another host": left(until_ms=95_000).asks(
+        78_000, "m1", connection="127.0.0.1:9092-10.0.0.8:5000-0-2"
+    ),
+    "another client of its id on its host is in": left(until_ms=95_000, other=Who("m2", client_id="client-m1")).asks(
+        78_000, "m1"
+    ),
+    "it asks for another group": left(until_ms=95_000).asks(78_000, "m1", group="others"),
+}
+
+
+@pytest.mark.parametrize("name", NOT_ALIVE)
+def test_nobody_else_s_question_tells_that_it_lives(name):
+    [opened] = NOT_ALIVE[name].play(95_000).of("left-without-reason")
+    assert "it was closed" in opened["summary"]
+
+
+def test_one_that_was_started_again_asks_and_joins_and_is_not_told():
+    story = left().asks(76_000, "m1", connection="127.0.0.1:9092-10.0.0.7:6001-0-2")
+    story.join(79_000, "m1", 2, listed=("m1", "m2"), connection="127.0.0.1:9092-10.0.0.7:6000-0-2")
+    assert story.play(95_000).of("left-without-reason") == []
 
 
 CLEAR = {
