@@ -237,10 +237,10 @@ class MetricsPushed(NamedTuple):
     """What else it tells, by name: for people."""
 
 
-class CoordinatorAsked(NamedTuple):
-    """A client asked any broker who coordinates its group: it lives.
+class ClientSeen(NamedTuple):
+    """A client lives: it asked any broker who coordinates its group, or pushed metrics that tell nothing of polls.
 
-    librdkafka does so every ten minutes (``coordinator.query.interval.ms``), also while it is in no group.
+    librdkafka asks every ten minutes (``coordinator.query.interval.ms``), also while it is in no group.
     """
 
     order_ms: int
@@ -358,7 +358,7 @@ class CoordinatorLine(NamedTuple):
 
 Answer = Heartbeat | JoinAnswered | SyncAnswered | LeaveAnswered | ConsumerHeartbeat
 """An answered request about a group, from a broker's request log."""
-ClientSign = MetricsPushed | CoordinatorAsked
+ClientSign = MetricsPushed | ClientSeen
 """What a client sends to any broker, whoever coordinates its group."""
 BrokerLine = Answer | CommitRefused | ClientSign | Tick
 """What comes from a broker's request log."""

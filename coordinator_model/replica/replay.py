@@ -3,9 +3,9 @@
 from coordinator_model.decode.records import RecordType
 from coordinator_model.events import (
     ClientPoll,
+    ClientSeen,
     CommitRefused,
     ConsumerHeartbeat,
-    CoordinatorAsked,
     CoordinatorLine,
     Heartbeat,
     JoinAnswered,
@@ -48,7 +48,7 @@ GroupEvent = (
     | ConsumerHeartbeat
     | CommitRefused
     | ClientPoll
-    | CoordinatorAsked
+    | ClientSeen
     | MetricsPushed
     | MetricsExported
     | CoordinatorLine
@@ -98,8 +98,8 @@ def _apply(replica: GroupReplica, event: GroupEvent, context: JudgementContext) 
             coordinator_log.tell(replica, event)
         case ClientPoll():
             client_report.report(replica, event, context)
-        case CoordinatorAsked():
-            left_alive.asked(replica, event)
+        case ClientSeen():
+            left_alive.seen(replica, event)
         case MetricsPushed() | MetricsExported():
             metrics_push.push(replica, event, context)
 

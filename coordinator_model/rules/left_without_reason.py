@@ -72,7 +72,7 @@ def _finding(replica: GroupReplica, leave: Leave, at_ms: int, context: Judgement
     member = leave.member
     lives = leave.alive_ms is not None and context.progress_ms >= leave.alive_ms + context.thresholds.unstable_after_ms
     means = (
-        " and lives: it still asks for its coordinator, so it has stopped polling or unsubscribed"
+        " and lives: its client still talks to the brokers, so it has stopped polling or unsubscribed"
         if lives
         else ": it was closed, or it may have stopped polling"
     )

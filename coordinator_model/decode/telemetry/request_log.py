@@ -36,9 +36,9 @@ from coordinator_model.decode.telemetry.pushed_metrics import (
 from coordinator_model.decode.telemetry.shipped import NOT_A_LINE, PREFIX
 from coordinator_model.events import (
     TELEMETRY_RANK,
+    ClientSeen,
     CommitRefused,
     ConsumerHeartbeat,
-    CoordinatorAsked,
     Event,
     Heartbeat,
     JoinAnswered,
@@ -360,7 +360,11 @@ def _find_coordinator(line: _Line) -> list[Event]:
     keys = a_list(request, "coordinatorKeys") or [request.get("key")]
     if an_int(request, "keyType", GROUP_KEY) != GROUP_KEY or len(keys) != 1 or not isinstance(keys[0], str):
         return []
-    return [CoordinatorAsked(*line.head(clean(keys[0])), line.broker, line.client_id, line.client_host)]
+    return [_seen(line, clean(keys[0]))]
+
+
+def _seen(line: _Line, group: str) -> ClientSeen:
+    return ClientSeen(*line.head(group), line.broker, line.client_id, line.client_host)
 
 
 def _list_groups(line: _Line) -> list[Event]:
@@ -394,6 +398,8 @@ def _push(line: _Line, read_metrics: MetricsReader) -> list[Event]:
         age_ms = poll_age_ms(said)
         if said.group and tells_of_polls(said, age_ms) and not (age_ms is None and terminating):
             return [_pushed(line, said, age_ms)]
+        if said.group and not terminating:
+            return [_seen(line, said.group)]
     return []
 
 

@@ -12,8 +12,8 @@ from coordinator_model.decode.telemetry import heartbeats as heartbeats_module
 from coordinator_model.decode.telemetry import request_log
 from coordinator_model.decode.telemetry.heartbeats import HeartbeatLines
 from coordinator_model.events import (
+    ClientSeen,
     ConsumerHeartbeat,
-    CoordinatorAsked,
     Heartbeat,
     JoinAnswered,
     LeaveAnswered,
@@ -365,7 +365,7 @@ def asks(request, **how):
 )
 def test_a_client_that_asks_for_its_group_s_coordinator_tells_that_it_lives(request_, version):
     [event] = events_of(asks(request_, version=version))
-    assert isinstance(event, CoordinatorAsked)
+    assert isinstance(event, ClientSeen)
     assert (event.order_ms, event.group, event.broker) == (T0, "g", "broker-1")
     assert (event.client_id, event.client_host) == ("client", "10.0.0.7")
 

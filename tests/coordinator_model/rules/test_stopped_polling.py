@@ -65,6 +65,14 @@ def test_nobody_else_s_question_tells_that_it_lives(name):
     assert "it was closed" in opened["summary"]
 
 
+def test_who_pushes_though_it_left_lives_even_if_it_tells_nothing_of_polls():
+    """As franz-go does."""
+    told = left(until_ms=760_000).pushes(78_000, "m1", None).play(760_000)
+    [closed] = told.of("left-without-reason", "closed")
+    assert "and lives" in closed["summary"]
+    assert told.closed("left-without-reason") == [("recovered", 738_000)]
+
+
 def test_one_that_was_started_again_asks_and_joins_and_is_not_told():
     story = left().asks(76_000, "m1", connection="127.0.0.1:9092-10.0.0.7:6001-0-2")
     story.join(79_000, "m1", 2, listed=("m1", "m2"), connection="127.0.0.1:9092-10.0.0.7:6000-0-2")
@@ -188,6 +196,17 @@ def test_a_session_that_ends_since_its_client_could_not_leave_has_that_cause(las
 def test_metrics_of_a_collector_tell_what_pushes_tell():
     story = stable("m1", partitions=2).beats("m1", 1_000, 75_000).exports(70_000, "m1", 48)
     assert story.play(75_000).facts("poll-at-risk", "at_ms", "deadline_ms") == [(70_000, 82_000)]
+
+
+@pytest.mark.parametrize("off_ms", [-3_600_000, 3_600_000])
+def test_a_collector_whose_clock_is_off_by_an_hour_accuses_nobody(off_ms):
+    story = stable("m1", "m2", partitions=2).beats("m1", 1_000, 62_000).beats("m2", 1_000, 130_000)
+    for at_ms in range(5_000, 125_000, 5_000):
+        story.exports(at_ms, "m1", at_ms // 1_000)
+        told_ms, rank, row = story.rows.pop()
+        story.rows.append((told_ms, rank, row._replace(timestamp_ms=row.timestamp_ms + off_ms)))
+    told = story.leave(62_500, "m1").play(130_000)
+    assert {line["rule"] for line in told.transitions} <= {"left-without-reason", "timeouts-inconsistent"}
 
 
 @pytest.mark.parametrize(("age_s", "rules"), [(63, ["poll-exceeded"]), (20, ["member-removed"])])
