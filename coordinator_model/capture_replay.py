@@ -24,6 +24,7 @@ from coordinator_model.decode.telemetry.shipped import Zone, utc
 from coordinator_model.events import (
     BrokerLine,
     ClientPoll,
+    ClientSeen,
     ClientWord,
     CommitRefused,
     ConsumerHeartbeat,
@@ -327,6 +328,7 @@ _KINDS: dict[type, str] = {
     ConsumerHeartbeat: "consumer-heartbeat",
     CommitRefused: "commit-refused",
     ClientPoll: "client-poll",
+    ClientSeen: "client-seen",
     MetricsPushed: "metrics-pushed",
     MetricsExported: "metrics-exported",
     Tick: "probe",

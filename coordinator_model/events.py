@@ -245,6 +245,23 @@ class MetricsPushed(NamedTuple):
     """What else it tells, by name: for people."""
 
 
+class ClientSeen(NamedTuple):
+    """A client lives: it asked any broker who coordinates its group, or pushed metrics that tell nothing of polls.
+
+    librdkafka asks every ten minutes (``coordinator.query.interval.ms``), also while it is in no group.
+    """
+
+    order_ms: int
+    rank: int
+    topic: str
+    partition: int
+    offset: int
+    group: str
+    broker: str
+    client_id: str
+    client_host: str
+
+
 class MetricsExported(NamedTuple):
     """The same by way of an OpenTelemetry collector, of which any application may write: no line of a broker."""
 
@@ -349,7 +366,9 @@ class CoordinatorLine(NamedTuple):
 
 Answer = Heartbeat | JoinAnswered | SyncAnswered | LeaveAnswered | ConsumerHeartbeat
 """An answered request about a group, from a broker's request log."""
-BrokerLine = Answer | CommitRefused | MetricsPushed | Tick
+ClientSign = MetricsPushed | ClientSeen
+"""What a client sends to any broker, whoever coordinates its group."""
+BrokerLine = Answer | CommitRefused | ClientSign | Tick
 """What comes from a broker's request log."""
 ClientWord = ClientPoll | MetricsExported
 """What a client says of itself in a topic that any application may write to."""

@@ -16,7 +16,7 @@ STOCK_REQUEST_APPENDER: Final = "RequestAppender"
 """What Kafka's own log4j2.yaml gives `kafka.request.logger`: it would get every request of the broker at DEBUG."""
 APIS: Final = (
     "HEARTBEAT", "JOIN_GROUP", "SYNC_GROUP", "LEAVE_GROUP", "CONSUMER_GROUP_HEARTBEAT", "SHARE_GROUP_HEARTBEAT",
-    "STREAMS_GROUP_HEARTBEAT", "LIST_GROUPS", "PUSH_TELEMETRY",
+    "STREAMS_GROUP_HEARTBEAT", "LIST_GROUPS", "PUSH_TELEMETRY", "FIND_COORDINATOR",
 )  # fmt: skip
 REGEX: Final = rf'(?s)\[GroupCoordinator id=.*|.*"requestApiKeyName":"({"|".join(APIS)})".*'
 """`(?s)`: a client id may hold a line separator. What begins with the coordinator's name is a line of its own log."""

@@ -1,7 +1,21 @@
-"""What is read of a cluster's brokers, from least to most: `doctor` and `serve` name the same tiers."""
+"""What is read of a cluster's brokers, from least to most: `doctor`, `audit` and `serve` name the same tiers."""
 
 from typing import Final
+
+from coordinator_model.decode.telemetry.fields import BadField
+from coordinator_model.decode.telemetry.shipped import COORDINATOR_PREFIXES, PREFIX, unwrapped
 
 RECORDS_ONLY: Final = 0
 COORDINATOR_LOG: Final = 1
 REQUEST_LOG: Final = 2
+
+
+def tier_of_line(value: bytes | None) -> int:
+    """Return which tier a record of a telemetry topic is of; `RECORDS_ONLY`: it is no line."""
+    try:
+        line = unwrapped(value or b"")
+    except BadField:
+        return RECORDS_ONLY
+    if PREFIX in line:
+        return REQUEST_LOG
+    return COORDINATOR_LOG if any(prefix in line for prefix in COORDINATOR_PREFIXES) else RECORDS_ONLY

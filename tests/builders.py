@@ -39,6 +39,7 @@ APIS = {
     "LIST_GROUPS": 16,
     "CONSUMER_GROUP_HEARTBEAT": 68,
     "PUSH_TELEMETRY": 72,
+    "FIND_COORDINATOR": 10,
 }
 TOPIC_ID = UUID(bytes=bytes(range(1, 17)))
 TOPIC_ID_TEXT = "AQIDBAUGBwgJCgsMDQ4PEA"
@@ -460,6 +461,16 @@ class Story:
         how = {"version": 0, **self._of(member, how)}
         answer = {"throttleTimeMs": 0, "errorCode": error}
         return self.tell(at_ms, line("PUSH_TELEMETRY", request, answer, **how), broker)
+
+    def asks(self, at_ms: int, member: str, **how: Any) -> "Story":
+        """Let a client ask a broker, any broker, who coordinates its group."""
+        self.know(member)
+        request = {"key": how.pop("group", self.group), "keyType": 0}
+        answer = {"throttleTimeMs": 0, "errorCode": 0, "nodeId": 1, "host": "h", "port": 9092}
+        broker = how.pop("broker", None)
+        return self.tell(
+            at_ms, line("FIND_COORDINATOR", request, answer, **{"version": 2, **self._of(member, how)}), broker
+        )
 
     # -- records
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from coordinator_model.brokers.broker_clock import CoordinatorTracker
 from coordinator_model.brokers.coordinator_check import Proof, proof
 from coordinator_model.brokers.ticks import Source
-from coordinator_model.events import BrokerLine, ConsumerHeartbeat, LeaveAnswered, MetricsPushed, Tick
+from coordinator_model.events import BrokerLine, ClientSign, ConsumerHeartbeat, LeaveAnswered, Tick
 from coordinator_model.heartbeat_block import HeartbeatBlock
 
 LONE_MS = 60_000
@@ -236,7 +236,7 @@ class LineClocks:
 
     def _note(self, line: BrokerLine) -> None:
         """Note the number of a probe, and who coordinates, most likely: what is read has not been applied yet."""
-        if isinstance(line, MetricsPushed):
+        if isinstance(line, ClientSign):
             return
         if not isinstance(line, Tick):
             if proof(line, 0, 1) in (Proof.LEADS, Proof.COORDINATES):

@@ -8,6 +8,7 @@ such member; 79 gives an id to a stranger, who may never come back).
 
 from coordinator_model.events import (
     ClientPoll,
+    ClientSeen,
     ConsumerHeartbeat,
     Heartbeat,
     JoinAnswered,
@@ -16,7 +17,7 @@ from coordinator_model.events import (
     OffsetCommitted,
     RecordRead,
 )
-from coordinator_model.replica import metrics_push
+from coordinator_model.replica import left_alive, metrics_push
 from coordinator_model.replica.client_report import is_believed
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.replay import GroupEvent
@@ -25,6 +26,8 @@ REBALANCE_IN_PROGRESS = 27
 UNKNOWN_GROUP = "unknown_group"
 NOT_BELIEVED = "reports_not_believed"
 PUSH_NOT_BELIEVED = "pushes_not_believed"
+NOT_AWAITED = "clients_seen"
+"""Signs of life of members, of who is about to join, of strangers."""
 SET_ASIDE = "group_set_aside"
 
 
@@ -37,6 +40,8 @@ def why_not(replica: GroupReplica | None, event: GroupEvent, *, loading: bool) -
         return None if makes_known(event, loading=loading) else UNKNOWN_GROUP
     if isinstance(event, ClientPoll) and not is_believed(replica, event):
         return NOT_BELIEVED
+    if isinstance(event, ClientSeen) and not left_alive.tells(replica, event):
+        return NOT_AWAITED
     if isinstance(event, MetricsPushed | MetricsExported) and not metrics_push.is_believed(replica, event):
         return PUSH_NOT_BELIEVED
     waits = replica.set_aside is not None and replica.set_aside.resumed_ms is None

@@ -10,8 +10,9 @@ from coordinator_model.events import ClientPoll, MetricsExported, MetricsPushed
 from coordinator_model.replica import classic, poll_times
 from coordinator_model.replica.departures import add_departure, own_cause, remember_leave, withdraw
 from coordinator_model.replica.group import Departure, GroupReplica, Leave, Member
+from coordinator_model.replica.poll_end import missed_cause
 from coordinator_model.replica.session_timer import JudgementContext
-from coordinator_model.states import MEMBER_REMOVED, SESSION_EXPIRED, Cause, Evidence
+from coordinator_model.states import MEMBER_REMOVED, REBALANCE_TIMEOUT, SESSION_EXPIRED, Cause, Evidence
 
 
 def is_believed(replica: GroupReplica, event: ClientPoll) -> bool:
@@ -57,10 +58,15 @@ def report(replica: GroupReplica, event: ClientPoll, context: JudgementContext) 
 
 def _of_one_removed(replica: GroupReplica, event: ClientPoll) -> None:
     for departure in replica.departures:
-        if departure.member.member_id == event.member_id and departure.rule == SESSION_EXPIRED:
-            deadline_ms = _poll_deadline_ms(event, departure.member)
-            if deadline_ms is not None:
-                removed_overdue(departure, deadline_ms)
+        if departure.member.member_id != event.member_id:
+            continue
+        deadline_ms = _poll_deadline_ms(event, departure.member)
+        if deadline_ms is None:
+            continue
+        if departure.rule == SESSION_EXPIRED:
+            removed_overdue(departure, deadline_ms)
+        elif departure.rule == REBALANCE_TIMEOUT:
+            dropped_overdue(departure, deadline_ms)
 
 
 def removed_overdue(departure: Departure, deadline_ms: int) -> None:
@@ -68,6 +74,13 @@ def removed_overdue(departure: Departure, deadline_ms: int) -> None:
     departure.member.poll_deadline_ms = deadline_ms
     if departure.cause is Cause.SESSION_TIMEOUT:
         departure.cause = own_cause(departure.member)
+
+
+def dropped_overdue(departure: Departure, deadline_ms: int) -> None:
+    """Take that the poll of a member that missed a rebalance was overdue, as its client told later."""
+    if departure.cause is Cause.REBALANCE_TIMEOUT:
+        departure.member.poll_deadline_ms = deadline_ms
+        departure.cause = missed_cause(departure.member, departure.removed_ms)
 
 
 def _of_one_removed_unseen(replica: GroupReplica, event: ClientPoll, context: JudgementContext) -> None:

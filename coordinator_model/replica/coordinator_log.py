@@ -5,7 +5,8 @@ since lines are missing there; and that one had left whose removal was taken for
 
 A line alone removes nobody. A coordinator that was deposed and does not know it logs expiries, too, and so does one
 whose write then fails. So a line waits for the record that shows the member gone, and the record for its line: either
-may be read first. A record that still lists the member refutes the line.
+may be read first. A record that still lists the member refutes the line, and so does a coordinator that loads the group
+between the two: it begins with who is in its records.
 
 A line that names several members names them in one text, which a client id may imitate. It counts only if all whom it
 names are known.
@@ -14,9 +15,10 @@ names are known.
 from dataclasses import replace
 
 from coordinator_model.decode.records import RecordType
-from coordinator_model.events import JOINED, LEFT, PENDING_GONE, CoordinatorLine, RecordRead
+from coordinator_model.events import JOINED, LEFT, PENDING_GONE, REPLACED, CoordinatorLine, RecordRead
 from coordinator_model.replica.departures import add_departure, leave_cause, own_cause, remember_leave, withdraw
 from coordinator_model.replica.group import Departure, GroupReplica, Leave, LoggedRemoval, Member
+from coordinator_model.replica.poll_end import missed_cause
 from coordinator_model.replica.session_timer import JudgementContext, blamed_reset, session_timeout_ms
 from coordinator_model.states import (
     MEMBER_REMOVED,
@@ -44,6 +46,8 @@ def tell(replica: GroupReplica, event: CoordinatorLine) -> None:
         return
     if event.what == JOINED:
         _note_joining(replica, event)
+    if event.what == REPLACED:
+        _note_replaced(replica, event)
     if event.what in (LEFT, PENDING_GONE):
         for member_id in event.members:
             replica.joining.pop(member_id, None)
@@ -53,6 +57,7 @@ def tell(replica: GroupReplica, event: CoordinatorLine) -> None:
         replica.unexpected += 1
         return
     for member_id in event.members:
+        _know_successor(replica, member_id)
         replica.logged[member_id] = LoggedRemoval(event.order_ms, event.what, event.reason, event.broker)
     while len(replica.logged) > MAX_KEPT:
         del replica.logged[next(iter(replica.logged))]
@@ -70,6 +75,31 @@ def _note_joining(replica: GroupReplica, event: CoordinatorLine) -> None:
     joining = {**replica.joining, **dict.fromkeys(event.members, (event.order_ms, event.instance_id))}
     kept = [(member_id, joined) for member_id, joined in joining.items() if member_id not in replica.members]
     replica.joining = dict(kept[-MAX_KEPT:])
+
+
+def _note_replaced(replica: GroupReplica, event: CoordinatorLine) -> None:
+    """Keep that a static member has come again under another id, which a record tells at the end of the rebalance.
+
+    KIP-848 records it at once.
+    """
+    for member_id in event.members:
+        member = replica.members.get(member_id)
+        if member is not None and not member.kip848:
+            member.replaced_ms = event.order_ms
+
+
+def _know_successor(replica: GroupReplica, member_id: str) -> None:
+    """Take whom a removal names for the next self of a static member, if its id says so and one has come.
+
+    A member that is removed under its own id after that was not replaced: its coordinator has changed meanwhile.
+    """
+    if member_id in replica.members:
+        replica.members[member_id].replaced_ms = None
+        return
+    instance_id = member_id[:-UUID_CHARACTERS]
+    for member in replica.members.values():
+        if member.replaced_ms is not None and member.instance_id == instance_id:
+            replica.joining.setdefault(member_id, (member.replaced_ms, instance_id))
 
 
 def miss(replica: GroupReplica, event: RecordRead, context: JudgementContext) -> None:
@@ -124,6 +154,16 @@ def refute(replica: GroupReplica, event: RecordRead) -> None:
             del replica.logged[member_id]
 
 
+def _is_void(logged: LoggedRemoval, departure: Departure, context: JudgementContext) -> bool:
+    """Tell whether a group was loaded between a line and the record of the removal, or the line is another broker's.
+
+    Then its coordinator was deposed, or came back without what it had not written: nothing came of the line.
+    """
+    moves = [r for r in context.timer_resets if r.cause is Cause.COORDINATOR_MOVED]
+    loads = [r for r in moves if r.low_ms <= departure.gone_ms]
+    return bool(loads) and (loads[-1].low_ms > logged.at_ms or loads[-1].broker != logged.broker)
+
+
 def explain(replica: GroupReplica, at_ms: int, context: JudgementContext) -> None:
     """Bring removals and their lines together; what found none for too long is forgotten."""
     waiting = [d for d in replica.departures if _is_unexplained(d)] if replica.logged else []
@@ -131,6 +171,8 @@ def explain(replica: GroupReplica, at_ms: int, context: JudgementContext) -> Non
         logged = replica.logged.get(departure.member.member_id)
         if logged is not None and logged.at_ms <= departure.gone_ms + LATER_MS:
             del replica.logged[departure.member.member_id]
+            if _is_void(logged, departure, context):
+                continue
             if departure in waiting:
                 withdraw(replica, departure)
             else:
@@ -186,7 +228,7 @@ def _conclude(replica: GroupReplica, departure: Departure, logged: LoggedRemoval
             return
         departure.rule, departure.cause = POLL_EXCEEDED, cause
     elif logged.what == REBALANCE_TIMEOUT:
-        departure.rule, departure.cause = REBALANCE_TIMEOUT, Cause.REBALANCE_TIMEOUT
+        departure.rule, departure.cause = REBALANCE_TIMEOUT, missed_cause(member, logged.at_ms)
     else:
         load = blamed_reset(logged.at_ms, session_timeout_ms(member, context), context.timer_resets)
         departure.rule, departure.cause = SESSION_EXPIRED, own_cause(member) if load is None else load.cause

@@ -14,7 +14,7 @@ from coordinator_model.replica.group import (
     Member,
 )
 from coordinator_model.replica.missed_phase import deadline_of_missed_phase_ms, own_timers_ms
-from coordinator_model.replica.poll_end import stopped_polling
+from coordinator_model.replica.poll_end import missed_cause, stopped_polling
 from coordinator_model.replica.removal_instant import (
     after_a_move,
     before,
@@ -370,7 +370,8 @@ def _explain(replica: GroupReplica, departure: Departure, together: list[Departu
         early = missed_ms < deadline_ms - context.thresholds.grace_ms
         if early and not by_arithmetic and lines_lost(member, context):
             return False
-        departure.rule, departure.cause, departure.deadline_ms = REBALANCE_TIMEOUT, Cause.REBALANCE_TIMEOUT, missed_ms
+        departure.rule, departure.deadline_ms = REBALANCE_TIMEOUT, missed_ms
+        departure.cause = missed_cause(member, removed_ms)
         return True
     if not _emptied_by_another(replica, departure):
         deadline_ms = emptied_ms(departure, together, context) or deadline_ms

@@ -173,6 +173,8 @@ class Leave:
     applied_ms: int
     cause: Cause
     reason: str | None
+    alive_ms: int | None = None
+    """When its client was first seen to live on, in no group."""
 
     @property
     def may_be_late_poll(self) -> bool:

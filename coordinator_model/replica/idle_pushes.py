@@ -14,9 +14,9 @@ from dataclasses import replace
 from coordinator_model.events import MetricsExported, MetricsPushed
 from coordinator_model.replica.client_report import is_of, known_as, left_overdue, removed_overdue
 from coordinator_model.replica.group import Departure, GroupReplica, Leave, Member
-from coordinator_model.replica.poll_end import GAP_MS, SHARE, poll_end, stopped_at_its_end
+from coordinator_model.replica.poll_end import GAP_MS, SHARE, missed_cause, poll_end, stopped_at_its_end
 from coordinator_model.replica.session_timer import JudgementContext
-from coordinator_model.states import SESSION_EXPIRED, Cause, Evidence
+from coordinator_model.states import REBALANCE_TIMEOUT, SESSION_EXPIRED, Cause, Evidence
 
 EARLY_MS = 500
 """How much earlier than its limit a member may seem to leave: a poll may have begun before its interval seems to."""
@@ -46,7 +46,7 @@ def push(replica: GroupReplica, event: MetricsPushed | MetricsExported, context:
         return
     known = [id(member) for member in members]
     for departure in replica.departures:
-        if id(departure.member) in known and departure.rule == SESSION_EXPIRED:
+        if id(departure.member) in known and departure.rule in (SESSION_EXPIRED, REBALANCE_TIMEOUT):
             _note(departure.member, event)
             _blame_the_poll(departure, event)
     for leave in replica.leaves:
@@ -72,12 +72,16 @@ def _note(member: Member, event: MetricsPushed | MetricsExported) -> None:
 
 
 def _blame_the_poll(departure: Departure, event: MetricsPushed | MetricsExported) -> None:
-    """Take that a session ended since its client could not leave at its limit: it lives, and does not poll."""
+    """Take that a member was removed since its client could not leave at its limit: it lives, and does not poll."""
     member, end = departure.member, poll_end(departure.member)
-    silent_ms = event.order_ms - event.interval_ms
-    if event.polled or end is None or silent_ms < (member.last_heartbeat_ms or 0):
+    if event.polled or end is None:
         return
-    if stopped_at_its_end(member, end):
+    if departure.rule == REBALANCE_TIMEOUT:
+        if departure.cause is Cause.REBALANCE_TIMEOUT:
+            departure.cause = missed_cause(member, departure.removed_ms)
+        return
+    silent_ms = event.order_ms - event.interval_ms
+    if silent_ms >= (member.last_heartbeat_ms or 0) and stopped_at_its_end(member, end):
         removed_overdue(departure, min(end.until_ms, departure.deadline_ms or end.until_ms))
 
 

@@ -12,6 +12,7 @@ A client that pushes only whether it polled (librdkafka) is judged in ``idle_pus
 from coordinator_model.events import MetricsExported, MetricsPushed
 from coordinator_model.replica import idle_pushes, poll_times
 from coordinator_model.replica.client_report import (
+    dropped_overdue,
     is_of,
     known_as,
     left_overdue,
@@ -21,7 +22,7 @@ from coordinator_model.replica.client_report import (
 )
 from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.replica.session_timer import JudgementContext
-from coordinator_model.states import SESSION_EXPIRED, Cause
+from coordinator_model.states import REBALANCE_TIMEOUT, SESSION_EXPIRED, Cause
 
 LATE_MS = 30_000
 """How much later than its limit a client may leave, as where it finds no coordinator."""
@@ -80,11 +81,13 @@ def _of_member(member: Member, event: Metrics) -> None:
 def _of_one_removed(replica: GroupReplica, event: Metrics) -> None:
     for departure in replica.departures:
         member = departure.member
-        if member.member_id != event.member_id or departure.rule != SESSION_EXPIRED:
-            continue
         deadline_ms = _deadline_ms(event, member)
-        if deadline_ms is not None and _is_overdue_at(departure.removed_ms, deadline_ms):
+        if member.member_id != event.member_id or deadline_ms is None:
+            continue
+        if departure.rule == SESSION_EXPIRED and _is_overdue_at(departure.removed_ms, deadline_ms):
             removed_overdue(departure, deadline_ms)
+        elif departure.rule == REBALANCE_TIMEOUT and _is_overdue_at(event.order_ms, deadline_ms):
+            dropped_overdue(departure, deadline_ms)
 
 
 def _of_one_removed_unseen(replica: GroupReplica, event: Metrics, context: JudgementContext) -> None:

@@ -9,6 +9,7 @@ then tell why they stopped. That is inferred: a process may be killed in the sam
 from typing import NamedTuple
 
 from coordinator_model.replica.group import Member
+from coordinator_model.states import Cause
 
 GAP_MS = 2_000
 """How far apart a client's clockwork and what its metrics tell of it may seem: a second that is not told, their way."""
@@ -60,3 +61,15 @@ def stopped_polling(member: Member) -> bool:
     if end is None or not stopped_at_its_end(member, end):
         return False
     return member.poll_age_ms is not None or (member.no_poll_until_ms or 0) > (member.last_heartbeat_ms or 0)
+
+
+def missed_cause(member: Member, removed_ms: int) -> Cause:
+    """Return why a member missed a rebalance: it did not poll while the rebalance waited for it, as far as was told.
+
+    A rebalance waits as long as the member's poll interval is, or longer. Who polls meanwhile takes part in it.
+    """
+    end, ended_ms = poll_end(member), member.poll_deadline_ms
+    if ended_ms is None and end is not None:
+        ended_ms = end.from_ms
+    unpolled = ended_ms is not None and ended_ms <= removed_ms + GAP_MS
+    return Cause.POLL_INTERVAL if unpolled else Cause.REBALANCE_TIMEOUT

@@ -3,6 +3,7 @@
 from coordinator_model.decode.records import RecordType
 from coordinator_model.events import (
     ClientPoll,
+    ClientSeen,
     CommitRefused,
     ConsumerHeartbeat,
     CoordinatorLine,
@@ -22,6 +23,7 @@ from coordinator_model.replica import (
     coordinator_log,
     divergence,
     join,
+    left_alive,
     member_heartbeat,
     metrics_push,
     modern,
@@ -46,6 +48,7 @@ GroupEvent = (
     | ConsumerHeartbeat
     | CommitRefused
     | ClientPoll
+    | ClientSeen
     | MetricsPushed
     | MetricsExported
     | CoordinatorLine
@@ -95,6 +98,8 @@ def _apply(replica: GroupReplica, event: GroupEvent, context: JudgementContext) 
             coordinator_log.tell(replica, event)
         case ClientPoll():
             client_report.report(replica, event, context)
+        case ClientSeen():
+            left_alive.seen(replica, event)
         case MetricsPushed() | MetricsExported():
             metrics_push.push(replica, event, context)
 

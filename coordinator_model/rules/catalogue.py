@@ -85,10 +85,10 @@ RULES = (
     Rule(
         "left-without-reason",
         ("info",),
-        "inferred: a client that hangs and one that is closed say the same",
+        "inferred: a client that hangs and one that is closed say the same; one that lives on asks for its coordinator",
         "a member left without a reason, may not have polled for `max.poll.interval.ms`, and did not come back within"
         " `unstable_after_ms`: it was closed, or it may have stopped polling",
-        "`recovered` (it is back, or ten minutes have passed), `superseded` (it has stopped polling)",
+        "`recovered` (it is back, or eleven minutes have passed), `superseded` (it has stopped polling)",
         ("unstable_after_ms",),
     ),
     Rule(

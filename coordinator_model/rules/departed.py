@@ -25,9 +25,9 @@ from coordinator_model.states import (
 )
 
 SUMMARIES = {
-    SESSION_EXPIRED: "{who} was removed: no heartbeat for its session timeout{session}{refused}",
+    SESSION_EXPIRED: "{who} was removed: no heartbeat for its session timeout{session}{why}{refused}",
     REBALANCE_TIMEOUT: (
-        "{who} was dropped: it did not rejoin, sync or revoke within the rebalance timeout{poll}{refused}"
+        "{who} was dropped: it did not rejoin, sync or revoke within the rebalance timeout{poll}{why}{refused}"
     ),
     POLL_EXCEEDED: "{who} left: it did not poll within max.poll.interval.ms{poll}{polls}",
     MEMBER_REMOVED: "{who} was removed, and why is unknown: lines are missing, or the coordinator had just moved",
@@ -122,6 +122,7 @@ def _finding(replica: GroupReplica, departure: Departure, severity: Severity, co
             session=_of_ms(member.session_timeout_ms or context.consumer_session_timeout_ms),
             poll=_of_ms(member.rebalance_timeout_ms),
             polls=poll_times.advice(member, member.rebalance_timeout_ms),
+            why="; it did not poll" if departure.cause is Cause.POLL_INTERVAL else "",
             refused=f"; it was refused with {refused}" if refused else "",
             seen=departure.seen_generation,
             after=max(departure.generation, (departure.seen_generation or 0) + 1),

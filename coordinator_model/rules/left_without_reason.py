@@ -2,11 +2,11 @@
 
 librdkafka, kafka-python and all clients of KIP-848 give no reason. So who left when it may not have polled for its
 limit, and did not come back, was closed or has stopped polling. A report or metrics that tell of a poll clear it; a
-sign that it lives on and does not poll makes it ``poll-exceeded``.
+sign that it lives on and does not poll makes it ``poll-exceeded``. A sign that it lives and no more (``left_alive``)
+says that it was not closed: it has stopped polling, or unsubscribed.
 """
 
 from collections.abc import Iterable, Iterator
-from itertools import takewhile
 
 from coordinator_model.replica.group import GroupReplica, Leave, Member
 from coordinator_model.replica.session_timer import JudgementContext
@@ -14,24 +14,33 @@ from coordinator_model.rules.findings import Finding, Verdict, about_member, nam
 from coordinator_model.states import LEFT_WITHOUT_REASON, Cause, Evidence, Severity
 
 Name = tuple[str, str]
-TOLD_FOR_MS = 600_000
-"""How long it is told: twice the interval of pushes where the subscription names none (KIP-714)."""
+TOLD_FOR_MS = 660_000
+"""How long it is told: librdkafka asks for its coordinator every ten minutes, and metrics are pushed every five where
+their subscription does not say (KIP-714)."""
 
 
 def judge(replica: GroupReplica, context: JudgementContext) -> Iterator[Verdict]:
     """Judge the newest goodbyes; one is told when its client has had the time to come back."""
     since_ms = max(context.live_from_ms, context.progress_ms - TOLD_FOR_MS + 1)
-    newest = list(takewhile(lambda leave: leave.applied_ms >= since_ms, reversed(replica.leaves)))
+    newest = [leave for leave in reversed(replica.leaves) if _sign_ms(leave) >= since_ms]
     unclear = [leave for leave in newest if _is_unclear(leave)]
     joined_ms = _newest_joins([*replica.members.values(), *(leave.member for leave in newest)]) if unclear else {}
     for leave in unclear:
         if any(joined_ms.get(name, -1) >= leave.applied_ms for name in _names(leave.member)):
             continue  # it is back
         at_ms = leave.applied_ms + context.thresholds.unstable_after_ms
+        lives_ms = _sign_ms(leave) + context.thresholds.unstable_after_ms  # one that starts again asks, and joins
         if context.progress_ms < at_ms:
             yield Verdict(None, at_ms)
+        elif context.progress_ms < lives_ms:
+            yield Verdict(_finding(replica, leave, at_ms, context), lives_ms)
         else:
-            yield Verdict(_finding(replica, leave, at_ms, context), leave.applied_ms + TOLD_FOR_MS)
+            yield Verdict(_finding(replica, leave, lives_ms, context), _sign_ms(leave) + TOLD_FOR_MS)
+
+
+def _sign_ms(leave: Leave) -> int:
+    """Return when anything was heard of its client last."""
+    return max(leave.applied_ms, leave.alive_ms or 0)
 
 
 def _is_unclear(leave: Leave) -> bool:
@@ -61,6 +70,12 @@ def _names(member: Member) -> Iterator[Name]:
 
 def _finding(replica: GroupReplica, leave: Leave, at_ms: int, context: JudgementContext) -> Finding:
     member = leave.member
+    lives = leave.alive_ms is not None and context.progress_ms >= leave.alive_ms + context.thresholds.unstable_after_ms
+    means = (
+        " and lives: its client still talks to the brokers, so it has stopped polling or unsubscribed"
+        if lives
+        else ": it was closed, or it may have stopped polling"
+    )
     return Finding(
         rule=LEFT_WITHOUT_REASON,
         severity=Severity.INFO,
@@ -68,7 +83,12 @@ def _finding(replica: GroupReplica, leave: Leave, at_ms: int, context: Judgement
         at_ms=at_ms,
         evidence=Evidence.INFERRED,
         cause=Cause.UNKNOWN,
-        summary=f"{name_of(member)} left without a reason: it was closed, or it may have stopped polling",
-        detail={"max_poll_interval_ms": member.rebalance_timeout_ms, "left_ms": leave.applied_ms},
+        summary=f"{name_of(member)} left without a reason{means}",
+        deadline_ms=leave.applied_ms if lives else None,  # of its poll, if it hangs: it left as that had passed
+        detail={
+            "max_poll_interval_ms": member.rebalance_timeout_ms,
+            "left_ms": leave.applied_ms,
+            "lives_ms": leave.alive_ms if lives else None,
+        },
         **about_member(replica, member, context),
     )

@@ -32,6 +32,9 @@ from coordinator_model.shard.shard_memory import ShardMemory
 Place = tuple[str, int]
 """Topic and partition."""
 
+LATE_MS = 60_000
+"""How much later than clients' reports lines may come: until then the reports wait for them."""
+
 
 class Part(NamedTuple):
     """What may be applied after a step of the coordinator's clock, if any: heartbeats, and other events in order.
@@ -107,7 +110,7 @@ def take(memory: ShardMemory, batch: Batch, hold_ms: int) -> Taken:
     newest_ms = max([0, *(row[0] for row in fresh.commits), *(event.order_ms for event in fresh.others)])
     latest_ms, misdated = _latest_ms(memory, sifted, wall_ms), list[Event](sifted.misdated)
     named = fresh.named if wall_ms is None else _as_read(fresh.named, memory.lag_ms or 0)
-    polls = _believed(fresh.polls, latest_ms, hold_ms, misdated)
+    polls = _believed(fresh.polls, latest_ms and latest_ms + _late_ms(memory), hold_ms, misdated)
     logged = _believed(fresh.logged, max(latest_ms, newest_ms) if latest_ms else 0, hold_ms, misdated)
     others = _parted([*fresh.others, *polls, *logged, *named], sifted.parted_by)
     commits = _parted_commits(fresh.commits, sifted.parted_by)
@@ -201,6 +204,15 @@ def _latest_ms(memory: ShardMemory, sifted: Sifted, wall_ms: int | None) -> int:
         return wall_ms - (memory.lag_ms or 0) + ahead_ms
     lines = [at_ms - memory.clock.stepped_ms(broker) for (broker, *_), at_ms in sifted.newest.items()]
     return max(lines) + ahead_ms if lines else 0
+
+
+def _late_ms(memory: ShardMemory) -> int:
+    """Return how much sooner than lines clients' reports may come, by way of another topic; they wait for the lines.
+
+    Of a job that catches up nobody knows whether the lines are late or this machine's clock is wrong.
+    """
+    lag_ms = memory.lag_ms or 0
+    return lag_ms if 0 < lag_ms <= LATE_MS else 0
 
 
 def _believed(told: Iterable[Event], latest_ms: int, hold_ms: int, misdated: list[Event]) -> list[Event]:

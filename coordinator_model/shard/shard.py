@@ -25,6 +25,7 @@ from coordinator_model.events import (
     RECORD_RANK,
     Answer,
     BrokerLine,
+    ClientSign,
     ClientWord,
     CommitRefused,
     ConsumerHeartbeat,
@@ -32,7 +33,6 @@ from coordinator_model.events import (
     Event,
     Heartbeat,
     LeaderNamed,
-    MetricsPushed,
     OffsetCommitted,
     RecordRead,
     Tick,
@@ -331,9 +331,9 @@ class Shard:
         before_ms = self.clock.advance(event.broker, at_ms, thresholds)
         if event.broker == self.clock.coordinator:
             self._brokers.gap(before_ms, at_ms)
-        if isinstance(event, CommitRefused | MetricsPushed):  # any broker takes a push
+        if isinstance(event, CommitRefused | ClientSign):
             self._fire(self.clock.progress_ms)
-            if isinstance(event, MetricsPushed) or event.broker == self.clock.coordinator:
+            if isinstance(event, ClientSign) or event.broker == self.clock.coordinator:
                 self._groups.apply(event)
             return
         if not isinstance(event, Tick):

@@ -9,7 +9,8 @@ them before.
 
 Commit times change with every offset commit, the commit index with every partition that is committed to anew.
 
-Format 25 (in 24 commits stood in memory by topic and partition, and nothing was kept of simple groups; in 23 less was
+Format 25 (in 24 commits stood in memory by topic and partition, and nothing was kept of simple groups nor of clients
+that live on in no group; in 23 less was
 known of what clients tell; in 22 nothing was known of the coordinator's own log and of pushes
 without an age; in 21 no deadline had an interval; in 20 nothing of refused commits, and records told no time; in 19
 nothing was known of leaders that were replaced or have resigned; in 18 nothing of coordinators that go on; in 17
@@ -237,7 +238,10 @@ def dump_group(replica: GroupReplica) -> bytes:
         replica.state.value,
         [getattr(replica, name) for name in _GROUP_FIELDS],
         [_from_member(m) for m in replica.members.values()],
-        [[_from_member(leave.member), leave.applied_ms, leave.cause, leave.reason] for leave in replica.leaves],
+        [
+            [_from_member(leave.member), leave.applied_ms, leave.cause, leave.reason, leave.alive_ms]
+            for leave in replica.leaves
+        ],
         [_from_departure(d) for d in replica.departures],
         [_from_departure(d) for d in replica.unexplained],
         [_from_member(m) for m in replica.recorded],
@@ -273,7 +277,7 @@ def load_group(group: str, data: bytes) -> GroupReplica:
     replica.aborted = [(at_ms, generation) for at_ms, generation in replica.aborted]
     for member in map(_to_member, members):
         replica.members[member.member_id] = member
-    replica.leaves = [Leave(_to_member(m), at_ms, Cause(cause), reason) for m, at_ms, cause, reason in leaves]
+    replica.leaves = [Leave(_to_member(m), at_ms, Cause(cause), *more) for m, at_ms, cause, *more in leaves]
     replica.recorded = [_to_member(m) for m in recorded]
     replica.departures = [_to_departure(d) for d in departures]
     replica.unexplained = [_to_departure(d) for d in unexplained]

@@ -19,6 +19,7 @@ from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.states import Evidence, GroupState, GroupType
 from streaming.audit.schemas import ConsumerGroupDescribeRequest
 from streaming.connection.brokers import describe_cluster
+from streaming.connection.pushes import Pushes, pushes
 
 TIMEOUT_MS: Final = 8_000
 AT_ONCE: Final = 100
@@ -37,6 +38,7 @@ class Told:
     problems: list[str] = field(default_factory=list)
     is_incomplete: bool = False
     """Whether a broker did not list its groups."""
+    pushes: Pushes = Pushes.NOT_TAKEN
 
 
 @dataclass(slots=True)
@@ -72,6 +74,7 @@ def ask(client: Mapping[str, Any], deadline_s: float) -> Told:
     told = Told()
     with closing(_Admin(**{**client, "request_timeout_ms": TIMEOUT_MS, "bootstrap_timeout_ms": TIMEOUT_MS})) as admin:
         described = describe_cluster(admin)
+        told.pushes = pushes(admin)
         told.cluster_id = str(described["cluster_id"])
         told.brokers = sorted(broker["broker_id"] for broker in described["brokers"])
         told.topic_partitions = {

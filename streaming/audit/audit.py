@@ -12,9 +12,10 @@ from streaming.audit.ask import Told, ask
 from streaming.audit.assess import assess
 from streaming.audit.read import Read, read_newest, with_records
 from streaming.audit.report import Report, share_read
-from streaming.audit.tiers import tiers
+from streaming.audit.tiers import tier_of, tiers
 from streaming.connection import Kind, diagnose
 from streaming.kafka_config import Kafka
+from streaming.tiers import RECORDS_ONLY
 
 BOX_S: Final = 50.0
 READ_SHARE: Final = 0.7
@@ -41,8 +42,10 @@ def audit(
     shown("asking for groups and topics")
     told = ask(client, started_s + box_s * READ_SHARE / 2)
     read, notes = _records(kafka, client, told, started_s + box_s * READ_SHARE, stop or threading.Event(), shown)
-    telemetry = {*kafka.telemetry_topics, *kafka.client_telemetry_topics} & told.topic_partitions.keys()
-    filled = with_records(client, telemetry) if telemetry else set()
+    lines = [topic for topic in kafka.telemetry_topics if topic in told.topic_partitions]
+    tier = tier_of(client, lines, started_s + box_s) if lines else RECORDS_ONLY
+    reports = [topic for topic in kafka.client_telemetry_topics if topic in told.topic_partitions]
+    filled = with_records(client, reports) if reports else set()
     shown(f"judging {len(told.groups):,} groups")
     assessed = assess(read, told, started_s + box_s, thresholds)
     if assessed.out_of_time:
@@ -53,7 +56,7 @@ def audit(
         cluster=cluster or told.cluster_id,
         groups=assessed.groups,
         hosts=assessed.hosts,
-        tiers=tiers(kafka, filled, records=bool(read.begins)),
+        tiers=tiers(tier, records=bool(read.begins), reports=bool(filled), pushes=told.pushes),
         share=read.share if read.begins else 0.0,
         newest=time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(read.newest_ms / 1000)) if read.newest_ms else "",
         notes=[*told.problems, *notes],

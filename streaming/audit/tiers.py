@@ -1,15 +1,26 @@
-"""What this cluster tells a monitor today, and what each further tier would add: told once, not a group."""
+"""What this cluster tells a monitor today, and what each further source would add: told once, not a group."""
 
-from collections.abc import Collection
-from typing import Any
+import time
+from collections.abc import Collection, Mapping
+from contextlib import closing
+from typing import Any, Final
 
-from streaming.kafka_config import Kafka
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError
+
+from streaming.connection.pushes import Pushes
+from streaming.tiers import COORDINATOR_LOG, RECORDS_ONLY, REQUEST_LOG, tier_of_line
+
+NEWEST_LINES: Final = 200
+"""How many lines of a partition are looked through. The request log has two a second of the monitor's own probe."""
+POLL_MS: Final = 200
 
 
-def tiers(kafka: Kafka, filled: Collection[str], *, records: bool) -> list[dict[str, Any]]:
-    """Return the tiers; `filled` names the telemetry topics that hold records."""
-    lines = any(topic in filled for topic in kafka.telemetry_topics)
-    reports = any(topic in filled for topic in kafka.client_telemetry_topics)
+def tiers(tier: int, *, records: bool, reports: bool, pushes: Pushes) -> list[dict[str, Any]]:
+    """Return the sources, each with whether it is here.
+
+    `tier` is that of the telemetry topics, `reports` whether clients report.
+    """
     return [
         {
             "tier": "records",
@@ -18,10 +29,22 @@ def tiers(kafka: Kafka, filled: Collection[str], *, records: bool) -> list[dict[
             "command": "group-monitor doctor --acls",
         },
         {
-            "tier": "request telemetry",
-            "has": lines,
-            "adds": "why a member went, its heartbeats, how close each is to its session timeout, and who exceeds it",
+            "tier": "coordinator's log",
+            "has": tier >= COORDINATOR_LOG,
+            "adds": "why each member went, after the fact, at no cost a request",
+            "command": "group-monitor log4j2 --tier 1",
+        },
+        {
+            "tier": "request log",
+            "has": tier >= REQUEST_LOG,
+            "adds": "heartbeats, how close each member is to its session timeout, and who exceeds it, as it happens",
             "command": "group-monitor log4j2",
+        },
+        {
+            "tier": "pushed metrics",
+            "has": pushes in (Pushes.TAKEN, Pushes.ASKED_FOR),
+            "adds": "with the request log: how long ago Java clients polled, and which librdkafka clients hang",
+            "command": "group-monitor doctor",
         },
         {
             "tier": "client reports",
@@ -30,3 +53,32 @@ def tiers(kafka: Kafka, filled: Collection[str], *, records: bool) -> list[dict[
             "command": "group-monitor doctor --create-topics",
         },
     ]
+
+
+def tier_of(client: Mapping[str, Any], topics: Collection[str], deadline_s: float) -> int:
+    """Return the tier of the newest lines in telemetry topics, which have to exist; stop at `deadline_s` (monotonic).
+
+    A file of the request log's ships the coordinator's log, too, though its lines are rare.
+    """
+    with closing(KafkaConsumer(**client, group_id=None, allow_auto_create_topics=False)) as consumer:
+        try:
+            return _newest(consumer, topics, deadline_s)
+        except KafkaError:
+            return RECORDS_ONLY
+
+
+def _newest(consumer: Any, topics: Collection[str], deadline_s: float) -> int:
+    places = [
+        TopicPartition(topic, number) for topic in topics for number in consumer.partitions_for_topic(topic) or ()
+    ]
+    begins, ends = consumer.beginning_offsets(places), consumer.end_offsets(places)
+    left = [place for place in places if ends[place] > begins[place]]
+    consumer.assign(left)
+    for place in left:
+        consumer.seek(place, max(begins[place], ends[place] - NEWEST_LINES))
+    tier = RECORDS_ONLY
+    while tier < REQUEST_LOG and left and time.monotonic() < deadline_s:
+        polled = consumer.poll(timeout_ms=POLL_MS)
+        tier = max([tier, *(tier_of_line(record.value) for records in polled.values() for record in records)])
+        left = [place for place in left if consumer.position(place) < ends[place]]
+    return tier

@@ -12,19 +12,19 @@ from typing import Any, Final
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.errors import GroupAuthorizationFailedError, KafkaError
 
-from coordinator_model.decode.telemetry.shipped import COORDINATOR_PREFIXES, PREFIX, unwrapped
+from coordinator_model.decode.telemetry.shipped import PREFIX, unwrapped
 from streaming.connection import diagnose
 from streaming.connection.brokers import describe_cluster
+from streaming.connection.pushes import pushes
 from streaming.doctor.check import ACL_ADVICE, Check, Status, fail, ok, warn
 from streaming.doctor.tiers import would_add
 from streaming.doctor.topics import check_disk, check_settings, configs_of, create_missing
 from streaming.kafka_config import READER_GROUP_PREFIX, Kafka
-from streaming.tiers import COORDINATOR_LOG, RECORDS_ONLY, REQUEST_LOG
+from streaming.tiers import COORDINATOR_LOG, RECORDS_ONLY, REQUEST_LOG, tier_of_line
 
 TIMEOUT_MS: Final = 10_000
 LINE_TIMEOUT_S: Final = 10.0
 UNKNOWN_TOPIC, NOT_AUTHORIZED = 3, 29
-PUSH_TELEMETRY: Final = 72
 CREATE_ADVICE: Final = "`group-monitor doctor --create-topics` creates it"
 NEWEST_LINES: Final = 200
 """How many lines of a partition are looked through."""
@@ -96,12 +96,7 @@ class Cluster:
         yield self._tier(heard=heard, logged=logged)
         reports = bool(self._there(self._kafka.client_telemetry_topics))
         tier = self._number(heard=heard, logged=logged)
-        yield from would_add(tier, reports=reports, pushes=self._takes_pushes())
-
-    def _takes_pushes(self) -> bool:
-        """Tell whether a broker offers clients to push metrics, as one does that has a plugin for it."""
-        offered = self._admin._manager.broker_version_data.api_versions  # noqa: SLF001 # no public way
-        return PUSH_TELEMETRY in (offered or {})
+        yield from would_add(tier, reports=reports, pushes=pushes(self._admin))
 
     def _check_brokers(self) -> Check:
         described = describe_cluster(self._admin)
@@ -204,7 +199,7 @@ class Cluster:
         for partition in partitions:
             self._consumer.seek(partition, max(begins[partition], ends[partition] - NEWEST_LINES))
         filled = any(ends[partition] > begins[partition] for partition in partitions)
-        return filled and self._await_record(lambda line: _is_of_coordinator(line.value)) is not None
+        return filled and self._await_record(lambda line: tier_of_line(line.value) == COORDINATOR_LOG) is not None
 
     @staticmethod
     def _number(*, heard: bool, logged: bool) -> int:
@@ -243,14 +238,6 @@ def _client_id(value: bytes | None) -> str | None:
         return str(json.JSONDecoder().raw_decode(text.decode("utf-8", "replace"))[0]["requestHeader"]["clientId"])
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-
-
-def _is_of_coordinator(value: bytes | None) -> bool:
-    try:
-        line = unwrapped(value or b"")
-    except ValueError:
-        return False
-    return any(prefix in line for prefix in COORDINATOR_PREFIXES) and PREFIX not in line
 
 
 def _said(error: Exception) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from streaming.client_metrics.plugin import SUBSCRIPTION, subscription
+from streaming.connection.pushes import Pushes
 from streaming.doctor.check import Check, ok
 from streaming.kafka_config import Kafka
 from streaming.log4j2 import Snippet, as_yaml
@@ -14,20 +15,18 @@ NAME: Final = "would add"
 BELOW: Final = "printed below"
 
 
-def would_add(tier: int, *, reports: bool, pushes: bool) -> Iterator[Check]:
-    """Yield a line for each source that is not there.
-
-    `tier` is the cluster's, `reports` whether clients may report, `pushes` whether its brokers take pushed metrics.
-    """
+def would_add(tier: int, *, reports: bool, pushes: Pushes) -> Iterator[Check]:
+    """Yield a line for each source that is not there; `tier` is the cluster's, `reports` whether clients may report."""
     if tier < COORDINATOR_LOG:
         added = "why each member went, after the fact, at no cost a request"
         yield ok(NAME, f"tier 1, the coordinators' INFO lines: {added}: `group-monitor log4j2 --tier 1`")
     if tier < REQUEST_LOG:
         added = "who lives, the time left of each session, rebalances and violations as they happen"
         yield ok(NAME, f"tier 2, the request log: {added}: `group-monitor log4j2`, {BELOW}")
-    if not pushes:
+    if pushes in (Pushes.NOT_TAKEN, Pushes.NOT_ASKED_FOR):
         added = "how long ago Java clients polled, and which librdkafka clients hang, by tier 2"
-        yield ok(NAME, f"clients' pushed metrics: {added}: a plugin (docs/telemetry.md), then `{_subscribe()}`")
+        missing = "a plugin (docs/telemetry.md), then" if pushes is Pushes.NOT_TAKEN else "the brokers have a plugin;"
+        yield ok(NAME, f"clients' pushed metrics: {added}: {missing} `{_subscribe()}`")
     if not reports:
         added = "when each application last polled, on top of any tier"
         yield ok(NAME, f"clients' reports: {added}: `group-monitor doctor --create-topics`, then streaming.reporter")

@@ -39,6 +39,7 @@ class Spec:
     assignor: str = "range"
     stubborn: bool = False  # kafka-python only: goes on with heartbeats when max.poll.interval.ms has passed
     reporter: bool = False  # Python only: reports its polls
+    pushes: bool = True  # confluent-kafka only: else it tells no metrics, and asks for its coordinator more often
     callbacks: bool = True  # confluent-kafka only: with them a KIP-848 client that hangs cannot leave
 
     @property
@@ -65,6 +66,7 @@ class Spec:
             "stubborn": self.stubborn,
             "reporter": self.reporter,
             "callbacks": self.callbacks,
+            "pushes": self.pushes,
         }
         return [sys.executable, str(HERE / "consumer.py"), json.dumps(spec)]
 

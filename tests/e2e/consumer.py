@@ -97,6 +97,8 @@ class Confluent:
         }
         if spec.get("instance_id"):
             config["group.instance.id"] = spec["instance_id"]
+        if not spec.get("pushes", True):
+            config |= {"enable.metrics.push": False, "coordinator.query.interval.ms": 4_000}  # its default is 10 min
         if spec.get("protocol") == "consumer":
             config["group.protocol"] = "consumer"
         else:

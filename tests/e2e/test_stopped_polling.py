@@ -14,8 +14,8 @@ import pytest
 
 from coordinator_model.capture_replay import replay_rows
 from coordinator_model.decode.parse import RowParser
-from coordinator_model.decode.source_row import TELEMETRY
-from coordinator_model.incidents import to_contract
+from coordinator_model.decode.source_row import REPORTS, TELEMETRY
+from coordinator_model.incidents import fold, to_contract
 from coordinator_model.shard.shard import ShardSettings
 from coordinator_model.thresholds import Thresholds
 from streaming.capture_file import open_text, read_rows
@@ -28,7 +28,7 @@ from streaming.telemetry_topics import REPORT_CONFIGS
 from tests.e2e.clients import Client, Spec, java_compiles
 from tests.embedded.parts import skip_without_broker
 from tests.oracle.monitor import Monitor
-from tests.oracle.perturb import arrivals, late
+from tests.oracle.perturb import Arrival, arrivals
 
 pytestmark = pytest.mark.e2e
 LIMIT_MS = 30_000  # a fifth of it holds a push, which comes every 5 s
@@ -71,16 +71,22 @@ MORE_KINDS = {
     "reporter-librdkafka-848-callbacks": Kind("confluent-848", {"reporter": True}),
 }
 """Of these only who hangs and who is closed is played."""
-ALL_KINDS = {**KINDS, **MORE_KINDS}
+UNTOLD_KINDS = {"librdkafka-silent": Kind("confluent", {"pushes": False}, tells_ages=False, pushes=False)}
+"""Who tells nothing of its polls; of these only who hangs, is closed or unsubscribes is played."""
+ALL_KINDS = {**KINDS, **MORE_KINDS, **UNTOLD_KINDS}
+REVOKED = "librdkafka-848-callbacks"
+"""A KIP-848 member that has to give up a partition as it hangs is dropped by that, before its session ends."""
 STATIC = {"java": "inferred", "librdkafka": "inferred", "reporter": "observed"}
 """Kinds of static members, and how it is known that they are stuck."""
 FATES = ("hangs", "late", "closed", "killed", "unsubscribed", "redeployed")
 GROUPS = (
     *((fate, kind) for fate in FATES for kind in KINDS),
     *((fate, kind) for fate in ("hangs", "closed") for kind in MORE_KINDS),
+    *((fate, kind) for fate in ("hangs", "closed", "unsubscribed") for kind in UNTOLD_KINDS),
     *(("static", kind) for kind in STATIC),
+    ("revoked", REVOKED),
 )
-GUILTLESS = [group for group in GROUPS if group[0] not in ("hangs", "static")]
+GUILTLESS = [group for group in GROUPS if group[0] not in ("hangs", "static", "revoked")]
 
 
 def await_(condition, what):
@@ -116,7 +122,7 @@ class Scene:
         for (fate, kind), client in list(self.clients.items()):
             self.acted_ms[fate, kind] = round(time.time() * 1_000)
             match fate:
-                case "hangs" | "static":
+                case "hangs" | "static" | "revoked":
                     client.stall(3_600)
                 case "late":
                     client.stall(LIMIT_MS * 0.9 / 1_000)
@@ -128,18 +134,23 @@ class Scene:
                     client.unsubscribe()
                 case "redeployed":
                     client.close()
+        self._keep("newcomer", self.clients["revoked", REVOKED].again(name="newcomer"))
         time.sleep(2)  # librdkafka leaves as it polls
-        for kind in KINDS:
+        for kind in (*KINDS, *UNTOLD_KINDS):
             self.clients["unsubscribed", kind].stall(3_600)
+        for kind in KINDS:
             self.clients["redeployed", kind].wait_for("closed")
             self._keep(("redeployed again", kind), self.clients["redeployed", kind].again())
 
     def await_end(self):
-        """Wait until the limit of those that hang has passed, two pushes have followed, and all sessions have ended."""
+        """Wait until the limit of those that hang has passed, two pushes have followed, and all sessions have ended.
+
+        And until it is told that one that tells nothing has left, and lives.
+        """
         for kind in KINDS:
             self.clients["late", kind].wait_for("polling")
-        last_ms = max(self.acted_ms[key] for key in self.acted_ms if key[0] in ("hangs", "static"))
-        ends_s = (last_ms + LIMIT_MS) / 1_000 + 16
+        last_ms = max(self.acted_ms[key] for key in self.acted_ms if key[0] in ("hangs", "static", "revoked"))
+        ends_s = (last_ms + LIMIT_MS) / 1_000 + 24
         time.sleep(max(0.0, ends_s - time.time()))
 
 
@@ -185,15 +196,31 @@ def told(played):
 
 
 @pytest.fixture(scope="module")
-def told_late(played):
-    """What a monitor says that reads each line 30 s after it was written."""
-    rows = [row for row in played[1] if row.source != "cluster"]
+def in_the_end(played):
+    """The last that is known of each goodbye without a reason, by group."""
+    settings = ShardSettings(cluster="c", partitions=1, live_from_ms=0)
+    monitor = Monitor(settings, reader=RowParser(read_metrics=read_metrics))
+    monitor.read((row for row in played[1] if row.source != "cluster"), final=True)
+    reports = [output for output in monitor.outputs if output["kind"] == "report"]
+    steps, _ = fold({}, reports, lambda _: settings.thresholds.resolve_after_ms)
+    return {step.incident.group: step.incident for step in steps if step.incident.rule == "left-without-reason"}
+
+
+def late(sources):
+    """Let what these sources tell be read 30 s after it was written."""
+    return lambda rows, _: [Arrival(row.timestamp_ms + LATE_MS * (row.source in sources), row) for row in rows]
+
+
+@pytest.fixture(scope="module", params=[(TELEMETRY,), (TELEMETRY, REPORTS)], ids=["lines", "lines and reports"])
+def told_late(request, played):
+    """What a monitor says that reads telemetry 30 s late."""
+    rows = sorted((row for row in played[1] if row.source != "cluster"), key=lambda row: row.timestamp_ms)
     live_from_ms = min(row.timestamp_ms for row in rows if row.source == TELEMETRY)
     thresholds = Thresholds(consumer_session_timeout_ms=SESSION_MS)
     settings = ShardSettings(cluster="c", partitions=1, live_from_ms=live_from_ms, thresholds=thresholds)
     monitor = Monitor(settings, reader=RowParser(read_metrics=read_metrics))
     batch, until_ms = [], 0
-    for at_ms, row in arrivals(sorted(rows, key=lambda row: row.timestamp_ms), late(LATE_MS), "late"):
+    for at_ms, row in arrivals(rows, late(request.param), "late"):
         if at_ms > until_ms:
             monitor.read(batch, wall_ms=until_ms)
             batch, until_ms = [], at_ms + BATCH_MS
@@ -211,7 +238,7 @@ def of_rule(incidents, rule):
     return [incident for incident in incidents if incident["rule"] == rule]
 
 
-@pytest.mark.parametrize("kind", ALL_KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, *MORE_KINDS])
 def test_who_hangs_for_good_is_told_within_a_minute_of_its_limit(played, told, kind):
     scene, expected = played[0], ALL_KINDS[kind]
     accused = [line for line in told["hangs", kind] if line["rule"] in VIOLATIONS]
@@ -243,6 +270,23 @@ def test_a_static_member_that_hangs_is_told_while_it_keeps_its_partitions(played
     assert -3_000 < stuck["at_ms"] - limit_ms < STATIC_SESSION_MS
 
 
+def test_who_is_dropped_since_it_hangs_and_does_not_give_up_its_partitions_is_told_as_that(played, told):
+    """Once its pushes have outlasted its limit they tell why it did not."""
+    accused = [line for line in told["revoked", REVOKED] if line["rule"] in VIOLATIONS]
+    assert [line["rule"] for line in accused] == ["rebalance-timeout"]
+    assert accused[0]["member_id"] == played[0].clients["revoked", REVOKED].member_id
+    assert accused[0]["at_ms"] - (played[0].acted_ms["revoked", REVOKED] + LIMIT_MS) < 60_000
+    assert accused[0]["cause"] == "poll-interval"
+
+
+@pytest.mark.parametrize("kind", UNTOLD_KINDS)
+def test_of_who_tells_nothing_it_is_told_that_it_lives_and_may_have_stopped_polling(told, in_the_end, kind):
+    """It asks for its coordinator on, whether it hangs or has unsubscribed; one that is closed does not."""
+    assert [line["severity"] for line in of_rule(told["hangs", kind], "left-without-reason")] == ["info"]
+    assert "and lives" in in_the_end[name("hangs", kind)].summary
+    assert all("and lives" not in in_the_end[group].summary for group in in_the_end if group.startswith("closed"))
+
+
 @pytest.mark.parametrize(("fate", "kind"), GUILTLESS)
 def test_nobody_else_is_told_to_have_exceeded_it(played, told, fate, kind):
     accused = [line for line in told[fate, kind] if line["rule"] in VIOLATIONS]
@@ -263,7 +307,14 @@ def test_with_telemetry_that_is_30_s_late_nothing_false_is_told(told_late, fate,
     accused = [line for line in told_late[fate, kind] if line["rule"] in VIOLATIONS]
     if fate == "killed":
         assert {line["cause"] for line in accused} <= {"session-timeout"}
-    elif fate in ("hangs", "static"):
+    elif fate in ("hangs", "static", "revoked"):
         assert {line["cause"] for line in accused} <= {"poll-interval"}
     else:
         assert accused == []
+
+
+@pytest.mark.parametrize(("fate", "kind"), [group for group in GUILTLESS if group[0] not in ("killed", "late")])
+def test_with_telemetry_that_is_30_s_late_the_cause_of_a_goodbye_is_unknown(told_late, fate, kind):
+    """A record tells that the member is gone long before a line tells why."""
+    [removed] = of_rule(told_late[fate, kind], "member-removed")
+    assert (removed["cause"], removed["evidence"], removed["severity"]) == ("unknown", "inferred", "info")

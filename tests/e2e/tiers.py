@@ -11,6 +11,7 @@ import json
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from coordinator_model.decode.telemetry.shipped import is_coordinator_line
 from streaming.embedded.truth import REBALANCE_TIMEOUT, SESSION_EXPIRED, TruthEvent
@@ -69,23 +70,37 @@ def judge(played: Played) -> bool:
     summaries = {kept: next(line for line in printed if line["kind"] == "summary") for kept, printed in told.items()}
     # Lines that come only when something happens do not tell until when they were recorded.
     summaries[COORDINATOR_LOG]["coverage"]["brokers"] = summaries[REQUEST_LOG]["coverage"]["brokers"]
-    bad: list[Row] = []
-    for kept, printed in told.items():
-        rules = {
-            SESSION_EXPIRED: session_rows(played.truth, printed),
-            REBALANCE_TIMEOUT: rebalance_rows(played.truth, printed),
-        }
-        print(f"{played.capture}, {kept} alone: {len(refuted(printed))} refuted, {len(opened_twice(printed))} twice")
-        for rule, rows in rules.items():
-            print(score(rule, rows))
-        wrong = [row for rows in rules.values() for row in rows if row.verdict != "ok"]
-        if kept == COORDINATOR_LOG:
-            lost = without_line(wrong, played.truth, shipped(played))
-            print(f"{len(lost)} more whose line never reached the topic")
-            wrong = bad = [row for row in wrong if row not in lost]
-        if wrong:
-            print(table(wrong))
-    return not bad
+    rows = {kept: _rows(played, kept, printed) for kept, printed in told.items()}
+    wrong = {kept: [row for row in rows[kept] if row.verdict != "ok"] for kept in rows}
+    if wrong[REQUEST_LOG]:
+        print(f"{REQUEST_LOG}:\n{table(wrong[REQUEST_LOG])}")
+    lost = without_line(wrong[COORDINATOR_LOG], played.truth, shipped(played))
+    bad = [row for row in wrong[COORDINATOR_LOG] if row not in lost]
+    print(f"{len(lost)} more whose line never reached the topic")
+    if bad:
+        print(f"{COORDINATOR_LOG}:\n{table(bad)}")
+    only = _named(rows[REQUEST_LOG]) - _named(rows[COORDINATOR_LOG]) - {_name(row) for row in lost}
+    print(f"{len(only)} that the request log names alone, but for those", *sorted(only), sep="\n")
+    return not bad and not only
+
+
+def _rows(played: Played, kept: str, printed: list[dict[str, Any]]) -> list[Row]:
+    print(f"{played.capture}, {kept} alone: {len(refuted(printed))} refuted, {len(opened_twice(printed))} twice")
+    rules = {
+        SESSION_EXPIRED: session_rows(played.truth, printed),
+        REBALANCE_TIMEOUT: rebalance_rows(played.truth, printed),
+    }
+    for rule, rows in rules.items():
+        print(score(rule, rows))
+    return [row for rows in rules.values() for row in rows]
+
+
+def _named(rows: list[Row]) -> set[tuple[str, str, str, int | None]]:
+    return {_name(row) for row in rows if row.verdict == "ok"}
+
+
+def _name(row: Row) -> tuple[str, str, str, int | None]:
+    return row.rule, row.group, row.member_id, row.log_ms
 
 
 def main() -> None:

@@ -8,7 +8,8 @@ from confluent_kafka import Consumer
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from streaming.client_metrics.compile_plugin import compile_plugin
-from streaming.client_metrics.plugin import LAST_POLL, PLUGIN_CLASS, PLUGIN_JAR
+from streaming.client_metrics.plugin import LAST_POLL, PLUGIN_CLASS, PLUGIN_JAR, SUBSCRIPTION, subscription
+from streaming.connection.pushes import Pushes, pushes
 from streaming.embedded import TELEMETRY_TOPIC, EmbeddedBrokerError, EmbeddedCluster
 from streaming.embedded.jars import broker_class_path
 from streaming.embedded.java import JavaMissingError, java_command
@@ -69,3 +70,18 @@ def test_the_embedded_broker_asks_for_what_tells_of_polls_and_keeps_jmx(asking):
         found = admin.describe_configs([ConfigResource(ConfigResourceType.CLIENT_METRICS, "group-monitor")])
     assert LAST_POLL in str(found)
     assert "5000" in str(found)
+
+
+@pytest.mark.e2e
+def test_it_is_known_whether_a_subscription_asks_for_what_tells_of_polls(asking):
+    ours = ConfigResource(ConfigResourceType.CLIENT_METRICS, SUBSCRIPTION, dict(subscription()))
+    producers = {"metrics": "org.apache.kafka.producer.,org.apache.kafka.consumer.fetch", "interval.ms": "60000"}
+    with asking._admin() as admin:
+        assert pushes(admin) is Pushes.ASKED_FOR
+        other = ConfigResource(ConfigResourceType.CLIENT_METRICS, "other", producers)
+        admin.alter_configs([other])
+        admin.reset_configs([ours])
+        assert pushes(admin) is Pushes.NOT_ASKED_FOR
+        other.configs = {"metrics": "*"}
+        admin.alter_configs([other])
+        assert pushes(admin) is Pushes.ASKED_FOR

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
@@ -17,14 +18,18 @@ from kafka.errors import KafkaError
 
 from streaming.audit.audit import audit
 from streaming.audit.read import read_newest
+from streaming.audit.tiers import tier_of
 from streaming.embedded import EmbeddedCluster, readiness
 from streaming.kafka_config import Kafka
+from streaming.tiers import COORDINATOR_LOG, RECORDS_ONLY, REQUEST_LOG
+from tests.builders import probe_line
 from tests.embedded.parts import skip_without_broker
 from tests.embedded.secured import PASSWORD, USER
 from tests.embedded.waiting import await_true, interruptible
 
 pytestmark = pytest.mark.e2e
 ROOT = Path(__file__).parents[2]
+LOGGED = b"[GroupCoordinator id=1] Dynamic member with unknown member id joins group g in Empty state."
 HOSTILE = "<img src=x>|`code`\n# head\x1b[31m"
 OFFSETS = "__consumer_offsets"
 PATIENCE_S = 240
@@ -224,7 +229,9 @@ class TestReport:
         assert "timeouts-inconsistent" in rules_of(groups_of(told)[HOSTILE])
 
     def test_each_tier_is_told_once_with_what_it_would_add(self, told):
-        assert [tier["has"] for tier in told["tiers"]] == [True, False, False]
+        has = {tier["tier"]: tier["has"] for tier in told["tiers"]}
+        assert [name for name, here in has.items() if here] == ["records", "pushed metrics"]  # it has the plugin
+        assert list(has) == ["records", "coordinator's log", "request log", "pushed metrics", "client reports"]
         assert not any("telemetry" in rule for group in told["groups"] for rule in rules_of(group))
 
     def test_a_strangers_name_is_text_in_markdown(self, at_work, tmp_path):
@@ -235,6 +242,26 @@ class TestReport:
         assert "\x1b" not in text
         assert "\n# head" not in text
         assert r"&lt;img src=x&gt;\|\`code\`" in text
+
+
+@pytest.mark.parametrize(
+    ("values", "tier"),
+    [
+        ([b"hello", None], RECORDS_ONLY),
+        ([LOGGED, b"hello"], COORDINATOR_LOG),
+        ([LOGGED, probe_line(1).encode(), LOGGED], REQUEST_LOG),
+        ([json.dumps({"message": "[2026-11-21 01:00:42,693] INFO " + LOGGED.decode()}).encode()], COORDINATOR_LOG),
+    ],
+    ids=["no line", "the coordinator's log", "the request log", "the coordinator's log from a shipper"],
+)
+def test_the_newest_lines_of_a_telemetry_topic_tell_which_tier_it_is_of(at_work, values, tier):
+    topic = f"lines-{uuid.uuid4().hex}"
+    at_work.create_topic(topic, partitions=2)
+    with closing(KafkaProducer(bootstrap_servers=at_work.bootstrap_servers)) as producer:
+        for value in values:
+            producer.send(topic, value=value, key=b"broker", partition=1)
+    client = Kafka(bootstrap_servers=at_work.bootstrap_servers).python_client()
+    assert tier_of(client, [topic], time.monotonic() + PATIENCE_S) == tier
 
 
 class TestTimeBox:

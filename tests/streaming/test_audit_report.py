@@ -22,7 +22,8 @@ from streaming.audit.report import Report, escaped, share_read
 from streaming.audit.tiers import tiers
 from streaming.capture_file import open_text, read_rows
 from streaming.cli import main
-from streaming.kafka_config import Kafka
+from streaming.connection.pushes import Pushes
+from streaming.tiers import RECORDS_ONLY
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "fixtures" / "audit-sample.md"
@@ -249,7 +250,14 @@ class TestMarkdown:
         with resources.as_file(resources.files("streaming.demo") / "sample.jsonl.gz") as path, open_text(path) as lines:
             read = read_of(read_rows(lines))
         found = assess(read, Told(), FAR_S)
-        report = Report("sample", found.groups, found.hosts, tiers(Kafka(), (), records=True), 1.0, "the sample's end")
+        report = Report(
+            "sample",
+            found.groups,
+            found.hosts,
+            tiers(RECORDS_ONLY, records=True, reports=False, pushes=Pushes.NOT_TAKEN),
+            1.0,
+            "the sample's end",
+        )
         assert report.as_markdown() == GOLDEN.read_text()
         assert json.loads(report.as_json())["groups"] == found.groups
 

@@ -15,7 +15,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 from coordinator_model.decode.parse import REPORTS, RejectedRow, SourceRow, parse_row
 from coordinator_model.decode.telemetry.fields import BadField
 from coordinator_model.decode.telemetry.pushed_metrics import MAX_EXPORTED, TOO_MANY
-from coordinator_model.events import MetricsExported, MetricsPushed
+from coordinator_model.events import ClientSeen, MetricsExported, MetricsPushed
 from streaming.client_metrics.compression import MAX_BYTES, decompress
 from streaming.client_metrics.otlp import read_metrics
 from streaming.client_metrics.plugin import ASSIGNED_PARTITIONS, HEARTBEAT_AGE, LAST_POLL, POLL_INTERVAL, REBALANCE
@@ -82,8 +82,9 @@ def test_of_several_consumers_in_one_push_the_first_is_read():
 
 
 @pytest.mark.parametrize("ratio", [float("nan"), float("inf")])
-def test_a_ratio_that_is_no_number_tells_nothing(ratio):
-    assert read(push_line(metrics_data("g", "m1", None, idle=(ratio, 5_000)))) == []
+def test_a_ratio_that_is_no_number_tells_nothing_of_polls(ratio):
+    [event] = read(push_line(metrics_data("g", "m1", None, idle=(ratio, 5_000))))
+    assert isinstance(event, ClientSeen)
 
 
 @pytest.mark.parametrize("name", COMPRESSED)
@@ -133,17 +134,32 @@ def test_what_cannot_be_read_costs_its_own_line_and_says_why(name):
 SILENT = {
     "nothing": b"",
     "no group, as a producer": metrics_data(None, None, 7.0),
+    "an id that Kafka cannot carry": metrics_data("g" * 40_000, "m1", 7.0),
+    "no metrics at all": TracesData().SerializeToString(),
+}
+ALIVE = {
     "no member, as librdkafka once it has left": metrics_data("g", None, 7.0),
     "no poll age, as librdkafka": metrics_data("g", "m1", None, member_label="member_id"),
     "it never polled": metrics_data("g", "m1", -1.0),
-    "an id that Kafka cannot carry": metrics_data("g" * 40_000, "m1", 7.0),
-    "no metrics at all": TracesData().SerializeToString(),
 }
 
 
 @pytest.mark.parametrize("name", SILENT)
-def test_a_push_that_tells_of_no_poll_is_a_line_like_any_other(name):
+def test_a_push_that_tells_nothing_is_a_line_like_any_other(name):
     assert read(push_line(SILENT[name])) == []
+
+
+@pytest.mark.parametrize("name", ALIVE)
+def test_a_push_that_tells_of_no_poll_tells_that_its_client_lives(name):
+    [event] = read(push_line(ALIVE[name]))
+    assert isinstance(event, ClientSeen)
+    assert (event.group, event.client_id, event.client_host) == ("g", "client", "10.0.0.7")
+
+
+def test_a_client_that_is_about_to_end_says_no_more():
+    body = json.loads(push_line(ALIVE["it never polled"]).removeprefix("Completed request:"))
+    body["request"]["terminating"] = True
+    assert read("Completed request:" + json.dumps(body)) == []
 
 
 def test_an_empty_push_is_no_broken_one_whatever_compression_it_names():

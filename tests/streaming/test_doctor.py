@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from streaming.config import Serve, Settings, StoreSettings
+from streaming.connection.pushes import Pushes
 from streaming.doctor import machine
 from streaming.doctor.check import Status, warn
 from streaming.doctor.cluster import _client_id
@@ -261,20 +262,24 @@ class TestCluster:
     ],
 )
 def test_what_is_not_there_is_told_with_the_command_that_adds_it(tier, reports, added):
-    checks = list(would_add(tier, reports=reports, pushes=True))
+    checks = list(would_add(tier, reports=reports, pushes=Pushes.ASKED_FOR))
     assert [check.found.partition(":")[0].partition(",")[0] for check in checks] == added
     assert all(check.status is Status.OK and "`group-monitor " in check.found for check in checks)
 
 
-def test_brokers_that_take_no_pushes_are_told_how():
-    [check] = would_add(2, reports=True, pushes=False)
+@pytest.mark.parametrize(
+    ("pushes", "missing"), [(Pushes.NOT_TAKEN, "a plugin (docs"), (Pushes.NOT_ASKED_FOR, "the brokers have a plugin;")]
+)
+def test_brokers_that_take_no_pushes_or_ask_for_none_are_told_how(pushes, missing):
+    [check] = would_add(2, reports=True, pushes=pushes)
+    assert missing in check.found
     assert "kafka-configs --alter --entity-type client-metrics --entity-name group-monitor" in check.found
     assert "last.poll.seconds.ago" in check.found
 
 
 def test_the_file_that_adds_the_request_log_is_printed_for_this_cluster():
     kafka = Kafka(bootstrap_servers="kafka-1:9092", telemetry_topics=("lines",))
-    [check] = [check for check in would_add(1, reports=True, pushes=True) if BELOW in check.found]
+    [check] = [check for check in would_add(1, reports=True, pushes=Pushes.ASKED_FOR) if BELOW in check.found]
     assert "tier 2" in check.found
     text = snippet(kafka)
     assert '"kafka-1:9092"' in text

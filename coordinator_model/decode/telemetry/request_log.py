@@ -36,6 +36,7 @@ from coordinator_model.decode.telemetry.pushed_metrics import (
 from coordinator_model.decode.telemetry.shipped import NOT_A_LINE, PREFIX
 from coordinator_model.events import (
     TELEMETRY_RANK,
+    ClientSeen,
     CommitRefused,
     ConsumerHeartbeat,
     Event,
@@ -52,6 +53,8 @@ PROBE_STATE_PREFIX = "probe-"
 PROBE_ASKED_PREFIX = "asked-"
 PUSH_TELEMETRY = "PUSH_TELEMETRY"
 INVALID_GROUP_ID = 24
+GROUP_KEY = 0
+"""Of ``FindCoordinator``: a group's coordinator is asked for."""
 MAX_ASKED = 64
 MAX_PROBE_DIGITS = 18
 """Fits an int64. Anybody may send this request, and Python refuses to read 4,300 digits."""
@@ -351,6 +354,19 @@ def _refused_partitions(response: dict[str, Any]) -> dict[tuple[str, int], int]:
     return found
 
 
+def _find_coordinator(line: _Line) -> list[Event]:
+    """Only a client that asks for its one group counts: admin tools ask for many, and producers for transactions."""
+    request = line.request
+    keys = a_list(request, "coordinatorKeys") or [request.get("key")]
+    if an_int(request, "keyType", GROUP_KEY) != GROUP_KEY or len(keys) != 1 or not isinstance(keys[0], str):
+        return []
+    return [_seen(line, clean(keys[0]))]
+
+
+def _seen(line: _Line, group: str) -> ClientSeen:
+    return ClientSeen(*line.head(group), line.broker, line.client_id, line.client_host)
+
+
 def _list_groups(line: _Line) -> list[Event]:
     """Only the monitor's own probe counts: its states filter carries the number that makes lost lines visible.
 
@@ -382,6 +398,8 @@ def _push(line: _Line, read_metrics: MetricsReader) -> list[Event]:
         age_ms = poll_age_ms(said)
         if said.group and tells_of_polls(said, age_ms) and not (age_ms is None and terminating):
             return [_pushed(line, said, age_ms)]
+        if said.group and not terminating:
+            return [_seen(line, said.group)]
     return []
 
 
@@ -412,5 +430,6 @@ _READERS = {
     "STREAMS_GROUP_HEARTBEAT": _consumer_heartbeat,
     "OFFSET_COMMIT": _commit,
     "TXN_OFFSET_COMMIT": _commit,
+    "FIND_COORDINATOR": _find_coordinator,
     "LIST_GROUPS": _list_groups,
 }

@@ -11,7 +11,15 @@ from coordinator_model.decode.parse import RejectedRow, RowParser, parse_row
 from coordinator_model.decode.telemetry import heartbeats as heartbeats_module
 from coordinator_model.decode.telemetry import request_log
 from coordinator_model.decode.telemetry.heartbeats import HeartbeatLines
-from coordinator_model.events import ConsumerHeartbeat, Heartbeat, JoinAnswered, LeaveAnswered, SyncAnswered, Tick
+from coordinator_model.events import (
+    ClientSeen,
+    ConsumerHeartbeat,
+    Heartbeat,
+    JoinAnswered,
+    LeaveAnswered,
+    SyncAnswered,
+    Tick,
+)
 from tests.builders import T0, Story, events_of, heartbeat_line, line, probe_line, telemetry
 
 HEARTBEAT = heartbeat_line(total_ms=9.5, remote_ms=2.25, responseQueueTimeMs=0.75, sendTimeMs=1.5)
@@ -340,3 +348,34 @@ def test_the_memory_of_heartbeats_is_bounded(monkeypatch):
         lines.learn(row, parse_row(row))
     known = [lines.read(row, row.value) for n in range(25) for row in [telemetry(heartbeat_line(member=f"m{n}"))]]
     assert sum(found is not None for found in known) == 5
+
+
+# ------------------------------------------------------------------------------------------------ who asks for whom
+
+
+def asks(request, **how):
+    answer = {"throttleTimeMs": 0, "errorCode": 0, "nodeId": 1, "host": "h", "port": 9092}
+    return line("FIND_COORDINATOR", request, answer, **how)
+
+
+@pytest.mark.parametrize(
+    ("request_", "version"),
+    [({"key": "g"}, 0), ({"key": "g", "keyType": 0}, 3), ({"key": "", "keyType": 0, "coordinatorKeys": ["g"]}, 4)],
+    ids=["version 0", "version 3", "version 4"],
+)
+def test_a_client_that_asks_for_its_group_s_coordinator_tells_that_it_lives(request_, version):
+    [event] = events_of(asks(request_, version=version))
+    assert isinstance(event, ClientSeen)
+    assert (event.order_ms, event.group, event.broker) == (T0, "g", "broker-1")
+    assert (event.client_id, event.client_host) == ("client", "10.0.0.7")
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [{"key": "g", "keyType": 1}, {"keyType": 0, "coordinatorKeys": ["g", "h"]}, {"key": "", "keyType": 0}, {"key": 7},
+     {"key": None}, {"keyType": 0, "coordinatorKeys": []}, {}],
+    ids=str,
+)  # fmt: skip
+def test_other_questions_tell_nothing(request_):
+    """Of a producer for its transactions, of an admin tool for many groups."""
+    assert events_of(asks(request_)) == []

@@ -115,6 +115,53 @@ LOADED = (
 )
 
 
+REPLACING = (
+    "Static member with groupInstanceId=app-1 and unknown member id joins group orders in CompletingRebalance state."
+    " Replacing previously mapped member {} with this groupInstanceId."
+)
+
+
+@pytest.mark.parametrize(
+    "more", [(), (M3.replace("app-3", "app-1"),)], ids=["it came again once", "and once more, of which no line tells"]
+)
+def test_a_static_member_s_next_self_is_told_though_no_record_ever_had_it(more):
+    """In the middle of a rebalance it is recorded only as that ends, and no line names its new id."""
+    before, after = Who(M1, instance_id="app-1"), M2.replace("app-2", "app-1")
+    story = of_two(before, M2).log(5_000, REPLACING.format(M1))
+    for at_ms, member_id in enumerate(more, 6_000):
+        story.log(at_ms, REPLACING.format(member_id))
+    told = story.log(12_000, FAILED.format(after)).record(13_000, 2, M2).play(14_000)
+    assert told.facts("session-expired", "member_id", "instance_id", "deadline_ms") == [(after, "app-1", 12_000)]
+    assert told.opened("member-removed") == []
+
+
+def test_a_removal_under_the_former_id_after_that_is_of_another_coordinator():
+    """It never knew the next self, which was not recorded."""
+    before = Who(M1, instance_id="app-1")
+    story = of_two(before, M2).log(5_000, REPLACING.format(M1)).tell(8_000, LOADED, "broker-2")
+    told = story.tell(12_000, HEAD + FAILED.format(M1), "broker-2").record(13_000, 2, M2).play(14_000)
+    assert told.facts("session-expired", "member_id", "instance_id", "deadline_ms") == [(M1, "app-1", 12_000)]
+
+
+def test_of_a_deposed_coordinator_s_line_and_the_next_one_s_the_latter_tells():
+    """The first woke from a pause, let sessions end and could not write that; the second removed the member later."""
+    story = of_consumers().log(7_000, FENCED.format("m1")).tell(7_200, LOADED, "broker-2")
+    story.gone(14_000, "m1").epoch(14_000, 3).tell(14_000, HEAD + FENCED.format("m1"), "broker-2")
+    assert accused(story.play(20_000))[0][:2] == ("m1", 14_000)
+
+
+def test_a_line_that_a_deposed_coordinator_writes_later_tells_nothing():
+    story = of_consumers().tell(6_000, LOADED, "broker-2").log(7_000, FENCED.format("m1"))
+    assert story.gone(14_000, "m1").epoch(14_000, 3).play(20_000).accusations == []
+
+
+def test_who_expired_of_a_deposed_coordinator_only_and_came_again_is_not_accused():
+    before, after = Who(M1, instance_id="app-1"), Who(M3, instance_id="app-1")
+    story = of_two(before, M2).log(7_000, FAILED.format(M1)).tell(7_200, LOADED, "broker-2")
+    story.tell(8_000, HEAD + REPLACING.format(M1), "broker-2").record(9_000, 1, after, M2)
+    assert story.log(9_001, STABILIZED).play(10_000).accusations == []
+
+
 def test_who_expires_within_a_session_of_a_load_is_laid_to_the_coordinator():
     """As of a broker that failed: its members found no coordinator in time, which makes one page and not one each."""
     story = of_two(M1, M2, M3).tell(5_000, LOADED).log(11_000, FAILED.format(M1)).log(11_000, FAILED.format(M2))

@@ -100,6 +100,46 @@ def test_of_a_revocation_and_a_session_that_came_due_in_one_pause_the_earlier_ru
     assert play(owns(story, 70_200, "m2", 4, 2, 3), 74_500).facts(rule, "subject", "deadline_ms") == [("m1", 70_000)]
 
 
+# ------------------------------------------------------------------------------------------------ why it did not
+
+
+def never_gives_up():
+    """m1 does not give up what it has to, and is removed at 60,700; its heartbeats go on until then."""
+    story = handover().hellos("m1", 1_000, 60_000, 2).hellos("m2", 1_000, 150_000, 3)
+    story.gone(60_703, "m1").epoch(60_703, 4).target(60_703, 4)
+    return owns(story, 60_800, "m2", 4, 2, 3)
+
+
+def pushing(*, polls=(4_000,), until_ms=150_000):
+    """It pushes whether it polled, and names no member once it is out."""
+    story = never_gives_up()
+    for at_ms in range(4_000, until_ms, 5_000):
+        out = {"member_id": None} if at_ms > 60_703 else {}
+        story.pushes(at_ms, "m1", None, idle=(0.9 if at_ms in polls else 0.0, 5_000), **out)
+    return story
+
+
+WHY = {
+    "it did not poll while it was waited for": (pushing(), "poll-interval"),
+    "it did not, and polls once it is out": (pushing(polls=(4_000, 79_000)), "poll-interval"),
+    "it polled meanwhile": (pushing(polls=(4_000, 29_000)), "rebalance-timeout"),
+    "it was never seen to poll": (pushing(polls=()), "rebalance-timeout"),
+    "its pushes ended long before": (pushing(until_ms=40_000), "rebalance-timeout"),
+    "it reports that it did not": (never_gives_up().reports(63_000, "m1", 62_500), "poll-interval"),
+    "it reports a poll meanwhile": (never_gives_up().reports(99_000, "m1", 70_000), "rebalance-timeout"),
+    "it pushes an age that tells it": (never_gives_up().pushes(62_000, "m1", 62), "poll-interval"),
+    "it pushes an age of a poll meanwhile": (never_gives_up().pushes(99_000, "m1", 70), "rebalance-timeout"),
+}
+
+
+@pytest.mark.parametrize("name", WHY)
+def test_who_misses_a_rebalance_since_it_does_not_poll_has_that_cause(name):
+    story, cause = WHY[name]
+    told = [line for line in play(story, 150_000).transitions if line["rule"] == "rebalance-timeout"]
+    assert (told[0]["transition"], told[-1]["cause"]) == ("opened", cause)
+    assert ("it did not poll" in told[-1]["summary"]) == (cause == "poll-interval")
+
+
 # ------------------------------------------------------------------------------------------------ subscriptions
 
 

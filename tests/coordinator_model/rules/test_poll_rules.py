@@ -1,11 +1,15 @@
 """What a client's own report of its last poll tells before, and beside, what the broker can know."""
 
 import json
+from collections import defaultdict
 
 import pytest
 
 from coordinator_model.decode.parse import REPORTS, SourceRow
+from coordinator_model.shard.shard import ShardSettings
 from tests.builders import T0, Who, stable
+from tests.oracle.monitor import Monitor
+from tests.oracle.perturb import Arrival, arrivals, late
 
 LIMIT_MS = 60_000
 STATIC = Who("m1", instance_id="i1", client_id="client-m1")
@@ -139,3 +143,45 @@ def test_of_one_that_has_left_a_strangers_report_tells_nothing_either():
     _, _, row = story.rows.pop()
     story.rows.append((70_000, 1, row._replace(value=row.value.replace(b"client-m2", b"client-m3"))))
     assert story.play(75_000).opened("poll-exceeded") == []
+
+
+# ------------------------------------------------------------------------------------------------ late lines
+
+
+def read(story, until_ms, how):
+    """Read a story second by second, its rows as they arrive."""
+    monitor = Monitor(ShardSettings(cluster="c", partitions=1, live_from_ms=T0))
+    batches = defaultdict(list)
+    for at_ms, row in arrivals(story.source_rows(until_ms), how, ""):
+        batches[-(-at_ms // 1_000)].append(row)
+    for at_s, rows in sorted(batches.items()):
+        monitor.read(rows, wall_ms=at_s * 1_000)
+    return [line for line in monitor.incidents() if line["transition"] == "opened"], monitor
+
+
+def overdue():
+    story = stable("m1", partitions=2).beats("m1", 1_000, 120_000)
+    for at_ms in range(5_000, 80_000, 1_000):
+        story.reports(at_ms, "m1", at_ms - 5_000)
+    return story
+
+
+@pytest.mark.parametrize("late_ms", [0, 5_000, 30_000])
+def test_reports_that_come_sooner_than_the_lines_wait_for_them(late_ms):
+    opened, _ = read(overdue(), 120_000, late(late_ms))
+    found = [(line["rule"], line["at_ms"]) for line in opened if line["rule"].startswith("poll-")]
+    assert found == [("poll-at-risk", T0 + 53_000), ("poll-exceeded", T0 + 66_000)]
+
+
+def test_a_report_of_an_hour_ahead_is_not_waited_for():
+    """As of a topic whose instants are those of clients: their clocks may be off by hours."""
+    story = stable("m1", partitions=2).beats("m1", 1_000, 120_000).reports(20_000, "m1", 15_000)
+    at_ms, rank, row = story.rows.pop()
+    story.rows.append((at_ms, rank, row._replace(timestamp_ms=row.timestamp_ms + 3_600_000)))
+
+    def arrive(rows, _):
+        return [Arrival(T0 + at_ms if row.source == REPORTS else row.timestamp_ms, row) for row in rows]
+
+    opened, monitor = read(story, 120_000, arrive)
+    assert not any(line["rule"].startswith("poll-") for line in opened)
+    assert monitor.is_up_to_date

@@ -5,14 +5,14 @@ import pytest
 from coordinator_model.replica.group import Member
 from coordinator_model.replica.poll_times import FEW, note, poll_times
 from coordinator_model.thresholds import Thresholds
-from tests.builders import POLL_MS, Story, Who, rebalance, stable
+from tests.builders import POLL_MS, T0, Story, Who, rebalance, stable
 
 STATIC = Who("m1", instance_id="i1", client_id="client-m1")
 LEFT_MS = 70_500
 
 
-def left(member="m1", reason=None, until_ms=100_000, leave_ms=LEFT_MS):
-    story = stable(member, "m2", partitions=2).beats("m1", 1_000, leave_ms - 500).beats("m2", 1_000, until_ms)
+def left(member="m1", reason=None, until_ms=100_000, leave_ms=LEFT_MS, other="m2"):
+    story = stable(member, other, partitions=2).beats("m1", 1_000, leave_ms - 500).beats("m2", 1_000, until_ms)
     return story.leave(leave_ms, "m1", reason=reason)
 
 
@@ -27,9 +27,56 @@ def test_who_left_without_a_reason_after_its_limit_may_have_stopped_polling():
     assert "it was closed, or it may have stopped polling" in told.of("left-without-reason")[0]["summary"]
 
 
-def test_it_is_told_for_ten_minutes_at_most():
-    told = left(until_ms=700_000).play(700_000)
-    assert told.closed("left-without-reason") == [("recovered", LEFT_MS + 600_000)]
+def test_it_is_told_for_eleven_minutes_at_most():
+    told = left(until_ms=740_000).play(740_000)
+    assert told.closed("left-without-reason") == [("recovered", LEFT_MS + 660_000)]
+
+
+def test_who_asks_for_its_coordinator_though_it_left_lives():
+    """librdkafka does, every ten minutes; one that unsubscribed asks as one that hangs."""
+    story = left(until_ms=1_400_000).asks(660_000, "m1")
+    assert "it was closed" in story.play(665_000).of("left-without-reason")[0]["summary"]
+    told = story.play(1_400_000)
+    [opened] = told.of("left-without-reason")
+    assert (opened["severity"], opened["deadline_ms"]) == ("info", None)
+    [closed] = told.of("left-without-reason", "closed")
+    assert "it has stopped polling or unsubscribed" in closed["summary"]
+    assert (closed["deadline_ms"], closed["detail"]["lives_ms"]) == (T0 + LEFT_MS, T0 + 660_000)
+    assert told.closed("left-without-reason") == [("recovered", 1_320_000)]
+
+
+NOT_ALIVE = {
+    "it asked before it left": left(until_ms=95_000).asks(60_000, "m1"),
+    "it asked as it was closed": left(until_ms=95_000).asks(71_000, "m1"),
+    "another asks": left(until_ms=95_000).asks(78_000, "m2"),
+    "it asks from another host": left(until_ms=95_000).asks(
+        78_000, "m1", connection="127.0.0.1:9092-10.0.0.8:5000-0-2"
+    ),
+    "another client of its id on its host is in": left(until_ms=95_000, other=Who("m2", client_id="client-m1")).asks(
+        78_000, "m1"
+    ),
+    "it asks for another group": left(until_ms=95_000).asks(78_000, "m1", group="others"),
+}
+
+
+@pytest.mark.parametrize("name", NOT_ALIVE)
+def test_nobody_else_s_question_tells_that_it_lives(name):
+    [opened] = NOT_ALIVE[name].play(95_000).of("left-without-reason")
+    assert "it was closed" in opened["summary"]
+
+
+def test_who_pushes_though_it_left_lives_even_if_it_tells_nothing_of_polls():
+    """As franz-go does."""
+    told = left(until_ms=760_000).pushes(78_000, "m1", None).play(760_000)
+    [closed] = told.of("left-without-reason", "closed")
+    assert "and lives" in closed["summary"]
+    assert told.closed("left-without-reason") == [("recovered", 738_000)]
+
+
+def test_one_that_was_started_again_asks_and_joins_and_is_not_told():
+    story = left().asks(76_000, "m1", connection="127.0.0.1:9092-10.0.0.7:6001-0-2")
+    story.join(79_000, "m1", 2, listed=("m1", "m2"), connection="127.0.0.1:9092-10.0.0.7:6000-0-2")
+    assert story.play(95_000).of("left-without-reason") == []
 
 
 CLEAR = {
@@ -149,6 +196,17 @@ def test_a_session_that_ends_since_its_client_could_not_leave_has_that_cause(las
 def test_metrics_of_a_collector_tell_what_pushes_tell():
     story = stable("m1", partitions=2).beats("m1", 1_000, 75_000).exports(70_000, "m1", 48)
     assert story.play(75_000).facts("poll-at-risk", "at_ms", "deadline_ms") == [(70_000, 82_000)]
+
+
+@pytest.mark.parametrize("off_ms", [-3_600_000, 3_600_000])
+def test_a_collector_whose_clock_is_off_by_an_hour_accuses_nobody(off_ms):
+    story = stable("m1", "m2", partitions=2).beats("m1", 1_000, 62_000).beats("m2", 1_000, 130_000)
+    for at_ms in range(5_000, 125_000, 5_000):
+        story.exports(at_ms, "m1", at_ms // 1_000)
+        told_ms, rank, row = story.rows.pop()
+        story.rows.append((told_ms, rank, row._replace(timestamp_ms=row.timestamp_ms + off_ms)))
+    told = story.leave(62_500, "m1").play(130_000)
+    assert {line["rule"] for line in told.transitions} <= {"left-without-reason", "timeouts-inconsistent"}
 
 
 @pytest.mark.parametrize(("age_s", "rules"), [(63, ["poll-exceeded"]), (20, ["member-removed"])])
