@@ -57,19 +57,20 @@ class World:
             consumer.assign(list(parts))
             consumer.commit(parts)
 
+    def admin(self):
+        return KafkaAdminClient(bootstrap_servers=self.broker.bootstrap_servers)
+
     def truth(self):
         """Committed and end offset by group, topic and partition."""
-        committed = self.admin.list_group_offsets(dict.fromkeys(GROUPS))
+        with self.admin() as admin:
+            committed = admin.list_group_offsets(dict.fromkeys(GROUPS))
+            places = {place for told in committed.values() for place in told}
+            ends = admin.list_partition_offsets(dict.fromkeys(places, OffsetSpec.LATEST))
         return {
-            (group, *place): (offset, end)
+            (group, place.topic, place.partition): (told.offset, ends[place].offset)
             for group in GROUPS
-            for place, offset, end in self._of_group(committed[group])
+            for place, told in committed[group].items()
         }
-
-    def _of_group(self, committed):
-        known = {place: told.offset for place, told in committed.items() if told.offset >= 0}
-        ends = self.admin.list_partition_offsets(dict.fromkeys(known, OffsetSpec.LATEST)) if known else {}
-        return [((place.topic, place.partition), offset, ends[place].offset) for place, offset in known.items()]
 
 
 def shown(monitor):
