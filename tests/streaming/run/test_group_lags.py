@@ -304,6 +304,32 @@ def gone(*_, **__):
     raise KeyboardInterrupt
 
 
+def test_killed_it_still_knows_groups_that_no_view_shows_again(lags):
+    """A shard shows groups again whose members are heard; those without members only when something happens."""
+    lags.apply(commits(("pay", "orders", 0, 40), ("ship", "orders", 0, 30, 1)), report("pay"), report("ship"))
+    lags.apply(report("ship", at_ms=T0 + 1_000, deleted=True))
+    again = Lags(lags.folder, committed=1)
+    again.round(T0 + 10_000, {"orders": [50]})
+    assert again.rows("pay") == [("orders", 0, 40, 50, 10)]
+    assert again.rows("ship") is None
+
+
+def test_killed_it_knows_who_has_what_but_not_who_is_alive(lags):
+    lags.apply(COMMITTED, OWNED)
+    again = Lags(lags.folder, committed=0)
+    again.round(T0 + 10_000, ENDS)
+    assert [columns(again)["owners"][number][0] for number in columns(again)["owner"]] == ["m1", "m1", "m2"]
+    assert columns(again)["note"] == {"0": "starved"}
+
+
+def test_a_view_that_says_nothing_new_is_not_written_again(lags):
+    lags.apply(COMMITTED, OWNED)
+    size = (lags.folder / "journal").stat().st_size
+    for number in range(1, 11):
+        lags.apply(report("pay", *OWNED["view"]["members"], at_ms=T0 + number))
+    assert (lags.folder / "journal").stat().st_size < size + 10 * 60
+
+
 def test_ended_in_order_it_goes_on_with_owners_and_rounds(tmp_path):
     with Lags(tmp_path).lags:
         pass
