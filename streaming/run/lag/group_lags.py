@@ -115,8 +115,7 @@ class GroupLags:
             self._take(output)
         self.clocks.end_batch()
         if judge:
-            self._begin_round()
-            others += self._judge(thresholds_of)
+            others += self._begin_round() + self._judge(thresholds_of)
         if self._kept.is_long:
             self._kept.snapshot(self._dump())
         return others
@@ -200,17 +199,22 @@ class GroupLags:
 
     # ------------------------------------------------------------------ judging
 
-    def _begin_round(self) -> None:
-        """Begin with the newest round that counts by now: first those in which messages wait, then by age."""
+    def _begin_round(self) -> list[Output]:
+        """Begin with the newest round that counts by now: first groups in which messages wait, then by age.
+
+        Returns counts of what was not told in it.
+        """
         counting = NO_ROUND
         while self._rounds and self._rounds[0].answered_ms <= self._read_ms:
             counting = self._rounds.popleft()
         if counting is NO_ROUND:
-            return
+            return []
         self._round = counting
         behind = self._behind()
         due = [group for group in self._groups if self._is_due(group, is_new=group in behind or group in self._new)]
         self._queue = deque(sorted(due, key=lambda group: (group not in behind, self._judged_ms(group))))
+        counts = {f"end-offsets:{error}": number for error, number in counting.unanswered.items()}
+        return [{"kind": "counted", "cluster": self.cluster, "counts": counts}] if counts else []
 
     def _judged_ms(self, group: str) -> int:
         return self._judged[group].at_ms if group in self._judged else 0

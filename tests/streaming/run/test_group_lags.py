@@ -1,15 +1,17 @@
 """Lags of groups from what batches say and rounds of end offsets, without a broker."""
 
 import uuid
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from coordinator_model.decode.topic_ids import text_of
+from coordinator_model.thresholds import Thresholds
 from streaming.run.lag import group_lags, kept
 from streaming.run.lag.commit_table import CommitTable
 from streaming.run.lag.kept import BrokenError
-from tests.streaming.run.lag_story import T0, Lags, commits, member, report, rows_of
+from tests.streaming.run.lag_story import T0, Lags, commits, member, report, round_of, rows_of
 
 OWNED = report("pay", member("m1", partitions=(0, 1)), member("m2", partitions=(2,)))
 COMMITTED = commits(("pay", "orders", 0, 40, 0), ("pay", "orders", 1, 7, 1), ("pay", "orders", 2, 3, 2))
@@ -116,6 +118,15 @@ def test_a_topic_that_nobody_may_describe_is_unknown(lags):
     lags.apply(commits(("pay", "orders", 0, 40), ("pay", "secret", 0, 3, 2)), report("pay"))
     lags.round(T0 + 10_000, {"orders": [50]})
     assert lags.rows("pay") == [("orders", 0, 40, 50, 10), ("secret", 0, 3, None, None)]
+
+
+def test_what_brokers_did_not_tell_is_counted_once_a_round(lags):
+    lags.apply(COMMITTED, OWNED)
+    lags.lags.add_round(replace(round_of(T0 + 10_000, ENDS), unanswered={"NotLeaderForPartitionError": 3}))
+    lags.lags.read_until(T0 + 10_000)
+    said = [lags.lags.apply(number, [], lambda _: Thresholds(), judge=True) for number in (1, 2)]
+    counted = [[output["counts"] for output in outputs if output["kind"] == "counted"] for outputs in said]
+    assert counted == [[{"end-offsets:NotLeaderForPartitionError": 3}], []]
 
 
 def test_commits_of_a_topic_are_not_measured_by_a_later_one_of_its_name(lags):
