@@ -86,6 +86,6 @@ def rate_of(p: PartitionLag, now_ms: int) -> float | None:
 
 def _history(scene: Scene) -> list[list[int]]:
     points = [[at_ms, lag] for at_ms, lag in scene.history]
-    if scene.total is not None:
-        points.append([scene.now_ms, scene.total])
+    if scene.read is not None:
+        points.append([scene.now_ms, scene.read])
     return points[-MAX_HISTORY:]

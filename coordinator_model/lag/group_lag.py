@@ -33,7 +33,8 @@ def judge_group(
 ) -> list[Output]:
     """Return a ``partitions`` output and a ``report`` of a group, at the instant of a round of end offsets.
 
-    ``history``: the group's lag at earlier rounds, oldest first: ``history`` of the columns that were made last.
+    ``history``: the group's lag at earlier rounds, oldest first: ``history`` of the columns that were made last. It is
+    that of the partitions that it owns, if it owns any.
     ``commits``: how many were counted, as the columns tell it.
     """
     scene = scene_of(facts, partitions, now_ms, thresholds, history)

@@ -44,6 +44,8 @@ class Scene(NamedTuple):
     topics: Mapping[str, Sequence[Row]]
     total: int | None
     """The sum of the lags that are known; None: none is."""
+    read: int | None
+    """The same of the partitions that somebody owns, if any is owned: topics that it has left count no more."""
     history: Sequence[tuple[int, int]]
 
     @property
@@ -68,9 +70,8 @@ class Scene(NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        """Whether anything can be said: somebody has seen the group, it is not in a rebalance, and lags are known."""
-        settled = self.works or (bool(self.facts.view_ms) and self.facts.state in AT_REST)
-        return settled and (not self.rows or any(row.fresh for row in self.rows))
+        """Whether anything can be said: somebody has seen the group, and it is not in a rebalance."""
+        return self.works or (bool(self.facts.view_ms) and self.facts.state in AT_REST)
 
 
 def scene_of(
@@ -90,10 +91,15 @@ def scene_of(
         status = status_by(p, lag, now_ms)
         stall = stall_of(p, lag, status, works.get(owner_key(p), NO_WORK), instant)
         rows.append(Row(p, lag, p.end_offset is not None, status, stall))
-    known = [lag for lag in lags if lag is not None]
-    total = sum(known) if known else None
     topics = {topic: list(of_topic) for topic, of_topic in groupby(rows, key=lambda row: row.p.topic)}
-    return Scene(instant, tuple(rows), topics, total, [(at_ms, lag) for at_ms, lag in history if at_ms < now_ms])
+    read = [row.lag for row in rows if row.p.owner is not None] or lags
+    before = [(at_ms, lag) for at_ms, lag in history if at_ms < now_ms]
+    return Scene(instant, tuple(rows), topics, _sum(lags), _sum(read), before)
+
+
+def _sum(lags: Sequence[int | None]) -> int | None:
+    known = [lag for lag in lags if lag is not None]
+    return sum(known) if known else None
 
 
 def _as_known(p: PartitionLag, facts: GroupFacts, now_ms: int) -> PartitionLag:

@@ -10,7 +10,6 @@ from coordinator_model.lag.status import (
     committed_offset_of,
     had_no_lag,
     is_beyond_end,
-    lag_ms_by,
     lags_of,
     rewound_by,
 )
@@ -41,7 +40,7 @@ def lag_growing(scene: Scene) -> Iterator[Finding]:
     """The group commits and falls behind: by the commits of a partition, and by the group's lag for a long time."""
     growth = _growth(scene)
     for topic, rows in scene.topics.items() if growth is not None else ():
-        growing = [row for row in rows if _grows(row, scene.now_ms)]
+        growing = [row for row in rows if _grows(row)]
         if growing and growth is not None:
             now = about(sum(row.lag or 0 for row in growing))
             text = f"{scene.facts.group} falls behind on {topic}: {now} messages wait in {len(growing)} partitions"
@@ -49,19 +48,16 @@ def lag_growing(scene: Scene) -> Iterator[Finding]:
 
 
 def _growth(scene: Scene) -> _Growth | None:
-    """Tell how a group's lag grows: since it was last at its lowest."""
+    """Tell how a group's lag grows, of what it reads: since it was last at its lowest."""
     lowest = min(scene.history, key=lambda told: (told[1], -told[0]), default=None)
-    if lowest is None or scene.total is None or not scene.works or scene.total <= lowest[1]:
+    if lowest is None or scene.read is None or not scene.works or scene.read <= lowest[1]:
         return None
     due_ms = lowest[0] + scene.thresholds.lag_growing_ms
     return _Growth(lowest[0], due_ms) if scene.now_ms >= due_ms else None
 
 
-def _grows(row: Row, now_ms: int) -> bool:
-    """Tell whether the lag of a partition has grown in its window, and what waited as that began waits still."""
-    if row.status is not Status.WARN or (row.lag or 0) <= next(lags_of(row.p.commits)):
-        return False
-    return (lag_ms_by(row.p, row.lag, now_ms) or 0) >= now_ms - row.p.commits[0].at_ms
+def _grows(row: Row) -> bool:
+    return row.status is Status.WARN and (row.lag or 0) > next(lags_of(row.p.commits))
 
 
 def offset_rewound(scene: Scene) -> Iterator[Finding]:

@@ -316,7 +316,7 @@ RULES = (
         ("warn",),
         "observed",
         "a stable group commits, the lag of a partition fell at none of its last ten commits and is larger than at the"
-        " first of them, and the group's lag has grown for `lag_growing_ms`",
+        " first of them, and the group's lag on what it owns has grown for `lag_growing_ms`",
         "`recovered` (no longer so), `superseded` (nobody is left in the group), `group-deleted`",
         ("lag_growing_ms",),
         judged_by=LAG,

@@ -61,7 +61,7 @@ def of_columns(folder: Path, groups: int) -> None:
     spent: list[float] = []
     for number in range(1, WINDOW_BATCHES):
         lags.add_round(a_round(START_MS + number * INTERVAL_MS, behind=0))
-        for outputs in commits(keys[: 4 * COMMITS], number):
+        for outputs in commits(keys, number):
             began_s = time.process_time()
             lags.apply(next(batches), outputs, thresholds, judge=False)
             spent.append(time.process_time() - began_s)
@@ -129,8 +129,8 @@ def commits(keys: list[bytes], number: int) -> Iterator[list[dict[str, Any]]]:
 def a_round(at_ms: int, behind: int) -> Round:
     size = TOPICS * PARTITIONS
     places = {f"topic-{topic}": Place(None, topic * PARTITIONS, PARTITIONS) for topic in range(TOPICS)}
-    ends, nothing = np.full(size, 100 + WINDOW_BATCHES + behind, np.int64), np.zeros(size, np.int64)
-    return Round(at_ms, at_ms, places, ends - (0 if behind else 1), nothing, np.full(size, at_ms), nothing)
+    ends, nothing = np.full(size, 100 + WINDOW_BATCHES - 1 + behind, np.int64), np.zeros(size, np.int64)
+    return Round(at_ms, at_ms, places, ends, nothing, np.full(size, at_ms), nothing)
 
 
 def a_report(group: int) -> dict[str, Any]:
@@ -175,9 +175,10 @@ def of_a_broker() -> None:
             topics = {name: {"num_partitions": ASKED_PARTITIONS, "replication_factor": 1} for name in names}
             for start in range(0, len(names), CREATED_AT_ONCE):
                 some = names[start : start + CREATED_AT_ONCE]
-                admin.create_topics({name: topics[name] for name in some}, wait_for_metadata=True)
+                admin.create_topics({name: topics[name] for name in some}, wait_for_metadata=False)
             asked = EndOffsets(client, lambda: names)
-            while asked.unanswered or not asked.newest.at_ms:
+            while asked.unanswered or len(asked.newest.places) < len(names):
+                time.sleep(1)
                 asked.ask(admin._manager, frozenset(names))
             ours, brokers, took = [], [], []
             for _ in range(ROUNDS):

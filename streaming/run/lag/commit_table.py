@@ -95,7 +95,9 @@ class CommitTable:
         self._slots: dict[bytes, int] = {}
         self._keys: list[bytes] = []
         self._free: list[int] = []
-        self._by_group: tuple[Int64s, Int64s] | None = None
+        self._of_group: dict[int, list[int]] = {}
+        self._stale: set[int] = set()
+        """Groups of which slots were freed since their list was made."""
         for name, (kind, nothing) in COLUMNS.items():
             setattr(self, name, np.full(FIRST_CAPACITY, nothing, kind))
         for name in WINDOWS:
@@ -209,11 +211,10 @@ class CommitTable:
         number = self.groups.get(group)
         if number < 0:
             return np.empty(0, np.int64)
-        if self._by_group is None:
-            order = np.argsort(self.group, kind="stable")
-            self._by_group = order, np.searchsorted(self.group[order], np.arange(len(self.groups.by_number) + 1))
-        order, first = self._by_group
-        return order[first[number] : first[number + 1]]
+        if number in self._stale:
+            self._stale.remove(number)
+            self._of_group[number] = [*{slot for slot in self._of_group[number] if self.group[slot] == number}]
+        return np.array(self._of_group[number], np.int64)
 
     def windows(self, slots: Int64s) -> Windows:
         """Return the commits of some slots."""
@@ -250,23 +251,26 @@ class CommitTable:
                 self._grow()
         self._keys[slot] = key
         self._slots[key] = slot
-        self.group[slot], self.topic[slot] = self.groups.use(group), self.topics.use(topic)
-        self.partition[slot] = partition
-        self._by_group = None
+        number = self.groups.use(group)
+        self._of_group.setdefault(number, []).append(slot)
+        self.group[slot], self.topic[slot], self.partition[slot] = number, self.topics.use(topic), partition
         return slot
 
     def _drop(self, slot: int) -> None:
         del self._slots[self._keys[slot]]
         self._keys[slot] = b""
-        group = self.groups[int(self.group[slot])]
-        if self.groups.release(int(self.group[slot])):
+        number = int(self.group[slot])
+        group = self.groups[number]
+        self._stale.add(number)
+        if self.groups.release(number):
             self.commits.pop(group, None)
+            del self._of_group[number]
+            self._stale.remove(number)
         self.topics.release(int(self.topic[slot]))
         self.metadata.pop(slot, None)
         for name, (_, nothing) in COLUMNS.items():
             getattr(self, name)[slot] = nothing
         self._free.append(slot)
-        self._by_group = None
 
     def _grow(self) -> None:
         more = len(self.group) // 2

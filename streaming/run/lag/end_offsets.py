@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Final, Self
 from uuid import UUID
@@ -150,7 +150,8 @@ class EndOffsets:
         at_ms = _now_ms() - self._behind_ms()
         manager.run(self._ask_leaders, manager, columns)
         self._tell(before)
-        self.newest = _as_round(columns, self.newest, at_ms, self._metadata.gone)
+        told = _as_round(columns, self.newest, at_ms)
+        self.newest = replace(told, gone=self._metadata.gone, unanswered=dict(self.unanswered))
         self._take(self.newest)
         return self.newest
 
@@ -273,7 +274,7 @@ def _empty(metadata: _Metadata) -> _Columns:
     return _Columns(places, np.full(first, NO_OFFSET), np.full(first, NO_OFFSET))
 
 
-def _as_round(columns: _Columns, before: Round, at_ms: int, gone: frozenset[str]) -> Round:
+def _as_round(columns: _Columns, before: Round, at_ms: int) -> Round:
     """Return what was told; what was not is as it was, if the topic is the same."""
     ends, starts = columns.ends, columns.starts
     is_told = ends != NO_OFFSET
@@ -289,7 +290,7 @@ def _as_round(columns: _Columns, before: Round, at_ms: int, gone: frozenset[str]
         since_ms[now] = np.where(is_back, at_ms, before.answered_since_ms[then])
         for column, earlier in ((asked_ms, before.asked_ms), (ends, before.ends), (starts, before.starts)):
             column[now] = np.where(column[now] == NO_OFFSET, earlier[then], column[now])
-    return Round(at_ms, _now_ms(), columns.places, ends, starts, asked_ms, since_ms, columns.stable, gone)
+    return Round(at_ms, _now_ms(), columns.places, ends, starts, asked_ms, since_ms, columns.stable)
 
 
 def _now_ms() -> int:

@@ -28,6 +28,8 @@ from streaming.run.lag.partition_facts import GroupPartitions, partitions_of
 from streaming.run.lag.rounds import NO_ROUND, History, Round
 
 Output = dict[str, Any]
+View = tuple[str, int, SeenGroup | None]
+"""Group, instant, and what is shown of it; None: it was deleted."""
 
 JUDGE_S: Final = 0.15
 """How long groups are judged in one batch."""
@@ -67,8 +69,6 @@ class GroupLags:
         self._groups: dict[str, SeenGroup] = {}
         self._judged: dict[str, _Judged] = {}
         self._new: set[str] = set()
-        self._members_before: dict[str, tuple[str, ...]] = {}
-        """Of groups that no view has shown since the start: what the numbers of owners mean."""
         self._round, self._newest, self._known = NO_ROUND, NO_ROUND, NO_ROUND
         """The one that groups are judged by, the newest, and the one that commits are compared with."""
         self._read_ms = 0
@@ -107,13 +107,15 @@ class GroupLags:
         """
         told = list(outputs)
         others = [output for output in told if output["kind"] != "commits"]
-        self._take_commits(batch_id, [output["block"] for output in told if output["kind"] == "commits"])
+        views = self._views(others)
+        self._take_commits(batch_id, [output["block"] for output in told if output["kind"] == "commits"], views)
+        for group, at_ms, view in views:
+            self._take_view(group, at_ms, view)
         for output in others:
             self._take(output)
         self.clocks.end_batch()
         if judge:
-            self._begin_round()
-            others += self._judge(thresholds_of)
+            others += self._begin_round() + self._judge(thresholds_of)
         if self._kept.is_long:
             self._kept.snapshot(self._dump())
         return others
@@ -131,16 +133,31 @@ class GroupLags:
             self._kept.snapshot(self._dump())
         self._kept.close()
 
-    def _take_commits(self, batch_id: int, blocks: list[str]) -> None:
-        """Keep a batch's commits and take them in; a batch that comes again has been taken in."""
-        if batch_id > self._batch_id:
-            newest = self._newest
-            new_round = newest.dump() if newest is not self._known else None
-            batch = Batch(batch_id, [base64.b64decode(block) for block in blocks], new_round)
-            self._kept.append(batch)
-            if new_round is not None:
-                self._know(newest)
-            self._take_batch(batch)
+    def _views(self, outputs: Iterable[Output]) -> list[View]:
+        """Return what reports say of groups, the newest of each."""
+        views: dict[str, View] = {}
+        for output in outputs:
+            if output["kind"] == "report" and output["group"] and (output["deleted"] or output["view"] is not None):
+                group, at_ms = output["group"], output["at_ms"]
+                views[group] = group, at_ms, None if output["deleted"] else seen(output)
+        return list(views.values())
+
+    def _take_commits(self, batch_id: int, blocks: list[str], views: list[View]) -> None:
+        """Keep what a batch says and take its commits in; a batch that comes again has been taken in."""
+        if batch_id <= self._batch_id:
+            return
+        newest = self._newest
+        new_round = newest.dump() if newest is not self._known else None
+        more = [
+            (group, at_ms, None if view is None else view.dump())
+            for group, at_ms, view in views
+            if view is None or view.says_more_than(self._groups.get(group))
+        ]
+        batch = Batch(batch_id, [base64.b64decode(block) for block in blocks], more, new_round)
+        self._kept.append(batch)
+        if new_round is not None:
+            self._know(newest)
+        self._take_batch(batch)
 
     def _know(self, newest: Round) -> None:
         """Compare commits with a round from now on, and remember how long the logs were."""
@@ -158,46 +175,46 @@ class GroupLags:
 
     def _take(self, output: Output) -> None:
         kind = output["kind"]
-        if kind == "report" and output["group"]:
-            self._take_report(output)
-        elif kind == "heartbeats":
+        if kind == "heartbeats":
             for group, *_ in output["groups"]:
                 if group in self._groups:
                     self._groups[group].shown(output["at_ms"])
         elif kind in ("progress", "blind"):
             self.clocks.take(output)
 
-    def _take_report(self, output: Output) -> None:
-        group = output["group"]
-        if output["deleted"]:
+    def _take_view(self, group: str, at_ms: int, view: SeenGroup | None) -> None:
+        """Take a group's newest view; None: it was deleted."""
+        if view is None:
             self._groups.pop(group, None)
             self._judged.pop(group, None)
-            self._members_before.pop(group, None)
             self._new.discard(group)
             disown(self._table, group)
-            self._table.forget(group, output["at_ms"])
-        elif output["view"] is not None:
-            now = seen(output)
-            before = self._groups.get(group)
-            if before is None or (before.members, before.held) != (now.members, now.held):
-                members = self._members_before.pop(group, ()) if before is None else before.members
-                note_owners(self._table, members, now)
-            self._groups[group] = now
-            self._new.add(group)
+            self._table.forget(group, at_ms)
+            return
+        before = self._groups.get(group)
+        if before is None or (before.members, before.held) != (view.members, view.held):
+            note_owners(self._table, () if before is None else before.members, view)
+        self._groups[group] = view
+        self._new.add(group)
 
     # ------------------------------------------------------------------ judging
 
-    def _begin_round(self) -> None:
-        """Begin with the newest round that counts by now: first those in which messages wait, then by age."""
+    def _begin_round(self) -> list[Output]:
+        """Begin with the newest round that counts by now: first groups in which messages wait, then by age.
+
+        Returns counts of what was not told in it.
+        """
         counting = NO_ROUND
         while self._rounds and self._rounds[0].answered_ms <= self._read_ms:
             counting = self._rounds.popleft()
         if counting is NO_ROUND:
-            return
+            return []
         self._round = counting
         behind = self._behind()
         due = [group for group in self._groups if self._is_due(group, is_new=group in behind or group in self._new)]
         self._queue = deque(sorted(due, key=lambda group: (group not in behind, self._judged_ms(group))))
+        counts = {f"end-offsets:{error}": number for error, number in counting.unanswered.items()}
+        return [{"kind": "counted", "cluster": self.cluster, "counts": counts}] if counts else []
 
     def _judged_ms(self, group: str) -> int:
         return self._judged[group].at_ms if group in self._judged else 0
@@ -277,7 +294,7 @@ class GroupLags:
             "rounds": self._history.dump(),
             "known": self._known.dump(),
             "histories": {group: judged.history.tobytes() for group, judged in self._judged.items()},
-            "owners": self._members_before | {group: known.members for group, known in self._groups.items()},
+            "groups": {group: known.dump() for group, known in self._groups.items()},
         }
 
     def _load(self, committed: int | None) -> None:
@@ -288,9 +305,11 @@ class GroupLags:
             self._history, self._known = History.load(snapshot["rounds"]), Round.load(snapshot["known"])
             for group, history in snapshot["histories"].items():
                 self._judged[group] = _Judged(history=array("q", history))
-            self._members_before = snapshot["owners"]
+            self._groups = {group: SeenGroup.load(known) for group, known in snapshot["groups"].items()}
         for batch in batches:
             if batch.round is not None:
                 self._know(Round.load(batch.round))
             self._take_batch(batch)
+            for group, at_ms, view in batch.groups:
+                self._take_view(group, at_ms, None if view is None else SeenGroup.load(view))
         self._newest = self._known

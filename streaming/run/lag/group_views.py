@@ -26,6 +26,23 @@ class SeenGroup:
     owners: tuple[Owner, ...] = ()
     held: tuple[Held, ...] = field(default=(), repr=False)
 
+    def says_more_than(self, before: "SeenGroup | None") -> bool:
+        """Tell whether anything but the instant of the view is new."""
+        if before is None:
+            return True
+        facts = before.facts._replace(view_ms=self.facts.view_ms)
+        return (self.facts, self.owners, self.held) != (facts, before.owners, before.held)
+
+    def dump(self) -> tuple[Any, ...]:
+        """Return all that is known, as `marshal` can write it."""
+        return tuple(self.facts), [tuple(owner) for owner in self.owners], self.held
+
+    @classmethod
+    def load(cls, kept: tuple[Any, ...]) -> "SeenGroup":
+        """Return what was dumped; who is alive by now nobody knows."""
+        facts, owners, held = kept
+        return cls(GroupFacts(*facts), tuple(Owner(*owner) for owner in owners), held).unheard()
+
     def shown(self, at_ms: int) -> None:
         """Note that it was shown again, and nothing but heartbeats had come."""
         self.facts = self.facts._replace(view_ms=max(at_ms, self.facts.view_ms))

@@ -29,10 +29,12 @@ class BrokenError(Exception):
 
 
 class Batch(NamedTuple):
-    """The commits of a batch: blocks, as the operator dumped them."""
+    """What a batch says: commits, as blocks that the operator dumped, and the groups of which a view tells more."""
 
     batch_id: int
     blocks: list[bytes]
+    groups: list[tuple[str, int, tuple[Any, ...] | None]] = []  # noqa: RUF012 # nobody adds to it
+    """Group, instant, and what is known of it; None: it was deleted."""
     round: tuple[Any, ...] | None = None
     """The round of end offsets that was new by then, if one was."""
 
@@ -71,7 +73,7 @@ class Kept:
         try:
             journal.write(_framed(tuple(batch)))
             journal.flush()
-            if batch.blocks or batch.round:
+            if any(batch[1:]):
                 os.fdatasync(journal.fileno())
         except OSError:
             self._journal = None  # a part may have been written: the next one takes its place

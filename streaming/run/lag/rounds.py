@@ -52,6 +52,8 @@ class Round:
     """Last stable offsets, of the partitions of which they were asked."""
     gone: frozenset[str] = frozenset()
     """Topics that do not exist."""
+    unanswered: Mapping[str, int] = field(default_factory=dict)
+    """What was not told: error to number of partitions, or of topics that nobody may describe."""
     _numbered: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def ends_of(self, names: Names, topics: Int32s, partitions: Int32s) -> Int64s:

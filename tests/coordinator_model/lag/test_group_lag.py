@@ -12,7 +12,7 @@ from coordinator_model.lag.finding_text import about
 from coordinator_model.lag.group_lag import judge_group
 from coordinator_model.lag.partition import WINDOW, Commit, GroupFacts, Owner, PartitionLag
 from coordinator_model.thresholds import Thresholds
-from tests.lags import T0, Life, Partition, keeps_up, listed, slow
+from tests.lags import T0, Life, Partition, keeps_up, listed, played, slow
 
 MINUTE_MS = 60_000
 FACTS = GroupFacts("c", "g", "classic", "Stable", 3, 1, "broker-1", 1, 1)
@@ -80,6 +80,38 @@ def test_a_topic_that_was_caught_up_with_has_recovered_though_another_grows():
         [("lag-growing", "a"), ("lag-growing", "b")],
         [("lag-growing", "b", "recovered", 410_000)],
     )
+
+
+def test_a_topic_that_nobody_reads_any_more_makes_no_group_slow():
+    """The group's lag grows for ever by it; a moment in which another falls behind is none."""
+
+    def hesitates(end_ms, log):
+        return [
+            (at_ms, log(at_ms - (at_ms - 600_000 if 600_000 < at_ms < 680_000 else 0) // 2))
+            for at_ms in range(1_000, end_ms, 2_000)
+        ]
+
+    left = Partition(keeps_up(until_ms=50_000), topic="left", member=None, rate=100)
+    told = Life({0: left, 1: Partition(hesitates, rate=1_000)}).view(100).play(13 * MINUTE_MS)
+    assert "slow" in told.every_note(1)
+    assert openings(told, "lag-growing") == []
+
+
+def test_a_lag_that_is_lower_than_it_was_is_not_growing():
+    commits = tuple(Commit(100 * n, 200_000 + 10_000 * n, 110 * n + 50) for n in range(WINDOW))
+    slower = at(0)._replace(commits=commits, end_offset=1_200, asked_ms=350_000, waits_since_ms=1)
+    for history, rules in (([(1, 500)], []), ([(1, 100)], ["lag-growing"])):
+        _, report = judged(slower, now_ms=350_000, history=history)
+        assert [finding["rule"] for finding in report["findings"]] == rules
+
+
+def test_without_a_history_nobody_says_that_it_has_ended():
+    life = one(slow())
+    first = life.play(400_000)
+    assert first.openings == [("lag-growing", "t")]
+    rows = life.rows(800_000)
+    second = played(life, life.events(800_000), rows[41:60], opened=first.opened)
+    assert (second.openings, second.closings) == ([], [])
 
 
 def test_an_empty_group_is_not_growing_and_one_that_was_is_superseded():
@@ -327,3 +359,34 @@ def test_names_of_strangers_are_kept_as_they_are():
 def test_a_tombstone_ends_a_partition():
     told = Life({0: Partition(listed((1_000, 5), (2_000, -1))), 1: Partition(keeps_up())}, type="simple").play(30_000)
     assert told.columns()["partition"] == [1]
+
+
+def test_the_newest_record_counts_whatever_its_instant():
+    """After a failover a coordinator's clock may be behind that of the former one."""
+    life = Life({0: Partition(listed((1_000, 10), (2_000, 20), (3_000, 30)))}, type="simple")
+    events = life.events(30_000)
+    events[2] = events[2]._replace(order_ms=T0 + 1_500)
+    assert played(life, events, life.rows(30_000)).columns()["committed_offset"] == [30]
+
+
+def test_a_topic_that_is_cut_lets_messages_wait_since_then_at_the_most():
+    def cut(at_ms):
+        return at_ms // 100 if at_ms < 100_000 else (at_ms - 100_000) // 100
+
+    life = one(listed((1_000, 5), (120_000, 5)), log=cut)
+    assert life.play(130_000).columns()["lag_ms"] == [20_000]
+
+
+def test_a_recreated_topic_begins_a_new_window():
+    life = one(listed((1_000, 50), (5_000, 60), (12_000, 3)), topic_id="old")
+    events = life.events(30_000)
+    events[2] = events[2]._replace(topic_id="new")
+    columns = played(life, events, life.rows(30_000)).columns()
+    assert (columns["topics"], columns["status"], columns["rate"]) == ([["t", "new", 1]], ["unknown"], [None])
+
+
+def test_tombstones_of_a_group_that_is_gone_make_none():
+    life = Life({0: Partition(listed((1_000, 5), (9_000, -1)))}).view(100).delete(8_000)
+    assert {output["at_ms"] - T0 for output in life.play(30_000).outputs if output["kind"] == "partitions"} == set()
+    life = Life({0: Partition(listed((1_000, 5), (12_000, -1)))}, type="simple")
+    assert {output["at_ms"] - T0 for output in life.play(30_000).outputs} == {10_000}

@@ -170,6 +170,33 @@ def test_a_rebalance_begins_the_count_anew_and_does_not_end_what_is_open():
     assert (told.openings, told.closings) == ([(STALLED, "t-0")], [])
 
 
+def test_in_a_rebalance_nothing_opens_though_members_work_on():
+    """As those of KIP-848 groups do."""
+    life = beside(keeps_up(until_ms=100_000)).view(110_000, state="Reconciling", generation=2)
+    assert life.play(5 * MINUTE_MS).openings == []
+
+
+def test_lines_of_the_coordinator_that_are_missing_open_nothing():
+    life = beside(keeps_up(until_ms=100_000))
+    blind = {"kind": "blind", "cluster": "c", "shard": 0, "broker": "broker-1", "from_ms": T0 + 105_000, "why": "lost"}
+    life.reports.append({**blind, "at_ms": T0 + 106_000, "until_ms": None})
+    told = life.play(5 * MINUTE_MS)
+    assert (told.openings, told.notes()[0]) == ([], "starved")
+    life.reports.append({**blind, "at_ms": T0 + 200_000, "until_ms": T0 + 200_000})
+    told = life.play(5 * MINUTE_MS)
+    assert told.opened_at == {(STALLED, "t-0"): 230_000}
+
+
+def test_partitions_of_a_streams_group_have_no_owner_by_name():
+    """Its members hold parts of a topology."""
+    told = (
+        Life({0: Partition(keeps_up(until_ms=100_000)), 1: Partition(keeps_up())}, type="streams")
+        .view(100)
+        .play(300_000)
+    )
+    assert (told.openings, told.notes(), told.columns()["owner"]) == ([], {}, [None, None])
+
+
 def test_an_outage_of_brokers_is_left_out():
     def outage(end_ms, log):
         return [c for c in keeps_up()(end_ms, log) if not 100_000 < c[0] < 262_000]

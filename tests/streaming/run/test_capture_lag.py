@@ -2,13 +2,24 @@
 
 import base64
 import json
+import uuid
+from contextlib import closing
 
 import pytest
+from kafka import KafkaConsumer, TopicPartition
+from kafka.structs import OffsetAndMetadata
 
+from coordinator_model.capture_replay import replay_rows
 from coordinator_model.commit_block import key_of
 from coordinator_model.decode.cluster_row import read_cluster_row
+from coordinator_model.decode.parse import SourceRow
+from coordinator_model.shard.shard import ShardSettings
+from streaming.capture_file import open_text, read_rows
 from streaming.cluster_rows import CommittedTopics, offsets_of
-from tests.streaming.run.lag_story import T0, round_of
+from streaming.kafka_config import Kafka
+from streaming.recorder import Recording
+from tests.streaming.run.lag_story import T0, round_of, rows_of
+from tests.streaming.run.test_end_offsets import produce, until
 
 
 def line(key, source="offsets"):
@@ -46,3 +57,27 @@ def test_what_was_told_in_an_earlier_round_only_is_not_of_this_one():
     asked = round_of(T0, {"orders": [5, 6]})
     asked.asked_ms[1] = T0 - 10_000
     assert offsets_of(asked)["end_offsets"] == {"orders": [5, None]}
+
+
+@pytest.mark.e2e
+def test_a_capture_tells_the_lag_of_a_group_without_members(broker, tmp_path):
+    name, servers, out = f"t-{uuid.uuid4().hex[:6]}", broker.bootstrap_servers, tmp_path / "capture.jsonl"
+    broker.create_topic(name, partitions=2)
+    produce(servers, name, 1, 9)
+    recording = Recording(Kafka(bootstrap_servers=servers), out, from_beginning=True, probing=False)
+    recording.start()
+    place = TopicPartition(name, 1)
+    with closing(KafkaConsumer(bootstrap_servers=servers, group_id=name, enable_auto_commit=False)) as consumer:
+        consumer.assign([place])
+        consumer.commit({place: OffsetAndMetadata(4, "", -1)})
+
+    def replayed():
+        if not out.exists():
+            return {}
+        with open_text(out) as lines:
+            rows = [row for row in read_rows(lines) if isinstance(row, SourceRow)]
+        return replay_rows(rows, ShardSettings("c", 50, 0)).partitions
+
+    told = until(replayed, lambda partitions: name in partitions)
+    assert recording.finish()
+    assert rows_of(told[name]) == [(name, 1, 4, 9, 5)]

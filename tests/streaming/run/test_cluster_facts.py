@@ -15,6 +15,7 @@ from coordinator_model.shard.shard import Shard, ShardSettings
 from streaming.config import Settings
 from streaming.run.cluster_facts import ASK_AGAIN_S, TopicNames, ask_topic_names, read_session_timeouts
 from streaming.run.cluster_watch import ClusterWatch
+from streaming.run.lag.group_lags import GroupLags
 from streaming.run.sink import LiveKeys, Sink
 from streaming.store import Store
 from streaming.store.lease import Lease
@@ -120,7 +121,8 @@ def test_the_sink_stores_a_kip_848_group_with_the_names_of_its_topics(tmp_path):
     store = Store.open(f"sqlite:///{tmp_path}/monitor.db")
     resolver = Cluster(**{TOPIC_ID_TEXT: "orders"}).resolver()
     watch, lease = ClusterWatch({}, "offsets", "nonce", print), Lease(store.engine, "default")
-    sink = Sink(store, Settings(), "c", -1, LiveKeys(tmp_path / "keys"), resolver, watch, lease)
+    lags = GroupLags("default", tmp_path / "lag")
+    sink = Sink(store, Settings(), "c", -1, LiveKeys(tmp_path / "keys"), resolver, watch, lease, lags)
     sink(Frame(shard.apply(events, final=True)), 0)
     [member] = store.read.group("default", "orders")["members"]
     store.close()

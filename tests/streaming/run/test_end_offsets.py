@@ -100,7 +100,7 @@ def test_a_topic_that_may_not_be_described_costs_only_itself(secured):
     with asking(client.pop("bootstrap_servers"), ["open-to-all", "secret"], **client) as asked:
         told = until(asked.round, lambda told: "secret" not in told.places and "open-to-all" in told.places)
         assert topic_of(told, "open-to-all")[0] == [0]
-        assert asked.unanswered == {"TopicAuthorizationFailedError": 1}
+        assert told.unanswered == {"TopicAuthorizationFailedError": 1}
 
 
 @pytest.mark.e2e

@@ -1,15 +1,17 @@
 """Lags of groups from what batches say and rounds of end offsets, without a broker."""
 
 import uuid
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from coordinator_model.decode.topic_ids import text_of
+from coordinator_model.thresholds import Thresholds
 from streaming.run.lag import group_lags, kept
 from streaming.run.lag.commit_table import CommitTable
 from streaming.run.lag.kept import BrokenError
-from tests.streaming.run.lag_story import T0, Lags, commits, member, report, rows_of
+from tests.streaming.run.lag_story import T0, Lags, commits, member, report, round_of, rows_of
 
 OWNED = report("pay", member("m1", partitions=(0, 1)), member("m2", partitions=(2,)))
 COMMITTED = commits(("pay", "orders", 0, 40, 0), ("pay", "orders", 1, 7, 1), ("pay", "orders", 2, 3, 2))
@@ -116,6 +118,15 @@ def test_a_topic_that_nobody_may_describe_is_unknown(lags):
     lags.apply(commits(("pay", "orders", 0, 40), ("pay", "secret", 0, 3, 2)), report("pay"))
     lags.round(T0 + 10_000, {"orders": [50]})
     assert lags.rows("pay") == [("orders", 0, 40, 50, 10), ("secret", 0, 3, None, None)]
+
+
+def test_what_brokers_did_not_tell_is_counted_once_a_round(lags):
+    lags.apply(COMMITTED, OWNED)
+    lags.lags.add_round(replace(round_of(T0 + 10_000, ENDS), unanswered={"NotLeaderForPartitionError": 3}))
+    lags.lags.read_until(T0 + 10_000)
+    said = [lags.lags.apply(number, [], lambda _: Thresholds(), judge=True) for number in (1, 2)]
+    counted = [[output["counts"] for output in outputs if output["kind"] == "counted"] for outputs in said]
+    assert counted == [[{"end-offsets:NotLeaderForPartitionError": 3}], []]
 
 
 def test_commits_of_a_topic_are_not_measured_by_a_later_one_of_its_name(lags):
@@ -302,6 +313,32 @@ def test_killed_while_the_snapshot_is_written_nothing_is_lost_or_doubled(tmp_pat
 
 def gone(*_, **__):
     raise KeyboardInterrupt
+
+
+def test_killed_it_still_knows_groups_that_no_view_shows_again(lags):
+    """A shard shows groups again whose members are heard; those without members only when something happens."""
+    lags.apply(commits(("pay", "orders", 0, 40), ("ship", "orders", 0, 30, 1)), report("pay"), report("ship"))
+    lags.apply(report("ship", at_ms=T0 + 1_000, deleted=True))
+    again = Lags(lags.folder, committed=1)
+    again.round(T0 + 10_000, {"orders": [50]})
+    assert again.rows("pay") == [("orders", 0, 40, 50, 10)]
+    assert again.rows("ship") is None
+
+
+def test_killed_it_knows_who_has_what_but_not_who_is_alive(lags):
+    lags.apply(COMMITTED, OWNED)
+    again = Lags(lags.folder, committed=0)
+    again.round(T0 + 10_000, ENDS)
+    assert [columns(again)["owners"][number][0] for number in columns(again)["owner"]] == ["m1", "m1", "m2"]
+    assert columns(again)["note"] == {"0": "starved"}
+
+
+def test_a_view_that_says_nothing_new_is_not_written_again(lags):
+    lags.apply(COMMITTED, OWNED)
+    size = (lags.folder / "journal").stat().st_size
+    for number in range(1, 11):
+        lags.apply(report("pay", *OWNED["view"]["members"], at_ms=T0 + number))
+    assert (lags.folder / "journal").stat().st_size < size + 10 * 60
 
 
 def test_ended_in_order_it_goes_on_with_owners_and_rounds(tmp_path):
