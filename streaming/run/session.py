@@ -83,6 +83,8 @@ def settings(shuffle_partitions: int) -> dict[str, str]:
         "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
         # Some Arrow batches a task in steady state: a worker knows lines again while the JVM reads the next ones.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
+        # With any other number Spark adds up the bytes of a batch anew after each row.
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
         # Else a tenth of the JVM's time goes into whether a task that ran twice said the same: it may not, in bytes
         # (what a worker knows decides how it packs), and does, in what they mean. It is as long as one of these is on.
         "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
