@@ -2,6 +2,8 @@
 
 * ``health``    is every `run` caught up and at work?
 * ``metrics``   every metric, declared once, computed from the store at scrape
+* ``lag_metrics`` those of lag; ``lag_view``: lag for the page of a group
+* ``exporters`` our figures under other exporters' names
 * ``api``       JSON; ``page``: HTML for people; ``app``: routes and security headers
 * ``notify``    outbox -> Alertmanager, webhook, log; one module a receiver
 * ``maintenance`` what has to be done beside it: fan-out, `monitor-stalled`, retention

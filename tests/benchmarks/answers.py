@@ -1,6 +1,7 @@
 """What the answers of `serve` weigh: bytes, seconds, and by how much the process grows while it makes them.
 
-A fleet of groups, one of them huge, and groups whose ids are as long as Kafka takes, in SQLite; a real `serve`.
+A fleet of groups that commit to 24 partitions each, one of them huge, and groups whose ids are as long as Kafka takes,
+in SQLite; a real `serve`.
 """
 
 import json
@@ -8,16 +9,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import requests
 
 from streaming.config import Settings
 from streaming.store import Store
-from tests.streaming.outputs import CLUSTER, member, progress, report, view
+from tests.streaming.outputs import CLUSTER, START_MS, member, partition, partitions, progress, report, view
 
 HUGE = "huge"
 HUGE_MEMBERS = 10_000
@@ -25,7 +26,20 @@ LONG_IDS = 200
 LONGEST_ID = 32_000
 AT_ONCE = 500
 REFRESHES = 10
-PATHS = ("/healthz", "/", "/metrics", f"/groups/{HUGE}", f"/api/v1/groups/{HUGE}", "/api/v1/groups?limit=10000")
+TOPICS = ("orders", "payments")
+PARTITIONS_A_TOPIC = 12
+PATHS = (
+    "/healthz",
+    "/",
+    "/metrics",
+    "/metrics/kminion",
+    "/metrics/kafka-exporter",
+    "/metrics/burrow",
+    f"/api/v1/groups/{HUGE}/partitions",
+    f"/groups/{HUGE}",
+    f"/api/v1/groups/{HUGE}",
+    "/api/v1/groups?limit=10000",
+)
 """The last one is asked last: what it leaves in the process' heap would hide what others take."""
 CONFIG = """
 cluster = "{cluster}"
@@ -53,7 +67,9 @@ def main(groups: int, members: int) -> None:
         store.close()
         (folder / "monitor.toml").write_text(CONFIG.format(cluster=CLUSTER, folder=folder))
         with serving(folder / "monitor.toml") as (pid, base):
-            print(f"| {groups:,} groups of {members}, one of {HUGE_MEMBERS:,} | bytes | s | process grew by MiB |")
+            owned = groups * len(TOPICS) * PARTITIONS_A_TOPIC
+            fleet = f"{groups:,} groups of {members} with {owned:,} partitions, one of {HUGE_MEMBERS:,}"
+            print(f"| {fleet} | bytes | s | process grew by MiB |")
             print("| --- | --- | --- | --- |")
             for path in PATHS[:-1]:
                 ask(pid, base, path)
@@ -82,6 +98,7 @@ def fill(store: Store, groups: int, members: int) -> None:
     outputs = [report(HUGE, view=huge())]
     outputs += [report(name, view=view(name, members=members)) for name in names]
     outputs += [report(name, view=view(name, members=members + 1)) for name in long]
+    outputs += lags(names)
     for batch_id, first in enumerate(range(0, len(outputs), AT_ONCE)):
         store.apply_batch(
             checkpoint_id="bench",
@@ -89,6 +106,14 @@ def fill(store: Store, groups: int, members: int) -> None:
             outputs=[*outputs[first : first + AT_ONCE], progress()],
             settings=Settings(cluster=CLUSTER),
         )
+
+
+def lags(names: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """How far behind the groups are; the huge one has as many partitions as are kept of a group."""
+    history = [[START_MS - 10_000 * number, 1_000 + number] for number in reversed(range(60))]
+    rows = [partition(number, topic=topic) for topic in TOPICS for number in range(PARTITIONS_A_TOPIC)]
+    yield partitions(HUGE, *(partition(number) for number in range(5_000)), history=history)
+    yield from (partitions(name, *rows, history=history, commits=100) for name in names)
 
 
 def huge() -> dict[str, object]:

@@ -22,6 +22,7 @@ from tests.streaming.outputs import (
     ended,
     finding,
     member,
+    partitions,
     progress,
     rejected,
     report,
@@ -94,6 +95,7 @@ ALL_KINDS = (
     report("orders", finding(), view=view(members=2)),
     progress(),
     rejected(),
+    partitions("orders"),
 )
 
 
@@ -101,7 +103,9 @@ def test_a_batch_fills_every_table(store, job):
     result = job.apply(*ALL_KINDS)
     assert result.applied
     assert kinds(result) == [("opened", "m-1")]
-    assert store.read.group(CLUSTER, "orders") == view(members=2) | {"at_ms": START_MS}
+    behind = {"lag": 40, "lag_status": "ok"}
+    assert store.read.group(CLUSTER, "orders") == view(members=2) | {"at_ms": START_MS} | behind
+    assert store.lags.of_group(CLUSTER, "orders").partitions == 2
     assert store.read.groups().total == 1
     assert [row["generation"] for row in store.read.generations(CLUSTER, "orders")] == [3]
     assert store.read.brokers() == [(CLUSTER, "broker-1", START_MS, True, 120)]
