@@ -24,6 +24,7 @@ from coordinator_model.replica.classic import (
 )
 from coordinator_model.replica.departures import add_departure, came_after, depart, remember_leave
 from coordinator_model.replica.group import MAX_UNANSWERED_JOINS, Departure, GroupReplica, Leave, Member
+from coordinator_model.replica.join_phase import EARLY_MS
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType
 
@@ -202,7 +203,7 @@ def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, co
     if replica.state is GroupState.PREPARING_REBALANCE:
         join_phase.sign(replica, replica.generation + 1, event.arrival_ms, event.request_member_id)
         for old in former:
-            here = old.unknown_ms is None and event.arrival_ms >= (replica.phase.started_ms or 0)
+            here = not _had_gone(old, event.arrival_ms) and event.arrival_ms >= (replica.phase.started_ms or 0)
             if here and not event.request_member_id:
                 old.replaced_ms = old.replaced_ms or event.arrival_ms
     elif replica.state is GroupState.STABLE and event.arrival_ms >= replica.state_since_ms and former:
@@ -212,6 +213,12 @@ def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, co
         prepare_rebalance(replica, event.arrival_ms, Evidence.INFERRED, event.request_member_id)
     if event.request_member_id:
         join_phase.unanswered(replica, event)
+
+
+def _had_gone(member: Member, at_ms: int) -> bool:
+    """Tell whether the coordinator did not know a member any more, or its session had ended by all that was heard."""
+    heard_ms = max(member.clock_ms or at_ms, member.parked_heartbeat_ms or 0)
+    return member.unknown_ms is not None or heard_ms + (member.session_timeout_ms or 0) < at_ms - EARLY_MS
 
 
 def _is_announced_again(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> bool:
