@@ -75,6 +75,9 @@ class BrokerClock:
     bunches: dict[str, list[int]] = field(default_factory=dict)
     """By its connection: how many of a probe's numbers in a row have its last instant, and the instant before."""
 
+    answered_ms: int = 0
+    """Its last answer about the shard, whatever that proves."""
+
     def progress_ms(self, hold_ms: int) -> int:
         """Return the least newest line of the partitions that it still writes to."""
         newest_ms = max(self.read_ms.values(), default=0)
@@ -332,6 +335,7 @@ class CoordinatorTracker:
 
     def answered(self, broker: str, proof: Proof, line_ms: int, thresholds: Thresholds) -> bool:
         """Take what an answer about the shard proves; return whether the coordinator or its timer resets changed."""
+        self._clock(broker).answered_ms = line_ms
         if proof is Proof.NOTHING:
             return False
         if proof is Proof.REFUSES:
@@ -379,7 +383,8 @@ class CoordinatorTracker:
             named_before_ms = self.leadership.replaced_ms - METADATA_DELAY_MS
             if broker == self.leadership.leader and not self.leadership.was_claimed(broker, named_before_ms):
                 low_ms = min(max(low_ms, named_before_ms), at_ms)
-            since_ms = self.coordinator_since_ms
+            since_ms, before = self.coordinator_since_ms, self.brokers.get(self.coordinator or "")
+            word_ms = max(word_ms, before.answered_ms if before is not None else 0)
             self._open(TimerReset(low_ms, None, Cause.COORDINATOR_MOVED, broker, since_ms=since_ms, word_ms=word_ms))
         if self.coordinator:
             self.former.supersede(self.coordinator, at_ms)

@@ -145,11 +145,19 @@ def _refused(replica: GroupReplica, event: JoinAnswered, context: JudgementConte
     _joins_behind_a_stalled_write(replica, event, context)
     if event.error == UNKNOWN_MEMBER_ID:
         join_phase.note_refused_newcomer(replica, event)
+        _note_unknown(replica, event)
     if event.error == MEMBER_ID_REQUIRED and event.member_id:
         expired = [name for name, (_, until_ms) in replica.pending.items() if until_ms < event.answer_ms]
         for name in expired if len(replica.pending) < MAX_UNANSWERED_JOINS else list(replica.pending)[:1]:
             del replica.pending[name]
         replica.pending[event.member_id] = [event.answer_ms, event.answer_ms + event.session_timeout_ms]
+
+
+def _note_unknown(replica: GroupReplica, event: JoinAnswered) -> None:
+    """Note that the coordinator does not know the member that asked (25), unless it was heard since."""
+    member = replica.members.get(event.request_member_id)
+    if member is not None and not member.goes_alone and event.answer_ms >= (member.clock_ms or 0):
+        member.unknown_ms = member.unknown_ms or event.answer_ms
 
 
 def _was_replaced_in_turn(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
