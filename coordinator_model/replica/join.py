@@ -209,7 +209,7 @@ def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, co
             *who,
         ]
     if replica.state is GroupState.PREPARING_REBALANCE:
-        join_phase.sign(replica, replica.generation + 1, event.arrival_ms, event.request_member_id)
+        join_phase.sign(replica, replica.generation + 1, event.arrival_ms, _asker(event))
         for old in former:
             here = not _had_gone(old, event.arrival_ms) and event.arrival_ms >= (replica.phase.started_ms or 0)
             if here and not event.request_member_id:
@@ -218,9 +218,14 @@ def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, co
         if not event.request_member_id:
             rolled_back_replacement.note(replica, event, former[0])
     elif not former and (newcomer or event.request_member_id) and event.arrival_ms >= replica.state_since_ms:
-        prepare_rebalance(replica, event.arrival_ms, Evidence.INFERRED, event.request_member_id)
+        prepare_rebalance(replica, event.arrival_ms, Evidence.INFERRED, _asker(event))
     if event.request_member_id:
         join_phase.unanswered(replica, event)
+
+
+def _asker(event: JoinAnswered) -> str:
+    """Name who asked to join: a newcomer need not have an id yet."""
+    return event.request_member_id or event.instance_id or event.client_id
 
 
 def _had_gone(member: Member, at_ms: int) -> bool:
