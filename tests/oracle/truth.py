@@ -19,6 +19,7 @@ from tests.oracle.driver import Driver, classes, why_not
 from tests.oracle.judge import disagreements, settings_of
 from tests.oracle.kinds import draw
 from tests.oracle.life import Life
+from tests.oracle.lives import end_with_parent
 from tests.oracle.monitor import Monitor
 from tests.oracle.perturb import LONG_MS, OF_LONG_LIVES, PERTURBATIONS, arrivals
 
@@ -35,6 +36,7 @@ class _Worker:
 
     @classmethod
     def start(cls, compiled: Path) -> None:
+        end_with_parent()
         cls.driver = Driver(compiled)
 
     @classmethod
