@@ -281,6 +281,9 @@ class CoordinatorTracker:
         allowed = PROBES_IN_FLIGHT if clock.silent_to_ms > heard_ms else 0
         if last is not None and probe - last - 1 > allowed:
             self._answered_unseen(broker, heard_ms)
+            if broker != self.coordinator:  # it has not slept over a move: it may have been elected in its silence
+                clock.silent_from_ms = clock.silent_to_ms = 0
+                self.former.reinstate(broker)
             recent = clock.lost_to_ms and line_ms - clock.lost_to_ms <= thresholds.progress_gap_ms
             if broker == self.coordinator and not recent:  # else it is known that lines before this one are lost
                 self.lost_lines(broker, line_ms, before_ms, min(heard_ms, before_ms))
