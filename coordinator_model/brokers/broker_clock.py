@@ -75,6 +75,9 @@ class BrokerClock:
     bunches: dict[str, list[int]] = field(default_factory=dict)
     """By its connection: how many of a probe's numbers in a row have its last instant, and the instant before."""
 
+    answered_ms: int = 0
+    """Its last answer about the shard, whatever that proves."""
+
     def progress_ms(self, hold_ms: int) -> int:
         """Return the least newest line of the partitions that it still writes to."""
         newest_ms = max(self.read_ms.values(), default=0)
@@ -278,6 +281,9 @@ class CoordinatorTracker:
         allowed = PROBES_IN_FLIGHT if clock.silent_to_ms > heard_ms else 0
         if last is not None and probe - last - 1 > allowed:
             self._answered_unseen(broker, heard_ms)
+            if broker != self.coordinator:  # it has not slept over a move: it may have been elected in its silence
+                clock.silent_from_ms = clock.silent_to_ms = 0
+                self.former.reinstate(broker)
             recent = clock.lost_to_ms and line_ms - clock.lost_to_ms <= thresholds.progress_gap_ms
             if broker == self.coordinator and not recent:  # else it is known that lines before this one are lost
                 self.lost_lines(broker, line_ms, before_ms, min(heard_ms, before_ms))
@@ -332,6 +338,7 @@ class CoordinatorTracker:
 
     def answered(self, broker: str, proof: Proof, line_ms: int, thresholds: Thresholds) -> bool:
         """Take what an answer about the shard proves; return whether the coordinator or its timer resets changed."""
+        self._clock(broker).answered_ms = line_ms
         if proof is Proof.NOTHING:
             return False
         if proof is Proof.REFUSES:
@@ -379,7 +386,8 @@ class CoordinatorTracker:
             named_before_ms = self.leadership.replaced_ms - METADATA_DELAY_MS
             if broker == self.leadership.leader and not self.leadership.was_claimed(broker, named_before_ms):
                 low_ms = min(max(low_ms, named_before_ms), at_ms)
-            since_ms = self.coordinator_since_ms
+            since_ms, before = self.coordinator_since_ms, self.brokers.get(self.coordinator or "")
+            word_ms = max(word_ms, before.answered_ms if before is not None else 0)
             self._open(TimerReset(low_ms, None, Cause.COORDINATOR_MOVED, broker, since_ms=since_ms, word_ms=word_ms))
         if self.coordinator:
             self.former.supersede(self.coordinator, at_ms)

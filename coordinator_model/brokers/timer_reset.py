@@ -34,7 +34,7 @@ class TimerReset:
     """Of a move: the predecessor is seen to answer after it. It need not have known when it was deposed, so the next
     one may have loaded at any instant after ``since_ms``."""
     word_ms: int = 0
-    """Of a move: the last answer of the predecessor before it, as the coordinator or that it is none any more."""
+    """Of a move: the last answer of the predecessor about the shard before it, whatever that proved."""
 
     @property
     def may_load(self) -> bool:

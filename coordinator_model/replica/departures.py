@@ -34,6 +34,7 @@ from coordinator_model.replica.session_timer import (
     JudgementContext,
     blamed_reset,
     deadlines,
+    gone_by_ms,
     lines_lost,
     removal_deadline_ms,
     session_timeout_ms,
@@ -375,7 +376,8 @@ def _explain(replica: GroupReplica, departure: Departure, together: list[Departu
         return True
     if not _emptied_by_another(replica, departure):
         deadline_ms = emptied_ms(departure, together, context) or deadline_ms
-    if removed_ms < deadline_ms - (TIMER_EARLY_MS if member.goes_alone else context.thresholds.grace_ms):
+    gone_ms = min(gone_by_ms(member, context) or removed_ms, removed_ms)
+    if gone_ms < deadline_ms - (TIMER_EARLY_MS if member.goes_alone else context.thresholds.grace_ms):
         departure.unexplained = not lines_lost(member, context)
         return False  # neither: a goodbye that we have not seen, or a coordinator that we have not
     if member.goes_alone and origin is None and removed_ms > deadline_ms + context.thresholds.grace_ms:

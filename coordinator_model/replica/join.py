@@ -24,6 +24,7 @@ from coordinator_model.replica.classic import (
 )
 from coordinator_model.replica.departures import add_departure, came_after, depart, remember_leave
 from coordinator_model.replica.group import MAX_UNANSWERED_JOINS, Departure, GroupReplica, Leave, Member
+from coordinator_model.replica.join_phase import EARLY_MS
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType
 
@@ -144,11 +145,19 @@ def _refused(replica: GroupReplica, event: JoinAnswered, context: JudgementConte
     _joins_behind_a_stalled_write(replica, event, context)
     if event.error == UNKNOWN_MEMBER_ID:
         join_phase.note_refused_newcomer(replica, event)
+        _note_unknown(replica, event)
     if event.error == MEMBER_ID_REQUIRED and event.member_id:
         expired = [name for name, (_, until_ms) in replica.pending.items() if until_ms < event.answer_ms]
         for name in expired if len(replica.pending) < MAX_UNANSWERED_JOINS else list(replica.pending)[:1]:
             del replica.pending[name]
         replica.pending[event.member_id] = [event.answer_ms, event.answer_ms + event.session_timeout_ms]
+
+
+def _note_unknown(replica: GroupReplica, event: JoinAnswered) -> None:
+    """Note that the coordinator does not know the member that asked (25), unless it was heard since."""
+    member = replica.members.get(event.request_member_id)
+    if member is not None and not member.goes_alone and event.answer_ms >= (member.clock_ms or 0):
+        member.unknown_ms = member.unknown_ms or event.answer_ms
 
 
 def _was_replaced_in_turn(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
@@ -200,18 +209,29 @@ def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, co
             *who,
         ]
     if replica.state is GroupState.PREPARING_REBALANCE:
-        join_phase.sign(replica, replica.generation + 1, event.arrival_ms, event.request_member_id)
+        join_phase.sign(replica, replica.generation + 1, event.arrival_ms, _asker(event))
         for old in former:
-            here = old.unknown_ms is None and event.arrival_ms >= (replica.phase.started_ms or 0)
+            here = not _had_gone(old, event.arrival_ms) and event.arrival_ms >= (replica.phase.started_ms or 0)
             if here and not event.request_member_id:
                 old.replaced_ms = old.replaced_ms or event.arrival_ms
     elif replica.state is GroupState.STABLE and event.arrival_ms >= replica.state_since_ms and former:
         if not event.request_member_id:
             rolled_back_replacement.note(replica, event, former[0])
     elif not former and (newcomer or event.request_member_id) and event.arrival_ms >= replica.state_since_ms:
-        prepare_rebalance(replica, event.arrival_ms, Evidence.INFERRED, event.request_member_id)
+        prepare_rebalance(replica, event.arrival_ms, Evidence.INFERRED, _asker(event))
     if event.request_member_id:
         join_phase.unanswered(replica, event)
+
+
+def _asker(event: JoinAnswered) -> str:
+    """Name who asked to join: a newcomer need not have an id yet."""
+    return event.request_member_id or event.instance_id or event.client_id
+
+
+def _had_gone(member: Member, at_ms: int) -> bool:
+    """Tell whether the coordinator did not know a member any more, or its session had ended by all that was heard."""
+    heard_ms = max(member.clock_ms or at_ms, member.parked_heartbeat_ms or 0)
+    return member.unknown_ms is not None or heard_ms + (member.session_timeout_ms or 0) < at_ms - EARLY_MS
 
 
 def _is_announced_again(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> bool:

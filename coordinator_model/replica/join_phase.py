@@ -307,7 +307,10 @@ def due_ms(departure: Departure, deadlines_ms: Iterable[int], context: Judgement
 
 
 def _ends_ms(departure: Departure, deadlines_ms: Iterable[int], context: JudgementContext) -> list[int]:
-    """Return its timeout after each start that it can have had: its first sign, or an end of a session before that."""
+    """Return its timeout after each start that it can have had: its first sign, or an end of a session before that.
+
+    One that was on as another broker took over began there with the first that joined.
+    """
     limit_ms = departure.phase.limit_ms
     if departure.phase.started_ms is None or limit_ms is None:
         return []
@@ -315,6 +318,8 @@ def _ends_ms(departure: Departure, deadlines_ms: Iterable[int], context: Judgeme
     ends_ms = (at_ms for at_ms in deadlines_ms if departure.phase.after_ms <= at_ms < departure.phase.started_ms)
     starts += [(at_ms, limit_ms) for at_ms in ends_ms]
     moved_ms = max((r.low_ms for r in context.timer_resets if r.cause is Cause.COORDINATOR_MOVED), default=0)
+    if departure.phase.started_ms < moved_ms:
+        starts.append((departure.phase.first_join_ms or 0, limit_ms))
     return [at_ms + lasts_ms for at_ms, lasts_ms in starts if at_ms >= moved_ms]
 
 

@@ -152,7 +152,8 @@ def _heard_from_ms(reset: TimerReset) -> float:
     if reset.high_ms is None:
         unheard = reset.blind_ms is not None or reset.cause is Cause.COORDINATOR_MOVED
         return inf if unheard else reset.low_ms
-    return max(reset.low_ms, reset.high_ms - FIRST_ANSWER_MS)
+    word_ms = reset.word_ms if reset.word_ms < reset.high_ms else 0
+    return max(reset.low_ms, word_ms, reset.high_ms - FIRST_ANSWER_MS)
 
 
 def latest_session(member: Member, context: JudgementContext) -> Session | None:

@@ -25,6 +25,7 @@ from coordinator_model.replica.session_timer import (
     JudgementContext,
     Session,
     blamed_reset,
+    gone_by_ms,
     is_covered,
     latest_session,
     session_timeout_ms,
@@ -49,8 +50,9 @@ def judge(replica: GroupReplica, member: Member, context: JudgementContext) -> V
     timeout_ms = session_timeout_ms(member, context)
     if member.verdict_ms is not None and timeout_ms is not None:
         return Verdict(_expired(replica, member, context, member.verdict_ms, timeout_ms), None)
-    if member.awaiting_sync and timeout_ms is not None and _began_the_phase(replica, member, timeout_ms, context):
-        return _never_synced(replica, member, context, timeout_ms)
+    found = _found_out(replica, member, context, timeout_ms)
+    if found is not None:
+        return found
     if timeout_ms is None or not _is_watched(replica, member, context):
         return Verdict(None, None)
     session = latest_session(member, context)
@@ -99,6 +101,19 @@ def _waits_for_proof_ms(context: JudgementContext, proof_ms: int, deadline_ms: i
     return deadline_ms if context.coordinates_ms < deadline_ms else None
 
 
+def _found_out(
+    replica: GroupReplica, member: Member, context: JudgementContext, timeout_ms: int | None
+) -> Verdict | None:
+    """Judge a classic member whose end another answer has shown; None: there is none."""
+    if timeout_ms is None or member.goes_alone:
+        return None
+    if member.awaiting_sync and _began_the_phase(replica, member, timeout_ms, context):
+        return _never_synced(replica, member, context, timeout_ms)
+    if member.unknown_ms is not None and _is_watched(replica, member, context):
+        return _found_gone(replica, member, context, timeout_ms)
+    return None
+
+
 def _began_the_phase(replica: GroupReplica, member: Member, timeout_ms: int, context: JudgementContext) -> bool:
     """Tell whether a join phase that nobody else is seen to have begun began as a member's session ended."""
     phase = replica.phase
@@ -111,6 +126,22 @@ def _began_the_phase(replica: GroupReplica, member: Member, timeout_ms: int, con
     if member.instance_id is not None:  # its successor, just in time, would begin a phase too
         return 0 <= late_ms <= SAME_START_MS
     return -SAME_START_MS <= late_ms <= STARTED_WITHIN_MS
+
+
+def _found_gone(replica: GroupReplica, member: Member, context: JudgementContext, timeout_ms: int) -> Verdict:
+    """Judge a member of which its coordinator has said that it knows no such one (25), after its session had ended.
+
+    The group may tell of it much later, when a join phase ends, and never where its coordinator does not live so long.
+    """
+    gone_ms, session = gone_by_ms(member, context), latest_session(member, context)
+    if gone_ms is None or session is None or session.end_ms > gone_ms:
+        return Verdict(None, None)
+    verdict_ms = gone_ms + context.thresholds.grace_ms  # a goodbye may trail
+    if may_miss_lines(context.blind, session.start_ms, verdict_ms):
+        return Verdict(None, None)
+    if context.progress_ms < verdict_ms:
+        return Verdict(None, verdict_ms)
+    return Verdict(_expired(replica, member, context, session.end_ms, timeout_ms), None)
 
 
 def _never_synced(replica: GroupReplica, member: Member, context: JudgementContext, timeout_ms: int) -> Verdict:

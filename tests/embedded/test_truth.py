@@ -11,6 +11,7 @@ RUNTIME = "(org.apache.kafka.coordinator.common.runtime.CoordinatorRuntime)"
 AT_MS = round(datetime(2026, 11, 21, 4, 8, 4, tzinfo=UTC).timestamp() * 1000) + 8
 M = "confluent-0-8b88f37a-ff54-4188-a0fc-1e7f72a7d093"
 N = "c, 2-2d6027b6-10a0-4424-849e-49dc7750d5dc"
+K = "91Bh2dLvRDSmzJtX7ROacw"
 
 
 def line(
@@ -49,6 +50,14 @@ def line(
             f"Group g removed dynamic members who haven't joined: [{M}, {N}]",
             [("rebalance-timeout", "g", M, "joined"), ("rebalance-timeout", "g", N, "joined")],
         ),
+        (
+            f"Group g removed dynamic members who haven't joined: [{K}, {M}, {K}]",
+            [("rebalance-timeout", "g", member, "joined") for member in (K, M, K)],
+        ),
+        ("[GroupId g] Member m joins the share group using the share protocol.", [("joined", "g", "m", "share")]),
+        ("[GroupId g] Member m left the share group.", [("left", "g", "m", "")]),
+        ("[GroupId g][MemberId m] Member joins the streams group.", [("joined", "g", "m", "")]),
+        ("[GroupId g][MemberId m] Member m left the streams group.", [("left", "g", "m", "")]),
         (
             (
                 "Preparing to rebalance group g in state PreparingRebalance with old generation 4"
@@ -116,6 +125,15 @@ def test_a_partition_that_is_loaded_is_named_by_the_event():
 )
 def test_what_is_no_log_line_is_no_event(text):
     assert parse_line(text, "broker-1") == ()
+
+
+def test_the_timer_of_a_dead_group_removes_nobody(tmp_path):
+    """One that was unloaded, or became a group of consumers, before its join phase timed out."""
+    removed = line(f"Group g removed dynamic members who haven't joined: [{M}]")
+    dead = line("Group g is dead, skipping rebalance stage.")
+    for name, lines, kinds in (("dead", [removed, dead], ["dead"]), ("live", [removed], ["rebalance-timeout"])):
+        (tmp_path / name).write_text("\n".join(lines))
+        assert [event.kind for event in read_truth({"broker-1": [tmp_path / name]})] == kinds
 
 
 def test_logs_of_several_brokers_are_merged_by_instant(tmp_path):

@@ -5,6 +5,7 @@ one. A life is had again by its name: `python -m tests.oracle.story KIND/SEED`, 
 """
 
 import argparse
+import multiprocessing
 import os
 import sys
 import time
@@ -12,7 +13,9 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from multiprocessing.connection import wait
 from pathlib import Path
+from threading import Thread
 
 from streaming.embedded.truth import REBALANCE_TIMEOUT, SESSION_EXPIRED
 from tests.oracle.driver import Driver, classes, why_not
@@ -39,6 +42,14 @@ class Played:
     listed: Counter[str] = field(default_factory=Counter)
 
 
+def end_with_parent() -> None:
+    """Let a process end when its parent does, however: a worker would wait for work for ever, and so would its Java."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        sentinel = parent.sentinel
+        Thread(target=lambda: wait([sentinel]) and os._exit(1), daemon=True).start()
+
+
 class _Worker:
     """One process's driver."""
 
@@ -46,6 +57,7 @@ class _Worker:
 
     @classmethod
     def start(cls, compiled: Path) -> None:
+        end_with_parent()
         cls.driver = Driver(compiled)
 
     @classmethod

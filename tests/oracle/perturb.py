@@ -86,6 +86,20 @@ def off(for_ms: int) -> Perturbation:
     return perturb
 
 
+def one_broker_off(for_ms: int) -> Perturbation:
+    """Lose all lines of one of several brokers for a while: its shipper or its appender hangs."""
+
+    def perturb(rows: list[SourceRow], chance: Random) -> Iterator[Arrival]:
+        begins_ms = _within(rows, chance)
+        broker = chance.choice(sorted({row.partition for row in rows if row.source == TELEMETRY}))
+        for row in rows:
+            its_own = row.source == TELEMETRY and row.partition == broker
+            if not its_own or not begins_ms <= row.timestamp_ms < begins_ms + for_ms:
+                yield Arrival(row.timestamp_ms, row)
+
+    return perturb
+
+
 def _within(rows: list[SourceRow], chance: Random) -> int:
     first_ms, last_ms = rows[0].timestamp_ms, rows[-1].timestamp_ms
     quarter_ms = (last_ms - first_ms) // 4
@@ -194,6 +208,13 @@ PERTURBATIONS: dict[str, Perturbation] = {
     "late by 15 s": late(15_000),
     "late by 60 s": late(60_000),
 }
+
+OF_SEVERAL_BROKERS: dict[str, Perturbation] = {
+    "as played": as_played,
+    "one of several brokers off for 20 s": one_broker_off(20_000),
+    "one of several brokers off for 60 s": one_broker_off(60_000),
+}
+"""For lives whose coordinator moves."""
 
 OF_LONG_LIVES: dict[str, Perturbation] = {
     "as played": as_played,

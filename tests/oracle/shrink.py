@@ -1,9 +1,10 @@
 """Makes a life that is judged wrong as small as it can be, and keeps it.
 
-python -m tests.oracle.shrink KIND/SEED [--keep NAME]
+python -m tests.oracle.shrink KIND/SEED [--sort WHAT/RULE] [--keep NAME]
 
 Leaves out clients, what befalls them, and time, as long as monitor and coordinator go on to disagree in the same way;
-prints the story that is left. ``--keep``: writes it to tests/fixtures/lives, where `test_kept_lives.py` judges it.
+prints the story that is left. ``--sort``: in which way, as missing/session-expired; else the first. ``--keep``: writes
+it to tests/fixtures/lives, where `test_kept_lives.py` judges it.
 """
 
 import argparse
@@ -30,11 +31,14 @@ def sorts(life: Life) -> list[Sort]:
     return list(dict.fromkeys((each.what, each.rule) for each in judge(life).disagreements))
 
 
-def shrink(plan: Plan, sorts_of: Callable[[Plan], Collection[Sort]]) -> Plan:
-    """Return the smallest plan found that is wrong in the way that this one is first; ValueError where it is right."""
-    sort = next(iter(sorts_of(plan)), None)
+def shrink(plan: Plan, sorts_of: Callable[[Plan], Collection[Sort]], wanted: Sort | None = None) -> Plan:
+    """Return the smallest plan found that is wrong in the wanted way, else in the way that this one is first.
+
+    ValueError where it is not.
+    """
+    sort = next((sort for sort in sorts_of(plan) if wanted in (None, sort)), None)
     if sort is None:
-        raise ValueError(f"{plan.kind}/{plan.seed} is not wrong")
+        raise ValueError(f"{plan.kind}/{plan.seed} is not wrong" + (f" as {'/'.join(wanted)}" if wanted else ""))
 
     def still_wrong(smaller: Plan) -> bool:
         return sort in sorts_of(smaller)
@@ -102,11 +106,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("life", help="KIND/SEED, as `lives` prints it")
     parser.add_argument("--keep", metavar="NAME", help="write what is left to tests/fixtures/lives")
+    parser.add_argument("--sort", metavar="WHAT/RULE", help="in which way it is wrong, where there are several")
     options = parser.parse_args()
     kind, _, seed = options.life.rpartition("/")
+    what, _, rule = (options.sort or "").partition("/")
     with Driver() as driver:
         try:
-            plan = shrink(draw(kind, int(seed)), lambda smaller: sorts(driver.play(smaller)))
+            wanted = (what, rule) if options.sort else None
+            plan = shrink(draw(kind, int(seed)), lambda smaller: sorts(driver.play(smaller)), wanted)
         except ValueError as error:
             print(error)
             return 1

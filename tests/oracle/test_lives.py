@@ -3,6 +3,9 @@
 `make lives` plays as many as one likes; these are some of each kind, always the same.
 """
 
+import subprocess
+import sys
+
 import pytest
 
 from streaming.embedded.truth import REBALANCE_TIMEOUT, SESSION_EXPIRED
@@ -32,3 +35,22 @@ def test_monitor_and_coordinator_agree_on_every_removal_and_at_every_quiet_momen
         removals += judgement.compared[SESSION_EXPIRED] + judgement.compared[REBALANCE_TIMEOUT]
     assert removals > 0
     assert looks > 50 * LIVES_OF_A_KIND
+
+
+ENDLESS = """
+from concurrent.futures import ProcessPoolExecutor
+from os import getpid
+from tests.oracle.lives import end_with_parent
+with ProcessPoolExecutor(1, initializer=end_with_parent) as pool:
+    print(pool.submit(getpid).result(), flush=True)
+    input()
+"""
+
+
+def test_workers_end_when_their_parent_is_killed():
+    with subprocess.Popen(
+        [sys.executable, "-c", ENDLESS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout.readline().strip().isdigit()
+        parent.kill()
+        assert parent.stdout.read() == ""  # to its end, which comes when the worker has ended too

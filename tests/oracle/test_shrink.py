@@ -25,6 +25,18 @@ def test_a_life_that_is_right_is_not_shrunk():
         shrink(draw("classic", 1), lambda _: [])
 
 
+def test_a_life_is_shrunk_in_the_way_that_is_wanted():
+    """Of two: one takes two that are killed, the other any client at all."""
+
+    def wrong(plan):
+        return [*wrong_if_two_are_killed(plan), *([("off", "session-expired")] if plan.clients else [])]
+
+    small = shrink(draw("static+moves", 8), wrong, ("off", "session-expired"))
+    assert len(small.events) <= 1
+    with pytest.raises(ValueError, match="is not wrong as extra/session-expired"):
+        shrink(draw("static+moves", 8), wrong, ("extra", "session-expired"))
+
+
 @pytest.mark.parametrize("kind", ALL_KINDS)
 def test_a_plan_is_the_same_each_time_and_after_it_was_kept(kind, tmp_path, monkeypatch):
     monkeypatch.setattr("tests.oracle.kept.FOLDER", tmp_path)

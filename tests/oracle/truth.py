@@ -19,8 +19,9 @@ from tests.oracle.driver import Driver, classes, why_not
 from tests.oracle.judge import disagreements, settings_of
 from tests.oracle.kinds import draw
 from tests.oracle.life import Life
+from tests.oracle.lives import end_with_parent
 from tests.oracle.monitor import Monitor
-from tests.oracle.perturb import LONG_MS, OF_LONG_LIVES, PERTURBATIONS, arrivals
+from tests.oracle.perturb import LONG_MS, OF_LONG_LIVES, OF_SEVERAL_BROKERS, PERTURBATIONS, arrivals
 
 KINDS = "classic,static,cooperative,consumer,consumer-static,share"
 BATCH_MS = 2_000
@@ -35,6 +36,7 @@ class _Worker:
 
     @classmethod
     def start(cls, compiled: Path) -> None:
+        end_with_parent()
         cls.driver = Driver(compiled)
 
     @classmethod
@@ -47,7 +49,11 @@ class _Worker:
 
 def count(life: Life, name: str) -> tuple[Counter[str], list[str]]:
     """Count what the monitor says of a life whose telemetry is perturbed; and list what of it is wrong."""
-    came = arrivals(life.rows, (PERTURBATIONS | OF_LONG_LIVES)[name], f"{life.plan.kind}/{life.plan.seed}/{name}")
+    came = arrivals(
+        life.rows,
+        (PERTURBATIONS | OF_LONG_LIVES | OF_SEVERAL_BROKERS)[name],
+        f"{life.plan.kind}/{life.plan.seed}/{name}",
+    )
     live_from_ms = next((row.timestamp_ms for _, row in came if row.source == TELEMETRY), 0)
     monitor = Monitor(replace(settings_of(life), live_from_ms=live_from_ms))
     batch: list[SourceRow] = []
@@ -77,6 +83,9 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=20, help="lives of each kind")
     parser.add_argument("--only", help="perturbations whose name has this text")
     parser.add_argument("--long", action="store_true", help="lives of 90 minutes, and what is tried on those only")
+    parser.add_argument(
+        "--moves", action="store_true", help="lives whose coordinator moves, with one broker's lines lost"
+    )
     parser.add_argument("--list", action="store_true", help="list all that is wrong, too")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     options = parser.parse_args()
@@ -84,15 +93,16 @@ def main() -> int:
         print(missing)
         return 1
     lasts_ms = LONG_MS if options.long else None
-    chosen = [name for name in (OF_LONG_LIVES if options.long else PERTURBATIONS) if (options.only or "") in name]
-    names = [
-        (k, seed) for k in options.kinds.split(",") for seed in range(options.first, options.first + options.count)
-    ]
+    tried = OF_LONG_LIVES if options.long else OF_SEVERAL_BROKERS if options.moves else PERTURBATIONS
+    chosen = [name for name in tried if (options.only or "") in name]
+    kinds = [kind + "+moves" * options.moves for kind in options.kinds.split(",")]
+    names = [(kind, seed) for kind in kinds for seed in range(options.first, options.first + options.count)]
     began = time.perf_counter()
     sums = {name: Counter[str]() for name in chosen}
     with ProcessPoolExecutor(options.processes, initializer=_Worker.start, initargs=(classes(),)) as pool:
-        kinds, seeds = zip(*names, strict=True)
-        for counts in pool.map(_Worker.judge, kinds, seeds, [chosen] * len(names), [lasts_ms] * len(names)):
+        for counts in pool.map(
+            _Worker.judge, *zip(*names, strict=True), [chosen] * len(names), [lasts_ms] * len(names)
+        ):
             for name, (counted, listed) in counts.items():
                 sums[name] += counted
                 if options.list and listed:

@@ -199,3 +199,11 @@ def test_a_leader_that_answers_under_another_key_keeps_its_shard():
 def test_without_metadata_answers_alone_tell():
     told = stable("m1").beats("m1", 1_000, 5_000).beats("m1", 6_000, 9_000, broker="broker-2").play(9_000)
     assert told.group["coordinator"] == "broker-2"
+
+
+# when the new coordinator answered first, by metadata of which time its predecessor still led -> metadata was outdated
+@pytest.mark.parametrize(("answered_ms", "outdated"), [(7_000, True), (9_500, False)])
+def test_metadata_is_outdated_where_the_next_leader_has_answered_before(answered_ms, outdated):
+    leadership = Leadership(named_ms=5_000, node=1, leader="broker-1", others=("broker-2",))
+    assert leadership.disputes("broker-2", Proof.LEADS, answered_ms, 0)
+    assert leadership.was_claimed("broker-2", 9_000) is outdated

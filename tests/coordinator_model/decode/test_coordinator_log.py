@@ -24,6 +24,7 @@ from tests.builders import T0, events_of, heartbeat_line, telemetry
 JAVA = "[GroupCoordinator id=1 topic=__consumer_offsets partition=3] "
 SCALA = "[GroupCoordinator 1]: "
 M1 = "app-1-f0bd8ad7-4c93-4328-986a-0c61ace90fce"
+K1 = "91Bh2dLvRDSmzJtX7ROacw"
 M2 = "app, 2-86ec5d8f-035e-4908-be22-8c2dc6c7196c"
 SCALA_MEMBER = (
     f"MemberMetadata(memberId={M1}, groupInstanceId=Some(i-1), clientId=app, clientHost=/10.0.0.7,"
@@ -58,6 +59,8 @@ JAVA_LINES = {
     ),
     f"Group g removed dynamic members who haven't joined: [{M1}]": ("rebalance-timeout", (M1,), {}),  # seen
     f"Group g removed dynamic members who haven't joined: [{M1}, {M2}]": ("rebalance-timeout", (M1, M2), {}),
+    # after a downgrade, which leaves ids of KIP-848 in a classic group (seen)
+    f"Group g removed dynamic members who haven't joined: [{K1}, {M2}, {K1}]": ("rebalance-timeout", (K1, M2, K1), {}),
     (
         "Preparing to rebalance group g in state PreparingRebalance with old generation 3 (reason: Removing"
         f" [{M1}, {M2}] on pending sync request expiration)."

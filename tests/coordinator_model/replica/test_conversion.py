@@ -97,13 +97,20 @@ def test_a_downgrade_ends_no_incident():
     def happens(story):
         upgrade(story, 15_000, 2, "m1", "m2").hellos("new", 16_000, 20_000, 3)
         story.hello(20_400, "new", -1, -1)
-        return downgrade(story, 20_405, 4, "m1", "m2")
+        downgrade(story, 20_405, 4, "m1", "m2").beat(21_000, "m1", 4, 27).beat(21_000, "m2", 4, 27)
+        return story.join(21_100, "m1", 5, listed=("m1", "m2")).join(21_100, "m2", 5).record(21_140, 5, "m1", "m2")
 
     told = play(expired(happens), 90_000)
     assert told.accusations == [("session-expired", "m3")]
     assert [reason for reason, _ in told.closed("session-expired")] == ["recovered"]
     assert {t["severity"] for t in told.transitions if t["rule"] == "session-expired"} == {"warn"}
-    assert (told.group["type"], told.group["generation"], set(told.members)) == ("classic", 4, {"m1", "m2"})
+    assert (told.group["type"], told.group["generation"], set(told.members)) == ("classic", 5, {"m1", "m2"})
+
+
+def test_a_downgrade_begins_a_join_phase():
+    """In the same write (``GroupMetadataManager.convertToClassicGroup``); who never rejoins is dropped in its time."""
+    story = downgrade(upgrade(two_classic_members(), 5_500, 1, "m1", "m2"), 9_000, 3, "m1", "m2")
+    assert play(story, 9_100).group["state"] == "PreparingRebalance"
 
 
 def downgraded(**how):

@@ -1,0 +1,116 @@
+"""What a removal proves where another broker took over, or may have: seen first on Kafka's own coordinator."""
+
+import pytest
+
+from coordinator_model.brokers.timer_reset import TimerReset
+from coordinator_model.states import Cause
+from tests.builders import Who, consumers, stable
+
+SESSION = {"consumer_session_timeouts_ms": {"": 6_000}}
+OLD, NEW = Who("old", instance_id="pod-1", port=5_001), Who("new", instance_id="pod-1", port=5_002)
+
+
+def two_brokers(story):
+    story.brokers = {"broker-1": 0, "broker-2": 0}
+    return story
+
+
+# when the tombstones of c2 are written, whose goodbye of 10,000 was answered 15 behind a stalled write -> told
+GOODBYES = {
+    "by its own write": (10_000, []),
+    "by another coordinator, as its session ends": (14_400, [("session-expired", "c2")]),
+}
+
+
+@pytest.mark.parametrize("name", GOODBYES)
+def test_a_goodbye_behind_a_stalled_write_explains_what_is_written(name):
+    gone_ms, told = GOODBYES[name]
+    story = two_brokers(consumers("c1", "c2")).hellos("c1", 1_000, 9_000, 2).hellos("c2", 1_000, 8_400, 2)
+    story.hello(15_000, "c2", -1, -1, error=15, parked_ms=5_000).gone(gone_ms, "c2")
+    for at_ms in range(15_500, 30_000, 1_000):
+        story.hello(at_ms, "c1", 2, 2, broker="broker-2")
+    said = story.play(30_000, **SESSION)
+    assert said.accusations == told
+    assert "refuted" not in [reason for reason, _ in said.closed("session-expired")]
+
+
+def restarted(unknown_ms):
+    """pod-1 was heard last at 4,000. Its next self replaces it at 9,600 on a broker that answers since 9,000."""
+    story = two_brokers(stable("m1", OLD)).beats("m1", 1_000, 8_000).beats("old", 1_000, 4_000)
+    story.leads(0, "broker-1").leads(9_200, "broker-2", 14_000)
+    if unknown_ms:
+        story.beat(unknown_ms, "old", error=25, broker="broker-2")
+    story.beat(9_500, "m1", error=25, broker="broker-2").join(9_550, "m1", -1, error=79, asked="", broker="broker-2")
+    story.join(9_900, "m3", 2, listed=["m3", NEW], parked_ms=300, broker="broker-2")
+    return story.join(9_900, NEW, 2, asked="", parked_ms=300, broker="broker-2").record(9_950, 2, "m3", NEW)
+
+
+# when the new coordinator said that it does not know pod-1's former self -> told
+@pytest.mark.parametrize(("unknown_ms", "told"), [(9_400, [("session-expired", "pod-1")]), (None, [])])
+def test_a_static_member_that_the_next_coordinator_does_not_know_had_expired(unknown_ms, told):
+    said = restarted(unknown_ms).beats("m3", 10_500, 20_000, 2, broker="broker-2").play(20_000)
+    assert [each for each in said.accusations if each[1] == "pod-1"] == told
+
+
+def test_a_static_member_replaced_just_after_its_session_may_have_ended_is_unknown():
+    """Nobody asks who leads: the next coordinator may have loaded the group a moment before it was heard."""
+    story = two_brokers(stable("m1", OLD)).beats("m1", 1_000, 4_000).beats("old", 1_000, 4_000)
+    story.join(9_000, "m3", -1, error=79, asked="", broker="broker-2")
+    story.join(9_400, "m3", 2, listed=["m3", NEW], parked_ms=300, broker="broker-2")
+    story.join(9_400, NEW, 2, asked="", parked_ms=300, broker="broker-2").record(9_450, 2, "m3", NEW)
+    told = story.beats("m3", 10_000, 20_000, 2, broker="broker-2").play(20_000)
+    assert "pod-1" in told.opened("member-removed")
+    assert ("session-expired", "pod-1") not in told.accusations
+
+
+def test_a_member_found_unknown_after_its_session_is_told_at_once():
+    """m4 has begun a join phase, so m2 may wait in it; the phase goes on, as m3 does not rejoin, and no list tells."""
+    story = stable("m1", "m2", "m3").beats("m1", 1_000, 7_000).beats("m2", 1_000, 4_000).beats("m3", 1_000, 7_900)
+    story.join(8_000, "m4", -1, error=79, asked="").beat(8_200, "m1", error=27).beat(8_300, "m3", error=27)
+    told = story.beat(10_600, "m2", error=25).beats("m3", 9_000, 16_000, error=27).play(16_000)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m2", 10_000)]
+
+
+def test_a_session_whose_end_cut_off_the_others_sync_is_told_at_once():
+    """m2 has joined and never syncs: as its session ends, m1's SyncGroup is answered 27 and the next phase begins."""
+    for who in ("m2", OLD):
+        [subject] = {"m2"} if who == "m2" else {"pod-1"}
+        story = stable("m1", who).beats("m1", 1_000, 4_000).beat(4_400, "m1", error=27)
+        story.join(5_000, "m1", 2, listed=["m1", who]).join(5_000, who, 2)
+        story.sync(11_000, "m1", 2, error=27, parked_ms=5_900)
+        told = story.beats("m1", 11_500, 14_000, 2, error=27).play(14_000)
+        assert told.facts("session-expired", "subject", "deadline_ms") == [(subject, 11_000)]
+
+
+def test_a_group_that_is_emptied_late_had_all_its_sessions_begin_anew():
+    """Its record is written as the last session ends: at 13,000, though both seem to have ended at 10,000."""
+    story = stable("m1", "m2").beats("m1", 1_000, 4_000).beats("m2", 1_000, 4_000).record(13_000, 2)
+    told = story.play(20_000)
+    assert {row[1] for row in told.facts("session-expired", "subject", "deadline_ms")} == {13_000}
+
+
+def test_a_group_that_another_s_leave_emptied_tells_nothing_of_when_a_session_ended():
+    story = stable("m1", "m2").beats("m1", 1_000, 9_000).beats("m2", 1_000, 4_000)
+    told = story.leave(11_900, "m1").record(11_900, 2).play(20_000)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m2", 10_000)]
+
+
+def test_a_move_makes_no_later_removal_doubtful():
+    """The cause of m2's end is unknown, as its coordinator had just moved. m3, never heard, dies in a calm group."""
+    story = two_brokers(stable("m1", "m2")).beats("m1", 1_000, 9_000).beats("m2", 1_000, 8_900)
+    story.record(11_800, 2).beat(12_000, "m2", error=25, broker="broker-2")
+    story.join(14_000, "m3", 3, listed=["m3"], broker="broker-2").record(14_040, 3, "m3")
+    story.sync(14_050, "m3", 3, leader=True, broker="broker-2").record(20_050, 4)
+    told = story.beat(21_000, "m3", 3, error=25, broker="broker-2").play(30_000)
+    assert ("session-expired", "m3") in told.accusations
+
+
+# where a timer is due, beside the last line before a pause of 10,000 to 14,000 -> whether it slept
+SLEPT = {"before the last line": (9_900, False), "just after it": (10_002, False), "later": (10_400, True)}
+
+
+@pytest.mark.parametrize("name", SLEPT)
+def test_a_timer_sleeps_that_is_due(name):
+    due_ms, slept = SLEPT[name]
+    pause = TimerReset(10_000, 14_100, Cause.COORDINATOR_PAUSE, "broker-1", woke_ms=14_000)
+    assert pause.sleeps_at(due_ms) is slept
