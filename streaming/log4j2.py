@@ -16,12 +16,14 @@ STOCK_REQUEST_APPENDER: Final = "RequestAppender"
 """What Kafka's own log4j2.yaml gives `kafka.request.logger`: it would get every request of the broker at DEBUG."""
 APIS: Final = (
     "HEARTBEAT", "JOIN_GROUP", "SYNC_GROUP", "LEAVE_GROUP", "CONSUMER_GROUP_HEARTBEAT", "SHARE_GROUP_HEARTBEAT",
-    "STREAMS_GROUP_HEARTBEAT", "LIST_GROUPS", "PUSH_TELEMETRY", "FIND_COORDINATOR",
+    "STREAMS_GROUP_HEARTBEAT", "LIST_GROUPS", "PUSH_TELEMETRY",
 )  # fmt: skip
 REGEX: Final = rf'(?s)\[GroupCoordinator id=.*|.*"requestApiKeyName":"({"|".join(APIS)})".*'
 """`(?s)`: a client id may hold a line separator. What begins with the coordinator's name is a line of its own log."""
 REFUSED_COMMIT: Final = '(TXN_)?OFFSET_COMMIT".*"errorCode":(22|25|82)[,}].*'
 """A commit that was refused since its sender is not the member that it was: an accepted one costs no line."""
+LOOKUP: Final = 'FIND_COORDINATOR".*"keyType":0[,}].*"errorCode":0[,}].*'
+"""A group's coordinator was asked for and told: while there is none, all clients ask again and again."""
 COORDINATOR_LOGGERS: Final = ("org.apache.kafka.coordinator.group", "org.apache.kafka.coordinator.common.runtime")
 """Who logs what a group coordinator does with members, and that it loads or lets go of groups."""
 PRODUCER: Final[Mapping[str, tuple[str, str]]] = {
@@ -76,6 +78,8 @@ class Snippet(NamedTuple):
     """A file for a log shipper, in the place of the topic."""
     refused_commits: bool = False
     """Let refused commits through as well."""
+    coordinator_lookups: bool = False
+    """Let through who asks for a group's coordinator as well."""
     request_log: bool = True
     coordinator_log: bool = True
 
@@ -89,9 +93,11 @@ class Snippet(NamedTuple):
     @property
     def regex(self) -> str:
         """Which lines are let through."""
-        if not self.refused_commits:
+        more = [REFUSED_COMMIT] * self.refused_commits + [LOOKUP] * self.coordinator_lookups
+        if not more:
             return REGEX
-        return rf'(?s)\[GroupCoordinator id=.*|.*"requestApiKeyName":"(({"|".join(APIS)})".*|{REFUSED_COMMIT})'
+        apis = "|".join([rf'({"|".join(APIS)})".*', *more])
+        return rf'(?s)\[GroupCoordinator id=.*|.*"requestApiKeyName":"({apis})'
 
     @property
     def target(self) -> str:

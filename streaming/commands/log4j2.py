@@ -108,6 +108,12 @@ def _properties(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -
     "Accepted commits cost no line.",
 )
 @click.option(
+    "--coordinator-lookups",
+    is_flag=True,
+    help="Also ship who asks for the coordinator of a group, as librdkafka does every ten minutes: it tells that a "
+    "client which left lives on (rule left-without-reason).",
+)
+@click.option(
     "--tier",
     type=click.Choice(["1", "2"]),
     default="2",
@@ -127,6 +133,7 @@ def log4j2_command(  # noqa: PLR0913, PLR0917 - one parameter an option
     request_appender: str,
     file: str | None,
     refused_commits: bool,
+    coordinator_lookups: bool,
     tier: str,
     alone: bool,
 ) -> None:
@@ -138,7 +145,9 @@ def log4j2_command(  # noqa: PLR0913, PLR0917 - one parameter an option
     KAFKA_LOG4J_OPTS="-Dlog4j2.configurationFile=/opt/kafka/config/log4j2.yaml,/etc/kafka/group-telemetry.yaml"
     """  # noqa: D301 - click's own mark for a line that is not to be wrapped
     snippet = Snippet(key=key, properties=properties, request_appender=request_appender or None, alone=alone, file=file)
-    snippet = snippet._replace(refused_commits=refused_commits, request_log=tier == "2")
+    snippet = snippet._replace(
+        refused_commits=refused_commits, coordinator_lookups=coordinator_lookups, request_log=tier == "2"
+    )
     if config is not None:
         from streaming.commands.settings import settings_of
 

@@ -21,7 +21,9 @@ from coordinator_model.thresholds import Thresholds
 from streaming.capture_file import open_text, read_rows
 from streaming.client_metrics.otlp import read_metrics
 from streaming.embedded import EmbeddedCluster
+from streaming.embedded.ports import free_ports
 from streaming.kafka_config import Kafka
+from streaming.log4j2 import Snippet, as_yaml
 from streaming.recorder import Recording
 from streaming.reporter.message import TOPIC
 from streaming.telemetry_topics import REPORT_CONFIGS
@@ -162,7 +164,7 @@ def played(tmp_path_factory):
         pytest.skip("no Java compiler")
     capture = tmp_path_factory.mktemp("capture") / "polls.jsonl"
     with ExitStack() as stack:
-        cluster = stack.enter_context(EmbeddedCluster(properties=PROPERTIES))
+        cluster = stack.enter_context(cluster_with_lookups())
         cluster.create_topic(TOPIC, partitions=1, configs=dict(REPORT_CONFIGS))
         cluster.create_topic("orders", partitions=2)
         kafka = Kafka(bootstrap_servers=cluster.bootstrap_servers)
@@ -179,6 +181,14 @@ def played(tmp_path_factory):
         recording.finish()
     with open_text(capture) as lines:
         return scene, list(read_rows(lines))
+
+
+def cluster_with_lookups():
+    """A broker that also ships who asks for the coordinator of a group."""
+    (port,) = free_ports(1)
+    servers = f"127.0.0.1:{port}"
+    file = as_yaml(Snippet(servers, key="broker-1", alone=True, coordinator_log=False, coordinator_lookups=True))
+    return EmbeddedCluster(port=port, properties=PROPERTIES, log4j2={"log4j2.yaml": file})
 
 
 def _pushing(capture, wanted):

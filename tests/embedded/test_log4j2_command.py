@@ -132,6 +132,34 @@ def test_of_commits_only_the_refused_ones_cost_a_line_and_only_if_asked_for(text
         assert not re.fullmatch(flat_yaml(printed())["filter", "regex"], text)
 
 
+def looked_up(error=0, key_type=0, version=4, api="FIND_COORDINATOR"):
+    found = {"key": "g", "nodeId": 1, "host": "h", "port": 9092, "errorCode": error}
+    old = {"throttleTimeMs": 0, "errorCode": error, "nodeId": 1}
+    answer = {"throttleTimeMs": 0, "coordinators": [found]} if version >= 4 else old
+    return line(api, {"key": "", "keyType": key_type, "coordinatorKeys": ["g"]}, answer, version=version)
+
+
+@pytest.mark.parametrize(
+    ("text", "passes"),
+    [
+        (looked_up(), True),
+        (looked_up(version=3), True),
+        (looked_up(error=15), False),
+        (looked_up(key_type=1), False),
+        (looked_up(api="METADATA"), False),
+        (committed(25), False),
+        (heartbeat_line(), True),
+    ],
+)
+def test_a_coordinator_that_is_asked_for_costs_a_line_only_if_there_is_one_and_only_if_asked_for(text, passes):
+    assert bool(re.fullmatch(flat_yaml(printed("--coordinator-lookups"))["filter", "regex"], text)) is passes
+    if "FIND" in text:
+        assert not re.fullmatch(flat_yaml(printed())["filter", "regex"], text)
+        assert not re.fullmatch(flat_yaml(printed("--refused-commits"))["filter", "regex"], text)
+    both = flat_yaml(printed("--coordinator-lookups", "--refused-commits"))["filter", "regex"]
+    assert bool(re.fullmatch(both, text)) is (passes or "COMMIT" in text)
+
+
 def test_the_filter_lets_those_errors_through_that_are_read():
     assert f'"errorCode":({"|".join(map(str, sorted(REFUSED_COMMITS)))})' in REFUSED_COMMIT
 

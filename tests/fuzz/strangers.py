@@ -31,7 +31,7 @@ def lines(corpus: Corpus, chance: Random, count: int) -> list[tuple[SourceRow, S
     made = []
     for _ in range(count):
         neighbour = chance.choice(neighbours)
-        maker = chance.choice((_refused, _refused, _unknown_member, _probe, _other_api, _report, _noise_of_reports))
+        maker = chance.choice(MAKERS)
         made += [(neighbour, row) for row in maker(corpus, neighbour, chance)]
     return made
 
@@ -126,6 +126,19 @@ def _probe(corpus: Corpus, neighbour: SourceRow, chance: Random) -> list[SourceR
     return [_line(neighbour, "LIST_GROUPS", request, response, chance, **more)]
 
 
+def _asks(corpus: Corpus, neighbour: SourceRow, chance: Random) -> list[SourceRow]:
+    """FindCoordinator about groups of others, or about none."""
+    names = [_group(corpus, chance) for _ in range(chance.choice([0, 1, 1, 3]))]
+    request = {"key": "", "keyType": chance.choice([0, 0, 1, -1]), "coordinatorKeys": names}
+    if chance.random() < 0.5:
+        request = {"key": _group(corpus, chance), "keyType": 0}
+    response = {"errorCode": 0, "nodeId": 1, "host": "h", "port": 9092}
+    client_id = chance.choice(["worker", None])
+    return [_line(neighbour, "FIND_COORDINATOR", request, response, chance, client_id=client_id)] * chance.choice(
+        [1, 9]
+    )
+
+
 def _other_api(corpus: Corpus, neighbour: SourceRow, chance: Random) -> list[SourceRow]:
     """A request of another kind, with what a group's request has."""
     request = _requests(_group(corpus, chance), "m", chance)["HEARTBEAT"]
@@ -158,6 +171,9 @@ def _noise_of_reports(corpus: Corpus, neighbour: SourceRow, chance: Random) -> l
 
 def _in_reports(neighbour: SourceRow, value: bytes | None) -> SourceRow:
     return neighbour._replace(source=REPORTS, topic=CLIENT_TOPIC, partition=0, key=b"k", value=value)
+
+
+MAKERS = (_refused, _refused, _unknown_member, _probe, _other_api, _asks, _report, _noise_of_reports)
 
 
 def own_group(corpus: Corpus, chance: Random) -> list[tuple[SourceRow, SourceRow]]:
