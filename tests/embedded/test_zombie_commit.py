@@ -69,7 +69,8 @@ def rows(records, source):
     return [SourceRow(source, r.topic, r.partition, r.offset, r.timestamp, r.key, r.value) for r in records]
 
 
-def test_a_consumer_that_oversleeps_its_poll_and_then_commits_is_told_with_its_partitions():
+def test_a_commit_after_an_exceeded_poll_interval_is_reported():
+    """The incident names the client and its partitions."""
     (port,) = free_ports(1)
     with EmbeddedCluster(port=port, telemetry=False, log4j2=snippet(port)) as cluster:
         servers = cluster.bootstrap_servers

@@ -29,7 +29,8 @@ def joining(*, until_ms):
     return story.beats("m1", 10_000, until_ms, error=27).beat(10_200, "m2", error=27)
 
 
-def test_a_join_phase_is_stuck_at_its_own_instant_and_names_who_still_sends_heartbeats():
+def test_a_stuck_join_phase_names_who_still_sends_heartbeats():
+    """The incident opens at the instant at which the phase has lasted for `SLOW_MS`."""
     told = joining(until_ms=70_000).play(70_000)
     assert transitions(told, "rebalance-stuck") == [("opened", "page", 10_000 + SLOW_MS)]
     assert "join phase" in summary(told, "rebalance-stuck")

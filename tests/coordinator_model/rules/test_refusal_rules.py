@@ -424,7 +424,8 @@ FACTS = {
 
 
 @pytest.mark.parametrize("name", FACTS)
-def test_a_record_that_says_otherwise_of_leader_timeouts_or_instances_is_a_divergence(name):
+def test_a_record_that_contradicts_the_answers_is_a_divergence(name):
+    """The leader, a timeout or an instance id differs from what was answered before."""
     says, different = FACTS[name]
     story = announced() if name != "another instance" else named_instance()
     found = [told["detail"]["different"] for told in says(story).play(10_000).of("replica-diverged")]

@@ -106,7 +106,8 @@ def test_canary_only_the_deprecated_offset_fetching_sees_an_internal_topic(spark
         spark.conf.set(TRAP, "true")
 
 
-def test_old_offset_commits_are_dropped_before_they_cost_anything_and_nothing_else_is(spark, settings, tmp_path):
+def test_old_offset_commits_are_dropped_at_the_source(spark, settings, tmp_path):
+    """Nothing else is dropped there."""
     everything = read(spark, settings, tmp_path / "1")
     recent = read(spark, settings, tmp_path / "2", commits_from_ms=2**42)
     kinds = [row.key[:2] if row.key else None for row in everything]
