@@ -128,7 +128,7 @@ def test_a_line_from_the_future_accuses_nobody_costs_nothing_and_is_quarantined(
     assert len(looks) < 200
 
 
-def test_one_a_second_makes_no_page_a_batch(looks):
+def test_a_line_from_the_future_each_second_makes_no_page(looks):
     """52 pages in 40 s is what 50 minutes once made."""
     extra = [misdated(at_ms + 300, 50 * MINUTE_MS) for at_ms in range(20_000, 60_000, 1_000)]
     lived = Lived(well(), 80_000, extra=extra)

@@ -231,7 +231,7 @@ def test_a_line_refutes_what_the_timer_said_of_one_that_had_left():
     assert [reason for reason, _ in told.closed("session-expired")] == ["refuted"]
 
 
-def test_what_was_told_already_is_refuted():
+def test_a_leave_line_that_comes_late_refutes_the_incident():
     shard = Shard.restore(0, SETTINGS, None)
     story = stable(M1, M2).beats(M1, 1_000, 3_000).beats(M2, 1_000, 9_000)
     rebalance(story, 9_900, 2, M2).beats(M2, 10_500, 30_000, 2)

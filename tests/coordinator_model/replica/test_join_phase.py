@@ -235,7 +235,7 @@ def untold(*, asked_ms=9_000, told_ms=19_700):
     return story
 
 
-def test_who_a_phase_left_behind_is_judged_by_it_though_only_the_next_one_told():
+def test_who_missed_an_unreported_phase_is_known_by_the_next_list():
     told = untold().play(28_000)
     assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m2", 19_002)]
     assert told.accusations == [("rebalance-timeout", "m2")]
@@ -248,7 +248,7 @@ def patient(member, poll_ms, order):
 
 
 @pytest.mark.parametrize("order", [("m2", "m4"), ("m4", "m2")])
-def test_whom_that_phase_left_behind_had_no_say_in_how_long_the_next_one_could_last(order):
+def test_whom_an_unreported_phase_dropped_does_not_prolong_the_next(order):
     """m2, with 20 s, is left behind at 29,002; m4 misses the next phase, of 10 s, at 39,205."""
     story = patient("m2", 20_000, order)
     for member in ("m1", "m2", "m4"):
@@ -300,7 +300,7 @@ def test_a_list_told_after_the_next_phases_first_sign_is_of_the_phase_before(end
 
 
 @pytest.mark.parametrize("order", [("m2", "m4"), ("m4", "m2")])
-def test_who_was_let_in_and_went_since_has_a_say_in_how_long_that_phase_could_last(order):
+def test_who_was_in_an_unreported_phase_may_have_prolonged_it(order):
     """m4, with a minute, is in generation 2 and dies; so its phase of 10 s was no timeout, whoever is dropped first."""
     story = patient("m4", 60_000, order)
     story.beats("m1", 1_000, 8_000).beats("m4", 1_000, 8_000).beats("m2", 1_000, 8_000)
@@ -503,12 +503,12 @@ def test_who_was_dropped_before_a_second_wait_missed_the_phase():
     assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m2", 19_000)]
 
 
-def test_an_answer_25_after_such_a_timeout_is_of_whom_it_dropped():
+def test_an_answer_25_after_a_first_timeout_is_a_dropped_members():
     told = outlasts(18_000).beat(19_500, "m2", error=25).play(25_000)
     assert told.accusations == [("rebalance-timeout", "m2")]
 
 
-def test_whose_session_ended_before_such_a_timeout_had_expired():
+def test_who_expired_before_a_second_wait_did_not_miss_the_phase():
     told = outlasts(11_000).play(25_000)
     assert told.facts("session-expired", "subject", "deadline_ms") == [("m2", 17_000)]
 
