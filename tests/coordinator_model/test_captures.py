@@ -152,7 +152,8 @@ def accused(history):
     return {(i.rule, i.group, i.member_id): i for i in opened if i.rule in VIOLATIONS}
 
 
-def test_the_coordinator_s_log_alone_names_whom_the_request_log_names_and_nobody_else():
+def test_the_coordinators_log_names_whom_the_request_log_names():
+    """Each log alone accuses the same members and nobody else, for the same cause, within a second."""
     alone, request_log = accused(stripped_of("coordinator's log")), accused(stripped_of("request log"))
     assert alone.keys() == request_log.keys()
     assert Counter(rule for rule, _, _ in alone) == {"session-expired": 7, "rebalance-timeout": 1}

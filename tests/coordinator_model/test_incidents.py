@@ -235,7 +235,7 @@ def brokers(*findings, holder, at_ms=AT_MS):
     return {"group": "", "at_ms": at_ms, "findings": list(findings), "view": None, "deleted": False, "holder": holder}
 
 
-def test_a_brokers_incident_is_held_by_every_shard_that_sees_it_and_ends_with_the_last():
+def test_a_broker_incident_ends_with_the_last_shard_that_sees_it():
     [first] = diff([], brokers(finding(**STALLED), holder="0"))
     [second] = diff([first.incident], brokers(finding(**STALLED), holder="7"))
     assert (first.kind, second.kind, second.incident.holders) == (Kind.OPENED, Kind.UPDATED, ["0", "7"])

@@ -94,8 +94,8 @@ def test_retention_that_passed_what_had_not_been_read_is_lost_lines():
     assert shard.clock.timer_resets == []
 
 
-def test_an_hour_of_lines_that_retention_took_is_not_taken_for_a_pause_by_a_run_that_was_away():
-    """Without the offsets the hole looks like a broker that stood still."""
+def test_lines_deleted_by_retention_are_no_coordinator_pause():
+    """The run was away meanwhile; without the offsets the hole looks like a broker that stood still."""
     story = stable("m1", "m2").beats("m1", 1_000, 90_000).beats("m2", 1_400, 90_000)
     rows = story.silent(9_900, 70_000, restart=True).source_rows(90_000)
     missing = [row for row in rows if not (row.topic == LINES[0] and 10_000 <= row.timestamp_ms - T0 < 70_000)]

@@ -47,7 +47,7 @@ def test_a_signal_that_is_lost_in_a_finalizer_is_obeyed_at_the_next_look(stop, n
         stop.obey()
 
 
-def test_nothing_asked_is_nothing_raised(stop):
+def test_obey_raises_nothing_without_a_signal(stop):
     stop.obey()
 
 

@@ -180,7 +180,8 @@ def test_both_formats_say_the_same_of_a_file_for_a_shipper():
     assert target["ref"] == rolling["name"] == said["appender.groupTelemetry.target.ref"]
 
 
-def test_the_broker_s_own_request_log_stays_as_quiet_as_it_was_and_no_other_file_has_one():
+def test_the_brokers_own_request_log_stays_quiet():
+    """Its appender stays at `warn` beside the broker's own file, and other files do not name it."""
     assert flat_yaml(printed())[REQUEST_LOGGER, "RequestAppender"] == "warn"
     assert (REQUEST_LOGGER, "RequestAppender") not in flat_yaml(printed("--alone"))
     assert (REQUEST_LOGGER, "RequestAppender") not in flat_yaml(printed("--request-appender", ""))
@@ -222,7 +223,8 @@ def printed_for_a_secured_cluster(tmp_path, *options):
     return flat_yaml(result.stdout), result.stderr
 
 
-def test_the_listener_of_the_configuration_is_reached_with_its_security_and_no_login_is_in_the_file(tmp_path):
+def test_the_configured_listener_is_used_without_its_login(tmp_path):
+    """The producer has the security of the configuration; advice says how to give it the login."""
     said, advice = printed_for_a_secured_cluster(tmp_path)
     assert said["producer", "security.protocol"] == "SASL_SSL"
     assert said["producer", "sasl.mechanism"] == "SCRAM-SHA-512"
@@ -276,7 +278,8 @@ def lines_of(cluster, client_id, *, key):
 @pytest.mark.e2e
 @pytest.mark.usefixtures("broker_parts")
 class TestOnABroker:
-    def test_the_yaml_beside_kafka_s_own_file_ships_under_the_host_s_name_and_fills_no_other_log(self, tmp_path):
+    def test_yaml_beside_kafkas_own_file_ships_under_the_host_name(self, tmp_path):
+        """It adds no line to the broker's other logs, and takes none away."""
         (port,) = free_ports(1)
         files = {
             "log4j2.yaml": STOCK.format(folder=tmp_path),
@@ -290,9 +293,8 @@ class TestOnABroker:
         assert "[KafkaRaftServer" in log  # what the broker's own file logs, it logs still
         assert (tmp_path / "kafka-request.log").read_text() == ""
 
-    def test_the_properties_alone_ship_under_an_environment_s_name_over_sasl_with_a_jaas_file(
-        self, tmp_path, monkeypatch
-    ):
+    def test_properties_alone_ship_over_sasl_with_a_jaas_file(self, tmp_path, monkeypatch):
+        """The key of the lines comes from a variable of the environment."""
         secret = PASSWORD.replace("\\", "\\\\").replace('"', '\\"')
         login = "org.apache.kafka.common.security.plain.PlainLoginModule"
         monkeypatch.setenv("POD_NAME", "kafka-7")

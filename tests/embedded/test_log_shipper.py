@@ -43,7 +43,8 @@ def asked_by(client_id, records):
     return [record for record in records if f'"clientId":"{client_id}"'.encode() in record.value]
 
 
-def test_a_brokers_lines_arrive_whole_under_its_key_and_once_more_where_the_shipper_lost_its_place(rsyslog, tmp_path):
+def test_a_shipper_delivers_whole_lines_under_the_brokers_key(rsyslog, tmp_path):
+    """A shipper that lost its place sends them once more."""
     file = tmp_path / "group-telemetry.log"
     with EmbeddedCluster(telemetry=False, log4j2=snippet(file)) as cluster:
         servers, port = cluster.bootstrap_servers, cluster.nodes[0].port

@@ -204,7 +204,8 @@ def test_an_expiry_that_a_reload_made_undone_is_uncertain():
     assert not expiry.certain
 
 
-def test_a_member_that_had_left_does_not_expire_when_a_new_coordinator_brings_it_back():
+def test_an_expiry_of_a_member_that_had_left_is_uncertain():
+    """A new coordinator may bring it back; only a join makes its expiry certain."""
     back = [event("left", 1), event("coordinator-loaded", 2), event("session-expired", 9)]
     assert [expiry.certain for expiry in session_expiries(back)] == [False]
     again = [event("left", 1), event("joined", 2), event("session-expired", 9)]

@@ -53,7 +53,7 @@ LEFT = {
 
 
 @pytest.mark.parametrize("name", LEFT)
-def test_so_many_lines_are_left(rows, name):
+def test_the_expected_number_of_lines_is_left(rows, name):
     least, most = LEFT[name]
     assert least <= len(lines(arrivals(rows, ALL[name], "a seed"))) <= most
 

@@ -13,7 +13,7 @@ def wrong_if_two_are_killed(plan):
     return [("missing", "session-expired")] if len(killed & started) >= 2 else []
 
 
-def test_what_is_left_is_what_it_takes():
+def test_a_shrunk_life_keeps_only_what_makes_it_wrong():
     small = shrink(draw("static+moves", 8), wrong_if_two_are_killed)
     assert sorted(event.do for event in small.events) == ["kill", "kill", "start", "start"]
     assert len(small.clients) == 2

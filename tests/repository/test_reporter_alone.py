@@ -70,7 +70,8 @@ def pip(python, *arguments):
     assert done.returncode == 0, done.stderr
 
 
-def test_its_wheel_holds_it_alone_and_asks_for_no_client_that_the_application_does_not_have(wheel):
+def test_the_reporters_wheel_holds_it_alone(wheel):
+    """The clients are extras: it installs none that the application does not have."""
     files = zipfile.ZipFile(wheel)
     code = {path for path in files.namelist() if ".dist-info/" not in path}
     shipped = [*REPORTER.glob("*.py"), REPORTER / "report.schema.json"]

@@ -1,4 +1,4 @@
-"""What the repository promises of its own code: functions that fit a screen, modules of one idea, a whole wheel."""
+"""What the repository promises of its own code: short functions and names, modules of one idea, a whole wheel."""
 
 import ast
 import subprocess
@@ -13,6 +13,8 @@ PACKAGES = ("coordinator_model", "streaming", "dashboards")
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 FUNCTION_LINES = 70
 MODULE_LINES = 560
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+TEST_NAME_CHARACTERS = 80
 IMPORT_EACH_FIRST = """
 import importlib, sys
 for name in sys.argv[1:]:
@@ -33,6 +35,18 @@ def test_functions_fit_a_screen(path):
     ]
     long = {f.name: f.end_lineno - f.lineno + 1 for f in functions if f.end_lineno - f.lineno >= FUNCTION_LINES}
     assert long == {}
+
+
+def test_names_of_tests_are_short():
+    """A name says what is tested; what it takes to say more goes into the docstring."""
+    names = {
+        node.name: name(path)
+        for path in TESTS
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
+    }
+    assert len(names) > 1_000
+    assert {test: path for test, path in names.items() if len(test) > TEST_NAME_CHARACTERS} == {}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name)

@@ -202,7 +202,7 @@ def replaced_in_turn(line_delay_ms=0):
     return script
 
 
-def test_a_newcomer_that_another_replaced_before_it_was_answered_had_replaced_the_first():
+def test_a_newcomer_fenced_before_its_answer_had_replaced_another():
     """i1-b took i1-a's place at 5,000 and waited; i1-c fenced it at 12,000, after i1-a's session would have ended."""
     script = replaced_in_turn()
     script.at(13_000).join("b", 2, "b", listed=[("b", None), ("i1-c", "i1")], parked_ms=900)
@@ -214,8 +214,8 @@ def test_a_newcomer_that_another_replaced_before_it_was_answered_had_replaced_th
     assert script.witness.incidents() == []
 
 
-def test_a_newcomer_that_another_replaced_before_it_was_answered_had_replaced_the_first_though_the_record_came_before():
-    """i1-b took i1-a's place at 5,000, i1-c fenced it at 12,000; lines come 40 ms after their answers."""
+def test_a_fenced_newcomer_had_replaced_another_before_the_record():
+    """i1-b took i1-a's place at 5,000, i1-c fenced it at 12,000; lines come 40 ms late, and so after the record."""
     script = replaced_in_turn(line_delay_ms=40)
     script.at(12_008).join("b", 2, "b", listed=[("b", None), ("i1-c", "i1")], parked_ms=900)
     script.join("i1-c", 2, "b", instance="i1", asked="", parked_ms=8)

@@ -70,8 +70,8 @@ def test_a_member_listed_twice_is_one_member_as_the_last_entry_says(world):
     assert [(m["member_id"], m["assignment"][0]["partitions"]) for m in shown["members"]] == [("m0", [1])]
 
 
-def test_a_generation_that_goes_back_is_adopted_and_the_group_is_what_the_last_record_says(world):
-    """After a failover a generation that was never written is used again; a record is never argued with."""
+def test_a_generation_that_goes_back_is_adopted(world):
+    """After a failover a generation that was never written is used again: the group is what the last record says."""
     group_record(world, "g", 7, member("m0"), member("m1"))
     group_record(world, "g", 5, member("m2"), leader="m2")
     replica, _ = replica_of(world)
@@ -95,7 +95,8 @@ def test_an_epoch_that_goes_back_is_adopted(world):
     assert (replica.generation, replica.state) == (4, "Stable")
 
 
-def test_a_leader_that_is_no_member_and_members_that_own_nothing_are_shown_as_they_are(world):
+def test_a_leader_that_is_no_member_is_shown_as_recorded(world):
+    """So is a member that owns nothing."""
     group_record(world, "g", 1, member("m0"), leader="nobody")
     replica, shown = replica_of(world)
     assert (replica.leader, shown["members"][0]["assignment"]) == ("nobody", [{"topic": "t", "partitions": []}])
@@ -128,7 +129,8 @@ def test_a_record_of_a_megabyte_keeps_a_bounded_part_of_an_assignment(world):
     assert shown["members"][0]["partitions_left_out"] == 250_000 - MAX_PARTITIONS_SHOWN
 
 
-def test_a_subscription_of_a_megabyte_is_no_crash_and_another_group_beside_it_goes_on(world):
+def test_a_subscription_of_a_megabyte_breaks_nothing(world):
+    """Its group is Stable, and another group beside it goes on."""
     group_record(world, "g", 1, member("m0", subscription=b"\0\0\x7f\xff\xff\xff" + bytes(1_000_000)))
     group_record(world, "h", 1, member("m0", [3]))
     replica, _ = replica_of(world)

@@ -32,5 +32,5 @@ def test_brokers_of_2_8_to_3_6_are_asked_for_metadata():
     ]
 
 
-def test_of_others_it_is_what_they_say():
+def test_newer_brokers_are_taken_at_their_word():
     assert describe_cluster(SimpleNamespace(describe_cluster=lambda: METADATA)) is METADATA

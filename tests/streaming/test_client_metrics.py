@@ -88,7 +88,7 @@ def test_a_ratio_that_is_no_number_tells_nothing_of_polls(ratio):
 
 
 @pytest.mark.parametrize("name", COMPRESSED)
-def test_a_bomb_is_refused_without_being_written(name):
+def test_a_decompression_bomb_is_refused_in_bounded_memory(name):
     compression, compress = COMPRESSED[name]
     bomb = bytes(compress(BOMB))
     tracemalloc.start()

@@ -52,9 +52,8 @@ PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 class TestListeners:
     @pytest.mark.parametrize("protocol", PROTOCOLS)
     @pytest.mark.parametrize("listener", PROTOCOLS)
-    def test_the_listener_s_own_protocol_works_and_every_other_is_named_with_the_right_one(
-        self, secured, listener, protocol
-    ):
+    def test_a_wrong_security_protocol_is_answered_with_the_right_one(self, secured, listener, protocol):
+        """The listener's own protocol works."""
         problem = diagnose(settings(secured, listener, protocol), topics=["__consumer_offsets"])
         if listener == protocol:
             assert problem is None
@@ -90,7 +89,8 @@ class TestListeners:
         assert problem.kind is kind
         assert words in str(problem)
 
-    def test_a_client_certificate_opens_the_listener_that_wants_one_and_a_foreign_one_does_not(self, secured, tmp_path):
+    def test_only_a_client_certificate_of_its_authority_opens_a_listener(self, secured, tmp_path):
+        """A certificate of another authority is named as the problem."""
         certificate, key = secured.authority.issue("client")
         assert diagnose(settings(secured, "MTLS", "SSL", ssl_certfile=certificate, ssl_keyfile=key)) is None
         foreign, its_key = Authority(tmp_path).issue("client")

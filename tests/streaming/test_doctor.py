@@ -133,7 +133,8 @@ class TestMachine:
 
 
 class TestRights:
-    def test_the_commands_grant_reading_to_the_monitor_and_writing_to_brokers_and_applications_only(self):
+    def test_acl_commands_let_the_monitor_read_only(self):
+        """Only brokers and applications may write."""
         printed = acl_lines(Kafka(telemetry_topics=("lines",)))
         whys, commands = printed[::2], printed[1::2]
         assert all(why.startswith("# ") for why in whys)
@@ -155,7 +156,8 @@ class TestConfiguration:
         assert status == "fail"
         assert "monitor.toml:3" in line
 
-    def test_a_cluster_that_does_not_answer_is_a_failure_and_no_spark_is_needed_to_say_so(self, tmp_path):
+    def test_a_cluster_that_does_not_answer_is_a_failure(self, tmp_path):
+        """Doctor needs no Spark to say so."""
         without_spark = "import sys; sys.modules.update(pyspark=None)"
         (tmp_path / "monitor.toml").write_text('[kafka]\nbootstrap_servers = "127.0.0.1:1"\n')
         code, lines = run(tmp_path, "--config", "monitor.toml", before=without_spark)

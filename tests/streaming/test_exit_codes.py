@@ -75,7 +75,7 @@ class TestConfiguration:
 
 
 @pytest.mark.parametrize("command", READS_A_MONITOR)
-def test_an_address_that_is_no_url_is_wrong_usage_and_one_where_nobody_answers_a_failure(command):
+def test_a_bad_url_is_wrong_usage_and_a_silent_one_a_failure(command):
     times = ["--times", "1"] if command == "watch" else []
     assert run(command, "--url", "monitor:8844", *times).exit_code == 2
     failed = run(command, "--url", CLOSED, *times)

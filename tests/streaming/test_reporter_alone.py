@@ -286,7 +286,8 @@ def test_the_member_id_is_that_of_the_newest_membership(clock):
         assert polls.report()["member_id"] == told
 
 
-def test_the_member_id_is_asked_for_at_each_poll_until_there_is_one_then_once_an_interval(clock):
+def test_the_member_id_is_asked_for_at_each_poll_until_there_is_one(clock):
+    """From then on it is asked for once an interval."""
     polls = polls_of("")
     polls.end()
     polls.keep.id = "m1"
@@ -343,7 +344,7 @@ def test_consume_answers_and_fails_as_the_clients_own():
     assert not consumer._reports.is_alive()
 
 
-def test_a_consumer_that_cannot_be_made_raises_what_the_client_raises_and_starts_nothing():
+def test_a_consumer_that_cannot_be_made_raises_the_clients_error():
     with pytest.raises(KafkaException):
         confluent.Consumer({**CONFLUENT, "no.such.setting": 1})
 

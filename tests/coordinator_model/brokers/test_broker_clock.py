@@ -116,7 +116,7 @@ STEPS = {
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_after(name):
+def test_coordinator_and_timer_resets_after(name):
     steps, coordinator, restarts = STEPS[name]
     made = clock(*steps)
     assert made.coordinator == coordinator
@@ -183,7 +183,7 @@ FRONTIERS = {
 
 
 @pytest.mark.parametrize("name", FRONTIERS)
-def test_the_frontier_is(name):
+def test_the_watermark_is_that_of(name):
     lines, watermark_ms = FRONTIERS[name]
     made = CoordinatorTracker()
     for (broker, partition), at_ms in lines.items():
@@ -211,6 +211,6 @@ def test_names_of_strangers_do_not_fill_the_memory():
     assert f"broker-{MAX_BROKERS + 49}" in made.brokers
 
 
-def test_refusals_without_end_do_not_either():
+def test_refusals_without_end_do_not_fill_the_memory():
     made = clock(("a", 1, YES), *(("a", at_ms, NO if at_ms % 2 else YES) for at_ms in range(2, 500)))
     assert len(made.timer_resets) <= MAX_TIMER_RESETS

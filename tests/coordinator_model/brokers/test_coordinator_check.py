@@ -64,7 +64,7 @@ def test_a_request_that_anybody_may_send_to_another_broker_hides_no_death(error)
     assert told.group["coordinator"] == "broker-1"
 
 
-def test_nor_does_it_keep_a_group_without_a_coordinator_untold():
+def test_a_strangers_request_hides_no_missing_coordinator():
     """Clients find no coordinator for longer than a failover; a stranger's bad JoinGroup is no coordinator's answer."""
     story = stable("m1").beats("m1", 1_000, 5_000)
     for at_ms in range(6_000, 45_000, 1_000):

@@ -110,6 +110,6 @@ def test_a_removal_that_nothing_explains_is_told_once_a_move_does():
     assert told.facts("session-expired", "subject", "deadline_ms", "cause") == [("m1", 12_000, "coordinator-moved")]
 
 
-def test_without_a_move_it_stays_unexplained():
+def test_a_removal_without_a_move_stays_unexplained():
     told = stable("m1").beats("m1", 1_000, 13_000).record(12_000, 2).play(60_000)
     assert told.accusations == []

@@ -63,7 +63,8 @@ def test_metadata_disputes(case):
 
 
 @pytest.mark.parametrize(("leader_answers", "believed"), [(False, True), (True, False)])
-def test_who_goes_on_answering_for_a_minute_is_believed_unless_the_leader_answers_too(leader_answers, believed):
+def test_a_broker_that_metadata_disputes_is_believed_after_a_minute(leader_answers, believed):
+    """It goes on answering as the coordinator, and is not believed if the leader that metadata names answers too."""
     leadership, disputed = Leadership(), []
     for at_ms in range(1_000, 2_000 + DISPUTE_MS, 1_000):
         leadership.name(named(at_ms))
@@ -159,8 +160,8 @@ def test_a_failover_is_judged_alike_whether_metadata_or_an_answer_tells_first(na
     assert told.group["coordinator"] == "broker-2"
 
 
-def test_a_coordinator_that_dies_while_all_members_are_frozen_moves_by_metadata_alone():
-    """Nothing comes from the new one about them but its probe's lines, and the record that ends them."""
+def test_metadata_alone_moves_the_coordinator_of_frozen_members():
+    """The old coordinator dies; the new one has only its probe's lines and the record that ends the members."""
     story = watched(10_000).beats("m1", 1_000, 10_000).beats("m2", 1_000, 10_000)
     story.silent(10_000, 90_000).leads(12_000, "broker-2", *range(15_000, 40_000, 5_000))
     told = story.record(18_500, 2).play(30_000)
@@ -168,7 +169,8 @@ def test_a_coordinator_that_dies_while_all_members_are_frozen_moves_by_metadata_
     assert told.group["coordinator"] == "broker-2"
 
 
-def test_a_leader_without_a_request_log_is_told_as_uncovered_once_and_nobody_is_accused():
+def test_a_leader_without_a_request_log_is_reported_once():
+    """The incident is `telemetry-uncovered`; nobody is accused, and whether its members live is unknown."""
     story = watched(10_000).beats("m1", 1_000, 10_000).beats("m2", 1_000, 10_000)
     told = story.leads(11_000, "broker-3", *range(15_000, 100_000, 5_000)).play(100_000)
     assert told.facts("telemetry-uncovered", "subject", "opened_ms", "severity") == [("node 3", 11_000, "info")]

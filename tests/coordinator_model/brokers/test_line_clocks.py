@@ -128,7 +128,7 @@ def test_a_line_from_the_future_accuses_nobody_costs_nothing_and_is_quarantined(
     assert len(looks) < 200
 
 
-def test_one_a_second_makes_no_page_a_batch(looks):
+def test_a_line_from_the_future_each_second_makes_no_page(looks):
     """52 pages in 40 s is what 50 minutes once made."""
     extra = [misdated(at_ms + 300, 50 * MINUTE_MS) for at_ms in range(20_000, 60_000, 1_000)]
     lived = Lived(well(), 80_000, extra=extra)
@@ -217,8 +217,8 @@ def test_a_peer_whose_clock_steps_disturbs_nobody(by):
 
 
 @pytest.mark.parametrize("by", BY)
-def test_a_shard_that_moves_between_clocks_that_are_apart_is_judged_in_the_new_ones_time(by):
-    """broker-1's clock steps at 30 s, broker-2 coordinates from 60 s on, and m2 dies a minute later."""
+def test_a_move_between_skewed_clocks_is_judged_by_the_new_clock(by):
+    """broker-1's clock steps at 30 s, broker-2 coordinates the shard from 60 s on, and m2 dies a minute later."""
     story = stable("m1", "m2").beats("m1", 1_000, 59_000).beats("m2", 1_400, 59_400)
     story.brokers["broker-2"] = 0
     story.beat(59_500, "m1", error=16).beat(60_200, "m1", error=27, broker="broker-2")
@@ -237,8 +237,8 @@ def test_a_pause_of_a_minute_is_no_step():
         assert Lived(story, 120_000, wall=wall).opened("broker-clock") == []
 
 
-def test_a_broker_that_wakes_alone_and_stops_again_is_believed_once_the_others_have_come_there():
-    """Both brokers of a partition stood still. In a replay no other clock speaks for the few lines of the first."""
+def test_the_first_broker_to_wake_is_believed_once_another_follows():
+    """Both brokers of a partition paused; in a replay no other clock confirms the first one's few lines."""
     speaks_ms = {
         "broker-1": [0, 1_000, 2_000, *range(40_000, 40_500, 100), *range(45_000, 50_000, 500)],
         "broker-2": [0, 1_000, *range(40_300, 50_000, 500)],
@@ -297,7 +297,8 @@ def test_a_step_and_its_return_are_the_same_in_whatever_batches_they_come(by, ba
 
 
 @pytest.mark.parametrize("by", BY)
-def test_a_replay_that_has_all_lines_in_one_partition_knows_a_step_by_the_other_broker(by):
+def test_a_clock_step_shows_against_the_other_broker_in_a_replay(by):
+    """All lines lie in one partition; broker-1's clock steps and returns, and m2's death is reported once."""
     story = well(150_000, m2_until_ms=120_000)
     story.brokers["broker-2"] = 0
     lived = Lived(story, 150_000, clocks={"broker-1": stepped(30_000, BY[by], 80_000)}, one_partition=True)

@@ -272,7 +272,7 @@ def test_a_line_made_to_be_slow_is_read_in_linear_time():
     assert isinstance(events_of(JAVA + text), RejectedRow)
 
 
-def test_such_a_line_moves_no_clock():
+def test_a_line_of_the_coordinators_log_moves_no_clock():
     assert mute_line(telemetry(JAVA + "anything")) is None
     assert mute_line(telemetry("noise")) is not None
 

@@ -240,7 +240,7 @@ def feed(shard, events):
 
 @settings(max_examples=120, deadline=None)
 @given(st.lists(mutated_lines(), min_size=1, max_size=5))
-def test_no_mutation_of_a_line_raises_at_the_door_or_in_the_shard(lines):
+def test_no_mutation_of_a_line_raises_in_the_parser_or_the_shard(lines):
     """The shard applies, dumps and reads back whatever is parsed."""
     shard = Shard.restore(0, ShardSettings(cluster="c", partitions=1, live_from_ms=0), None)
     for offset, made in enumerate(lines):

@@ -242,7 +242,7 @@ def test_a_group_is_judged_alike_however_its_lines_come(wrap, late_ms):
     assert not told.undecodable
 
 
-def test_the_short_road_tells_what_the_careful_one_does():
+def test_a_known_heartbeat_is_read_as_the_full_parser_reads_it():
     reader = RowParser()
     for n in range(1, 6):
         row = telemetry(FILE.replace(":20,000", f":2{n},00{n}"), at_ms=SHIPPED_MS + n, offset=n)

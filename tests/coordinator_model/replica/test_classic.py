@@ -179,8 +179,8 @@ def test_a_leaders_sync_that_is_asked_once_more_restarts_nothing():
     assert (member, deadline_ms) == ("m1", 5_050 + 6_000)
 
 
-def test_a_sync_that_waits_for_the_assignments_write_starts_the_session_as_it_is_answered():
-    """A live broker's log: the record's instant is 5,002, it is stored at 9,000, and m2's answer comes then."""
+def test_a_session_starts_when_a_sync_that_waited_is_answered():
+    """From a live broker's log: the assignment's record, of 5,002, is stored at 9,000, and m2 is answered then."""
     story = joined_twice().join(5_000, "m1", 2, listed=["m1", "m2"]).join(5_000, "m2", 2).record(5_002, 2, "m1", "m2")
     story.sync(9_000, "m1", 2, leader=True, parked_ms=3_999).sync(9_000, "m2", 2, parked_ms=3_996)
     story.beats("m1", 10_000, 14_000, generation=2).beat(15_100, "m1", 2, error=27)
@@ -235,8 +235,8 @@ def test_a_parked_sync_stops_its_session_from_ending_and_its_answer_starts_it_an
     assert story.play(24_000).facts("session-expired", "subject", "deadline_ms") == [("m2", deadline_ms)]
 
 
-def test_the_session_of_a_leader_whose_own_answer_was_lost_begins_with_what_another_is_told():
-    """A live broker's log: its JoinGroup was applied and answered 15 behind a stalled write, then the phase ended."""
+def test_a_leaders_session_starts_with_a_followers_answer():
+    """From a live broker's log: the leader's JoinGroup was applied, answered 15, and the phase ended after that."""
     story = joined_twice().join(5_900, "m1", 2, error=15, parked_ms=1_500).join(6_000, "m2", 2, leader="m1")
     story.beats("m2", 7_000, 11_000, generation=2).beat(11_500, "m2", 2, error=27)
     story.join(12_100, "m2", 3, listed=["m2"]).record(12_140, 3, "m2").sync(12_150, "m2", 3, leader=True)
@@ -313,8 +313,8 @@ def test_the_fenced_former_self_is_heard_no_more():
     assert set(told.members) == {"m1", "new"}
 
 
-def test_a_static_members_join_whose_line_comes_after_its_successors_record_does_not_bring_it_back():
-    """Lines come 40 ms after their answers: the record of who took its place 30 ms later is read first."""
+def test_a_late_join_line_brings_no_replaced_static_member_back():
+    """Lines come 40 ms after their answers: the record of the successor, 30 ms later, is read first."""
     story = stable("m1", OLD).beats("m1", 1_000, 8_000).beats("old", 1_000, 8_000).beat(8_500, "m1", error=27)
     story.record(9_002, 2, OLD, "m1").record(9_034, 2, NEW, "m1")
     story.join(9_040, OLD, 2, listed=["old", "m1"], sendTimeMs=40.0).join(9_040, "m1", 2, sendTimeMs=40.0)
@@ -361,8 +361,8 @@ def test_a_leave_right_behind_its_join_is_not_taken_for_one_before_it():
     assert story.play(18_000).accusations == []
 
 
-def test_a_leave_whose_line_comes_before_those_of_the_joins_answered_before_it_is_final():
-    """All lines come 40 ms after their answers; a leave is put where it was applied, other lines where they came."""
+def test_a_leave_read_before_earlier_joins_is_final():
+    """All lines come 40 ms late; a leave is ordered by when it was applied, a join by when its line came."""
     story = stable("m1", "m2").beats("m1", 1_000, 8_000).beats("m2", 1_000, 8_000).beat(8_500, "m1", error=27)
     story.record(9_002, 2, "m1", "m2")
     story.join(9_040, "m1", 2, listed=["m1", "m2"], sendTimeMs=40.0).join(9_040, "m2", 2, sendTimeMs=40.0)
@@ -370,8 +370,8 @@ def test_a_leave_whose_line_comes_before_those_of_the_joins_answered_before_it_i
     assert told.accusations == [("session-expired", "m1")]
 
 
-def test_a_leave_whose_line_comes_before_those_of_the_joins_answered_before_it_begins_the_next_join_phase():
-    """Found by simulation: m2 left the generation that had just been announced, before anybody could sync."""
+def test_a_leave_read_before_earlier_joins_begins_the_next_phase():
+    """Found by simulation: m2 left the generation just announced, before any member could sync."""
     story = stable("m1", "m2").beats("m1", 1_000, 8_000).beats("m2", 1_000, 8_000).beat(8_500, "m1", error=27)
     story.join(9_040, "m1", 2, listed=["m1", "m2"], sendTimeMs=40.0).join(9_040, "m2", 2, sendTimeMs=40.0)
     group = story.leave(9_075, "m2", sendTimeMs=40.0).play(9_500).group
@@ -429,8 +429,8 @@ def test_a_leave_whose_answer_was_lost_behind_a_stalled_write(name):
     assert set(told.members) == members
 
 
-def test_a_leave_whose_answer_was_lost_behind_a_stalled_write_is_no_word_of_a_coordinator_that_moves():
-    """Else the session that ends next would be blamed on that move."""
+def test_a_leave_answered_15_is_no_sign_of_a_coordinator_move():
+    """Its answer was lost behind a stalled write; taken for a move, it would be blamed for the next expiry."""
     story = stable("m1", "m2", "m3")
     for member in ("m1", "m2", "m3"):
         story.beats(member, 1_000, 8_000)
@@ -516,7 +516,8 @@ def test_a_deleted_group_is_gone_and_its_name_begins_a_new_life():
     assert rebalance(story, 13_100, 1, "n1").play(14_000).group["incarnation"] == 1
 
 
-def test_a_generation_that_starts_over_is_a_new_life_though_the_tombstone_was_compacted_away():
+def test_a_generation_that_starts_over_is_a_new_incarnation():
+    """The tombstone of the group before it was compacted away."""
     story = rebalance(stable("m1"), 3_000, 7, "m1").record(5_000, 8).record(9_000, 0)
     assert story.play(9_500).group["incarnation"] == 1
     assert story.play(8_500).group["incarnation"] == 0
@@ -599,8 +600,8 @@ def test_a_newcomer_whose_first_answer_was_lost_is_known_by_the_leaders_list(ver
 # ------------------------------------------------------------------------------------------------ gone together
 
 
-def test_the_longest_session_of_a_group_that_emptied_after_a_load_says_when_the_shorter_ones_ended():
-    """All began as broker-2 loaded the group; as the last of them ended, at 14,100, it was empty."""
+def test_the_longest_session_after_a_load_dates_the_shorter_ones():
+    """broker-2's load started them all; the last ended at 14,100, so m1's, 4 s shorter, ended at 10,100."""
     story = stable("m1", Who("m2", client_id="client-m2", port=5_001, session_ms=10_000))
     story.beats("m1", 1_000, 3_000).beats("m2", 1_000, 3_000)
     story.beat(4_000, "m1", error=16).record(14_100, 2)

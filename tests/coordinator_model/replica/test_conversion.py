@@ -231,8 +231,8 @@ def test_a_join_into_a_group_of_consumers_starts_its_members_session_anew():
     assert ended(play(removed(story, 12_004), 17_000), "m1") == [12_000]
 
 
-def test_a_classic_member_of_a_loaded_group_of_consumers_has_the_groups_own_session_timeout():
-    """Until it is heard: 6 s instead of its own 9 (`GroupMetadataManager.onLoaded`)."""
+def test_a_load_gives_a_classic_member_the_groups_session_timeout():
+    """In a consumer group it has 6 s, not its own 9, until it is heard (`GroupMetadataManager.onLoaded`)."""
     story = among_consumers(last_beat_ms=4_000).beat(5_000, "m1", 2, error=16)
     story.hello(5_200, "new", 2, 2, broker="broker-2")
     for at_ms in range(6_000, 20_000, 1_000):

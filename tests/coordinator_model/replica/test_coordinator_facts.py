@@ -47,7 +47,8 @@ def test_an_assignment_that_could_not_be_stored_starts_another_rebalance():
     assert story.play(5_200).group["state"] == "PreparingRebalance"
 
 
-def test_an_assignment_that_was_stored_too_late_starts_another_rebalance_though_its_record_is_read_first():
+def test_an_assignment_stored_too_late_starts_another_rebalance():
+    """Its record is read before the leader's SyncGroup is answered 15."""
     story = heard("m1", "m2").beat(4_500, "m1", error=27).join(5_000, "m1", 2, listed=["m1", "m2"])
     story.join(5_000, "m2", 2).record(5_110, 2, "m1", "m2")
     story.sync(10_100, "m1", 2, leader=True, error=15, parked_ms=5_000)

@@ -98,7 +98,8 @@ def test_who_joined_and_is_in_the_next_record_is_a_member_like_others():
     assert accused(story.record(21_000, 3, M1, M2).play(22_000)) == [(M3, 20_000, "observed", "session-timeout")]
 
 
-def test_a_static_member_that_expired_is_told_though_its_next_self_has_come_meanwhile():
+def test_a_static_members_expiry_is_reported_despite_its_successor():
+    """The next record has the same instance under another member id."""
     before, after = Who(M1, instance_id="i-1"), Who(M3, instance_id="i-1")
     told = of_two(before, M2).log(7_000, FAILED.format(M1)).record(9_000, 2, after, M2).play(10_000)
     assert told.facts("session-expired", "member_id", "instance_id", "deadline_ms") == [(M1, "i-1", 7_000)]
@@ -277,7 +278,7 @@ def test_a_line_refutes_what_the_timer_said_of_one_that_had_left():
     assert [reason for reason, _ in told.closed("session-expired")] == ["refuted"]
 
 
-def test_what_was_told_already_is_refuted():
+def test_a_leave_line_that_comes_late_refutes_the_incident():
     shard = Shard.restore(0, SETTINGS, None)
     story = stable(M1, M2).beats(M1, 1_000, 3_000).beats(M2, 1_000, 9_000)
     rebalance(story, 9_900, 2, M2).beats(M2, 10_500, 30_000, 2)
@@ -345,14 +346,15 @@ def test_a_static_member_s_expiry_is_its_instance_s():
     assert told.facts("session-expired", "instance_id") == [("i-1",)]
 
 
-def test_a_request_log_that_is_switched_off_leaves_the_causes_to_the_coordinator_s_log():
+def test_the_coordinators_log_gives_causes_once_request_lines_stop():
+    """The request log is switched off while the coordinator's log goes on."""
     story = LogStory(rows=stable(M1, M2).beats(M1, 1_000, 20_000).beats(M2, 1_000, 20_000).rows).silent(20_500, 200_000)
     story.log(40_000, FAILED.format(M2)).log(100_000, FAILED.format(M1)).record(101_000, 2, M2)
     assert accused(story.play(150_000)) == [(M1, 100_000, "observed", "session-timeout")]
 
 
-def test_lines_missing_before_such_a_line_are_told_by_the_next_one_of_the_request_log():
-    """Its offset comes after a gap, but it moves no clock: the next line that does tells that lines were lost."""
+def test_a_gap_before_a_coordinator_line_still_makes_a_blind_window():
+    """Such a line moves no clock: the next line of the request log reports that lines were lost."""
     story = stable(M1, M2).beats(M1, 1_000, 30_000).beats(M2, 1_000, 30_000).lose(10_200)
     windows = [(story.play(30_000).history.blind), story.tell(10_250, HEAD + STABILIZED).play(30_000).history.blind]
     assert windows[0] == windows[1] != []

@@ -31,16 +31,16 @@ def joins(story, at_ms, member="m3"):
 # ------------------------------------------------------------------------------------------------ missed or expired
 
 
-def test_a_phase_that_ended_by_its_timeout_was_missed_though_the_session_would_end_a_moment_later():
-    """m1's leave-taking peer m3 starts it at 9,000; m2 beats 27 until 13,050 and is dropped at 19,000: 50 ms early."""
+def test_a_phase_timeout_just_before_a_session_end_was_missed():
+    """m3's leave begins it at 9,000; m2 is told 27 until 13,050 and dropped at 19,000, 50 ms before it can expire."""
     story = group("m1", "m2", "m3").beats("m3", 1_000, 8_000).leave(9_000, "m3")
     story.beats("m2", 9_050, 13_050, error=27).beat(9_500, "m1", error=27)
     told = ends(story, 19_003)
     assert told.accusations == [("rebalance-timeout", "m2")]
 
 
-def test_a_phase_whose_timer_ran_late_was_missed_by_whom_no_session_can_have_ended_yet():
-    """As above, on a busy machine: dropped at 19,350, 300 ms before the end of its session."""
+def test_a_phase_whose_timer_ran_late_was_missed():
+    """The machine is busy: m2 is dropped at 19,350, 300 ms before its session can have ended."""
     story = group("m1", "m2", "m3").beats("m3", 1_000, 8_000).leave(9_000, "m3")
     story.beats("m2", 9_650, 13_650, error=27).beat(9_500, "m1", error=27)
     told = ends(story, 19_350)
@@ -68,7 +68,7 @@ def test_who_comes_into_a_phase_with_a_longer_timeout_does_not_prolong_it():
     assert told.accusations == [("rebalance-timeout", "m2")]
 
 
-def test_who_came_into_a_phase_that_another_began_does_not_prolong_it_though_its_answer_is_told_first():
+def test_a_later_joiner_answered_first_does_not_prolong_the_phase():
     """m3 begins it at 9,003; pod-1, with a minute, came at 9,303, before any other sign of it."""
     story = group("m1", "m2").beat(9_500, "m1", error=27).beats("m2", 9_550, 18_550, error=27)
     story.poll_ms = 60_000
@@ -113,8 +113,8 @@ def test_whose_session_ended_as_the_phase_began_does_not_prolong_it():
     assert sorted(ends(story, 19_003).accusations) == [("rebalance-timeout", "m2"), ("session-expired", "m4")]
 
 
-def test_who_comes_right_after_a_session_whose_end_began_the_phase_does_not_prolong_it():
-    """m4 expires at 9,000, which begins it; m3, with a minute, asks to join at 9,100, before any other sign of it."""
+def test_a_join_right_after_an_expiry_does_not_prolong_the_phase():
+    """m4's expiry at 9,000 begins it; m3, with a minute, asks to join at 9,100, before any other sign of it."""
     story = group("m1", "m2", "m4").beats("m4", 1_000, 3_000).beat(9_500, "m1", error=27)
     story.beats("m2", 9_550, 18_550, error=27)
     story.poll_ms = 60_000
@@ -123,8 +123,8 @@ def test_who_comes_right_after_a_session_whose_end_began_the_phase_does_not_prol
 
 
 @pytest.mark.parametrize(("newcomer", "asked"), [("m3", "m3"), (Who("", instance_id="pod-9"), "")])
-def test_a_newcomer_that_began_the_phase_and_waited_in_vain_for_five_minutes_set_its_time(newcomer, asked):
-    """With 400 s, it asks to join at 9,003 and is refused at 309,003: the phase goes on to 409,003, for m2.
+def test_a_refused_newcomer_that_began_the_phase_set_its_timeout(newcomer, asked):
+    """With 400 s, it asks to join at 9,003 and is refused five minutes later: the phase goes on to 409,003, for m2.
 
     A static one has no id until it is let in.
     """
@@ -145,8 +145,8 @@ def test_a_join_phase_shows_by_when_it_ends():
     assert ends(story, 11_000, "m1", "m2").group["join_deadline_ms"] is None
 
 
-def test_who_alone_was_waited_for_until_the_timeout_missed_it_whatever_its_clock_says():
-    """Its last heartbeat was parked and never answered: had its session ended, the phase would have ended then."""
+def test_the_only_member_that_a_phase_waited_for_missed_it():
+    """m2's session seems to end before, but that would have ended the phase: its last heartbeat was never answered."""
     story = group("m1", "m2", "m3").beats("m3", 1_000, 8_000).leave(9_000, "m3").beat(9_500, "m1", error=27)
     told = ends(story, 19_003)
     assert told.accusations == [("rebalance-timeout", "m2")]
@@ -199,8 +199,8 @@ STALLED = {
 
 
 @pytest.mark.parametrize("name", STALLED)
-def test_a_heartbeat_behind_a_stalled_write_is_a_sign_of_life_though_its_line_comes_after_the_removal(name):
-    """m2's last answered 27 gives it until 18,500, m4's until 20,900; m2 asked again and was answered 15, 5 s later."""
+def test_a_heartbeat_parked_until_its_members_removal_shows_life(name):
+    """m2's answers give it until 18,500, m4's until 20,900; m2 asked again, and the answer, 15, came after 19,003."""
     asked_ms, known_ms = STALLED[name]
     story = group("m1", "m2", "m3", "m4").beats("m3", 1_000, 8_000).leave(9_000, "m3").beat(9_500, "m1", error=27)
     story.beats("m4", 1_000, 8_000).beats("m4", 9_900, 14_900, error=27)
@@ -235,7 +235,7 @@ def untold(*, asked_ms=9_000, told_ms=19_700):
     return story
 
 
-def test_who_a_phase_left_behind_is_judged_by_it_though_only_the_next_one_told():
+def test_who_missed_an_unreported_phase_is_known_by_the_next_list():
     told = untold().play(28_000)
     assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m2", 19_002)]
     assert told.accusations == [("rebalance-timeout", "m2")]
@@ -248,7 +248,7 @@ def patient(member, poll_ms, order):
 
 
 @pytest.mark.parametrize("order", [("m2", "m4"), ("m4", "m2")])
-def test_whom_that_phase_left_behind_had_no_say_in_how_long_the_next_one_could_last(order):
+def test_whom_an_unreported_phase_dropped_does_not_prolong_the_next(order):
     """m2, with 20 s, is left behind at 29,002; m4 misses the next phase, of 10 s, at 39,205."""
     story = patient("m2", 20_000, order)
     for member in ("m1", "m2", "m4"):
@@ -264,8 +264,8 @@ def test_whom_that_phase_left_behind_had_no_say_in_how_long_the_next_one_could_l
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_a_static_member_for_which_that_phase_waited_need_not_have_joined_the_next_before_its_list(first):
-    """pod-1 lives and does not rejoin: the phase waited for it until 19,002; m2's session had ended at 16,400."""
+def test_an_unreported_phase_may_have_waited_for_a_static_member(first):
+    """pod-1 joins only generation 3, told before or after its list; m2's session had ended at 16,400."""
     story = (
         stable("m1", "m2", "m3", OLD, poll_ms=POLL_MS).beats("m2", 1_000, 8_000).beats("m2", 9_400, 10_400, error=27)
     )
@@ -300,7 +300,7 @@ def test_a_list_told_after_the_next_phases_first_sign_is_of_the_phase_before(end
 
 
 @pytest.mark.parametrize("order", [("m2", "m4"), ("m4", "m2")])
-def test_who_was_let_in_and_went_since_has_a_say_in_how_long_that_phase_could_last(order):
+def test_who_was_in_an_unreported_phase_may_have_prolonged_it(order):
     """m4, with a minute, is in generation 2 and dies; so its phase of 10 s was no timeout, whoever is dropped first."""
     story = patient("m4", 60_000, order)
     story.beats("m1", 1_000, 8_000).beats("m4", 1_000, 8_000).beats("m2", 1_000, 8_000)
@@ -329,7 +329,8 @@ NOT_LEFT_BEHIND = {
 
 
 @pytest.mark.parametrize("name", NOT_LEFT_BEHIND)
-def test_a_phase_that_no_answer_told_of_judges_nobody_whom_it_need_not_have_left_behind(name):
+def test_an_unreported_phase_accuses_nobody_it_may_have_kept(name):
+    """No answer lists its generation, and in each case m2 need not have missed it."""
     told = NOT_LEFT_BEHIND[name]().play(34_000)
     assert ("m2", 19_002) not in told.facts("rebalance-timeout", "subject", "deadline_ms")
 
@@ -341,7 +342,7 @@ def test_a_session_that_ended_a_moment_before_the_timeout_ended_the_phase():
     assert told.facts("session-expired", "subject", "deadline_ms") == [("m2", 18_960)]
 
 
-def test_a_session_that_ended_two_milliseconds_before_the_timeout_ended_the_phase_too():
+def test_an_expiry_2_ms_before_the_timeout_ended_the_phase():
     story = group("m1", "m2", "m3").beats("m3", 1_000, 8_000).leave(9_000, "m3").beat(9_500, "m1", error=27)
     told = ends(story.beats("m2", 9_998, 12_998, error=27), 18_998)
     assert told.facts("session-expired", "subject", "deadline_ms") == [("m2", 18_998)]
@@ -412,8 +413,8 @@ def syncs_without_m3(*, m3_until_ms):
     return story
 
 
-def test_a_session_that_ends_before_the_time_to_sync_begins_a_join_phase_and_nobody_need_sync():
-    """m1, which leads, would have had to sync by 20,000; m2 expired at 18,000, and m1 at 21,500."""
+def test_an_expiry_before_the_sync_timeout_excuses_the_sync():
+    """It begins a join phase: m1, the leader, would have had until 20,000; m2 expired at 18,000, and m1 at 21,500."""
     story = group().beat(9_500, "m1", error=27).beat(9_500, "m2", error=27)
     story.join(10_000, "m1", 2, listed=["m1", "m2"]).join(10_000, "m2", 2)
     story.beats("m1", 11_500, 15_500, generation=2).beats("m2", 11_000, 12_000, generation=2)
@@ -429,8 +430,8 @@ def test_who_missed_the_sync_does_not_prolong_the_phase_that_this_begins():
     assert sorted(told.facts("rebalance-timeout", "subject", "deadline_ms")) == [("m2", 50_003), ("m3", 40_000)]
 
 
-def test_the_time_to_sync_is_the_longest_of_the_generation_though_who_had_it_has_expired():
-    """m3's own 30 s: its session ends at 38,000, before they do."""
+def test_the_longest_timeout_of_a_generation_limits_the_sync():
+    """m3's 30 s count, though its session ends at 38,000, before they do."""
     told = ends(syncs_without_m3(m3_until_ms=32_000).beat(38_100, "m1", 2, error=27), 38_500, "m1", "m2", generation=3)
     assert told.facts("session-expired", "subject", "deadline_ms") == [("m3", 38_000)]
     assert told.opened("rebalance-timeout") == []
@@ -463,14 +464,14 @@ def waits_for_static(*rejoined, m2_until_ms):
     return story.beats("m1", 20_000, 22_000, generation=2).play(22_000)
 
 
-def test_a_session_that_ended_while_the_phase_waited_for_a_static_member_missed_nothing():
-    """pod-1 alone was waited for to the end, and stays: m2, silent since 10,000, had expired."""
+def test_a_member_that_expired_during_a_phase_did_not_miss_it():
+    """pod-1, a static member, alone was waited for to the end, and stays; m2, silent since 10,000, had expired."""
     told = waits_for_static(m2_until_ms=10_000)
     assert told.facts("session-expired", "subject", "deadline_ms") == [("m2", 16_000)]
     assert told.accusations == [("session-expired", "m2")]
 
 
-def test_of_a_static_and_a_dynamic_member_that_were_waited_for_the_dynamic_one_is_dropped():
+def test_a_timeout_drops_the_dynamic_member_and_keeps_the_static_one():
     assert waits_for_static(m2_until_ms=18_000).accusations == [("rebalance-timeout", "m2")]
 
 
@@ -496,23 +497,24 @@ def test_a_phase_whose_timeout_found_only_static_members_dropped_the_others_then
     assert told.accusations == [("rebalance-timeout", "m2")]
 
 
-def test_whom_such_a_phase_dropped_is_told_so_though_its_session_would_have_ended_before_the_next_generation():
+def test_who_was_dropped_before_a_second_wait_missed_the_phase():
+    """m2, dropped at 19,000, would have expired at 20,000; the next generation comes at 22,000."""
     told = outlasts(14_000, ends_ms=22_000).play(25_000)
     assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m2", 19_000)]
 
 
-def test_an_answer_25_after_such_a_timeout_is_of_whom_it_dropped():
+def test_an_answer_25_after_a_first_timeout_is_a_dropped_members():
     told = outlasts(18_000).beat(19_500, "m2", error=25).play(25_000)
     assert told.accusations == [("rebalance-timeout", "m2")]
 
 
-def test_whose_session_ended_before_such_a_timeout_had_expired():
+def test_who_expired_before_a_second_wait_did_not_miss_the_phase():
     told = outlasts(11_000).play(25_000)
     assert told.facts("session-expired", "subject", "deadline_ms") == [("m2", 17_000)]
 
 
-def test_such_a_phase_began_with_the_session_that_ended_not_with_the_first_27_after_it():
-    """pod-1's end begins it at 14,000, a 27 tells at 14,500; pod-2's end at 24,500 leaves nobody."""
+def test_a_phase_that_waits_twice_began_with_the_expiry_not_the_27():
+    """pod-1's expiry begins it at 14,000, a 27 tells at 14,500; pod-2's end at 24,500 leaves nobody."""
     two = Who("two", instance_id="pod-2", port=5_003)
     story = stable(OLD, two, "m2", poll_ms=POLL_MS).beats("old", 1_000, 8_000).beats("two", 1_000, 14_000)
     story.beats("m2", 1_000, 14_000).beats("two", 14_500, 18_500, error=27).beats("m2", 14_550, 23_550, error=27)
@@ -521,8 +523,8 @@ def test_such_a_phase_began_with_the_session_that_ended_not_with_the_first_27_af
     assert told.facts("session-expired", "subject", "deadline_ms") == [("pod-1", 14_000), ("pod-2", 24_500)]
 
 
-def test_a_phase_in_which_somebody_had_asked_to_join_before_its_timeout_did_not_outlast_it():
-    """pod-1's JoinGroup of 12,000 would have ended it at 19,000: it must have begun later than we saw."""
+def test_a_join_before_the_timeout_rules_out_a_second_wait():
+    """pod-1's JoinGroup of 12,000 would have ended the phase at 19,000: it must have begun later than we saw."""
     assert outlasts(18_000, parked_ms=10_000).play(25_000).accusations == [("rebalance-timeout", "m2")]
     [(deadline_ms,)] = outlasts(18_000, parked_ms=10_000).play(25_000).facts("rebalance-timeout", "deadline_ms")
     assert deadline_ms == 22_000
@@ -568,8 +570,8 @@ def test_of_two_timers_that_came_due_in_one_pause_the_earlier_runs_first(play, l
 
 
 @pytest.mark.parametrize(("parked_ms", "rule"), [(4_000, "rebalance-timeout"), (6_400, "session-expired")])
-def test_whose_session_may_end_as_its_sync_is_due_missed_the_sync_if_it_may_have_lived_on(parked_ms, rule):
-    """m2 may sync until 19,500, when the session of its last heartbeat ends; one answered 15 was applied or was not."""
+def test_who_may_have_lived_when_its_sync_was_due_missed_it(parked_ms, rule):
+    """m2's time to sync and its session both end at 19,500; its heartbeat answered 15 may have been applied in time."""
     story = group(m2_until_ms=8_000).beat(9_000, "m1", error=27)
     story.join(9_500, "m1", 2, listed=["m1", "m2"]).join(9_500, "m2", 2).record(9_540, 2, "m1", "m2")
     story.sync(9_550, "m1", 2, leader=True).beats("m1", 10_000, 19_000, generation=2)
@@ -622,8 +624,8 @@ def test_a_static_join_that_starts_a_rebalance_finds_nobody_to_replace():
     assert told.facts("session-expired", "member_id", "deadline_ms") == [("old", 17_000)]
 
 
-def test_a_static_join_before_anybody_has_synced_replaces_and_starts_a_rebalance_itself():
-    """Found by simulation: pod-1, which leads, has not synced; it is back 4 ms before its session would have ended."""
+def test_a_static_join_before_any_sync_starts_a_rebalance():
+    """Found by simulation: pod-1, the leader, is replaced 4 ms before its session would have ended."""
     story = stable("m1", poll_ms=POLL_MS).beats("m1", 1_000, 3_000).beat(3_500, "m1", error=27)
     story.join(4_000, OLD, 2, listed=[OLD, "m1"], parked_ms=700).join(4_000, "m1", 2)
     story.sync(9_996, "m1", 2, error=27, parked_ms=5_900)
@@ -643,7 +645,7 @@ def test_a_static_join_before_its_former_selfs_deadline_replaces():
     assert told.accusations == []
 
 
-def test_a_rebalance_that_nobody_started_was_started_by_the_one_whose_session_must_have_ended():
+def test_a_rebalance_without_a_visible_start_began_with_an_expiry():
     """pod-1 is back 1.5 s after others were answered 27, and nobody left or joined before."""
     told = returns(restarted().beat(16_500, "m1", error=27), 18_000, 18_500)
     assert told.facts("session-expired", "member_id") == [("old",)]
@@ -719,8 +721,8 @@ def test_a_former_self_that_was_answered_25_had_expired():
     assert told.facts("session-expired", "member_id", "deadline_ms") == [("old", 15_000)]
 
 
-def test_a_heartbeat_whose_line_comes_after_that_of_its_members_replacement_is_a_sign_of_life():
-    """Applied at 13,000 and answered at 15,200; m3, gone at 14,200, began the phase into which the next self came."""
+def test_a_heartbeat_read_after_a_replacement_is_a_sign_of_life():
+    """It was applied at 13,000 and answered at 15,200; m3's end at 14,200 began the phase that the successor joined."""
     story = stable("m1", OLD, "m3", poll_ms=POLL_MS).beats("m1", 1_000, 9_000).beats("old", 1_000, 8_000)
     story.beats("m3", 200, 8_200).beat(14_500, "m1", parked_ms=3_500).beat(14_600, "m1", error=27)
     story.join(15_000, "m1", 2, listed=["m1", NEW], parked_ms=300).join(15_000, NEW, 2, asked="")
@@ -729,8 +731,8 @@ def test_a_heartbeat_whose_line_comes_after_that_of_its_members_replacement_is_a
     assert told.accusations == [("session-expired", "m3")]
 
 
-def test_a_static_join_answered_15_behind_a_stalled_write_has_replaced_its_former_self():
-    """Its successor's id is in no answer; the next one replaces that."""
+def test_a_static_join_answered_15_in_a_rebalance_has_replaced():
+    """No answer names the successor, whose write stalled; the one after it replaces that."""
     story = stable("m1", OLD, poll_ms=POLL_MS).beats("m1", 1_000, 8_000).beats("old", 1_000, 8_000)
     story.beat(9_000, "m1", error=27).join(14_900, NEW, -1, error=15, asked="", parked_ms=5_000)
     told = returns(story, 18_000, 19_000)
@@ -757,7 +759,7 @@ def test_a_replacement_that_was_taken_back_is_so_though_the_log_has_it():
     assert ends(told, 21_500).facts("session-expired", "member_id", "deadline_ms") == [("old", 20_900)]
 
 
-def test_a_replacement_that_was_taken_back_is_in_again_when_a_coordinator_loads_the_log():
+def test_a_load_of_the_log_restores_a_rolled_back_replacement():
     story = taken_back(until_ms=15_500).record(9_901, 1, "m1", NEW).silent(15_500, 20_000, restart=True)
     assert set(story.play(15_400).members) == {"m1", "old"}
     story.beats("m1", 20_100, 26_000).commit(20_500, "t", 0).beat(26_600, "m1", error=27)
@@ -772,8 +774,8 @@ def test_who_comes_after_a_replacement_that_was_taken_back_replaces_the_former_s
     assert told.accusations == []
 
 
-def test_a_static_leader_that_comes_back_twice_is_told_its_former_id_and_brings_nobody_back():
-    """pod-1's first JoinGroup is answered 15 at 14,900, its second 0 at 16,000; told before v9 that its old self leads.
+def test_a_static_leader_that_returns_twice_brings_nobody_back():
+    """pod-1's first JoinGroup is answered 15 at 14,900, its second 0 at 16,000, which before v9 names its old id.
 
     It never syncs: its session of 6 s began as it came the second time, at 15,000.
     """
@@ -788,8 +790,8 @@ def test_a_static_leader_that_comes_back_twice_is_told_its_former_id_and_brings_
     assert told.facts("session-expired", "member_id", "deadline_ms") == [(new.member_id, 21_000)]
 
 
-def test_an_answer_that_waited_names_the_leader_of_when_it_was_asked_who_may_have_been_taken_back_since():
-    """pod-2's replacement of 12,000 is answered at 15,000; pod-1's, which led meanwhile, was taken back at 14,900."""
+def test_a_parked_answer_may_name_a_leader_since_rolled_back():
+    """pod-2, answered at 15,000, is told the leader of 12,000: pod-1's replacement, rolled back at 14,900."""
     pod = Who("pod-1-" + "0" * 36, instance_id="pod-1")
     other, next_ = (Who(name, instance_id="pod-2", port=5_010) for name in ("other", "next"))
     story = stable(OLD, "m1", other, poll_ms=POLL_MS).beats("m1", 1_000, 9_000).beats("old", 1_000, 8_000)
@@ -847,7 +849,7 @@ def test_whom_a_deposed_coordinator_let_expire_expires_at_its_successors():
     assert 21_500 <= deadline_ms <= 26_000
 
 
-def test_who_replaced_another_as_the_coordinator_moved_cannot_have_expired_within_its_session_timeout():
+def test_a_replacement_during_a_move_has_a_full_session_timeout():
     """broker-1, paused from 9,000 to 21,000, lets all expire as it wakes; broker-2 has pod-1 replaced at 21,300.
 
     Both it and m2 are silent from then on. So the 27 of 24,000 tells of m2's end, not of pod-1's at 27,300. m1, which

@@ -7,7 +7,7 @@ def static(name, port=5_001):
     return Who(name, instance_id="pod-1", port=port)
 
 
-def test_a_static_member_that_sleeps_through_a_join_phase_is_dropped_as_it_has_not_synced():
+def test_a_static_member_that_sleeps_through_a_phase_owes_a_sync():
     """m2 is kept in generation 2 though it never asked, and owes a sync like all (``expirePendingSync``).
 
     Its session, which ends later, is not what removes it: the phase's end started that anew.
@@ -33,7 +33,7 @@ def test_a_static_successor_that_replaced_in_a_stable_group_owes_no_sync():
     assert told.group["state"] == "Stable"
 
 
-def test_an_id_given_out_that_never_joins_keeps_the_phase_open_after_a_death_and_that_is_one_incident():
+def test_a_death_in_a_phase_held_by_a_pending_id_is_one_incident():
     """m2's session ends at 10,000 and begins the phase; m3 was given an id at 9,800, which expires at 15,800."""
     story = stable("m1", "m2").beats("m1", 1_000, 9_900).beats("m2", 1_000, 4_000)
     story.join(9_800, "m3", -1, error=79, asked="").beat(10_400, "m1", error=27)
@@ -43,8 +43,8 @@ def test_an_id_given_out_that_never_joins_keeps_the_phase_open_after_a_death_and
     assert told.facts("session-expired", "deadline_ms") == [(10_000,)]
 
 
-def test_a_join_that_was_answered_behind_a_stalled_write_after_its_member_had_expired_brings_nobody_back():
-    """The new self replaces the old in a stable group; its answer waits for the record while its own session ends."""
+def test_a_late_join_answer_does_not_prolong_the_session():
+    """pod-1's successor comes at 5,000 and is answered at 9,900, behind a stalled write; its session ends at 11,000."""
     old, new = static("old"), static("new", 5_002)
     story = stable("m1", old).beats("m1", 1_000, 11_900).beats("old", 1_000, 4_000)
     story.record(5_000, 1, "m1", new).join(9_900, new, 1, asked="", parked_ms=4_900)

@@ -99,7 +99,8 @@ def test_who_was_removed_and_came_back_and_left_at_once_had_been_removed():
     assert told.facts("session-expired", "subject", "deadline_ms") == [("m2", 16_000)]
 
 
-def test_who_comes_back_under_its_own_id_ends_its_own_incident_and_not_that_of_another_client_of_its_host():
+def test_a_return_under_its_own_id_ends_only_its_own_incident():
+    """m1 and m2, clients of one host, have expired; m2 comes back."""
     story = consumers("m0", "m1", "m2").hellos("m0", 1_000, 30_000, 2)
     story.hellos("m1", 1_000, 10_000, 2).hellos("m2", 1_000, 11_000, 2)
     for at_ms, member, epoch in ((16_000, "m1", 3), (17_000, "m2", 4)):
@@ -112,8 +113,8 @@ def test_who_comes_back_under_its_own_id_ends_its_own_incident_and_not_that_of_a
 @pytest.mark.parametrize(
     ("rebalance_ms", "rule"), [(3_000, "rebalance-timeout"), (60_000, "session-expired")], ids=["shorter", "longer"]
 )
-def test_who_had_to_give_up_partitions_as_its_coordinator_loaded_went_by_its_shorter_timer(rebalance_ms, rule):
-    """Both started with the load, of which only is known that it came after 12,000 and by 15,000."""
+def test_a_revoking_member_after_a_load_goes_by_its_shorter_timer(rebalance_ms, rule):
+    """Both timers started with the load, of which only is known that it came after 12,000 and by 15,000."""
     story = consumers("m1", "m2").hellos("m1", 1_000, 11_500, 2)
     story.poll_ms = rebalance_ms
     story.member(500, "m2")
@@ -174,8 +175,8 @@ REMOVALS = {
 
 
 @pytest.mark.parametrize(("removed_ms", "told"), [(18_000, [18_000]), (18_900, [18_900]), (20_000, [])])
-def test_a_removal_after_the_session_seems_to_end_proves_that_a_heartbeat_was_not_seen(removed_ms, told):
-    """m2 is seen at 10,000 only, its session is 6 s: a timer runs in time; who lived on unseen may have left unseen."""
+def test_a_removal_after_the_deadline_proves_an_unseen_heartbeat(removed_ms, told):
+    """m2, with 6 s, was last seen at 10,000; who lives on unseen for longer may have left unseen."""
     story = consumers("m1", "m2").hellos("m1", 1_000, 30_000, 2).hello(10_000, "m2", 2, 2)
     story.gone(removed_ms, "m2").epoch(removed_ms, 3).target(removed_ms, 3).current(removed_ms + 100, "m1", 3)
     assert [at_ms for (at_ms,) in play(story, 27_000).facts("session-expired", "deadline_ms")] == told
@@ -324,7 +325,8 @@ def test_who_was_refused_by_no_coordinators_has_not_polled_since_it_asked_first(
 
 
 @pytest.mark.parametrize(("early_ms", "told_as"), [(200, "session-expired"), (600, None)])
-def test_a_removal_is_a_session_s_end_though_a_busy_broker_applied_the_last_heartbeat_earlier(early_ms, told_as):
+def test_a_removal_just_before_the_deadline_is_an_expiry(early_ms, told_as):
+    """A busy broker applies a heartbeat a little earlier than its line says."""
     assert (play(removed(16_000 - early_ms), 20_000).accusations or [(None,)])[0][0] == told_as
 
 
@@ -336,7 +338,7 @@ def test_a_join_whose_line_trails_the_leave_after_it_is_no_return():
     assert play(story, 9_000).accusations == []
 
 
-def test_a_member_that_rejoins_at_once_after_its_expiry_is_accused_once_and_its_living_self_never():
+def test_a_member_back_right_after_its_expiry_is_accused_once():
     """Kafka retries an expiry; the removal stays apart from the living member of the same id."""
     story = removed(16_003).hello(16_200, "m2", 0, 4).member(16_200, "m2").epoch(16_200, 4).target(16_200, 4)
     story.current(16_200, "m2", 4).current(16_300, "m1", 4)
@@ -370,7 +372,8 @@ POD = Who("pod", instance_id="pod-1", port=5_001)
     [("pod", [("poll-exceeded", "pod-1")]), ("pod-2", [])],
     ids=["under its old id, so of the same process", "under a new id"],
 )
-def test_a_static_member_that_is_away_for_a_while_and_returns_had_at_most_overslept_its_poll(again, accused):
+def test_a_static_member_that_leaves_and_returns_has_not_expired(again, accused):
+    """Under its old id it exceeded its poll interval; under a new one it was restarted."""
     story = consumers("m1", POD, poll_ms=5_000).hellos("m1", 1_000, 30_000, 2).hellos("pod", 1_000, 5_000, 2)
     story.hello(5_500, "pod", -2, -2).current(5_500, "pod", -2)
     back = Who(again, instance_id="pod-1", port=5_009)
@@ -390,8 +393,8 @@ def test_a_static_member_that_stays_away_has_its_session_end():
     ]
 
 
-def test_a_static_member_removed_in_the_millisecond_in_which_another_takes_its_place_was_removed():
-    """A removal raises the epoch, a replacement does not."""
+def test_a_static_member_removed_as_its_successor_joins_has_expired():
+    """Both happen in one millisecond: a removal raises the epoch, a replacement does not."""
     story = consumers("m1", POD).hellos("m1", 1_000, 30_000, 2).hellos("pod", 1_000, 5_000, 2)
     story.gone(11_004, "pod").epoch(11_004, 3).target(11_004, 3)
     story.member(11_004, Who("pod-2", instance_id="pod-1", port=5_009)).epoch(11_004, 4).current(11_004, "pod-2", 3)
@@ -422,7 +425,7 @@ def mixed():
     return story.hellos("m1", 1_000, 10_000, 2).hellos("m2", 1_000, 3_000, 2).beats("old", 1_000, 10_000, 2)
 
 
-def test_a_classic_members_heartbeat_in_a_consumer_group_brings_back_nobody_who_is_gone():
+def test_a_classic_heartbeat_in_a_consumer_group_revives_nobody():
     """m2 expires, the epoch moves on; the classic member is still told 27 in its old epoch."""
     story = mixed().gone(9_003, "m2").epoch(9_003, 3).target(9_003, 3).beat(9_500, "old", 2, error=27)
     group = play(story, 9_900).group

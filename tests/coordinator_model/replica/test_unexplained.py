@@ -40,7 +40,7 @@ WINDOWS = {
 
 
 @pytest.mark.parametrize("name", WINDOWS)
-def test_a_session_ends_in_sight_or_nobody_says_why(name):
+def test_a_removal_has_no_cause_if_a_blind_window_may_explain_it(name):
     span, expected = WINDOWS[name]
     story = killed()
     told = (blind(story, *span) if span else story).play(40_000)

@@ -138,7 +138,7 @@ def test_a_removal_takes_the_possible_deadline_nearest_to_it(name):
     assert last.incident.cause == cause
 
 
-def test_a_move_hides_the_clock_of_before_it():
+def test_a_move_voids_the_deadlines_of_before_it():
     """m2's old deadline passes at 16,000, three seconds after the move: the new coordinator knows nothing of it."""
     told = without(moved(), "m2", 16_010).play(20_000)
     assert told.accusations == []
@@ -176,7 +176,7 @@ def test_what_such_a_coordinator_writes_tells_that_it_has_loaded():
     assert told.facts("session-expired", "subject", "deadline_ms") == [("m2", 20_000)]
 
 
-def test_a_move_by_refusal_opens_every_clock_until_it_surely_coordinates_again():
+def test_a_refusal_leaves_deadlines_open_until_a_broker_coordinates():
     story = group(last_ms=10_000, m1_until_ms=11_000).beat(12_000, "m1", error=16).beats("m1", 14_000, 30_000)
     story.commit(14_500, "t", 9)
     assert story.play(20_400).accusations == []  # the latest end: 14,500 + 6,000
@@ -238,7 +238,7 @@ def test_the_third_time_within_ten_minutes_is_a_page():
     assert [t["severity"] for t in told.of("session-expired")] == ["warn", "warn", "page"]
 
 
-def test_three_times_in_a_longer_while_is_none():
+def test_three_times_in_more_than_ten_minutes_is_no_page():
     told = crash_loop(3, apart_ms=301_000)
     assert [t["severity"] for t in told.of("session-expired")] == ["warn", "warn", "warn"]
 
@@ -283,7 +283,7 @@ def test_a_group_stable_without_it_for_resolve_after_ms_has_recovered():
     assert told.closed("session-expired") == [("recovered", 76_060)]  # 60,000 after the record that made it Stable
 
 
-def test_not_while_its_partitions_are_unowned():
+def test_no_group_has_recovered_while_partitions_are_unowned():
     story = group(last_ms=10_000, partitions=2)
     told = without(story, "m2", 16_020).play(90_000)  # generation 2 leaves t-2 and t-3 to nobody
     assert told.closed("session-expired") == []

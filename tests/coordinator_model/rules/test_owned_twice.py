@@ -83,7 +83,7 @@ def test_it_is_told_after_a_rebalance_timeout():
     ]
 
 
-def test_one_that_lasts_less_is_nobodys_business():
+def test_a_short_double_ownership_is_not_reported():
     story = rebalance(
         both(140_000), 141_000, 2, Who("m1", port=1, partitions=(0, 1)), Who("m2", port=2, partitions=(2,))
     )

@@ -104,7 +104,8 @@ def test_it_ends_when_the_member_polls_again():
     assert report(story, 65_000, 5).play(70_000).closed("static-member-stuck") == [("recovered", 65_000)]
 
 
-def test_a_member_is_shown_with_the_share_of_its_poll_interval_that_its_client_last_told():
+def test_a_member_shows_the_poll_headroom_its_client_reported():
+    """Without a report its headroom is unknown."""
     told = polling((70_000, 45_000)).play(90_000)
     assert (told.members["m1"]["poll_age_ms"], told.members["m1"]["poll_headroom"]) == (45_000, 0.25)
     assert polling().play(90_000).members["m1"]["poll_headroom"] is None

@@ -83,7 +83,7 @@ def test_it_is_told_once_however_often_it_pushes():
     assert story.play(90_000).opened("poll-exceeded") == ["m1"]
 
 
-def test_who_unsubscribed_and_lives_on_without_polls_has_not():
+def test_who_unsubscribed_and_lives_on_has_not_exceeded_its_interval():
     """Its age goes on to grow; but it had polled within the interval before its goodbye."""
     story = modern("m2", leave_ms=40_500)
     for at_ms in range(45_000, 99_000, 5_000):
@@ -211,7 +211,7 @@ CLEARED = {
 
 
 @pytest.mark.parametrize("name", CLEARED)
-def test_without_that_proof_nobody_is_accused(name):
+def test_without_proof_of_a_poll_breach_nobody_is_accused(name):
     assert whether_polled(**CLEARED[name]).opened("poll-exceeded") == []
 
 

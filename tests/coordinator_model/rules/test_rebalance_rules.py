@@ -29,7 +29,8 @@ def joining(*, until_ms):
     return story.beats("m1", 10_000, until_ms, error=27).beat(10_200, "m2", error=27)
 
 
-def test_a_join_phase_is_stuck_at_its_own_instant_and_names_who_still_sends_heartbeats():
+def test_a_stuck_join_phase_names_who_still_sends_heartbeats():
+    """The incident opens at the instant at which the phase has lasted for `SLOW_MS`."""
     told = joining(until_ms=70_000).play(70_000)
     assert transitions(told, "rebalance-stuck") == [("opened", "page", 10_000 + SLOW_MS)]
     assert "join phase" in summary(told, "rebalance-stuck")
@@ -95,7 +96,7 @@ def test_generations_given_up_one_after_the_other_are_told_at_the_third():
     assert told.facts("rebalance-aborted", "severity", "at_ms", "opened_ms") == [("warn", 9_000, 7_000)]
 
 
-def test_one_given_up_is_told_only_if_the_group_is_not_stable_soon():
+def test_an_aborted_generation_is_told_if_the_group_stays_unstable():
     story = given_up(given_up(stable("m1", "m2"), 6_000, 2), 7_000, 3)
     assert story.play(20_000).facts("rebalance-aborted", "at_ms") == [(17_000,)]
 
@@ -185,7 +186,7 @@ def test_a_storm_names_who_is_behind_it_and_counts_the_causes():
     assert "(3 left)" in summary(told, "rebalance-storm")
 
 
-def test_two_thrown_out_make_no_deploy():
+def test_two_expiries_among_leaves_are_no_deploy():
     """Two sessions end among the goodbyes."""
     story = stable(*(pod(n) for n in range(4)), session_ms=6_000).beats("pod-3-0", 1_000, 60_000)
     story.beats("pod-2-0", 1_000, 60_000).beats("pod-1-0", 1_000, 20_000)

@@ -75,7 +75,7 @@ def test_clients_beyond_a_bound_are_one_incident():
     assert told.of("join-refused")[-1]["detail"]["error"] == 81
 
 
-def test_what_is_told_of_the_others_ends_too():
+def test_the_incident_of_clients_beyond_the_bound_ends_too():
     told = crowd(stable("m1", session_ms=300_000), MAX_NAMED + 40).play(700_000)
     assert len(told.closed("join-refused")) == MAX_NAMED + 1
 
@@ -208,7 +208,7 @@ def test_a_session_that_ends_while_its_heartbeats_are_refused_says_so():
     assert "was refused with GROUP_AUTHORIZATION_FAILED (30)" in expired["summary"]
 
 
-def test_so_does_its_removal():
+def test_a_removal_after_refused_heartbeats_says_so():
     story = refused_heartbeats(*range(6_000, 11_000, 1_000)).beat(11_100, "m1", 1, error=27)
     told = rebalance(story, 11_200, 2, "m1").play(14_000)
     [expired] = told.of("session-expired")
@@ -326,7 +326,7 @@ def test_a_kip848_member_that_goes_on_with_a_fenced_epoch_is_told():
     assert story.play(20_000).opened("member-fenced") == ["zombie"]
 
 
-def test_to_be_told_once_that_one_is_out_is_how_clients_learn_it():
+def test_one_refused_heartbeat_after_an_eviction_is_normal():
     story = stable("m1", session_ms=300_000).beat(5_000, "m2", error=25).beat(8_000, "m3", error=25)
     assert story.beat(9_000, "m4", error=25).play(20_000).of("member-fenced") == []
 
@@ -424,7 +424,8 @@ FACTS = {
 
 
 @pytest.mark.parametrize("name", FACTS)
-def test_a_record_that_says_otherwise_of_leader_timeouts_or_instances_is_a_divergence(name):
+def test_a_record_that_contradicts_the_answers_is_a_divergence(name):
+    """The leader, a timeout or an instance id differs from what was answered before."""
     says, different = FACTS[name]
     story = announced() if name != "another instance" else named_instance()
     found = [told["detail"]["different"] for told in says(story).play(10_000).of("replica-diverged")]
@@ -450,5 +451,5 @@ def test_an_assignment_answered_otherwise_than_recorded_is_a_divergence():
     Story().record(100, 1, "m1").record(5_000, 2, "m2").beat(6_000, "m2", 2),
     rebalance(stable("m1", "m2"), 5_000, 2, "m1"),
 ], ids=["nothing was expected", "as expected"])  # fmt: skip
-def test_what_was_not_known_or_came_as_known_is_none(story):
+def test_a_record_without_a_contradiction_is_no_divergence(story):
     assert story.play(10_000).of("replica-diverged") == []

@@ -35,7 +35,7 @@ def test_a_rebalance_first_told_of_before_the_deadline_does():
 
 
 @pytest.mark.parametrize("told", ["by a 27", "by an id given out"])
-def test_a_static_members_next_self_may_wait_in_a_rebalance_that_is_told_of_after_the_deadline(told):
+def test_a_successor_may_wait_in_a_rebalance_reported_late(told):
     """It asks to join at 15,900, into a phase that m3 has begun at 15,860; m1 hears of it late, or not at all."""
     old, new = (Who(name, instance_id="pod-1", port=port) for name, port in (("old", 5_001), ("new", 5_002)))
     story = stable("m1", old).beats("m1", 1_000, 15_000).beats("old", 1_000, 10_000)
@@ -51,7 +51,7 @@ def test_a_static_members_next_self_may_wait_in_a_rebalance_that_is_told_of_afte
 
 
 @pytest.mark.parametrize("hears", ["nothing of its own group", "its own group"])
-def test_a_member_that_may_have_rejoined_is_not_accused_while_the_rest_of_its_group_is_silent(hears):
+def test_a_possible_rejoin_in_a_silent_group_is_not_accused(hears):
     """m2 rejoins at 10,500, which begins a join phase; m1 is cut off until 19,000; another group's heartbeats go on."""
     story = stable("m1", "m2").beats("m1", 1_000, 10_000).beats("m2", 1_000, 10_000)
     if hears == "its own group":

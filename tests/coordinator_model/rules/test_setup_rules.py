@@ -158,7 +158,7 @@ def test_a_deploy_begins_the_wait_anew():
     assert story.play(115_000).of("timeouts-inconsistent") == []
 
 
-def test_an_idle_members_heartbeats_keep_to_the_quick_road():
+def test_an_idle_members_heartbeats_take_the_fast_path():
     """A finding that no heartbeat can change must not have every heartbeat look at the group."""
     story = stable(Who("m1", partitions=(0,)), "m2", session_ms=45_000)
     story.beats("m1", 1_000, 130_000).beats("m2", 1_000, 130_000)

@@ -105,7 +105,8 @@ def test_refusals_of_all_of_one_name_are_one_incident():
     assert told.of("join-refused")[0]["member_id"] is None
 
 
-def test_a_member_of_that_name_is_still_named_by_its_id_when_its_session_ends_while_another_is_refused():
+def test_an_expiry_names_its_member_while_another_is_refused():
+    """Both members have one client id and one host."""
     story = stable(LEADER, A, B).beats(LEADER, 1_000, 20_000).beats("a", 1_000, 20_000).beats("b", 1_000, 5_000)
     for at_ms in (6_000, 7_000, 8_000):
         story.beat(at_ms, "a", error=30)

@@ -13,7 +13,8 @@ def liveness(outputs):
     return [[member["liveness"] for member in view["members"]] for view in views]
 
 
-def test_a_stall_of_telemetry_makes_all_members_unknown_at_once_and_its_end_alive_again():
+def test_members_are_unknown_while_telemetry_is_stalled():
+    """All become unknown at once, 15 s after the last line, and alive again with the next one."""
     story = stable("m1", "m2")
     for member in ("m1", "m2"):
         story.beats(member, 1_000, LAST_LINE_MS).beats(member, BACK_MS, BACK_MS + 5_000)

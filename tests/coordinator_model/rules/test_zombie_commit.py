@@ -24,7 +24,8 @@ def evicted(zombie=ZOMBIE, until_ms=40_000):
     return story.beats("m1", 18_000, until_ms, generation=2)
 
 
-def test_a_former_member_that_commits_is_named_with_its_partitions_and_who_has_them_now():
+def test_a_former_member_that_commits_is_reported():
+    """The incident names its partitions and who reads them now."""
     told = evicted().refused_commit(20_000, "m2", 2, 3).play(30_000)
     facts = told.facts(RULE, "severity", "subject", "at_ms", "opened_ms", "client_id", "client_host", "partitions")
     assert facts == [("warn", "m2", 20_000, 20_000, "billing", "10.0.0.7", [["t", 2], ["t", 3]])]

@@ -117,7 +117,8 @@ def test_until_its_record_nothing_else_makes_a_group_that_failed(monkeypatch):
     assert shown["members"] == []
 
 
-def test_what_was_open_about_its_members_stays_open_until_the_new_replica_shows_how_it_ended(monkeypatch):
+def test_open_incidents_outlive_a_group_that_is_set_aside(monkeypatch):
+    """They stay open until the new replica shows how they ended."""
     fail_on(monkeypatch, "replay", lambda event, _: event.order_ms == T0 + 17_000)
     story = two_groups(14_000).beat(14_300, "m1", error=27)
     rebalance(story, 15_000, 2, "m1").join(17_000, "m9", -1, error=79)

@@ -61,7 +61,7 @@ def test_a_cause_is_unknown_in(scenarios, method):
     assert {each.what for scenario in scenarios[method] for each in wrong(scenario)} == {"unknown"}
 
 
-def test_so_much_was_compared(scenarios):
+def test_enough_was_compared(scenarios):
     counted = compared([scenario for them in scenarios.values() for scenario in them])
     assert counted[SESSION_EXPIRED] > 280
     assert counted[REBALANCE_TIMEOUT] > 40

@@ -54,7 +54,8 @@ def test_a_summary_is_printed_all_the_same_and_claims_no_number_of_partitions(tm
     assert summary["undecodable"] == {"capture: not a row": 1}
 
 
-def test_one_row_that_can_be_read_is_a_replay_and_telemetry_alone_tells_no_number_of_partitions(tmp_path):
+def test_one_readable_row_is_enough_for_a_replay(tmp_path):
+    """Telemetry alone does not tell the number of partitions."""
     result = replay(tmp_path, f"prose\n{row(value=probe_line(1))}\n".encode())
     assert result.exit_code == 0, result.output
     summary = json.loads(result.stdout.splitlines()[-1])

@@ -225,8 +225,8 @@ def until(condition, what, timeout_s=60):
 
 
 @pytest.mark.e2e
-def test_three_brokers_are_known_by_the_keys_of_their_lines_and_a_new_leader_within_seconds(three_brokers, tmp_path):
-    """A capture of a cluster of which one broker dies: its rows tell who leads, before and after."""
+def test_a_capture_learns_the_brokers_keys_and_new_leaders(three_brokers, tmp_path):
+    """One of three brokers dies: the rows of the capture tell who leads, before and after."""
     three_brokers.create_topic("offsets", partitions=6)
     kafka = Kafka(bootstrap_servers=three_brokers.bootstrap_servers, offsets_topic="offsets")
     out = tmp_path / "capture.jsonl"

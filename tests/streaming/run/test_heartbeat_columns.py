@@ -128,7 +128,8 @@ def test_what_is_remembered_is_bounded_in_bytes_for_an_id_may_be_32_kb_long(monk
 
 
 @pytest.mark.parametrize("error", [14, 15, 16, 22, 25, 30, 82])
-def test_a_refused_heartbeat_is_not_remembered_for_a_stranger_has_as_many_as_it_likes(error):
+def test_a_refused_heartbeat_is_not_remembered(error):
+    """A stranger can send as many as it likes."""
     refused = row(heartbeat_line(error=error))
     assert by_columns(learned(refused), [refused]) == {}
 

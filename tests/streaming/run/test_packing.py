@@ -201,7 +201,8 @@ def test_a_load_of_a_partition_goes_to_all_its_keys(tmp_path):
     assert {key for key, payload in payloads if unpacked([payload])} == {"007.0", "007.1"}
 
 
-def test_lines_missing_before_such_a_line_are_told_by_the_next_one_of_the_request_log(tmp_path):
+def test_a_gap_before_a_coordinator_line_is_told_by_the_next_tick(tmp_path):
+    """The coordinator's line, of offset 7, moves no clock; the request log's next, of offset 8, tells of the loss."""
     heartbeats = [line(n, synthetic.heartbeat_line("orders", MEMBERS[0], 3), NOW_MS + n) for n in (0, 8, 9)]
     rows = [heartbeats[0], coordinator_line(7, FAILED, 3), *heartbeats[1:]]
     ticks = [e for e in unpacked([dict(packed(tmp_path, arrow(*rows)))["000"]]) if isinstance(e, Tick)]
@@ -375,8 +376,8 @@ def test_a_row_whose_event_cannot_be_packed_is_rejected_and_its_neighbours_are_n
     assert len(unpacked([read[ROUTING.key_of("orders")]])) == 2
 
 
-def test_what_became_of_records_is_counted_by_type_version_and_outcome_whatever_row_carries_it(tmp_path):
-    """peers.md 3.7 and 3.8: readers that break at a new version, noise with no count."""
+def test_every_record_is_counted_by_type_version_and_outcome(tmp_path):
+    """Other monitors break at a new version of a record, or log it as noise without a count."""
     read = record("orders")
     rows = [
         read,

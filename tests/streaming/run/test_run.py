@@ -101,8 +101,8 @@ def test_killed_and_restarted_it_raises_what_it_missed_and_nothing_twice(coordin
     assert "going on" in third.log.read_text()
 
 
-def test_a_killed_worker_is_replaced_and_a_killed_jvm_ends_the_job_with_one_clear_line(coordinator, monitor, members):
-    """Neither may leave a job that lives and does nothing; `make kills` does it fifty times."""
+def test_a_killed_worker_is_replaced_and_a_killed_jvm_ends_run(coordinator, monitor, members):
+    """Neither may leave a job that lives and does nothing: run ends with one clear line (see also `make kills`)."""
     live(coordinator, members)
     watching = monitor()
     watching.wait_for("SELECT 1 FROM groups WHERE members = 3 AND state = 'Stable'")
@@ -251,9 +251,8 @@ def test_a_database_that_refuses_writes_and_is_then_away_for_a_minute_stops_noth
         assert watching.stop() == 0
 
 
-def test_a_configuration_read_again_is_in_force_on_the_same_checkpoint_and_a_wrong_one_is_not(
-    coordinator, monitor, members
-):
+def test_sighup_applies_a_new_configuration_unless_it_is_wrong(coordinator, monitor, members):
+    """The same checkpoint goes on."""
     live(coordinator, members)
     watching = monitor()
     watching.wait_for("SELECT 1 FROM groups WHERE members = 3 AND state = 'Stable'")
@@ -275,10 +274,8 @@ def test_a_configuration_read_again_is_in_force_on_the_same_checkpoint_and_a_wro
     assert watching.stop() == 0
 
 
-def test_a_second_run_refuses_and_one_that_stands_by_takes_over_a_first_that_is_stopped(
-    coordinator, members, tmp_path, request
-):
-    """Two on one database closed each other's incidents, as `group-deleted`, 800 ms after they were opened."""
+def test_a_second_run_refuses_and_a_standby_takes_over(coordinator, members, tmp_path, request):
+    """Two runs on one database closed each other's incidents, as `group-deleted`, 800 ms after they were opened."""
     if reason := databases.missing():
         pytest.skip(reason)
     live(coordinator, members)

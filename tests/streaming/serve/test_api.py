@@ -330,6 +330,7 @@ def test_coverage_tells_a_cluster_of_which_only_the_coordinators_log_is_read(app
     assert client.json("/api/v1/coverage")["clusters"][0]["tier"] == 2
 
 
-def test_the_end_of_a_blind_window_is_not_forgotten_by_a_shard_that_still_has_it_open(apply, client):
+def test_a_blind_window_that_one_shard_closed_stays_closed(apply, client):
+    """Another shard that still has it open does not open it again."""
     apply(blind(1_000, 4_000), blind(1_000, None, shard=8))
     assert [window["until_ms"] for window in client.json("/api/v1/coverage")["windows"]] == [4_000]

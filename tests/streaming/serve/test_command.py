@@ -97,7 +97,8 @@ def served(config) -> Iterator[Served]:
         yield running
 
 
-def test_it_shows_its_configuration_without_secrets_answers_notifies_and_stops_cleanly(served, tmp_path):
+def test_serve_starts_answers_notifies_and_stops(served, tmp_path):
+    """It shows its configuration without secrets and ends cleanly."""
     text = "".join(served.lines)
     assert served.url.startswith("http://127.0.0.1:")
     assert "anybody who reaches this address may read" not in text
@@ -213,7 +214,8 @@ class TestReload:
         served.event("configuration read again")
         assert requests.get(group, timeout=5).json()["labels"] == {"team": "sales"}
 
-    def test_whoever_asks_for_it_again_and_again_does_not_start_the_couriers_all_the_time(self, served):
+    def test_reloads_that_come_too_fast_are_refused(self, served):
+        """Each one starts the couriers anew."""
         answers = [requests.post(f"{served.url}/-/reload", timeout=30).status_code for _ in range(5)]
         assert answers[0] == 200
         assert 429 in answers

@@ -220,7 +220,7 @@ def taken(opened: socket.socket) -> int:
     ],
     ids=["path", "header", "headers"],
 )
-def test_a_head_of_any_size_ends(client, head):
+def test_an_oversized_request_head_is_refused(client, head):
     with connect(client.base, head) as opened:
         assert opened.recv(12) in (b"HTTP/1.1 400", b"")
 

@@ -220,7 +220,7 @@ def test_an_owner_is_named_with_client_and_host_even_when_it_is_gone(apply, deli
     assert said["unread_partitions"] == [["orders", 0], ["orders", 1]]
 
 
-def test_a_bad_message_in_a_full_post_does_not_keep_the_others(apply, deliver, alerts, store):  # noqa: F811
+def test_a_broken_message_does_not_hold_up_its_batch(apply, deliver, alerts, store):  # noqa: F811
     """A POST of many alerts is refused as a whole: then each goes alone."""
     now_ms = wall_ms()
     apply(*(report(f"g{number}", finding(f"g{number}", opened_ms=now_ms - 1_000)) for number in range(5)))

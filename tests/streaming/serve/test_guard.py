@@ -27,19 +27,19 @@ BASIC = base64.b64encode(f"anybody:{TOKEN}".encode()).decode()
 
 
 @pytest.mark.parametrize("path", ["/", "/metrics", "/api/v1/groups", "/api/v1/openapi.json", "/groups/x", "/nothing"])
-def test_nothing_is_read_without_it(guarded, path):
+def test_nothing_is_read_without_the_token(guarded, path):
     assert status(guarded, path) == 401
 
 
 @pytest.mark.parametrize(
     "given", ["Bearer wrong", "Bearer ", "Basic !!", "Basic eDp5", f"Digest {TOKEN}", TOKEN, "Basic " + "A" * 7_000]
 )
-def test_a_wrong_one_is_refused(guarded, given):
+def test_a_wrong_token_is_refused(guarded, given):
     assert status(guarded, "/api/v1/groups", given) == 401
 
 
 @pytest.mark.parametrize("given", [f"Bearer {TOKEN}", f"bearer {TOKEN}", f"Basic {BASIC}"])
-def test_it_opens_as_a_bearer_and_as_a_password(guarded, given):
+def test_the_token_is_taken_as_bearer_and_as_password(guarded, given):
     assert status(guarded, "/api/v1/groups", given) == 200
     assert status(guarded, "/", given) == 200
 
@@ -50,7 +50,7 @@ def test_a_browser_is_told_to_ask_for_it(guarded):
     assert answer.headers["X-Frame-Options"] == "DENY"
 
 
-def test_who_watches_the_process_needs_none(guarded):
+def test_health_checks_need_no_token(guarded):
     assert (status(guarded, "/healthz"), status(guarded, "/readyz")) == (200, 503)
 
 

@@ -261,7 +261,8 @@ def test_a_rebalance_tells_its_phase_and_whom_it_waits_for_as_long_as_it_goes_on
     assert {dict(series)["group"] for series in scrape(client)[metrics.PHASE_STARTED]} == {"small"}
 
 
-def test_partitions_that_move_are_counted_and_told_of_the_groups_that_rebalanced_last(apply, client, monkeypatch):
+def test_partitions_that_move_are_counted(apply, client, monkeypatch):
+    """The groups that rebalanced last have a series of their own."""
     monkeypatch.setattr(metrics, "NEWEST_GENERATIONS", 2)
 
     def owned(group, generation, *owners):

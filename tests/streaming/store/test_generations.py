@@ -92,7 +92,8 @@ def test_a_big_membership_is_bounded_in_the_history_and_counted_in_full(apply):
     assert (len(newest["joined"]), newest["joined_total"]) == (100, 1_000)
 
 
-def test_a_first_reading_writes_no_history_and_the_first_change_after_it_is_told_in_full(apply):
+def test_a_first_reading_writes_no_history(apply):
+    """The first change after it is told in full."""
     assert apply(group(3, reads("a", 0), reads("b", 1)), caught_up=False) == []
     assert apply(group(4, reads("a", 0), state="PreparingRebalance")) == []
     (row,) = apply(group(4, reads("a", 0, 1)))

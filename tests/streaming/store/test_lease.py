@@ -136,7 +136,8 @@ def stop_between_batches(run: Run, store: Store) -> None:
         return
 
 
-def test_one_that_stands_by_takes_over_from_one_that_is_stopped_and_that_one_writes_nothing_more(start, store):
+def test_a_standby_takes_over_from_a_stopped_run(start, store):
+    """The stopped run ends once it goes on, and writes nothing more."""
     first = start("first")
     first.says("wrote")
     second = start("second", standby=True)

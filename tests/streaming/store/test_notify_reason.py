@@ -49,7 +49,8 @@ OUTDATED = [
 
 
 @pytest.mark.parametrize(("transitions", "attempts", "dismissed"), OUTDATED)
-def test_of_old_messages_only_the_newest_is_sent_and_none_of_what_is_over_and_unheard(transitions, attempts, dismissed):
+def test_only_the_newest_of_old_messages_is_sent(transitions, attempts, dismissed):
+    """None is sent about an incident that is over and of which nobody was told."""
     waiting = [Waiting(number, transition, 0) for number, transition in enumerate(transitions)]
     waiting[0] = waiting[0]._replace(attempts=attempts)
     assert outdated(waiting) == dismissed

@@ -176,7 +176,7 @@ def test_no_question_about_history_looks_at_every_row(tmp_path, question):
     assert [p for p in plans if p.startswith(tuple(f"SCAN {name}" for name in grows)) and "INDEX" not in p] == []
 
 
-def test_what_happened_to_a_group_is_found_by_its_key_whatever_the_number_of_its_incidents(tmp_path):
+def test_the_history_of_a_group_is_found_by_its_key(tmp_path):
     """A group with 10,000 incidents took more than a second: all of its transitions were put in order."""
     store = Store.open(f"sqlite:///{tmp_path}/monitor.db")
     plans = planned(store, lambda read: read.history(CLUSTER, "orders", START_MS, 5))

@@ -309,7 +309,8 @@ def test_a_brokers_incident_that_no_key_of_a_fresh_checkpoint_holds_is_supersede
     ]
 
 
-def test_a_brokers_incident_that_a_fresh_checkpoint_finds_again_stays_until_its_own_keys_let_go(store, job):
+def test_a_fresh_checkpoint_keeps_a_broker_incident_found_again(store, job):
+    """It stays open until the keys of the new checkpoint let go of it."""
     job.apply(report("", finding(**STALLED), holder="7"), report("", finding(**STALLED), holder="9"))
     fresh = Job(store, "c-2")
     fresh.apply(report("", finding(**STALLED), holder="7"), caught_up=False)
@@ -450,7 +451,7 @@ def test_the_quarantine_keeps_the_newest_rows_and_counts_all(store, job, monkeyp
     assert store.read.counters()[CLUSTER]["quarantined:telemetry:cut"] == 23
 
 
-def test_what_tells_one_rejected_row_from_another_is_kept_with_it_and_labels_no_counter(store, job):
+def test_the_detail_of_a_rejected_row_is_kept_and_labels_no_counter(store, job):
     job.apply(*(rejected(number, detail=f"byte {number}") for number in range(3)))
     assert store.read.counters()[CLUSTER]["quarantined:telemetry:cut"] == 3
     assert {row["reason"] for row in store.read.quarantine().objects} == {f"cut: byte {number}" for number in range(3)}
