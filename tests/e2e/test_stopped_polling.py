@@ -280,7 +280,7 @@ def test_a_static_member_that_hangs_is_told_while_it_keeps_its_partitions(played
     assert -3_000 < stuck["at_ms"] - limit_ms < STATIC_SESSION_MS
 
 
-def test_who_is_dropped_since_it_hangs_and_does_not_give_up_its_partitions_is_told_as_that(played, told):
+def test_who_hangs_through_a_revocation_is_reported_as_hanging(played, told):
     """Once its pushes have outlasted its limit they tell why it did not."""
     accused = [line for line in told["revoked", REVOKED] if line["rule"] in VIOLATIONS]
     assert [line["rule"] for line in accused] == ["rebalance-timeout"]

@@ -151,7 +151,7 @@ def looked_up(error=0, key_type=0, version=4, api="FIND_COORDINATOR"):
         (heartbeat_line(), True),
     ],
 )
-def test_a_coordinator_that_is_asked_for_costs_a_line_only_if_there_is_one_and_only_if_asked_for(text, passes):
+def test_lines_of_coordinator_lookups_are_few_and_optional(text, passes):
     assert bool(re.fullmatch(flat_yaml(printed("--coordinator-lookups"))["filter", "regex"], text)) is passes
     if "FIND" in text:
         assert not re.fullmatch(flat_yaml(printed())["filter", "regex"], text)

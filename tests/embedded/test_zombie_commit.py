@@ -127,7 +127,7 @@ def test_only_refused_commits_cost_a_line(told):
 
 
 @pytest.mark.parametrize(("group", "severity"), [(GROUP, "warn"), (TRANSACTS, "info")])
-def test_a_consumer_that_oversleeps_its_poll_and_then_commits_is_told_with_its_partitions(told, group, severity):
+def test_a_commit_after_an_exceeded_poll_interval_is_reported(told, group, severity):
     """A transaction is void, so nothing of it is handled twice."""
     messages, _, opened = told
     assert (opened[group]["severity"], opened[group]["partitions"]) == (
