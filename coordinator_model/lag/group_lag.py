@@ -14,7 +14,7 @@ from coordinator_model.lag.partition import GroupFacts, PartitionLag
 from coordinator_model.lag.scene import Scene, scene_of
 from coordinator_model.lag.status import Status
 from coordinator_model.rules.findings import Finding
-from coordinator_model.states import GroupState
+from coordinator_model.states import GroupState, GroupType
 from coordinator_model.thresholds import Thresholds
 
 Output = dict[str, Any]
@@ -47,9 +47,15 @@ def _partitions(scene: Scene, commits: int) -> Output:
         **_head("partitions", scene),
         "lag": scene.total,
         "status": max(statuses, key=lambda status: status.rank, default=Status.UNKNOWN),
-        "complete": bool(statuses) and Status.UNKNOWN not in statuses,
+        "complete": _is_complete(scene),
         "columns": columns_of(scene, commits),
     }
+
+
+def _is_complete(scene: Scene) -> bool:
+    """Tell whether the lag of each partition with a commit is known; share groups commit elsewhere."""
+    known = all(row.lag is not None for row in scene.rows if row.p.commits)
+    return bool(scene.rows) and known and scene.facts.type != GroupType.SHARE
 
 
 def _report(scene: Scene) -> Output:

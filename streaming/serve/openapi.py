@@ -110,7 +110,7 @@ OPENAPI: Final[dict[str, Any]] = {
                 lag_status={**_STATUS, "type": ["string", "null"], "description": "the worst known of its partitions"},
             ),
             "Partitions": _object(
-                "How far behind a group is; complete: all partitions are here, and of each the status is known",
+                "How far behind a group is; complete: all partitions are here, the lag of each with a commit is known",
                 partitions=_list("Partition"), complete={"type": "boolean"}, at_ms=_MS, lag=_NUMBER_OR_NULL,
                 status=_STATUS,
                 left_out={"type": "integer", "description": "of a group with thousands only the worst are here"},

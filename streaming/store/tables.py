@@ -83,7 +83,7 @@ lags = Table(
     Column("at_ms", BigInteger, nullable=False),  # when the end offsets were asked
     Column("lag", BigInteger),  # of all partitions whose lag is known; NULL: of none
     Column("status", String(16), nullable=False),  # the worst that is known of its partitions
-    Column("complete", Boolean, nullable=False),  # every partition's status is known
+    Column("complete", Boolean, nullable=False),  # the lag of every partition with a commit is known
     Column("partitions", Integer, nullable=False),
     Column("checkpoint_id", String(200), nullable=False),
     Column("body", Text, nullable=False),  # JSON: a row a partition, in columns, see `store.lags`

@@ -218,6 +218,18 @@ def test_totals_are_of_the_lags_that_are_known():
     assert (told["lag"], told["status"], told["complete"]) == (None, "unknown", False)
 
 
+def test_a_group_is_complete_if_the_lag_of_what_it_committed_is_known():
+    """A status may still be unknown, and a partition never committed to."""
+    short = at(0)._replace(commits=(Commit(5, 90_000, 5 + 1), Commit(6, 91_000, 8)), waits_since_ms=99_000)
+    never = at(1)._replace(commits=())
+    told, _ = judged(short, never)
+    assert (told["columns"]["status"], told["complete"]) == (["unknown", "unknown"], True)
+    told, _ = judged(short, at(1, end=None))
+    assert not told["complete"]
+    told, _ = judged(never, facts=FACTS._replace(type="share"))
+    assert not told["complete"]
+
+
 def test_columns_are_of_one_length_sorted_and_json():
     rows = [at(1), at(0), at(0, topic="a", owner=OWNER._replace(member_id="m0")), at(3, owner=None)]
     told, _ = judged(*rows)

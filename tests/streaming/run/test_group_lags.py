@@ -33,7 +33,7 @@ def test_a_partitions_lag_is_its_end_less_what_was_committed(lags):
     lags.apply(commits(("pay", "orders", 0, 40), ("pay", "orders", 1, 7, 1)), OWNED)
     [partitions, judged] = lags.round(T0 + 10_000, ENDS)
     assert rows_of(partitions) == [("orders", 0, 40, 50, 10), ("orders", 1, 7, 7, 0), ("orders", 2, None, 3, None)]
-    assert (partitions["lag"], partitions["complete"], judged["judged"], judged["findings"]) == (10, False, "lag", [])
+    assert (partitions["lag"], partitions["complete"], judged["judged"], judged["findings"]) == (10, True, "lag", [])
     assert columns(lags)["owner"] == [0, 0, 1]
 
 
