@@ -282,10 +282,14 @@ def _keep_proven(replica: GroupReplica, departure: Departure) -> None:
 
 
 def _explain_by_a_move(replica: GroupReplica, context: JudgementContext) -> bool:
-    """Judge again what nothing explained, where it is only known since that the coordinator had moved."""
+    """Judge again what nothing explained, where it is only known since that the coordinator had moved.
+
+    By then a goodbye is answered that had to wait for its write.
+    """
     found = False
     for number, departure in enumerate(replica.departures):
-        recent = context.progress_ms <= departure.gone_ms + MOVE_TOLD_MS
+        answered_ms = departure.gone_ms + STALL_MS + context.thresholds.grace_ms
+        recent = answered_ms <= context.progress_ms <= departure.gone_ms + MOVE_TOLD_MS
         if not (departure.unexplained and recent and _moved_before(departure, context)):
             continue
         again = replace(departure, rule=SESSION_EXPIRED, evidence=Evidence.OBSERVED, unexplained=False)
