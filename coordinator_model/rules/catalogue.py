@@ -76,7 +76,7 @@ RULES = (
         "poll-at-risk",
         ("info",),
         "observed: the client's own report or pushed metrics",
-        "a client tells a poll age of at least four fifths of `max.poll.interval.ms`",
+        "a client reports a poll age of at least four fifths of `max.poll.interval.ms`",
         "`recovered` (it tells of a younger poll, or of none for 10 s after the deadline), `superseded` (it was"
         " exceeded)",
         ("poll_at_risk_ratio", "hold_ms"),
