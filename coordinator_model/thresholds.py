@@ -42,15 +42,15 @@ class Thresholds:
     stalled_write_ms: int = 1_000
     """A heartbeat answered COORDINATOR_NOT_AVAILABLE (15) after waiting at least this long counts as applied."""
     stall_intervals: int = 3
-    """A partition is stalled after so many of its own intervals between commits, and ``stall_margin_ms``."""
+    """``partition-stalled`` opens after this many usual intervals between commits, plus ``stall_margin_ms``."""
     stall_margin_ms: int = 15_000
-    """What is added to them: how old an end offset may be, and how uneven commits are."""
+    """Added for old end offsets and uneven commits. ``offset-rewound`` and ``offsets-lost`` wait as long."""
     stall_silence_ms: int = 300_000
-    """How long a member that commits nothing at all may be busy, if its max.poll.interval.ms is not known."""
+    """How long a member may commit nothing at all, if its max.poll.interval.ms is not known."""
     stall_lag: int = 2
-    """How many messages have to wait. The last one may be the marker of a transaction, which nobody reads."""
+    """The least lag of a stalled partition. Its last offset may be a transaction marker, which no consumer reads."""
     lag_growing_ms: int = 300_000
-    """How long the lag has to have grown before ``lag-growing`` opens."""
+    """How long a group's total lag has to have grown before ``lag-growing`` opens."""
     consumer_session_timeout_ms: int | None = None
     """Session timeout of KIP-848 groups, if neither their nor the brokers' configuration can be read. None: unknown."""
 

@@ -160,7 +160,7 @@ def _lag() -> list[object]:
         ),
         number(
             "Stalled partitions",
-            "Partitions whose owner lives and has not committed for far longer than its own rhythm.",
+            "Partitions whose owner is alive and has not committed them for far longer than usual.",
             _all(lag_metrics.GROUP_STALLED, queries.IN_CLUSTER),
             Look(steps=((None, GREEN), (1, ORANGE))),
             span=8,

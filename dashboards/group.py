@@ -186,7 +186,7 @@ def _lag_now() -> list[object]:
         ),
         number(
             "Stalled partitions",
-            "Their owner lives and has not committed for far longer than its own rhythm.",
+            "Their owner is alive and has not committed them for far longer than usual.",
             _worst(lag_metrics.GROUP_STALLED),
             some,
         ),
@@ -229,7 +229,7 @@ def _lag_by_topic() -> list[object]:
         ),
         series(
             "Written and committed, by topic",
-            "Messages a second. Where less is committed than written, the lag grows; below nothing offsets went back.",
+            "Messages a second. Where less is committed than written, the lag grows; below zero, offsets went back.",
             slope(lag_metrics.TOPIC_END, "written"),
             slope(lag_metrics.TOPIC_COMMITTED, "committed"),
             look=Look("cps"),
@@ -245,7 +245,7 @@ def _lag_by_topic() -> list[object]:
         ),
         listing(
             "Stalled partitions, by topic",
-            "Their owner lives and has not committed for far longer than its own rhythm; the group's page names them.",
+            "Their owner is alive and has not committed them for far longer than usual; the group's page names them.",
             f"topk({SHOWN}, max by (topic) ({lag_metrics.TOPIC_STALLED}{{{queries.OF_GROUP}}}))",
             "partitions",
             Look(steps=((None, GREEN), (1, ORANGE))),

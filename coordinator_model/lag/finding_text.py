@@ -15,8 +15,13 @@ def about(number: int) -> int:
     return number // unit * unit
 
 
+def partitions(number: int) -> str:
+    """Return a number of partitions in words."""
+    return f"{number} partition{'' if number == 1 else 's'}"
+
+
 def about_group(context: LagContext, subject: str) -> dict[str, Any]:
-    """Return the fields of a finding that tell what it is about."""
+    """Return the fields that say what a finding is about."""
     facts = context.facts
     return {
         "group": facts.group,

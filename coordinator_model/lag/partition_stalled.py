@@ -1,6 +1,6 @@
 """``partition-stalled``: owned by a member that is alive, messages wait, and nothing is committed.
 
-One finding a partition; of a member that commits nothing at all, or has left many behind, one a member.
+One finding a partition; for a member that commits nothing at all, or has many stalled partitions, one a member.
 """
 
 from collections import defaultdict
@@ -14,7 +14,7 @@ from coordinator_model.rules.findings import Finding
 from coordinator_model.states import PARTITION_STALLED, Cause, Evidence, Severity
 
 SINGLE_PARTITIONS = 8
-"""An owner that has left more behind is named once."""
+"""Of an owner with more stalled partitions than this, one finding names all."""
 
 Pending = tuple[str, str, int]
 """A rule, a subject, and when it was last committed: an incident that began since has not recovered."""
@@ -77,15 +77,15 @@ def _finding(context: LagContext, rows: list[Row], subject: str) -> Finding:
 
 def _summary(context: LagContext, rows: list[Row]) -> str:
     owner, note = rows[0].p.owner, rows[0].stall.note
-    lag = about(sum(row.lag or 0 for row in rows))
-    what = rows[0].place if len(rows) == 1 else f"{len(rows)} partitions"
-    usual = f"its usual interval between commits is {rows[0].stall.interval_ms / 1_000:,.1f} s"
+    what, them = (rows[0].place, "it") if len(rows) == 1 else (f"{len(rows)} partitions", "them")
+    lag = f"lag is at least {about(sum(row.lag or 0 for row in rows)):,}"
+    usual = f"the usual interval between commits was {rows[0].stall.interval_ms / 1_000:,.1f} s"
     if owner is None:
-        return f"{context.facts.group} commits nothing of {what}; {lag} messages wait, and {usual}"
+        return f"{context.facts.group} does not commit {what}: {lag}, {usual}"
     host = f" on {owner.client_host}" if owner.client_host else ""
     who = f"{owner.member_id} (client {owner.client_id or 'unknown'}{host})"
-    does = "commits nothing at all" if note is Note.SILENT else "commits other partitions"
-    return f"{who} is alive, owns {what} and does not commit it; {lag} messages wait, it {does}, and {usual}"
+    does = "the member commits nothing" if note is Note.SILENT else "the member commits other partitions"
+    return f"{who} is alive, owns {what} and does not commit {them}: {lag}, {does}, {usual}"
 
 
 def _detail(context: LagContext, rows: list[Row], first: Row) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """What it means that a partition is not committed though messages wait: stalled, or one of many things that are not.
 
-A stall is a matter of a partition's own rhythm: no commit for three of its usual intervals. One exception is fair: who
-commits nothing at all may be at work on what one poll has given it, for as long as its ``max.poll.interval.ms``; and
-who is behind everywhere may take its partitions in turn. Only who meanwhile kept up with another of its partitions has
-certainly left this one behind.
+A partition is stalled if it was not committed for three of its own usual intervals between commits. Two owners get
+more time, their ``max.poll.interval.ms``: one that commits nothing at all may be at work on what one poll returned, and
+one that is behind on all its partitions may take them in turn. Only an owner that meanwhile kept up with another of
+its partitions has certainly left this one behind.
 """
 
 from collections import defaultdict
@@ -66,7 +66,7 @@ class Stall(NamedTuple):
     interval_ms: int = 0
     """Its usual interval between commits."""
     waits: bool = False
-    """Nothing shows that it is not stalled: its rhythm is broken since its last commit, or something is not known."""
+    """Nothing shows that it is not stalled: its last commit is older than usual, or something is not known."""
 
 
 NOTHING = Stall()
@@ -132,11 +132,11 @@ def stall_of(p: PartitionLag, lag: int | None, status: Status, work: Work, insta
         return Stall(Note.WAITS_FOR_TRANSACTION, waits=True)
     if not work.newest_ms:
         return Stall(Note.NOT_COMMITTING, waits=True)
-    return _by_rhythm(p, lag, status, work, instant)
+    return _by_usual_interval(p, lag, status, work, instant)
 
 
-def _by_rhythm(p: PartitionLag, lag: int, status: Status, work: Work, instant: Instant) -> Stall:
-    """Judge a partition that is owned and behind by its own rhythm."""
+def _by_usual_interval(p: PartitionLag, lag: int, status: Status, work: Work, instant: Instant) -> Stall:
+    """Judge a partition that is owned and behind by its usual interval between commits."""
     thresholds, now_ms, last_ms = instant.thresholds, instant.now_ms, p.commits[-1].at_ms
     if now_ms < last_ms + thresholds.stall_margin_ms:
         return Stall(_going_on(p, status, instant))

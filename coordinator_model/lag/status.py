@@ -26,7 +26,7 @@ class Status(StrEnum):
     WARN = "warn"
     """It commits, and its lag never falls."""
     REWIND = "rewind"
-    """The committed offset went back, and has not come again to where it was."""
+    """The committed offset went back, and no later commit has reached the earlier offset."""
     STALL = "stall"
     """It commits the same offset again and again though messages wait."""
     STOP = "stop"
@@ -50,7 +50,7 @@ def lag_of(p: PartitionLag) -> int | None:
     """Return how many messages wait, never less than 0; None where an offset is unknown.
 
     A commit that is newer than the end offset has no lag. One beyond an end offset that was asked after it is of
-    another log: the topic was cut or recreated.
+    another log: the topic was truncated or recreated.
     """
     end_offset, commits = p.end_offset, p.commits
     if end_offset is None or end_offset < 0 or not commits or commits[-1].offset < 0:

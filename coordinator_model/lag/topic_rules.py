@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from coordinator_model.lag.finding_text import about, about_group, places
+from coordinator_model.lag.finding_text import about, about_group, partitions, places
 from coordinator_model.lag.lag_context import LagContext, Row
 from coordinator_model.lag.status import (
     Status,
@@ -43,7 +43,8 @@ def lag_growing(context: LagContext) -> Iterator[Finding]:
         growing = [row for row in rows if _grows(row)]
         if growing and growth is not None:
             now = about(sum(row.lag or 0 for row in growing))
-            text = f"{context.facts.group} falls behind on {topic}: {now} messages wait in {len(growing)} partitions"
+            where = f"{topic}: lag of at least {now:,} in {partitions(len(growing))}"
+            text = f"{context.facts.group} falls behind on {where}"
             yield _finding(context, _Trouble(LAG_GROWING, topic, growing, *growth), text, {"lag": now})
 
 
@@ -61,31 +62,34 @@ def _grows(row: Row) -> bool:
 
 
 def offset_rewound(context: LagContext) -> Iterator[Finding]:
-    """A committed offset went back and has not come again to where it was."""
+    """A committed offset went back, and no later commit has reached the earlier offset."""
     for topic, rows in context.topics.items():
         back = [(row, commit) for row in rows if row.lag and (commit := rewound_by(row.p.commits))]
         since_ms = min((commit.at_ms for _, commit in back), default=0)
         due_ms = since_ms + context.thresholds.stall_margin_ms
         if back and context.facts.view_ms and context.now_ms >= due_ms:
             row, commit = min(back, key=lambda found: found[1].at_ms)
-            text = f"the committed offset of {row.place} went back to {commit.offset}"
+            text = f"the committed offset of {context.facts.group} on {row.place} went back to {commit.offset}"
             if len(back) > 1:
-                text += f", and those of {len(back) - 1} more partitions of {topic} went back too"
+                text += f"; so did those on {len(back) - 1} more of {topic}"
             trouble = _Trouble(OFFSET_REWOUND, topic, [row for row, _ in back], since_ms, due_ms)
             detail = {"rewound": len(back), "committed_offset": commit.offset, "committed_ms": commit.at_ms}
             yield _finding(context, trouble, text, detail)
 
 
 def offsets_lost(context: LagContext) -> Iterator[Finding]:
-    """The log does not hold the committed offset: retention has passed it, or it lies beyond the end."""
+    """The log does not hold the committed offset: it is below the log start offset, or beyond the end offset."""
     for topic, rows in context.topics.items():
         lost = [row for row in rows if _is_lost(row)]
         since_ms = max((row.last_ms for row in lost), default=0)
         if lost and context.facts.view_ms and context.now_ms >= since_ms + context.thresholds.stall_margin_ms:
             beyond = sum(is_beyond_end(row.p) for row in lost)
             gone = about(sum(_gone(row) for row in lost))
-            why = "the topic was cut or recreated" if beyond else f"{gone} messages were deleted before that"
-            text = f"{len(lost)} partitions of {topic} do not hold what {context.facts.group} was to read next: {why}"
+            why = "it is beyond the end offset, so the topic was truncated or recreated"
+            if not beyond:
+                why = f"messages deleted before they were committed: at least {gone:,}"
+            where = f"{partitions(len(lost))} of {topic}"
+            text = f"the log does not hold the committed offset of {context.facts.group} on {where}: {why}"
             trouble = _Trouble(OFFSETS_LOST, topic, lost, since_ms, context.now_ms)
             yield _finding(context, trouble, text, {"lost": len(lost), "messages": gone, "beyond_end": beyond})
 

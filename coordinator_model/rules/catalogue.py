@@ -62,9 +62,9 @@ RULES = (
     Rule(
         "poll-exceeded",
         PAGES,
-        "observed where the client says so, by its reason, a report or pushed metrics; inferred where it left without a"
-        " reason, a poll interval or more after it had joined, and came back on the same connection, or left as its"
-        " limit had passed, and pushes on without a poll",
+        "observed where the client says so: by the reason in its LeaveGroup, a report or pushed metrics. Inferred where"
+        " it left without a reason, and either came back on the same connection, a poll interval or more after it had"
+        " joined, or left when its limit had passed and goes on pushing metrics that show no poll",
         "a client did not poll within `max.poll.interval.ms`",
         MEMBER_CLEARS,
         ESCALATION,
@@ -76,7 +76,7 @@ RULES = (
         "poll-at-risk",
         ("info",),
         "observed: the client's own report or pushed metrics",
-        "a client tells a poll age of at least four fifths of `max.poll.interval.ms`",
+        "a client reports a poll age of at least four fifths of `max.poll.interval.ms`",
         "`recovered` (it tells of a younger poll, or of none for 10 s after the deadline), `superseded` (it was"
         " exceeded)",
         ("poll_at_risk_ratio", "hold_ms"),
@@ -85,7 +85,8 @@ RULES = (
     Rule(
         "left-without-reason",
         ("info",),
-        "inferred: a client that hangs and one that is closed say the same; one that lives on asks for its coordinator",
+        "inferred: a client that hangs and one that is closed send the same request; one that is still alive goes on"
+        " asking for its coordinator",
         "a member left without a reason, may not have polled for `max.poll.interval.ms`, and did not come back within"
         " `unstable_after_ms`: it was closed, or it may have stopped polling",
         "`recovered` (it is back, or eleven minutes have passed), `superseded` (it has stopped polling)",
@@ -300,13 +301,13 @@ RULES = (
         "partition-stalled",
         ("warn",),
         "observed",
-        "a member is alive and owns a partition, at least `stall_lag` messages wait, and it was not committed for"
-        " `stall_intervals` of its usual intervals between commits and `stall_margin_ms`, though the member kept up"
-        " with another partition; or it commits nothing at all, or is behind everywhere, for longer than its"
-        " `max.poll.interval.ms` (`stall_silence_ms` if that is not known). Counted anew after a rebalance and an"
-        " outage of brokers",
-        "`recovered` (it is committed, or nothing waits), `superseded` (its owner's session ended, or it has another"
-        " owner), `group-deleted`",
+        "a member is alive and owns a partition, at least `stall_lag` messages wait in it, and it was not committed"
+        " for `stall_intervals` of its usual intervals between commits plus `stall_margin_ms`, although the member kept"
+        " up with another partition. If the member commits nothing at all, or is behind on all its partitions, its"
+        " `max.poll.interval.ms` (`stall_silence_ms` if that is not known) has to pass as well. The time starts again"
+        " after a rebalance and after an outage of brokers",
+        "`recovered` (the partition is committed, or nothing waits in it), `superseded` (its owner's session ended, or"
+        " it has another owner), `group-deleted`",
         ("stall_intervals", "stall_margin_ms", "stall_silence_ms", "stall_lag"),
         judged_by=LAG,
         needs_owner=True,
@@ -316,8 +317,8 @@ RULES = (
         ("warn",),
         "observed",
         "a stable group commits, the lag of a partition fell at none of its last ten commits and is larger than at the"
-        " first of them, and the group's lag on what it owns has grown for `lag_growing_ms`",
-        "`recovered` (no longer so), `superseded` (nobody is left in the group), `group-deleted`",
+        " first of them, and the total lag of the partitions that members own has grown for `lag_growing_ms`",
+        "`recovered` (the lag grows no longer), `superseded` (the group has no members), `group-deleted`",
         ("lag_growing_ms",),
         judged_by=LAG,
         needs_owner=True,
@@ -326,9 +327,10 @@ RULES = (
         "offset-rewound",
         ("warn",),
         "observed",
-        "a committed offset went back, messages wait, and it has not come again to where it was within"
+        "a committed offset went back, messages wait, and no commit reached the earlier offset again within"
         " `stall_margin_ms`",
-        "`recovered` (it has come there, or ten more commits went on from where it was set), `group-deleted`",
+        "`recovered` (a commit reached the earlier offset, or ten more commits followed from the lower one),"
+        " `group-deleted`",
         ("stall_margin_ms",),
         judged_by=LAG,
     ),
@@ -336,9 +338,9 @@ RULES = (
         "offsets-lost",
         ("warn",),
         "observed",
-        "the log does not hold the offset that was committed last, `stall_margin_ms` ago or longer: retention has"
-        " passed it, or it lies beyond the end",
-        "`recovered` (an offset is committed that the log holds), `group-deleted`",
+        "the log does not hold the newest committed offset, and that commit is at least `stall_margin_ms` old: the"
+        " offset is below the log start offset, or beyond the end offset",
+        "`recovered` (the group commits an offset that the log holds), `group-deleted`",
         ("stall_margin_ms",),
         judged_by=LAG,
     ),

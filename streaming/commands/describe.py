@@ -14,7 +14,10 @@ from streaming.commands.remote import Monitor, echo_json, instant, shown
 )
 @remote.options
 def describe_command(group: str | None, cluster: str | None, limit: int, url: str, *, as_json: bool) -> None:
-    """Show a group: members, time they have left, assignment, lag, incidents and latest events. Without GROUP: all."""
+    """Show a group: members, headroom (what is left of each session), assignment, lag, incidents, events.
+
+    Without GROUP: all groups.
+    """
     from streaming.commands import tables
 
     monitor, out = Monitor(url), tables.console()

@@ -25,7 +25,10 @@ BLOCK_LINES: Final = 3  # of an incident, where the console is too narrow for a 
 @click.option("--times", default=None, type=click.IntRange(1), help="Stop after this many looks.")
 @remote.options
 def watch_command(*, cluster: str | None, every_s: float, times: int | None, url: str, as_json: bool) -> None:
-    """Follow groups and open incidents, those in trouble first. Ctrl-C ends it. --json prints an object each look."""
+    """Follow groups and open incidents, the most severe first, with lag and headroom (time left of the session).
+
+    Ctrl-C ends it. --json prints one object a look.
+    """
     from rich.live import Live
 
     from streaming.commands import tables

@@ -46,7 +46,7 @@ HELP: Final[Mapping[str, str]] = {
     GROUP_LAG: "Messages that a group has not committed, of all partitions of which that is known.",
     GROUP_LAG_STATUS: f"Worst known status of a group's partitions: {_NUMBERS}; no sample where none is known.",
     GROUP_LAG_TIME: "How long the oldest message that a group has not committed has waited, at the least.",
-    GROUP_STALLED: "Partitions whose owner lives and has not committed for far longer than its own rhythm.",
+    GROUP_STALLED: "Partitions whose owner is alive and has not committed them for far longer than usual.",
     GROUP_LAG_UNKNOWN: "Partitions whose lag is not known, and not in the group's lag.",
     GROUP_COMMITS: "Offset commits of a group, since its checkpoint began.",
     TOPIC_LAG: "Messages of a topic that a group has not committed, of all partitions of which that is known.",

@@ -1,4 +1,4 @@
-"""How far behind a group is, as its page shows it: the worst partitions, and the lag of the last rounds. Pure.
+"""The lag of a group, as its page shows it: the worst partitions, and the total lag of the last rounds. Pure.
 
 Like `timeline` it knows no pixels, only a plane `WIDTH` wide; the template draws and escapes.
 """
@@ -15,11 +15,11 @@ HEIGHT: Final = 80
 _MARGIN: Final = 4
 NOTES: Final[Mapping[str, str]] = {
     "stuck": "stalled: its owner commits other partitions, not this one",
-    "silent": "stalled: its owner is alive and commits nothing",
+    "silent": "stalled: its owner is alive and commits nothing at all",
     "slow": "its owner commits, and falls behind",
     "paused": "the same offset is committed again and again",
     "not-committing": "its owner has committed nothing since it owns it",
-    "starved": "nobody owns it, or nobody knows that its owner is alive",
+    "starved": "no member owns it, or its owner is not known to be alive",
     "waits-for-transaction": "all committed messages are read; the rest belongs to an open transaction",
     "last-message": "too few messages wait to call it stalled",
     "share-group": "share groups commit elsewhere",

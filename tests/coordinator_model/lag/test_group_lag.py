@@ -181,7 +181,7 @@ def test_a_commit_beyond_the_end_is_of_a_topic_that_was_cut_or_recreated():
 
     told = one(keeps_up(until_ms=99_000), log=recreated).play(130_000)
     assert openings(told, "offsets-lost") == [("offsets-lost", "t")]
-    assert "cut or recreated" in told.transitions[0].incident.summary
+    assert "truncated or recreated" in told.transitions[0].incident.summary
     assert (told.columns()["lag"], told.columns()["status"]) == ([None], ["unknown"])
 
 
