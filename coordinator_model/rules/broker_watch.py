@@ -33,6 +33,8 @@ class BrokerWatch:
     """Whose silence ``stalled_ms`` is."""
     unlogged: list[int] | None = None
     """``[since_ms, node]`` of a leader without a request log."""
+    overdue_ms: int | None = None
+    """The last line before a silence that the clock of this machine alone has shown, in one batch so far."""
 
     @property
     def blind(self) -> bool:
@@ -134,6 +136,14 @@ class BrokerWatch:
             return []
         self.stalled_ms = line_ms
         return [line_ms + thresholds.telemetry_stalled_ms]
+
+    def is_confirmed(self, line_ms: int) -> bool:
+        """Tell whether the batch before has shown the same silence.
+
+        A batch that Spark begins late has an instant that is later than what it has read, most of all the first one.
+        """
+        before_ms, self.overdue_ms = self.overdue_ms, line_ms
+        return before_ms == line_ms
 
     def back(self, line_ms: int) -> list[int]:
         """Note that the coordinator has lines again."""

@@ -85,12 +85,18 @@ class BrokerReports:
             self._groups.report_broker([max(at_ms, self._memory.clock.progress_ms)])
 
     def silence(self, wall_ms: int | None) -> None:
-        """Report that nothing comes from the coordinator: only a peer's clock or the wall's tells for how long."""
+        """Report that nothing comes from the coordinator: only a peer's clock or the wall's tells for how long.
+
+        What the wall clock alone shows has to last until the next batch.
+        """
         memory = self._memory
         clock = memory.clock.brokers.get(memory.clock.coordinator or "")
         if clock is None or not self._groups.heartbeat_table.slots or clock.line_ms < self._settings.live_from_ms:
             return
         now_ms = memory.clock.now_ms(0 if wall_ms is None else wall_ms - (memory.lag_ms or 0))
+        limit_ms = clock.line_ms + self._settings.thresholds.telemetry_stalled_ms
+        if memory.clock.now_ms(0) <= limit_ms < now_ms and not memory.watch.is_confirmed(clock.line_ms):
+            return
         instants = self._silent(clock.line_ms, now_ms - clock.line_ms)
         self._report_silence(instants)
         if instants:

@@ -14,18 +14,36 @@ def liveness(outputs):
 
 
 def test_members_are_unknown_while_telemetry_is_stalled():
-    """All become unknown at once, 15 s after the last line, and alive again with the next one."""
+    """All become unknown at once, 15 s after the last line and a batch later, and alive again with the next one."""
+    _, play = watched()
+
+    assert liveness(play(0, LAST_LINE_MS))[-1] == ["alive", "alive"]
+    assert liveness(play(LAST_LINE_MS + 1, LAST_LINE_MS + 15_000)) == []
+    assert liveness(play(LAST_LINE_MS + 15_001, LAST_LINE_MS + 15_500)) == []
+    assert liveness(play(LAST_LINE_MS + 15_501, LAST_LINE_MS + 16_300)) == [["unknown", "unknown"]]
+    assert liveness(play(BACK_MS, BACK_MS + 5_000))[-1] == ["alive", "alive"]
+
+
+def test_a_batch_that_begins_late_is_no_silence():
+    """Its instant is 20 s later than what it has read; the next one reads on."""
+    _, play = watched()
+    late = play(0, LAST_LINE_MS - 5_000, wall_ms=LAST_LINE_MS + 15_000)
+    after = play(LAST_LINE_MS - 4_999, LAST_LINE_MS, wall_ms=LAST_LINE_MS + 15_001)
+    reports = [output for output in (*late, *after) if output["kind"] == "report"]
+    assert not [finding for report in reports for finding in report["findings"]]
+
+
+def watched():
+    """A shard, and what plays the rows between two instants to it."""
     story = stable("m1", "m2")
     for member in ("m1", "m2"):
         story.beats(member, 1_000, LAST_LINE_MS).beats(member, BACK_MS, BACK_MS + 5_000)
     story.silent(LAST_LINE_MS + 1, BACK_MS - 1)
     shard = Shard.restore(0, ShardSettings(cluster="c", partitions=1, live_from_ms=T0), None)
 
-    def play(from_ms, until_ms):
+    def play(from_ms, until_ms, wall_ms=None):
         rows = [row for row in story.source_rows(until_ms) if row.timestamp_ms >= T0 + from_ms]
-        return shard.apply([event for row in rows for event in parse_row(row)], wall_ms=T0 + until_ms)
+        events = [event for row in rows for event in parse_row(row)]
+        return shard.apply(events, wall_ms=T0 + (until_ms if wall_ms is None else wall_ms))
 
-    assert liveness(play(0, LAST_LINE_MS))[-1] == ["alive", "alive"]
-    assert liveness(play(LAST_LINE_MS + 1, LAST_LINE_MS + 15_000)) == []
-    assert liveness(play(LAST_LINE_MS + 15_001, LAST_LINE_MS + 15_500)) == [["unknown", "unknown"]]
-    assert liveness(play(BACK_MS, BACK_MS + 5_000))[-1] == ["alive", "alive"]
+    return shard, play
