@@ -140,7 +140,7 @@ def _unwell() -> list[object]:
 def _lag() -> list[object]:
     behind = f'{queries.IN_CLUSTER}, status!~"ok|unknown"'
     largest, longest = (
-        f"topk(20, max by (cluster, group) ({metric}{{{queries.IN_CLUSTER}}}) > 0)"
+        f"topk(20, max by (cluster, group) ({metric}{{{queries.IN_CLUSTER}}}))"
         for metric in (lag_metrics.GROUP_LAG, lag_metrics.GROUP_LAG_TIME)
     )
     stalled = f"max by (cluster, group, topic) ({lag_metrics.TOPIC_STALLED}{{{queries.IN_CLUSTER}}}) > 0"

@@ -41,6 +41,10 @@ class TimerReset:
         """Whether the coordinator loads the groups anew before it answers for them."""
         return self.cause is not Cause.UNKNOWN and self.woke_ms is None
 
-    def sleeps_at(self, due_ms: int) -> bool:
-        """Tell whether a timer that is due then waits for the broker to wake from this pause."""
-        return self.woke_ms is not None and self.low_ms + ASLEEP_AFTER_MS <= due_ms < self.woke_ms
+    def sleeps_at(self, due_ms: int, *, told_at_once: bool = False) -> bool:
+        """Tell whether a timer that is due then waits for the broker to wake from this pause.
+
+        ``told_at_once``: what it does is written at once, so that it had run in time would be known.
+        """
+        after_ms = 1 if told_at_once else ASLEEP_AFTER_MS
+        return self.woke_ms is not None and self.low_ms + after_ms <= due_ms < self.woke_ms

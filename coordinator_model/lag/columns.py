@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from coordinator_model.lag.lag_context import LagContext, Row
 from coordinator_model.lag.partition import PartitionLag
-from coordinator_model.lag.scene import Row, Scene
 from coordinator_model.lag.status import committed_offset_of, lag_ms_by
 
 MAX_ROWS = 5_000
@@ -15,9 +15,9 @@ MAX_HISTORY = 60
 Columns = dict[str, Any]
 
 
-def columns_of(scene: Scene, commits: int = 0) -> Columns:
+def columns_of(context: LagContext, commits: int = 0) -> Columns:
     """Return the columns of a group; its totals are of all rows, also of those that are left out."""
-    rows = _worst(scene.rows)
+    rows = _worst(context.rows)
     partitions = [row.p for row in rows]
     columns = {
         "topics": _topics(partitions),
@@ -27,19 +27,19 @@ def columns_of(scene: Scene, commits: int = 0) -> Columns:
         "start_offset": [p.start_offset for p in partitions],
         "end_offset": [p.end_offset for p in partitions],
         "lag": [row.lag for row in rows],
-        "lag_ms": [lag_ms_by(row.p, row.lag, scene.now_ms) for row in rows],
+        "lag_ms": [lag_ms_by(row.p, row.lag, context.now_ms) for row in rows],
         "status": [row.status.value for row in rows],
-        "rate": [rate_of(p, scene.now_ms) for p in partitions],
+        "rate": [rate_of(p, context.now_ms) for p in partitions],
         "owned_since_ms": [None if p.owner is None else p.owner.since_ms for p in partitions],
         "leader_epoch": [p.leader_epoch if p.leader_epoch >= 0 else None for p in partitions],
         "note": {str(at): row.stall.note.value for at, row in enumerate(rows) if row.stall.note is not None},
         "metadata": {str(at): p.metadata for at, p in enumerate(partitions) if p.metadata},
-        "asked_ms": max((row.p.asked_ms for row in scene.rows if row.p.asked_ms is not None), default=None),
-        "history": _history(scene),
+        "asked_ms": max((row.p.asked_ms for row in context.rows if row.p.asked_ms is not None), default=None),
+        "history": _history(context),
         "commits": commits,
         **_owners(partitions),
     }
-    left_out = len(scene.rows) - len(rows)
+    left_out = len(context.rows) - len(rows)
     return columns | {"left_out": left_out} if left_out else columns
 
 
@@ -84,8 +84,8 @@ def rate_of(p: PartitionLag, now_ms: int) -> float | None:
     return round((last.offset - first.offset) * 1_000 / span_ms, 3)
 
 
-def _history(scene: Scene) -> list[list[int]]:
-    points = [[at_ms, lag] for at_ms, lag in scene.history]
-    if scene.read is not None:
-        points.append([scene.now_ms, scene.read])
+def _history(context: LagContext) -> list[list[int]]:
+    points = [[at_ms, lag] for at_ms, lag in context.history]
+    if context.read is not None:
+        points.append([context.now_ms, context.read])
     return points[-MAX_HISTORY:]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from coordinator_model.lag.scene import Row, Scene
+from coordinator_model.lag.lag_context import LagContext, Row
 from coordinator_model.rules.findings import MAX_PARTITIONS_NAMED
 
 KEPT_DIGITS = 2
@@ -15,9 +15,9 @@ def about(number: int) -> int:
     return number // unit * unit
 
 
-def about_group(scene: Scene, subject: str) -> dict[str, Any]:
+def about_group(context: LagContext, subject: str) -> dict[str, Any]:
     """Return the fields of a finding that tell what it is about."""
-    facts = scene.facts
+    facts = context.facts
     return {
         "group": facts.group,
         "subject": subject,

@@ -22,7 +22,7 @@ def owners_of(view: Mapping[str, Any], at_ms: int, before: Owners) -> dict[Place
     since_ms = view["stable_since_ms"] if view["state"] == GroupState.STABLE else None
     owners: dict[Place, Owner] = {}
     for member in view["members"]:
-        owner = _owner(member, at_ms if since_ms is None else since_ms)
+        owner = owner_of(member, at_ms if since_ms is None else since_ms)
         for held in member["assignment"]:
             for partition in held["partitions"]:
                 place = (held["topic"], partition)
@@ -32,7 +32,8 @@ def owners_of(view: Mapping[str, Any], at_ms: int, before: Owners) -> dict[Place
     return owners
 
 
-def _owner(member: Mapping[str, Any], since_ms: int) -> Owner:
+def owner_of(member: Mapping[str, Any], since_ms: int) -> Owner:
+    """Return a member of a view as an owner."""
     return Owner(
         member_id=member["member_id"],
         instance_id=member["instance_id"],

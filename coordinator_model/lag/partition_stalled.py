@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterator
 from typing import Any
 
 from coordinator_model.lag.finding_text import about, about_group, places
-from coordinator_model.lag.scene import Row, Scene
+from coordinator_model.lag.lag_context import LagContext, Row
 from coordinator_model.lag.stall import STALLED, Note, owner_key
 from coordinator_model.rules.findings import Finding
 from coordinator_model.states import PARTITION_STALLED, Cause, Evidence, Severity
@@ -20,41 +20,41 @@ Pending = tuple[str, str, int]
 """A rule, a subject, and when it was last committed: an incident that began since has not recovered."""
 
 
-def findings(scene: Scene) -> Iterator[Finding]:
+def findings(context: LagContext) -> Iterator[Finding]:
     """Yield what is stalled, owner by owner."""
-    if not scene.works:
+    if not context.works:
         return
     stalled: dict[Hashable, list[Row]] = defaultdict(list)
-    for row in scene.rows:
+    for row in context.rows:
         if row.stall.note in STALLED:
             stalled[owner_key(row.p)].append(row)
     for rows in stalled.values():
         if rows[0].stall.note is Note.SILENT or len(rows) > SINGLE_PARTITIONS:
-            yield _finding(scene, rows, _owner_subject(scene, rows[0]))
+            yield _finding(context, rows, _owner_subject(context, rows[0]))
         else:
-            yield from (_finding(scene, [row], row.place) for row in rows)
+            yield from (_finding(context, [row], row.place) for row in rows)
 
 
-def pending(scene: Scene) -> Iterator[Pending]:
+def pending(context: LagContext) -> Iterator[Pending]:
     """Yield what may be stalled though it is not said: it is too soon after a rebalance, or something is not known."""
-    waiting = [row for row in scene.rows if row.stall.waits or not row.fresh]
+    waiting = [row for row in context.rows if row.stall.waits or not row.fresh]
     yield from ((PARTITION_STALLED, row.place, row.last_ms) for row in waiting)
     if not waiting:
         return
     newest_ms: dict[str, int] = defaultdict(int)
-    for row in scene.rows:
-        subject = _owner_subject(scene, row)
+    for row in context.rows:
+        subject = _owner_subject(context, row)
         newest_ms[subject] = max(newest_ms[subject], row.last_ms)
-    for subject in sorted({_owner_subject(scene, row) for row in waiting}):
+    for subject in sorted({_owner_subject(context, row) for row in waiting}):
         yield PARTITION_STALLED, subject, newest_ms[subject]
 
 
-def _owner_subject(scene: Scene, row: Row) -> str:
+def _owner_subject(context: LagContext, row: Row) -> str:
     owner = row.p.owner
-    return scene.facts.group if owner is None else owner.instance_id or owner.member_id
+    return context.facts.group if owner is None else owner.instance_id or owner.member_id
 
 
-def _finding(scene: Scene, rows: list[Row], subject: str) -> Finding:
+def _finding(context: LagContext, rows: list[Row], subject: str) -> Finding:
     first = min(rows, key=lambda row: row.stall.since_ms)
     owner, note = first.p.owner, first.stall.note
     who: dict[str, Any] = {}
@@ -68,28 +68,28 @@ def _finding(scene: Scene, rows: list[Row], subject: str) -> Finding:
         at_ms=min(row.stall.due_ms for row in rows),
         evidence=Evidence.OBSERVED,
         cause=Cause.UNKNOWN,
-        summary=_summary(scene, rows),
+        summary=_summary(context, rows),
         partitions=places(rows),
-        detail=_detail(scene, rows, first),
-        **about_group(scene, subject) | who,
+        detail=_detail(context, rows, first),
+        **about_group(context, subject) | who,
     )
 
 
-def _summary(scene: Scene, rows: list[Row]) -> str:
+def _summary(context: LagContext, rows: list[Row]) -> str:
     owner, note = rows[0].p.owner, rows[0].stall.note
     lag = about(sum(row.lag or 0 for row in rows))
     what = rows[0].place if len(rows) == 1 else f"{len(rows)} partitions"
     usual = f"its usual interval between commits is {rows[0].stall.interval_ms / 1_000:,.1f} s"
     if owner is None:
-        return f"{scene.facts.group} commits nothing of {what}; {lag} messages wait, and {usual}"
+        return f"{context.facts.group} commits nothing of {what}; {lag} messages wait, and {usual}"
     host = f" on {owner.client_host}" if owner.client_host else ""
     who = f"{owner.member_id} (client {owner.client_id or 'unknown'}{host})"
     does = "commits nothing at all" if note is Note.SILENT else "commits other partitions"
     return f"{who} is alive, owns {what} and does not commit it; {lag} messages wait, it {does}, and {usual}"
 
 
-def _detail(scene: Scene, rows: list[Row], first: Row) -> dict[str, Any]:
-    p, facts = first.p, scene.facts
+def _detail(context: LagContext, rows: list[Row], first: Row) -> dict[str, Any]:
+    p, facts = first.p, context.facts
     return {
         "note": first.stall.note,
         "stalled": len(rows),

@@ -17,7 +17,6 @@ from coordinator_model.replica.assigned_work import STREAMS_PROTOCOL, assigned_w
 from coordinator_model.replica.conversion import PROTOCOL_TYPES, become_classic
 from coordinator_model.replica.departures import (
     CUT_MS,
-    STALL_MS,
     add_departure,
     depart,
     explained_by_leave,
@@ -27,7 +26,7 @@ from coordinator_model.replica.departures import (
     parked_heartbeat,
     remember_leave,
 )
-from coordinator_model.replica.group import Assignment, Departure, GroupReplica, Leave, Member
+from coordinator_model.replica.group import STALL_MS, Assignment, Departure, GroupReplica, Leave, Member
 from coordinator_model.replica.returns import came_back
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import POLL_EXCEEDED, Cause, Evidence, GroupState, GroupType
@@ -97,9 +96,13 @@ def read_record(replica: GroupReplica, event: RecordRead, context: JudgementCont
 
 
 def _enter_recorded(replica: GroupReplica, at_ms: int, *, downgrade: bool) -> None:
-    """Enter the state that a record tells; a downgrade from KIP-848 goes on with a join phase."""
+    """Enter the state that a record tells; a downgrade from KIP-848 goes on with a join phase.
+
+    Unless a static member came back by the classic protocol in the place of the last that spoke the other.
+    """
     replica.enter(GroupState.STABLE if replica.members else GroupState.EMPTY, at_ms, Evidence.OBSERVED)
-    if downgrade and replica.members:
+    came_back = any(member.joined_ms == at_ms for member in replica.members.values())
+    if downgrade and replica.members and not came_back:
         prepare_rebalance(replica, at_ms, Evidence.OBSERVED)
 
 

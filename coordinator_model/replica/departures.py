@@ -8,6 +8,7 @@ from coordinator_model.replica.group import (
     LEAVE_MEMORY_MS,
     MAX_DEPARTURES,
     MAX_LEAVES,
+    STALL_MS,
     Departure,
     GroupReplica,
     Leave,
@@ -44,8 +45,6 @@ from coordinator_model.replica.session_timer import (
 from coordinator_model.replica.unexplained import cause_is_uncertain, mark_unknown, told_by_records
 from coordinator_model.states import MEMBER_REMOVED, REBALANCE_TIMEOUT, SESSION_EXPIRED, Cause, Evidence
 
-STALL_MS = 5_000
-"""How long a request waits for a write that stalls before it is answered 15 (`offsets.commit.timeout.ms`)."""
 MOVE_TOLD_MS = 20_000
 """How much later than a removal it may be told that another coordinator did it, whose predecessor went on answering."""
 MAX_PARKED = 16
@@ -282,10 +281,14 @@ def _keep_proven(replica: GroupReplica, departure: Departure) -> None:
 
 
 def _explain_by_a_move(replica: GroupReplica, context: JudgementContext) -> bool:
-    """Judge again what nothing explained, where it is only known since that the coordinator had moved."""
+    """Judge again what nothing explained, where it is only known since that the coordinator had moved.
+
+    By then a goodbye is answered that had to wait for its write.
+    """
     found = False
     for number, departure in enumerate(replica.departures):
-        recent = context.progress_ms <= departure.gone_ms + MOVE_TOLD_MS
+        answered_ms = departure.answered_ms + context.thresholds.grace_ms
+        recent = answered_ms <= context.progress_ms <= departure.gone_ms + MOVE_TOLD_MS
         if not (departure.unexplained and recent and _moved_before(departure, context)):
             continue
         again = replace(departure, rule=SESSION_EXPIRED, evidence=Evidence.OBSERVED, unexplained=False)

@@ -12,6 +12,8 @@ MAX_UNANSWERED_JOINS = 256
 MAX_DEPARTURES = 1_024
 """Members whose removal is not closed yet; more than that at once are counted, not kept."""
 LEAVE_MEMORY_MS = 3_600_000
+STALL_MS = 5_000
+"""How long a request waits for a write that stalls before it is answered 15 (`offsets.commit.timeout.ms`)."""
 JOIN_MS = 1_000
 """How much later than its last poll a member that never polled again may seem to have joined."""
 
@@ -276,6 +278,11 @@ class Departure:
     def gone_ms(self) -> int:
         """When its absence was told: a line of before then only trails."""
         return max(self.removed_ms, self.found_ms)
+
+    @property
+    def answered_ms(self) -> int:
+        """By when a goodbye of before then is answered, though it had to wait for a write."""
+        return self.gone_ms + STALL_MS
 
 
 class LoggedRemoval(NamedTuple):

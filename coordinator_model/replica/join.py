@@ -208,6 +208,8 @@ def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, co
             event.rebalance_timeout_ms,
             *who,
         ]
+    if replica.type is GroupType.CONSUMER:
+        return  # its members wait for nobody
     if replica.state is GroupState.PREPARING_REBALANCE:
         join_phase.sign(replica, replica.generation + 1, event.arrival_ms, _asker(event))
         for old in former:

@@ -76,7 +76,7 @@ def _missed_asleep(
             due_ms = join_phase.due_ms(departure, lost_ms, context)
     if due_ms is None or due_ms >= session_due_ms:
         return None
-    return woke_ms if pause.sleeps_at(due_ms) else due_ms
+    return woke_ms if pause.sleeps_at(due_ms, told_at_once=member.goes_alone) else due_ms
 
 
 def _missed_alone(departure: Departure, deadline_ms: int, context: JudgementContext) -> int | None:
@@ -198,5 +198,5 @@ def _revoked_in_vain_since_a_load(departure: Departure, context: JudgementContex
 
 def _when_awake(due_ms: int, context: JudgementContext) -> int:
     """Return when a timer ran: one that is due while the coordinator stands still runs as it wakes."""
-    asleep = (reset.woke_ms or due_ms for reset in context.timer_resets if reset.sleeps_at(due_ms))
+    asleep = (r.woke_ms or due_ms for r in context.timer_resets if r.sleeps_at(due_ms, told_at_once=True))
     return next(asleep, due_ms)

@@ -258,7 +258,8 @@ def deadlines(departure: Departure, context: JudgementContext) -> list[Span]:
     ends, removed_ms = _due(departure, context), departure.removed_ms
     for pause in unheard_since(departure.member, context.timer_resets):
         if pause.woke_ms is not None and pause.woke_ms <= removed_ms + AWAKE_BEFORE_LINE_MS:
-            ends = [_moved_to_waking(span, pause, min(pause.woke_ms, removed_ms)) for span in ends]
+            woke_ms, at_once = min(pause.woke_ms, removed_ms), departure.member.goes_alone
+            ends = [_moved_to_waking(span, pause, woke_ms, told_at_once=at_once) for span in ends]
     return ends
 
 
@@ -384,13 +385,17 @@ def slept_over(departure: Departure, context: JudgementContext) -> tuple[TimerRe
     if due_ms is None:
         return None
     pauses = unheard_since(departure.member, context.timer_resets)
-    return next(((pause, due_ms) for pause in pauses if pause.sleeps_at(due_ms)), None)
+    at_once = departure.member.goes_alone
+    return next(((pause, due_ms) for pause in pauses if pause.sleeps_at(due_ms, told_at_once=at_once)), None)
 
 
-def _moved_to_waking(span: Span, pause: TimerReset, woke_ms: int) -> Span:
+def _moved_to_waking(span: Span, pause: TimerReset, woke_ms: int, *, told_at_once: bool) -> Span:
     """Move deadlines that passed while the coordinator stood still to the instant at which it woke."""
     first_ms, last_ms, origin = span
-    moved_ms = [woke_ms if pause.sleeps_at(at_ms) and at_ms < woke_ms else at_ms for at_ms in (first_ms, last_ms)]
+    moved_ms = [
+        woke_ms if pause.sleeps_at(at_ms, told_at_once=told_at_once) and at_ms < woke_ms else at_ms
+        for at_ms in (first_ms, last_ms)
+    ]
     return span if moved_ms == [first_ms, last_ms] else (moved_ms[0], moved_ms[1], origin or pause)
 
 

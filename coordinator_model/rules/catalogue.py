@@ -219,7 +219,7 @@ RULES = (
     Rule(
         "partition-unowned",
         PAGES,
-        "observed; partition counts as of the start of the run",
+        "observed; partition counts are at most a minute old",
         "a stable group subscribes to a topic and no member has held one of its partitions for `unstable_after_ms`; a"
         " page after `page_after_ms`",
         "`recovered` (every partition has an owner, or the group is not stable)",

@@ -46,14 +46,21 @@ def judge(replica: GroupReplica, departure: Departure, context: JudgementContext
     if departure.refuted_ms is not None:
         finding.closed_reason, finding.closed_ms = "refuted", departure.refuted_ms
         return Verdict(finding, None)
+    later_ms = [at_ms for at_ms in (page_ms, _explained_ms(departure, context)) if at_ms is not None]
     end = closing(replica, departure, context)
     if end is None:
-        return Verdict(finding, page_ms)
+        return Verdict(finding, min(later_ms, default=None))
     reason, end_ms = end
     if context.progress_ms < end_ms:
-        return Verdict(finding, end_ms if page_ms is None else min(end_ms, page_ms))
+        return Verdict(finding, min([end_ms, *later_ms]))
     finding.closed_reason, finding.closed_ms = reason, end_ms
     return Verdict(finding, None)
+
+
+def _explained_ms(departure: Departure, context: JudgementContext) -> int | None:
+    """Return when a move that is known by then may explain what nothing explained, if that lies ahead."""
+    at_ms = departure.answered_ms + context.thresholds.grace_ms
+    return at_ms if departure.unexplained and at_ms > context.progress_ms else None
 
 
 def closing(replica: GroupReplica, departure: Departure, context: JudgementContext) -> tuple[str, int] | None:

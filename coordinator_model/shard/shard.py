@@ -350,6 +350,8 @@ class Shard:
         proven = proof(event, remote_ms, thresholds.stalled_write_ms)
         if proven is not Proof.REFUSES and self.clock.is_deposed(event.broker, at_ms, thresholds):
             self._said.count("deposed")
+            if isinstance(event, ConsumerHeartbeat) and event.request_epoch < 0 and proven is Proof.NOTHING:
+                self._groups.apply(event)  # it waited for its write, which may have come before the next took over
             return
         if event.error == NOT_COORDINATOR and event.broker == self.clock.coordinator:
             self.clock.former.clear()

@@ -46,7 +46,12 @@ def grants(kafka: Kafka) -> list[Grant]:
             ["DescribeConfigs"],
             ["--cluster", "--group", "*"],
         ),
-        Grant("optional: names of topics that those groups know by id only", monitor, ["Describe"], _topics(["*"])),
+        Grant(
+            "optional: lag, and names of topics that those groups know by id only",
+            monitor,
+            ["Describe"],
+            _topics(["*"]),
+        ),
         Grant(
             "the user of the brokers' log4j2 file, in the place of BROKER; not needed for a super user",
             "BROKER",

@@ -89,8 +89,6 @@ class Sink:
         """Hand on what concerns who leads what; return whether that is all that the output is about."""
         if output["kind"] == "progress" and output["counts"].get("disputed"):
             self.watch.doubt()
-        if output["kind"] == "commits":
-            return True  # lag is not judged yet
         if output["kind"] != "asked":
             return False
         for asked, key in output["keys"].items():

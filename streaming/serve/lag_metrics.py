@@ -6,7 +6,8 @@ What is not known has no sample: a -1 or a NaN that stands for "unknown" has bee
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from streaming.store.lags import STALLED, STATUSES, Lag, Lags, LagTotals, TopicLag, topic_lags, topics_of
+from coordinator_model.lag.stall import STALLED
+from streaming.store.lags import STATUSES, Lag, Lags, LagTotals, TopicLag, topic_lags, topics_of
 
 TOPIC_SERIES = 10_000
 PARTITION_SERIES = 20_000

@@ -12,16 +12,16 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Engine, Float, Row, Select, cast, func, select
 
+from coordinator_model.lag.stall import STALLED
+from coordinator_model.lag.status import Status
 from streaming.store import tables
 from streaming.store.database import clean, group_key
 from streaming.store.order import worst_first
 from streaming.store.pages import by_weight
 
-STATUSES: Final = ("ok", "warn", "rewind", "stall", "stop")
-"""Burrow's, from well to worst, as `coordinator_model.lag` ranks them; beside them there is `unknown`."""
-UNKNOWN: Final = "unknown"
-STALLED: Final = frozenset({"stuck", "silent"})
-"""Notes of partitions that `partition-stalled` is about."""
+UNKNOWN: Final = Status.UNKNOWN.value
+STATUSES: Final = tuple(status.value for status in Status if status is not Status.UNKNOWN)
+"""Burrow's, from well to worst."""
 _RANKS: Final = {name: place for place, name in enumerate((UNKNOWN, *STATUSES))}
 _TO_LOOK_AT: Final = {name: place for place, name in enumerate(("ok", UNKNOWN, *STATUSES[1:]))}
 _PARTITIONS_AT_ONCE: Final = 20_000

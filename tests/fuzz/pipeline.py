@@ -45,8 +45,8 @@ ROW_CPU_S = 0.0005
 ANSWER_CPU_S = 2.0
 """No answer of `serve` takes longer."""
 LANES = ("a", "b")
-ASKED = "asked"
-"""What only the thread that asks for metadata wants to know."""
+NOT_STORED = ("asked", "commits")
+"""What only the thread that asks for metadata wants to know, and what lag is judged by."""
 RECEIVER = "fuzz"
 URL_CHARACTERS = 60_000
 """The client here makes no longer ones than 65,536."""
@@ -236,7 +236,7 @@ class _Job:
         cell.wall_ms = at_ms
         for told in self._operator((lane,), iter([frame]), cell):
             for key, text in zip(told["key"], told["outputs"], strict=True):
-                yield from (output | {"key": key} for output in json.loads(text) if output["kind"] != ASKED)
+                yield from (output | {"key": key} for output in json.loads(text) if output["kind"] not in NOT_STORED)
 
     def _note(self, outputs: Sequence[dict[str, Any]]) -> None:
         for output in outputs:

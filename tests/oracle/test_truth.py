@@ -7,7 +7,7 @@ from tests.oracle.driver import Driver, why_not
 from tests.oracle.judge import settings_of
 from tests.oracle.kinds import draw
 from tests.oracle.monitor import Monitor
-from tests.oracle.perturb import LONG_MS, OF_LONG_LIVES, PERTURBATIONS
+from tests.oracle.perturb import LONG_MS, OF_LONG_LIVES, OF_SEVERAL_BROKERS, PERTURBATIONS
 from tests.oracle.truth import KINDS, count
 
 SEEDS = (1, 2)
@@ -34,6 +34,20 @@ ONCE_FALSE = (
 def test_nobody_is_accused_falsely_though_telemetry_is_bad(lives, name):
     counted = {f"{life.plan.kind}/{life.plan.seed}": count(life, name)[0] for life in lives}
     assert sum(each["true"] + each["off"] + each["unknown"] for each in counted.values()) > 10
+    assert {life: each["false"] for life, each in counted.items() if each["false"]} == {}
+
+
+@pytest.fixture(scope="module")
+def moves(lives):  # which skips where none can be played
+    """In consumer-static+moves/4 a member that left was once told as expired: its coordinator's lines were lost."""
+    with Driver() as driver:
+        return [driver.play(draw(f"{kind}+moves", seed)) for kind in KINDS.split(",") for seed in (1, 4)]
+
+
+@pytest.mark.parametrize("name", OF_SEVERAL_BROKERS)
+def test_nobody_is_accused_falsely_though_one_of_several_brokers_is_off(moves, name):
+    counted = {f"{life.plan.kind}/{life.plan.seed}": count(life, name)[0] for life in moves}
+    assert sum(each["true"] for each in counted.values()) > 30
     assert {life: each["false"] for life, each in counted.items() if each["false"]} == {}
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from coordinator_model.lag.ownership import facts_of
+from coordinator_model.lag.ownership import facts_of, owner_of
 from coordinator_model.lag.partition import GroupFacts, Owner
 from coordinator_model.lag.stall import ALIVE
 from coordinator_model.states import GroupState, GroupType
@@ -62,8 +62,8 @@ def seen(output: Mapping[str, Any]) -> SeenGroup:
     """Read a `report` that has a view."""
     view = output["view"]
     facts = facts_of(view, output["at_ms"])
-    owners = tuple(_owner(member) for member in view["members"])
-    return SeenGroup(facts, owners, tuple(_held(member) for member in view["members"]))
+    owners = tuple(owner_of(member, 0) for member in view["members"])
+    return SeenGroup(facts, owners, tuple(_held(member, facts) for member in view["members"]))
 
 
 def note_owners(table: CommitTable, members_before: Sequence[str], now: SeenGroup) -> None:
@@ -104,20 +104,10 @@ def _since_ms(facts: GroupFacts) -> int:
     return facts.stable_since_ms if facts.state == GroupState.STABLE and facts.stable_since_ms else facts.view_ms
 
 
-def _owner(member: Mapping[str, Any]) -> Owner:
-    return Owner(
-        member_id=member["member_id"],
-        instance_id=member["instance_id"],
-        client_id=member["client_id"],
-        client_host=member["client_host"],
-        liveness=member["liveness"],
-        generation=-1 if member["generation"] is None else member["generation"],
-        since_ms=0,
-        max_poll_interval_ms=member["max_poll_interval_ms"],
-    )
-
-
-def _held(member: Mapping[str, Any]) -> Held:
+def _held(member: Mapping[str, Any], facts: GroupFacts) -> Held:
+    """Return what a member has; members of a streams group hold parts of its topology, no partitions."""
+    if facts.type == GroupType.STREAMS:
+        return ()
     return tuple(
         (topic["topic"], tuple(number for number in topic["partitions"] if 0 <= number <= MAX_PARTITION))
         for topic in member["assignment"]

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, Self
 import numpy as np
 
 from coordinator_model.commit_block import NO_OFFSET
-from coordinator_model.lag.scene import FRESH_MS
+from coordinator_model.lag.lag_context import FRESH_MS
 from streaming.run.lag.commit_table import Int32s, Int64s
 from streaming.run.lag.names import Names
 

@@ -105,12 +105,18 @@ def test_a_move_makes_no_later_removal_doubtful():
     assert ("session-expired", "m3") in told.accusations
 
 
-# where a timer is due, beside the last line before a pause of 10,000 to 14,000 -> whether it slept
-SLEPT = {"before the last line": (9_900, False), "just after it": (10_002, False), "later": (10_400, True)}
+# where a timer is due, beside the last line before a pause of 10,000 to 14,000 -> whether it slept, and whether it did
+# where its broker would have written at once what it does
+SLEPT = {
+    "before the last line": (9_900, False, False),
+    "just after it": (10_002, False, True),
+    "later": (10_400, True, True),
+}
 
 
 @pytest.mark.parametrize("name", SLEPT)
 def test_a_timer_sleeps_that_is_due(name):
-    due_ms, slept = SLEPT[name]
+    due_ms, slept, slept_at_once = SLEPT[name]
     pause = TimerReset(10_000, 14_100, Cause.COORDINATOR_PAUSE, "broker-1", woke_ms=14_000)
     assert pause.sleeps_at(due_ms) is slept
+    assert pause.sleeps_at(due_ms, told_at_once=True) is slept_at_once

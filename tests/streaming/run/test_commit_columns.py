@@ -181,7 +181,7 @@ def topics(draw):
     return rows
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(rows=topics(), live_from_ms=st.sampled_from([0, T0, T0 + 150, T0 + 10**6]), cut=st.sampled_from([1, 3, 10**6]),
        routing=st.sampled_from([Routing(50), Routing(50, split=3), Routing(50, "group")]),
        joined_bytes=st.sampled_from([1, source.JOINED_BYTES]))  # fmt: skip

@@ -170,6 +170,14 @@ def test_a_share_groups_partitions_have_no_owner_and_no_lag(lags):
     assert (columns(lags)["owner"], columns(lags)["note"]) == ([None], {"0": "share-group"})
 
 
+def test_members_of_a_streams_group_own_no_partitions(lags):
+    """What they hold are parts of its topology, not topics."""
+    lags.apply(commits(("pay", "orders", 0, 40)), report("pay", member("m-1", topic="subtopology-0"), type="streams"))
+    [partitions, _] = lags.round(T0 + 10_000, ENDS)
+    assert rows_of(partitions) == [("orders", 0, 40, 50, 10)]
+    assert partitions["columns"]["owner"] == [None]
+
+
 def test_nobody_is_alive_by_a_coordinator_that_is_not_heard(lags):
     progress = {"kind": "progress", "brokers": {"broker-1": {"progress_ms": T0 + 1_000}}}
     lags.apply(COMMITTED, OWNED, progress)

@@ -36,7 +36,7 @@ class Row(NamedTuple):
         return self.p.commits[-1].at_ms if self.p.commits else 0
 
 
-class Scene(NamedTuple):
+class LagContext(NamedTuple):
     """A group at an instant; ``rows`` are sorted by topic and partition."""
 
     instant: Instant
@@ -74,13 +74,13 @@ class Scene(NamedTuple):
         return self.works or (bool(self.facts.view_ms) and self.facts.state in AT_REST)
 
 
-def scene_of(
+def lag_context(
     facts: GroupFacts,
     partitions: Iterable[PartitionLag],
     now_ms: int,
     thresholds: Thresholds,
     history: Iterable[tuple[int, int]],
-) -> Scene:
+) -> LagContext:
     """Judge each partition. What is not fresh, or no lag of this kind of group, is taken for not known."""
     instant = Instant(facts, now_ms, thresholds)
     listed = [_as_known(p, facts, now_ms) for p in sorted(partitions, key=lambda p: (p.topic, p.partition))]
@@ -94,7 +94,7 @@ def scene_of(
     topics = {topic: list(of_topic) for topic, of_topic in groupby(rows, key=lambda row: row.p.topic)}
     read = [row.lag for row in rows if row.p.owner is not None] or lags
     before = [(at_ms, lag) for at_ms, lag in history if at_ms < now_ms]
-    return Scene(instant, tuple(rows), topics, _sum(lags), _sum(read), before)
+    return LagContext(instant, tuple(rows), topics, _sum(lags), _sum(read), before)
 
 
 def _sum(lags: Sequence[int | None]) -> int | None:
