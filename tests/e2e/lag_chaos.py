@@ -313,7 +313,7 @@ def is_of(incident: dict[str, Any], episode: Episode) -> bool:
     return (
         incident["group"] == episode.group
         and incident["partitions"] == [[episode.topic, episode.partition]]
-        and (incident["member_id"] in {None, "", *episode.owners})
+        and (incident["member_id"] or "") in episode.owners
         and episode.stuck_ms <= incident["told_ms"]
         and (not episode.unstuck_ms or incident["opened_ms"] <= episode.unstuck_ms)
     )
@@ -327,7 +327,7 @@ def lag_chaos(folder: Path, *, seconds: float, nodes: int, seed: int) -> dict[st
         world.play(STUCK + OTHERS)
         trouble = Trouble(world, Random(f"{seed}-trouble"), stop)
         director = Director(world, trouble, Random(f"{seed}-stuck"), stop)
-        threads = [Thread(target=trouble.run), Thread(target=director.run)]
+        threads = [Thread(target=trouble.run, daemon=True), Thread(target=director.run, daemon=True)]
         for thread in threads:
             thread.start()
         ends_s = time.monotonic() + seconds

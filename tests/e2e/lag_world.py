@@ -96,8 +96,8 @@ class Committer:
 class LagWorld(World):
     """Context manager: a `World` with the real `run` over it, and its own producer."""
 
-    def __init__(self, name: str, folder: Path, *, nodes: int = 1) -> None:
-        super().__init__(name, folder, nodes=nodes)
+    def __init__(self, name: str, folder: Path, *, nodes: int = 1, recorded: bool = True) -> None:
+        super().__init__(name, folder, nodes=nodes, recorded=recorded)
         self.casts: list[Cast] = []
         self.stuck: dict[str, list[tuple[str, int]]] = {}
         """By group, what its clients do not commit now."""
