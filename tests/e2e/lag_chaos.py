@@ -280,8 +280,7 @@ class Director:
         with self._trouble.quiet():
             self._world.brokers.answer({cast.topic: cast.partitions for cast in self._world.casts})
             self._world.pause_production()
-            at_ms = now_ms()
-            found = self._world.compare(at_ms)
+            at_ms, found = now_ms(), self._world.compare()
             self._world.resume_production()
             for cast in STUCK:
                 self._trouble.restart(cast.group)  # while no messages come the others have nothing to commit

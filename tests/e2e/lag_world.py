@@ -5,6 +5,7 @@ What is left in the folder beside what every `World` leaves: the monitor's store
 
 import json
 import threading
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -17,13 +18,15 @@ from typing import Any, Self
 from coordinator_model.states import PARTITION_STALLED
 from tests.e2e.clients import HERE, Client
 from tests.e2e.crash_job import Job
-from tests.e2e.lag_truth import Brokers, Comparison, Place, Shown, compare, shown_by
+from tests.e2e.lag_truth import Brokers, Comparison, Place, Shown, Told, compare, shown_by
 from tests.e2e.test_run_and_capture import Topics
-from tests.e2e.world import World
+from tests.e2e.world import World, _now_ms
 
 TICK_S = 0.1
 WINDOW = 10
 MIN_DISTANCE_MS = 1_000
+OFTEN_S = 3.0
+"""Who commits at least so often is at rest soon after the last message."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ OTHERS = (
     Cast("paused-auto", "kafka-python", every_s=1.0, auto=True, paused=(0,)),
     Cast("paused-manual", "kafka-python", every_s=3.0, paused=(0,)),
     Cast("idle", "confluent", count=1, messages_per_s=0.0),
-    Cast("slow", "confluent", count=1, partitions=3, messages_per_s=10.0, rate=25.0),
+    Cast("slow", "confluent", count=1, partitions=3, messages_per_s=10.0, rate=15.0),
     Cast("batch", "confluent", every_s=60.0),
 )
 
@@ -253,17 +256,29 @@ class LagWorld(World):
         """Return the rounds after an instant by which groups have been judged."""
         return {at_ms for (at_ms,) in self.job.rows("SELECT DISTINCT at_ms FROM lags WHERE at_ms > ?", after_ms)}
 
-    def compare(self, now_ms: int) -> list[Comparison]:
-        """Hold the monitor to the brokers, while no messages come; `now_ms`: an instant after these have stopped.
+    def compare(self) -> list[Comparison]:
+        """Hold the monitor to the brokers, while no messages come.
 
         Groups of which something is new are judged once a round. So by the second round all are.
         """
         groups = [cast.group for cast in self.casts]
-        before = self.brokers.offsets(groups)
-        seen: set[int] = set()
-        self.job.until(lambda: seen.update(self.rounds(now_ms)) or seen, lambda seen: len(seen) >= 2)
+        before = self._at_rest()
+        asked_ms, seen = _now_ms(), set[int]()
+        self.job.until(lambda: seen.update(self.rounds(asked_ms)) or seen, lambda seen: len(seen) >= 2)
         shown = self.shown()
         return list(compare(before, self.brokers.offsets(groups), shown))
+
+    def _at_rest(self) -> dict[Place, Told]:
+        """Return what the brokers say, once those that commit often have committed what came last."""
+        groups = [cast.group for cast in self.casts]
+        often = {cast.group for cast in self.casts if cast.every_s <= OFTEN_S and cast.rate is None}
+        told = self.brokers.offsets(groups)
+        for _ in range(5):
+            time.sleep(OFTEN_S + 0.5)
+            before, told = told, self.brokers.offsets(groups)
+            if all(before.get(place) == now for place, now in told.items() if place[0] in often):
+                break
+        return told
 
 
 def _producer(bootstrap: str):  # of an untyped library
