@@ -78,6 +78,7 @@ class Trouble:
         """By group, "" is the brokers."""
         self._hired = 0
         self.calm = Event()
+        self.failure: BaseException | None = None
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
@@ -101,6 +102,13 @@ class Trouble:
 
     def run(self) -> None:
         """Make trouble until `stop`."""
+        try:
+            self._run()
+        except BaseException as error:
+            self.failure = error
+            raise
+
+    def _run(self) -> None:
         faults: list[tuple[int, Callable[[], None]]] = [
             (3, self._kill),
             (2, self._freeze),
@@ -330,18 +338,19 @@ def lag_chaos(folder: Path, *, seconds: float, nodes: int, seed: int) -> dict[st
         for thread in threads:
             thread.start()
         ends_s = time.monotonic() + seconds
-        while time.monotonic() < ends_s and threads[1].is_alive() and world.job.running:
+        while time.monotonic() < ends_s and all(thread.is_alive() for thread in threads) and world.job.running:
             time.sleep(0.5)
         stop.set()
         for thread in threads:
             thread.join()
         incidents = [incident for rule in RULES for incident in world.incidents(rule)]
+    failure = director.failure or trouble.failure
     told = {
         "comparisons": director.comparisons,
         "episodes": [asdict(episode) for episode in director.episodes],
         "incidents": incidents,
         "false": judge_incidents(incidents, director.episodes),
-        "failure": repr(director.failure) if director.failure else None,
+        "failure": failure and repr(failure),
         "faults": Counter(action["action"].split(" ")[0] for action in world.played.actions),
     }
     (folder / f"{world.played.name}.lag.json").write_text(json.dumps(told, indent=1))

@@ -73,29 +73,35 @@ class Brokers:
     """Asked by confluent-kafka's AdminClient."""
 
     def __init__(self, bootstrap: str) -> None:
-        self._admin = AdminClient({"bootstrap.servers": bootstrap, "socket.timeout.ms": 6_000, "log_level": 0})
+        self._config = {"bootstrap.servers": bootstrap, "socket.timeout.ms": 6_000, "log_level": 0}
 
     def offsets(self, groups: Iterable[str]) -> dict[Place, Told]:
         """Return what each group has committed, and where those partitions end; asks until all is answered."""
-        return patiently(lambda: self._offsets(groups))
+        return patiently(lambda: self._offsets(self._admin(), groups))
 
     def answer(self, topics: Mapping[str, int]) -> None:
         """Return once each partition of some topics has a leader that answers."""
-        patiently(lambda: self._ends({(topic, n) for topic, count in topics.items() for n in range(count)}))
+        places = {(topic, partition) for topic, count in topics.items() for partition in range(count)}
+        patiently(lambda: _ends(self._admin(), places))
 
-    def _offsets(self, groups: Iterable[str]) -> dict[Place, Told]:
+    def _admin(self) -> AdminClient:
+        """Return a new one: it keeps an epoch of a leader that was restarted, and is refused ever after."""
+        return AdminClient(self._config)
+
+    def _offsets(self, admin: AdminClient, groups: Iterable[str]) -> dict[Place, Told]:
         committed: dict[Place, int] = {}
         for group in groups:
-            (asked,) = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
+            (asked,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
             listed = asked.result(10).topic_partitions
             committed |= {(group, p.topic, p.partition): p.offset for p in listed if p.offset >= 0}
-        ends = self._ends({place[1:] for place in committed})
+        ends = _ends(admin, {place[1:] for place in committed})
         return {place: Told(offset, ends[place[1:]]) for place, offset in committed.items()}
 
-    def _ends(self, places: set[tuple[str, int]]) -> dict[tuple[str, int], int]:
-        latest = {TopicPartition(*place): OffsetSpec.latest() for place in places}
-        asked = self._admin.list_offsets(latest, request_timeout=6) if latest else {}
-        return {(p.topic, p.partition): future.result(10).offset for p, future in asked.items()}
+
+def _ends(admin: AdminClient, places: set[tuple[str, int]]) -> dict[tuple[str, int], int]:
+    latest = {TopicPartition(*place): OffsetSpec.latest() for place in places}
+    asked = admin.list_offsets(latest, request_timeout=6) if latest else {}
+    return {(p.topic, p.partition): future.result(10).offset for p, future in asked.items()}
 
 
 def patiently(ask: Callable[[], Found]) -> Found:
