@@ -1,9 +1,9 @@
 """What it means that a partition is not committed though messages wait: stalled, or one of many things that are not.
 
-A stall is a matter of a partition's own rhythm: no commit for three of its usual intervals. One exception is fair: who
-commits nothing at all may be at work on what one poll has given it, for as long as its ``max.poll.interval.ms``; and
-who is behind everywhere may take its partitions in turn. Only who meanwhile kept up with another of its partitions has
-certainly left this one behind.
+A stall is a matter of a partition's own rhythm: no commit for three of its usual intervals. Two exceptions are fair:
+who commits nothing at all may be at work on what one poll has given it, for as long as its ``max.poll.interval.ms``;
+and who is behind everywhere may take its partitions in turn, for as long as what it has fetched of one of them lasts,
+which no timeout bounds. Only who meanwhile kept up with another of its partitions has certainly left this one behind.
 """
 
 from collections import defaultdict
@@ -153,10 +153,12 @@ def _by_rhythm(p: PartitionLag, lag: int, status: Status, work: Work, instant: I
     if now_ms < due_ms:
         return told._replace(note=_going_on(p, status, instant))
     middle_ms = (max(from_ms, p.waits_since_ms) + now_ms) // 2
+    if work.kept_up_ms <= middle_ms < work.newest_ms:
+        return told._replace(note=Note.SLOW)
     if work.kept_up_ms <= middle_ms:
         told = told._replace(due_ms=max(due_ms, from_ms + _busy_ms(p, thresholds) + thresholds.stall_margin_ms))
         if now_ms < told.due_ms:
-            return told._replace(note=Note.SLOW if work.newest_ms > middle_ms else None)
+            return told
     if lag < thresholds.stall_lag:
         return told._replace(note=Note.LAST_MESSAGE)
     return told._replace(note=Note.STUCK if work.newest_ms > middle_ms else Note.SILENT)

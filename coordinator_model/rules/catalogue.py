@@ -302,9 +302,8 @@ RULES = (
         "observed",
         "a member is alive and owns a partition, at least `stall_lag` messages wait, and it was not committed for"
         " `stall_intervals` of its usual intervals between commits and `stall_margin_ms`, though the member kept up"
-        " with another partition; or it commits nothing at all, or is behind everywhere, for longer than its"
-        " `max.poll.interval.ms` (`stall_silence_ms` if that is not known). Counted anew after a rebalance and an"
-        " outage of brokers",
+        " with another partition; or it commits nothing at all for longer than its `max.poll.interval.ms`"
+        " (`stall_silence_ms` if that is not known). Counted anew after a rebalance and an outage of brokers",
         "`recovered` (it is committed, or nothing waits), `superseded` (its owner's session ended, or it has another"
         " owner), `group-deleted`",
         ("stall_intervals", "stall_margin_ms", "stall_silence_ms", "stall_lag"),
