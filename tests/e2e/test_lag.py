@@ -23,6 +23,8 @@ CASTS = (
 )
 PARTITION = 2
 ALLOWED_S = 3 * STUCK.every_s + 30
+BUSY_S = 60
+"""So much later it may be told where other tests have the cores; `make lag-chaos` grants nothing."""
 ROUND_S = 10
 
 
@@ -96,7 +98,8 @@ def test_a_stall_is_told_in_time_and_every_lag_is_the_broker_s(served):
     assert incident["partitions"] == [[STUCK.topic, PARTITION]]
     assert [incident["member_id"]] == world.owners("stuck", STUCK.topic, PARTITION)
     assert incident["client_id"] == "stuck-0"
-    assert waited_s < ALLOWED_S
+    assert incident["at_ms"] - last_ms < 1_000 * ALLOWED_S
+    assert waited_s < ALLOWED_S + BUSY_S
 
     world.pause_production()
     brokers = world.brokers.offsets([cast.group for cast in CASTS])
