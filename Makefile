@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .ONESHELL:
 .SILENT:
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak lives truth kills fuzz chaos check docs bench lock jar-sums
+.PHONY: help setup demo test soak lives truth kills fuzz chaos lag-chaos check docs bench lock jar-sums
 
 BIN := .venv/bin
 PYTHON ?=
@@ -74,6 +74,9 @@ fuzz: setup ## Captures that strangers changed, through parser, operator, store 
 
 chaos: setup ## Random faults on three brokers, then precision and recall; CHAOS_SECONDS=900 SEED=… choose
 	exec $(BIN)/python -m tests.e2e.chaos --nodes 3 --java --seconds $(CHAOS_SECONDS) --seed $(SEED) --out chaos-data
+
+lag-chaos: setup ## The same faults; each lag beside the brokers' own answer, and who is stuck; CHAOS_SECONDS=900 SEED=… choose
+	exec $(BIN)/python -m tests.e2e.lag_chaos --nodes 3 --seconds $(CHAOS_SECONDS) --seed $(SEED) --out chaos-data
 
 check: setup ## Lint, format, types, import contracts
 	$(BIN)/ruff check

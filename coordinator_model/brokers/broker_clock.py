@@ -290,6 +290,11 @@ class CoordinatorTracker:
         else:
             self._note_survival(broker, since_ms)
 
+    def forget_probes(self) -> None:
+        """Begin anew with the numbers of probes: those of some lines have not been told."""
+        for clock in self.brokers.values():
+            clock.probes.clear()
+
     def _note_bunch(self, broker: str, connection: str, line_ms: int, heard_ms: int, *, follows: bool) -> None:
         """Count a probe's numbers at one instant; too many of them open a blind window up to the next instant."""
         clock = self._clock(broker)

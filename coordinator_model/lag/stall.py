@@ -1,9 +1,10 @@
 """What it means that a partition is not committed though messages wait: stalled, or one of many things that are not.
 
-A partition is stalled if it was not committed for three of its own usual intervals between commits. Two owners get
-more time, their ``max.poll.interval.ms``: one that commits nothing at all may be at work on what one poll returned, and
-one that is behind on all its partitions may take them in turn. Only an owner that meanwhile kept up with another of
-its partitions has certainly left this one behind.
+A partition is stalled if it was not committed for three of its own usual intervals between commits. Two owners are
+excepted: one that commits nothing at all may be at work on what one poll returned, for its ``max.poll.interval.ms``;
+and one that is behind on all its partitions may take them in turn, for as long as what it has fetched of one lasts,
+which no timeout bounds. Only an owner that meanwhile kept up with another of its partitions has certainly left this
+one behind.
 """
 
 from collections import defaultdict
@@ -153,10 +154,12 @@ def _by_usual_interval(p: PartitionLag, lag: int, status: Status, work: Work, in
     if now_ms < due_ms:
         return told._replace(note=_going_on(p, status, instant))
     middle_ms = (max(from_ms, p.waits_since_ms) + now_ms) // 2
+    if work.kept_up_ms <= middle_ms < work.newest_ms:
+        return told._replace(note=Note.SLOW)
     if work.kept_up_ms <= middle_ms:
         told = told._replace(due_ms=max(due_ms, from_ms + _busy_ms(p, thresholds) + thresholds.stall_margin_ms))
         if now_ms < told.due_ms:
-            return told._replace(note=Note.SLOW if work.newest_ms > middle_ms else None)
+            return told
     if lag < thresholds.stall_lag:
         return told._replace(note=Note.LAST_MESSAGE)
     return told._replace(note=Note.STUCK if work.newest_ms > middle_ms else Note.SILENT)

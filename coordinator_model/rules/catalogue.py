@@ -303,9 +303,9 @@ RULES = (
         "observed",
         "a member is alive and owns a partition, at least `stall_lag` messages wait in it, and it was not committed"
         " for `stall_intervals` of its usual intervals between commits plus `stall_margin_ms`, although the member kept"
-        " up with another partition. If the member commits nothing at all, or is behind on all its partitions, its"
-        " `max.poll.interval.ms` (`stall_silence_ms` if that is not known) has to pass as well. The time starts again"
-        " after a rebalance and after an outage of brokers",
+        " up with another partition; or the member commits nothing at all for longer than its `max.poll.interval.ms`"
+        " (`stall_silence_ms` if that is not known). The time starts again after a rebalance and after an outage of"
+        " brokers",
         "`recovered` (the partition is committed, or nothing waits in it), `superseded` (its owner's session ended, or"
         " it has another owner), `group-deleted`",
         ("stall_intervals", "stall_margin_ms", "stall_silence_ms", "stall_lag"),

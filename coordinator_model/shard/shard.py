@@ -191,6 +191,8 @@ class Shard:
         self._groups.said = Outputs(self.settings.cluster, self._groups.shard)
         self._present_ms, self._has_records = newest_record_ms if wall_ms is None else wall_ms, False
         records_read_ms = FAR_MS if final else records_read_ms
+        if not self.group_store:
+            self._begin_anew()
         batch = Batch(events, heartbeats, wall_ms, records_read_ms, read, final, commits)
         taken = take(self.memory, batch, self.settings.thresholds.hold_ms)
         if taken.duplicates:
@@ -216,6 +218,11 @@ class Shard:
         self._groups.forget_deleted(max(self.clock.progress_ms, taken.parts[-1].last_ms))
         self._report_progress(wall_ms)
         return self._said.listed
+
+    def _begin_anew(self) -> None:
+        """Forget which lines were read: a shard without groups is not told of each, and has lost none."""
+        self.memory.read_to.clear()
+        self.clock.forget_probes()
 
     def _apply_part(self, part: Part) -> None:
         """Apply what lies between two steps of the coordinator's clock: nearly always all of a batch."""

@@ -198,23 +198,24 @@ class Client:
     def stall(self, seconds: float) -> None:
         """Keep it from polling for that long; heartbeats go on."""
         self.note(f"stall {seconds}", self)
-        self._say(f"stall {seconds}")
+        self.say(f"stall {seconds}")
 
     def unsubscribe(self) -> None:
         """Let it leave its group and live; librdkafka leaves as it polls."""
         self.note("unsubscribe", self)
-        self._say("unsubscribe")
+        self.say("unsubscribe")
 
     def subscribe(self, *topics: str) -> None:
         self.note(f"subscribe {topics}", self)
-        self._say("subscribe " + ",".join(topics))
+        self.say("subscribe " + ",".join(topics))
 
     def close(self) -> None:
         """Ask it to close in order, without waiting."""
         self.note("close", self)
-        self._say("close")
+        self.say("close")
 
-    def _say(self, line: str) -> None:
+    def say(self, line: str) -> None:
+        """Send it a command of its own."""
         if self._process.stdin is not None:
             with suppress(OSError):  # it ended by itself meanwhile
                 self._process.stdin.write(line + "\n")

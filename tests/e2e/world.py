@@ -87,8 +87,10 @@ class World:
         nodes: int = 1,
         properties: Mapping[str, str] | None = None,
         coordinator_log: bool = False,
+        recorded: bool = True,
     ) -> None:
         self.played = Played(name, folder)
+        self._recorded = recorded
         self.cluster = EmbeddedCluster(
             nodes, properties={**BROKER_PROPERTIES, **(properties or {})}, coordinator_log=coordinator_log
         )
@@ -108,7 +110,8 @@ class World:
         self.played.folder.mkdir(parents=True, exist_ok=True)
         try:
             self.cluster.start()
-            self._start_recorder()
+            if self._recorded:
+                self._start_recorder()
             threading.Thread(target=self._produce, daemon=True).start()
         except BaseException:
             self._end()
@@ -117,7 +120,7 @@ class World:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
-            if kind is None:
+            if kind is None and self._recorded:
                 self._record_aftermath()
                 self._groups = self._ask_for_groups()
         finally:

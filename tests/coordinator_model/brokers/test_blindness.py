@@ -14,6 +14,8 @@ from coordinator_model.brokers.blindness import (
     may_miss_lines,
 )
 from coordinator_model.decode.parse import parse_row
+from coordinator_model.events import TELEMETRY_RANK, LeaderNamed, Tick
+from coordinator_model.shard.intake import OffsetsRead
 from coordinator_model.shard.shard import Shard, ShardSettings
 from tests.builders import T0, stable
 
@@ -125,3 +127,17 @@ def test_the_silence_of_a_coordinator_is_its_own_though_another_answers_after_it
     windows = [(o["broker"], o["from_ms"] - T0, o["until_ms"]) for o in told if o["kind"] == "blind"]
     assert {broker for broker, _, _ in windows} == {"broker-1"}
     assert [until_ms is None for _, _, until_ms in windows] == [True, False]
+
+
+@pytest.mark.parametrize(("has_group", "blind"), [(False, []), (True, [T0 + 9_000])], ids=["no group", "a group"])
+def test_lines_that_a_shard_without_groups_was_not_told_of_are_not_lost(has_group, blind):
+    """It is told of lines in those batches only in which something comes for it: a client that is in no group."""
+    shard = Shard.restore(0, ShardSettings(cluster="c", partitions=1, live_from_ms=0), None)
+    if has_group:
+        shard.apply([event for row in stable("m1").source_rows(900) for event in parse_row(row)], wall_ms=T0 + 900)
+    outputs = []
+    for number, at_ms in ((10, T0 + 1_000), (20, T0 + 9_000)):
+        leader = LeaderNamed(at_ms, TELEMETRY_RANK, "", 0, at_ms, "", 1, "broker-1", ())
+        tick = Tick(at_ms, TELEMETRY_RANK, "lines", 0, number, "", "broker-1", number)
+        outputs += shard.apply([leader, tick], wall_ms=at_ms + 100, read=[OffsetsRead("lines", 0, number, number)])
+    assert [output["until_ms"] for output in outputs if output.get("why") == LINES_LOST] == blind

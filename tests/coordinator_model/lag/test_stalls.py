@@ -147,12 +147,16 @@ def test_many_stuck_partitions_of_one_member_are_one_finding():
     assert (len(incident.partitions), incident.detail["stalled"], incident.detail["note"]) == (64, 100, "stuck")
 
 
-def test_who_takes_its_partitions_in_turn_and_is_behind_on_all_is_slow():
-    """A client that reads a large fetch of one partition after the other, and commits only what it has read."""
+@pytest.mark.parametrize("turn_ms", [40_000, 240_000])
+def test_who_takes_its_partitions_in_turn_and_is_behind_on_all_is_slow(turn_ms):
+    """A client that reads a large fetch of one partition after the other, and commits only what it has read.
+
+    A turn is many polls, so no `max.poll.interval.ms` bounds it.
+    """
 
     def turns(mine):
         return lambda end_ms, _: [
-            (at_ms, at_ms // 200) for at_ms in range(1_000, end_ms, 2_000) if at_ms // 40_000 % 2 == mine
+            (at_ms, at_ms // 200) for at_ms in range(1_000, end_ms, 2_000) if at_ms // turn_ms % 2 == mine
         ]
 
     told = Life({n: Partition(turns(n)) for n in (0, 1)}).view(100).play(15 * MINUTE_MS)
