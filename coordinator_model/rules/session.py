@@ -136,6 +136,8 @@ def _found_gone(replica: GroupReplica, member: Member, context: JudgementContext
     gone_ms, session = gone_by_ms(member, context), latest_session(member, context)
     if gone_ms is None or session is None or session.end_ms > gone_ms:
         return Verdict(None, None)
+    if unheard_since(member, context.timer_resets):
+        return Verdict(None, None)  # when its session ended its removal tells better
     verdict_ms = gone_ms + context.thresholds.grace_ms  # a goodbye may trail
     if may_miss_lines(context.blind, session.start_ms, verdict_ms):
         return Verdict(None, None)

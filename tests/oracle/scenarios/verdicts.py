@@ -38,4 +38,5 @@ def compared(scenarios: Iterable[Scenario]) -> Counter[str]:
     for judgement in (judge(scenario.life) for scenario in scenarios):
         counted += judgement.compared
         counted["unknown"] += sum(each.what == "unknown" for each in judgement.disagreements)
+        counted["unknown"] += judgement.listed["never heard, nor was anybody since it joined"]
     return counted
