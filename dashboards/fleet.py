@@ -83,12 +83,11 @@ def _now() -> list[object]:
 
 
 def _unwell() -> list[object]:
+    return [*_unwell_groups(), *_unwell_members()]
+
+
+def _unwell_groups() -> list[object]:
     least = f"bottomk(20, min by (cluster, group) ({metrics.GROUP_HEADROOM}{{{queries.IN_CLUSTER}}}))"
-    by_client = "cluster, group, client_id, client_host"
-    worst, slowest = (
-        f"bottomk(20, min by ({by_client}) ({metric}{{{queries.IN_CLUSTER}}}))"
-        for metric in (metrics.MEMBER_HEADROOM, metrics.MEMBER_POLL_HEADROOM)
-    )
     return [
         listing(
             "Open incidents, oldest first",
@@ -117,6 +116,16 @@ def _unwell() -> list[object]:
             links=GROUP_LINKS,
             span=6,
         ),
+    ]
+
+
+def _unwell_members() -> list[object]:
+    by_client = "cluster, group, client_id, client_host"
+    worst, slowest = (
+        f"bottomk(20, min by ({by_client}) ({metric}{{{queries.IN_CLUSTER}}}))"
+        for metric in (metrics.MEMBER_HEADROOM, metrics.MEMBER_POLL_HEADROOM)
+    )
+    return [
         listing(
             "Members worst off",
             "The members with the least share of their session timeout left, by client and host; ids are on the pages.",
@@ -138,12 +147,11 @@ def _unwell() -> list[object]:
 
 
 def _lag() -> list[object]:
+    return [*_lag_totals(), *_groups_behind(), *_lag_over_time()]
+
+
+def _lag_totals() -> list[object]:
     behind = f'{queries.IN_CLUSTER}, status!~"ok|unknown"'
-    largest, longest = (
-        f"topk(20, max by (cluster, group) ({metric}{{{queries.IN_CLUSTER}}}))"
-        for metric in (lag_metrics.GROUP_LAG, lag_metrics.GROUP_LAG_TIME)
-    )
-    stalled = f"max by (cluster, group, topic) ({lag_metrics.TOPIC_STALLED}{{{queries.IN_CLUSTER}}}) > 0"
     return [
         number(
             "Messages not committed",
@@ -165,6 +173,16 @@ def _lag() -> list[object]:
             Look(steps=((None, GREEN), (1, ORANGE))),
             span=8,
         ),
+    ]
+
+
+def _groups_behind() -> list[object]:
+    stalled = f"max by (cluster, group, topic) ({lag_metrics.TOPIC_STALLED}{{{queries.IN_CLUSTER}}}) > 0"
+    largest, longest = (
+        f"topk(20, max by (cluster, group) ({metric}{{{queries.IN_CLUSTER}}}))"
+        for metric in (lag_metrics.GROUP_LAG, lag_metrics.GROUP_LAG_TIME)
+    )
+    return [
         listing(
             "Stalled partitions, by topic",
             "How many partitions of a topic stand still though their owner lives. The group's page names them with "
@@ -192,6 +210,11 @@ def _lag() -> list[object]:
             links=GROUP_LINKS,
             span=8,
         ),
+    ]
+
+
+def _lag_over_time() -> list[object]:
+    return [
         series(
             "Groups by lag status",
             "By the worst status that is known of their partitions.",

@@ -190,10 +190,6 @@ def _alerts() -> list[object]:
         Query(queries.quantile(metrics.DETECTION_DELAY, share), f"p{share * 100:.0f} {{{{cluster}}}}")
         for share in (0.5, 0.99)
     )
-
-    def by_receiver(metric: str) -> Query:
-        return Query(f"max by (receiver) ({metric})", "{{receiver}}")
-
     return [
         series("Detection delay", "From a deadline to the incident in the outbox.", *delay, look=SECONDS_LATE),
         series(
@@ -203,6 +199,16 @@ def _alerts() -> list[object]:
             look=Look("cps"),
             stacked=True,
         ),
+        *_outbox(),
+        *_serve(),
+    ]
+
+
+def _outbox() -> list[object]:
+    def by_receiver(metric: str) -> Query:
+        return Query(f"max by (receiver) ({metric})", "{{receiver}}")
+
+    return [
         series(
             "Messages not delivered",
             "By receiver; without a name: not taken yet.",
@@ -223,6 +229,11 @@ def _alerts() -> list[object]:
             look=Look(steps=ANY_IS_BAD),
             span=8,
         ),
+    ]
+
+
+def _serve() -> list[object]:
+    return [
         series(
             "Instances that send",
             "One of the serves that share a database sends; none means that nobody does, two that both do.",

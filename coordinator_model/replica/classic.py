@@ -56,24 +56,13 @@ def read_record(replica: GroupReplica, event: RecordRead, context: JudgementCont
         return  # a record of an earlier generation that trails what was answered since
     if _counts_from_the_log(replica, value):
         replica.revert_to_last_record(at_ms)
-    replica.unexpected += len(value["members"]) - len({item["memberId"] for item in value["members"]})
-    become_classic(replica, {item["memberId"] for item in value["members"]})
-    if 0 <= generation < replica.generation and generation <= 1:
-        replica.incarnation += 1  # the group was deleted and made anew; its tombstone was compacted away
-    elif 0 <= generation < replica.generation:
-        replica.unexpected += 1  # generations only go up; the log is right
-    removed_ms = at_ms
-    if generation != replica.generation:
-        if replica.state is not GroupState.PREPARING_REBALANCE:
-            join_phase.begin(replica, at_ms)  # nobody told of it: the one before is not this one
-        completed_ms = value.get("currentStateTimestamp", -1)
-        if replica.phase.after_ms <= completed_ms < at_ms and not context.by_records:
-            removed_ms = completed_ms  # its join phase ended then, of which no answer has told yet
-        join_phase.end(replica, generation, removed_ms)
-        replica.state_since_ms = at_ms  # stable before and after, yet a rebalance lies between that no answer told of
+    listed = {item["memberId"]: item for item in value["members"]}
+    replica.unexpected += len(value["members"]) - len(listed)
+    become_classic(replica, set(listed))
+    _count_if_lower(replica, generation)
+    removed_ms = at_ms if generation == replica.generation else _end_recorded_phase(replica, value, at_ms, context)
     replica.protocol_type = value["protocolType"] or None
     replica.protocol, replica.leader = value["protocol"], value["leader"]
-    listed = {item["memberId"]: item for item in value["members"]}
     gone = [member for member in replica.members.values() if member.member_id not in listed]
     former = {member.instance_id: member for member in gone if member.instance_id is not None}
     drop_unlisted(replica, set(listed), {i.get("groupInstanceId") for i in listed.values()}, removed_ms, context)
@@ -93,6 +82,28 @@ def read_record(replica: GroupReplica, event: RecordRead, context: JudgementCont
     if replacement and replica.rolled_back_replacements:
         for successor in [m for m in replica.members.values() if m.joined_ms == at_ms]:
             rolled_back_replacement.read(replica, successor, at_ms)
+
+
+def _count_if_lower(replica: GroupReplica, generation: int) -> None:
+    """Count a recorded generation that is lower than the one before."""
+    if not 0 <= generation < replica.generation:
+        return
+    if generation <= 1:
+        replica.incarnation += 1  # the group was deleted and made anew; its tombstone was compacted away
+    else:
+        replica.unexpected += 1  # generations only go up; the log is right
+
+
+def _end_recorded_phase(replica: GroupReplica, value: dict[str, Any], at_ms: int, context: JudgementContext) -> int:
+    """End the join phase of another generation that a record tells; returns when it ended."""
+    if replica.state is not GroupState.PREPARING_REBALANCE:
+        join_phase.begin(replica, at_ms)  # nobody told of it: the one before is not this one
+    completed_ms, ended_ms = value.get("currentStateTimestamp", -1), at_ms
+    if replica.phase.after_ms <= completed_ms < at_ms and not context.by_records:
+        ended_ms = completed_ms  # its join phase ended then, of which no answer has told yet
+    join_phase.end(replica, value["generation"], ended_ms)
+    replica.state_since_ms = at_ms  # stable before and after, yet a rebalance lies between that no answer told of
+    return ended_ms
 
 
 def _enter_recorded(replica: GroupReplica, at_ms: int, *, downgrade: bool) -> None:
@@ -417,15 +428,7 @@ def sync(replica: GroupReplica, event: SyncAnswered, context: JudgementContext) 
     """Apply an answered SyncGroup; one that was parked restarts the timer, one answered from Stable or at once not."""
     member = replica.members.get(event.member_id)
     if event.error != 0 or member is None:
-        note_fenced(replica, event, event.member_id)
-        _not_stored(replica, event)
-        if member is not None and event.error in ENDS_A_WAIT and parked_ms(event) > join_phase.EARLY_MS:
-            member.timer_reset_ms = max(member.timer_reset_ms or 0, event.answer_ms)
-            _wait_was_cut_off(replica, event)
-        if member is not None and member.is_classic_among_consumers and event.error == REBALANCE_IN_PROGRESS:
-            owe(member, event.arrival_ms)
-        if member is not None and event.error == UNKNOWN_MEMBER_ID and not member.goes_alone:
-            _unknown_member(replica, member, event.generation, event.answer_ms)
+        _refused_sync(replica, event, member)
         return
     if replica.type is GroupType.CLASSIC and event.generation != replica.generation:
         return
@@ -446,11 +449,31 @@ def sync(replica: GroupReplica, event: SyncAnswered, context: JudgementContext) 
     if stores or came_ms <= 0 or waited:
         member.timer_reset_ms = max(member.timer_reset_ms or 0, event.answer_ms)
     if replica.protocol_type == "consumer":
-        told, left_out = read_assignment(from_base64(event.assignment))
-        if not member.assignment:
-            member.assignment, member.partitions_left_out = told, left_out
-        elif told != member.assignment:
-            divergence.note_assignment(replica, member, event.answer_ms)
+        _take_assignment(replica, member, event)
+
+
+def _take_assignment(replica: GroupReplica, member: Member, event: SyncAnswered) -> None:
+    """Take the assignment that a SyncGroup was answered, and compare it with the one that is known."""
+    told, left_out = read_assignment(from_base64(event.assignment))
+    if not member.assignment:
+        member.assignment, member.partitions_left_out = told, left_out
+    elif told != member.assignment:
+        divergence.note_assignment(replica, member, event.answer_ms)
+
+
+def _refused_sync(replica: GroupReplica, event: SyncAnswered, member: Member | None) -> None:
+    """Take a SyncGroup that was refused, or is of nobody who is known."""
+    note_fenced(replica, event, event.member_id)
+    _not_stored(replica, event)
+    if member is None:
+        return
+    if event.error in ENDS_A_WAIT and parked_ms(event) > join_phase.EARLY_MS:
+        member.timer_reset_ms = max(member.timer_reset_ms or 0, event.answer_ms)
+        _wait_was_cut_off(replica, event)
+    if member.is_classic_among_consumers and event.error == REBALANCE_IN_PROGRESS:
+        owe(member, event.arrival_ms)
+    if event.error == UNKNOWN_MEMBER_ID and not member.goes_alone:
+        _unknown_member(replica, member, event.generation, event.answer_ms)
 
 
 def _wait_was_cut_off(replica: GroupReplica, event: SyncAnswered) -> None:
@@ -480,33 +503,49 @@ def leave(replica: GroupReplica, event: LeaveAnswered, context: JudgementContext
     lost = event.error == STALLED_WRITE and event.remote_ms >= context.thresholds.stalled_write_ms
     if (event.error != 0 and not lost) or is_known_leave(replica, event.member_id, event.applied_ms):
         return
-    member = replica.members.get(event.member_id) or _by_instance(replica, event)
-    if member is not None and member.joined_ms is not None and member.joined_ms > event.applied_ms:
-        return  # trails: the same id has joined again since
+    member = _leaver(replica, event, context, lost=lost)
     if member is None:
-        gone = event.member_id or _departed_instance(replica, event.instance_id)
-        member = explained_by_leave(replica, gone, event.applied_ms, context.thresholds.grace_ms)
-    if member is None and lost:
-        return  # whether it was a member its own error would have told
-    if member is None:
-        member = Member(event.member_id, event.instance_id, event.client_id, event.client_host)
+        return
     replica.save_last_record()
     replica.members.pop(member.member_id, None)
     member.connection = event.connection
-    cause = leave_cause(event.reason)
-    if cause is Cause.LEFT and member.instance_id is not None:
-        cause = Cause.STATIC_LEFT
-    if member.poll_deadline_ms is not None:
-        cause = Cause.POLL_INTERVAL
+    cause = _cause_of_leave(member, event.reason)
     goodbye = Leave(member, event.applied_ms, cause, event.reason)
     remember_leave(replica, goodbye)
     if cause is Cause.POLL_INTERVAL and event.applied_ms >= context.live_from_ms:
         add_departure(replica, poll_departure(goodbye, replica, context, Evidence.OBSERVED, event.applied_ms))
-    if replica.type is GroupType.CLASSIC and replica.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
-        if event.applied_ms >= replica.state_since_ms and replica.members:
-            prepare_rebalance(replica, event.applied_ms, Evidence.INFERRED, member.member_id)
-        elif event.applied_ms >= replica.state_since_ms:
-            replica.enter(GroupState.EMPTY, event.applied_ms, Evidence.INFERRED)
+    if replica.type is GroupType.CLASSIC and event.applied_ms >= replica.state_since_ms:
+        _rebalance_without(replica, member, event.applied_ms)
+
+
+def _leaver(replica: GroupReplica, event: LeaveAnswered, context: JudgementContext, *, lost: bool) -> Member | None:
+    """Return who left by a LeaveGroup; None where it tells nothing."""
+    member = replica.members.get(event.member_id) or _by_instance(replica, event)
+    if member is not None:
+        trails = member.joined_ms is not None and member.joined_ms > event.applied_ms
+        return None if trails else member  # the same id has joined again since
+    gone = event.member_id or _departed_instance(replica, event.instance_id)
+    member = explained_by_leave(replica, gone, event.applied_ms, context.thresholds.grace_ms)
+    if member is None and not lost:  # whether it was a member its own error, which is lost, would have told
+        member = Member(event.member_id, event.instance_id, event.client_id, event.client_host)
+    return member
+
+
+def _cause_of_leave(member: Member, reason: str | None) -> Cause:
+    if member.poll_deadline_ms is not None:
+        return Cause.POLL_INTERVAL
+    cause = leave_cause(reason)
+    return Cause.STATIC_LEFT if cause is Cause.LEFT and member.instance_id is not None else cause
+
+
+def _rebalance_without(replica: GroupReplica, member: Member, at_ms: int) -> None:
+    """Let a leave begin a join phase; the last to leave makes the group Empty."""
+    if replica.state not in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+        return
+    if replica.members:
+        prepare_rebalance(replica, at_ms, Evidence.INFERRED, member.member_id)
+    else:
+        replica.enter(GroupState.EMPTY, at_ms, Evidence.INFERRED)
 
 
 def _by_instance(replica: GroupReplica, event: LeaveAnswered) -> Member | None:

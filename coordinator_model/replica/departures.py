@@ -161,11 +161,9 @@ def _departure(
     """Keep what is known of a removal by the time it is told: of the phase that lost the member, before all."""
     told_ms = removed_ms if successor is None else successor.answer_ms
     phase, generation, found_ms = replica.phase, replica.generation, removed_ms
-    missed = (
-        replica.unreported_phase
-        if replica.unreported_phase is not None and not join_phase.stayed(replica.unreported_phase, member)
-        else None
-    )
+    missed = replica.unreported_phase
+    if missed is not None and join_phase.stayed(missed, member):
+        missed = None
     if missed is not None:
         phase, generation, removed_ms = missed, missed.generation, missed.ended_ms
     before = replica.departures[-1] if replica.departures else None

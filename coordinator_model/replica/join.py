@@ -49,23 +49,14 @@ def join(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) 
     if _is_announced_again(replica, event, context):
         replica.revert_to_last_record(event.answer_ms)
     if replica.type is GroupType.CLASSIC and event.generation != replica.generation:
-        if replica.state is not GroupState.PREPARING_REBALANCE:
-            join_phase.begin(replica, event.arrival_ms, event.member_id)
-        replica.save_last_record()
-        join_phase.end(replica, event.generation, event.answer_ms)
-        replica.announced_by = event.broker
-        replica.enter(GroupState.COMPLETING_REBALANCE, event.answer_ms, Evidence.OBSERVED)
+        _end_phase(replica, event)
     if event.generation == replica.generation:
         join_phase.sign(replica, event.generation, event.arrival_ms, event.member_id)
         join_phase.joined(replica, event)
     replica.protocol_type = event.protocol_type or replica.protocol_type
     replica.protocol = event.protocol or replica.protocol
     replica.pending.pop(event.member_id, None)
-    leader = _leader(replica, event)
-    if leader and not is_gone(replica, leader, _applied_ms(replica, event)):
-        replica.leader = leader
-        _name_the_leader(replica, event, leader)
-        _count_the_leader_in(replica, event)
+    _take_leader(replica, event)
     if not is_gone(replica, event.member_id, event.answer_ms) and not _went_as_it_waited(replica, event):
         _let_in(replica, event, context)
     if event.members and replica.listed_generation != event.generation:
@@ -74,10 +65,29 @@ def join(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) 
     _rebalance_if_one_left(replica, event)
 
 
+def _end_phase(replica: GroupReplica, event: JoinAnswered) -> None:
+    """End the join phase: an answer announces another generation."""
+    if replica.state is not GroupState.PREPARING_REBALANCE:
+        join_phase.begin(replica, event.arrival_ms, event.member_id)
+    replica.save_last_record()
+    join_phase.end(replica, event.generation, event.answer_ms)
+    replica.announced_by = event.broker
+    replica.enter(GroupState.COMPLETING_REBALANCE, event.answer_ms, Evidence.OBSERVED)
+
+
 def _is_of_an_empty_generation(replica: GroupReplica, event: JoinAnswered) -> bool:
     """Tell whether a member joined a generation that a record calls empty: who wrote that lets nobody into it."""
     empty = replica.type is GroupType.CLASSIC and replica.state is GroupState.EMPTY
     return empty and replica.recorded_generation is None and 0 < event.generation <= replica.generation
+
+
+def _take_leader(replica: GroupReplica, event: JoinAnswered) -> None:
+    """Take the leader that an answer names, unless it has gone since."""
+    leader = _leader(replica, event)
+    if leader and not is_gone(replica, leader, _applied_ms(replica, event)):
+        replica.leader = leader
+        _name_the_leader(replica, event, leader)
+        _count_the_leader_in(replica, event)
 
 
 def _went_as_it_waited(replica: GroupReplica, event: JoinAnswered) -> bool:
@@ -212,10 +222,7 @@ def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, co
         return  # its members wait for nobody
     if replica.state is GroupState.PREPARING_REBALANCE:
         join_phase.sign(replica, replica.generation + 1, event.arrival_ms, _asker(event))
-        for old in former:
-            here = not _had_gone(old, event.arrival_ms) and event.arrival_ms >= (replica.phase.started_ms or 0)
-            if here and not event.request_member_id:
-                old.replaced_ms = old.replaced_ms or event.arrival_ms
+        _replace_in_phase(replica, event, former)
     elif replica.state is GroupState.STABLE and event.arrival_ms >= replica.state_since_ms and former:
         if not event.request_member_id:
             rolled_back_replacement.note(replica, event, former[0])
@@ -223,6 +230,15 @@ def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, co
         prepare_rebalance(replica, event.arrival_ms, Evidence.INFERRED, _asker(event))
     if event.request_member_id:
         join_phase.unanswered(replica, event)
+
+
+def _replace_in_phase(replica: GroupReplica, event: JoinAnswered, former: list[Member]) -> None:
+    """Note that a newcomer took an instance's place in a join phase, at once."""
+    if event.request_member_id or event.arrival_ms < (replica.phase.started_ms or 0):
+        return
+    for old in former:
+        if not _had_gone(old, event.arrival_ms):
+            old.replaced_ms = old.replaced_ms or event.arrival_ms
 
 
 def _asker(event: JoinAnswered) -> str:

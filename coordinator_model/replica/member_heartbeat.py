@@ -31,36 +31,42 @@ ASKING_MS = 300_000
 
 def heartbeat(replica: GroupReplica, event: ConsumerHeartbeat, context: JudgementContext) -> None:
     """Apply a KIP-848 heartbeat that joins, leaves, or moves to another epoch (the others are plain heartbeats)."""
-    member = replica.members.get(event.member_id)
     if event.error == STALLED_WRITE and event.remote_ms >= context.thresholds.stalled_write_ms:
         _behind_a_stalled_write(replica, event, context)
-        return
-    if event.error in REFUSALS and event.request_epoch < 0:
-        _goodbye_to_no_coordinator(replica, event)
-    if event.error in REFUSALS and event.request_epoch == 0:
-        _join_to_no_coordinator(replica, event)
-    if event.error != 0:
-        return
-    if event.request_epoch == LEAVE_EPOCH:
+    elif event.error in REFUSALS:
+        _to_no_coordinator(replica, event)
+    elif event.error == 0 and event.request_epoch == LEAVE_EPOCH:
         _leave(replica, event, context)
-    elif event.request_epoch >= 0:
-        if event.request_epoch == 0:  # its record came first, so the member is there already
-            _come_back_after_poll(replica, event, context)
-        if member is None and is_gone(replica, event.member_id, event.applied_ms):
-            return  # trails its member's removal
-        member = member or modern_member(replica, event.member_id, event.applied_ms)
-        record_heartbeat(member, event.applied_ms)
-        member.client_id, member.client_host = event.client_id, event.client_host
-        member.connection, member.software = event.connection, event.software or member.software
-        member.listener, member.principal = event.listener, event.principal
-        member.instance_id = event.instance_id or member.instance_id
-        if member.generation is None:  # each epoch is written before it is answered, and an answer may trail
-            member.generation = event.epoch
-        if event.rebalance_timeout_ms >= 0:
-            member.rebalance_timeout_ms = event.rebalance_timeout_ms
-        if event.request_epoch == 0:
-            member.asked_ms = replica.asking.pop(event.member_id, None)
-            came_back(replica, member, event.applied_ms)
+    elif event.error == 0 and event.request_epoch >= 0:
+        _still_here(replica, event, context)
+
+
+def _to_no_coordinator(replica: GroupReplica, event: ConsumerHeartbeat) -> None:
+    if event.request_epoch < 0:
+        _goodbye_to_no_coordinator(replica, event)
+    elif event.request_epoch == 0:
+        _join_to_no_coordinator(replica, event)
+
+
+def _still_here(replica: GroupReplica, event: ConsumerHeartbeat, context: JudgementContext) -> None:
+    member = replica.members.get(event.member_id)
+    if event.request_epoch == 0:  # its record came first, so the member is there already
+        _come_back_after_poll(replica, event, context)
+    if member is None and is_gone(replica, event.member_id, event.applied_ms):
+        return  # trails its member's removal
+    member = member or modern_member(replica, event.member_id, event.applied_ms)
+    record_heartbeat(member, event.applied_ms)
+    member.client_id, member.client_host = event.client_id, event.client_host
+    member.connection, member.software = event.connection, event.software or member.software
+    member.listener, member.principal = event.listener, event.principal
+    member.instance_id = event.instance_id or member.instance_id
+    if member.generation is None:  # each epoch is written before it is answered, and an answer may trail
+        member.generation = event.epoch
+    if event.rebalance_timeout_ms >= 0:
+        member.rebalance_timeout_ms = event.rebalance_timeout_ms
+    if event.request_epoch == 0:
+        member.asked_ms = replica.asking.pop(event.member_id, None)
+        came_back(replica, member, event.applied_ms)
 
 
 def _behind_a_stalled_write(replica: GroupReplica, event: ConsumerHeartbeat, context: JudgementContext) -> None:

@@ -2,6 +2,7 @@
 
 from coordinator_model.decode.records import RecordType
 from coordinator_model.events import (
+    Answer,
     ClientPoll,
     ClientSeen,
     CommitRefused,
@@ -78,18 +79,10 @@ def replay(replica: GroupReplica, event: GroupEvent, context: JudgementContext) 
 
 def _apply(replica: GroupReplica, event: GroupEvent, context: JudgementContext) -> None:
     match event:
-        case Heartbeat():
-            classic.heartbeat(replica, event, context)
+        case Heartbeat() | JoinAnswered() | SyncAnswered() | LeaveAnswered() | ConsumerHeartbeat():
+            _answer(replica, event, context)
         case RecordRead():
             _record(replica, event, context)
-        case JoinAnswered():
-            join.join(replica, event, context)
-        case SyncAnswered():
-            classic.sync(replica, event, context)
-        case LeaveAnswered():
-            classic.leave(replica, event, context)
-        case ConsumerHeartbeat():
-            member_heartbeat.heartbeat(replica, event, context)
         case CommitRefused():
             zombies.note(replica, event)
         case OffsetCommitted():
@@ -102,6 +95,20 @@ def _apply(replica: GroupReplica, event: GroupEvent, context: JudgementContext) 
             left_alive.seen(replica, event)
         case MetricsPushed() | MetricsExported():
             metrics_push.push(replica, event, context)
+
+
+def _answer(replica: GroupReplica, event: Answer, context: JudgementContext) -> None:
+    match event:
+        case Heartbeat():
+            classic.heartbeat(replica, event, context)
+        case JoinAnswered():
+            join.join(replica, event, context)
+        case SyncAnswered():
+            classic.sync(replica, event, context)
+        case LeaveAnswered():
+            classic.leave(replica, event, context)
+        case ConsumerHeartbeat():
+            member_heartbeat.heartbeat(replica, event, context)
 
 
 def _record(replica: GroupReplica, event: RecordRead, context: JudgementContext) -> None:

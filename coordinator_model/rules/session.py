@@ -59,30 +59,36 @@ def judge(replica: GroupReplica, member: Member, context: JudgementContext) -> V
     if session is None:  # what closes the timer reset has every group looked at again
         return Verdict(None, _later(unseen_from_ms(member, context), context))
     base_ms, timeout_ms = session
-    if not is_covered(member, context):  # it may be by the time it is at risk
-        risk_ms = base_ms + int(timeout_ms * context.thresholds.at_risk_ratio)
-        return Verdict(None, _later(risk_ms, context) or _later(unseen_from_ms(member, context), context))
-    deadline_ms = session.end_ms
-    if _may_wait_in_its_join(replica, member, deadline_ms):
-        return Verdict(None, None)
-    verdict_ms = deadline_ms + context.thresholds.grace_ms
-    if context.progress_ms >= verdict_ms:
-        if context.hole_is_open:
-            return Verdict(None, verdict_ms)
-        proof_ms = base_ms + timeout_ms // 2
-        if member.goes_alone or _may_miss_lines(replica, base_ms, deadline_ms, context):  # its removal tells
-            return _unproved(replica, member, context, session)
-        unproved_ms = _waits_for_proof_ms(context, proof_ms, deadline_ms)
-        if unproved_ms is not None:
-            return _unproved(replica, member, context, session)._replace(proof_ms=unproved_ms)
-        if _may_have_rejoined(replica, member, proof_ms):
-            again_ms = context.progress_ms + LOOK_AGAIN_MS if context.progress_ms < verdict_ms + timeout_ms else None
-            return _unproved(replica, member, context, session, again_ms)
-        return Verdict(_expired(replica, member, context, deadline_ms, timeout_ms), None)
     risk_ms = base_ms + int(timeout_ms * context.thresholds.at_risk_ratio)
+    if not is_covered(member, context):  # it may be by the time it is at risk
+        return Verdict(None, _later(risk_ms, context) or _later(unseen_from_ms(member, context), context))
+    if _may_wait_in_its_join(replica, member, session.end_ms):
+        return Verdict(None, None)
+    verdict_ms = session.end_ms + context.thresholds.grace_ms
+    if context.progress_ms >= verdict_ms:
+        return _past_deadline(replica, member, context, session, verdict_ms)
     if context.progress_ms >= risk_ms:
         return Verdict(_at_risk(replica, member, context, base_ms, timeout_ms), verdict_ms)
     return Verdict(None, risk_ms)
+
+
+def _past_deadline(
+    replica: GroupReplica, member: Member, context: JudgementContext, session: Session, verdict_ms: int
+) -> Verdict:
+    """Judge a session that has ended by all that was heard: no other explanation of the silence may be left."""
+    if context.hole_is_open:
+        return Verdict(None, verdict_ms)
+    base_ms, timeout_ms = session
+    deadline_ms, proof_ms = session.end_ms, base_ms + timeout_ms // 2
+    if member.goes_alone or _may_miss_lines(replica, base_ms, deadline_ms, context):  # its removal tells
+        return _unproved(replica, member, context, session)
+    unproved_ms = _waits_for_proof_ms(context, proof_ms, deadline_ms)
+    if unproved_ms is not None:
+        return _unproved(replica, member, context, session)._replace(proof_ms=unproved_ms)
+    if _may_have_rejoined(replica, member, proof_ms):
+        again_ms = context.progress_ms + LOOK_AGAIN_MS if context.progress_ms < verdict_ms + timeout_ms else None
+        return _unproved(replica, member, context, session, again_ms)
+    return Verdict(_expired(replica, member, context, deadline_ms, timeout_ms), None)
 
 
 def _is_watched(replica: GroupReplica, member: Member, context: JudgementContext) -> bool:

@@ -349,16 +349,8 @@ class _Fresh:
             if isinstance(event, OffsetCommitted):
                 commits.append(event)
                 continue
-            order_ms, _, topic, partition, offset, *_ = event
-            place = (topic, partition)
-            if offset <= self._seen.get(place, -1):
-                apart_ms = self._clock.stepped_ms(getattr(event, "broker", ""))
-                if order_ms - apart_ms <= self._newest_ms.get(place, FAR_MS) or type(event) is LeaderNamed:
-                    self.duplicates += type(event) is not LeaderNamed  # said again each time, until something else is
-                    continue
-                self._again.setdefault(place, {})[offset] = event
-            elif offset > self._greatest.get(place, -1):
-                self._greatest[place] = offset
+            if not self._is_new(event):
+                continue
             if isinstance(event, RecordRead):
                 self.others.append(event)
             elif isinstance(event, LeaderNamed):
@@ -368,9 +360,25 @@ class _Fresh:
             elif isinstance(event, CoordinatorLine):
                 self.logged.append(event)
             else:
-                self.items.append(((topic, partition, offset), event))
+                self.items.append((event[2:5], event))
         if commits:
             self.add_commits([CommitBlock.of_events(commits)])
+
+    def _is_new(self, event: Event) -> bool:
+        """Note the offset of an event; false if it was read there before."""
+        order_ms, _, topic, partition, offset, *_ = event
+        place = (topic, partition)
+        if offset > self._seen.get(place, -1):
+            self._greatest[place] = max(offset, self._greatest.get(place, -1))
+            return True
+        if type(event) is LeaderNamed:  # said again each time, until something else is
+            return False
+        apart_ms = self._clock.stepped_ms(getattr(event, "broker", ""))
+        if order_ms - apart_ms <= self._newest_ms.get(place, FAR_MS):
+            self.duplicates += 1
+            return False
+        self._again.setdefault(place, {})[offset] = event
+        return True
 
     def recreated(self, sifted: Sifted) -> set[Place]:
         """Return the partitions whose offsets begin again: something at an offset that was read is believed."""

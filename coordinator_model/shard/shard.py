@@ -356,19 +356,13 @@ class Shard:
         remote_ms = event.remote_ms if isinstance(event, Heartbeat | ConsumerHeartbeat) else parked_ms(event)
         proven = proof(event, remote_ms, thresholds.stalled_write_ms)
         if proven is not Proof.REFUSES and self.clock.is_deposed(event.broker, at_ms, thresholds):
-            self._said.count("deposed")
-            if isinstance(event, ConsumerHeartbeat) and event.request_epoch < 0 and proven is Proof.NOTHING:
-                self._groups.apply(event)  # it waited for its write, which may have come before the next took over
+            self._deposed(event, proven)
             return
         if event.error == NOT_COORDINATOR and event.broker == self.clock.coordinator:
             self.clock.former.clear()
             self.clock.leadership.resign(event.broker, at_ms)
         if self.clock.disputed(event.broker, proven, at_ms):
-            self._said.count("disputed")
-            if not isinstance(event, Heartbeat):
-                self._groups.apply(event)  # a new coordinator's, most likely; it only moves nothing yet
-            elif event.error in (0, 27):
-                self._groups.claim(event)
+            self._disputed(event)
             return
         self._brokers.answered(event.broker, event.error, proven, at_ms)
         if proven in (Proof.LEADS, Proof.COORDINATES):
@@ -381,6 +375,20 @@ class Shard:
             if self._fast_path(iter((fast_row(event),))):
                 return  # it only had to wait for what was due before it
         self._groups.apply(event)
+
+    def _deposed(self, event: Answer, proven: Proof) -> None:
+        """Count an answer of a broker that coordinates no more."""
+        self._said.count("deposed")
+        if isinstance(event, ConsumerHeartbeat) and event.request_epoch < 0 and proven is Proof.NOTHING:
+            self._groups.apply(event)  # it waited for its write, which may have come before the next took over
+
+    def _disputed(self, event: Answer) -> None:
+        """Take an answer of a broker that is not known to coordinate: it moves no clock."""
+        self._said.count("disputed")
+        if not isinstance(event, Heartbeat):
+            self._groups.apply(event)  # a new coordinator's, most likely; it only moves nothing yet
+        elif event.error in (0, 27):
+            self._groups.claim(event)
 
     def _fast_path(self, rows: Iterator[FastRow]) -> int:
         """Apply the plainest of heartbeats up to one of another kind, which is taken too; returns how many were plain.

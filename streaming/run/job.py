@@ -291,16 +291,13 @@ class Job:
         False: there are new partitions to read, new settings, or topics that begin again. True: a batch has ended whose
         offsets no longer name the topics to forget.
         """
-        look_s, seen, silent = time.monotonic(), -1, self.probe.silent()
-        read_s = look_s
+        topics_due, groups_due = _Every(LOOK_FOR_TOPICS_S), _Every(READ_TIMEOUTS_S)
+        seen, silent = -1, self.probe.silent()
         while not self.stop.wait(0.1):
             if (now_silent := self.probe.silent()) != silent:
                 silent = now_silent
                 sink.watch.doubt()  # a broker is gone or back: others lead what it led
-            if self.lease.lost is not None:
-                raise RunError(str(self.lease.lost))
-            if (failure := query.exception()) is not None:
-                raise failure from sink.failure
+            self._raise_what_ended(query, sink)
             if (settings := self.reload(self.settings)) is not None:
                 self.settings = settings
                 return False
@@ -310,19 +307,28 @@ class Job:
                 self._batch_ended(progress, sink, catch_up)
                 if forget and forget.isdisjoint(topics_read(progress)):
                     return True
-            if now_s - look_s >= LOOK_FOR_TOPICS_S:
-                look_s = now_s
-                if self._more_to_read(assigned, forget) or self._begins_again(assigned, progress):
-                    return False
-            if now_s - read_s >= READ_TIMEOUTS_S:
-                read_s = now_s
-                if self._read_session_timeouts():
-                    log.info("session timeouts of groups have changed, starting the query again")
-                    return False
-                if changed := self._read_partition_counts(sink.lags.topics()):
-                    log.info("topics in use have other partitions, starting the query again", partitions=changed)
-                    return False
+            if topics_due(now_s) and (self._more_to_read(assigned, forget) or self._begins_again(assigned, progress)):
+                return False
+            if groups_due(now_s) and self._groups_changed(sink.lags):
+                return False
         return False
+
+    def _raise_what_ended(self, query: "StreamingQuery", sink: Sink) -> None:
+        """Raise what ended the query, or this process' claim on the cluster."""
+        if self.lease.lost is not None:
+            raise RunError(str(self.lease.lost))
+        if (failure := query.exception()) is not None:
+            raise failure from sink.failure
+
+    def _groups_changed(self, lags: GroupLags) -> bool:
+        """Tell whether the shards were told other session timeouts or partitions than groups have now."""
+        if self._read_session_timeouts():
+            log.info("session timeouts of groups have changed, starting the query again")
+            return True
+        changed = self._read_partition_counts(lags.topics())
+        if changed:
+            log.info("topics in use have other partitions, starting the query again", partitions=changed)
+        return bool(changed)
 
     def _begins_again(self, assigned: Assigned, progress: Any) -> bool:
         """Tell whether a topic was recreated, or ends before where it was read: twice, for a new leader may lag."""
@@ -449,6 +455,20 @@ class Job:
             topic_partitions=self._partition_counts,
             view_refresh_ms=self.settings.run.view_refresh_ms,
         )
+
+
+class _Every:
+    """Tells when something that is done every few seconds is due again."""
+
+    def __init__(self, period_s: float) -> None:
+        self._period_s, self._done_s = period_s, time.monotonic()
+
+    def __call__(self, now_s: float) -> bool:
+        """Tell whether it is due; then it counts as done."""
+        if now_s - self._done_s < self._period_s:
+            return False
+        self._done_s = now_s
+        return True
 
 
 def _acquired(lease: Lease, stop: threading.Event, *, standby: bool) -> bool:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Self
 
 from sqlalchemy import Column, ColumnElement, Connection, Engine, ExceptionContext, delete, event, select
@@ -76,7 +77,7 @@ class Store:
         the cluster; raises `LeaseLostError` where another has it by now. `now_ms`: the wall clock, if not the
         database's. Any error leaves the database as it was.
         """
-        outputs = batch.ordered(outputs)
+        outputs, cluster = batch.ordered(outputs), settings.cluster
         rows = batch.gather(outputs, checkpoint_id)
         reports = [_held(output, checkpoint_id) for output in outputs if output["kind"] == "report"]
         try:
@@ -86,38 +87,25 @@ class Store:
                 applied_ms = clock_of(connection) if now_ms is None else now_ms
                 if not _claim(connection, checkpoint_id, batch_id, applied_ms):
                     return BatchResult(applied=False)
-                opened = self._opened(connection, settings.cluster)
-                settled = self._settled_in(connection, settings.cluster)
-                was_behind = _alive(connection, settings.cluster, checkpoint_id, batch_id, applied_ms, caught_up)
-                is_first_reading = not caught_up and not settled
-                history = generations.changes(
-                    [] if is_first_reading else reports,
-                    settled,
-                    lambda keys: generations.load_before(connection, keys),
-                )
-                generations.write_changes(connection, history)
+                opened, settled = self._opened(connection, cluster), self._settled_in(connection, cluster)
+                was_behind = _alive(connection, cluster, checkpoint_id, batch_id, applied_ms, caught_up)
+                history = _write_history(connection, reports, settled, is_first_reading=not caught_up and not settled)
                 batch.write(connection, rows)
                 if was_behind:
                     at_ms = max((output.get("at_ms", 0) for output in outputs), default=0)
-                    reports += _vanished(connection, settings.cluster, checkpoint_id, opened, at_ms)
-                    reports += _released(settings.cluster, checkpoint_id, opened, at_ms)
-                judged, changed = batch.judge(reports, opened, settings)
-                transitions = incident_rows.drop_reopened(connection, judged, changed)
-                incident_rows.write_transitions(
-                    connection, transitions, now_ms=applied_ms, late_before_ms=late_before_ms
+                    reports += _vanished(connection, cluster, checkpoint_id, opened, at_ms)
+                    reports += _released(cluster, checkpoint_id, opened, at_ms)
+                transitions, changed = _write_incidents(
+                    connection, reports, opened, settings, now_ms=applied_ms, late_before_ms=late_before_ms
                 )
                 delays_ms = _delays_ms(transitions, applied_ms, late_before_ms)
                 counts = incident_rows.incident_counts(transitions) + observe("detection", delays_ms)
                 counts += observe("batch", [] if batch_ms is None else [batch_ms]) + history.counts
-                batch.write_counters(connection, {clean(settings.cluster, 255): counts})
+                batch.write_counters(connection, {clean(cluster, 255): counts})
         except BaseException:
-            self._open.pop(settings.cluster, None)  # whether the commit happened is not known: read it again
-            self._settled.pop(settings.cluster, None)
+            self._forget(cluster)  # whether the commit happened is not known: read it again
             raise
-        opened.update(changed)
-        for key, generation in history.known.items():
-            settled.pop(key, None) if generation is None else settled.__setitem__(key, generation)
-        self._open[settings.cluster] = {key: incidents for key, incidents in opened.items() if incidents}
+        self._remember(cluster, changed, history.known)
         return BatchResult(True, tuple(step.transition for step in transitions), tuple(delays_ms))
 
     def apply_own(self, report: Mapping[str, Any], rule: str, settings: Settings) -> tuple[PolicyTransition, ...]:
@@ -125,10 +113,9 @@ class Store:
         key = (report["cluster"], report["group"])
         with self._writer.begin() as connection:
             opened = open_incidents(connection, report["cluster"], own_rule=rule)
-            judged, changed = batch.judge([report], {key: opened.get(key, {})}, settings)
-            transitions = incident_rows.drop_reopened(connection, judged, changed)
-            incident_rows.write_transitions(
-                connection, transitions, now_ms=report["at_ms"], late_before_ms=NEVER_LATE_MS
+            known = {key: opened.get(key, {})}
+            transitions, _ = _write_incidents(
+                connection, [report], known, settings, now_ms=report["at_ms"], late_before_ms=NEVER_LATE_MS
             )
             counts = incident_rows.incident_counts(transitions)
             batch.write_counters(connection, {clean(report["cluster"], 255): counts})
@@ -171,6 +158,22 @@ class Store:
             self._settled[cluster] = generations.known_generations(connection, cluster)
         return self._settled[cluster]
 
+    def _remember(self, cluster: str, changed: OpenIncidents, generations_known: Mapping[str, int | None]) -> None:
+        """Note what a batch that is committed has changed."""
+        opened = self._open[cluster]
+        opened.update(changed)
+        self._open[cluster] = {key: incidents for key, incidents in opened.items() if incidents}
+        settled = self._settled[cluster]
+        for key, generation in generations_known.items():
+            if generation is None:
+                settled.pop(key, None)
+            else:
+                settled[key] = generation
+
+    def _forget(self, cluster: str) -> None:
+        self._open.pop(cluster, None)
+        self._settled.pop(cluster, None)
+
 
 def _claim(connection: Connection, checkpoint_id: str, batch_id: int, applied_ms: int) -> bool:
     """Take a batch of a checkpoint; false if it, or a later one, was taken before."""
@@ -200,6 +203,32 @@ def _alive(
     }
     upsert(connection, tables.runs, [row], changing=[name for name in row if name != "cluster"])
     return caught_up and before is not None and (not before.caught_up or before.checkpoint_id != checkpoint_id)
+
+
+def _write_history(
+    connection: Connection, reports: Iterable[Mapping[str, Any]], settled: Mapping[str, int], *, is_first_reading: bool
+) -> generations.Changes:
+    """Write which generations have settled; nothing of a cluster's log that is read for the first time."""
+    load_before = partial(generations.load_before, connection)
+    history = generations.changes([] if is_first_reading else reports, settled, load_before)
+    generations.write_changes(connection, history)
+    return history
+
+
+def _write_incidents(
+    connection: Connection,
+    reports: Iterable[Mapping[str, Any]],
+    opened: OpenIncidents,
+    settings: Settings,
+    *,
+    now_ms: int,
+    late_before_ms: int,
+) -> tuple[list[PolicyTransition], OpenIncidents]:
+    """Judge reports and write what that opens and closes; returns it, and the changed entries of `opened`."""
+    judged, changed = batch.judge(reports, opened, settings)
+    transitions = incident_rows.drop_reopened(connection, judged, changed)
+    incident_rows.write_transitions(connection, transitions, now_ms=now_ms, late_before_ms=late_before_ms)
+    return transitions, changed
 
 
 def _vanished(

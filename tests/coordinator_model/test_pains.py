@@ -1,6 +1,6 @@
-"""What users of other monitors complain about (peers.md section 3), as far as rules decide it; one test a number.
+"""What users of other monitors complain about, as far as rules decide it.
 
-How alerts are delivered (2d, 3.9, 3.11, 3.12, 3.20) is in `tests/streaming/serve/test_delivery.py`.
+Complaints about the delivery of alerts are in `tests/streaming/serve/test_delivery.py`.
 """
 
 import pytest
@@ -24,8 +24,8 @@ def dead(until_ms=30_000):
     ).beats("m2", 1_000, 10_000)  # fmt: skip
 
 
-def test_1_rebalances_between_two_polls_of_a_monitor_are_all_counted():
-    """peers.md 3.1: six within three seconds; who samples the state sees a stable group."""
+def test_rebalances_between_two_polls_of_a_monitor_are_all_counted():
+    """Six within three seconds: a monitor that samples the state sees a stable group."""
     story = stable("m1", "m2").beats("m1", 1_000, 4_000)
     for number in range(6):
         rebalance(story, 5_000 + 500 * number, 2 + number, "m1", "m2")
@@ -33,15 +33,15 @@ def test_1_rebalances_between_two_polls_of_a_monitor_are_all_counted():
     assert told.facts("rebalance-storm", "detail")[0][0]["rebalances"] >= 5
 
 
-def test_2_an_incident_says_which_member_on_which_host():
-    """peers.md 3.2: which member did it is answered by grepping the brokers' logs."""
+def test_an_incident_says_which_member_on_which_host():
+    """Users grep the brokers' logs to learn which member caused a rebalance."""
     told = dead().play(20_000)
     named = ("member_id", "client_id", "client_host", "partitions")
     assert told.facts("session-expired", *named) == [("m2", "billing", "10.0.0.9", [["t", 2], ["t", 3]])]
 
 
-def test_3_how_near_a_client_is_to_its_poll_limit_is_told_before_it_passes():
-    """peers.md 3.3: users are not aware of how close they are to max.poll.interval.ms."""
+def test_how_near_a_client_is_to_its_poll_limit_is_told_before_it_passes():
+    """Users do not know how close they are to max.poll.interval.ms."""
     story = stable("m1").beats("m1", 1_000, 55_000).reports(50_000, "m1", 49_000, 60_000)
     told = story.play(55_000)
     assert told.opened("poll-at-risk") == ["m1"]
@@ -60,29 +60,29 @@ def test_3_how_near_a_client_is_to_its_poll_limit_is_told_before_it_passes():
         ),
     ],
 )
-def test_4_session_and_poll_are_never_taken_for_each_other(story, rule, cause):
-    """peers.md 3.4: even vendors say that the coordinator enforces the poll deadline."""
+def test_session_and_poll_are_never_taken_for_each_other(story, rule, cause):
+    """Even vendors write that the coordinator enforces the poll deadline; it is the client that leaves."""
     told = story().play(20_000)
     assert [(t["rule"], t["cause"]) for t in told.transitions if t["severity"] != "info"] == [(rule, cause)]
 
 
-def test_5_a_static_member_that_does_not_poll_keeps_its_partitions_and_pages():
-    """peers.md 3.5: it sends no LeaveGroup and holds its partitions until its session ends."""
+def test_a_static_member_that_does_not_poll_keeps_its_partitions_and_pages():
+    """It sends no LeaveGroup and holds its partitions until its session ends."""
     story = stable(STATIC, partitions=2).beats("m1", 1_000, 62_000).reports(62_000, "m1", 61_000, 60_000)
     assert story.play(62_500).facts("static-member-stuck", "severity", "subject") == [("page", "pod-1")]
 
 
 @pytest.mark.parametrize("every_ms", [None, 600_000, 60_000], ids=["once", "every ten minutes", "once a minute"])
-def test_10_a_slow_or_quiet_topic_is_no_incident_however_rarely_it_commits(every_ms):
-    """peers.md 3.10 (Burrow #38, #123, #223, #461): the same offset for long, or none, is called a stop or a stall."""
+def test_a_slow_or_quiet_topic_is_no_incident_however_rarely_it_commits(every_ms):
+    """Burrow calls the same offset for long, or none, a stop or a stall (Burrow #38, #123, #223, #461)."""
     story = quiet(HALF_HOUR_MS)
     for at_ms in range(10_000, HALF_HOUR_MS, every_ms or HALF_HOUR_MS):
         story.commit(at_ms, "t", 0)  # always offset 42
     assert story.play(HALF_HOUR_MS).transitions == []
 
 
-def test_10_a_death_in_a_quiet_group_is_told_within_its_session_timeout_all_the_same():
-    """peers.md 3.10 (Burrow #303): a threshold on lag or commits that is patient enough for it is late by minutes."""
+def test_a_death_in_a_quiet_group_is_told_within_its_session_timeout_all_the_same():
+    """A threshold on lag or commits that suits a quiet group is late by minutes (Burrow #303)."""
     story = quiet(HALF_HOUR_MS)
     story.beats("m1", HALF_HOUR_MS + 1_000, HALF_HOUR_MS + 20_000)
     last_ms = max(at_ms for at_ms, _, row in story.rows if row.value and b'"memberId":"m2"' in row.value)
@@ -90,8 +90,8 @@ def test_10_a_death_in_a_quiet_group_is_told_within_its_session_timeout_all_the_
     assert told.facts("session-expired", "subject", "deadline_ms") == [("m2", last_ms + story.session_ms)]
 
 
-def test_11_a_deleted_group_keeps_no_incident():
-    """peers.md 3.11 (Burrow #589, #854): deleted groups go on alerting."""
+def test_a_deleted_group_keeps_no_incident():
+    """In Burrow deleted groups go on alerting (Burrow #589, #854)."""
     story = stable("m1").beats("m1", 1_000, 10_000).record(16_010, 2).write(18_000, key(2, "orders"), None)
     told = story.play(20_000)
     assert told.closed("session-expired") == [("group-deleted", 18_000)]
@@ -107,16 +107,16 @@ def test_11_a_deleted_group_keeps_no_incident():
         ),
     ],
 )
-def test_13_an_incident_stays_open_while_the_consumer_is_down_or_rebalancing(story, severity):
-    """peers.md 3.13 (Burrow #127, #126, #287): what others measure is frozen or absent exactly then."""
+def test_an_incident_stays_open_while_the_consumer_is_down_or_rebalancing(story, severity):
+    """What other monitors measure is frozen or absent exactly then (Burrow #127, #126, #287)."""
     told = story().play(29_000)
     assert [(t["transition"], t["severity"]) for t in told.transitions if t["rule"] == "session-expired"] == [
         ("opened", severity)
     ]
 
 
-def test_18_a_gap_in_what_is_read_fires_no_alert_about_a_member():
-    """peers.md 3.18: scrape timeouts make gaps, and gaps fire alerts."""
+def test_a_gap_in_what_is_read_fires_no_alert_about_a_member():
+    """In exporters a scrape that times out makes a gap, and the gap fires alerts."""
     story = stable(*(f"m{number}" for number in range(5)))
     for number in range(5):
         story.beats(f"m{number}", 1_000, 20_000).beats(f"m{number}", 50_000, 60_000)

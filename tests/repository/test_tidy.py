@@ -11,7 +11,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("coordinator_model", "streaming", "dashboards")
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
-FUNCTION_LINES = 70
+FUNCTION_LINES = 50
+LONGER = {"v0001_first.py": {"_create_incidents"}}
+"""A migration is a list of columns, and is never changed once it has run somewhere."""
+USUAL_FUNCTION_LINES = 25
 MODULE_LINES = 560
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 TEST_NAME_CHARACTERS = 80
@@ -28,13 +31,22 @@ def name(path):
     return str(path.relative_to(ROOT))
 
 
+def lines_of_functions(path):
+    functions = (
+        n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
+    return [(f.name, f.end_lineno - f.lineno + 1) for f in functions]
+
+
 @pytest.mark.parametrize("path", MODULES, ids=name)
 def test_functions_fit_a_screen(path):
-    functions = [
-        n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
-    long = {f.name: f.end_lineno - f.lineno + 1 for f in functions if f.end_lineno - f.lineno >= FUNCTION_LINES}
-    assert long == {}
+    long = {function: lines for function, lines in lines_of_functions(path) if lines > FUNCTION_LINES}
+    assert long.keys() == LONGER.get(path.name, set())
+
+
+def test_nine_functions_of_ten_are_short():
+    lines = sorted(lines for path in MODULES for _, lines in lines_of_functions(path))
+    assert lines[len(lines) * 9 // 10] <= USUAL_FUNCTION_LINES
 
 
 def test_names_of_tests_are_short():

@@ -69,7 +69,7 @@ class TestSettings:
             {"max.message.bytes": "33554432"},
         ],
     )
-    def test_what_will_do_is_left_alone(self, changed):
+    def test_settings_that_suffice_are_accepted(self, changed):
         assert check_settings(Kafka(), topic_of(3), {**GOOD, **changed}, 3).status is Status.OK
 
     def test_one_replica_of_three_brokers_is_a_warning_and_of_one_broker_is_not(self):

@@ -54,7 +54,7 @@ def test_a_leader_is_believed_that_is_named(case):
 
 
 @pytest.mark.parametrize("case", ANSWERS)
-def test_metadata_disputes(case):
+def test_which_answers_metadata_disputes(case):
     events, broker, line_ms, disputed = ANSWERS[case]
     leadership = Leadership()
     for event in events:
@@ -179,7 +179,7 @@ def test_a_leader_without_a_request_log_is_reported_once():
     assert [member["liveness"] for member in told.members.values()] == ["unknown", "unknown"]
 
 
-def test_it_is_covered_again_once_it_has_one():
+def test_a_leader_is_covered_again_once_it_has_a_request_log():
     story = watched(10_000).beats("m1", 1_000, 10_000).leads(11_000, "broker-3", *range(15_000, 50_000, 5_000))
     story.brokers["broker-3"] = 49_000
     story.leads(50_000, "broker-3", *range(55_000, 90_000, 5_000)).beats("m1", 50_500, 90_000, broker="broker-3")

@@ -146,7 +146,7 @@ def test_a_death_is_told_beside_lines_from_the_future(restore):
 
 
 @pytest.mark.parametrize("ahead", AHEAD)
-def test_a_replay_quarantines_them_too(ahead):
+def test_a_replay_quarantines_lines_from_the_future(ahead):
     story = well(60_000, m2_until_ms=25_000)
     at_ms, row = misdated(20_300, AHEAD[ahead])
     rows = Lived(story, 60_000, extra=[(at_ms, row)]).rows

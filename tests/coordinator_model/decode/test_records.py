@@ -328,7 +328,7 @@ AROUND_METADATA = {
 @pytest.mark.parametrize("version", AROUND_METADATA)
 @pytest.mark.parametrize("length", [126, 127, 128, 16_382, 16_383])
 def test_every_version_of_a_commit_is_read_however_long_its_metadata(version, length):
-    """peers.md 2d and 3.7: Burrow knows no version 2, and reads the length of version 4 as one byte."""
+    """Burrow knows no version 2, and reads the length of version 4 as one byte."""
     before, after = map(bytes.fromhex, AROUND_METADATA[version])
     count, varint = length + 1, b""
     while count > 0x7F:

@@ -108,7 +108,7 @@ def test_a_stop_of_a_whole_kafka_streams_application_does_not_page():
     assert severities(stopped(THREAD.format(1), empties=True), 90_000) == {"info"}
 
 
-def test_the_same_of_any_other_consumer_pages():
+def test_a_stop_of_all_of_another_application_pages():
     assert severities(stopped("app", empties=True), 90_000) == {"page"}
 
 

@@ -158,7 +158,7 @@ SYNCS = {
 
 
 @pytest.mark.parametrize("name", SYNCS)
-def test_a_sync(name):
+def test_which_syncs_restart_the_session_timer(name):
     parked_ms, deadline_ms = SYNCS[name]
     story = joined_twice().join(5_000, "m1", 2, listed=["m1", "m2"]).join(5_000, "m2", 2)
     story.sync(5_010, "m1", 2, leader=True).record(5_010, 2, "m1", "m2").sync(5_050, "m2", 2, parked_ms=parked_ms)
@@ -336,7 +336,7 @@ LEAVES = {
 
 
 @pytest.mark.parametrize("name", LEAVES)
-def test_a_leave(name):
+def test_which_leaves_are_poll_breaches(name):
     reason, _, accused = LEAVES[name]
     story = stable("m1", "m2").beats("m1", 1_000, 9_000).beats("m2", 1_000, 3_000).leave(3_500, "m2", reason=reason)
     rebalance(story.beat(4_500, "m1", error=27), 5_000, 2, "m1").beats("m1", 6_000, 30_000, generation=2)
@@ -555,7 +555,7 @@ RECORDED = {"another coordinator's: it lacks who joined": ((), ["m1", "m2"]), "i
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_a_record_of_the_generation_that_was_announced_is(name):
+def test_whose_sessions_end_when_an_announced_generation_is_recorded_late(name):
     """Generation 2 was announced to m1 and m3. A coordinator that loads the log first lacks m3, and counts from 1."""
     members, expired = RECORDED[name]
     story = stable("m1", "m2").beats("m1", 1_000, 3_000).beats("m2", 1_000, 3_000).beat(3_500, "m1", error=27)

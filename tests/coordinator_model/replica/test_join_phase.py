@@ -91,7 +91,7 @@ def test_who_is_known_before_a_phase_ends_but_came_into_it_does_not_prolong_it()
     assert told.accusations == [("rebalance-timeout", "m2")]
 
 
-def test_who_leaves_in_the_midst_of_a_phase_had_a_say_in_its_time():
+def test_the_timeout_of_a_member_that_leaves_counts_for_its_join_phase():
     """m4, with 30 s, leaves at 21,000 and so ends it: m2, whose session ended at 14,000, missed nothing at 19,000."""
     story = group("m1", "m2", "m3").beats("m3", 1_000, 3_000)
     story.poll_ms = 30_000
@@ -437,7 +437,7 @@ def test_the_longest_timeout_of_a_generation_limits_the_sync():
     assert told.opened("rebalance-timeout") == []
 
 
-def test_whose_leave_ended_the_join_phase_has_no_say_in_the_time_to_sync():
+def test_the_timeout_of_a_member_that_left_does_not_prolong_the_sync_phase():
     """m4, with 30 s, leaves at 9,900 and m1 is alone: it must sync by 19,900."""
     story = stable("m1", poll_ms=POLL_MS).beats("m1", 1_000, 8_000)
     story.poll_ms = 30_000
@@ -834,7 +834,7 @@ def deposed():
     return story.beats("m1", 21_500, 24_500).join(22_000, "m3", -1, error=25)
 
 
-def test_what_a_deposed_coordinator_announced_never_was():
+def test_a_generation_that_a_deposed_coordinator_announces_is_not_believed():
     told = deposed().play(24_500)
     assert (told.group["generation"], set(told.members)) == (1, {"m1", "m2"})
     assert told.accusations == []

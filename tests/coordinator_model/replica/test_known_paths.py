@@ -1,5 +1,7 @@
 """Rare paths of Kafka 4.3.1's `GroupMetadataManager` that the real coordinator has shown to be judged wrongly once."""
 
+import pytest
+
 from tests.builders import Who, rebalance, stable
 
 
@@ -43,12 +45,18 @@ def test_a_death_in_a_phase_held_by_a_pending_id_is_one_incident():
     assert told.facts("session-expired", "deadline_ms") == [(10_000,)]
 
 
-def test_a_late_join_answer_does_not_prolong_the_session():
-    """pod-1's successor comes at 5,000 and is answered at 9,900, behind a stalled write; its session ends at 11,000."""
+@pytest.mark.parametrize("answered_ms", [9_900, 10_990, 11_500])
+def test_a_late_join_answer_does_not_prolong_the_session(answered_ms):
+    """pod-1's successor comes at 5,000, so its session ends at 11,000; a stalled write holds its answer back.
+
+    Answered after that, it is told of a membership that it has lost already, and its first heartbeat is refused.
+    """
     old, new = static("old"), static("new", 5_002)
     story = stable("m1", old).beats("m1", 1_000, 11_900).beats("old", 1_000, 4_000)
-    story.record(5_000, 1, "m1", new).join(9_900, new, 1, asked="", parked_ms=4_900)
+    story.record(5_000, 1, "m1", new).join(answered_ms, new, 1, asked="", parked_ms=answered_ms - 5_000)
     story.beat(12_000, "m1", error=27)
+    if answered_ms > 11_000:
+        story.beat(12_100, "new", error=25)
     told = rebalance(story, 12_500, 2, "m1").beats("m1", 13_000, 20_000, generation=2).play(20_000)
     assert told.accusations == [("session-expired", "pod-1")]
     [(deadline_ms,)] = told.facts("session-expired", "deadline_ms")

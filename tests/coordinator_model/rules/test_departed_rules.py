@@ -171,7 +171,7 @@ def test_whose_session_alone_can_have_begun_the_phase_ended_by_its_first_sign():
     assert sorted(told.facts("session-expired", "subject", "deadline_ms")) == [("m1", 24_300), ("m2", 17_650)]
 
 
-def test_what_such_a_coordinator_writes_tells_that_it_has_loaded():
+def test_a_commit_that_a_new_coordinator_writes_tells_that_it_has_loaded():
     told = taken_over().commit(14_000, "t", 9).play(22_000)
     assert told.facts("session-expired", "subject", "deadline_ms") == [("m2", 20_000)]
 
@@ -290,7 +290,7 @@ def test_no_group_has_recovered_while_partitions_are_unowned():
     assert severities(told) == [("opened", "warn", 16_020), ("escalated", "page", 76_020)]
 
 
-def test_a_deleted_group_ends_it():
+def test_the_deletion_of_its_group_closes_an_incident():
     told = stable("m1").beats("m1", 1_000, 10_000).record(16_010, 2).write(18_000, key(2, "orders"), None).play(20_000)
     assert told.closed("session-expired") == [("group-deleted", 18_000)]
 

@@ -364,7 +364,7 @@ def test_a_failover_is_no_trouble():
     assert unavailable(refused_until(38_000).beats("m1", 39_000, 60_000).play(60_000)) == []
 
 
-def test_another_answer_ends_it():
+def test_another_answer_closes_coordinator_unavailable():
     told = refused_until(50_000).beats("m1", 51_000, 60_000).play(60_000)
     assert unavailable(told)[1:] == [("closed", 51_000, "warn", "broker-1")]
 

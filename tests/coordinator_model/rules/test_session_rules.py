@@ -29,7 +29,7 @@ def test_a_rebalance_first_told_of_after_the_deadline_shields_nobody():
     assert verdicts(story) == [("m2", DEADLINE_MS, DEADLINE_MS + 500, "inferred")]
 
 
-def test_a_rebalance_first_told_of_before_the_deadline_does():
+def test_a_rebalance_first_told_of_before_the_deadline_may_shield_a_member():
     """It may be m2's own JoinGroup that began it and is parked."""
     assert verdicts(silence(until_ms=15_500).beats("m1", 15_900, 20_000, error=27)) == []
 
@@ -122,7 +122,7 @@ MISSING = {
 
 
 @pytest.mark.parametrize("name", MISSING)
-def test_no_verdict_while(name):
+def test_no_session_is_said_to_have_expired_while(name):
     assert verdicts(MISSING[name]()) == []
 
 

@@ -45,7 +45,7 @@ def test_the_monitor_agrees_with_the_coordinator_in(scenarios, method):
 
 
 @pytest.mark.parametrize("method", CLASSES[INVISIBLE])
-def test_nothing_is_outside_of(scenarios, method):
+def test_nothing_is_visible_from_outside_of(scenarios, method):
     assert [scenario.name for scenario in scenarios[method] if scenario.is_visible] == []
 
 

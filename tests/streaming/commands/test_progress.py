@@ -112,7 +112,7 @@ class TestCatchUpOfRun:
         assert " 50%" in terminal.getvalue()
         assert '"event": "meanwhile"' in seen
 
-    def test_elsewhere_the_log_has_it(self, capsys):
+    def test_no_bar_is_drawn_where_there_is_no_terminal(self, capsys):
         catch_up = CatchUp({"records": {"0": 100}})
         catch_up.update(offsets(20))
         with CatchUpBar() as bar:
@@ -146,6 +146,6 @@ class TestCompletion:
         said = complete("bash_complete", COMP_WORDS="group-monitor de", COMP_CWORD="1")
         assert said.split() == [f"plain,{name}" for name in COMMANDS if name.startswith("de")]
 
-    def test_so_is_an_option_of_a_command(self):
+    def test_an_option_of_a_command_is_completed(self):
         said = complete("bash_complete", COMP_WORDS="group-monitor replay --sa", COMP_CWORD="2")
         assert said.split() == ["plain,--sample"]

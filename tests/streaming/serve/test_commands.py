@@ -107,7 +107,7 @@ def test_incidents_are_the_open_ones_unless_asked(apply, command):
 
 
 def test_would_have_paged_lists_the_pages_that_woke_nobody(apply, command, settings):
-    """A team tries it before it wakes anybody: mode = "record" (peers.md section 3, items 9 and 10)."""
+    """A team tries the rules before they wake anybody: mode = "record"."""
     quiet = settings.model_copy(
         update={"cluster": CLUSTER, "groups": (type(settings.groups[0])(pattern="quiet", mode="record"),)}
     )
@@ -215,7 +215,7 @@ class TestListsThatWereCut:
         assert total == (0 if path == "dead-letters" else 7)
         assert ('rel="next"' in answer.headers.get("Link", "")) == (total > 3)
 
-    def test_the_page_says_so_too(self, apply, client, monkeypatch):
+    def test_the_page_tells_how_many_rows_it_shows(self, apply, client, monkeypatch):
         many(apply)
         monkeypatch.setattr("streaming.serve.page.INCIDENTS_SHOWN", 2)
         monkeypatch.setattr("streaming.serve.page.GROUPS_SHOWN", 2)

@@ -154,7 +154,7 @@ class TestTimes:
         ],
         ids=["head", "body", "chunk"],
     )
-    def test_what_drips_does_not_buy_time(self, client, sent):
+    def test_a_request_that_comes_byte_by_byte_is_cut_off(self, client, sent):
         with connect(client.base, sent) as opened:
             began = time.monotonic()
             while time.monotonic() - began < 10:

@@ -1,4 +1,4 @@
-"""Delivery where it is hard: several senders, a flood, bad receivers, and the pains of peers.md by number."""
+"""Delivery where it is hard: several senders, a flood, bad receivers, and what users of Burrow suffer from."""
 
 import os
 import socket
@@ -35,12 +35,12 @@ class TestLeader:
     def pair(self, store, clock):
         return Leader(store.engine, clock), Leader(store.engine, clock)
 
-    def test_of_two_one_leads(self, pair):
+    def test_only_one_of_two_instances_leads(self, pair):
         assert [leader.refresh() for leader in pair] == [True, False]
         assert [leader.leads() for leader in pair] == [True, False]
 
     def test_one_that_dies_is_followed_after_the_lease_and_not_before(self, pair, clock):
-        """peers.md 2d and 3.20: Burrow's failover gives a new id and the old incident is never closed."""
+        """In Burrow a failover gives an incident a new id, and the old one is never closed."""
         first, second = pair
         assert first.refresh()
         assert not second.refresh()
@@ -107,7 +107,7 @@ class TestLeader:
 
 
 def test_several_serves_on_one_database_send_once(apply, deliver, peer, store):  # noqa: F811
-    """peers.md 3.20: different answers behind a load balancer, locks that both hold."""
+    """In Burrow two instances can hold the lock at once, and each of them sends."""
     apply(*(report(f"g{number}", finding(f"g{number}")) for number in range(20)))
     deliver({"kind": "webhook", "url": peer.url})
     deliver({"kind": "webhook", "url": peer.url})
@@ -124,7 +124,7 @@ def on_hand(peer):
 
 
 def test_three_hundred_groups_that_fail_at_once_are_one_notification(apply, deliver, peer, store, tmp_path):  # noqa: F811
-    """peers.md 3.9 (Burrow #205, #538): 300 consumers, 300 mails at once and 300 more each minute."""
+    """In Burrow 300 bad groups are 300 mails at once, and 300 more each minute (Burrow #205, #538)."""
     if reason := real.missing():
         pytest.skip(reason)
     opened_ms = wall_ms() - 1_000
@@ -153,7 +153,7 @@ def test_the_policies_for_grafana_make_one_notification_of_three_hundred_groups(
 
 
 def test_a_group_deleted_while_bad_closes_and_is_told(apply, deliver, peer):  # noqa: F811
-    """peers.md 2d and 3.11 (Burrow #589, #854): a group that disappears while bad never closes."""
+    """In Burrow the incident of a group that disappears while bad never closes (Burrow #589, #854)."""
     deliver({"kind": "webhook", "url": peer.url})
     apply(report("orders", finding(), view=view()))
     apply(report("orders", deleted=True, at_ms=START_MS + 1_000))
@@ -162,7 +162,7 @@ def test_a_group_deleted_while_bad_closes_and_is_told(apply, deliver, peer):  # 
 
 
 def test_a_failed_send_does_not_count_as_sent(apply, deliver, peer, store):  # noqa: F811
-    """peers.md 2d: in Burrow a failed HTTP send is logged, not retried, and still counts."""
+    """In Burrow a failed HTTP send is logged, not retried, and still counts as sent."""
     peer.statuses = [500] * 7
     deliver({"kind": "webhook", "url": peer.url})
     apply(report("orders", finding()))
@@ -200,7 +200,7 @@ def test_after_an_outage_of_days_nobody_gets_what_is_over_but_one_summary(apply,
 
 
 def test_nothing_is_told_twice_while_nothing_changes(apply, deliver, peer, store):  # noqa: F811
-    """peers.md 3.9 (Burrow #233, PR #576): no notify-on-change."""
+    """Burrow cannot send on change only: it repeats itself each interval (Burrow #233, PR #576)."""
     deliver({"kind": "webhook", "url": peer.url})
     for step in range(20):
         apply(report("orders", finding(detail={"step": step}), at_ms=START_MS + step))
@@ -209,7 +209,7 @@ def test_nothing_is_told_twice_while_nothing_changes(apply, deliver, peer, store
 
 
 def test_an_owner_is_named_with_client_and_host_even_when_it_is_gone(apply, deliver, peer):  # noqa: F811
-    """peers.md 3.12 (Burrow #744): owner and client id blank."""
+    """Burrow leaves owner and client id blank (Burrow #744)."""
     deliver({"kind": "webhook", "url": peer.url})
     apply(report("orders", finding(), view=view(members=0, state="Empty")))
     peer.wait_for(lambda peer: len(peer.bodies) == 1)

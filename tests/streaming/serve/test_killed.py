@@ -31,7 +31,7 @@ def write(store, groups, stopped):
 @pytest.mark.parametrize("kills", [5, pytest.param(50, marks=pytest.mark.soak)])
 @pytest.mark.timeout(900)
 def test_killed_again_and_again_nothing_is_lost_doubled_out_of_order_or_reopened(tmp_path, peer, kills):
-    """peers.md 2d and 3.9: in Burrow a restart gives every incident a new id and never closes the old one."""
+    """In Burrow a restart gives every incident a new id and never closes the old one."""
     url = f"sqlite:///{tmp_path}/monitor.db"
     config = tmp_path / "monitor.toml"
     config.write_text(f"""

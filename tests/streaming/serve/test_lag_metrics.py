@@ -55,7 +55,7 @@ TOPIC_VALUES = {
 
 
 def test_what_is_not_known_has_no_sample(apply, client):
-    """peers.md 3.14: NaN, -1 and "no commit yet" taken for a lag."""
+    """Other exporters show NaN or -1 where a group has not committed yet, which dashboards take for a lag."""
     apply(report(view=view()), partitions("orders", UNKNOWN), report("new", view=view("new")))
     samples = scrape(client)
     told = {name: samples.get(name) for name in (*GROUP_VALUES, *TOPIC_VALUES)}

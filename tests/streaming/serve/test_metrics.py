@@ -141,7 +141,7 @@ def test_sources_run_and_outbox_are_told(apply, client, store):
 
 
 def test_records_are_counted_by_type_version_and_outcome(apply, client):
-    """peers.md 3.8: decode failures as noise in the log, with no count."""
+    """Burrow logs each record that it cannot decode and counts none."""
     apply(decoded(**{"GroupMetadata:3:decoded": 5, "OffsetCommit::tombstone": 2}))
     apply(decoded(**{"GroupMetadata:3:decoded": 1, "OffsetCommit:unknown:unknown-version": 4}))
     by = {"cluster": CLUSTER}
@@ -153,7 +153,7 @@ def test_records_are_counted_by_type_version_and_outcome(apply, client):
 
 
 def test_a_group_that_is_deleted_keeps_no_series(apply, client):
-    """peers.md 3.11 (Burrow #758, jirwin/burrow_exporter#17): series of deleted groups stay and go on alerting."""
+    """Exporters of others keep series of deleted groups, which alert on (Burrow #758, jirwin/burrow_exporter#17)."""
     apply(report("orders", finding(), view=view()))
     assert 'group="orders"' in client.get("/metrics").text
     apply(report("orders", deleted=True, at_ms=START_MS + 1_000))

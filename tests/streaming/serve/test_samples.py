@@ -1,4 +1,4 @@
-"""peers.md 2d: the configuration Burrow ships panics, its template names a field that is not there. Ours is run."""
+"""Our samples are run: the configuration that Burrow ships panics, its template names a field that does not exist."""
 
 import re
 from pathlib import Path

@@ -32,7 +32,7 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("kind", "told", "mode", "reason"), TABLE)
-def test_why_notify(kind, told, mode, reason):
+def test_the_reason_to_notify_of_a_transition(kind, told, mode, reason):
     assert why_notify(kind, told=told, mode=mode) is reason
 
 
@@ -57,7 +57,7 @@ def test_only_the_newest_of_old_messages_is_sent(transitions, attempts, dismisse
 
 
 def test_a_closing_is_told_to_whom_the_opening_was_and_to_nobody_else(tmp_path):
-    """Burrow (peers.md 2d): "close is sent even if no open passed the threshold"."""
+    """Burrow sends a closing even where no opening passed the threshold."""
     store = Store.open(f"sqlite:///{tmp_path}/monitor.db")
     batches = iter(range(100))
 

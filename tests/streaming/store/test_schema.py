@@ -270,7 +270,7 @@ class TestDiskAndLocks:
     SETTINGS = Settings(cluster=CLUSTER)
 
     def test_a_full_disk_loses_nothing_and_the_batch_is_applied_when_there_is_room(self, tmp_path):
-        """peers.md 2d: Burrow drops what its storage does not take within a second, and nobody looks at the result."""
+        """Burrow drops what its storage does not take within a second, and nobody looks at the result."""
         store = Store.open(f"sqlite:///{tmp_path}/monitor.db")
         limit = ["PRAGMA max_page_count = 1"]  # it cannot shrink below what is used: the next page is refused
         event.listen(store.engine, "begin", lambda connection: connection.exec_driver_sql(limit[0]))

@@ -518,7 +518,7 @@ class TestOldNews:
         assert store.outbox.dismiss_outdated("a") == 0
         assert store.outbox.totals() == [("a", 2, 0, 0, store.outbox.totals()[0].oldest_ms)]
 
-    def test_young_messages_are_sent_all(self, store, job):
+    def test_recent_messages_are_not_dismissed(self, store, job):
         found = finding()
         job.apply(report("orders", found), now_ms=None)
         job.apply(report("orders", ended(found, START_MS + 9_000)), now_ms=None)
