@@ -42,7 +42,7 @@ from coordinator_model.events import (
     Tick,
 )
 from coordinator_model.incidents import Kind, Transition, fold, in_order
-from coordinator_model.lag.tracker import LagTracker, track
+from coordinator_model.lag_tracker import LagTracker, track
 from coordinator_model.recreated import Place, begins_again_ms
 from coordinator_model.shard.heartbeat_table import FAR_MS
 from coordinator_model.shard.shard import Shard, ShardSettings

@@ -19,31 +19,24 @@ from typing import Any, NamedTuple
 
 from coordinator_model.membership import unowned
 from coordinator_model.replica.returns import is_return
-from coordinator_model.rules.catalogue import LAG, RULES, SHARD
-from coordinator_model.rules.coordinator import TELEMETRY_STALLED
 from coordinator_model.rules.group_set_aside import GROUP_SET_ASIDE
-from coordinator_model.rules.session import SESSION_AT_RISK
-from coordinator_model.rules.telemetry_uncovered import TELEMETRY_UNCOVERED
-from coordinator_model.states import (
-    LEFT_WITHOUT_REASON,
-    MEMBER_REMOVED,
-    SESSION_EXPIRED,
-    Evidence,
-    GroupState,
-    Severity,
+from coordinator_model.rules.registry import (
+    AT_RISK_RULES,
+    ENDS_AS,
+    HEARTBEAT_RULES,
+    LAG_RULES,
+    LASTING_RULES,
+    OWNER_RULES,
+    UNEXPLAINED_RULES,
+    VIOLATIONS,
 )
+from coordinator_model.rules.telemetry_uncovered import TELEMETRY_UNCOVERED
+from coordinator_model.states import MEMBER_REMOVED, SESSION_EXPIRED, Evidence, GroupState, Severity
 from coordinator_model.thresholds import Thresholds
 
-LASTING_RULES = frozenset(rule.id for rule in RULES if rule.lasting)
-"""What happened stays true until somebody came back or the group is well without: silence does not close these."""
-VIOLATION_RULES = frozenset(rule.id for rule in RULES if rule.violation)
-"""What is said once it is known why a member went."""
-AT_RISK_RULES = {rule.id: rule.superseded_by for rule in RULES if rule.superseded_by is not None}
-"""A risk, and the rule that supersedes it."""
-LAG_RULES = frozenset(rule.id for rule in RULES if rule.judged_by == LAG)
-"""What reports of lag tell of; the reports of shards tell of all others."""
-OWNER_RULES = frozenset(rule.id for rule in RULES if rule.needs_owner)
-"""What is over once the member that it names has gone: the rules of sessions go on from there."""
+SHARD = "shard"
+LAG = "lag"
+"""What a report's ``judged`` says: whose it is."""
 RESOLVE_AFTER_MS = Thresholds().resolve_after_ms
 
 
@@ -262,30 +255,31 @@ def _on_absence(
 ) -> list[Transition]:
     """Say why an open incident is no longer found, if that ends it."""
     at_ms, view = report["at_ms"], report["view"]
+    over = ENDS_AS.get(incident.rule, "recovered")  # `serve` has rules of its own
     if not report["group"]:
         left = _holders(incident, report, hold=False)
         if left:
             return (
                 [Transition(Kind.UPDATED, replace(incident, holders=left), at_ms)] if left != incident.holders else []
             )
-        over = "telemetry-back" if incident.rule == TELEMETRY_STALLED else "recovered"
         return [_closed(incident, report.get("reason") or over, at_ms)]
     if incident.rule in AT_RISK_RULES:
         gone = view is not None and all(m["member_id"] != incident.member_id for m in view["members"])
-        unsure = incident.rule == SESSION_AT_RISK and view is not None and view["state"] != GroupState.STABLE
-        unseen = (TELEMETRY_UNCOVERED, incident.group) in rules_found or (view is not None and not view["coordinator"])
-        unknown = incident.rule == SESSION_AT_RISK and unseen
-        superseded = gone or unsure or unknown or (AT_RISK_RULES[incident.rule], incident.subject) in rules_found
-        return [_closed(incident, "superseded" if superseded else "recovered", at_ms)]
-    unclear = incident.rule in (MEMBER_REMOVED, LEFT_WITHOUT_REASON)
-    if unclear and any((rule, incident.subject) in rules_found for rule in VIOLATION_RULES):
+        unsure = view is not None and view["state"] != GroupState.STABLE
+        unseen = (TELEMETRY_UNCOVERED.id, incident.group) in rules_found
+        unseen = unseen or (view is not None and not view["coordinator"])
+        unknown = incident.rule in HEARTBEAT_RULES and (unsure or unseen)
+        superseded = gone or unknown or (AT_RISK_RULES[incident.rule], incident.subject) in rules_found
+        return [_closed(incident, "superseded" if superseded else over, at_ms)]
+    unexplained = incident.rule in UNEXPLAINED_RULES
+    if unexplained and any((rule, incident.subject) in rules_found for rule in VIOLATIONS):
         return [_closed(incident, "superseded", at_ms)]
     if incident.rule in LASTING_RULES and view is not None:
         return _adopted_end(incident, report, view, resolve_after_ms)
     if incident.rule in LASTING_RULES:
         return []
-    unknown = (GROUP_SET_ASIDE, incident.group) in rules_found  # what was known of it is dropped, not over
-    return [_closed(incident, "superseded" if unknown else "recovered", at_ms)]
+    unknown = (GROUP_SET_ASIDE.id, incident.group) in rules_found  # what was known of it is dropped, not over
+    return [_closed(incident, "superseded" if unknown else over, at_ms)]
 
 
 def _adopted_end(

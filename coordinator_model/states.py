@@ -50,14 +50,8 @@ class MemberState(StrEnum):
 SESSION_EXPIRED = "session-expired"
 REBALANCE_TIMEOUT = "rebalance-timeout"
 POLL_EXCEEDED = "poll-exceeded"
-LEFT_WITHOUT_REASON = "left-without-reason"
 MEMBER_REMOVED = "member-removed"
-"""The rules about a member that is gone; the last where nobody can say why."""
-PARTITION_STALLED = "partition-stalled"
-LAG_GROWING = "lag-growing"
-OFFSET_REWOUND = "offset-rewound"
-OFFSETS_LOST = "offsets-lost"
-"""The rules about how far a group is behind."""
+"""The ids of the rules about a member that is gone; the last where nobody can say why."""
 
 
 class Evidence(StrEnum):

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from coordinator_model.decode.parse import PARSERS
 from coordinator_model.decode.source_row import CLIENT_TOPICS, CLUSTER, OFFSETS, REPORTS, TELEMETRY, SourceRow
 
 INT64 = 2**63
@@ -19,6 +20,8 @@ class BadRow(ValueError):
     """A line of a capture that is no row, or none that this version reads."""
 
 
+CAPTURED = PARSERS.keys() - {REPORTS}
+"""What a row may call its source. Reports are captured as telemetry: their topic tells them, as it is configured."""
 OTHER_SOURCE = "another source"
 """Of a row that another version may write: skipped, with a count."""
 
@@ -77,7 +80,7 @@ def _row(line: str, client_topics: Collection[str]) -> SourceRow:
     if row["source"] == CLUSTER:
         timestamp_ms = _an_int(row, "timestamp_ms")
         return SourceRow(CLUSTER, "", 0, timestamp_ms, timestamp_ms, None, line.encode("utf-8", "replace"))
-    if row["source"] not in (OFFSETS, TELEMETRY):
+    if row["source"] not in CAPTURED:
         raise BadRow(OTHER_SOURCE)
     if not isinstance(row.get("topic"), str):
         raise BadRow("topic: not a string")

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Self, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, Self, get_args, get_type_hints
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from pydantic import (
@@ -333,6 +333,10 @@ class LogReceiver(_Receiver):
 Receiver = Annotated[
     AlertmanagerReceiver | PagerDutyReceiver | WebhookReceiver | LogReceiver, Field(discriminator="kind")
 ]
+RECEIVERS: dict[str, type[BaseModel]] = {
+    get_args(model.model_fields["kind"].annotation)[0]: model for model in get_args(get_args(Receiver)[0])
+}
+"""By kind."""
 
 
 class Policy(NamedTuple):
@@ -455,10 +459,7 @@ TABLES: dict[str, type[BaseModel]] = {
     "quality": Quality,
     "thresholds": ThresholdOverrides,
     "groups": GroupBlock,
-    "alertmanager": AlertmanagerReceiver,
-    "pagerduty": PagerDutyReceiver,
-    "webhook": WebhookReceiver,
-    "log": LogReceiver,
+    **RECEIVERS,
 }
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, SecretStr, model_validator
 
+from coordinator_model.decode.source_row import OFFSETS, REPORTS, TELEMETRY
 from streaming.local_path import LocalPath
 from streaming.telemetry_zone import zone_named
 
@@ -102,7 +103,24 @@ class Kafka(Table):
     @property
     def topics(self) -> tuple[str, ...]:
         """All topics to read, the offsets topic first."""
-        return (self.offsets_topic, *self.telemetry_topics, *self.client_telemetry_topics)
+        return tuple(topic for topics in self._topics_of().values() for topic in topics)
+
+    @property
+    def sources(self) -> dict[str, str]:
+        """All topics to read, and of which source their rows are."""
+        return {topic: source for source, topics in self._topics_of().items() for topic in topics}
+
+    @property
+    def other_topics(self) -> dict[str, str]:
+        """Topics that hold neither records nor the request log, each with its source."""
+        return {topic: source for topic, source in self.sources.items() if source not in (OFFSETS, TELEMETRY)}
+
+    def _topics_of(self) -> dict[str, tuple[str, ...]]:
+        return {
+            OFFSETS: (self.offsets_topic,),
+            TELEMETRY: self.telemetry_topics,
+            REPORTS: self.client_telemetry_topics,
+        }
 
     def spark_options(self) -> dict[str, str]:
         """Java client properties under Spark's `kafka.` prefix.

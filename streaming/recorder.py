@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
+from coordinator_model.decode.source_row import OFFSETS, REPORTS, TELEMETRY
 from streaming.capture_writer import CaptureWriter
 from streaming.cluster_rows import ClusterRows
 from streaming.connection import Kind, diagnose
@@ -82,7 +83,7 @@ class Recording:
             raise problem
         if (refused := diagnose(kafka, topics=telemetry)) and refused.kind is Kind.AUTHORIZATION:
             self.warning = str(refused)
-        topics = {kafka.offsets_topic: "offsets"} | dict.fromkeys(telemetry, "telemetry")
+        topics = {topic: TELEMETRY if source == REPORTS else source for topic, source in kafka.sources.items()}
         with ExitStack() as stack:
             nonce = stack.enter_context(Probe(client)).nonce if self._probing else ""
             cluster = stack.enter_context(
@@ -115,7 +116,7 @@ def capture_line(source: str, record: Any) -> str:
         "offset": record.offset,
         "timestamp_ms": record.timestamp,
     }
-    if source == "offsets":
+    if source == OFFSETS:
         row["key"], row["value"] = _base64(record.key), _base64(record.value)
     else:
         row["key"], row["value"] = _text(record.key), _text(record.value) or ""

@@ -11,7 +11,7 @@ from typing import Any
 from coordinator_model.decode.cluster_row import ClusterRow
 from coordinator_model.events import OffsetCommitted
 from coordinator_model.incidents import Kind, OpenIncidents, Transition, fold
-from coordinator_model.lag.tracker import LagTracker, track
+from coordinator_model.lag_tracker import LagTracker, track
 from coordinator_model.thresholds import Thresholds
 
 T0 = 1_700_000_000_000

@@ -1,5 +1,6 @@
 """Parse a row of Kafka: it becomes events, a rejection, or nothing. Never raises."""
 
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from coordinator_model.commit_block import METADATA_CHARACTERS
@@ -15,7 +16,17 @@ from coordinator_model.decode.telemetry.request_log import parse_line
 from coordinator_model.decode.telemetry.shipped import Zone, bare, is_coordinator_line, utc
 from coordinator_model.events import RECORD_RANK, TELEMETRY_RANK, Event, OffsetCommitted, RecordRead, Tick
 
-__all__ = ["OFFSETS", "REPORTS", "TELEMETRY", "RejectedRow", "RowParser", "SourceRow", "mute_line", "parse_row"]
+__all__ = [
+    "OFFSETS",
+    "PARSERS",
+    "REPORTS",
+    "TELEMETRY",
+    "RejectedRow",
+    "RowParser",
+    "SourceRow",
+    "mute_line",
+    "parse_row",
+]
 
 HEAD_BYTES = 96
 """How much of a rejected row the quarantine keeps."""
@@ -90,7 +101,7 @@ def parse_row(row: SourceRow, zone: Zone = utc, read_metrics: MetricsReader = un
     if not 0 <= row.timestamp_ms < LATEST_MS:
         return _rejected(row, "timestamp out of range")
     try:
-        return _parse_record(row) if row.source == OFFSETS else _parse_telemetry(row, zone, read_metrics)
+        return PARSERS[row.source](row, zone, read_metrics)
     except BadField as bad:
         return _rejected(row, str(bad))
     except Exception as error:  # noqa: BLE001 # whatever it is
@@ -111,21 +122,29 @@ def mute_line(row: SourceRow) -> Tick | None:
     return Tick(row.timestamp_ms, TELEMETRY_RANK, row.topic, row.partition, row.offset, "", row.key_text, None)
 
 
-def _parse_telemetry(row: SourceRow, zone: Zone, read_metrics: MetricsReader) -> list[Event]:
-    """Read a line by its topic: a broker's line is believed in a topic that only brokers may write to."""
-    value = row.value
-    if value is None:
-        raise BadField("no value")
-    is_report = value.startswith(REPORT_START)
-    if row.source == REPORTS:
-        return [parse_report(row, value)] if is_report else [*exported(row, _read_export(value, read_metrics))]
-    if is_report:
+def _parse_report(row: SourceRow, _zone: Zone, read_metrics: MetricsReader) -> list[Event]:
+    """Read what an application wrote: nothing that it says of brokers is believed."""
+    value = _value_of(row)
+    if value.startswith(REPORT_START):
+        return [parse_report(row, value)]
+    return [*exported(row, _read_export(value, read_metrics))]
+
+
+def _parse_line(row: SourceRow, zone: Zone, read_metrics: MetricsReader) -> list[Event]:
+    """Read a broker's line: it is believed in a topic that only brokers may write to."""
+    if _value_of(row).startswith(REPORT_START):
         raise BadField("a client's report, in a topic of the request log")
     row = bare(row, zone)
     line = row.value or b""
     if is_coordinator_line(line):
         return [*parse_coordinator_line(row, line)]
     return parse_line(row, line, read_metrics)
+
+
+def _value_of(row: SourceRow) -> bytes:
+    if row.value is None:
+        raise BadField("no value")
+    return row.value
 
 
 def _read_export(value: bytes, read_metrics: MetricsReader) -> list[ClientMetrics]:
@@ -136,7 +155,7 @@ def _read_export(value: bytes, read_metrics: MetricsReader) -> list[ClientMetric
         raise BadField("not a client's report, in a topic of reports") from bad
 
 
-def _parse_record(row: SourceRow) -> list[Event] | RejectedRow:
+def _parse_record(row: SourceRow, _zone: Zone, _read_metrics: MetricsReader) -> list[Event] | RejectedRow:
     record = decode(row.key, row.value)
     key, type_ = record.key, record.type
     if key is None or type_ is None or record.outcome not in (Outcome.DECODED, Outcome.TOMBSTONE):
@@ -175,3 +194,11 @@ def _rejected(row: SourceRow, reason: str, detail: str = "") -> RejectedRow:
     start = (row.key if row.source == OFFSETS else row.value) or row.value or b""
     place = (row.source, row.topic, row.partition, row.offset, row.timestamp_ms)
     return RejectedRow(*place, reason, start[:HEAD_BYTES], detail[:DETAIL_CHARACTERS])
+
+
+PARSERS: Mapping[str, Callable[[SourceRow, Zone, MetricsReader], list[Event] | RejectedRow]] = {
+    OFFSETS: _parse_record,
+    TELEMETRY: _parse_line,
+    REPORTS: _parse_report,
+}
+"""Every source of rows of Kafka, and what reads them."""

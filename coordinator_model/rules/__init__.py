@@ -1,1 +1,1 @@
-"""The rules, one family a module; each is a small pure function of what the replica holds."""
+"""The rules, one family a module: their facts, and judges that only read. ``registry`` lists them, a line each."""

@@ -4,19 +4,44 @@ Its lines and records carry that clock, and so do the instants that are told of 
 others by as much. What is known of its groups moves with it (``rebase``), and their sessions are judged with care.
 """
 
+from typing import TYPE_CHECKING
+
 from coordinator_model.rules.findings import Finding
+from coordinator_model.rules.rule import Rule
 from coordinator_model.states import Cause, Evidence, Severity
+from coordinator_model.thresholds import Thresholds
 
-BROKER_CLOCK = "broker-clock"
+if TYPE_CHECKING:
+    from coordinator_model.rules.broker_watch import BrokerWatch
+
+BROKER_CLOCK = Rule(
+    id="broker-clock",
+    severities=(Severity.WARN,),
+    evidence="observed: the times of its lines jump, and those of other clocks do not",
+    true_when=(
+        "a broker's clock jumped by more than `hold_ms`, forward or back, and now differs from the other brokers'"
+        " clocks or this machine's"
+    ),
+    clears="`recovered` (it is back; where there is no other clock to compare it with, `resolve_after_ms` later)",
+    thresholds=("hold_ms", "resolve_after_ms"),
+)
 
 
-def judge(broker: str, at_ms: int, apart_ms: int, *, lasting: bool) -> Finding:
+def judge(watch: "BrokerWatch", _broker: str, _thresholds: Thresholds) -> list[Finding]:
+    """Return a finding for each broker whose clock stepped."""
+    return [
+        _finding(name, at_ms, apart_ms, lasting=bool(lasting))
+        for name, (at_ms, apart_ms, lasting) in watch.clocks.items()
+    ]
+
+
+def _finding(broker: str, at_ms: int, apart_ms: int, *, lasting: bool) -> Finding:
     """Return the finding of a broker whose clock stepped at an instant, by the other clocks if there is one."""
     way, span_s = ("ahead" if apart_ms > 0 else "back"), abs(apart_ms) / 1_000
     apart = "it is apart from other clocks by as much" if lasting else "there is no other clock to compare it with"
     return Finding(
-        rule=BROKER_CLOCK,
-        severity=Severity.WARN,
+        rule=BROKER_CLOCK.id,
+        severity=BROKER_CLOCK.severity,
         group="",
         subject=broker,
         opened_ms=at_ms,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator_model.events import ConsumerHeartbeat, JoinAnswered
-from coordinator_model.rules import broker_clock, coordinator, coordinator_unavailable, refused_unknown
+from coordinator_model.rules import coordinator_unavailable, refused_unknown
 from coordinator_model.rules.findings import Finding
 from coordinator_model.rules.refused_unknown import RefusedClient
 from coordinator_model.states import Cause
@@ -40,17 +40,6 @@ class BrokerWatch:
     def blind(self) -> bool:
         """Whether nothing is seen of the coordinator now: then nobody is known to live."""
         return self.stalled_ms is not None or self.unlogged is not None
-
-    def findings(self, broker: str, thresholds: Thresholds) -> list[Finding]:
-        """Return what is true of the brokers now."""
-        found = coordinator.judge(self.affected_members, self.stalled_ms, broker, thresholds)
-        if self.refusals is not None and self.refusals[-1]:
-            found.append(coordinator_unavailable.judge(self.refusals, thresholds))
-        if self.unlogged is not None:
-            found.append(coordinator.uncovered(*self.unlogged))
-        for name, (at_ms, apart_ms, lasting) in self.clocks.items():
-            found.append(broker_clock.judge(name, at_ms, apart_ms, lasting=bool(lasting)))
-        return found + refused_unknown.judge(self.refused_joins)
 
     def refused_join(self, event: JoinAnswered | ConsumerHeartbeat) -> list[int]:
         """Note a refused join of a group that is not known."""

@@ -4,38 +4,64 @@ Every shard that the broker coordinates says what it sees; ``incidents.diff`` ma
 the last shard has let go.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coordinator_model.brokers.leadership import UNLOGGED_AFTER_MS
 from coordinator_model.rules.findings import Finding
+from coordinator_model.rules.rule import Rule
 from coordinator_model.rules.telemetry_uncovered import TELEMETRY_UNCOVERED
 from coordinator_model.states import Cause, Evidence, Severity
 from coordinator_model.thresholds import Thresholds
 
-COORDINATOR_PAUSED = "coordinator-paused"
-TELEMETRY_STALLED = "telemetry-stalled"
+if TYPE_CHECKING:
+    from coordinator_model.rules.broker_watch import BrokerWatch
+
+COORDINATOR_PAUSED = Rule(
+    id="coordinator-paused",
+    severities=(Severity.PAGE,),
+    evidence="observed",
+    true_when=(
+        "a coordinator stood still, restarted or moved, and members lost their sessions within a session timeout of it"
+    ),
+    clears="`recovered` (it has cost nobody a session for `resolve_after_ms`)",
+    thresholds=("progress_gap_ms", "resolve_after_ms"),
+)
+
+TELEMETRY_STALLED = Rule(
+    id="telemetry-stalled",
+    severities=(Severity.PAGE,),
+    evidence="observed",
+    true_when="no line has come from a coordinator for `telemetry_stalled_ms`: its members cannot be judged",
+    clears="`telemetry-back`",
+    thresholds=("telemetry_stalled_ms",),
+    ends_as="telemetry-back",
+)
+
 MAX_NAMED = 64
 
 
-def judge(
-    affected_members: list[list[Any]], stalled_ms: int | None, broker: str, thresholds: Thresholds
-) -> list[Finding]:
-    """Return what is true of the brokers; a cost is ``[cause, broker, at_ms, group, subject]``."""
-    findings = [
-        _paused(name, [c for c in affected_members if c[1] == name])
-        for name in sorted({cost[1] for cost in affected_members})
-    ]
-    if stalled_ms is not None:
-        findings.append(_stalled(broker, stalled_ms, thresholds))
-    return findings
+def paused(watch: "BrokerWatch", _broker: str, _thresholds: Thresholds) -> list[Finding]:
+    """Return whose pauses and moves have cost members their sessions."""
+    costs = watch.affected_members
+    return [_paused(name, [cost for cost in costs if cost[1] == name]) for name in sorted({cost[1] for cost in costs})]
+
+
+def stalled(watch: "BrokerWatch", broker: str, thresholds: Thresholds) -> list[Finding]:
+    """Return whether the coordinator is silent."""
+    return [] if watch.stalled_ms is None else [_stalled(broker, watch.stalled_ms, thresholds)]
+
+
+def uncovered(watch: "BrokerWatch", _broker: str, _thresholds: Thresholds) -> list[Finding]:
+    """Return whether the shard's leader has no request log."""
+    return [] if watch.unlogged is None else [_uncovered(*watch.unlogged)]
 
 
 def _paused(broker: str, affected_members: list[list[Any]]) -> Finding:
     first = min(affected_members, key=lambda cost: int(cost[2]))
     verb = "stood still or restarted" if first[0] == Cause.COORDINATOR_PAUSE else "took over as coordinator"
     return Finding(
-        rule=COORDINATOR_PAUSED,
-        severity=Severity.PAGE,
+        rule=COORDINATOR_PAUSED.id,
+        severity=COORDINATOR_PAUSED.severity,
         group="",
         subject=broker,
         opened_ms=first[2],
@@ -54,8 +80,8 @@ def _paused(broker: str, affected_members: list[list[Any]]) -> Finding:
 def _stalled(broker: str, stalled_ms: int, thresholds: Thresholds) -> Finding:
     limit_ms = thresholds.telemetry_stalled_ms
     return Finding(
-        rule=TELEMETRY_STALLED,
-        severity=Severity.PAGE,
+        rule=TELEMETRY_STALLED.id,
+        severity=TELEMETRY_STALLED.severity,
         group="",
         subject=broker,
         opened_ms=stalled_ms,
@@ -68,11 +94,11 @@ def _stalled(broker: str, stalled_ms: int, thresholds: Thresholds) -> Finding:
     )
 
 
-def uncovered(since_ms: int, node: int) -> Finding:
+def _uncovered(since_ms: int, node: int) -> Finding:
     """Return the finding of a leader that has no request log; its key is not known, so its node id names it."""
     return Finding(
-        rule=TELEMETRY_UNCOVERED,
-        severity=Severity.INFO,
+        rule=TELEMETRY_UNCOVERED.id,
+        severity=TELEMETRY_UNCOVERED.severity,
         group="",
         subject=f"node {node}",
         opened_ms=since_ms,

@@ -1,12 +1,27 @@
 """``coordinator-unavailable``: clients are answered 14, 15 or 16 for longer than a failover takes, and nothing else."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coordinator_model.rules.findings import Finding
+from coordinator_model.rules.rule import Rule
 from coordinator_model.states import Cause, Evidence, Severity
 from coordinator_model.thresholds import Thresholds
 
-COORDINATOR_UNAVAILABLE = "coordinator-unavailable"
+if TYPE_CHECKING:
+    from coordinator_model.rules.broker_watch import BrokerWatch
+
+COORDINATOR_UNAVAILABLE = Rule(
+    id="coordinator-unavailable",
+    severities=(Severity.WARN,),
+    evidence="observed",
+    true_when=(
+        "clients are answered COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE or NOT_COORDINATOR, and nothing"
+        " else, for longer than `failover_ms`"
+    ),
+    clears="`recovered` (another answer, or nobody asked for `resolve_after_ms`)",
+    thresholds=("failover_ms", "resolve_after_ms"),
+)
+
 REFUSALS = {14: "COORDINATOR_LOAD_IN_PROGRESS", 15: "COORDINATOR_NOT_AVAILABLE", 16: "NOT_COORDINATOR"}
 
 RefusalWindow = list[Any]
@@ -26,12 +41,16 @@ def lasts(window: RefusalWindow, thresholds: Thresholds) -> bool:
     return bool(window[1] - window[0] >= thresholds.failover_ms)
 
 
-def judge(window: RefusalWindow, thresholds: Thresholds) -> Finding:
-    """Return the finding of a spell that lasts."""
+def judge(watch: "BrokerWatch", _broker: str, thresholds: Thresholds) -> list[Finding]:
+    """Return the finding of a spell that lasts, if there is one."""
+    return [] if watch.refusals is None or not watch.refusals[-1] else [_finding(watch.refusals, thresholds)]
+
+
+def _finding(window: RefusalWindow, thresholds: Thresholds) -> Finding:
     first_ms, _, broker, error, _ = window
     return Finding(
-        rule=COORDINATOR_UNAVAILABLE,
-        severity=Severity.WARN,
+        rule=COORDINATOR_UNAVAILABLE.id,
+        severity=COORDINATOR_UNAVAILABLE.severity,
         group="",
         subject=broker,
         opened_ms=first_ms,

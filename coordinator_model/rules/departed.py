@@ -5,32 +5,94 @@ group is empty, or it recurs ``recurrences_to_page`` times. What a coordinator's
 of its own (``coordinator-paused``), not one a member.
 """
 
+from coordinator_model import states
 from coordinator_model.replica import poll_times
 from coordinator_model.replica.group import Departure, GroupReplica, Member
 from coordinator_model.replica.reconciliation import KINDS
 from coordinator_model.replica.refusals import refused_as_member
 from coordinator_model.replica.returns import beside, who
 from coordinator_model.replica.session_timer import JudgementContext
-from coordinator_model.rules.findings import Finding, Verdict, about_member, name_of
-from coordinator_model.rules.streams import is_streams
-from coordinator_model.states import (
-    MEMBER_REMOVED,
-    POLL_EXCEEDED,
-    REBALANCE_TIMEOUT,
-    SESSION_EXPIRED,
-    Cause,
-    Evidence,
-    GroupState,
-    Severity,
+from coordinator_model.rules.findings import NOTHING, Finding, Verdict, about_member, name_of
+from coordinator_model.rules.rule import WARN_THEN_PAGE, Rule
+from coordinator_model.rules.streams import STREAMS_SEVERITY, is_streams
+from coordinator_model.states import Cause, Evidence, GroupState, Severity
+
+MEMBER_CLEARS = (
+    "`rejoined` (the same instance, else connection, else client id and host where no other member has both, is back),"
+    " `recovered` (stable without it, every partition owned), `refuted`, `group-deleted`"
+)
+ESCALATION = ("page_after_ms", "recurrences_to_page", "recurrence_window_ms", "resolve_after_ms")
+SESSION_EXPIRED = Rule(
+    id=states.SESSION_EXPIRED,
+    severities=WARN_THEN_PAGE,
+    evidence=(
+        "observed once the coordinator's own lists no longer have the member; before that inferred from its silence"
+    ),
+    true_when="no heartbeat was accepted for the member's session timeout",
+    clears=MEMBER_CLEARS,
+    thresholds=("grace_ms", *ESCALATION),
+    lasting=True,
+    violation=True,
+    needs_heartbeats=True,
 )
 
+REBALANCE_TIMEOUT = Rule(
+    id=states.REBALANCE_TIMEOUT,
+    severities=WARN_THEN_PAGE,
+    evidence="observed",
+    true_when="a member was dropped because it did not rejoin, sync or revoke within the rebalance timeout",
+    clears=MEMBER_CLEARS,
+    thresholds=("grace_ms", *ESCALATION),
+    lasting=True,
+    violation=True,
+    needs_heartbeats=True,
+)
+
+POLL_EXCEEDED = Rule(
+    id=states.POLL_EXCEEDED,
+    severities=WARN_THEN_PAGE,
+    evidence=(
+        "observed where the client says so: by the reason in its LeaveGroup, a report or pushed metrics. Inferred where"
+        " it left without a reason, and either came back on the same connection, a poll interval or more after it had"
+        " joined, or left when its limit had passed and goes on pushing metrics that show no poll"
+    ),
+    true_when="a client did not poll within `max.poll.interval.ms`",
+    clears=MEMBER_CLEARS,
+    thresholds=ESCALATION,
+    lasting=True,
+    violation=True,
+    needs_heartbeats=True,
+)
+
+MEMBER_REMOVED = Rule(
+    id=states.MEMBER_REMOVED,
+    severities=(Severity.INFO, Severity.WARN),
+    evidence=(
+        "inferred: lines of the coordinator are missing, and the one that tells the cause may be among them; or the"
+        " coordinator had just moved, and nothing tells when sessions began anew; or only records are read"
+    ),
+    true_when=(
+        "a member was removed, and why is unknown: it may have been closed, or have broken a timeout. A warning once"
+        " its partitions have been read by nobody for `page_after_ms`, but only info where only records are read;"
+        " never a page"
+    ),
+    clears=(
+        MEMBER_CLEARS + "; where only records are read also `recovered` once its group has been empty for"
+        " `resolve_after_ms`, and `superseded` (its client has told that its poll was overdue)"
+    ),
+    thresholds=("grace_ms", "page_after_ms", "resolve_after_ms"),
+    lasting=True,
+    unexplained=True,
+)
+
+RULES = {rule.id: rule for rule in (SESSION_EXPIRED, REBALANCE_TIMEOUT, POLL_EXCEEDED, MEMBER_REMOVED)}
 SUMMARIES = {
-    SESSION_EXPIRED: "{who} was removed: no heartbeat for its session timeout{session}{why}{refused}",
-    REBALANCE_TIMEOUT: (
+    SESSION_EXPIRED.id: "{who} was removed: no heartbeat for its session timeout{session}{why}{refused}",
+    REBALANCE_TIMEOUT.id: (
         "{who} was dropped: it did not rejoin, sync or revoke within the rebalance timeout{poll}{why}{refused}"
     ),
-    POLL_EXCEEDED: "{who} left: it did not poll within max.poll.interval.ms{poll}{polls}",
-    MEMBER_REMOVED: "{who} was removed, and why is unknown: lines are missing, or the coordinator had just moved",
+    POLL_EXCEEDED.id: "{who} left: it did not poll within max.poll.interval.ms{poll}{polls}",
+    MEMBER_REMOVED.id: "{who} was removed, and why is unknown: lines are missing, or the coordinator had just moved",
 }
 UNSEEN_SUMMARY = "{who} is gone between generation {seen} and {after}, cause unknown: only records are read"
 
@@ -81,25 +143,25 @@ def closing(replica: GroupReplica, departure: Departure, context: JudgementConte
 
 def _severity(replica: GroupReplica, departure: Departure, context: JudgementContext) -> tuple[Severity, int | None]:
     """Return how bad it is now, and when it may become worse; a Kafka Streams application stops just so."""
-    if departure.rule == SESSION_EXPIRED and is_streams(departure.member):
-        return Severity.INFO, None
-    thresholds = context.thresholds
+    if departure.rule == SESSION_EXPIRED.id and is_streams(departure.member):
+        return STREAMS_SEVERITY, None
+    rule, thresholds = RULES[departure.rule or ""], context.thresholds
     page_ms = departure.removed_ms + thresholds.page_after_ms
     unowned = bool(replica.unowned(departure.member.assignment)) and departure.returned_ms is None
-    if departure.rule == MEMBER_REMOVED and departure.seen_generation is not None:
-        return Severity.INFO, None  # each stop and each deploy looks like this
-    if departure.rule == MEMBER_REMOVED:  # perhaps it was only closed: nobody is woken for what nobody knows
+    if departure.rule == MEMBER_REMOVED.id and departure.seen_generation is not None:
+        return rule.severity, None  # each stop and each deploy looks like this
+    if departure.rule == MEMBER_REMOVED.id:  # perhaps it was only closed: nobody is woken for what nobody knows
         warns = unowned and context.progress_ms >= page_ms
-        return (Severity.WARN, None) if warns else (Severity.INFO, page_ms if unowned else None)
-    inferred = departure.rule == POLL_EXCEEDED and departure.evidence is Evidence.INFERRED
+        return (rule.worst, None) if warns else (rule.severity, page_ms if unowned else None)
+    inferred = departure.rule == POLL_EXCEEDED.id and departure.evidence is Evidence.INFERRED
     unowned = unowned and not inferred  # one that unsubscribed at its limit looks the same: its absence wakes nobody
     if unowned and context.progress_ms >= page_ms:
-        return Severity.PAGE, None
+        return rule.worst, None
     if departure.timer_reset_ms is None:
         empty = replica.state is GroupState.EMPTY and not replica.members and not inferred
         if empty or _recurs(replica, departure, context):
-            return Severity.PAGE, None
-    return Severity.WARN, page_ms if unowned else None
+            return rule.worst, None
+    return rule.severity, page_ms if unowned else None
 
 
 def _recurs(replica: GroupReplica, departure: Departure, context: JudgementContext) -> bool:
@@ -142,7 +204,7 @@ def _finding(replica: GroupReplica, departure: Departure, severity: Severity, co
             "removed_ms": departure.removed_ms,
             "unowned": len(replica.unowned(member.assignment)),
             **_interval(departure),
-            **(poll_times.detail(member) if rule == POLL_EXCEEDED else {}),
+            **(poll_times.detail(member) if rule == POLL_EXCEEDED.id else {}),
             **({"source": "coordinator-log"} if departure.from_log else {}),
         },
         **(about_member(replica, member, context) | {"broker": departure.broker, "generation": departure.generation}),
@@ -150,7 +212,7 @@ def _finding(replica: GroupReplica, departure: Departure, severity: Severity, co
 
 
 def _summary_of(departure: Departure) -> str:
-    unseen = departure.rule == MEMBER_REMOVED and departure.seen_generation is not None
+    unseen = departure.rule == MEMBER_REMOVED.id and departure.seen_generation is not None
     return UNSEEN_SUMMARY if unseen else SUMMARIES[departure.rule or ""]
 
 
@@ -165,13 +227,13 @@ def _of_ms(duration_ms: int | None) -> str:
     return f" of {duration_ms} ms" if duration_ms else ""
 
 
-def judge_poll(replica: GroupReplica, member: Member, context: JudgementContext) -> Finding | None:
+def judge_poll(replica: GroupReplica, member: Member, context: JudgementContext) -> Verdict:
     """Judge a member that is still in, by its client's own word: its poll age has passed max.poll.interval.ms."""
     if member.poll_deadline_ms is None or member.poll_deadline_ms < context.live_from_ms:
-        return None
-    return Finding(
-        rule=POLL_EXCEEDED,
-        severity=Severity.WARN,
+        return NOTHING
+    finding = Finding(
+        rule=POLL_EXCEEDED.id,
+        severity=POLL_EXCEEDED.severity,
         opened_ms=member.poll_deadline_ms,
         at_ms=member.poll_told_ms or member.poll_deadline_ms,
         evidence=Evidence.OBSERVED,
@@ -182,3 +244,4 @@ def judge_poll(replica: GroupReplica, member: Member, context: JudgementContext)
         detail={"max_poll_interval_ms": member.rebalance_timeout_ms, **poll_times.detail(member)},
         **about_member(replica, member, context),
     )
+    return Verdict(finding, None)

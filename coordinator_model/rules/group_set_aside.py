@@ -8,9 +8,17 @@ so that a stranger who knows what we fail on makes one incident and not one a se
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.findings import NOTHING, Finding, Verdict, about_group
+from coordinator_model.rules.rule import Rule
 from coordinator_model.states import Cause, Evidence, Severity
 
-GROUP_SET_ASIDE = "group-set-aside"
+GROUP_SET_ASIDE = Rule(
+    id="group-set-aside",
+    severities=(Severity.WARN,),
+    evidence="observed: this monitor's own failure",
+    true_when="this monitor failed on an event or the state of a group, and has dropped what it knew of it",
+    clears="`recovered` (the group's next record was read, and nothing failed for `resolve_after_ms`), `group-deleted`",
+    thresholds=("resolve_after_ms",),
+)
 
 
 def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
@@ -23,8 +31,8 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
         return NOTHING  # with records only there is no clock that would end it later
     so_far = "nothing is known of it until its next record" if aside.resumed_ms is None else "it has begun anew"
     finding = Finding(
-        rule=GROUP_SET_ASIDE,
-        severity=Severity.WARN,
+        rule=GROUP_SET_ASIDE.id,
+        severity=GROUP_SET_ASIDE.severity,
         opened_ms=aside.since_ms,
         at_ms=aside.since_ms,
         evidence=Evidence.OBSERVED,

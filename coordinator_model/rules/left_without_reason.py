@@ -11,8 +11,24 @@ from collections.abc import Iterable, Iterator
 from coordinator_model.replica.group import GroupReplica, Leave, Member
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.findings import Finding, Verdict, about_member, name_of
-from coordinator_model.states import LEFT_WITHOUT_REASON, Cause, Evidence, Severity
+from coordinator_model.rules.rule import Rule
+from coordinator_model.states import Cause, Evidence, Severity
 
+LEFT_WITHOUT_REASON = Rule(
+    id="left-without-reason",
+    severities=(Severity.INFO,),
+    evidence=(
+        "inferred: a client that hangs and one that is closed send the same request; one that is still alive goes on"
+        " asking for its coordinator"
+    ),
+    true_when=(
+        "a member left without a reason, may not have polled for `max.poll.interval.ms`, and did not come back within"
+        " `unstable_after_ms`: it was closed, or it may have stopped polling"
+    ),
+    clears="`recovered` (it is back, or eleven minutes have passed), `superseded` (it has stopped polling)",
+    thresholds=("unstable_after_ms",),
+    unexplained=True,
+)
 Name = tuple[str, str]
 TOLD_FOR_MS = 660_000
 """How long it is told: librdkafka asks for its coordinator every ten minutes, and metrics are pushed every five where
@@ -77,8 +93,8 @@ def _finding(replica: GroupReplica, leave: Leave, at_ms: int, context: Judgement
         else ": it was closed, or it may have stopped polling"
     )
     return Finding(
-        rule=LEFT_WITHOUT_REASON,
-        severity=Severity.INFO,
+        rule=LEFT_WITHOUT_REASON.id,
+        severity=LEFT_WITHOUT_REASON.severity,
         opened_ms=leave.applied_ms,
         at_ms=at_ms,
         evidence=Evidence.INFERRED,

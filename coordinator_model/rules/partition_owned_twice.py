@@ -10,10 +10,22 @@ from collections import defaultdict
 from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.findings import MAX_PARTITIONS_NAMED, NOTHING, Finding, Verdict, about_group
+from coordinator_model.rules.rule import Rule
 from coordinator_model.rules.settled import quiet_since_ms, settled_ms
 from coordinator_model.states import Cause, Evidence, Severity
 
-PARTITION_OWNED_TWICE = "partition-owned-twice"
+PARTITION_OWNED_TWICE = Rule(
+    id="partition-owned-twice",
+    severities=(Severity.WARN,),
+    evidence="observed",
+    true_when=(
+        "two members of a stable group have owned the same partition for their rebalance timeout, and the group has"
+        " been stable for `settled_after_ms`; not for share and streams groups"
+    ),
+    clears="`recovered` (every partition has one owner, or the group is not stable)",
+    thresholds=("settled_after_ms",),
+)
+
 Owners = dict[tuple[str, int], list[Member]]
 """(topic, partition) to its owners."""
 
@@ -47,8 +59,8 @@ def _finding(replica: GroupReplica, context: JudgementContext, shared: Owners, s
     listed = [(f"{topic}-{number}", [m.member_id for m in owners]) for (topic, number), owners in shared.items()]
     told = ", ".join(f"{name} ({' and '.join(ids[:3])})" for name, ids in listed[:3])
     return Finding(
-        rule=PARTITION_OWNED_TWICE,
-        severity=Severity.WARN,
+        rule=PARTITION_OWNED_TWICE.id,
+        severity=PARTITION_OWNED_TWICE.severity,
         opened_ms=since_ms,
         at_ms=at_ms,
         evidence=Evidence.OBSERVED,

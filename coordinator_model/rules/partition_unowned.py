@@ -7,10 +7,21 @@ whose partitions are not known, or that nobody holds a partition of by name, are
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.findings import MAX_PARTITIONS_NAMED, NOTHING, Finding, Verdict, about_group
+from coordinator_model.rules.rule import WARN_THEN_PAGE, Rule
 from coordinator_model.rules.settled import quiet_since_ms
-from coordinator_model.states import Cause, Evidence, Severity
+from coordinator_model.states import Cause, Evidence
 
-PARTITION_UNOWNED = "partition-unowned"
+PARTITION_UNOWNED = Rule(
+    id="partition-unowned",
+    severities=WARN_THEN_PAGE,
+    evidence="observed; partition counts are at most a minute old",
+    true_when=(
+        "a stable group subscribes to a topic and no member has held one of its partitions for `unstable_after_ms`; a"
+        " page after `page_after_ms`"
+    ),
+    clears="`recovered` (every partition has an owner, or the group is not stable)",
+    thresholds=("unstable_after_ms", "page_after_ms"),
+)
 
 
 def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
@@ -28,8 +39,8 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
     paging = context.progress_ms >= page_ms
     listed = ", ".join(f"{topic}-{partition}" for topic, partition in unowned[:8])
     finding = Finding(
-        rule=PARTITION_UNOWNED,
-        severity=Severity.PAGE if paging else Severity.WARN,
+        rule=PARTITION_UNOWNED.id,
+        severity=PARTITION_UNOWNED.worst if paging else PARTITION_UNOWNED.severity,
         opened_ms=since_ms,
         at_ms=warn_ms,
         evidence=Evidence.OBSERVED,

@@ -10,10 +10,36 @@ from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.replica.poll_end import poll_end, stopped_at_its_end
 from coordinator_model.replica.session_timer import JudgementContext, is_covered, latest_session
 from coordinator_model.rules.findings import NOTHING, Finding, Verdict, about_member, name_of
+from coordinator_model.rules.rule import WARN_THEN_PAGE, Rule
 from coordinator_model.states import Cause, Evidence, GroupState, Severity
 
-POLL_AT_RISK = "poll-at-risk"
-STATIC_MEMBER_STUCK = "static-member-stuck"
+POLL_AT_RISK = Rule(
+    id="poll-at-risk",
+    severities=(Severity.INFO,),
+    evidence="observed: the client's own report or pushed metrics",
+    true_when="a client reports a poll age of at least four fifths of `max.poll.interval.ms`",
+    clears=(
+        "`recovered` (it tells of a younger poll, or of none for 10 s after the deadline), `superseded` (it was"
+        " exceeded)"
+    ),
+    thresholds=("poll_at_risk_ratio", "hold_ms"),
+    superseded_by="poll-exceeded",
+)
+
+STATIC_MEMBER_STUCK = Rule(
+    id="static-member-stuck",
+    severities=WARN_THEN_PAGE,
+    evidence=(
+        "observed: the client's own report; inferred (a warning) where its metrics tell that its limit passed as its"
+        " heartbeats stopped"
+    ),
+    true_when=(
+        "a static member's poll is overdue and it still holds partitions, which nobody reads until its session ends"
+    ),
+    clears="`recovered` (it polls again, or its session has ended)",
+    thresholds=("grace_ms",),
+    needs_heartbeats=True,
+)
 
 
 def at_risk(replica: GroupReplica, member: Member, context: JudgementContext) -> Verdict:
@@ -29,8 +55,8 @@ def at_risk(replica: GroupReplica, member: Member, context: JudgementContext) ->
     if context.progress_ms >= over_ms:
         return NOTHING
     finding = Finding(
-        rule=POLL_AT_RISK,
-        severity=Severity.INFO,
+        rule=POLL_AT_RISK.id,
+        severity=POLL_AT_RISK.severity,
         opened_ms=deadline_ms - limit_ms + risk_age_ms,
         at_ms=reported_ms,
         evidence=Evidence.OBSERVED,
@@ -94,8 +120,8 @@ def _stuck(
     session = latest_session(member, context)
     left = "an unknown time" if session is None else f"{max(0, session.end_ms - told_ms)} ms if it stays silent"
     return Finding(
-        rule=STATIC_MEMBER_STUCK,
-        severity=Severity.PAGE if evidence is Evidence.OBSERVED else Severity.WARN,
+        rule=STATIC_MEMBER_STUCK.id,
+        severity=STATIC_MEMBER_STUCK.worst if evidence is Evidence.OBSERVED else STATIC_MEMBER_STUCK.severity,
         opened_ms=overdue_ms,
         at_ms=told_ms,
         evidence=evidence,

@@ -7,9 +7,21 @@ next one follows at once. So it is told only where the group does not become sta
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.findings import NOTHING, Finding, Verdict, about_group
+from coordinator_model.rules.rule import Rule
 from coordinator_model.states import Cause, Evidence, Severity
 
-REBALANCE_ABORTED = "rebalance-aborted"
+REBALANCE_ABORTED = Rule(
+    id="rebalance-aborted",
+    severities=(Severity.WARN,),
+    evidence="observed, live only",
+    true_when=(
+        "a generation was announced and given up before its leader's sync, and the group is not stable"
+        " `unstable_after_ms` later, or three were given up in a row"
+    ),
+    clears="`recovered` (a generation is synced, or nobody is left)",
+    thresholds=("unstable_after_ms",),
+)
+
 IN_A_ROW = 3
 """So many generations given up one after the other need no further waiting."""
 
@@ -26,8 +38,8 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
         return Verdict(None, due_ms)
     generations = [generation for _, generation in replica.aborted]
     finding = Finding(
-        rule=REBALANCE_ABORTED,
-        severity=Severity.WARN,
+        rule=REBALANCE_ABORTED.id,
+        severity=REBALANCE_ABORTED.severity,
         opened_ms=first_ms,
         at_ms=due_ms,
         evidence=Evidence.OBSERVED,

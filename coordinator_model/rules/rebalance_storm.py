@@ -13,9 +13,21 @@ from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.returns import who
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.findings import NOTHING, Finding, Verdict, about_group
+from coordinator_model.rules.rule import Rule
 from coordinator_model.states import Cause, Evidence, Severity
 
-REBALANCE_STORM = "rebalance-storm"
+REBALANCE_STORM = Rule(
+    id="rebalance-storm",
+    severities=(Severity.INFO, Severity.PAGE),
+    evidence="observed",
+    true_when=(
+        "a group rebalanced `storm_rebalances` times within `storm_window_ms`, counted from the first member that left;"
+        " info for a rolling deploy"
+    ),
+    clears="`recovered` (the window holds fewer)",
+    thresholds=("storm_rebalances", "storm_window_ms"),
+)
+
 STREAMS_PROTOCOL = "stream"
 MAY_BE_GOODBYES = (Cause.LEFT, Cause.STATIC_LEFT, Cause.ADMIN, Cause.UNKNOWN)
 """Of an unknown cause are those of which only records tell."""
@@ -85,8 +97,8 @@ def _finding(
     if wild and not behind:
         what = "no member came or went to explain it: members rejoin by themselves"
     return Finding(
-        rule=REBALANCE_STORM,
-        severity=Severity.PAGE if wild else Severity.INFO,
+        rule=REBALANCE_STORM.id,
+        severity=REBALANCE_STORM.worst if wild else REBALANCE_STORM.severity,
         opened_ms=recent[0],
         at_ms=recent[-1],
         evidence=Evidence.OBSERVED,

@@ -12,9 +12,21 @@ from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.replica.modern import is_reconciled
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.findings import NOTHING, Finding, Verdict, about_group, name_of
+from coordinator_model.rules.rule import Rule
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType, Severity
 
-REBALANCE_STUCK = "rebalance-stuck"
+REBALANCE_STUCK = Rule(
+    id="rebalance-stuck",
+    severities=(Severity.PAGE,),
+    evidence="inferred: who still sends heartbeats has not rejoined",
+    true_when=(
+        "a join, sync or reconciliation phase has lasted longer than `rebalance_slow_ms`, or than 80 % of the group's"
+        " rebalance timeout where that is less"
+    ),
+    clears="`recovered` (the phase is over)",
+    thresholds=("rebalance_slow_ms",),
+)
+
 SHARE_OF_TIMEOUT = 0.8
 MAX_NAMED = 8
 HEARTBEATS_MISSED = 2
@@ -42,8 +54,8 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
     whom = ", ".join(names[:MAX_NAMED]) or "members unknown"
     more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
     finding = Finding(
-        rule=REBALANCE_STUCK,
-        severity=Severity.PAGE,
+        rule=REBALANCE_STUCK.id,
+        severity=REBALANCE_STUCK.severity,
         opened_ms=phase.since_ms,
         at_ms=due_ms,
         evidence=Evidence.INFERRED,

@@ -6,10 +6,36 @@ from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.refusals import FENCINGS, JOIN_REFUSALS, REFUSAL_MEMORY_MS, Refusal
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.findings import Finding, Verdict, about_group
+from coordinator_model.rules.rule import Rule
 from coordinator_model.states import Cause, Evidence, Severity
 
-JOIN_REFUSED = "join-refused"
-MEMBER_FENCED = "member-fenced"
+JOIN_REFUSED = Rule(
+    id="join-refused",
+    severities=(Severity.WARN,),
+    evidence="observed",
+    true_when=(
+        "a client that asks to join, or a member's Heartbeat or SyncGroup, is refused with the same lasting error three"
+        " times, less than ten minutes apart"
+    ),
+    clears=(
+        "`recovered` (it joined, or did not ask for ten minutes; a member has synced, or was not refused for"
+        " `resolve_after_ms`)"
+    ),
+    thresholds=("resolve_after_ms",),
+)
+
+MEMBER_FENCED = Rule(
+    id="member-fenced",
+    severities=(Severity.WARN,),
+    evidence="observed",
+    true_when=(
+        "a client goes on as a member that the coordinator no longer knows: it is answered UNKNOWN_MEMBER_ID,"
+        " ILLEGAL_GENERATION, FENCED_INSTANCE_ID or FENCED_MEMBER_EPOCH three times"
+    ),
+    clears="`recovered` (silent for `resolve_after_ms`)",
+    thresholds=("resolve_after_ms",),
+)
+
 OTHERS = "other clients"
 """All who are not told apart."""
 
@@ -31,6 +57,7 @@ def _finding(replica: GroupReplica, context: JudgementContext, row: Refusal) -> 
     joining = error in JOIN_REFUSALS
     as_member = joining and member_id is not None
     name = JOIN_REFUSALS.get(error) or FENCINGS[error]
+    rule = JOIN_REFUSED if joining else MEMBER_FENCED
     about = about_group(replica, context)
     if client_id is None and member_id is None:
         who = OTHERS
@@ -42,8 +69,8 @@ def _finding(replica: GroupReplica, context: JudgementContext, row: Refusal) -> 
         about |= {"subject": who, "incarnation": f"{about['incarnation']}/{error}"}
     what = "is a member" if as_member else "asks to join" if joining else "goes on as a member"
     return Finding(
-        rule=JOIN_REFUSED if joining else MEMBER_FENCED,
-        severity=Severity.WARN,
+        rule=rule.id,
+        severity=rule.severity,
         opened_ms=first_ms,
         at_ms=repeated_ms,
         evidence=Evidence.OBSERVED,

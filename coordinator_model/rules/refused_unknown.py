@@ -5,13 +5,17 @@ principal, whatever groups it names, and one for all clients beyond a few: what 
 """
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coordinator_model.events import ConsumerHeartbeat, JoinAnswered
 from coordinator_model.replica.refusals import JOIN_REFUSALS, MAX_NAME, REFUSAL_MEMORY_MS, REPEATED
 from coordinator_model.rules.findings import Finding
 from coordinator_model.rules.refused import JOIN_REFUSED, OTHERS
-from coordinator_model.states import Cause, Evidence, Severity
+from coordinator_model.states import Cause, Evidence
+from coordinator_model.thresholds import Thresholds
+
+if TYPE_CHECKING:
+    from coordinator_model.rules.broker_watch import BrokerWatch
 
 MAX_CLIENTS = 4
 """Clients told apart, a shard."""
@@ -47,9 +51,9 @@ def expire(refused: dict[str, RefusedClient], at_ms: int) -> list[int]:
     return sorted(row[4] + REFUSAL_MEMORY_MS for row in over.values() if row[3] is not None)
 
 
-def judge(refused: dict[str, RefusedClient]) -> list[Finding]:
+def judge(watch: "BrokerWatch", _broker: str, _thresholds: Thresholds) -> list[Finding]:
     """Return a finding for each client that was refused repeatedly."""
-    return [_finding(row) for row in refused.values() if row[3] is not None]
+    return [_finding(row) for row in watch.refused_joins.values() if row[3] is not None]
 
 
 def _finding(row: RefusedClient) -> Finding:
@@ -59,8 +63,8 @@ def _finding(row: RefusedClient) -> Finding:
     named = ", ".join(group or "one without an id" for group in groups)
     more = " and others" if len(groups) == MAX_GROUPS_NAMED else ""
     return Finding(
-        rule=JOIN_REFUSED,
-        severity=Severity.WARN,
+        rule=JOIN_REFUSED.id,
+        severity=JOIN_REFUSED.severity,
         group="",
         subject=who,
         opened_ms=first_ms,

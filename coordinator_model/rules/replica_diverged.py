@@ -6,9 +6,20 @@ The record is adopted; that it had to be means that lines were lost, or that thi
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.findings import NOTHING, Finding, Verdict, about_group
+from coordinator_model.rules.rule import Rule
 from coordinator_model.states import Cause, Evidence, Severity
 
-REPLICA_DIVERGED = "replica-diverged"
+REPLICA_DIVERGED = Rule(
+    id="replica-diverged",
+    severities=(Severity.WARN,),
+    evidence="observed",
+    true_when=(
+        "the group's record contradicts the coordinator's answers about the same generation: other members, another"
+        " leader, protocol, instance or timeout, or another assignment; the record is believed"
+    ),
+    clears="`recovered` (not again for `resolve_after_ms`)",
+    thresholds=("resolve_after_ms",),
+)
 
 
 def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
@@ -20,8 +31,8 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
     if context.progress_ms >= over_ms:
         return NOTHING
     finding = Finding(
-        rule=REPLICA_DIVERGED,
-        severity=Severity.WARN,
+        rule=REPLICA_DIVERGED.id,
+        severity=REPLICA_DIVERGED.severity,
         opened_ms=at_ms,
         at_ms=at_ms,
         evidence=Evidence.OBSERVED,

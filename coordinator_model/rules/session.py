@@ -32,11 +32,26 @@ from coordinator_model.replica.session_timer import (
     unheard_since,
     unseen_from_ms,
 )
+from coordinator_model.rules.departed import SESSION_EXPIRED
 from coordinator_model.rules.findings import Finding, Verdict, about_member, name_of
-from coordinator_model.rules.streams import is_streams
-from coordinator_model.states import SESSION_EXPIRED, Cause, Evidence, GroupState, GroupType, Severity
+from coordinator_model.rules.rule import Rule
+from coordinator_model.rules.streams import STREAMS_SEVERITY, is_streams
+from coordinator_model.states import Cause, Evidence, GroupState, GroupType, Severity
 
-SESSION_AT_RISK = "session-at-risk"
+SESSION_AT_RISK = Rule(
+    id="session-at-risk",
+    severities=(Severity.INFO,),
+    evidence="observed",
+    true_when="a member of a stable group has used two thirds of its session timeout without a heartbeat",
+    clears=(
+        "`recovered` (heard again), `superseded` (its session expired, it is gone, the group rebalances, or nobody can"
+        " say any more: `telemetry-uncovered`)"
+    ),
+    thresholds=("at_risk_ratio",),
+    superseded_by="session-expired",
+    needs_heartbeats=True,
+)
+
 STARTED_WITHIN_MS = 50
 """How much later than a session's end the join phase that it began may seem to begin."""
 LOOK_AGAIN_MS = 3_000
@@ -229,8 +244,8 @@ def _expired(
 ) -> Finding:
     blamed = blamed_reset(deadline_ms, timeout_ms, context.timer_resets)
     return Finding(
-        rule=SESSION_EXPIRED,
-        severity=Severity.INFO if is_streams(member) else Severity.WARN,
+        rule=SESSION_EXPIRED.id,
+        severity=STREAMS_SEVERITY if is_streams(member) else SESSION_EXPIRED.severity,
         opened_ms=deadline_ms,
         at_ms=deadline_ms + context.thresholds.grace_ms,
         evidence=Evidence.INFERRED,
@@ -252,8 +267,8 @@ def _at_risk(
 ) -> Finding:
     risk_ms = base_ms + int(timeout_ms * context.thresholds.at_risk_ratio)
     return Finding(
-        rule=SESSION_AT_RISK,
-        severity=Severity.INFO,
+        rule=SESSION_AT_RISK.id,
+        severity=SESSION_AT_RISK.severity,
         opened_ms=risk_ms,
         at_ms=risk_ms,
         evidence=Evidence.OBSERVED,

@@ -5,19 +5,59 @@ idle on purpose. Each function takes a settled group and returns what is true of
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from coordinator_model.brokers.timer_reset import LONGEST_SESSION_MS
 from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.replica.session_timer import JudgementContext
-from coordinator_model.rules.findings import Finding, about_group
+from coordinator_model.rules.findings import Finding, Verdict, about_group
+from coordinator_model.rules.rule import Rule
 from coordinator_model.states import Cause, Evidence, Severity
 
-TIMEOUTS_INCONSISTENT = "timeouts-inconsistent"
-MIXED_SUBSCRIPTIONS = "mixed-subscriptions"
-ASSIGNMENT_SKEWED = "assignment-skewed"
-MEMBER_IDLE = "member-idle"
+TIMEOUTS_INCONSISTENT = Rule(
+    id="timeouts-inconsistent",
+    severities=(Severity.INFO,),
+    evidence="observed",
+    true_when=(
+        "in a settled group session or rebalance timeouts differ, a session timeout lies at the broker's default bounds"
+        " (6,000 and 1,800,000 ms), fewer than three heartbeats fit into it, or a rebalance timeout"
+        " (`max.poll.interval.ms`) is a day or longer"
+    ),
+    clears="`recovered` (no longer so, or the group is not stable)",
+    thresholds=("settled_after_ms",),
+)
+
+MIXED_SUBSCRIPTIONS = Rule(
+    id="mixed-subscriptions",
+    severities=(Severity.INFO,),
+    evidence="observed",
+    true_when="members of a settled group share no topic with the others, directly or through a third",
+    clears="`recovered` (no longer so, or the group is not stable)",
+    thresholds=("settled_after_ms",),
+)
+
+ASSIGNMENT_SKEWED = Rule(
+    id="assignment-skewed",
+    severities=(Severity.INFO,),
+    evidence="observed",
+    true_when=(
+        "in a settled group a member holds at least twice the mean of those with its topics, and at least two"
+        " partitions more than the idlest; Kafka Streams excepted"
+    ),
+    clears="`recovered` (no longer so, or the group is not stable)",
+    thresholds=("settled_after_ms",),
+)
+
+MEMBER_IDLE = Rule(
+    id="member-idle",
+    severities=(Severity.INFO,),
+    evidence="observed",
+    true_when="members of a settled group subscribe and hold no partition while others do; Kafka Streams excepted",
+    clears="`recovered` (no longer so, or the group is not stable)",
+    thresholds=("settled_after_ms",),
+)
+
 MIN_SESSION_TIMEOUT_MS = 6_000
 """``group.min.session.timeout.ms``: the broker's default (kafka-facts 3.3)."""
 ENDLESS_POLL_MS = 86_400_000
@@ -29,6 +69,17 @@ SKEW = 2
 """The busiest member holds at least so many times the mean, and at least so many partitions more than the idlest."""
 STREAMS_PROTOCOL = "stream"
 MAX_NAMED = 64
+
+
+def judged(
+    find: Callable[[GroupReplica, JudgementContext, int], Finding | None],
+) -> Callable[[GroupReplica, JudgementContext, int], Verdict]:
+    """Make a judge of what stays true until something happens."""
+
+    def judge(replica: GroupReplica, context: JudgementContext, at_ms: int) -> Verdict:
+        return Verdict(find(replica, context, at_ms), None)
+
+    return judge
 
 
 def timeouts_inconsistent(replica: GroupReplica, context: JudgementContext, at_ms: int) -> Finding | None:
@@ -74,7 +125,13 @@ def measure_again(replica: GroupReplica, context: JudgementContext) -> bool:
     return measured
 
 
-def measured_again_ms(replica: GroupReplica, finding: Finding, context: JudgementContext) -> int | None:
+def judge_timeouts(replica: GroupReplica, context: JudgementContext, at_ms: int) -> Verdict:
+    """Judge a settled group's timeouts, and say when to measure its heartbeats again."""
+    finding = timeouts_inconsistent(replica, context, at_ms)
+    return Verdict(finding, None if finding is None else _measured_again_ms(replica, finding, context))
+
+
+def _measured_again_ms(replica: GroupReplica, finding: Finding, context: JudgementContext) -> int | None:
     """Return when heartbeats that seem too few are measured again; None: no more of them come."""
     named = (replica.members.get(member_id) for member_id in finding.detail.get("slow_heartbeats", ()))
     heard_ms = max((member.last_heartbeat_ms or 0 for member in named if member is not None), default=0)
@@ -157,11 +214,11 @@ def _listed(values: Iterable[Any]) -> str:
 
 
 def _about(
-    replica: GroupReplica, context: JudgementContext, at_ms: int, rule: str, summary: str, detail: dict[str, Any]
+    replica: GroupReplica, context: JudgementContext, at_ms: int, rule: Rule, summary: str, detail: dict[str, Any]
 ) -> Finding:
     return Finding(
-        rule=rule,
-        severity=Severity.INFO,
+        rule=rule.id,
+        severity=rule.severity,
         opened_ms=at_ms,
         at_ms=at_ms,
         evidence=Evidence.OBSERVED,

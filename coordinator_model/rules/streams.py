@@ -3,7 +3,10 @@
 import re
 
 from coordinator_model.replica.group import Member
+from coordinator_model.states import Severity
 
+STREAMS_SEVERITY = Severity.INFO
+"""Of the end of such a consumer's session, instead of its rule's own."""
 _CLIENT_ID = re.compile(r"-StreamThread-\d+-consumer\Z")
 """``<application.id>-<process id>-StreamThread-<n>-consumer``, unless somebody names his clients himself."""
 

@@ -8,10 +8,24 @@ has no other heartbeat to prove it.
 from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.replica.session_timer import JudgementContext, session_timeout_ms, unseen_from_ms
 from coordinator_model.rules.findings import NOTHING, Finding, Verdict, about_group
+from coordinator_model.rules.rule import Rule
 from coordinator_model.rules.settled import quiet_since_ms
 from coordinator_model.states import Cause, Evidence, Severity
 
-TELEMETRY_UNCOVERED = "telemetry-uncovered"
+TELEMETRY_UNCOVERED = Rule(
+    id="telemetry-uncovered",
+    severities=(Severity.INFO,),
+    evidence="observed",
+    true_when=(
+        "no heartbeat of some members of a stable group was seen for longer than their session timeout and"
+        " `settled_after_ms`, though lines of their broker arrive and nothing shows that the members are dead; or a"
+        " broker coordinates groups and no line of it was ever seen"
+    ),
+    clears="`recovered` (they are heard, or the group is not stable; the broker is seen, or leads no more)",
+    thresholds=("settled_after_ms",),
+    needs_heartbeats=True,
+)
+
 MAX_NAMED = 64
 
 
@@ -47,8 +61,8 @@ def _unseen_ms(member: Member, context: JudgementContext) -> int | None:
 
 def _finding(replica: GroupReplica, context: JudgementContext, lost: list[str], begun_ms: int, at_ms: int) -> Finding:
     return Finding(
-        rule=TELEMETRY_UNCOVERED,
-        severity=Severity.INFO,
+        rule=TELEMETRY_UNCOVERED.id,
+        severity=TELEMETRY_UNCOVERED.severity,
         opened_ms=begun_ms,
         at_ms=at_ms,
         evidence=Evidence.OBSERVED,

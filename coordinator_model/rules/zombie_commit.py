@@ -7,9 +7,22 @@ from coordinator_model.replica.refusals import FENCINGS
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.replica.zombies import Zombie, zombies
 from coordinator_model.rules.findings import Finding, Verdict, about_group
+from coordinator_model.rules.rule import Rule
 from coordinator_model.states import Cause, Evidence, Severity
 
-ZOMBIE_COMMIT = "zombie-commit"
+ZOMBIE_COMMIT = Rule(
+    id="zombie-commit",
+    severities=(Severity.INFO, Severity.WARN),
+    evidence="observed: the answers to its commits, where the snippet has `--refused-commits`",
+    true_when=(
+        "a former member went on processing: its commit was refused with UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID, or"
+        " with ILLEGAL_GENERATION for partitions that another member has. A warning if it was seen as a member; info"
+        " for a transaction, which is void"
+    ),
+    clears="`recovered` (no commit of it was refused for `resolve_after_ms`)",
+    thresholds=("resolve_after_ms",),
+)
+
 MAX_OWNERS = 8
 """Members named that read the partitions now."""
 
@@ -36,8 +49,8 @@ def _finding(replica: GroupReplica, context: JudgementContext, zombie: Zombie) -
     what = f"commit of {number_of} was refused with {name} ({zombie.error})"
     means = "its transaction is void" if zombie.transactional else "what it has processed is processed again"
     return Finding(
-        rule=ZOMBIE_COMMIT,
-        severity=Severity.WARN if zombie.known and not zombie.transactional else Severity.INFO,
+        rule=ZOMBIE_COMMIT.id,
+        severity=ZOMBIE_COMMIT.worst if zombie.known and not zombie.transactional else ZOMBIE_COMMIT.severity,
         opened_ms=zombie.first_ms,
         at_ms=zombie.first_ms,
         evidence=Evidence.OBSERVED,

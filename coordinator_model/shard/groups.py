@@ -30,8 +30,9 @@ from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.refusals import JOIN_REFUSALS, is_idle, told
 from coordinator_model.replica.replay import GroupEvent, replay
 from coordinator_model.replica.session_timer import JudgementContext, is_heard
-from coordinator_model.rules.evaluate import HEARTBEAT_RULES, Evaluation, evaluate, need_heartbeats, violated
+from coordinator_model.rules.evaluate import Evaluation, evaluate, evaluate_brokers, need_heartbeats, violated
 from coordinator_model.rules.findings import Finding
+from coordinator_model.rules.registry import HEARTBEAT_RULES
 from coordinator_model.rules.session import judge
 from coordinator_model.rules.setup import measure_again
 from coordinator_model.shard import snapshot
@@ -505,7 +506,7 @@ class Groups:
     def report_broker(self, instants: list[int]) -> None:
         """Report what is true of the brokers, and of clients of no group, at some instants."""
         for at_ms in instants:
-            findings = self.memory.watch.findings(self.clock.coordinator or "", self.settings.thresholds)
+            findings = evaluate_brokers(self.memory.watch, self.clock.coordinator or "", self.settings.thresholds)
             self.said.report(at_ms, "", None, findings, holder=self.key)
 
     def refresh_view(self, group: str, progress_ms: int) -> None:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from coordinator_model.thresholds import Thresholds
-from streaming.config import SECRET_KEYS, TABLES, Receiver
+from streaming.config import RECEIVERS, SECRET_KEYS, TABLES
 from streaming.kafka_config import ENVIRONMENT_PREFIX
 
 PAGE = Path(__file__).parents[1] / "configuration.md"
@@ -63,14 +63,9 @@ def _header() -> list[str]:
 
 
 def _heading(table: str) -> str:
-    if table in _receiver_kinds():
+    if table in RECEIVERS:
         return f'`[[notify]]` with `kind = "{table}"`'
     return HEADINGS.get(table, f"`[{table}]`")
-
-
-def _receiver_kinds() -> list[str]:
-    union = get_args(Receiver)[0]
-    return [get_args(model.model_fields["kind"].annotation)[0] for model in get_args(union)]
 
 
 def _is_table(name: str, table: str) -> bool:

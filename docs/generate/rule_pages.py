@@ -6,11 +6,12 @@ What stands outside the marked part of a page is written by people and is left a
 import re
 from pathlib import Path
 
-from coordinator_model.rules.catalogue import RULES, Rule
+from coordinator_model.rules.registry import RULES
+from coordinator_model.rules.rule import Rule
 from coordinator_model.thresholds import Thresholds
 
 FOLDER = Path(__file__).parents[1] / "rules"
-BEGIN = "<!-- facts, made from coordinator_model/rules/catalogue.py by `make rules` -->"
+BEGIN = "<!-- facts, made from coordinator_model/rules by `make rules` -->"
 END = "<!-- end of facts -->"
 MARKED = re.compile(re.escape(BEGIN) + ".*?" + re.escape(END), re.DOTALL)
 INDEX = FOLDER / "README.md"

@@ -257,14 +257,13 @@ class Job:
         partitions = len(assigned[settings.kafka.offsets_topic])
         lanes = lane_names(self.spark, self.shuffle_partitions)
         routing = Routing(partitions, run.operator_key, run.shard_split, lanes)
-        client_topics = frozenset(settings.kafka.client_telemetry_topics)
         live_keys_file = checkpoint.folder.absolute() / LIVE_KEYS_FILE
         cluster_file = checkpoint.folder.absolute() / CLUSTER_FILE
         pack = PackRows(
             routing,
             settings.kafka.offsets_topic,
             live_keys_file,
-            client_topics,
+            settings.kafka.other_topics,
             cluster_file,
             self.probe.nonce,
             zone_named(settings.kafka.telemetry_zone),

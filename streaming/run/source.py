@@ -8,8 +8,8 @@ Beside it one row a batch that says nothing: with it there is a batch, and every
 """
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,6 @@ from coordinator_model.brokers.ticks import HOLE_MS, TICK_EVERY_MS
 from coordinator_model.decode.cluster_row import ClusterRow, read_cluster_row
 from coordinator_model.decode.parse import (
     OFFSETS,
-    REPORTS,
     TELEMETRY,
     RejectedRow,
     SourceRow,
@@ -108,8 +107,8 @@ class PackRows:
     routing: Routing
     offsets_topic: str
     live_keys_file: Path
-    client_topics: frozenset[str] = frozenset()
-    """Where clients report: nothing else is believed there, and their reports nowhere else."""
+    other_topics: Mapping[str, str] = field(default_factory=dict)
+    """Topics that hold neither records nor the request log, each with its source: nothing else is believed there."""
     cluster_file: Path | None = None
     """What metadata says, written by the driver."""
     nonce: str | None = None
@@ -141,8 +140,8 @@ class PackRows:
                 elif run.topic == TRIGGER_TOPIC:
                     packer.include_all_keys()
                     packer.cluster = _read_cluster(self.cluster_file)
-                elif run.topic in self.client_topics:
-                    _pack_reports(run, packer, self.read_metrics)
+                elif (source := self.other_topics.get(run.topic)) is not None:
+                    _pack_rows(run, source, packer, self)
                 else:
                     pieces.setdefault((run.topic, run.partition), []).append(_find(run, heartbeats, self.zone))
             if (read_bytes := read_bytes + batch.nbytes) >= JOINED_BYTES:
@@ -199,9 +198,10 @@ def _decode(runs: list[PartitionRows], commits: CommitColumns) -> DecodedCommits
         return DecodedCommits([], [], [(run, np.arange(len(run.offsets))) for run in runs])
 
 
-def _pack_reports(run: PartitionRows, packer: Packer, read_metrics: MetricsReader) -> None:
-    for row in run.rows(REPORTS):
-        _add(packer, row, parse_row(row, read_metrics=read_metrics))
+def _pack_rows(run: PartitionRows, source: str, packer: Packer, readers: PackRows) -> None:
+    """Pack a run row by row: of a source that is not read by columns."""
+    for row in run.rows(source):
+        _add(packer, row, parse_row(row, readers.zone, readers.read_metrics))
 
 
 def _find(run: PartitionRows, heartbeats: HeartbeatColumns, zone: Zone) -> ScannedRows:

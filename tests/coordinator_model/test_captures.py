@@ -14,7 +14,7 @@ from coordinator_model.capture_replay import replay_rows
 from coordinator_model.decode.source_row import TELEMETRY
 from coordinator_model.decode.telemetry.shipped import is_coordinator_line
 from coordinator_model.incidents import Kind, to_contract
-from coordinator_model.rules.evaluate import VIOLATIONS
+from coordinator_model.rules.registry import VIOLATIONS
 from coordinator_model.shard.shard import ShardSettings
 from coordinator_model.thresholds import Thresholds
 from streaming.capture_file import open_text, read_rows

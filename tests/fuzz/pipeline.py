@@ -175,13 +175,13 @@ class _Job:
         self._store, self._plan, self._cluster = pipeline.store, plan, cluster
         self._settings = pipeline.settings.model_copy(update={"cluster": cluster})
         offsets_topics = {row.topic for row in rows if row.source == OFFSETS}
-        client_topics = frozenset(row.topic for row in rows if row.source == REPORTS)
+        other_topics = {row.topic: REPORTS for row in rows if row.source == REPORTS}
         live_keys = pipeline._folder / "live-keys.json"
         live_keys.unlink(missing_ok=True)
         self._live_keys = LiveKeys(live_keys)
         offsets_topic = min(offsets_topics, default="__consumer_offsets")
         self._pack = PackRows(
-            Routing(plan.partitions, lanes=LANES), offsets_topic, live_keys, client_topics, nonce=NONCE
+            Routing(plan.partitions, lanes=LANES), offsets_topic, live_keys, other_topics, nonce=NONCE
         )
         live_from_ms = min((row.timestamp_ms for row in rows if row.source != OFFSETS), default=0)
         settings = ShardSettings(

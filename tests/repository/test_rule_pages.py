@@ -1,42 +1,63 @@
 """Every rule has its runbook, and what that says of thresholds and severities is what the code says."""
 
 import ast
-import re
+import importlib
 from pathlib import Path
 
 import pytest
 
-from coordinator_model.rules.catalogue import RULES
-from coordinator_model.states import Severity
+from coordinator_model.rules.registry import REGISTRY, RULES
+from coordinator_model.rules.rule import Rule
+from coordinator_model.states import MEMBER_REMOVED, POLL_EXCEEDED, REBALANCE_TIMEOUT, SESSION_EXPIRED, Severity
 from dashboards.rules import RULES as ALERT_RULES
 from docs.generate.rule_pages import BEGIN, FOLDER, INDEX, pages
 from streaming.store.batch import OWN_RULES
 
-CORE = Path(__file__).parents[2] / "coordinator_model"
-RULE_ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)+")
+MODULES = sorted((Path(__file__).parents[2] / "coordinator_model" / "rules").glob("*.py"))
 PAGES = pages()
 
 
-def rule_ids():
-    """The constants that name rules: `SESSION_EXPIRED = "session-expired"` and its like."""
-    found = set()
-    for path in [*(CORE / "rules").glob("*.py"), CORE / "states.py"]:
-        for node in ast.parse(path.read_text()).body:
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
-                value = node.value.value
-                if isinstance(value, str) and RULE_ID.fullmatch(value):
-                    [target] = node.targets
-                    assert target.id == value.upper().replace("-", "_")
-                    found.add(value)
-    return found
+def rules_by_name():
+    """The rules that modules hold, by the names of their constants."""
+    modules = [importlib.import_module(f"coordinator_model.rules.{path.stem}") for path in MODULES]
+    held = [(name, value) for module in modules for name, value in vars(module).items()]
+    return {name: value for name, value in held if isinstance(value, Rule)}
 
 
-def test_the_catalogue_names_every_rule_that_the_code_has():
-    assert {rule.id for rule in RULES} == rule_ids()
+def test_the_registry_has_every_rule_that_a_module_holds():
+    held = rules_by_name()
+    assert {name: rule.id for name, rule in held.items()} == {
+        rule.id.upper().replace("-", "_"): rule.id for rule in RULES
+    }
     assert len(RULES) == len({rule.id for rule in RULES})
 
 
-def test_a_rule_is_superseded_only_by_a_rule_of_the_catalogue():
+def test_every_rule_has_a_judge():
+    for line in REGISTRY:
+        assert any(judge is not None for judge in line[1:]), line.rule.id
+        assert (line.lag is None) == (line.pending is None), line.rule.id
+
+
+def test_a_rule_is_judged_by_a_shard_or_by_lag_and_not_by_both():
+    """Their reports leave each other's incidents alone."""
+    for line in REGISTRY:
+        assert line.lag is None or not any(line[1:-2]), line.rule.id
+
+
+def test_the_ids_that_the_replica_knows_are_in_the_registry():
+    assert {SESSION_EXPIRED, REBALANCE_TIMEOUT, POLL_EXCEEDED, MEMBER_REMOVED} <= {rule.id for rule in RULES}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_severities_of_findings_are_those_of_their_rule(path):
+    """A finding takes its severity from its `Rule`, so that it stands once."""
+    calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    given = [keyword.value for call in calls for keyword in call.keywords if keyword.arg == "severity"]
+    named = {node.id for value in given for node in ast.walk(value) if isinstance(node, ast.Name)}
+    assert "Severity" not in named
+
+
+def test_a_rule_is_superseded_only_by_a_rule_of_the_registry():
     assert {rule.superseded_by for rule in RULES if rule.superseded_by is not None} <= {rule.id for rule in RULES}
 
 

@@ -18,7 +18,7 @@ from typing import Any, Final, Self
 import numpy as np
 
 from coordinator_model.commit_block import CommitBlock
-from coordinator_model.lag.group_lag import judge_group
+from coordinator_model.rules.group_lag import judge_group
 from coordinator_model.thresholds import Thresholds
 from streaming.run.lag.broker_clocks import BrokerClocks
 from streaming.run.lag.commit_table import CommitTable, Int32s, Int64s

@@ -1,6 +1,7 @@
 """The configured receivers, one an address."""
 
 from collections.abc import Iterator
+from typing import assert_never
 
 from streaming.config import AlertmanagerReceiver, LogReceiver, PagerDutyReceiver, Settings, WebhookReceiver
 from streaming.serve.notify.alertmanager import Alertmanager
@@ -28,3 +29,5 @@ def _receivers(settings: Settings) -> Iterator[Receiver]:
                 yield Webhook(block.address(), at_least(block.min_severity))
             case LogReceiver():
                 yield Log(at_least(block.min_severity))
+            case _:
+                assert_never(block)

@@ -32,7 +32,7 @@ class Worker:
 
     def __init__(self, folder):
         routing = Routing(1, lanes=("0",))
-        self._pack = PackRows(routing, "records", folder / "live-keys", frozenset({REPORTS}))
+        self._pack = PackRows(routing, "records", folder / "live-keys", {REPORTS: REPORTS})
         self._operator = Operator(ShardSettings("c", 1, T0))
         self.cell = MemoryCell()
 

@@ -8,7 +8,7 @@ import pytest
 from coordinator_model.brokers.ticks import HOLE_MS
 from coordinator_model.capture_replay import _read, _ticks
 from coordinator_model.commit_block import CommitBlock
-from coordinator_model.decode.parse import RejectedRow, RowParser, SourceRow, parse_row
+from coordinator_model.decode.parse import REPORTS, RejectedRow, RowParser, SourceRow, parse_row
 from coordinator_model.events import ClientPoll, Heartbeat, MetricsPushed, RecordRead, Tick
 from coordinator_model.shard import sharding
 from coordinator_model.shard.shard import Shard, ShardSettings
@@ -353,7 +353,7 @@ def test_the_topic_decides_who_is_believed(tmp_path):
     )
     values = [synthetic.heartbeat_line("orders", MEMBERS[0], 3), report]
     rows = [line(n, value)._replace(topic=topic) for topic in ("lines", "reports") for n, value in enumerate(values)]
-    stage = PackRows(ROUTING, "records", tmp_path / "live-keys.json", frozenset({"reports"}))
+    stage = PackRows(ROUTING, "records", tmp_path / "live-keys.json", {"reports": REPORTS})
     read = {row["key"]: row["payload"] for out in stage(iter([arrow(*rows)])) for row in out.to_pylist()}
     kept = {(type(event), event.topic, event.offset) for event in unpacked([read[ROUTING.key_of("orders")]])}
     assert kept - {(Tick, "lines", 0)} == {(Heartbeat, "lines", 0), (ClientPoll, "reports", 1)}

@@ -5,7 +5,7 @@ import re
 import pytest
 from ruamel.yaml import YAML
 
-from coordinator_model.rules.catalogue import RULES
+from coordinator_model.rules.registry import RULES
 from dashboards import files
 from streaming.store.batch import OWN_RULES
 from tests.streaming.outputs import finding, member, report, view

@@ -4,21 +4,20 @@ Pure: all that is known is in the arguments, and what began when follows from th
 afresh finds the same incidents.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from coordinator_model.lag import partition_stalled, topic_rules
 from coordinator_model.lag.columns import columns_of
 from coordinator_model.lag.lag_context import LagContext, lag_context
 from coordinator_model.lag.partition import GroupFacts, PartitionLag
 from coordinator_model.lag.status import Status
-from coordinator_model.rules.findings import Finding
+from coordinator_model.rules.registry import REGISTRY
 from coordinator_model.states import GroupState, GroupType
 from coordinator_model.thresholds import Thresholds
 
 Output = dict[str, Any]
-RULES: tuple[Callable[[LagContext], Iterator[Finding]], ...] = (partition_stalled.findings, *topic_rules.RULES)
+JUDGES = tuple(line.lag for line in REGISTRY if line.lag is not None)
+PENDING = tuple(line.pending for line in REGISTRY if line.pending is not None)
 NO_SHARD = -1
 
 
@@ -64,7 +63,7 @@ def _report(context: LagContext) -> Output:
     ``pending``: which incidents have not ended though they are not found, None: none has, for nothing is known.
     ``owners``: who has partitions, so that what is said of others is over; None: that is not known, or there are none.
     """
-    findings = chain.from_iterable(rule(context) for rule in RULES)
+    findings = (finding for judge in JUDGES for finding in judge(context))
     known = context.is_known
     return {
         **_head("report", context),
@@ -72,7 +71,7 @@ def _report(context: LagContext) -> Output:
         "view": None,
         "findings": [{"cluster": context.facts.cluster, **finding.as_dict()} for finding in findings],
         "deleted": False,
-        "pending": [*partition_stalled.pending(context), *topic_rules.pending(context)] if known else None,
+        "pending": [row for pending in PENDING for row in pending(context)] if known else None,
         "owners": sorted(_owners(context)) if known and not context.instant.is_simple else None,
     }
 

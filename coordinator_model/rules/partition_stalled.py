@@ -7,20 +7,36 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterator
 from typing import Any
 
-from coordinator_model.lag.finding_text import about, about_group, places
 from coordinator_model.lag.lag_context import LagContext, Row
 from coordinator_model.lag.stall import STALLED, Note, owner_key
+from coordinator_model.rules.about_lag import Pending, about, about_group, places
 from coordinator_model.rules.findings import Finding
-from coordinator_model.states import PARTITION_STALLED, Cause, Evidence, Severity
+from coordinator_model.rules.rule import Rule
+from coordinator_model.states import Cause, Evidence, Severity
 
+PARTITION_STALLED = Rule(
+    id="partition-stalled",
+    severities=(Severity.WARN,),
+    evidence="observed",
+    true_when=(
+        "a member is alive and owns a partition, at least `stall_lag` messages wait in it, and it was not committed"
+        " for `stall_intervals` of its usual intervals between commits plus `stall_margin_ms`, although the member kept"
+        " up with another partition; or the member commits nothing at all for longer than its `max.poll.interval.ms`"
+        " (`stall_silence_ms` if that is not known). The time starts again after a rebalance and after an outage of"
+        " brokers"
+    ),
+    clears=(
+        "`recovered` (the partition is committed, or nothing waits in it), `superseded` (its owner's session ended, or"
+        " it has another owner), `group-deleted`"
+    ),
+    thresholds=("stall_intervals", "stall_margin_ms", "stall_silence_ms", "stall_lag"),
+    needs_owner=True,
+)
 SINGLE_PARTITIONS = 8
 """Of an owner with more stalled partitions than this, one finding names all."""
 
-Pending = tuple[str, str, int]
-"""A rule, a subject, and when it was last committed: an incident that began since has not recovered."""
 
-
-def findings(context: LagContext) -> Iterator[Finding]:
+def judge(context: LagContext) -> Iterator[Finding]:
     """Yield what is stalled, owner by owner."""
     if not context.works:
         return
@@ -38,7 +54,7 @@ def findings(context: LagContext) -> Iterator[Finding]:
 def pending(context: LagContext) -> Iterator[Pending]:
     """Yield what may be stalled though it is not said: it is too soon after a rebalance, or something is not known."""
     waiting = [row for row in context.rows if row.stall.waits or not row.fresh]
-    yield from ((PARTITION_STALLED, row.place, row.last_ms) for row in waiting)
+    yield from ((PARTITION_STALLED.id, row.place, row.last_ms) for row in waiting)
     if not waiting:
         return
     newest_ms: dict[str, int] = defaultdict(int)
@@ -46,7 +62,7 @@ def pending(context: LagContext) -> Iterator[Pending]:
         subject = _owner_subject(context, row)
         newest_ms[subject] = max(newest_ms[subject], row.last_ms)
     for subject in sorted({_owner_subject(context, row) for row in waiting}):
-        yield PARTITION_STALLED, subject, newest_ms[subject]
+        yield PARTITION_STALLED.id, subject, newest_ms[subject]
 
 
 def _owner_subject(context: LagContext, row: Row) -> str:
@@ -62,8 +78,8 @@ def _finding(context: LagContext, rows: list[Row], subject: str) -> Finding:
         who = {name: getattr(owner, name) for name in ("member_id", "instance_id", "client_id", "client_host")}
         who["generation"] = owner.generation
     return Finding(
-        rule=PARTITION_STALLED,
-        severity=Severity.WARN,
+        rule=PARTITION_STALLED.id,
+        severity=PARTITION_STALLED.severity,
         opened_ms=max(row.stall.since_ms for row in rows) if note is Note.SILENT else first.stall.since_ms,
         at_ms=min(row.stall.due_ms for row in rows),
         evidence=Evidence.OBSERVED,

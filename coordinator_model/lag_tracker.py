@@ -10,11 +10,11 @@ from typing import Any
 
 from coordinator_model.decode.cluster_row import ClusterRow
 from coordinator_model.events import OffsetCommitted
-from coordinator_model.lag.group_lag import Output, judge_group
 from coordinator_model.lag.lag_context import FRESH_MS
 from coordinator_model.lag.ownership import Place, facts_of, owners_of
 from coordinator_model.lag.partition import Commit, GroupFacts, Owner, PartitionLag
 from coordinator_model.lag.window import extended, waits_since_ms
+from coordinator_model.rules.group_lag import Output, judge_group
 from coordinator_model.thresholds import Thresholds
 
 UNKNOWN = "unknown"

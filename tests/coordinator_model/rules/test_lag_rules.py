@@ -6,11 +6,12 @@ from itertools import accumulate
 
 import pytest
 
-from coordinator_model.incidents import LAG_RULES, Incident, diff
+from coordinator_model.incidents import Incident, diff
 from coordinator_model.lag.columns import MAX_HISTORY, MAX_ROWS
-from coordinator_model.lag.finding_text import about
-from coordinator_model.lag.group_lag import judge_group
 from coordinator_model.lag.partition import WINDOW, Commit, GroupFacts, Owner, PartitionLag
+from coordinator_model.rules.about_lag import about
+from coordinator_model.rules.group_lag import judge_group
+from coordinator_model.rules.registry import LAG_RULES
 from coordinator_model.thresholds import Thresholds
 from tests.lags import T0, Life, Partition, keeps_up, listed, played, slow
 

@@ -1,0 +1,75 @@
+"""What rules about lag have in common: whom findings name, and numbers that do not change with each look."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from coordinator_model.lag.lag_context import LagContext, Row
+from coordinator_model.rules.findings import MAX_PARTITIONS_NAMED, Finding
+from coordinator_model.rules.rule import Rule
+from coordinator_model.states import Cause, Evidence
+
+KEPT_DIGITS = 2
+
+Pending = tuple[str, str, int]
+"""A rule, a subject, and when it was last committed: an incident that began since has not recovered."""
+
+
+class TopicTrouble(NamedTuple):
+    """What a rule has found of a topic, since when, and when that was certain."""
+
+    rule: Rule
+    topic: str
+    rows: Sequence[Row]
+    since_ms: int
+    certain_ms: int
+
+
+def about(number: int) -> int:
+    """Return a number with two digits and zeros: an open incident is not written anew each time that a lag moves."""
+    unit: int = 10 ** max(0, len(str(abs(number))) - KEPT_DIGITS)
+    return number // unit * unit
+
+
+def partitions(number: int) -> str:
+    """Return a number of partitions in words."""
+    return f"{number} partition{'' if number == 1 else 's'}"
+
+
+def about_group(context: LagContext, subject: str) -> dict[str, Any]:
+    """Return the fields that say what a finding is about."""
+    facts = context.facts
+    return {
+        "group": facts.group,
+        "subject": subject,
+        "broker": facts.broker,
+        "generation": facts.generation,
+        "incarnation": str(facts.incarnation),
+    }
+
+
+def places(rows: Iterable[Row]) -> list[tuple[str, int]]:
+    """Return the partitions of rows, the first of many."""
+    return [(row.p.topic, row.p.partition) for row in rows][:MAX_PARTITIONS_NAMED]
+
+
+def topic_finding(context: LagContext, trouble: TopicTrouble, text: str, detail: dict[str, Any]) -> Finding:
+    """Return the finding of a topic, its partitions listed."""
+    return Finding(
+        rule=trouble.rule.id,
+        severity=trouble.rule.severity,
+        opened_ms=trouble.since_ms,
+        at_ms=trouble.certain_ms,
+        evidence=Evidence.OBSERVED,
+        cause=Cause.UNKNOWN,
+        summary=text,
+        partitions=places(trouble.rows),
+        detail=detail,
+        **about_group(context, trouble.topic),
+    )
+
+
+def unknown_topics(context: LagContext, rule: Rule) -> Iterator[Pending]:
+    """Yield topics of which a rule may be true: nobody knows where some of their partitions end."""
+    for topic, rows in context.topics.items():
+        if any(not row.fresh for row in rows):
+            yield rule.id, topic, 0

@@ -1,0 +1,73 @@
+"""``lag-growing``: a group that commits and falls behind, by its partitions' commits and by its lag for a long time."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from coordinator_model.lag.lag_context import LagContext, Row
+from coordinator_model.lag.status import Status, had_no_lag, lags_of
+from coordinator_model.rules.about_lag import Pending, TopicTrouble, about, partitions, topic_finding
+from coordinator_model.rules.findings import Finding
+from coordinator_model.rules.rule import Rule
+from coordinator_model.states import Severity
+
+LAG_GROWING = Rule(
+    id="lag-growing",
+    severities=(Severity.WARN,),
+    evidence="observed",
+    true_when=(
+        "a stable group commits, the lag of a partition fell at none of its last ten commits and is larger than at the"
+        " first of them, and the total lag of the partitions that members own has grown for `lag_growing_ms`"
+    ),
+    clears="`recovered` (the lag grows no longer), `superseded` (the group has no members), `group-deleted`",
+    thresholds=("lag_growing_ms",),
+    needs_owner=True,
+)
+
+
+class _Growth(NamedTuple):
+    """Since when a group's lag grows, and when that had gone on for long enough."""
+
+    since_ms: int
+    due_ms: int
+
+
+def judge(context: LagContext) -> Iterator[Finding]:
+    """The group commits and falls behind: by the commits of a partition, and by the group's lag for a long time."""
+    growth = _growth(context)
+    for topic, rows in context.topics.items() if growth is not None else ():
+        growing = [row for row in rows if _grows(row)]
+        if growing and growth is not None:
+            now = about(sum(row.lag or 0 for row in growing))
+            where = f"{topic}: lag of at least {now:,} in {partitions(len(growing))}"
+            text = f"{context.facts.group} falls behind on {where}"
+            yield topic_finding(context, TopicTrouble(LAG_GROWING, topic, growing, *growth), text, {"lag": now})
+
+
+def _growth(context: LagContext) -> _Growth | None:
+    """Tell how a group's lag grows, of what it reads: since it was last at its lowest."""
+    lowest = min(context.history, key=lambda told: (told[1], -told[0]), default=None)
+    if lowest is None or context.read is None or not context.works or context.read <= lowest[1]:
+        return None
+    due_ms = lowest[0] + context.thresholds.lag_growing_ms
+    return _Growth(lowest[0], due_ms) if context.now_ms >= due_ms else None
+
+
+def _grows(row: Row) -> bool:
+    return row.status is Status.WARN and (row.lag or 0) > next(lags_of(row.p.commits))
+
+
+def pending(context: LagContext) -> Iterator[Pending]:
+    """Yield topics of which it may be true though it is not said.
+
+    Of some partition nobody knows where it ends; or the group's lag still grows, if not at its last few commits, or has
+    not been watched for long enough to say.
+    """
+    may_grow = _growth(context) is not None or not _is_watched(context)
+    for topic, rows in context.topics.items():
+        waits = may_grow and any(row.lag and not had_no_lag(row.p.commits) for row in rows)
+        if waits or any(not row.fresh for row in rows):
+            yield LAG_GROWING.id, topic, 0
+
+
+def _is_watched(context: LagContext) -> bool:
+    return bool(context.history) and context.now_ms >= context.history[0][0] + context.thresholds.lag_growing_ms

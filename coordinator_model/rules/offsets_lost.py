@@ -1,0 +1,54 @@
+"""``offsets-lost``: the log does not hold what a group is to read next."""
+
+from collections.abc import Iterator
+
+from coordinator_model.lag.lag_context import LagContext, Row
+from coordinator_model.lag.status import committed_offset_of, is_beyond_end
+from coordinator_model.rules.about_lag import Pending, TopicTrouble, about, partitions, topic_finding, unknown_topics
+from coordinator_model.rules.findings import Finding
+from coordinator_model.rules.rule import Rule
+from coordinator_model.states import Severity
+
+OFFSETS_LOST = Rule(
+    id="offsets-lost",
+    severities=(Severity.WARN,),
+    evidence="observed",
+    true_when=(
+        "the log does not hold the newest committed offset, and that commit is at least `stall_margin_ms` old: the"
+        " offset is below the log start offset, or beyond the end offset"
+    ),
+    clears="`recovered` (the group commits an offset that the log holds), `group-deleted`",
+    thresholds=("stall_margin_ms",),
+)
+
+
+def judge(context: LagContext) -> Iterator[Finding]:
+    """The log does not hold the committed offset: it is below the log start offset, or beyond the end offset."""
+    for topic, rows in context.topics.items():
+        lost = [row for row in rows if _is_lost(row)]
+        since_ms = max((row.last_ms for row in lost), default=0)
+        if lost and context.facts.view_ms and context.now_ms >= since_ms + context.thresholds.stall_margin_ms:
+            beyond = sum(is_beyond_end(row.p) for row in lost)
+            gone = about(sum(_gone(row) for row in lost))
+            why = "it is beyond the end offset, so the topic was truncated or recreated"
+            if not beyond:
+                why = f"messages deleted before they were committed: at least {gone:,}"
+            where = f"{partitions(len(lost))} of {topic}"
+            text = f"the log does not hold the committed offset of {context.facts.group} on {where}: {why}"
+            trouble = TopicTrouble(OFFSETS_LOST, topic, lost, since_ms, context.now_ms)
+            yield topic_finding(context, trouble, text, {"lost": len(lost), "messages": gone, "beyond_end": beyond})
+
+
+def _is_lost(row: Row) -> bool:
+    return is_beyond_end(row.p) or _gone(row) > 0
+
+
+def _gone(row: Row) -> int:
+    """Return how many messages retention has deleted that were not committed."""
+    committed, start = committed_offset_of(row.p), row.p.start_offset
+    return 0 if committed is None or start is None else max(0, start - committed)
+
+
+def pending(context: LagContext) -> Iterator[Pending]:
+    """Yield topics of which it may be true though it is not said."""
+    return unknown_topics(context, OFFSETS_LOST)

@@ -1,0 +1,116 @@
+"""Every rule, a line each: its facts (``Rule``, in its module) and what judges it.
+
+``evaluate`` asks the judges in this order, and the list of rules in ``docs/rules`` has it too. A judge that stands at
+several rules is asked once: its findings say which of them is true.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from coordinator_model.lag.lag_context import LagContext
+from coordinator_model.replica.group import Departure, GroupReplica, Member
+from coordinator_model.replica.session_timer import JudgementContext
+from coordinator_model.rules import (
+    broker_clock,
+    coordinator,
+    coordinator_unavailable,
+    departed,
+    group_set_aside,
+    lag_growing,
+    left_without_reason,
+    offset_rewound,
+    offsets_lost,
+    partition_owned_twice,
+    partition_stalled,
+    partition_unowned,
+    polling,
+    rebalance_aborted,
+    rebalance_storm,
+    rebalance_stuck,
+    refused,
+    refused_unknown,
+    replica_diverged,
+    session,
+    setup,
+    telemetry_uncovered,
+    zombie_commit,
+)
+from coordinator_model.rules.about_lag import Pending
+from coordinator_model.rules.broker_watch import BrokerWatch
+from coordinator_model.rules.findings import Finding, Verdict
+from coordinator_model.rules.rule import Rule
+from coordinator_model.thresholds import Thresholds
+
+DepartureJudge = Callable[[GroupReplica, Departure, JudgementContext], Verdict]
+MemberJudge = Callable[[GroupReplica, Member, JudgementContext], Verdict]
+GroupJudge = Callable[[GroupReplica, JudgementContext], Verdict | Iterator[Verdict]]
+SettledJudge = Callable[[GroupReplica, JudgementContext, int], Verdict]
+BrokerJudge = Callable[[BrokerWatch, str, Thresholds], Iterable[Finding]]
+LagJudge = Callable[[LagContext], Iterator[Finding]]
+LagPending = Callable[[LagContext], Iterator[Pending]]
+
+
+class Line(NamedTuple):
+    """A rule, and what judges it.
+
+    ``departure``: a member that went. ``member``: one that is in; ``polls``: one whose client tells of its polls.
+    ``group``: the group as a whole; ``settled``: one that has settled, and since when. ``broker``: what a shard has
+    noticed about brokers. ``lag``: how far a group is behind, ``pending``: what has not ended though it is not found.
+    """
+
+    rule: Rule
+    departure: DepartureJudge | None = None
+    member: MemberJudge | None = None
+    polls: MemberJudge | None = None
+    group: GroupJudge | None = None
+    settled: SettledJudge | None = None
+    broker: BrokerJudge | None = None
+    lag: LagJudge | None = None
+    pending: LagPending | None = None
+
+
+REGISTRY = (
+    Line(departed.SESSION_EXPIRED, departure=departed.judge, member=session.judge),
+    Line(session.SESSION_AT_RISK, member=session.judge),
+    Line(departed.POLL_EXCEEDED, departure=departed.judge, polls=departed.judge_poll),
+    Line(polling.STATIC_MEMBER_STUCK, polls=polling.static_stuck),
+    Line(polling.POLL_AT_RISK, polls=polling.at_risk),
+    Line(departed.REBALANCE_TIMEOUT, departure=departed.judge),
+    Line(departed.MEMBER_REMOVED, departure=departed.judge),
+    Line(rebalance_stuck.REBALANCE_STUCK, group=rebalance_stuck.judge),
+    Line(rebalance_aborted.REBALANCE_ABORTED, group=rebalance_aborted.judge),
+    Line(rebalance_storm.REBALANCE_STORM, group=rebalance_storm.judge),
+    Line(partition_unowned.PARTITION_UNOWNED, group=partition_unowned.judge),
+    Line(partition_owned_twice.PARTITION_OWNED_TWICE, group=partition_owned_twice.judge),
+    Line(coordinator.COORDINATOR_PAUSED, broker=coordinator.paused),
+    Line(coordinator.TELEMETRY_STALLED, broker=coordinator.stalled),
+    Line(coordinator_unavailable.COORDINATOR_UNAVAILABLE, broker=coordinator_unavailable.judge),
+    Line(telemetry_uncovered.TELEMETRY_UNCOVERED, group=telemetry_uncovered.judge, broker=coordinator.uncovered),
+    Line(broker_clock.BROKER_CLOCK, broker=broker_clock.judge),
+    Line(replica_diverged.REPLICA_DIVERGED, group=replica_diverged.judge),
+    Line(group_set_aside.GROUP_SET_ASIDE, group=group_set_aside.judge),
+    Line(refused.JOIN_REFUSED, group=refused.judge, broker=refused_unknown.judge),
+    Line(refused.MEMBER_FENCED, group=refused.judge),
+    Line(zombie_commit.ZOMBIE_COMMIT, group=zombie_commit.judge),
+    Line(left_without_reason.LEFT_WITHOUT_REASON, group=left_without_reason.judge),
+    Line(setup.TIMEOUTS_INCONSISTENT, settled=setup.judge_timeouts),
+    Line(setup.MIXED_SUBSCRIPTIONS, settled=setup.judged(setup.mixed_subscriptions)),
+    Line(setup.ASSIGNMENT_SKEWED, settled=setup.judged(setup.assignment_skewed)),
+    Line(setup.MEMBER_IDLE, settled=setup.judged(setup.member_idle)),
+    Line(partition_stalled.PARTITION_STALLED, lag=partition_stalled.judge, pending=partition_stalled.pending),
+    Line(lag_growing.LAG_GROWING, lag=lag_growing.judge, pending=lag_growing.pending),
+    Line(offset_rewound.OFFSET_REWOUND, lag=offset_rewound.judge, pending=offset_rewound.pending),
+    Line(offsets_lost.OFFSETS_LOST, lag=offsets_lost.judge, pending=offsets_lost.pending),
+)
+RULES = tuple(line.rule for line in REGISTRY)
+
+VIOLATIONS = frozenset(rule.id for rule in RULES if rule.violation)
+HEARTBEAT_RULES = frozenset(rule.id for rule in RULES if rule.needs_heartbeats)
+LASTING_RULES = frozenset(rule.id for rule in RULES if rule.lasting)
+UNEXPLAINED_RULES = frozenset(rule.id for rule in RULES if rule.unexplained)
+OWNER_RULES = frozenset(rule.id for rule in RULES if rule.needs_owner)
+AT_RISK_RULES = {rule.id: rule.superseded_by for rule in RULES if rule.superseded_by is not None}
+"""A risk, and the rule that it turns into."""
+LAG_RULES = frozenset(line.rule.id for line in REGISTRY if line.lag is not None)
+"""What reports of lag tell of; the reports of shards tell of all others."""
+ENDS_AS = {rule.id: rule.ends_as for rule in RULES}
