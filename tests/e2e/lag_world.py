@@ -262,13 +262,13 @@ class LagWorld(World):
         Groups of which something is new are judged once a round. So by the second round all are.
         """
         groups = [cast.group for cast in self.casts]
-        before = self._at_rest()
+        before = self.at_rest()
         asked_ms, seen = _now_ms(), set[int]()
         self.job.until(lambda: seen.update(self.rounds(asked_ms)) or seen, lambda seen: len(seen) >= 2)
         shown = self.shown()
         return list(compare(before, self.brokers.offsets(groups), shown))
 
-    def _at_rest(self) -> dict[Place, Told]:
+    def at_rest(self) -> dict[Place, Told]:
         """Return what the brokers say, once those that commit often have committed what came last."""
         groups = [cast.group for cast in self.casts]
         often = {cast.group for cast in self.casts if cast.every_s <= OFTEN_S and cast.rate is None}
