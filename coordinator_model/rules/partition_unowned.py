@@ -14,7 +14,7 @@ from coordinator_model.states import Cause, Evidence
 PARTITION_UNOWNED = Rule(
     id="partition-unowned",
     severities=WARN_THEN_PAGE,
-    evidence="observed; partition counts are at most a minute old",
+    evidence="observed; partition counts are at most a minute old, of topics that were created since then ten minutes",
     true_when=(
         "a stable group subscribes to a topic and no member has held one of its partitions for `unstable_after_ms`; a"
         " page after `page_after_ms`"

@@ -71,7 +71,8 @@ TELEMETRY_BEFORE_MS = 120_000  # how much telemetry a fresh checkpoint reads bac
 LOOK_FOR_TOPICS_S = 5.0
 LAG_FOLDER = "lag"
 QUERY_VERSION = 5  # another one where the query's sources or its stateful stage become others
-READ_TIMEOUTS_S = 60.0  # how soon a changed session timeout of a group is known
+READ_TIMEOUTS_S = 60.0  # how soon a changed session timeout of a group, or a topic that has grown, is known
+NEW_TOPICS_S = 600.0  # how soon the partitions of topics are that are new since the query was started
 STATUS_BATCHES = 100
 SET_ASIDE_AFTER = 3  # failures in a row that nothing outside explains, without one batch between them
 GIVE_UP_AFTER = 8
@@ -143,6 +144,8 @@ class Job:
         self._cut_short: set[str] = set()
         self._ids: dict[str, str] = {}
         self._partition_counts: dict[str, int] = {}
+        """As the shards were told."""
+        self._new_topics_due = _Every(NEW_TOPICS_S)
         self._topic_names = TopicNames(partial(ask_topic_names, self.settings.kafka.python_client()))
 
     def run(self) -> None:
@@ -376,14 +379,20 @@ class Job:
         return self._session_timeouts != before
 
     def _read_partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
-        """Read how many partitions topics have; return those of them that are not as the shards were told."""
-        before = self._partition_counts
+        """Return how many partitions topics have, of those of which the shards were told otherwise.
+
+        Topics that they were told nothing of count seldom: a cluster gets new ones all day, and each start of the query
+        costs seconds.
+        """
+        told = self._partition_counts
         try:
-            self._partition_counts = self.topics.partition_counts()
+            counts = self.topics.partition_counts()
         except KafkaError as error:
             log.warning("partition counts cannot be read", error=str(error))
-        counts = {topic: self._partition_counts.get(topic, 0) for topic in topics}
-        return {topic: count for topic, count in counts.items() if count != before.get(topic, 0)}
+            return {}
+        new_too = self._new_topics_due(time.monotonic())
+        now = {topic: counts.get(topic, 0) for topic in topics if new_too or topic in told}
+        return {topic: count for topic, count in now.items() if count != told.get(topic, 0)}
 
     def _failed(self, error: BaseException) -> None:
         """Wait before the next attempt; raises `RunError` where none would help."""
@@ -441,7 +450,7 @@ class Job:
     def _shard_settings(self, partitions: int, live_from_ms: int) -> ShardSettings:
         self._read_session_timeouts()
         timeouts = self._session_timeouts
-        self._partition_counts = self.topics.partition_counts()
+        self._partition_counts, self._new_topics_due = self.topics.partition_counts(), _Every(NEW_TOPICS_S)
         return ShardSettings(
             cluster=self.settings.cluster,
             partitions=partitions,

@@ -27,7 +27,10 @@ from random import Random
 from threading import Event, Lock, Thread
 from typing import Any
 
-from coordinator_model.states import LAG_GROWING, OFFSET_REWOUND, OFFSETS_LOST, PARTITION_STALLED
+from coordinator_model.rules.lag_growing import LAG_GROWING
+from coordinator_model.rules.offset_rewound import OFFSET_REWOUND
+from coordinator_model.rules.offsets_lost import OFFSETS_LOST
+from coordinator_model.rules.partition_stalled import PARTITION_STALLED
 from tests.e2e.clients import Client
 from tests.e2e.lag_truth import Comparison
 from tests.e2e.lag_world import OTHERS, STUCK, Cast, LagWorld
@@ -39,7 +42,7 @@ LATE_S = 60.0
 RECOVERY_S = 120.0
 CALM_AFTER_S = 60.0
 """Faults pause once stalls have been waited for so long: else time would count anew for ever."""
-RULES = (PARTITION_STALLED, LAG_GROWING, OFFSET_REWOUND, OFFSETS_LOST)
+RULES = tuple(rule.id for rule in (PARTITION_STALLED, LAG_GROWING, OFFSET_REWOUND, OFFSETS_LOST))
 
 
 @dataclass
@@ -310,8 +313,8 @@ def judge_incidents(incidents: list[dict[str, Any]], episodes: list[Episode]) ->
     return [
         f"{incident['rule']} {incident['subject']}: {incident['summary']}"
         for incident in incidents
-        if not (incident["rule"] == LAG_GROWING and incident["group"] == "slow")
-        and not (incident["rule"] == PARTITION_STALLED and any(is_of(incident, episode) for episode in episodes))
+        if not (incident["rule"] == LAG_GROWING.id and incident["group"] == "slow")
+        and not (incident["rule"] == PARTITION_STALLED.id and any(is_of(incident, episode) for episode in episodes))
     ]
 
 

@@ -15,7 +15,7 @@ from statistics import median_low
 from sys import executable
 from typing import Any, Self
 
-from coordinator_model.states import PARTITION_STALLED
+from coordinator_model.rules.partition_stalled import PARTITION_STALLED
 from tests.e2e.clients import HERE, Client
 from tests.e2e.crash_job import Job
 from tests.e2e.lag_truth import Brokers, Comparison, Place, Shown, Told, compare, shown_by
@@ -249,7 +249,7 @@ class LagWorld(World):
 
     def stalls(self, group: str) -> list[dict[str, Any]]:
         """Return the stalls of a group that are told now."""
-        rows = self.job.rows("SELECT body FROM incidents WHERE rule = ? AND closed_ms IS NULL", PARTITION_STALLED)
+        rows = self.job.rows("SELECT body FROM incidents WHERE rule = ? AND closed_ms IS NULL", PARTITION_STALLED.id)
         return [body for body in map(json.loads, (text for (text,) in rows)) if body["group"] == group]
 
     def rounds(self, after_ms: int) -> set[int]:
