@@ -46,7 +46,7 @@ from coordinator_model.shard.commit_times import CommitQueue, CommitRow
 from coordinator_model.shard.group_store import GroupStore
 from coordinator_model.shard.groups import Groups
 from coordinator_model.shard.heartbeat_table import FAR_MS, MAX_INTERVAL_MS, HeartbeatTable
-from coordinator_model.shard.intake import Batch, OffsetsRead, Part, take
+from coordinator_model.shard.intake import Batch, OffsetsRead, Part, Taken, take
 from coordinator_model.shard.outputs import Output, Outputs
 from coordinator_model.shard.refresh import forget_shown, refreshed, shown_plain
 from coordinator_model.shard.shard_memory import ShardMemory
@@ -182,11 +182,10 @@ class Shard:
 
         Heartbeats and offset commits may stand among the events, or come as blocks, which costs least. ``wall_ms`` only
         tells how long nothing came (``telemetry-stalled``, and what ends where only records are seen); in a capture,
-        which has none,
-        ``newest_record_ms`` is its newest record of all shards. ``records_read_ms``: up to which instant the records
-        have been read; a batch that reads to their end, as Spark's do, says nothing. ``read``: which offsets of
-        telemetry were read, for all shards: where some are missing lines were lost. ``final`` ends a capture: nothing
-        waits.
+        which has none, ``newest_record_ms`` is its newest record of all shards. ``records_read_ms``: up to which
+        instant the records have been read; a batch that reads to their end, as Spark's do, says nothing. ``read``:
+        which offsets of telemetry were read, for all shards: where some are missing lines were lost. ``final`` ends a
+        capture: nothing waits.
         """
         self._groups.said = Outputs(self.settings.cluster, self._groups.shard)
         self._present_ms, self._has_records = newest_record_ms if wall_ms is None else wall_ms, False
@@ -195,15 +194,7 @@ class Shard:
             self._begin_anew()
         batch = Batch(events, heartbeats, wall_ms, records_read_ms, read, final, commits)
         taken = take(self.memory, batch, self.settings.thresholds.hold_ms)
-        if taken.duplicates:
-            self._said.count("duplicates", taken.duplicates)
-        if taken.committed:
-            self._said.count(OffsetCommitted.__name__, taken.committed)
-        for event in taken.misdated:
-            self._said.misdated(event)
-        for broker, line_ms in taken.lost.items():
-            self._said.count("lost_lines")
-            self.clock.lost_lines(broker, line_ms, self.clock.brokers[broker].line_ms)
+        self._note_left_out(taken)
         parting = [part.step for part in taken.parts]
         for step in taken.steps:
             if step not in parting:
@@ -218,6 +209,18 @@ class Shard:
         self._groups.forget_deleted(max(self.clock.progress_ms, taken.parts[-1].last_ms))
         self._report_progress(wall_ms)
         return self._said.listed
+
+    def _note_left_out(self, taken: Taken) -> None:
+        """Count what of a batch is not applied, and note which lines are missing."""
+        if taken.duplicates:
+            self._said.count("duplicates", taken.duplicates)
+        if taken.committed:
+            self._said.count(OffsetCommitted.__name__, taken.committed)
+        for event in taken.misdated:
+            self._said.misdated(event)
+        for broker, line_ms in taken.lost.items():
+            self._said.count("lost_lines")
+            self.clock.lost_lines(broker, line_ms, self.clock.brokers[broker].line_ms)
 
     def _begin_anew(self) -> None:
         """Forget which lines were read: a shard without groups is not told of each, and has lost none."""
