@@ -76,7 +76,8 @@ class Monitor:
     @property
     def is_up_to_date(self) -> bool:
         """Whether all that was read has been applied."""
-        return not self.shard.memory.held and not self.shard.memory.held_heartbeats.length
+        memory = self.shard.memory
+        return not memory.held and not memory.held_heartbeats.length and not memory.held_commits
 
     def replica(self, group: str) -> GroupReplica:
         return self.shard._groups.replica(group)
