@@ -26,7 +26,6 @@ from coordinator_model.replica.removal_instant import (
     gone_between,
     may_have_started,
     may_precede,
-    outlived_by_none,
     removed_with_one_alive,
 )
 from coordinator_model.replica.returns import who
@@ -408,7 +407,7 @@ def _expired_before_replacement(
     if last_ms <= departure.removed_ms:
         return True
     unknown = (departure.member.unknown_ms or departure.removed_ms) < departure.removed_ms
-    if unknown or outlived_by_none(departure, context):  # whichever coordinator that was
+    if unknown:  # whichever coordinator that was
         return not _is_told(replica, departure)
     others = [span for d in together if d is not departure and (span := spans[id(d)])]
     if any(may_have_started(departure, span) and ends(span)[1] <= last_ms for span in others):

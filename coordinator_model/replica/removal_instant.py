@@ -94,20 +94,6 @@ def _earliest_since(move: TimerReset, departure: Departure, context: JudgementCo
     return loads_ms + (session_timeout_ms(departure.member, context) or 0)
 
 
-def outlived_by_none(departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether one of the coordinators since a member was heard has let its session end.
-
-    Each begins it anew as it loads the group. The first one was alive a session later and had let it end, if no other
-    had loaded the group before; and that one let it end another session later. Unless it waited in a join phase.
-    """
-    moves, timeout_ms = _moves(departure, context), session_timeout_ms(departure.member, context)
-    if len(moves) != 1 or timeout_ms is None or departure.member.clock_ms is None:
-        return False
-    end_ms = max([departure.member.clock_ms, *departure.touches_ms]) + timeout_ms
-    waited = departure.phase.started_ms is not None and departure.phase.started_ms <= end_ms
-    return not waited and moves[0].word_ms >= end_ms and departure.removed_ms >= end_ms + timeout_ms
-
-
 def expired_or_replaced(departure: Departure, context: JudgementContext) -> bool:
     """Tell whether a static member's session may have ended before its successor came, as it began with a move.
 
