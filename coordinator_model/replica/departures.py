@@ -406,8 +406,8 @@ def _expired_before_replacement(
     first_ms, last_ms = ends(spans[id(departure)])
     if last_ms <= departure.removed_ms:
         return True
-    unknown = (departure.member.unknown_ms or departure.removed_ms) < departure.removed_ms
-    if unknown:  # whichever coordinator that was
+    # Before its removal was recorded, a coordinator answered that it does not know the member.
+    if (departure.member.unknown_ms or departure.removed_ms) < departure.removed_ms:
         return not _is_told(replica, departure)
     others = [span for d in together if d is not departure and (span := spans[id(d)])]
     if any(may_have_started(departure, span) and ends(span)[1] <= last_ms for span in others):
