@@ -27,6 +27,7 @@ def view(
 ) -> dict[str, Any]:
     """Return the group object; ``violated`` names the subjects that an open finding holds to be violated."""
     members = sorted(replica.members.values(), key=lambda m: m.member_id)
+    shown, left_out = _shown_and_left_out(members, violated)
     more = member_fields(replica, waits(replica))
     return {
         "kind": "group",
@@ -40,10 +41,9 @@ def view(
         "protocol": replica.protocol,
         "leader": replica.leader,
         "partition": partition,
-        "members": [
-            _member(replica, m, context, violated) | more.get(m.member_id, {}) for m in members[:MAX_MEMBERS_SHOWN]
-        ],
+        "members": [_member(replica, m, context, violated) | more.get(m.member_id, {}) for m in shown],
         "members_total": len(members),
+        "unknown_left_out": sum(_liveness(replica, m, context, violated) == "unknown" for m in left_out),
         "sources": counted(sources_of(replica, member, context) for member in members),
         "state_since_ms": replica.state_since_ms,
         "stable_since_ms": replica.stable_since_ms,
@@ -56,6 +56,14 @@ def view(
         "unexpected": replica.unexpected,
         **group_fields(replica),
     }
+
+
+def _shown_and_left_out(members: list[Member], violated: set[str]) -> tuple[list[Member], list[Member]]:
+    """Split the members where there are too many to show: those that are violated are shown before all others."""
+    if len(members) <= MAX_MEMBERS_SHOWN:
+        return members, []
+    ordered = sorted(members, key=lambda m: m.subject not in violated)
+    return sorted(ordered[:MAX_MEMBERS_SHOWN], key=lambda m: m.member_id), ordered[MAX_MEMBERS_SHOWN:]
 
 
 def _state_evidence(replica: GroupReplica, context: JudgementContext) -> Evidence:
@@ -96,16 +104,12 @@ def _member(replica: GroupReplica, member: Member, context: JudgementContext, vi
     left = None
     if session is not None and session.timeout_ms and context.progress_ms and not context.by_records:
         left = headroom(context.progress_ms, *session)
-    unseen_ms = unseen_from_ms(member, context)
-    unseen = replica.state is GroupState.STABLE and unseen_ms is not None and context.progress_ms >= unseen_ms
-    covered = is_covered(member, context) and not (context.waiting or context.stalled or context.by_records or unseen)
-    liveness = "violated" if member.subject in violated else "alive" if covered else "unknown"
     return {
         "member_id": member.member_id,
         "instance_id": member.instance_id,
         "client_id": member.client_id,
         "client_host": member.client_host,
-        "liveness": liveness,
+        "liveness": _liveness(replica, member, context, violated),
         "sources": sources_of(replica, member, context),
         "session_timeout_ms": session_timeout_ms(member, context),
         "rebalance_timeout_ms": member.rebalance_timeout_ms,
@@ -126,6 +130,13 @@ def _member(replica: GroupReplica, member: Member, context: JudgementContext, vi
         "heartbeat_headroom": left,
         **_polls(member),
     }
+
+
+def _liveness(replica: GroupReplica, member: Member, context: JudgementContext, violated: set[str]) -> str:
+    unseen_ms = unseen_from_ms(member, context)
+    unseen = replica.state is GroupState.STABLE and unseen_ms is not None and context.progress_ms >= unseen_ms
+    covered = is_covered(member, context) and not (context.waiting or context.stalled or context.by_records or unseen)
+    return "violated" if member.subject in violated else "alive" if covered else "unknown"
 
 
 def _polls(member: Member) -> dict[str, Any]:

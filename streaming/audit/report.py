@@ -53,8 +53,9 @@ class Report:
         troubled = [group for group in self.groups if group["findings"]]
         lines = [f"# Consumer groups of {escaped(self.cluster)}", "", *self._seen(len(troubled)), ""]
         if troubled:
+            cut = f" {MAX_GROUPS_TOLD} of {len(troubled):,}" if len(troubled) > MAX_GROUPS_TOLD else ""
             lines += [
-                "## Groups with findings, the worst first",
+                f"## Groups with findings, the worst{cut or ' first'}",
                 "",
                 "| group | state | type | members | findings |",
                 "| --- " * 5 + "|",

@@ -42,5 +42,7 @@ def describe_command(group: str | None, cluster: str | None, limit: int, url: st
         out.print(tables.partitions_table(lag))
     if found["incidents"]:
         out.print(tables.incidents_table("open incidents", found["incidents"]))
+    if found["events"]:
+        out.print("what happened last")
     for event in found["events"]:
         out.print(f"{instant(event['at_ms'])}  {shown(event['text'])}")

@@ -10,10 +10,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from coordinator_model.lag.status import Status
 from streaming.commands.remote import instant, shown
 
 STYLES = {"page": "bold red", "warn": "yellow", "violated": "bold red", "unknown": "dim"}
 STYLES |= dict.fromkeys(("stop", "stall", "rewind"), "yellow")
+BADNESS = {status.value: -status.rank for status in Status if status not in (Status.OK, Status.UNKNOWN)}
 BAR = 10
 HEAD_SHOWN = 60
 INDENT = 4
@@ -90,7 +92,8 @@ def _end(incident: Mapping[str, Any]) -> str:
 def groups_table(title: str, groups: Sequence[Mapping[str, Any]]) -> ByWidth:
     """Show groups, a line each, with the least headroom of any member."""
     rows = [
-        (g["cluster"], g["group"], _opened(g), g["type"], g["state"], g["generation"], len(g["members"]), _lag_of(g),
+        (g["cluster"], g["group"], _opened(g), g["type"], g["state"], g["generation"],
+         max(len(g["members"]), g.get("members_total", 0)), _lag_of(g),
          _bar_of(g))
         for g in groups
     ]  # fmt: skip
@@ -126,7 +129,7 @@ def worst_headroom(group: Mapping[str, Any]) -> float | None:
 
 def members_table(group: Mapping[str, Any]) -> ByWidth:
     """Show a group's members."""
-    title = f"members ({len(group['members'])})"
+    title = f"members ({_counted(len(group['members']), group.get('members_total', 0))})"
     columns = ("member", "instance", "client", "host", "liveness", "headroom", "assignment")
     rows = [
         (
@@ -136,11 +139,21 @@ def members_table(group: Mapping[str, Any]) -> ByWidth:
             m["client_host"],
             m["liveness"],
             bar(m.get("heartbeat_headroom")),
-            "; ".join(f"{a['topic']} {', '.join(map(str, a['partitions']))}" for a in m["assignment"]),
+            _assigned(m),
         )
         for m in group["members"]
     ]
     return ByWidth(table(title, columns, rows), blocks(title, map(_member_block, rows)))
+
+
+def _assigned(member: Mapping[str, Any]) -> str:
+    parts = [f"{held['topic']} {', '.join(map(str, held['partitions']))}" for held in member["assignment"]]
+    left_out = member.get("partitions_left_out")
+    return "; ".join([*parts, f"{left_out:,} more"] if left_out else parts)
+
+
+def _counted(shown: int, total: int) -> str:
+    return f"showing {shown:,} of {total:,}" if shown < total else f"{shown:,}"
 
 
 def _member_block(row: tuple[Any, ...]) -> tuple[Text, list[Text]]:
@@ -153,7 +166,7 @@ def _member_block(row: tuple[Any, ...]) -> tuple[Text, list[Text]]:
 def partitions_table(lag: Mapping[str, Any]) -> ByWidth:
     """Show the partitions of a group that are behind or not well, the worst first."""
     behind = [row for row in lag["partitions"] if row["lag"] != 0 or row["status"] != "ok"]
-    behind.sort(key=lambda row: (row["status"] in ("ok", "unknown"), -(row["lag"] or 0)))
+    behind.sort(key=lambda row: (BADNESS.get(row["status"], 0), -(row["lag"] or 0)))
     rows = [_partition_cells(row) for row in behind[:PARTITIONS_SHOWN]]
     every = len(lag["partitions"]) + lag.get("left_out", 0)
     total = "lag not known" if lag.get("lag") is None else f"lag {lag['lag']:,}"

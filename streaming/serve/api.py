@@ -226,7 +226,7 @@ class Api:
         read, cluster, group = self.store.read, found["cluster"], found["group"]
         return {
             **self.labelled(found),
-            "incidents": read.incidents(state="open", cluster=cluster, group=group).objects,
+            "incidents": read.incidents(state="open", cluster=cluster, group=group, by_severity=True).objects,
             "generations": read.generations(cluster, group, GENERATIONS_SHOWN),
             "events": [event._asdict() for event in self._events(cluster, group)],
         }

@@ -60,7 +60,7 @@ HELP: Final[Mapping[str, str]] = {
     PARTITION_LAG_TIME: "How long a partition's oldest message has waited. Needs [serve] partition_metrics.",
     PARTITION_COMMITTED: "Committed offset of a partition. Needs [serve] partition_metrics.",
     PARTITION_END: "End offset of a partition. Needs [serve] partition_metrics.",
-    LAGS_WITHOUT_SERIES: "Groups and topics whose lag is beyond the bounds on series; the API has them.",
+    LAGS_WITHOUT_SERIES: "Groups, topics and partitions whose lag is beyond the bounds on series; the API has them.",
 }
 _OF_GROUP: Final = ("cluster", "group")
 _OF_TOPIC: Final = (*_OF_GROUP, "topic")
@@ -92,18 +92,24 @@ def samples(totals: list[LagTotals], lags: Lags, now_ms: int, *, by_partition: b
     """Give the samples of every metric but those that a group's row has without its partitions."""
     made: Samples = {name: [] for name in HELP}
     _add_totals(made, totals, now_ms)
-    topics_left_out = 0
+    topics_left_out = partitions_left_out = 0
     for lag in lags:
-        topics = topic_lags(lag.columns)
+        topics = sorted(topic_lags(lag.columns), key=_badness)
         room = TOPIC_SERIES - len(made[TOPIC_STALLED])
         topics_left_out += max(0, len(topics) - room)
         _add_group(made, lag, topics)
         for topic in topics[: max(0, room)]:
             _add_topic(made, (lag.cluster, lag.group, topic.topic), topic)
         if by_partition:
-            _add_partitions(made, lag)
+            partitions_left_out += lag.partitions - _add_partitions(made, lag)
     made[LAGS_WITHOUT_SERIES] = [(("group",), lags.left_out), (("topic",), topics_left_out)]
+    if by_partition:
+        made[LAGS_WITHOUT_SERIES].append((("partition",), partitions_left_out))
     return made
+
+
+def _badness(topic: TopicLag) -> tuple[int, int, str]:
+    return -STATUS_NUMBERS.get(topic.status, 0), -(topic.lag or 0), topic.topic
 
 
 def _add_totals(made: Samples, totals: list[LagTotals], now_ms: int) -> None:
@@ -145,11 +151,11 @@ def _add_topic(made: Samples, labels: tuple[str, ...], topic: TopicLag) -> None:
             made[name].append((labels, value))
 
 
-def _add_partitions(made: Samples, lag: Lag) -> None:
-    """Give each partition samples of its own, as long as there is room for all of the group's."""
+def _add_partitions(made: Samples, lag: Lag) -> int:
+    """Give each partition samples of its own, as long as there is room for all of the group's; returns how many."""
     columns = lag.columns
     if len(made[PARTITION_LAG]) + len(columns["partition"]) > PARTITION_SERIES:
-        return
+        return 0
     for row, labels in _labelled(lag):
         for name, column in _COLUMN_OF.items():
             if (value := columns[column][row]) is not None:
@@ -158,6 +164,7 @@ def _add_partitions(made: Samples, lag: Lag) -> None:
             made[PARTITION_LAG_TIME].append((labels, lag_ms / 1_000))
         if (number := STATUS_NUMBERS.get(columns["status"][row])) is not None:
             made[PARTITION_LAG_STATUS].append((labels, number))
+    return len(columns["partition"])
 
 
 def _labelled(lag: Lag) -> Iterator[tuple[int, tuple[str, ...]]]:

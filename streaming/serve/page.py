@@ -152,17 +152,16 @@ class Pages:
         return if_changed(request, _page("rule.html", title=rule, text=runbook(rule)))
 
     def _group(self, request: Request, found: Object) -> Response:
-        recent = self.store.read.incidents(cluster=found["cluster"], group=found["group"], limit=INCIDENTS_SHOWN)
+        incidents, incidents_total = self._incidents(found["cluster"], found["group"])
         minutes = number(request, "minutes", MINUTES, 1, 30 * 24 * 60)
         page_number = number(request, "page", 1, 1, MOST_PAGES)
         drawn = self.store.read.generations(found["cluster"], found["group"], GENERATIONS_DRAWN)
-        incidents = recent.objects
         lag = self.store.lags.of_group(found["cluster"], found["group"])
         page = _page(
             "group.html",
             group=found,
-            incidents=recent,
-            incident_rows=incidents,
+            incidents=incidents,
+            incidents_total=incidents_total,
             members=MembersPage.of(request, found, page_number),
             minutes=minutes,
             timeline=timeline(found, drawn, incidents, minutes * 60_000),
@@ -174,6 +173,14 @@ class Pages:
             label=LABEL,
         )
         return if_changed(request, page)
+
+    def _incidents(self, cluster: str, group: str) -> tuple[list[Object], int]:
+        """Give the open incidents, the worst first, then the newest closed ones; and how many there are in all."""
+        read = self.store.read
+        opened = read.incidents(state="open", cluster=cluster, group=group, by_severity=True, limit=INCIDENTS_SHOWN)
+        room = max(1, INCIDENTS_SHOWN - len(opened))
+        closed = read.incidents(state="closed", cluster=cluster, group=group, limit=room)
+        return [*opened.objects, *closed.objects][:INCIDENTS_SHOWN], opened.total + closed.total
 
 
 class MembersPage(NamedTuple):

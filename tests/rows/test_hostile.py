@@ -6,7 +6,9 @@ from uuid import UUID
 import pytest
 
 from coordinator_model.replica.classic import MAX_PARTITIONS_SHOWN
+from coordinator_model.shard import view
 from coordinator_model.shard.view import MAX_MEMBERS_SHOWN
+from tests.coordinator_model.rules.test_setup_rules import CONTEXT
 from tests.rows import encoder
 from tests.rows.encoder import ListedMember
 from tests.rows.witness import Witness
@@ -120,6 +122,15 @@ def test_a_group_of_thousands_is_known_whole_and_shown_up_to_a_bound_that_is_tol
     assert len(replica.members) == shown["members_total"] == count
     assert len(shown["members"]) == min(count, MAX_MEMBERS_SHOWN)
     assert time.process_time() - started_s < 30, "quadratic in members"
+
+
+def test_of_thousands_of_members_those_violated_are_shown_and_the_unknown_counted(world, monkeypatch):
+    monkeypatch.setattr(view, "MAX_MEMBERS_SHOWN", 2)
+    group_record(world, "g", 1, *(member(f"m{n}", [n]) for n in range(5)))
+    replica, _ = replica_of(world)
+    shown = view.view(replica, CONTEXT, "c", 0, {"m4"})
+    assert [(one["member_id"], one["liveness"]) for one in shown["members"]] == [("m0", "unknown"), ("m4", "violated")]
+    assert (shown["members_total"], shown["unknown_left_out"]) == (5, 3)
 
 
 def test_a_record_of_a_megabyte_keeps_a_bounded_part_of_an_assignment(world):

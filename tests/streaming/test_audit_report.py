@@ -243,6 +243,13 @@ class TestMarkdown:
         report = Report("c", [], [], [], 1.0, "")
         assert "The offsets topic holds no record." in report.as_markdown()
 
+    def test_a_list_of_groups_that_was_cut_says_so_where_it_begins(self):
+        finding = {"rule": "member-idle", "severity": "info", "summary": "m1 has nothing"}
+        group = {"group": "g", "state": "Stable", "type": "classic", "members": 1, "findings": [finding]}
+        for groups, heading in ((60, "the worst 50 of 60"), (50, "the worst first")):
+            text = Report("c", [group] * groups, [], [], 1.0, "").as_markdown()
+            assert f"\n## Groups with findings, {heading}\n" in text
+
     def test_a_long_name_is_cut(self):
         assert len(escaped("x" * 10_000)) == 100
 

@@ -230,7 +230,7 @@ def arguments(command, config):
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize("command", ["run", "doctor", "capture"])
+@pytest.mark.parametrize("command", ["run", "doctor", "capture", "audit"])
 class TestCommands:
     """The commands that reach a cluster say the same, at once, and with exit code 1."""
 

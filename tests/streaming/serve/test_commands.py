@@ -63,6 +63,37 @@ def test_describe_shows_how_far_behind_a_group_is_the_worst_partition_first(appl
     assert "lag not known" not in said
 
 
+def test_describe_shows_a_stopped_partition_before_slow_ones_that_are_further_behind(apply, command):
+    """In the order of the page, so that no number of them leaves it out."""
+    slow = [partition(number, lag=1_000_000, status="warn") for number in range(40)]
+    apply(report("orders", view=view()), partitions("orders", *slow, partition(40, lag=5, status="stop")))
+    said = command("describe", "orders")
+    assert said.index("orders-40") < said.index("orders-0")
+    assert "the worst 30 shown" in said
+
+
+def test_describe_and_the_api_show_a_group_s_worst_incidents_first(apply, client, command):
+    older = finding("orders", "m-0", severity="page")
+    newer = finding("orders", "m-1", rule="poll-exceeded", opened_ms=START_MS + 5_000)
+    apply(report("orders", older, newer, view=view(members=2)))
+    assert [one["severity"] for one in client.json("/api/v1/groups/orders")["incidents"]] == ["page", "warn"]
+    said = command("describe", "orders").partition("open incidents")[2]
+    assert said.index("session-expired") < said.index("poll-exceeded")
+
+
+def test_members_and_partitions_that_are_not_shown_are_counted(apply, client, command):
+    shown = view("huge", members=2, members_total=7_000)
+    shown["members"][0]["partitions_left_out"] = 1_234
+    apply(report("huge", view=shown))
+    page, said = client.get("/groups/huge").text, command("describe", "huge")
+    assert "Members (showing 2 of 7000)" in page
+    assert "and 1,234 more partitions" in page
+    assert "members (showing 2 of 7,000)" in said
+    assert "1,234 more" in said
+    assert "<td>7000</td>" in client.get("/").text
+    assert " 7000 " in command("describe")
+
+
 def test_describe_cuts_a_long_list_of_partitions_and_says_so(apply, command):
     rows = [partition(number, lag=1_000 - number) for number in range(100)]
     apply(report("orders", view=view()), partitions("orders", *rows, left_out=7), report("new", view=view("new")))

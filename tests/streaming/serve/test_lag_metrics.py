@@ -108,7 +108,18 @@ def test_series_are_bounded_and_what_is_left_out_is_counted(apply, client, store
     assert len(samples[lag_metrics.TOPIC_LAG]) == 3
     assert len(samples[lag_metrics.GROUP_LAG]) == 4
     assert samples[lag_metrics.LAGS_WITHOUT_SERIES] == {labels(of="group"): 1, labels(of="topic"): 3}
-    assert exported(store, by_partition).count(f"\n{lag_metrics.PARTITION_LAG}{{") == 2
+    by_row = exported(store, by_partition)
+    assert by_row.count(f"\n{lag_metrics.PARTITION_LAG}{{") == 2
+    assert f'{lag_metrics.LAGS_WITHOUT_SERIES}{{of="partition"}} 4.0' in by_row  # of the three groups that were read
+
+
+def test_of_a_group_s_topics_those_in_trouble_have_series(apply, client, monkeypatch):
+    monkeypatch.setattr(lag_metrics, "TOPIC_SERIES", 2)
+    rows = [partition(topic="a", lag=9), partition(topic="b", lag=90), partition(topic="c", lag=5, status="stop")]
+    apply(report(view=view()), partitions("orders", *rows))
+    assert scrape(client)[lag_metrics.TOPIC_LAG] == {
+        labels(**GROUP, topic="b"): 90, labels(**GROUP, topic="c"): 5,
+    }  # fmt: skip
 
 
 def test_hostile_names_stay_one_label(apply, client):

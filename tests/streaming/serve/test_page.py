@@ -304,6 +304,20 @@ class TestOpenPage:
         assert tab.run("getSelection().toString()") == "g-1"
         assert tab.run("document.activeElement.textContent") == "g-3"
 
+    def test_a_refresh_keeps_selection_and_focus_in_the_table_of_lag(self, apply, client, tab):
+        rows = [partition(number, topic=f"t-{number}", lag=100 - number) for number in range(4)]
+        apply(report("orders", finding(), view=view()), partitions("orders", *rows))
+        tab.open(f"{client.base}/groups/orders")
+        tab.run("document.querySelector('main a[href^=\"/rules/\"]').focus()")
+        tab.run(f"{SELECT_FIRST}('t-1')")
+        changed = [partition(3, topic="t-3", lag=7_777_777, status="stop"), partition(2, topic="t-2", lag=500), rows[1]]
+        apply(report("orders", view=view(generation=4)), partitions("orders", *changed, at_ms=START_MS + 10_000))
+        tab.wait_until("document.body.textContent.includes('7,777,777')")
+        shown = tab.run("[...document.querySelectorAll('#lag + p ~ table')][0].textContent.match(/t-\\d/g)")
+        assert shown == ["t-3", "t-2", "t-1"]
+        assert tab.run("getSelection().toString()") == "t-1"
+        assert tab.run("document.activeElement.getAttribute('href')") == "/rules/session-expired"
+
     def test_a_refresh_ends_with_the_page_that_is_served(self, apply, client, tab):
         """Whatever was there before: rows come, go and change places."""
         apply(*(report(f"g-{number}", view=view(f"g-{number}")) for number in range(6)))

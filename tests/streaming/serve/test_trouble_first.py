@@ -70,6 +70,22 @@ def test_the_page_shows_the_worst_first(client, monkeypatch):
     assert (listed.count("1 page<"), listed.count("1 warn<")) == (3, 2)
 
 
+def test_a_group_s_page_shows_what_is_open_before_newer_incidents_that_are_closed(apply, client, monkeypatch):
+    monkeypatch.setattr(page, "INCIDENTS_SHOWN", 3)
+    apply(report("zz-last", finding("zz-last", "m-warned"), at_ms=START_MS + 1))
+    for number in range(4):
+        opened_ms = START_MS + 10_000 + number
+        passing = finding("zz-last", f"gone-{number}", opened_ms=opened_ms)
+        apply(
+            report("zz-last", passing, at_ms=opened_ms),
+            report("zz-last", ended(passing, opened_ms + 1), at_ms=opened_ms + 1),
+        )
+    listed = client.get("/groups/zz-last").text.partition("<h2>Incidents")[2].partition("<h2>Members")[0]
+    assert listed.startswith(" (showing 3 of 6)")
+    assert re.findall(r'<td class="(\w+)">', listed) == ["page", "warn", "warn"]
+    assert listed.count("<td>open</td>") == 2
+
+
 def test_bounded_metrics_hold_the_groups_in_trouble(client, monkeypatch):
     monkeypatch.setattr(metrics, "GROUP_SERIES", 5)
     text = client.get("/metrics").text
