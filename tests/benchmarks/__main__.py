@@ -22,6 +22,7 @@ from pathlib import Path
 
 from streaming.config import Run
 from streaming.embedded import EmbeddedCluster
+from streaming.run.source import ROWS_PER_BATCH
 from tests.benchmarks import answers, cold, flood, history, lag, large_audit, line, reporter, telemetry_cost
 from tests.benchmarks.load import INTERVAL_MS
 from tests.benchmarks.processes import Usage, usage_of
@@ -164,6 +165,7 @@ def backlog(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespace)
 def cold_start(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespace) -> None:
     """Measure from the command to a view of all groups, beside a bare reader and the job on an empty topic."""
     servers = cluster.bootstrap_servers
+    cluster.create_topic(cold.TOPIC, partitions=options.partitions)
     cold.fill(servers, OFFSETS_TOPIC, options.records, options.groups, options.partitions)
     empty = folder / "empty"
     empty.mkdir()
@@ -175,8 +177,10 @@ def cold_start(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespa
     empty_s, idle = await_start(empty)
     begin = time.time()
     with running(folder) as job:
-        cold.await_groups(folder / "monitor.db", options.groups)
+        cold.await_rows(folder / "monitor.db", "SELECT count(*) FROM groups", options.groups)
         total_s, used = time.time() - begin, usage_of(job.pid)
+        cold.await_rows(folder / "monitor.db", "SELECT count(*) FROM lags WHERE complete", options.groups)
+        lags_s = time.time() - begin
         while sum(batch["rows"] for batch in batches(folder)) < options.records:  # told once the batch has ended
             time.sleep(0.2)
     reader_s.append(cold.read_bare(servers, OFFSETS_TOPIC, options.records))
@@ -185,14 +189,17 @@ def cold_start(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespa
     readers = " and ".join(f"{seconds:.1f} s" for seconds in reader_s) + f" ({cpu_s:.1f} s of processor time)"
     print(f"| cold start, {options.records:,} records | {pace} |")
     print(f"| … until all groups are in view, with the start of Spark | {total_s:.1f} s |")
+    print(f"| … until all lags are in view | {lags_s:.1f} s |")
     print(f"| … `run` on an empty topic, until its first batch has ended | {empty_s:.1f} s |")
     print(f"| … a bare reader, before and after | {readers} |")
     print(f"| … above the empty topic, in times of the reader's {bare_s:.1f} s | {(total_s - empty_s) / bare_s:.1f} |")
     for name, usage in sorted(used.items()):
         more_s = usage.cpu_s - (idle[name].cpu_s if name in idle else 0)
         print(f"| … {name} | {usage.cpu_s:.1f} s of processor time, {more_s:.1f} s of it above the empty topic |")
-    spans = [batch["durations_ms"] for batch in batches(folder) if batch["rows"]]
-    print(f"| … durations of its batches, ms | {spans} |")
+    large = [batch for batch in batches(folder) if batch["rows"] >= ROWS_PER_BATCH // 2]
+    rates = [f"{batch['rows'] / busy([batch]):,.0f}" for batch in large]
+    print(f"| … of its large batches, records a second, the first one cold | {', '.join(rates)} |")
+    print(f"| … durations of the first, ms | {large[0]['durations_ms']} |")
     print(f"| load of the machine | {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores |")
 
 

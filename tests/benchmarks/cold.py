@@ -1,7 +1,8 @@
 """A large `__consumer_offsets` for the cold start, and how long a reader that does nothing needs for it.
 
-Nearly all are offset commits; every fiftieth record is a generation of a group. It is read with confluent-kafka (C),
-single-threaded: what is measured beside it is told in its time.
+Nearly all are offset commits; every fiftieth record is a generation of a group. All groups commit to one topic, which
+has some more records than they have read. It is read with confluent-kafka (C), single-threaded: what is measured beside
+it is given in multiples of its time.
 """
 
 import contextlib
@@ -12,10 +13,12 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from coordinator_model.commit_block import PARTITION_BYTES, key_of
 from coordinator_model.shard.sharding import shard_of
 from tests.benchmarks import synthetic
 from tests.benchmarks.synthetic import Member
 
+TOPIC = "orders"
 HOUR_MS = 3_600_000
 POLL_S = 0.1
 SHARDS = 50
@@ -29,9 +32,15 @@ def fill(servers: str, topic: str, records: int, groups: int, partitions: int) -
     producer = Producer(
         {"bootstrap.servers": servers, "compression.type": "lz4", "queue.buffering.max.messages": 1_000_000}
     )
+    for partition in range(partitions):
+        for _ in range(records // groups + 1):
+            producer.produce(TOPIC, b"x", partition=partition)
     names = [f"bench-group-{number:05d}" for number in range(groups)]
     shards = [shard_of(name, SHARDS) for name in names]
-    heads = [struct.pack(">hh", 1, len(name)) + name.encode() + struct.pack(">h", 6) + b"orders" for name in names]
+    heads = [
+        struct.pack(">hh", 1, len(name)) + name.encode() + struct.pack(">h", len(TOPIC)) + TOPIC.encode()
+        for name in names
+    ]
     at_ms = int(time.time() * 1000) - HOUR_MS
     for number in range(records):
         turn = number // groups
@@ -40,7 +49,7 @@ def fill(servers: str, topic: str, records: int, groups: int, partitions: int) -
             key, value = synthetic.group_record(names[group], 1 + turn, [Member(group)], at_ms)
         else:
             key = heads[group] + struct.pack(">i", turn % partitions)
-            value = struct.pack(">hqihq", 3, number, 5, 0, at_ms)
+            value = struct.pack(">hqihq", 3, turn, 5, 0, at_ms)
         while True:
             try:
                 producer.produce(topic, value, key, shards[group], timestamp=at_ms)
@@ -63,10 +72,10 @@ def read_bare(servers: str, topic: str, records: int) -> float:
     return took_s
 
 
-def await_groups(database: Path, groups: int) -> None:
-    """Return once the store shows every group."""
+def await_rows(database: Path, query: str, rows: int) -> None:
+    """Return once the store counts so many."""
     while True:
         with contextlib.suppress(sqlite3.OperationalError), contextlib.closing(sqlite3.connect(database)) as store:
-            if store.execute("SELECT count(*) FROM groups").fetchone()[0] >= groups:
+            if store.execute(query).fetchone()[0] >= rows:
                 return
         time.sleep(POLL_S)
