@@ -37,10 +37,7 @@ def fill(servers: str, topic: str, records: int, groups: int, partitions: int) -
             producer.produce(TOPIC, b"x", partition=partition)
     names = [f"bench-group-{number:05d}" for number in range(groups)]
     shards = [shard_of(name, SHARDS) for name in names]
-    heads = [
-        struct.pack(">hh", 1, len(name)) + name.encode() + struct.pack(">h", len(TOPIC)) + TOPIC.encode()
-        for name in names
-    ]
+    heads = [struct.pack(">h", 1) + key_of(name, TOPIC, 0)[:-PARTITION_BYTES] for name in names]
     at_ms = int(time.time() * 1000) - HOUR_MS
     for number in range(records):
         turn = number // groups
