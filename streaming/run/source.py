@@ -62,12 +62,12 @@ _READER = {
     "maxOffsetsPerTrigger": str(ROWS_PER_BATCH),
     # Which ranges of offsets share a task is Spark's choice, by their number and not by their size: where a busy
     # partition is many small ranges, a task's share of all lines comes out even.
-    "maxRecordsPerPartition": "5000",
+    "maxRecordsPerPartition": "10000",
     "kafka.fetch.max.wait.ms": "1",  # else each fetch that meets the end of a partition waits half a second
     "kafka.max.partition.fetch.bytes": str(2 * 1024 * 1024),
     # Spark asks for a partition's first and last offset after each poll, which makes the client forget what else it had
     # fetched: with the usual 500 records a poll most of its work is done again and again.
-    "kafka.max.poll.records": "5000",
+    "kafka.max.poll.records": "10000",
 }
 
 

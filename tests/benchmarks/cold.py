@@ -7,18 +7,15 @@ it is given in multiples of its time.
 
 import contextlib
 import sqlite3
-import struct
 import time
 from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from coordinator_model.commit_block import PARTITION_BYTES, key_of
 from coordinator_model.shard.sharding import shard_of
 from tests.benchmarks import synthetic
 from tests.benchmarks.synthetic import Member
 
-TOPIC = "orders"
 HOUR_MS = 3_600_000
 POLL_S = 0.1
 SHARDS = 50
@@ -32,12 +29,10 @@ def fill(servers: str, topic: str, records: int, groups: int, partitions: int) -
     producer = Producer(
         {"bootstrap.servers": servers, "compression.type": "lz4", "queue.buffering.max.messages": 1_000_000}
     )
-    for partition in range(partitions):
-        for _ in range(records // groups + 1):
-            producer.produce(TOPIC, b"x", partition=partition)
+    fill_topic(producer, partitions, records // groups + 1)
     names = [f"bench-group-{number:05d}" for number in range(groups)]
     shards = [shard_of(name, SHARDS) for name in names]
-    heads = [struct.pack(">h", 1) + key_of(name, TOPIC, 0)[:-PARTITION_BYTES] for name in names]
+    heads = list(map(synthetic.commit_head, names))
     at_ms = int(time.time() * 1000) - HOUR_MS
     for number in range(records):
         turn = number // groups
@@ -45,14 +40,27 @@ def fill(servers: str, topic: str, records: int, groups: int, partitions: int) -
         if number % GENERATION_EVERY == 0:
             key, value = synthetic.group_record(names[group], 1 + turn, [Member(group)], at_ms)
         else:
-            key = heads[group] + struct.pack(">i", turn % partitions)
-            value = struct.pack(">hqihq", 3, turn, 5, 0, at_ms)
+            key, value = synthetic.commit_record(heads[group], turn % partitions, turn, at_ms)
         while True:
             try:
                 producer.produce(topic, value, key, shards[group], timestamp=at_ms)
                 break
             except BufferError:
                 producer.poll(0.05)
+    producer.flush()
+
+
+def fill_topic(producer: Producer, partitions: int, messages: int) -> None:
+    """Write messages to the topic that groups commit to, so many to each partition."""
+    for partition in range(partitions):
+        for _ in range(messages):
+            producer.produce(synthetic.TOPIC, b"x", partition=partition)
+
+
+def fill_topic_of(servers: str, partitions: int, messages: int) -> None:
+    """As `fill_topic`, of a cluster."""
+    producer = Producer({"bootstrap.servers": servers})
+    fill_topic(producer, partitions, messages)
     producer.flush()
 
 
