@@ -23,6 +23,8 @@ MAX_TEXT_BYTES = 0x7FFF
 """The longest text of a key. Bytes that are no UTF-8 read as text are longer than they were."""
 _LENGTH = struct.Struct(">h")
 _PARTITION = struct.Struct(">i")
+PARTITION_BYTES = _PARTITION.size
+"""A key ends with the partition."""
 
 
 class CommitBlock(NamedTuple):

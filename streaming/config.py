@@ -379,6 +379,11 @@ class Settings(Table):
         base = self.default_thresholds()
         return GroupThresholds(self._patterns(), tuple(_overridden(base, block.thresholds) for block in self.groups))
 
+    def history_ms(self) -> int:
+        """Return how far back rules look at a group's past."""
+        known = (self.default_thresholds(), *self.group_thresholds().thresholds)
+        return max(max(each.storm_window_ms, each.recurrence_window_ms) for each in known)
+
     def policy_for(self, group: str) -> Policy:
         """Find the policy of a group id; the empty id (broker-level findings) always notifies."""
         base = self.default_thresholds()

@@ -34,10 +34,10 @@ class DecodeCounts:
         seen = ((row.key or b"")[:_NUMBER_BYTES], (value or b"")[:_NUMBER_BYTES], outcome)
         self._seen[seen] = self._seen.get(seen, 0) + 1
 
-    def add_commits(self, type_: int, version: int | None, records: int) -> None:
-        """Count offset commits that were read by columns; ``version`` None: tombstones."""
-        value = b"" if version is None else version.to_bytes(_NUMBER_BYTES, "big")
-        seen = (type_.to_bytes(_NUMBER_BYTES, "big"), value, "tombstone" if version is None else "decoded")
+    def add_rows(self, type_: int, version: int | None, outcome: str, records: int) -> None:
+        """Count records that were not parsed one by one; ``version`` None: they have no value."""
+        value = b"" if version is None else version.to_bytes(_NUMBER_BYTES, "big", signed=True)
+        seen = (type_.to_bytes(_NUMBER_BYTES, "big", signed=True), value, outcome)
         self._seen[seen] = self._seen.get(seen, 0) + records
 
     def take(self) -> dict[str, int]:

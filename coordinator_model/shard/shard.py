@@ -223,7 +223,11 @@ class Shard:
             self.clock.lost_lines(broker, line_ms, self.clock.brokers[broker].line_ms)
 
     def _begin_anew(self) -> None:
-        """Forget which lines were read: a shard without groups is not told of each, and has lost none."""
+        """Forget which lines were read: a shard without groups is not told of each, and has lost none.
+
+        Nor does a line that was held then prove anything beside those that come now.
+        """
+        self.memory.held = [event for event in self.memory.held if not isinstance(event, Tick)]
         self.memory.read_to.clear()
         self.clock.forget_probes()
 

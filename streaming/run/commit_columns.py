@@ -5,8 +5,12 @@ that is looked at for all rows at once, on Arrow's buffers. What it commits is r
 keeps: the newest of each partition and, where commits are signs of life, the first and the newest between two other
 records, in each ``CELL_MS``. All other rows, broken or of a kind that nothing here knows, are left to the core's
 decoder, which is the truth: a test holds this module to it.
+
+Of the others that are older than all that rules look at, only the newest of each key is left to it: the log cleaner
+would remove the earlier ones, and a coordinator that loads the log may never see them.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress, pairwise
@@ -28,6 +32,8 @@ CELL_MS = 100
 TOMBSTONE = -1
 """The version of a row without a value."""
 IRREGULAR = -2
+SUPERSEDED = "superseded"
+_TYPE_BYTES = 2
 _EPOCH = 10
 """Where the leader's epoch stands in values that have one, and the metadata's length in those that have none."""
 _MAX_CHARACTER_BYTES = 4
@@ -98,11 +104,12 @@ class _Texts(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """Regular commits of one kind, as `DecodeCounts` counts them."""
+    """Records that are not parsed one by one, of one kind, as `DecodeCounts` counts them."""
 
     key_type: int
     version: int | None
     """None: there is no value."""
+    outcome: str
     rows: int
 
 
@@ -115,10 +122,13 @@ class DecodedCommits(NamedTuple):
 
 
 class CommitColumns:
-    """Decodes runs of the offsets topic. From `live_from_ms` on commits are signs of life."""
+    """Decodes runs of the offsets topic.
 
-    def __init__(self, routing: Routing, live_from_ms: int) -> None:
-        self._routing, self._live_from_ms = routing, live_from_ms
+    From `live_from_ms` on commits are signs of life. Before `history_from_ms` only the newest record of a key counts.
+    """
+
+    def __init__(self, routing: Routing, live_from_ms: int, history_from_ms: int = 0) -> None:
+        self._routing, self._live_from_ms, self._history_from_ms = routing, live_from_ms, history_from_ms
 
     def decode(self, runs: Sequence[PartitionRows]) -> DecodedCommits:
         """Decode runs, each in its partition's order."""
@@ -132,7 +142,12 @@ class CommitColumns:
         regular = fits & (values.versions != IRREGULAR) & in_range
         found = np.flatnonzero(regular)
         blocks = list(self._blocks(rows, keys, values, found, np.cumsum(~regular))) if len(found) else []
-        return DecodedCommits(blocks, _counted(types[found], values.versions[found]), rows.others(~regular))
+        counts = _counted(types[found], values.versions[found])
+        old = np.flatnonzero(~regular & in_range & (rows.instants_ms < self._history_from_ms))
+        superseded = _superseded(old, rows, keys)
+        left = ~regular
+        left[superseded] = False
+        return DecodedCommits(blocks, counts + _count_superseded(superseded, rows), rows.others(left))
 
     def _blocks(
         self, rows: "_Rows", keys: "_Keys", values: "_Values", found: Indexes, segments: Indexes
@@ -270,6 +285,33 @@ def _is_utf8(keys: _Texts, row: int, *spans: tuple[int, int]) -> bool:
     return True
 
 
+def _superseded(old: Indexes, rows: _Rows, keys: _Keys) -> Indexes:
+    """Return which of some rows have a later one of their key among them, in their partition.
+
+    A row without a key, or with one that is too short to name a type, is left as it is: its error is reported.
+    """
+    lengths = _Texts.of(keys.distinct).lengths
+    old = old[np.append(lengths, 0)[keys.codes[old]] >= _TYPE_BYTES]
+    places = rows.partitions[old] * (len(keys.distinct) + 1) + keys.codes[old]
+    _, from_the_end = np.unique(places[::-1], return_index=True)
+    return np.delete(old, len(old) - 1 - from_the_end)
+
+
+def _count_superseded(at: Indexes, rows: _Rows) -> list[Counted]:
+    """Count them by their type and version, as far as these can be read."""
+    chosen = pa.array(at)
+    types, versions = (pc.binary_slice(column.take(chosen), 0, _TYPE_BYTES) for column in (rows.keys, rows.values))
+    kinds = Counter(zip(types.to_pylist(), versions.to_pylist(), strict=True))
+    return [
+        Counted(_number(type_), None if version is None else _number(version), SUPERSEDED, number)
+        for (type_, version), number in kinds.items()
+    ]
+
+
+def _number(head: bytes) -> int:
+    return int.from_bytes(head, "big", signed=True)
+
+
 def _places(keys: _Keys, partitions: Indexes, codes: Indexes) -> tuple[Indexes, list[tuple[bytes, int]]]:
     """Return which of the distinct partitions committed to each row is about, and these: key, partition of the offsets.
 
@@ -391,4 +433,7 @@ def _counted(types: Indexes, versions: Indexes) -> list[Counted]:
     sizes = np.bincount(types * len(_LAYOUTS) * 2 + versions + 1, minlength=1)
     kinds = compress(enumerate(sizes.tolist()), sizes)
     parted = [(*divmod(kind, len(_LAYOUTS) * 2), rows) for kind, rows in kinds]
-    return [Counted(type_, version - 1 if version else None, rows) for type_, version, rows in parted]
+    return [
+        Counted(type_, version - 1, "decoded", rows) if version else Counted(type_, None, "tombstone", rows)
+        for type_, version, rows in parted
+    ]

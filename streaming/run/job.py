@@ -272,6 +272,7 @@ class Job:
             zone_named(settings.kafka.telemetry_zone),
             read_metrics,
             checkpoint.live_from_ms,
+            checkpoint.live_from_ms - max(TELEMETRY_BEFORE_MS, settings.history_ms()),
         )
         operator = Operator(self._shard_settings(partitions, checkpoint.live_from_ms))
         return (

@@ -9,6 +9,7 @@ nothing in it can run code.
 """
 
 import marshal
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -169,7 +170,7 @@ class Packer:
     def add_commits(self, key: str, block: CommitBlock) -> None:
         """Put offset commits of one partition of the offsets topic to their key."""
         self.size += len(block.keys)
-        self._rows(key, COMMITS).append(marshal.dumps(block.as_tuple(), 2))
+        self._rows(key, COMMITS).append(pack_commits(block))
 
     def observe(self, broker: str, order_ms: int, place: tuple[str, int, int], *, lost: bool = False) -> None:
         """Let a line of a broker move its clock; `place` is its topic, partition and offset."""
@@ -245,9 +246,14 @@ def commits_in(payloads: Iterable[Payload]) -> list[bytes]:
     return [block for payload in payloads for block in payload.get(COMMITS, ())]
 
 
+def pack_commits(block: CommitBlock) -> bytes:
+    """Write a block of offset commits: compressed, for its keys are much alike, and it is copied several times."""
+    return zlib.compress(marshal.dumps(block.as_tuple(), 2), 1)
+
+
 def commit_block(packed: bytes) -> CommitBlock:
     """Read one of them."""
-    return CommitBlock.of_tuple(marshal.loads(packed))  # noqa: S302 # written by `Packer` in this very job
+    return CommitBlock.of_tuple(marshal.loads(zlib.decompress(packed)))  # noqa: S302 # written by this very job
 
 
 def events_in(payloads: Iterable[Payload]) -> list[Event]:

@@ -62,12 +62,12 @@ _READER = {
     "maxOffsetsPerTrigger": str(ROWS_PER_BATCH),
     # Which ranges of offsets share a task is Spark's choice, by their number and not by their size: where a busy
     # partition is many small ranges, a task's share of all lines comes out even.
-    "maxRecordsPerPartition": "5000",
+    "maxRecordsPerPartition": "10000",
     "kafka.fetch.max.wait.ms": "1",  # else each fetch that meets the end of a partition waits half a second
     "kafka.max.partition.fetch.bytes": str(2 * 1024 * 1024),
     # Spark asks for a partition's first and last offset after each poll, which makes the client forget what else it had
     # fetched: with the usual 500 records a poll most of its work is done again and again.
-    "kafka.max.poll.records": "5000",
+    "kafka.max.poll.records": "10000",
 }
 
 
@@ -119,6 +119,8 @@ class PackRows:
     """Reads the metrics that clients push."""
     live_from_ms: int = 0
     """From when on offset commits are signs of life: of older ones only the newest of a partition tells anything."""
+    history_from_ms: int = 0
+    """From when on each group record tells something: of older ones only the newest of a key does."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield packed rows at the end of the task, or sooner where there are very many."""
@@ -128,7 +130,7 @@ class PackRows:
             self.routing, self.routing.all_keys() if live_keys is None else tuple(live_keys), nonce=self.nonce
         )
         heartbeats = _known.setdefault(self.routing, HeartbeatColumns(self.routing))
-        commits = CommitColumns(self.routing, self.live_from_ms)
+        commits = CommitColumns(self.routing, self.live_from_ms, self.history_from_ms)
         records: list[PartitionRows] = []
         pieces: dict[tuple[str, int], list[ScannedRows]] = {}
         next_offsets: dict[tuple[str, int], int] = {}
@@ -180,7 +182,7 @@ def _pack_records(runs: list[PartitionRows], packer: Packer, commits: CommitColu
     for key, block in found.blocks:
         packer.add_commits(key, block)
     for kind in found.counts:
-        packer.decoded.add_commits(*kind)
+        packer.decoded.add_rows(*kind)
     for run, indexes in found.others:
         for row in run.rows(OFFSETS, indexes):
             events = parse_row(row)

@@ -16,13 +16,14 @@ import sys
 import tempfile
 import time
 from bisect import bisect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from streaming.config import Run
 from streaming.embedded import EmbeddedCluster
-from tests.benchmarks import answers, cold, flood, history, lag, large_audit, line, reporter, telemetry_cost
+from streaming.run.source import ROWS_PER_BATCH
+from tests.benchmarks import answers, cold, flood, history, lag, large_audit, line, reporter, synthetic, telemetry_cost
 from tests.benchmarks.load import INTERVAL_MS
 from tests.benchmarks.processes import Usage, usage_of
 
@@ -33,8 +34,14 @@ BACKLOG_S = 90  # of heartbeats, waiting
 SPEED_LOOPS = 50
 HEARTBEAT_S = INTERVAL_MS / 1_000
 BROKERS = 4
+COMMIT_RATES = (0, 0, 0, 5_000, 10_000, 20_000, 30_000, 40_000)
+"""A second, each for a while; the first ones warm up."""
+RATE_S = 60
+SETTLE_S = 15
+"""Of each rate, not measured."""
+COMMITTED_AT_MOST = 1_000
 ALL = ("steady", "backlog", "cold", "line")
-ALONE = ("history", "answers", "lag", "flood", "reporter", "telemetry-cost", "audit")
+ALONE = ("commits", "history", "answers", "lag", "flood", "reporter", "telemetry-cost", "audit")
 JOB, FLOOR = "watched_run", "floor_run"
 OFFSETS_TOPIC, EMPTY_TOPIC = "bench-offsets", "bench-empty"
 CONFIG = """
@@ -116,7 +123,8 @@ def measure(part: str, options: argparse.Namespace) -> None:
             cluster.create_topic(OFFSETS_TOPIC, partitions=cold.SHARDS)
             cluster.create_topic("bench-telemetry", partitions=BROKERS)
             (folder / "monitor.toml").write_text(config(cluster, folder, options, OFFSETS_TOPIC))
-            {"steady": steady, "backlog": backlog, "cold": cold_start}[part](cluster, folder, options)
+            parts = {"steady": steady, "backlog": backlog, "cold": cold_start, "commits": commits}
+            parts[part](cluster, folder, options)
 
 
 def config(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespace, topic: str) -> str:
@@ -161,9 +169,48 @@ def backlog(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespace)
     print(f"| highest rate | {lines:,} lines that waited, in {len(full)} batches: {lines / busy_s:,.0f} a second |")
 
 
+def commits(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespace) -> None:
+    """Measure what offset commits cost beside the heartbeats, at rising rates, and up to which no backlog grows."""
+    cluster.create_topic(synthetic.TOPIC, partitions=options.partitions)
+    cold.fill_topic_of(cluster.bootstrap_servers, options.partitions, COMMITTED_AT_MOST)
+    rates = [f"--rate-s={RATE_S}", "--commit-rates", *map(str, COMMIT_RATES)]
+    seconds, begin = RATE_S * len(COMMIT_RATES), time.time()
+    heartbeat_cores = 0.0
+    with running(folder) as job, loaded(cluster, folder, options, seconds + 30, rates):
+        begin = time.time()
+        for number, rate in enumerate(COMMIT_RATES):
+            time.sleep(max(0.0, begin + number * RATE_S + SETTLE_S - time.time()))
+            before, since = usage_of(job.pid), time.time()
+            time.sleep(max(0.0, begin + (number + 1) * RATE_S - time.time()))
+            after, until = usage_of(job.pid), time.time()
+            chosen = batches_between(folder, since, until)
+            cores = sum(after[name].cpu_s - before[name].cpu_s for name in before) / (until - since)
+            if not rate:
+                heartbeat_cores = cores
+            report_rate(rate, chosen, cores, heartbeat_cores, options)
+
+
+def report_rate(
+    rate: int, chosen: list[dict[str, object]], cores: float, heartbeat_cores: float, options: argparse.Namespace
+) -> None:
+    """Print a row: rows a batch in the first and the last third tell whether a backlog grows."""
+    spans = [batch["durations_ms"]["triggerExecution"] for batch in chosen]
+    thirds = len(chosen) // 3 or 1
+    first, last = (statistics.mean(batch["rows"] for batch in part) for part in (chosen[:thirds], chosen[-thirds:]))
+    heartbeats = options.groups * options.members / HEARTBEAT_S
+    cost_s, what = ((cores - heartbeat_cores) / rate, "commit") if rate else (cores / heartbeats, "line")
+    print(
+        f"| {rate:,} commits a second beside {heartbeats:,.0f} lines | {len(chosen)} batches, p50 "
+        f"{statistics.median(spans) / options.trigger_ms:.0%} of the trigger; {first:,.0f} rows a batch at first, "
+        f"{last:,.0f} at last | {cores:.2f} cores, {cost_s * 1e6:.0f} µs a {what} | {os.getloadavg()[0]:.1f} |",
+        flush=True,
+    )
+
+
 def cold_start(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespace) -> None:
     """Measure from the command to a view of all groups, beside a bare reader and the job on an empty topic."""
     servers = cluster.bootstrap_servers
+    cluster.create_topic(synthetic.TOPIC, partitions=options.partitions)
     cold.fill(servers, OFFSETS_TOPIC, options.records, options.groups, options.partitions)
     empty = folder / "empty"
     empty.mkdir()
@@ -175,8 +222,10 @@ def cold_start(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespa
     empty_s, idle = await_start(empty)
     begin = time.time()
     with running(folder) as job:
-        cold.await_groups(folder / "monitor.db", options.groups)
+        cold.await_rows(folder / "monitor.db", "SELECT count(*) FROM groups", options.groups)
         total_s, used = time.time() - begin, usage_of(job.pid)
+        cold.await_rows(folder / "monitor.db", "SELECT count(*) FROM lags WHERE complete", options.groups)
+        lags_s = time.time() - begin
         while sum(batch["rows"] for batch in batches(folder)) < options.records:  # told once the batch has ended
             time.sleep(0.2)
     reader_s.append(cold.read_bare(servers, OFFSETS_TOPIC, options.records))
@@ -185,14 +234,17 @@ def cold_start(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespa
     readers = " and ".join(f"{seconds:.1f} s" for seconds in reader_s) + f" ({cpu_s:.1f} s of processor time)"
     print(f"| cold start, {options.records:,} records | {pace} |")
     print(f"| … until all groups are in view, with the start of Spark | {total_s:.1f} s |")
+    print(f"| … until all lags are in view | {lags_s:.1f} s |")
     print(f"| … `run` on an empty topic, until its first batch has ended | {empty_s:.1f} s |")
     print(f"| … a bare reader, before and after | {readers} |")
     print(f"| … above the empty topic, in times of the reader's {bare_s:.1f} s | {(total_s - empty_s) / bare_s:.1f} |")
     for name, usage in sorted(used.items()):
         more_s = usage.cpu_s - (idle[name].cpu_s if name in idle else 0)
         print(f"| … {name} | {usage.cpu_s:.1f} s of processor time, {more_s:.1f} s of it above the empty topic |")
-    spans = [batch["durations_ms"] for batch in batches(folder) if batch["rows"]]
-    print(f"| … durations of its batches, ms | {spans} |")
+    large = [batch for batch in batches(folder) if batch["rows"] >= ROWS_PER_BATCH // 2]
+    rates = [f"{batch['rows'] / busy([batch]):,.0f}" for batch in large]
+    print(f"| … of its large batches, records a second, the first one cold | {', '.join(rates)} |")
+    print(f"| … durations of the first, ms | {large[0]['durations_ms']} |")
     print(f"| load of the machine | {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores |")
 
 
@@ -206,13 +258,15 @@ def await_start(folder: Path) -> tuple[float, dict[str, Usage]]:
 
 
 @contextlib.contextmanager
-def loaded(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespace, seconds: float) -> Iterator[None]:
+def loaded(
+    cluster: EmbeddedCluster, folder: Path, options: argparse.Namespace, seconds: float, more: Sequence[str] = ()
+) -> Iterator[None]:
     """Keep the synthetic groups' heartbeats coming."""
     numbers = {"groups": options.groups, "members": options.members, "brokers": BROKERS, "seconds": seconds}
     flags = [f"--{name}={value}" for name, value in numbers.items()]
     flags += [f"--bootstrap-servers={cluster.bootstrap_servers}", f"--truth={folder}/truth.jsonl"]
     flags += [f"--deaths-per-s={options.deaths_per_s}", f"--die-after={START_S // 2}"]
-    command = [sys.executable, "-m", "tests.benchmarks.load", *flags]
+    command = [sys.executable, "-m", "tests.benchmarks.load", *flags, *more]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as load:
         try:
             assert load.stdout is not None

@@ -1,12 +1,12 @@
 """A large `__consumer_offsets` for the cold start, and how long a reader that does nothing needs for it.
 
-Nearly all are offset commits; every fiftieth record is a generation of a group. It is read with confluent-kafka (C),
-single-threaded: what is measured beside it is told in its time.
+Nearly all are offset commits; every fiftieth record is a generation of a group. All groups commit to one topic, which
+has some more records than they have read. It is read with confluent-kafka (C), single-threaded: what is measured beside
+it is given in multiples of its time.
 """
 
 import contextlib
 import sqlite3
-import struct
 import time
 from pathlib import Path
 
@@ -29,9 +29,10 @@ def fill(servers: str, topic: str, records: int, groups: int, partitions: int) -
     producer = Producer(
         {"bootstrap.servers": servers, "compression.type": "lz4", "queue.buffering.max.messages": 1_000_000}
     )
+    fill_topic(producer, partitions, records // groups + 1)
     names = [f"bench-group-{number:05d}" for number in range(groups)]
     shards = [shard_of(name, SHARDS) for name in names]
-    heads = [struct.pack(">hh", 1, len(name)) + name.encode() + struct.pack(">h", 6) + b"orders" for name in names]
+    heads = list(map(synthetic.commit_head, names))
     at_ms = int(time.time() * 1000) - HOUR_MS
     for number in range(records):
         turn = number // groups
@@ -39,14 +40,27 @@ def fill(servers: str, topic: str, records: int, groups: int, partitions: int) -
         if number % GENERATION_EVERY == 0:
             key, value = synthetic.group_record(names[group], 1 + turn, [Member(group)], at_ms)
         else:
-            key = heads[group] + struct.pack(">i", turn % partitions)
-            value = struct.pack(">hqihq", 3, number, 5, 0, at_ms)
+            key, value = synthetic.commit_record(heads[group], turn % partitions, turn, at_ms)
         while True:
             try:
                 producer.produce(topic, value, key, shards[group], timestamp=at_ms)
                 break
             except BufferError:
                 producer.poll(0.05)
+    producer.flush()
+
+
+def fill_topic(producer: Producer, partitions: int, messages: int) -> None:
+    """Write messages to the topic that groups commit to, so many to each partition."""
+    for partition in range(partitions):
+        for _ in range(messages):
+            producer.produce(synthetic.TOPIC, b"x", partition=partition)
+
+
+def fill_topic_of(servers: str, partitions: int, messages: int) -> None:
+    """As `fill_topic`, of a cluster."""
+    producer = Producer({"bootstrap.servers": servers})
+    fill_topic(producer, partitions, messages)
     producer.flush()
 
 
@@ -63,10 +77,10 @@ def read_bare(servers: str, topic: str, records: int) -> float:
     return took_s
 
 
-def await_groups(database: Path, groups: int) -> None:
-    """Return once the store shows every group."""
+def await_rows(database: Path, query: str, rows: int) -> None:
+    """Return once the store counts so many."""
     while True:
         with contextlib.suppress(sqlite3.OperationalError), contextlib.closing(sqlite3.connect(database)) as store:
-            if store.execute("SELECT count(*) FROM groups").fetchone()[0] >= groups:
+            if store.execute(query).fetchone()[0] >= rows:
                 return
         time.sleep(POLL_S)

@@ -51,6 +51,16 @@ def group_record(group: str, generation: int, members: list[Member], at_ms: int)
     return struct.pack(">h", 2) + _string(group), head + struct.pack(">qi", at_ms, len(members)) + body
 
 
+def commit_head(group: str) -> bytes:
+    """Return the key of a group's commits to `TOPIC`, without the partition."""
+    return struct.pack(">h", 1) + _string(group) + _string(TOPIC)
+
+
+def commit_record(head: bytes, partition: int, offset: int, at_ms: int) -> tuple[bytes, bytes]:
+    """Return key and value of an offset commit."""
+    return head + struct.pack(">i", partition), struct.pack(">hqihq", 3, offset, 5, 0, at_ms)
+
+
 def _member(member: Member, partition: int) -> bytes:
     return b"".join(
         [

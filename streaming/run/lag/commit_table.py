@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from coordinator_model.commit_block import NO_OFFSET, CommitBlock, key_of, place_of
+from coordinator_model.commit_block import NO_OFFSET, PARTITION_BYTES, CommitBlock, key_of, place_of
 from coordinator_model.lag.partition import MIN_DISTANCE_MS, WINDOW
 from streaming.run.lag.names import Names
 
@@ -144,9 +144,8 @@ class CommitTable:
         """Return the slot of each key, made where there is none yet; a tombstone alone makes none (-1)."""
         found = self._found(keys)
         unknown = found < 0
-        for index in np.flatnonzero(unknown & is_commit).tolist():
-            if keys[index] not in self._slots:
-                self._make(keys[index], *place_of(keys[index]))
+        new = dict.fromkeys(keys[index] for index in np.flatnonzero(unknown & is_commit).tolist())
+        self._make_all(list(new))
         return self._found(keys) if unknown.any() else found
 
     def _found(self, keys: Sequence[bytes]) -> Int64s:
@@ -204,7 +203,7 @@ class CommitTable:
         """Return the slot of a partition, made if need be."""
         key = key_of(group, topic, partition)
         found = self._slots.get(key)
-        return self._make(key, group, topic, partition) if found is None else found
+        return self._make(key) if found is None else found
 
     def slots_of(self, group: str) -> Int64s:
         """Return the slots of a group."""
@@ -243,18 +242,34 @@ class CommitTable:
         for slot in slots[(self.filled[slots] == 0) & (self.owner[slots] == NOBODY)].tolist():
             self._drop(slot)
 
-    def _make(self, key: bytes, group: str, topic: str, partition: int) -> int:
+    def _make(self, key: bytes) -> int:
         slot = self._free.pop() if self._free else len(self._keys)
-        if slot == len(self._keys):
-            self._keys.append(key)
-            if slot == len(self.group):
-                self._grow()
-        self._keys[slot] = key
-        self._slots[key] = slot
-        number = self.groups.use(group)
-        self._of_group.setdefault(number, []).append(slot)
-        self.group[slot], self.topic[slot], self.partition[slot] = number, self.topics.use(topic), partition
+        self._make_at([key], [slot])
         return slot
+
+    def _make_all(self, keys: Sequence[bytes]) -> None:
+        """Give slots to keys that have none: after a start they are hundreds of thousands."""
+        free = [self._free.pop() for _ in range(min(len(keys), len(self._free)))]
+        first = len(self._keys)
+        self._make_at(keys, [*free, *range(first, first + len(keys) - len(free))])
+
+    def _make_at(self, keys: Sequence[bytes], slots: Sequence[int]) -> None:
+        beyond = max(slots, default=-1) + 1 - len(self._keys)
+        self._keys.extend(repeat(b"", beyond))
+        while len(self._keys) > len(self.group):
+            self._grow()
+        of_topic: dict[bytes, list[int]] = {}
+        for key, slot in zip(keys, slots, strict=True):
+            self._keys[slot] = key
+            self._slots[key] = slot
+            of_topic.setdefault(key[:-PARTITION_BYTES], []).append(slot)
+        for own in of_topic.values():
+            group, topic, _ = place_of(self._keys[own[0]])
+            number = self.groups.use(group, len(own))
+            self._of_group.setdefault(number, []).extend(own)
+            self.group[own], self.topic[own] = number, self.topics.use(topic, len(own))
+        partitions = b"".join([key[-PARTITION_BYTES:] for key in keys])
+        self.partition[list(slots)] = np.frombuffer(partitions, ">i4")
 
     def _drop(self, slot: int) -> None:
         del self._slots[self._keys[slot]]
@@ -300,8 +315,7 @@ class CommitTable:
     def load(cls, kept: dict[str, Any]) -> "CommitTable":
         """Return what was dumped."""
         table = cls()
-        for key in kept["keys"]:
-            table._make(key, *place_of(key))
+        table._make_all(kept["keys"])
         count = len(kept["keys"])
         for name in _KEPT:
             getattr(table, name)[:count] = np.frombuffer(kept["columns"][name], COLUMNS[name][0])

@@ -6,7 +6,6 @@ every round, others of which something is new as the time allows, and those of w
 """
 
 import base64
-import marshal
 import time
 from array import array
 from collections import deque
@@ -17,7 +16,6 @@ from typing import Any, Final, Self
 
 import numpy as np
 
-from coordinator_model.commit_block import CommitBlock
 from coordinator_model.rules.group_lag import judge_group
 from coordinator_model.thresholds import Thresholds
 from streaming.run.lag.broker_clocks import BrokerClocks
@@ -26,6 +24,7 @@ from streaming.run.lag.group_views import SeenGroup, disown, note_owners, seen
 from streaming.run.lag.kept import Batch, Kept
 from streaming.run.lag.partition_facts import GroupPartitions, partitions_of
 from streaming.run.lag.rounds import NO_ROUND, History, Round
+from streaming.run.packing import commit_block
 
 Output = dict[str, Any]
 View = tuple[str, int, SeenGroup | None]
@@ -33,6 +32,8 @@ View = tuple[str, int, SeenGroup | None]
 
 JUDGE_S: Final = 0.15
 """How long groups are judged in one batch."""
+FIRST_S: Final = 1.5
+"""How long those that were never judged are: after a start nobody knows any lag."""
 AT_ONCE: Final = 64
 """Groups whose columns are made into objects together."""
 AGAIN_MS: Final = 60_000
@@ -165,7 +166,7 @@ class GroupLags:
         self._history.add(newest)
 
     def _take_batch(self, batch: Batch) -> None:
-        blocks = [CommitBlock.of_tuple(marshal.loads(block)) for block in batch.blocks]  # noqa: S302 # the operator's
+        blocks = list(map(commit_block, batch.blocks))
         self._new |= self._table.apply(blocks, self._ends_at)
         self._batch_id = batch.batch_id
         self.clocks.saw_record(max((max(block.record_ms, default=0) for block in blocks), default=0))
@@ -241,14 +242,14 @@ class GroupLags:
     def _judge(self, thresholds_of: Callable[[str], Thresholds]) -> list[Output]:
         """Judge groups for a while; the others wait for the next batch."""
         outputs: list[Output] = []
-        until_s = time.monotonic() + JUDGE_S
-        while self._queue and time.monotonic() < until_s:
+        began_s = time.monotonic()
+        while self._queue and time.monotonic() - began_s < (JUDGE_S if self._queue[0] in self._judged else FIRST_S):
             groups = [self._queue.popleft() for _ in range(min(AT_ONCE, len(self._queue)))]
             known = [self._as_heard(self._groups[group]) for group in groups if group in self._groups]
             for found in partitions_of(self._table, self._round, self._history, known):
-                began_s = time.perf_counter()
+                group_began_s = time.perf_counter()
                 outputs += self._judge_group(found, thresholds_of)
-                self._note_cost(found, 1_000 * (time.perf_counter() - began_s))
+                self._note_cost(found, 1_000 * (time.perf_counter() - group_began_s))
         return outputs
 
     def _note_cost(self, found: GroupPartitions, took_ms: float) -> None:

@@ -21,7 +21,7 @@ JOURNAL_BYTES = 256 * 1024 * 1024
 JOURNAL_BATCHES = 750
 _MARSHAL = 2  # the newest version whose bytes do not depend on how often an object is referred to
 _FRAME = struct.Struct(">4sIQ")
-_MAGIC = b"lag1"
+_MAGIC = b"lag2"
 
 
 class BrokenError(Exception):

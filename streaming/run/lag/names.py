@@ -27,12 +27,12 @@ class Names:
         """Return a name's number; -1 where it has none."""
         return self._numbers.get(name, -1)
 
-    def use(self, name: str) -> int:
-        """Return a name's number, given to it if need be, for one more user."""
+    def use(self, name: str, users: int = 1) -> int:
+        """Return a name's number, given to it if need be, for some more users."""
         number = self._numbers.get(name)
         if number is None:
             number = self._given(name)
-        self._uses[number] += 1
+        self._uses[number] += users
         return number
 
     def release(self, number: int) -> bool:

@@ -141,3 +141,24 @@ def test_lines_that_a_shard_without_groups_was_not_told_of_are_not_lost(has_grou
         tick = Tick(at_ms, TELEMETRY_RANK, "lines", 0, number, "", "broker-1", number)
         outputs += shard.apply([leader, tick], wall_ms=at_ms + 100, read=[OffsetsRead("lines", 0, number, number)])
     assert [output["until_ms"] for output in outputs if output.get("why") == LINES_LOST] == blind
+
+
+def test_a_held_line_of_a_shard_without_groups_proves_no_lost_lines():
+    """The newest line of the faster broker waits for the other's; it is applied when the shard is called again."""
+    shard = Shard.restore(0, ShardSettings(cluster="c", partitions=1, live_from_ms=0), None)
+
+    def batch(at_ms, number):
+        leader = LeaderNamed(at_ms, TELEMETRY_RANK, "", 0, at_ms, "", 1, "broker-1", ())
+        slower = Tick(at_ms, TELEMETRY_RANK, "lines", 1, number, "", "broker-2", None)
+        ticks = [
+            Tick(at_ms + more, TELEMETRY_RANK, "lines", 0, number + more, "", "broker-1", number + more)
+            for more in (0, 1)
+        ]
+        return shard.apply([leader, slower, *ticks], wall_ms=at_ms + 100)
+
+    assert not [
+        output
+        for at_ms in (1_000, 6_000, 11_000)
+        for output in batch(T0 + at_ms, at_ms)
+        if output.get("why") == LINES_LOST
+    ]

@@ -1,7 +1,6 @@
 """What batches say of groups, and rounds of end offsets, for tests of lag without a broker."""
 
 import base64
-import marshal
 from array import array
 
 import numpy as np
@@ -10,6 +9,7 @@ from coordinator_model.commit_block import NO_OFFSET, CommitBlock, key_of
 from coordinator_model.thresholds import Thresholds
 from streaming.run.lag.group_lags import GroupLags
 from streaming.run.lag.rounds import Place, Round
+from streaming.run.packing import pack_commits
 
 T0 = 1_790_000_000_000
 CLUSTER = "prod"
@@ -37,7 +37,7 @@ def block(*rows, metadata=None):
 
 def commits(*rows, **more):
     """The output of an operator key."""
-    packed = base64.b64encode(marshal.dumps(block(*rows, **more).as_tuple(), 2)).decode()
+    packed = base64.b64encode(pack_commits(block(*rows, **more))).decode()
     return {"kind": "commits", "cluster": CLUSTER, "shard": 3, "at_ms": T0, "block": packed}
 
 

@@ -52,9 +52,11 @@ def arrow(rows):
     return pa.RecordBatch.from_arrays(arrays, names=list(names)).slice(1, len(rows))
 
 
-def packed(tmp_path, rows, live_from_ms=0, routing=ROUTING, cut=10**6):
+def packed(tmp_path, rows, live_from_ms=0, routing=ROUTING, cut=10**6, history_from_ms=0):
     """What the source stage makes of rows: payloads by operator key."""
-    stage = PackRows(routing, TOPIC, tmp_path / "live-keys.json", live_from_ms=live_from_ms)
+    stage = PackRows(
+        routing, TOPIC, tmp_path / "live-keys.json", live_from_ms=live_from_ms, history_from_ms=history_from_ms
+    )
     batches = [arrow(rows[start : start + cut]) for start in range(0, len(rows), cut)]
     read = defaultdict(list)
     for out in stage(iter(batches)):

@@ -369,6 +369,6 @@ def test_ended_in_order_it_goes_on_with_owners_and_rounds(tmp_path):
 def test_what_cannot_be_read_is_said(tmp_path):
     with Lags(tmp_path).lags as lags:
         lags.apply(0, [COMMITTED], lambda _: None, judge=False)
-    (tmp_path / "snapshot").write_bytes(b"lag1 and what nobody wrote")
+    (tmp_path / "snapshot").write_bytes(b"lag2 and what nobody wrote")
     with pytest.raises(BrokenError, match="damaged"):
         Lags(tmp_path, committed=0)
