@@ -236,9 +236,20 @@ def judge_removals(replica: GroupReplica, context: JudgementContext) -> bool:
             _keep_proven(replica, departure)
         elif departure.concluded or departure.successor is None or expired_or_replaced(departure, context):
             mark_unknown(replica, departure, context)
+        elif _may_be_told_to_have_moved(departure, context):
+            departure.judge_after_ms = departure.gone_ms + MOVE_TOLD_MS
         else:
             replica.departures.remove(departure)  # replaced
     return _explain_by_a_move(replica, context) or bool(due)
+
+
+def _may_be_told_to_have_moved(departure: Departure, context: JudgementContext) -> bool:
+    """Tell whether another broker took a member's successor in than coordinates as far as is known yet.
+
+    It has started all sessions anew as it loaded the group: when, and so whether one had ended, is told with the move.
+    """
+    waits = context.progress_ms < departure.gone_ms + MOVE_TOLD_MS
+    return waits and departure.told_by not in ("", context.broker)
 
 
 def _is_proven(replica: GroupReplica, departure: Departure, context: JudgementContext) -> bool:
