@@ -460,6 +460,7 @@ class CoordinatorTracker:
         if reset is None or reset.high_ms is not None:
             return False
         reset.high_ms = max(at_ms, reset.low_ms)
+        reset.went_on = reset.went_on or reset.word_ms > reset.high_ms
         return True
 
     def _last_word_ms(self, line_ms: int, thresholds: Thresholds) -> int:

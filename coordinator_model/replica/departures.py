@@ -236,9 +236,20 @@ def judge_removals(replica: GroupReplica, context: JudgementContext) -> bool:
             _keep_proven(replica, departure)
         elif departure.concluded or departure.successor is None or expired_or_replaced(departure, context):
             mark_unknown(replica, departure, context)
+        elif _may_be_told_to_have_moved(departure, context):
+            departure.judge_after_ms = departure.gone_ms + MOVE_TOLD_MS
         else:
             replica.departures.remove(departure)  # replaced
     return _explain_by_a_move(replica, context) or bool(due)
+
+
+def _may_be_told_to_have_moved(departure: Departure, context: JudgementContext) -> bool:
+    """Tell whether another broker took a member's successor in than coordinates as far as is known yet.
+
+    It has started all sessions anew as it loaded the group: when, and so whether one had ended, is told with the move.
+    """
+    waits = context.progress_ms < departure.gone_ms + MOVE_TOLD_MS
+    return waits and departure.told_by not in ("", context.broker)
 
 
 def _is_proven(replica: GroupReplica, departure: Departure, context: JudgementContext) -> bool:
@@ -246,7 +257,7 @@ def _is_proven(replica: GroupReplica, departure: Departure, context: JudgementCo
     join_phase.count_starter_in(replica, departure)
     context = _as_it_was_unknown(departure, context)
     together = [d for d in replica.departures if d.generation == departure.generation]
-    if removed_with_one_alive(departure, together, context):
+    if removed_with_one_alive(departure, together, replica.leaves, context):
         if not _moved_before(departure, context):
             departure.unexplained = True
             return False
@@ -286,7 +297,7 @@ def _explain_by_a_move(replica: GroupReplica, context: JudgementContext) -> bool
     for number, departure in enumerate(replica.departures):
         answered_ms = departure.answered_ms + context.thresholds.grace_ms
         recent = answered_ms <= context.progress_ms <= departure.gone_ms + MOVE_TOLD_MS
-        if not (departure.unexplained and recent and _moved_before(departure, context)):
+        if not (departure.unexplained and recent and _moved_before(departure, context)) or _was_in_none(departure):
             continue
         again = replace(departure, rule=SESSION_EXPIRED, evidence=Evidence.OBSERVED, unexplained=False)
         replica.departures[number] = again
@@ -297,6 +308,11 @@ def _explain_by_a_move(replica: GroupReplica, context: JudgementContext) -> bool
             replica.unexplained_ms = None if replica.unexplained_ms == departure.gone_ms else replica.unexplained_ms
             _count_violation(replica, again)
     return found
+
+
+def _was_in_none(departure: Departure) -> bool:
+    """Tell whether a classic member was told of no generation: the next coordinator has loaded none that it was in."""
+    return not departure.member.goes_alone and departure.member.generation is None
 
 
 def _moved_before(departure: Departure, context: JudgementContext) -> bool:

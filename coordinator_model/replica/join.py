@@ -59,7 +59,7 @@ def join(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) 
     _take_leader(replica, event)
     if not is_gone(replica, event.member_id, event.answer_ms) and not _went_as_it_waited(replica, event):
         _let_in(replica, event, context)
-    if event.members and replica.listed_generation != event.generation:
+    if _tells_the_leaders_list(replica, event):
         replica.listed_generation = event.generation
         _apply_leaders_list(replica, event, context)
     _rebalance_if_one_left(replica, event)
@@ -383,6 +383,16 @@ def _poll_leave_comes_back(replica: GroupReplica, event: JoinAnswered, context: 
             leave.cause = Cause.POLL_INTERVAL
             add_departure(replica, poll_departure(leave, replica, context, Evidence.INFERRED, event.answer_ms))
             return
+
+
+def _tells_the_leaders_list(replica: GroupReplica, event: JoinAnswered) -> bool:
+    """Tell whether an answer has a generation's list of members that is not known yet.
+
+    A group of KIP-848 has no leader: its coordinator made it a classic one, and the record of that tells who is in. A
+    deposed coordinator writes none (``GroupMetadataManager.convertToClassicGroup``).
+    """
+    new = bool(event.members) and replica.listed_generation != event.generation
+    return new and replica.type is not GroupType.CONSUMER
 
 
 def _must_sync_first(replica: GroupReplica, member: Member) -> bool:

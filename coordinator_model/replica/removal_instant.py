@@ -1,11 +1,13 @@
 """When a member went: what its phase, those who went with it, and the move of its coordinator say of that instant."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from coordinator_model.brokers.timer_reset import TimerReset
-from coordinator_model.replica.group import Departure, JoinPhase
+from coordinator_model.replica.group import Departure, JoinPhase, Leave
 from coordinator_model.replica.join_phase import EARLY_MS, LATE_MS, too_young
 from coordinator_model.replica.session_timer import (
+    TIMER_EARLY_MS,
     JudgementContext,
     Span,
     deadlines,
@@ -107,17 +109,30 @@ def expired_or_replaced(departure: Departure, context: JudgementContext) -> bool
     )
 
 
-def removed_with_one_alive(departure: Departure, together: list[Departure], context: JudgementContext) -> bool:
+def removed_with_one_alive(
+    departure: Departure, together: list[Departure], leaves: Iterable[Leave], context: JudgementContext
+) -> bool:
     """Tell whether the same record removed a member whose session cannot have ended and that did not leave.
 
-    Nor did it miss the join phase: a static one is kept through any, and others through one that was too young.
+    Nor did it miss the join phase: a static one is kept through any, and others through one that was too young. Or it
+    removed one that another broker accepted a goodbye of afterwards.
 
     The coordinator that heard it did not write that record, so what it heard of the others says nothing either.
     """
     same = [d for d in together if d.removed_ms == departure.removed_ms and d.successor is None and not d.told_by]
+    if departure in same and any(_left_after(leave, departure, context) for leave in leaves):
+        return True
     kept = [d for d in same if not d.sync_timeout_ms and (d.member.instance_id is not None or too_young(d, context))]
     alive = [d for d in kept if _outlived(d, context) and not lines_lost(d.member, context)]
     return departure in same and not departure.member.goes_alone and any(d is not departure for d in alive)
+
+
+def _left_after(leave: Leave, departure: Departure, context: JudgementContext) -> bool:
+    """Tell whether a member said goodbye, and was known where it did, after the record of a removal that lacks it."""
+    late_ms, generation = leave.applied_ms - departure.removed_ms, leave.member.generation
+    listed = generation is None or generation >= departure.generation
+    said = leave.cause is not Cause.REPLACED and not departure.member.goes_alone
+    return said and not listed and TIMER_EARLY_MS < late_ms <= context.thresholds.grace_ms
 
 
 def _outlived(departure: Departure, context: JudgementContext) -> bool:
