@@ -19,6 +19,7 @@ import numpy as np
 
 from coordinator_model.commit_block import CommitBlock
 from coordinator_model.rules.group_lag import judge_group
+from coordinator_model.rules.outages import Outages
 from coordinator_model.thresholds import Thresholds
 from streaming.run.lag.broker_clocks import BrokerClocks
 from streaming.run.lag.commit_table import CommitTable, Int32s, Int64s
@@ -63,6 +64,7 @@ class GroupLags:
         """Read what was kept in a folder; raises `BrokenError`. `committed`: the last batch of the checkpoint."""
         self.cluster = cluster
         self.clocks = BrokerClocks()
+        self._outages = Outages()
         self._suspects: dict[str, list[int]] = {}
         self._kept = Kept(folder)
         self._table, self._history, self._batch_id = CommitTable(), History(), -1
@@ -175,11 +177,12 @@ class GroupLags:
 
     def _take(self, output: Output) -> None:
         kind = output["kind"]
+        self._outages.take(output)
         if kind == "heartbeats":
             for group, *_ in output["groups"]:
                 if group in self._groups:
                     self._groups[group].shown(output["at_ms"])
-        elif kind in ("progress", "blind"):
+        elif kind == "progress":
             self.clocks.take(output)
 
     def _take_view(self, group: str, at_ms: int, view: SeenGroup | None) -> None:
@@ -257,7 +260,8 @@ class GroupLags:
 
     def _as_heard(self, group: SeenGroup) -> SeenGroup:
         """Return a group as it is known at the round: of a coordinator that is not heard nobody knows who is alive."""
-        silent = self.clocks.is_silent(group.facts.broker, self._round.at_ms)
+        facts = group.facts
+        silent = self._outages.is_open(facts.shard) or self.clocks.is_silent(facts.broker, self._round.at_ms)
         return group.unheard() if silent else group
 
     def _judge_group(self, found: GroupPartitions, thresholds_of: Callable[[str], Thresholds]) -> list[Output]:
@@ -268,7 +272,7 @@ class GroupLags:
         judged = self._judged[name] = before or _Judged()
         at_ms = self._round.at_ms
         facts, pairs = found.group.facts, iter(judged.history)
-        outage_end_ms = max(found.outage_end_ms, self.clocks.outage_end_ms(facts.broker, at_ms))
+        outage_end_ms = max(found.outage_end_ms, self._outages.end_ms(facts.shard, at_ms))
         outputs = judge_group(
             facts._replace(outage_end_ms=outage_end_ms),
             found.partitions,

@@ -6,6 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from coordinator_model.brokers.blindness import (
+    CLOCK_STEPPED,
+    COARSE_INSTANTS,
+    LINES_LOST,
+    NO_LINES,
+    NO_REQUEST_LOG,
+)
 from coordinator_model.decode.topic_ids import text_of
 from coordinator_model.thresholds import Thresholds
 from streaming.run.lag import group_lags, kept
@@ -372,3 +379,22 @@ def test_what_cannot_be_read_is_said(tmp_path):
     (tmp_path / "snapshot").write_bytes(b"lag1 and what nobody wrote")
     with pytest.raises(BrokenError, match="damaged"):
         Lags(tmp_path, committed=0)
+
+
+# kind of a blind window, told in each batch -> whether the stuck partition is named all the same
+KINDS = {NO_LINES: False, CLOCK_STEPPED: False, LINES_LOST: True, COARSE_INSTANTS: True, NO_REQUEST_LOG: True}
+
+
+@pytest.mark.parametrize("why", KINDS)
+def test_only_blind_windows_in_which_nobody_can_commit_begin_the_count_anew(why, lags):
+    """A partition is left behind after a minute; its owner keeps up with the other one."""
+    named = set()
+    for number in range(1, 16):
+        at_ms, offset = T0 + number * 10_000, number * 10
+        stuck = [("pay", "orders", 0, offset, 2 * number, at_ms - 1_000)] if number < 7 else []
+        well = ("pay", "orders", 1, offset, 2 * number + 1, at_ms - 1_000)
+        blind = {"kind": "blind", "shard": 3, "broker": "broker-1", "until_ms": at_ms, "why": why}
+        owned = report("pay", member("m1", partitions=(0, 1)), at_ms=at_ms)
+        said = lags.round(at_ms, {"orders": [offset, offset]}, commits(*stuck, well), owned, blind)
+        named |= {finding["subject"] for output in said for finding in output.get("findings", ())}
+    assert named == ({"orders-0"} if KINDS[why] else set())
