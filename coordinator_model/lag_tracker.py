@@ -13,7 +13,7 @@ from coordinator_model.events import OffsetCommitted
 from coordinator_model.lag.lag_context import FRESH_MS
 from coordinator_model.lag.ownership import Place, facts_of, owners_of
 from coordinator_model.lag.partition import Commit, GroupFacts, Owner, PartitionLag
-from coordinator_model.lag.window import extended, waits_since_ms
+from coordinator_model.lag.window import extended, is_misdated, waits_since_ms
 from coordinator_model.rules.group_lag import Output, judge_group
 from coordinator_model.rules.outages import Outages
 from coordinator_model.thresholds import Thresholds
@@ -215,6 +215,24 @@ def _at(offsets: Sequence[int | None], partition: int) -> int | None:
     return offsets[partition] if partition < len(offsets) else None
 
 
+def redated(commits: Iterable[OffsetCommitted], end_ms: int) -> tuple[list[OffsetCommitted], int]:
+    """Give commits that are later than a capture's end the instant of the one before them in the log.
+
+    When they were read no capture tells. Returns all commits, and how many were misdated.
+    """
+    listed: list[OffsetCommitted] = []
+    misdated, before_ms = 0, dict[tuple[str, int], int]()
+    for event in sorted(commits, key=lambda event: (event.topic, event.partition, event.offset)):
+        log = (event.topic, event.partition)
+        if is_misdated(event.order_ms, end_ms):
+            misdated += 1
+            listed.append(event._replace(order_ms=before_ms.get(log, end_ms)))
+        else:
+            before_ms[log] = event.order_ms
+            listed.append(event)
+    return listed, misdated
+
+
 def track(
     tracker: LagTracker,
     commits: Iterable[OffsetCommitted],
@@ -223,7 +241,8 @@ def track(
 ) -> Iterator[Output]:
     """Judge the groups at each round of a capture.
 
-    ``reports_until``: what the shards have said up to an instant since it was called last, in order.
+    ``reports_until``: what the shards have said up to an instant since it was called last, in order. No commit is
+    misdated (``redated``).
     """
     waiting = deque(sorted(commits, key=lambda event: (event.order_ms, event.partition, event.topic, event.offset)))
     for row in sorted(rows, key=lambda row: row.timestamp_ms):

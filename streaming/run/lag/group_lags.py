@@ -18,8 +18,10 @@ from typing import Any, Final, Self
 import numpy as np
 
 from coordinator_model.commit_block import CommitBlock
+from coordinator_model.lag.window import AHEAD_MS
 from coordinator_model.rules.group_lag import judge_group
 from coordinator_model.rules.outages import Outages
+from coordinator_model.shard.heartbeat_table import FAR_MS
 from coordinator_model.thresholds import Thresholds
 from streaming.run.lag.broker_clocks import BrokerClocks
 from streaming.run.lag.commit_table import CommitTable, Int32s, Int64s
@@ -32,6 +34,7 @@ Output = dict[str, Any]
 View = tuple[str, int, SeenGroup | None]
 """Group, instant, and what is shown of it; None: it was deleted."""
 
+COMMIT_FROM_THE_FUTURE: Final = "offsets:commit from the future"
 JUDGE_S: Final = 0.15
 """How long groups are judged in one batch."""
 AT_ONCE: Final = 64
@@ -110,7 +113,10 @@ class GroupLags:
         told = list(outputs)
         others = [output for output in told if output["kind"] != "commits"]
         views = self._views(others)
-        self._take_commits(batch_id, [output["block"] for output in told if output["kind"] == "commits"], views)
+        misdated = self._take_commits(batch_id, [output for output in told if output["kind"] == "commits"], views)
+        if misdated:
+            counts = {COMMIT_FROM_THE_FUTURE: misdated}
+            others.append({"kind": "quarantined", "cluster": self.cluster, "counts": counts})
         for group, at_ms, view in views:
             self._take_view(group, at_ms, view)
         for output in others:
@@ -144,10 +150,13 @@ class GroupLags:
                 views[group] = group, at_ms, None if output["deleted"] else seen(output)
         return list(views.values())
 
-    def _take_commits(self, batch_id: int, blocks: list[str], views: list[View]) -> None:
-        """Keep what a batch says and take its commits in; a batch that comes again has been taken in."""
+    def _take_commits(self, batch_id: int, commits: list[Output], views: list[View]) -> int:
+        """Keep what a batch says and take its commits in; a batch that comes again has been taken in.
+
+        Returns how many were misdated.
+        """
         if batch_id <= self._batch_id:
-            return
+            return 0
         newest = self._newest
         new_round = newest.dump() if newest is not self._known else None
         more = [
@@ -155,22 +164,29 @@ class GroupLags:
             for group, at_ms, view in views
             if view is None or view.says_more_than(self._groups.get(group))
         ]
-        batch = Batch(batch_id, [base64.b64decode(block) for block in blocks], more, new_round)
+        blocks = [base64.b64decode(output["block"]) for output in commits]
+        read_ms = max((output["at_ms"] for output in commits), default=FAR_MS)
+        batch = Batch(batch_id, blocks, more, new_round, read_ms)
         self._kept.append(batch)
         if new_round is not None:
             self._know(newest)
-        self._take_batch(batch)
+        return self._take_batch(batch)
 
     def _know(self, newest: Round) -> None:
         """Compare commits with a round from now on, and remember how long the logs were."""
         self._known = newest
         self._history.add(newest)
 
-    def _take_batch(self, batch: Batch) -> None:
+    def _take_batch(self, batch: Batch) -> int:
         blocks = [CommitBlock.of_tuple(marshal.loads(block)) for block in batch.blocks]  # noqa: S302 # the operator's
-        self._new |= self._table.apply(blocks, self._ends_at)
+        self._new |= self._table.apply(blocks, self._ends_at, batch.read_ms)
         self._batch_id = batch.batch_id
-        self.clocks.saw_record(max((max(block.record_ms, default=0) for block in blocks), default=0))
+        record_ms = np.concatenate(
+            [np.zeros(1, np.int64), *(np.asarray(block.record_ms, np.int64) for block in blocks)]
+        )
+        believed = record_ms[record_ms <= batch.read_ms + AHEAD_MS]
+        self.clocks.saw_record(int(believed.max()))
+        return len(record_ms) - len(believed)
 
     def _ends_at(self, topics: Int32s, partitions: Int32s, at_ms: Int64s) -> Int64s:
         return self._known.ends_at(self._table.topics, topics, partitions, at_ms)
