@@ -42,7 +42,7 @@ from coordinator_model.events import (
     Tick,
 )
 from coordinator_model.incidents import Kind, Transition, fold, in_order
-from coordinator_model.lag_tracker import LagTracker, track
+from coordinator_model.lag_tracker import LagTracker, redated, track
 from coordinator_model.recreated import Place, begins_again_ms
 from coordinator_model.shard.heartbeat_table import FAR_MS
 from coordinator_model.shard.shard import Shard, ShardSettings
@@ -55,6 +55,7 @@ MAX_RECREATED = 100
 """How often a partition of one capture may have been recreated; what comes after that is taken for duplicates."""
 FUTURE_MS = 3_600_000
 """A record that is so much later than all others has the instant of a clock that was wrong."""
+COMMIT_FROM_THE_FUTURE = "offsets: commit from the future"
 _WITHOUT_CLOCK = (RecordRead, OffsetCommitted, ClientWord, LeaderNamed, CoordinatorLine)
 """What moves no broker's clock."""
 
@@ -149,9 +150,19 @@ def _lags(
     """Judge the lag of all groups at each round of end offsets."""
     if any(row.end_offsets for row in reading.cluster):
         views = _Views(reading, by_shard, ticks, settings)
-        commits = (event for event in reading.events if isinstance(event, OffsetCommitted))
+        written = (event for event in reading.events if isinstance(event, OffsetCommitted))
+        commits, misdated = redated(written, _end_ms(reading))
+        if misdated:
+            reading.undecodable[COMMIT_FROM_THE_FUTURE] += misdated
         tracker = LagTracker(settings.cluster, settings.thresholds_of)
         yield from track(tracker, commits, reading.cluster, views.until)
+
+
+def _end_ms(reading: _Reading) -> int:
+    """Return when a capture ends: by its lines, where it has any, for the clock of a record may have been wrong."""
+    lines_ms = (event.order_ms for event in reading.events if not isinstance(event, _WITHOUT_CLOCK))
+    newest_ms = max(lines_ms, default=0) or _newest_record_ms(reading.events)
+    return max([newest_ms, *(row.timestamp_ms for row in reading.cluster)])
 
 
 class _Views:

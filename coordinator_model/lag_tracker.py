@@ -13,8 +13,9 @@ from coordinator_model.events import OffsetCommitted
 from coordinator_model.lag.lag_context import FRESH_MS
 from coordinator_model.lag.ownership import Place, facts_of, owners_of
 from coordinator_model.lag.partition import Commit, GroupFacts, Owner, PartitionLag
-from coordinator_model.lag.window import extended, waits_since_ms
+from coordinator_model.lag.window import extended, is_misdated, waits_since_ms
 from coordinator_model.rules.group_lag import Output, judge_group
+from coordinator_model.rules.outages import Outages
 from coordinator_model.thresholds import Thresholds
 
 UNKNOWN = "unknown"
@@ -75,10 +76,9 @@ class LagTracker:
         """Topic to its id, where metadata has told it."""
         self._newest: dict[tuple[str, Place, int], tuple[str, int]] = {}
         """Where the newest record of a partition's commits lies: what lies before it is old, whatever its instant."""
-        self._silent: dict[str, bool] = {}
-        """Whether lines of a broker are missing right now."""
-        self._outage_end_ms: dict[str, int] = {}
-        """By broker; "" is all of them: rounds were missing."""
+        self._outages = Outages()
+        self._rounds_again_ms = 0
+        """When rounds came again after some that were missing."""
         self._round_ms = 0
 
     def commit(self, event: OffsetCommitted) -> None:
@@ -111,22 +111,21 @@ class LagTracker:
                 del self._groups[name]
 
     def report(self, output: Mapping[str, Any]) -> None:
-        """Take an output of a shard: a group's view, its end, or that lines of a broker are missing."""
-        if output["kind"] == "blind":
-            self._blind(output["broker"], output["until_ms"])
-        elif output["kind"] == "report" and output["group"]:
+        """Take an output of a shard: a group's view, its end, or what tells of an outage."""
+        self._outages.take(output)
+        if output["kind"] == "report" and output["group"]:
             if output["deleted"]:
                 self._groups.pop(output["group"], None)
             elif (view := output["view"]) is not None:
                 group = self._group(output["group"])
-                group.facts = facts_of(view, output["at_ms"])
+                group.facts = facts_of(output)
                 group.owners = owners_of(view, output["at_ms"], group.owners)
 
     def round(self, row: ClusterRow) -> list[Output]:
         """Take a round of end offsets, and judge every group."""
         now_ms, before_ms = row.timestamp_ms, self._round_ms
         if before_ms and now_ms > before_ms + FRESH_MS:
-            self._outage_end_ms[""] = now_ms
+            self._rounds_again_ms = now_ms
         self._round_ms = now_ms
         for topic, ends in row.end_offsets.items():
             for partition, end in enumerate(ends):
@@ -169,9 +168,9 @@ class LagTracker:
         return None if _is_another(topic_id, self._ids.get(place[0])) else self._ends.get(place)
 
     def _judge(self, group: _Group, now_ms: int) -> list[Output]:
-        facts, broker = group.facts, group.facts.broker
+        facts = group.facts
         places = {**group.committed, **group.owners}
-        outages_ms = [self._outage_end_ms.get(name, 0) for name in ("", broker)]
+        outages_ms = [self._rounds_again_ms, self._outages.end_ms(facts.shard, now_ms)]
         outages_ms += [ends.outage_end_ms for place in places if (ends := self._ends.get(place)) is not None]
         partitions = [self._partition(group, place) for place in places]
         told, report = judge_group(
@@ -188,7 +187,7 @@ class LagTracker:
     def _partition(self, group: _Group, place: Place) -> PartitionLag:
         known = group.committed.get(place, _Committed())
         owner = group.owners.get(place)
-        if owner is not None and self._silent.get(group.facts.broker):
+        if owner is not None and self._outages.is_open(group.facts.shard):
             owner = owner._replace(liveness=UNKNOWN)
         ends = self._ends_of(place, known.topic_id) or _Ends()
         waits_ms = waits_since_ms(ends.grown, known.commits[-1].offset) if known.commits else None
@@ -207,11 +206,6 @@ class LagTracker:
             metadata=known.metadata,
         )
 
-    def _blind(self, broker: str, until_ms: int | None) -> None:
-        self._silent[broker] = until_ms is None
-        if until_ms is not None:
-            self._outage_end_ms[broker] = max(until_ms, self._outage_end_ms.get(broker, 0))
-
 
 def _is_another(one: str | None, other: str | None) -> bool:
     return one is not None and other is not None and one != other
@@ -219,6 +213,24 @@ def _is_another(one: str | None, other: str | None) -> bool:
 
 def _at(offsets: Sequence[int | None], partition: int) -> int | None:
     return offsets[partition] if partition < len(offsets) else None
+
+
+def redated(commits: Iterable[OffsetCommitted], end_ms: int) -> tuple[list[OffsetCommitted], int]:
+    """Give commits that are later than a capture's end the instant of the one before them in the log.
+
+    When they were read no capture tells. Returns all commits, and how many were misdated.
+    """
+    listed: list[OffsetCommitted] = []
+    misdated, before_ms = 0, dict[tuple[str, int], int]()
+    for event in sorted(commits, key=lambda event: (event.topic, event.partition, event.offset)):
+        log = (event.topic, event.partition)
+        if is_misdated(event.order_ms, end_ms):
+            misdated += 1
+            listed.append(event._replace(order_ms=before_ms.get(log, end_ms)))
+        else:
+            before_ms[log] = event.order_ms
+            listed.append(event)
+    return listed, misdated
 
 
 def track(
@@ -229,7 +241,8 @@ def track(
 ) -> Iterator[Output]:
     """Judge the groups at each round of a capture.
 
-    ``reports_until``: what the shards have said up to an instant since it was called last, in order.
+    ``reports_until``: what the shards have said up to an instant since it was called last, in order. No commit is
+    misdated (``redated``).
     """
     waiting = deque(sorted(commits, key=lambda event: (event.order_ms, event.partition, event.topic, event.offset)))
     for row in sorted(rows, key=lambda row: row.timestamp_ms):

@@ -13,6 +13,7 @@ NO_LINES = "no lines"
 NO_REQUEST_LOG = "no request log"
 COARSE_INSTANTS = "coarse instants"
 """No line is missing, but their dates are those of a shipper's buffer: when and in which order they came is unknown."""
+CLOCK_STEPPED = "clock stepped"
 MAX_WINDOWS = 64
 """At most this many windows are kept per shard. The oldest is dropped first."""
 MEMORY_MS = 3_600_000
@@ -32,9 +33,12 @@ class BlindWindow:
 
 
 def add_window(windows: list[BlindWindow], new: BlindWindow) -> BlindWindow:
-    """Add a window and drop old ones; one that adjoins the broker's newest extends it. Return the one that was kept."""
+    """Add a window and drop old ones; one that adjoins the newest of its broker and kind extends it.
+
+    Return the one that was kept.
+    """
     for known in reversed(windows):
-        if known.broker == new.broker:
+        if (known.broker, known.why) == (new.broker, new.why):
             if known.from_ms <= new.until_ms and new.from_ms <= known.until_ms + APART_MS:
                 known.from_ms, known.until_ms = min(known.from_ms, new.from_ms), max(known.until_ms, new.until_ms)
                 return known

@@ -323,7 +323,9 @@ class CoordinatorTracker:
             if paused and connected_ms <= reset.low_ms == clock.silent_from_ms:
                 reset.woke_ms = clock.silent_to_ms
 
-    def lost_lines(self, broker: str, line_ms: int, before_ms: int, blind_from_ms: int | None = None) -> None:
+    def lost_lines(
+        self, broker: str, line_ms: int, before_ms: int, blind_from_ms: int | None = None, why: str = LINES_LOST
+    ) -> None:
         """Lines between these two are missing: what they said is unknown, coverage starts again here.
 
         ``blind_from_ms``: since when lines may be missing, where that is before the last that came.
@@ -333,7 +335,7 @@ class CoordinatorTracker:
             self.covered_since_ms = line_ms
             self._open(TimerReset(before_ms, None, Cause.UNKNOWN, broker))
             from_ms = before_ms if blind_from_ms is None else blind_from_ms
-            window = BlindWindow(broker, min(from_ms, line_ms), max(from_ms, line_ms), LINES_LOST)
+            window = BlindWindow(broker, min(from_ms, line_ms), max(from_ms, line_ms), why)
             self.noted.append(add_window(self.blind, window))
 
     def take_noted(self) -> list[BlindWindow]:

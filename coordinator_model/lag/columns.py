@@ -6,6 +6,7 @@ from typing import Any
 from coordinator_model.lag.lag_context import LagContext, Row
 from coordinator_model.lag.partition import PartitionLag
 from coordinator_model.lag.status import committed_offset_of, lag_ms_by
+from coordinator_model.lag.topic_sums import topic_sums, worst_sums
 
 MAX_ROWS = 5_000
 """The worst of a group that has more; the others are counted."""
@@ -16,10 +17,23 @@ Columns = dict[str, Any]
 
 
 def columns_of(context: LagContext, commits: int = 0) -> Columns:
-    """Return the columns of a group; its totals are of all rows, also of those that are left out."""
-    rows = _worst(context.rows)
+    """Return the columns of a group; its totals are of all rows, also of those that are left out.
+
+    Of a group with too many rows the sums of its topics stand beside them; of others they can be made.
+    """
+    columns = _columns(context, context.rows, commits)
+    left_out = len(context.rows) - MAX_ROWS
+    if left_out <= 0:
+        return columns
+    sums = topic_sums(columns)
+    kept = worst_sums(sums)
+    told = {"left_out": left_out, "sums": [list(of_topic) for of_topic in kept], "sums_left_out": len(sums) - len(kept)}
+    return _columns(context, _worst(context.rows), commits) | told
+
+
+def _columns(context: LagContext, rows: Sequence[Row], commits: int) -> Columns:
     partitions = [row.p for row in rows]
-    columns = {
+    return {
         "topics": _topics(partitions),
         "partition": [p.partition for p in partitions],
         "committed_offset": [committed_offset_of(p) for p in partitions],
@@ -39,14 +53,10 @@ def columns_of(context: LagContext, commits: int = 0) -> Columns:
         "commits": commits,
         **_owners(partitions),
     }
-    left_out = len(context.rows) - len(rows)
-    return columns | {"left_out": left_out} if left_out else columns
 
 
 def _worst(rows: Sequence[Row]) -> Sequence[Row]:
     """Return the worst rows, in their order."""
-    if len(rows) <= MAX_ROWS:
-        return rows
     by_badness = sorted(range(len(rows)), key=lambda at: (-rows[at].status.rank, -(rows[at].lag or 0), at))
     return [rows[at] for at in sorted(by_badness[:MAX_ROWS])]
 

@@ -46,8 +46,9 @@ def owner_of(member: Mapping[str, Any], since_ms: int) -> Owner:
     )
 
 
-def facts_of(view: Mapping[str, Any], at_ms: int, outage_end_ms: int = 0) -> GroupFacts:
-    """Return what a view says of its group as a whole."""
+def facts_of(report: Mapping[str, Any]) -> GroupFacts:
+    """Return what a report with a view says of its group as a whole."""
+    view = report["view"]
     newest = max(view["members"], key=lambda member: member["joined_ms"] or 0, default=None)
     return GroupFacts(
         cluster=view["cluster"],
@@ -57,8 +58,8 @@ def facts_of(view: Mapping[str, Any], at_ms: int, outage_end_ms: int = 0) -> Gro
         generation=view["generation"],
         incarnation=view["incarnation"],
         broker=view["coordinator"] or "",
-        view_ms=at_ms,
+        view_ms=report["at_ms"],
         stable_since_ms=view["stable_since_ms"],
         reason=newest["rejoin_reason"] if newest is not None else None,
-        outage_end_ms=outage_end_ms,
+        shard=report["shard"],
     )

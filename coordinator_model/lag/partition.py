@@ -69,4 +69,5 @@ class GroupFacts(NamedTuple):
     reason: str | None = None
     """Why its newest rebalance began, as far as it is known."""
     outage_end_ms: int = 0
-    """When the last outage of the brokers ended: rounds of end offsets were missing, or its coordinator was silent."""
+    """When the last outage ended: rounds of end offsets were missing, or ``rules.outages`` of its shard."""
+    shard: int = -1

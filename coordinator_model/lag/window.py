@@ -5,6 +5,18 @@ from collections.abc import Sequence
 
 from coordinator_model.lag.partition import MIN_DISTANCE_MS, WINDOW, Commit
 
+AHEAD_MS = 15_000
+"""A record may be so much later than the instant at which it was read: clocks differ. A later instant is wrong."""
+
+
+def is_misdated(record_ms: int, read_ms: int) -> bool:
+    """Tell whether a record's instant is wrong, for it was read long before it.
+
+    Its offset counts, at the instant at which it was read. Else nothing that is committed before that far instant would
+    be newer, and its partition could not stall until then.
+    """
+    return record_ms > read_ms + AHEAD_MS
+
 
 def extended(commits: tuple[Commit, ...], commit: Commit) -> tuple[Commit, ...]:
     """Return the window with a newer commit.

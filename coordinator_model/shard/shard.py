@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from operator import itemgetter
 
+from coordinator_model.brokers.blindness import CLOCK_STEPPED
 from coordinator_model.brokers.broker_clock import PROOF_STEP_MS, CoordinatorTracker
 from coordinator_model.brokers.coordinator_check import NOT_COORDINATOR, Proof, proof
 from coordinator_model.brokers.leadership import STALE_MS
@@ -252,7 +253,8 @@ class Shard:
         if step.broker == self.clock.coordinator:
             self._groups.rebase(step.delta_ms, step.from_ms)
         self.clock.stepped(step.broker, step.to_ms)
-        self.clock.lost_lines(step.broker, step.to_ms, min(step.to_ms, step.from_ms + step.delta_ms))
+        before_ms = min(step.to_ms, step.from_ms + step.delta_ms)
+        self.clock.lost_lines(step.broker, step.to_ms, before_ms, why=CLOCK_STEPPED)
         self._brokers.stepped(step)
 
     def _into_clock_of(self, broker: str) -> None:

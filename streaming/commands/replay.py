@@ -143,9 +143,11 @@ def _tell(history: History) -> None:
         if transition.kind is not Kind.CLOSED:
             console.print(Text(f"           {incident.summary} ({_why(incident)})"), soft_wrap=True)
     groups = Table(title="Groups at the end")
-    for heading in ("group", "type", "state", "generation", "members"):
+    has_lag = any(group["lag"] is not None for group in history.groups)
+    for heading in ("group", "type", "state", "generation", "members", *(["lag"] if has_lag else [])):
         groups.add_column(heading)
     for group in history.groups:
         values = (group["group"], group["type"], group["state"], group["generation"], len(group["members"]))
-        groups.add_row(*(Text(str(value)) for value in values))
+        lag = "" if group["lag"] is None else f"{group['lag']:,}"
+        groups.add_row(*(Text(str(value)) for value in values), *([lag] if has_lag else []))
     console.print(groups)

@@ -28,7 +28,7 @@ from streaming.serve.metrics import exposition
 from streaming.serve.notify.base import SEVERITIES
 from streaming.serve.openapi import GROUP_ORDERS, INCIDENT_ORDERS, OPENAPI
 from streaming.store import Store
-from streaming.store.lags import partitions_of
+from streaming.store.lags import partitions_of, topic_lags
 from streaming.store.pages import Object, Page
 from streaming.store.store import DAY_MS, wall_ms
 
@@ -160,11 +160,12 @@ class Api:
         found = self.found(request.path_params["group"], request.query_params.get("cluster"))
         lag = self.store.lags.of_group(found["cluster"], found["group"])
         if lag is None:
-            return AsciiJson({"partitions": [], "complete": False, "left_out": 0})
+            return AsciiJson({"partitions": [], "complete": False, "left_out": 0, "topics": []})
         partitions = list(partitions_of(lag.columns))
         complete = lag.complete and not lag.left_out
         about = {"at_ms": lag.at_ms, "lag": lag.lag, "status": lag.status, "left_out": lag.left_out}
-        return AsciiJson({"partitions": partitions, "complete": complete, **about})
+        topics = [topic._asdict() for topic in topic_lags(lag.columns)]
+        return AsciiJson({"partitions": partitions, "complete": complete, "topics": topics, **about})
 
     def incidents(self, request: Request) -> Response:
         """List incidents."""

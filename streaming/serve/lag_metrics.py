@@ -6,8 +6,8 @@ What is not known has no sample: a -1 or a NaN that stands for "unknown" has bee
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from coordinator_model.lag.stall import STALLED
-from streaming.store.lags import STATUSES, Lag, Lags, LagTotals, TopicLag, topic_lags, topics_of
+from coordinator_model.lag.topic_sums import TopicSums, topics_of
+from streaming.store.lags import STATUSES, Lag, Lags, LagTotals, topic_lags
 
 TOPIC_SERIES = 10_000
 PARTITION_SERIES = 20_000
@@ -96,7 +96,7 @@ def samples(totals: list[LagTotals], lags: Lags, now_ms: int, *, by_partition: b
     for lag in lags:
         topics = sorted(topic_lags(lag.columns), key=_badness)
         room = TOPIC_SERIES - len(made[TOPIC_STALLED])
-        topics_left_out += max(0, len(topics) - room)
+        topics_left_out += lag.topics_left_out + max(0, len(topics) - room)
         _add_group(made, lag, topics)
         for topic in topics[: max(0, room)]:
             _add_topic(made, (lag.cluster, lag.group, topic.topic), topic)
@@ -124,19 +124,19 @@ def _add_totals(made: Samples, totals: list[LagTotals], now_ms: int) -> None:
     made[LAG_AGE] = [((cluster,), max(0, now_ms - at_ms) / 1_000) for cluster, at_ms in newest.items()]
 
 
-def _add_group(made: Samples, lag: Lag, topics: list[TopicLag]) -> None:
-    labels, columns = (lag.cluster, lag.group), lag.columns
-    waiting = [value for value in columns["lag_ms"] if value is not None]
+def _add_group(made: Samples, lag: Lag, topics: list[TopicSums]) -> None:
+    labels = (lag.cluster, lag.group)
+    waiting = [topic.lag_ms for topic in topics if topic.lag_ms is not None]
     if waiting:
         made[GROUP_LAG_TIME].append((labels, max(waiting) / 1_000))
-    made[GROUP_STALLED].append((labels, sum(note in STALLED for note in columns["note"].values())))
-    if not lag.left_out:
+    if not lag.topics_left_out:
+        made[GROUP_STALLED].append((labels, sum(topic.stalled for topic in topics)))
         made[GROUP_LAG_UNKNOWN].append((labels, sum(topic.unknown for topic in topics)))
-    if (commits := columns.get("commits")) is not None:
+    if (commits := lag.columns.get("commits")) is not None:
         made[GROUP_COMMITS].append((labels, commits))
 
 
-def _add_topic(made: Samples, labels: tuple[str, ...], topic: TopicLag) -> None:
+def _add_topic(made: Samples, labels: tuple[str, ...], topic: TopicSums) -> None:
     seconds = None if topic.lag_ms is None else topic.lag_ms / 1_000
     facts = {
         TOPIC_LAG: topic.lag,

@@ -6,11 +6,13 @@ Like `timeline` it knows no pixels, only a plane `WIDTH` wide; the template draw
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from coordinator_model.lag.topic_sums import TopicSums
 from streaming.serve.events import seconds
 from streaming.serve.timeline import WIDTH
-from streaming.store.lags import Lag, partitions_of, worst_partitions_first
+from streaming.store.lags import Lag, partitions_of, topic_lags, worst_partitions_first, worst_topics_first
 
 PARTITIONS_SHOWN: Final = 100
+TOPICS_SHOWN: Final = 20
 HEIGHT: Final = 80
 _MARGIN: Final = 4
 NOTES: Final[Mapping[str, str]] = {
@@ -38,7 +40,10 @@ class Line(NamedTuple):
 
 
 class LagView(NamedTuple):
-    """What is shown; `most`: the largest lag of a partition, which fills its bar."""
+    """What is shown; `most`: the largest lag of a partition, which fills its bar.
+
+    `topics`: sums of all partitions, if not all of these are shown and there is more than one topic.
+    """
 
     at_ms: int
     lag: int | None
@@ -48,6 +53,8 @@ class LagView(NamedTuple):
     rows: Sequence[Mapping[str, Any]]
     most: int
     line: Line | None
+    topics: Sequence[TopicSums]
+    topics_total: int
 
 
 def lag_view(lag: Lag) -> LagView:
@@ -55,9 +62,10 @@ def lag_view(lag: Lag) -> LagView:
     rows = worst_partitions_first(partitions_of(lag.columns))[:PARTITIONS_SHOWN]
     noted = [row | {"note": NOTES.get(row["note"], row["note"])} for row in rows]
     most = max((value for value in lag.columns["lag"] if value is not None), default=0)
-    return LagView(
-        lag.at_ms, lag.lag, lag.status, lag.complete, lag.partitions, noted, most, line_of(lag.columns["history"])
-    )
+    line, topics = line_of(lag.columns["history"]), worst_topics_first(topic_lags(lag.columns))
+    total = len(topics) + lag.topics_left_out
+    shown = topics[:TOPICS_SHOWN] if total > 1 and lag.partitions > PARTITIONS_SHOWN else []
+    return LagView(lag.at_ms, lag.lag, lag.status, lag.complete, lag.partitions, noted, most, line, shown, total)
 
 
 def line_of(history: Sequence[Sequence[int]]) -> Line | None:

@@ -114,6 +114,15 @@ OPENAPI: Final[dict[str, Any]] = {
                 partitions=_list("Partition"), complete={"type": "boolean"}, at_ms=_MS, lag=_NUMBER_OR_NULL,
                 status=_STATUS,
                 left_out={"type": "integer", "description": "of a group with thousands only the worst are here"},
+                topics=_list("TopicLag"),
+            ),
+            "TopicLag": _object(
+                "What all partitions of a topic add up to, also those that are left out",
+                topic=_TEXT, partitions=_NUMBER, lag=_NUMBER_OR_NULL,
+                lag_ms={**_NUMBER_OR_NULL, "description": "the largest of its partitions"},
+                committed=_NUMBER_OR_NULL, start=_NUMBER_OR_NULL, end=_NUMBER_OR_NULL,
+                status={**_STATUS, "description": "the worst known of its partitions"}, stalled=_NUMBER,
+                unknown={**_NUMBER, "description": "partitions that are not in `lag`"},
             ),
             "Partition": _object(
                 "A partition that a group has committed to or owns. What is not known is null, never a number",

@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Engine, Float, Row, Select, cast, func, select
 
-from coordinator_model.lag.stall import STALLED
 from coordinator_model.lag.status import Status
+from coordinator_model.lag.topic_sums import TopicSums, topic_sums, topics_of
 from streaming.store import tables
 from streaming.store.database import clean, group_key
 from streaming.store.order import worst_first
@@ -22,7 +22,6 @@ from streaming.store.pages import by_weight
 UNKNOWN: Final = Status.UNKNOWN.value
 STATUSES: Final = tuple(status.value for status in Status if status is not Status.UNKNOWN)
 """Burrow's, from well to worst."""
-_RANKS: Final = {name: place for place, name in enumerate((UNKNOWN, *STATUSES))}
 _TO_LOOK_AT: Final = {name: place for place, name in enumerate(("ok", UNKNOWN, *STATUSES[1:]))}
 _PARTITIONS_AT_ONCE: Final = 20_000
 _GROUP_WEIGHT: Final = 10  # what a group weighs beside its partitions
@@ -51,6 +50,11 @@ class Lag(NamedTuple):
         """How many partitions the columns lack: of a group with thousands only the worst are kept."""
         return int(self.columns.get("left_out", 0))
 
+    @property
+    def topics_left_out(self) -> int:
+        """How many topics have no sums: of a group with thousands of them only the worst are kept."""
+        return int(self.columns.get("sums_left_out", 0))
+
 
 class LagTotals(NamedTuple):
     """The groups of one cluster whose worst known partition has one status; `newest_ms`: when the newest was judged."""
@@ -60,23 +64,6 @@ class LagTotals(NamedTuple):
     groups: int
     lag: float | None
     newest_ms: int
-
-
-class TopicLag(NamedTuple):
-    """What a group's partitions of a topic add up to; a sum is None where nothing of it is known."""
-
-    topic: str
-    lag: int | None
-    lag_ms: int | None
-    """The largest of its partitions."""
-    committed: int | None
-    end: int | None
-    """None also where the end of one of them is not known: a sum that jumps looks like messages."""
-    status: str
-    """The worst that is known."""
-    stalled: int
-    unknown: int
-    """How many partitions are not in `lag`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,14 +130,6 @@ def _lag(row: Row[Any]) -> Lag:
     return Lag(*facts, json.loads(row.body))
 
 
-def topics_of(columns: Columns) -> Iterator[tuple[str, str | None, int, int]]:
-    """Give the name and id of each topic, and from which to before which row its partitions stand."""
-    first = 0
-    for name, topic_id, rows in columns["topics"]:
-        yield name, topic_id, first, first + rows
-        first += rows
-
-
 def partitions_of(columns: Columns) -> Iterator[dict[str, Any]]:
     """Give the partitions as the contract has them, with more fields."""
     for topic, topic_id, first, end in topics_of(columns):
@@ -187,35 +166,13 @@ def worst_partitions_first(partitions: Iterator[dict[str, Any]]) -> list[dict[st
     return sorted(partitions, key=lambda row: (-_TO_LOOK_AT.get(row["status"], 0), -(row["lag"] or 0)))
 
 
-def worst_of(statuses: Iterable[str]) -> str:
-    """Give the worst status that is known."""
-    return max(statuses, key=lambda status: _RANKS.get(status, 0), default=UNKNOWN)
+def worst_topics_first(topics: Iterable[TopicSums]) -> list[TopicSums]:
+    """Sort likewise."""
+    return sorted(topics, key=lambda topic: (-_TO_LOOK_AT.get(topic.status, 0), -(topic.lag or 0)))
 
 
-def topic_lags(columns: Columns) -> list[TopicLag]:
-    """Add up the partitions of each topic. None where some are left out: which topic they are of is not known."""
+def topic_lags(columns: Columns) -> list[TopicSums]:
+    """Give what each topic adds up to: of a group too large for all its rows as it was stored, the worst topics."""
     if columns.get("left_out"):
-        return []
-    stalled = {int(row) for row, note in columns["note"].items() if note in STALLED}
-    rows: dict[str, list[range]] = {}
-    for topic, _, first, end in topics_of(columns):
-        rows.setdefault(topic, []).append(range(first, end))  # twice where it was recreated
-    return [_added(columns, topic, [row for rows in found for row in rows], stalled) for topic, found in rows.items()]
-
-
-def _added(columns: Columns, topic: str, rows: Sequence[int], stalled: set[int]) -> TopicLag:
-    def known(name: str) -> list[int]:
-        values = columns[name]
-        return [value for row in rows if (value := values[row]) is not None]
-
-    lags, times, committed, ends = map(known, ("lag", "lag_ms", "committed_offset", "end_offset"))
-    return TopicLag(
-        topic,
-        sum(lags) if lags else None,
-        max(times, default=None),
-        sum(committed) if committed else None,
-        sum(ends) if ends and len(ends) == len(rows) else None,
-        worst_of(columns["status"][row] for row in rows),
-        len(stalled.intersection(rows)) if stalled else 0,
-        len(rows) - len(lags),
-    )
+        return [TopicSums(*of_topic) for of_topic in columns.get("sums", ())]
+    return topic_sums(columns)

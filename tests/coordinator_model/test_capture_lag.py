@@ -5,7 +5,9 @@ from uuid import UUID
 
 import pytest
 
+from coordinator_model.brokers.blindness import COARSE_INSTANTS
 from coordinator_model.capture_replay import replay_rows
+from coordinator_model.decode.source_row import OFFSETS, TELEMETRY
 from coordinator_model.decode.topic_ids import text_of
 from coordinator_model.shard.shard import ShardSettings
 from tests.builders import T0, Story, Told, Who, rebalance
@@ -143,6 +145,37 @@ def test_order_and_duplicates_of_rows_do_not_matter(rows, told):
     again = Told(replay_rows(shuffled, SETTINGS))
     assert again.transitions == told.transitions
     assert again.history.partitions == told.history.partitions
+
+
+def test_the_instants_of_a_shippers_buffer_hide_no_stuck_partition(rows):
+    """All lines of five seconds have the instant at which they were shipped."""
+    shipped = [
+        row._replace(timestamp_ms=-(-row.timestamp_ms // 5_000) * 5_000) if row.source == TELEMETRY else row
+        for row in rows
+    ]
+    told = Told(replay_rows(shipped, SETTINGS))
+    assert {window["why"] for window in told.history.blind} == {COARSE_INSTANTS}
+    [stuck] = [t for t in told.of("partition-stalled") if t["group"] == "workers"]
+    assert (stuck["subject"], stuck["member_id"], stuck["opened_ms"] - T0) == (f"t-{STUCK}", "m1", 96_000)
+    assert stuck["at_ms"] - T0 <= 96_000 + 3 * 5_000 + 30_000
+
+
+@pytest.mark.parametrize("written_ms", [51_000, UNTIL_MS - 4_000])
+def test_a_commit_from_the_future_counts_where_it_lies_and_is_counted(rows, told, written_ms):
+    """The second is the newest commit of its partition."""
+    far = [
+        row._replace(timestamp_ms=T0 + 365 * 86_400_000)
+        if row.source == OFFSETS and row.timestamp_ms == T0 + written_ms
+        else row
+        for row in rows
+    ]
+    count = sum(before != after for before, after in zip(rows, far, strict=True))
+    again = Told(replay_rows(far, SETTINGS))
+    assert count > 1
+    assert again.history.undecodable == {"offsets: commit from the future": count}
+    assert of_lag(again) == of_lag(told)
+    lags = {group: judged["columns"]["lag"] for group, judged in told.history.partitions.items()}
+    assert {group: judged["columns"]["lag"] for group, judged in again.history.partitions.items()} == lags
 
 
 def test_without_end_offsets_nothing_is_said_of_lag(rows):

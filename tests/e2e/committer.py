@@ -3,41 +3,27 @@
     python tests/e2e/committer.py '{"software": "confluent", "bootstrap": "...", "group": "g", "topics": ["t"], ...}'
 
 Commands: `stick TOPIC PARTITION` (read it on, commit it no more), `unstick`, `close`. Events: started, assigned,
-revoked, committed, stuck, unstuck, closed, error. Runs as a plain file, so that its start costs no import of the
-project.
+revoked, committed, stuck, unstuck, closed, error.
 """
 
 import json
 import os
-import queue
 import sys
-import threading
 import time
 from collections.abc import Callable
+
+from steered import go_on, listen, listener, tell
 
 Place = tuple[str, int]
 POLL_S = 0.2
 PATIENCE_MS = 6_000
 
 
-def tell(event: str, **facts: object) -> None:
-    print(json.dumps({"event": event, "at_ms": round(time.time() * 1000), **facts}), flush=True)
-
-
 class KafkaPython:
     """kafka-python, which commits its position in every partition it has, the paused ones too, as Java does."""
 
     def __init__(self, spec: dict) -> None:
-        from kafka import ConsumerRebalanceListener, KafkaConsumer
-
-        owner = self
-
-        class Listener(ConsumerRebalanceListener):
-            def on_partitions_revoked(self, revoked: list) -> None:
-                tell("revoked")
-
-            def on_partitions_assigned(self, assigned: list) -> None:
-                owner.assigned(assigned)
+        from kafka import KafkaConsumer
 
         self._paused = set(spec["paused"])
         self._auto = spec["auto"]
@@ -53,7 +39,7 @@ class KafkaPython:
             metadata_max_age_ms=2_000,
             auto_offset_reset="earliest",
         )
-        self._consumer.subscribe(spec["topics"], listener=Listener())
+        self._consumer.subscribe(spec["topics"], listener=listener(self.assigned))
 
     def assigned(self, partitions: list) -> None:
         self._consumer.pause(*(p for p in partitions if p.partition in self._paused))
@@ -156,39 +142,29 @@ CLIENTS: dict[str, Callable[[dict], KafkaPython | Confluent]] = {"kafka-python":
 
 def main() -> None:
     spec = json.loads(sys.argv[1])
-    commands: queue.SimpleQueue[str] = queue.SimpleQueue()
-
-    def read_commands() -> None:
-        for line in sys.stdin:
-            commands.put(line)
-        os._exit(3)  # the scenario is gone, so is its consumer
-
-    threading.Thread(target=read_commands, daemon=True).start()
+    commands = listen()
     consumer = CLIENTS.get(spec["software"], Confluent)(spec)
     stuck = {(topic, number) for topic, number in spec["stuck"]}
     tell("started", pid=os.getpid())
     due_s = time.monotonic() + spec["every_s"]
-    while True:
-        try:
-            consumer.poll()
-            if time.monotonic() >= due_s:
-                due_s = time.monotonic() + spec["every_s"]
-                consumer.commit(stuck)
-        except Exception as error:  # noqa: BLE001 - a consumer in trouble goes on, as an application's loop would
-            tell("error", text=repr(error))
-            time.sleep(0.2)
-        while not commands.empty():
-            verb, *words = commands.get().split()
-            if verb == "stick":
-                stuck.add((words[0], int(words[1])))
-                tell("stuck")
-            elif verb == "unstick":
-                stuck.clear()
-                tell("unstuck")
-            elif verb == "close":
-                consumer.close()
-                tell("closed")
-                return
+
+    def work() -> None:
+        nonlocal due_s
+        consumer.poll()
+        if time.monotonic() >= due_s:
+            due_s = time.monotonic() + spec["every_s"]
+            consumer.commit(stuck)
+
+    def obey(verb: str, rest: str) -> None:
+        if verb == "stick":
+            topic, number = rest.split()
+            stuck.add((topic, int(number)))
+            tell("stuck")
+        elif verb == "unstick":
+            stuck.clear()
+            tell("unstuck")
+
+    go_on(work, commands, obey, consumer.close)
 
 
 if __name__ == "__main__":

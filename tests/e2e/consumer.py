@@ -3,40 +3,27 @@
     python tests/e2e/consumer.py '{"client": "kafka-python", "bootstrap": "...", "group": "g", "topics": ["t"], ...}'
 
 Commands: `stall SECONDS` (no poll meanwhile), `subscribe T1,T2`, `close`. Events: started, assigned, revoked, stalled,
-polling, closed, error. Runs as a plain file, so that its start costs no import of the project.
+polling, closed, error.
 """
 
 import faulthandler
 import json
 import os
-import queue
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable
 
-
-def tell(event: str, **facts: object) -> None:
-    print(json.dumps({"event": event, "at_ms": round(time.time() * 1000), **facts}), flush=True)
+from steered import go_on, listen, listener, tell
 
 
 class KafkaPython:
     """kafka-python: classic protocol only."""
 
     def __init__(self, spec: dict) -> None:
-        from kafka import ConsumerRebalanceListener, KafkaConsumer
+        from kafka import KafkaConsumer
 
-        owner = self
-
-        class Listener(ConsumerRebalanceListener):
-            def on_partitions_revoked(self, revoked: list) -> None:
-                tell("revoked")
-
-            def on_partitions_assigned(self, assigned: list) -> None:
-                owner.assigned(sorted((p.topic, p.partition) for p in assigned))
-
-        self._listener = Listener()
+        self._listener = listener(self.assigned)
         self._consumer = KafkaConsumer(
             bootstrap_servers=spec["bootstrap"],
             group_id=spec["group"],
@@ -61,8 +48,8 @@ class KafkaPython:
         self._consumer.subscribe(topics, listener=self._listener)
 
     def assigned(self, partitions: list) -> None:
-        generation = self._consumer._coordinator._generation
-        tell("assigned", member_id=generation.member_id, generation=generation.generation_id, partitions=partitions)
+        generation, where = self._consumer._coordinator._generation, sorted((p.topic, p.partition) for p in partitions)
+        tell("assigned", member_id=generation.member_id, generation=generation.generation_id, partitions=where)
 
     def unsubscribe(self) -> None:
         self._consumer.unsubscribe()
@@ -157,37 +144,22 @@ CLIENTS: dict[str, Callable[[dict], KafkaPython | Confluent]] = {"kafka-python":
 def main() -> None:
     faulthandler.register(signal.SIGUSR1)
     spec = json.loads(sys.argv[1])
-    commands: queue.SimpleQueue[str] = queue.SimpleQueue()
-
-    def read_commands() -> None:
-        for line in sys.stdin:
-            commands.put(line)
-        os._exit(3)  # the scenario is gone, so is its consumer
-
-    threading.Thread(target=read_commands, daemon=True).start()
+    commands = listen()
     consumer = CLIENTS[spec["client"]](spec)
     consumer.subscribe(spec["topics"])
     tell("started", pid=os.getpid())
-    while True:
-        try:
-            consumer.poll()
-        except Exception as error:  # noqa: BLE001 - a consumer in trouble goes on, as an application's loop would
-            tell("error", text=repr(error))
-            time.sleep(0.2)
-        while not commands.empty():
-            verb, _, rest = commands.get().strip().partition(" ")
-            if verb == "stall":
-                tell("stalled")
-                time.sleep(float(rest))
-                tell("polling")
-            elif verb == "unsubscribe":
-                consumer.unsubscribe()
-            elif verb == "subscribe":
-                consumer.subscribe(rest.split(","))
-            elif verb == "close":
-                consumer.close()
-                tell("closed")
-                return
+
+    def obey(verb: str, rest: str) -> None:
+        if verb == "stall":
+            tell("stalled")
+            time.sleep(float(rest))
+            tell("polling")
+        elif verb == "unsubscribe":
+            consumer.unsubscribe()
+        elif verb == "subscribe":
+            consumer.subscribe(rest.split(","))
+
+    go_on(consumer.poll, commands, obey, consumer.close)
 
 
 if __name__ == "__main__":

@@ -63,7 +63,10 @@ class LiveCluster:
     Everything is an action at an instant, and its lines carry that instant; `at` adds one from any thread.
     """
 
-    def __init__(self, broker: EmbeddedCluster, name: str, groups: list[str], size: int, seed: int = 1) -> None:
+    def __init__(
+        self, broker: EmbeddedCluster, name: str, groups: list[str], size: int, seed: int = 1, spared: str = ""
+    ) -> None:
+        """`spared`: the group of which nobody dies or leaves."""
         self.broker, self.records, self.lines = broker, f"records-{name}", f"lines-{name}"
         self.groups = {group: Group(group) for group in groups}
         self.deaths: list[Death] = []
@@ -72,6 +75,7 @@ class LiveCluster:
         self.returned: set[str] = set()
         """Member ids of the dead whose pods were started again and rejoined."""
         self.random = random.Random(seed)
+        self._spared = spared
         self._numbers = itertools.count(1)
         self._order = itertools.count()
         self._due: list[tuple[int, int, Callable[[int], None]]] = []
@@ -110,6 +114,10 @@ class LiveCluster:
         with self._wake:
             heapq.heappush(self._due, (due_ms, next(self._order), action))
             self._wake.notify()
+
+    def write(self, key: bytes, value: bytes, at_ms: int, partition: int) -> None:
+        """Write a record into the offsets topic."""
+        self._send(self.records, key, value, at_ms, partition)
 
     def line(self, value: bytes, at_ms: int) -> None:
         """Ship a line of the request log."""
@@ -173,7 +181,9 @@ class LiveCluster:
         self.at(at_ms + 1_000, lambda ms: self._arrive(ms, group, newcomer))
 
     def _any_at_rest(self) -> Group | None:
-        found = [group for group in self.groups.values() if group.members and group.at_rest]
+        found = [
+            group for group in self.groups.values() if group.members and group.at_rest and group.name != self._spared
+        ]
         return self.random.choice(found) if found else None
 
     # ------------------------------------------------------------------ the coordinator

@@ -11,10 +11,12 @@ import pytest
 
 from streaming.embedded import EmbeddedBrokerError, EmbeddedCluster
 from streaming.embedded.jars import broker_class_path
+from tests.e2e import crash_lag
 from tests.e2e.crash_cluster import LiveCluster, now_ms
 from tests.e2e.crash_job import Job
+from tests.e2e.crash_lag import LEDGER, LOADER, STUCK, Commits, stalls
 
-EXPIRED = "session-expired"
+EXPIRED, STALLED = "session-expired", "partition-stalled"
 GROUPS = ["orders", "payments", "audit", "search", "mail", "billing"]
 DEATH_EVERY_MS, LEAVE_EVERY_MS = 7_000, 31_000
 
@@ -25,6 +27,7 @@ class Tale:
 
     cluster: LiveCluster
     job: Job
+    commits: Commits
     pause_ms: tuple[int, int] = (0, 0)
     at_work_ms: int = 0
     killed: Counter[str] = field(default_factory=Counter)
@@ -39,7 +42,12 @@ class Tale:
         job.until(lambda: len(cluster.deaths), lambda deaths: deaths >= seen + 2)
         faults.end()
         job.until(lambda: not cluster.awaited and all(group.at_rest for group in cluster.groups.values()))
+        job.until(lambda: stalls(job), lambda told: len(told) >= len(STUCK))
+        self.commits.end()
         job.await_progress(now_ms() + 3_000)
+        asked_ms = now_ms()
+        for group in STUCK:
+            job.until(lambda name=group: crash_lag.stored(job, name), lambda told: told[0] > asked_ms)
 
 
 @contextmanager
@@ -51,11 +59,11 @@ def cluster_and_job(folder: Path) -> Iterator[Tale]:
         pytest.skip(str(missing))
     with (
         EmbeddedCluster(telemetry=False, create_telemetry_topic=False) as broker,
-        LiveCluster(broker, "crash", GROUPS, size=3, seed=10) as cluster,
+        LiveCluster(broker, "crash", [*GROUPS, LEDGER], size=3, seed=10, spared=LEDGER) as cluster,
     ):
-        job = Job(cluster, folder)
+        job, commits = Job(cluster, folder), Commits(cluster, now_ms())
         try:
-            yield Tale(cluster, job)
+            yield Tale(cluster, job, commits)
         finally:
             job.kill()
             cluster.write_capture(job.folder / "capture.jsonl")
@@ -104,7 +112,7 @@ class NothingLost:
 
     def test_nothing_else_is_raised_for_the_time_that_nobody_watched(self, tale):
         """A job that was away is no outage of telemetry and no pause of the coordinator."""
-        rules = {rule for (rule,) in tale.job.rows("SELECT DISTINCT rule FROM incidents")}
+        rules = {rule for (rule,) in tale.job.rows("SELECT DISTINCT rule FROM incidents")} - {STALLED}
         of_groups = {"rebalance-storm", "timeouts-inconsistent"}  # true here: members die all the time, at 6 s timeouts
         assert rules <= {EXPIRED, "session-at-risk"} | of_groups
 
@@ -117,6 +125,7 @@ class NothingLost:
 
     def test_the_stored_groups_are_the_cluster_s(self, tale):
         stored = dict(tale.job.rows("SELECT group_id, view FROM groups JOIN views USING (group_key)"))
+        assert stored.pop(LOADER)  # it has no members, and no record but its commits
         views = {name: json.loads(view) for name, view in stored.items()}
         assert {
             name: (view["generation"], sorted(m["member_id"] for m in view["members"])) for name, view in views.items()
@@ -124,6 +133,13 @@ class NothingLost:
             group.name: (group.generation, sorted(member.member_id for member in group.members))
             for group in tale.cluster.groups.values()
         }
+
+    def test_every_lag_is_what_the_broker_says_and_each_stall_was_told_once(self, tale):
+        truth = tale.commits.truth()
+        assert {group: crash_lag.stored(tale.job, group)[1] for group in truth} == truth
+        began_ms = {group: tale.commits.committed_ms[group, partition] for group, partition in STUCK.items()}
+        told = sorted((group, name, None, began_ms[group]) for group, name in tale.commits.subjects().items())
+        assert stalls(tale.job) == told
 
     def test_spark_went_on_with_one_checkpoint_all_along(self, tale):
         assert len(list((tale.job.folder / "data").glob("checkpoint-*"))) == 1

@@ -208,6 +208,12 @@ def partitions(group: str = "orders", *rows: dict[str, Any], at_ms: int = START_
     }
 
 
+def sums_of(topic: str, **changes: Any) -> list[Any]:
+    """What a topic of a group with too many partitions adds up to, as it is stored."""
+    sums = {"partitions": 1, "lag": 1_000, "lag_ms": 90_000, "committed": 500_000, "start": 9, "end": 570_000}
+    return [topic, *(sums | {"status": "ok", "stalled": 0, "unknown": 0} | changes).values()]
+
+
 def lag_report(group: str = "orders", *findings: dict[str, Any], at_ms: int = START_MS) -> dict[str, Any]:
     """What the rules of lag say of a group."""
     return report(group, *findings, at_ms=at_ms, shard=-1) | {"judged": "lag"}

@@ -1,4 +1,4 @@
-"""What lines of brokers tell of time: how far their clocks are from ours, and whether a coordinator is heard."""
+"""What lines of brokers tell of time: how far their clocks are from ours, and whether a broker is heard."""
 
 import time
 from collections import deque
@@ -18,15 +18,11 @@ class BrokerClocks:
     def __init__(self, now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
         self._now_ms = now_ms
         self._heard_ms: dict[str, int] = {}
-        self._seen_until_ms: dict[str, int | None] = {}
         self._newest_ms = 0
         self._behind_ms: deque[int] = deque(maxlen=SAMPLES)
 
     def take(self, output: Mapping[str, Any]) -> None:
-        """Take `progress`: how far brokers were read, or `blind`: when lines of one were missing."""
-        if output["kind"] == "blind":
-            self._seen_until_ms[output["broker"]] = output["until_ms"]
-            return
+        """Take `progress`: how far brokers were read."""
         for broker, seen in output["brokers"].items():
             heard_ms = self._heard_ms[broker] = max(self._heard_ms.get(broker, 0), seen["progress_ms"])
             self._newest_ms = max(self._newest_ms, heard_ms)
@@ -48,11 +44,6 @@ class BrokerClocks:
         """
         least_ms = min(list(self._behind_ms), default=0)
         return 0 if 0 <= least_ms <= USUAL_DELAY_MS or abs(least_ms) > STALE_MS else least_ms
-
-    def outage_end_ms(self, broker: str, at_ms: int) -> int:
-        """Return when lines of a broker were there again, 0: always; still missing at an instant: then."""
-        until_ms = self._seen_until_ms.get(broker, 0)
-        return at_ms if until_ms is None else until_ms
 
     def is_silent(self, broker: str, at_ms: int) -> bool:
         """Tell whether a broker that once was heard has not been for too long."""

@@ -13,6 +13,8 @@ import numpy as np
 
 from coordinator_model.commit_block import NO_OFFSET, PARTITION_BYTES, CommitBlock, key_of, place_of
 from coordinator_model.lag.partition import MIN_DISTANCE_MS, WINDOW
+from coordinator_model.lag.window import AHEAD_MS
+from coordinator_model.shard.heartbeat_table import FAR_MS
 from streaming.run.lag.names import Names
 
 Int64s = np.ndarray[Any, np.dtype[np.int64]]
@@ -108,12 +110,14 @@ class CommitTable:
 
     # ------------------------------------------------------------------ commits
 
-    def apply(self, blocks: Sequence[CommitBlock], ends_of: EndsOf) -> set[str]:
+    def apply(self, blocks: Sequence[CommitBlock], ends_of: EndsOf, read_ms: int = FAR_MS) -> set[str]:
         """Take in a batch's commits, their blocks in any order; returns the groups of which something is new.
 
         Of a partition the newest record offset wins: a row that is not newer than what is known changes nothing.
+        ``read_ms``: when they were read; a later one counts as of then.
         """
         rows = self._new_rows(blocks)
+        rows = rows._replace(record_ms=np.where(rows.record_ms > read_ms + AHEAD_MS, read_ms, rows.record_ms))
         if not len(rows.slots):
             return set()
         groups = self._count(rows)

@@ -16,7 +16,10 @@ from typing import Any, Final, Self
 
 import numpy as np
 
+from coordinator_model.lag.window import AHEAD_MS
 from coordinator_model.rules.group_lag import judge_group
+from coordinator_model.rules.outages import Outages
+from coordinator_model.shard.heartbeat_table import FAR_MS
 from coordinator_model.thresholds import Thresholds
 from streaming.run.lag.broker_clocks import BrokerClocks
 from streaming.run.lag.commit_table import CommitTable, Int32s, Int64s
@@ -30,6 +33,7 @@ Output = dict[str, Any]
 View = tuple[str, int, SeenGroup | None]
 """Group, instant, and what is shown of it; None: it was deleted."""
 
+COMMIT_FROM_THE_FUTURE: Final = "offsets:commit from the future"
 JUDGE_S: Final = 0.15
 """How long groups are judged in one batch."""
 FIRST_S: Final = 1.5
@@ -64,6 +68,7 @@ class GroupLags:
         """Read what was kept in a folder; raises `BrokenError`. `committed`: the last batch of the checkpoint."""
         self.cluster = cluster
         self.clocks = BrokerClocks()
+        self._outages = Outages()
         self._suspects: dict[str, list[int]] = {}
         self._kept = Kept(folder)
         self._table, self._history, self._batch_id = CommitTable(), History(), -1
@@ -109,7 +114,10 @@ class GroupLags:
         told = list(outputs)
         others = [output for output in told if output["kind"] != "commits"]
         views = self._views(others)
-        self._take_commits(batch_id, [output["block"] for output in told if output["kind"] == "commits"], views)
+        misdated = self._take_commits(batch_id, [output for output in told if output["kind"] == "commits"], views)
+        if misdated:
+            counts = {COMMIT_FROM_THE_FUTURE: misdated}
+            others.append({"kind": "quarantined", "cluster": self.cluster, "counts": counts})
         for group, at_ms, view in views:
             self._take_view(group, at_ms, view)
         for output in others:
@@ -143,10 +151,13 @@ class GroupLags:
                 views[group] = group, at_ms, None if output["deleted"] else seen(output)
         return list(views.values())
 
-    def _take_commits(self, batch_id: int, blocks: list[str], views: list[View]) -> None:
-        """Keep what a batch says and take its commits in; a batch that comes again has been taken in."""
+    def _take_commits(self, batch_id: int, commits: list[Output], views: list[View]) -> int:
+        """Keep what a batch says and take its commits in; a batch that comes again has been taken in.
+
+        Returns how many were misdated.
+        """
         if batch_id <= self._batch_id:
-            return
+            return 0
         newest = self._newest
         new_round = newest.dump() if newest is not self._known else None
         more = [
@@ -154,33 +165,41 @@ class GroupLags:
             for group, at_ms, view in views
             if view is None or view.says_more_than(self._groups.get(group))
         ]
-        batch = Batch(batch_id, [base64.b64decode(block) for block in blocks], more, new_round)
+        blocks = [base64.b64decode(output["block"]) for output in commits]
+        read_ms = max((output["at_ms"] for output in commits), default=FAR_MS)
+        batch = Batch(batch_id, blocks, more, new_round, read_ms)
         self._kept.append(batch)
         if new_round is not None:
             self._know(newest)
-        self._take_batch(batch)
+        return self._take_batch(batch)
 
     def _know(self, newest: Round) -> None:
         """Compare commits with a round from now on, and remember how long the logs were."""
         self._known = newest
         self._history.add(newest)
 
-    def _take_batch(self, batch: Batch) -> None:
+    def _take_batch(self, batch: Batch) -> int:
         blocks = list(map(commit_block, batch.blocks))
-        self._new |= self._table.apply(blocks, self._ends_at)
+        self._new |= self._table.apply(blocks, self._ends_at, batch.read_ms)
         self._batch_id = batch.batch_id
-        self.clocks.saw_record(max((max(block.record_ms, default=0) for block in blocks), default=0))
+        record_ms = np.concatenate(
+            [np.zeros(1, np.int64), *(np.asarray(block.record_ms, np.int64) for block in blocks)]
+        )
+        believed = record_ms[record_ms <= batch.read_ms + AHEAD_MS]
+        self.clocks.saw_record(int(believed.max()))
+        return len(record_ms) - len(believed)
 
     def _ends_at(self, topics: Int32s, partitions: Int32s, at_ms: Int64s) -> Int64s:
         return self._known.ends_at(self._table.topics, topics, partitions, at_ms)
 
     def _take(self, output: Output) -> None:
         kind = output["kind"]
+        self._outages.take(output)
         if kind == "heartbeats":
             for group, *_ in output["groups"]:
                 if group in self._groups:
                     self._groups[group].shown(output["at_ms"])
-        elif kind in ("progress", "blind"):
+        elif kind == "progress":
             self.clocks.take(output)
 
     def _take_view(self, group: str, at_ms: int, view: SeenGroup | None) -> None:
@@ -258,7 +277,8 @@ class GroupLags:
 
     def _as_heard(self, group: SeenGroup) -> SeenGroup:
         """Return a group as it is known at the round: of a coordinator that is not heard nobody knows who is alive."""
-        silent = self.clocks.is_silent(group.facts.broker, self._round.at_ms)
+        facts = group.facts
+        silent = self._outages.is_open(facts.shard) or self.clocks.is_silent(facts.broker, self._round.at_ms)
         return group.unheard() if silent else group
 
     def _judge_group(self, found: GroupPartitions, thresholds_of: Callable[[str], Thresholds]) -> list[Output]:
@@ -269,7 +289,7 @@ class GroupLags:
         judged = self._judged[name] = before or _Judged()
         at_ms = self._round.at_ms
         facts, pairs = found.group.facts, iter(judged.history)
-        outage_end_ms = max(found.outage_end_ms, self.clocks.outage_end_ms(facts.broker, at_ms))
+        outage_end_ms = max(found.outage_end_ms, self._outages.end_ms(facts.shard, at_ms))
         outputs = judge_group(
             facts._replace(outage_end_ms=outage_end_ms),
             found.partitions,

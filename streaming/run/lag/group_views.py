@@ -60,8 +60,7 @@ class SeenGroup:
 
 def seen(output: Mapping[str, Any]) -> SeenGroup:
     """Read a `report` that has a view."""
-    view = output["view"]
-    facts = facts_of(view, output["at_ms"])
+    view, facts = output["view"], facts_of(output)
     owners = tuple(owner_of(member, 0) for member in view["members"])
     return SeenGroup(facts, owners, tuple(_held(member, facts) for member in view["members"]))
 

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from coordinator_model.shard.heartbeat_table import FAR_MS
+
 SNAPSHOT_FILE, JOURNAL_FILE = "snapshot", "journal"
 JOURNAL_BYTES = 256 * 1024 * 1024
 """How much is in the journal before a snapshot takes its place."""
@@ -37,6 +39,8 @@ class Batch(NamedTuple):
     """Group, instant, and what is known of it; None: it was deleted."""
     round: tuple[Any, ...] | None = None
     """The round of end offsets that was new by then, if one was."""
+    read_ms: int = FAR_MS
+    """When its commits were read; those that are later are misdated."""
 
 
 class Kept:
@@ -73,7 +77,7 @@ class Kept:
         try:
             journal.write(_framed(tuple(batch)))
             journal.flush()
-            if any(batch[1:]):
+            if batch.blocks or batch.groups or batch.round:
                 os.fdatasync(journal.fileno())
         except OSError:
             self._journal = None  # a part may have been written: the next one takes its place

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Final
 
+from coordinator_model.lag.topic_sums import topics_of, worst_of
 from streaming.serve.exporters.reading import Partitions, Reading
 from streaming.serve.exporters.text import Exposition, Family, labelled
-from streaming.store.lags import Lag, topics_of, worst_of
+from streaming.store.lags import Lag
 
 _LAG: Final = "burrow_kafka_consumer_lag_total"
 _STATUS: Final = "burrow_kafka_consumer_status"

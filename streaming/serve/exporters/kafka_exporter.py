@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Final
 
+from coordinator_model.lag.topic_sums import topics_of
 from streaming.serve.exporters.reading import Partitions, Reading
 from streaming.serve.exporters.text import Exposition, Family, labelled
-from streaming.store.lags import Lag, topic_lags, topics_of
+from streaming.store.lags import Lag, topic_lags
 
 _OFFSET: Final = "kafka_consumergroup_current_offset"
 _OFFSET_SUM: Final = "kafka_consumergroup_current_offset_sum"

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any, Final
 
+from coordinator_model.lag.topic_sums import topics_of
 from streaming.serve.exporters.reading import Partitions, Reading
 from streaming.serve.exporters.text import Exposition, Family, labelled
-from streaming.store.lags import Lag, topic_lags, topics_of
+from streaming.store.lags import Lag, topic_lags
 
 _UP: Final = "kminion_exporter_up"
 _RECORDS: Final = "kminion_exporter_offset_consumer_records_consumed_total"

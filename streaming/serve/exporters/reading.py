@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from coordinator_model.lag.topic_sums import topics_of
 from streaming.store import Store
-from streaming.store.lags import Lag, Lags, topics_of
+from streaming.store.lags import Lag, Lags, topic_lags
 
 MOST_PARTITIONS: Final = 1_000_000
 """Of all groups. Beyond it groups are left out, and counted."""
@@ -24,6 +25,8 @@ class Partitions:
     """Offsets of the partitions that any group commits to: of several groups that know one, the newest count."""
 
     known: dict[tuple[str, str], dict[int, Offsets]] = field(default_factory=dict)
+    added: dict[tuple[str, str], Offsets] = field(default_factory=dict)
+    """Sums of topics of which a group has so many partitions that not all of them are stored."""
 
     def learn(self, lag: Lag) -> None:
         """Take what a group's judgement tells."""
@@ -35,12 +38,18 @@ class Partitions:
                 known = of_topic.get(numbers[row])
                 if known is None or known.asked_ms < asked_ms:
                     of_topic[numbers[row]] = Offsets(asked_ms, starts[row], ends[row])
+        if lag.left_out:
+            for topic_sum in topic_lags(lag.columns):
+                self.added[lag.cluster, topic_sum.topic] = Offsets(asked_ms, topic_sum.start, topic_sum.end)
 
     def sums(self) -> Iterator[tuple[str, int | None, int | None]]:
         """Add up start and end offsets of each topic; None where one of them is not known."""
-        for (_, topic), of_topic in self.known.items():
-            known = of_topic.values()
-            yield topic, _sum([offsets.start for offsets in known]), _sum([offsets.end for offsets in known])
+        for place in self.known | self.added:
+            if (added := self.added.get(place)) is not None:
+                yield place[1], added.start, added.end
+            else:
+                known = self.known[place].values()
+                yield place[1], _sum([offsets.start for offsets in known]), _sum([offsets.end for offsets in known])
 
     def __iter__(self) -> Iterator[tuple[str, str, int, Offsets]]:
         for (cluster, topic), of_topic in self.known.items():

@@ -6,10 +6,12 @@ from tests.lags import T0, Life, Partition, never
 LIFE = {0: Partition(never, member="m1"), 1: Partition(never, member="m2")}
 
 
+def told(at_ms, **how):
+    return Life(LIFE, **{name: how.pop(name) for name in ("type",) if name in how}).view(at_ms, **how).reports[0]
+
+
 def view(at_ms, **how):
-    return (
-        Life(LIFE, **{name: how.pop(name) for name in ("type",) if name in how}).view(at_ms, **how).reports[0]["view"]
-    )
+    return told(at_ms, **how)["view"]
 
 
 def since(owners):
@@ -33,6 +35,6 @@ def test_members_of_a_streams_group_hold_no_partitions():
 
 
 def test_the_facts_of_a_group_are_its_views():
-    facts = facts_of(view(100), T0 + 105, 7)
+    facts = facts_of(told(100) | {"at_ms": T0 + 105, "shard": 7})
     assert (facts.group, facts.type, facts.state, facts.broker) == ("g", "classic", "Stable", "broker-1")
-    assert (facts.view_ms, facts.stable_since_ms, facts.outage_end_ms) == (T0 + 105, T0 + 100, 7)
+    assert (facts.view_ms, facts.stable_since_ms, facts.shard, facts.outage_end_ms) == (T0 + 105, T0 + 100, 7, 0)

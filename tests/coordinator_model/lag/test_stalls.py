@@ -6,6 +6,13 @@ from statistics import median
 
 import pytest
 
+from coordinator_model.brokers.blindness import (
+    CLOCK_STEPPED,
+    COARSE_INSTANTS,
+    LINES_LOST,
+    NO_LINES,
+    NO_REQUEST_LOG,
+)
 from coordinator_model.thresholds import Thresholds
 from tests.lags import T0, Life, Partition, keeps_up, listed, never, paused, played, slow
 
@@ -182,13 +189,31 @@ def test_in_a_rebalance_nothing_opens_though_members_work_on():
 
 def test_lines_of_the_coordinator_that_are_missing_open_nothing():
     life = beside(keeps_up(until_ms=100_000))
-    blind = {"kind": "blind", "cluster": "c", "shard": 0, "broker": "broker-1", "from_ms": T0 + 105_000, "why": "lost"}
-    life.reports.append({**blind, "at_ms": T0 + 106_000, "until_ms": None})
+    life.reports.append(blind(106_000, None, NO_LINES))
     told = life.play(5 * MINUTE_MS)
     assert (told.openings, told.notes()[0]) == ([], "starved")
-    life.reports.append({**blind, "at_ms": T0 + 200_000, "until_ms": T0 + 200_000})
+    life.reports.append(blind(200_000, 200_000, NO_LINES))
     told = life.play(5 * MINUTE_MS)
     assert told.opened_at == {(STALLED, "t-0"): 230_000}
+
+
+def blind(at_ms, until_ms, why):
+    """A blind window that is told at an instant."""
+    until_ms = None if until_ms is None else T0 + until_ms
+    window = {"broker": "broker-1", "from_ms": T0 + at_ms - 10_000, "until_ms": until_ms, "why": why}
+    return {"kind": "blind", "cluster": "c", "shard": 0, "at_ms": T0 + at_ms, **window}
+
+
+# kind of a blind window, told each five seconds -> whether the stuck partition is named all the same
+KINDS = {NO_LINES: False, CLOCK_STEPPED: False, LINES_LOST: True, COARSE_INSTANTS: True, NO_REQUEST_LOG: True}
+
+
+@pytest.mark.parametrize("why", KINDS)
+def test_only_blind_windows_in_which_nobody_can_commit_begin_the_count_anew(why):
+    life = beside(keeps_up(until_ms=100_000))
+    life.reports += [blind(at_ms, at_ms, why) for at_ms in range(5_000, 5 * MINUTE_MS, 5_000)]
+    named = {(STALLED, "t-0"): 130_000} if KINDS[why] else {}
+    assert life.play(5 * MINUTE_MS).opened_at == named
 
 
 def test_partitions_of_a_streams_group_have_no_owner_by_name():

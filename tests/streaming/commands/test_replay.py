@@ -7,7 +7,10 @@ from base64 import b64encode
 import pytest
 from click.testing import CliRunner
 
+from coordinator_model.capture_replay import replay_rows
+from coordinator_model.shard.shard import ShardSettings
 from streaming.cli import main
+from streaming.commands.replay import _tell
 from tests.builders import T0, probe_line, stable
 
 DAMAGED = bytearray(gzip.compress(b"".join(b"%d once upon a time\n" % n for n in range(20_000))))
@@ -81,3 +84,11 @@ def as_line(source_row):
     else:
         texts = {name: None if values[name] is None else b64encode(values[name]).decode() for name in ("key", "value")}
     return json.dumps(values | texts)
+
+
+@pytest.mark.parametrize("end_offsets", [{"t": [1_042]}, {}])
+def test_the_table_for_people_has_the_lag_where_it_is_known(end_offsets, capsys):
+    story = stable("m1").commit(1_000, "t", 0).leads(10_000, "broker-1", end_offsets=end_offsets)
+    _tell(replay_rows(story.source_rows(10_000), ShardSettings("c", 1, 0)))
+    printed = capsys.readouterr().out
+    assert ("lag" in printed, "1,000" in printed) == (bool(end_offsets), bool(end_offsets))

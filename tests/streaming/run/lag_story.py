@@ -36,9 +36,11 @@ def block(*rows, metadata=None):
 
 
 def commits(*rows, **more):
-    """The output of an operator key."""
-    packed = base64.b64encode(pack_commits(block(*rows, **more))).decode()
-    return {"kind": "commits", "cluster": CLUSTER, "shard": 3, "at_ms": T0, "block": packed}
+    """The output of an operator key, in a batch that began when all was written."""
+    made = block(*rows, **more)
+    packed = base64.b64encode(pack_commits(made)).decode()
+    at_ms = max(made.record_ms, default=T0)
+    return {"kind": "commits", "cluster": CLUSTER, "shard": 3, "at_ms": at_ms, "block": packed}
 
 
 def member(member_id, topic="orders", partitions=(0,), **changes):

@@ -123,3 +123,13 @@ def test_slots_are_more_than_at_first():
     rows = [("pay", "orders", number, number, number) for number in range(5_000)]
     table.apply([block(*rows)], lambda topics, partitions, at_ms: partitions.astype(np.int64))
     assert sorted(table.newest(table.slots_of("pay")).tolist()) == list(range(5_000))
+
+
+def test_a_commit_from_the_future_has_the_instant_at_which_it_was_read():
+    table, year_ms = CommitTable(), 365 * 86_400_000
+    dates = [(T0, T0), (T0 + year_ms, T0 + 5_000), (T0 + 10_000, T0 + 10_000), (T0 + 30_000, T0 + 15_000)]
+    for number, (record_ms, read_ms) in enumerate(dates):
+        table.apply([block(("pay", "orders", 0, number, number, record_ms))], ends_of, read_ms)
+    windows = table.windows(table.slots_of("pay"))
+    assert (windows.at_ms[0, -4:] - T0).tolist() == [0, 5_000, 10_000, 30_000]  # the last one: clocks differ
+    assert windows.offsets[0, -4:].tolist() == [0, 1, 2, 3]

@@ -6,6 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from coordinator_model.brokers.blindness import (
+    CLOCK_STEPPED,
+    COARSE_INSTANTS,
+    LINES_LOST,
+    NO_LINES,
+    NO_REQUEST_LOG,
+)
 from coordinator_model.decode.topic_ids import text_of
 from coordinator_model.thresholds import Thresholds
 from streaming.run.lag import group_lags, kept
@@ -372,3 +379,48 @@ def test_what_cannot_be_read_is_said(tmp_path):
     (tmp_path / "snapshot").write_bytes(b"lag2 and what nobody wrote")
     with pytest.raises(BrokenError, match="damaged"):
         Lags(tmp_path, committed=0)
+
+
+def test_commits_from_the_future_count_as_of_when_they_are_read_and_are_counted(lags):
+    owned, far_ms = report("pay", member("m1", partitions=(0, 1))), T0 + 365 * 86_400_000
+    named, told = {}, []
+    for number in range(1, 16):
+        at_ms, offset = T0 + number * 10_000, number * 10
+        rows = [("pay", "orders", 1, offset, 2 * number + 1, at_ms - 1_000)]
+        if number < 7:
+            rows.append(("pay", "orders", 0, offset, 2 * number, far_ms if number == 3 else at_ms - 1_000))
+        lags.ask(at_ms, {"orders": [offset, offset]})
+        batch = commits(*rows) | {"at_ms": at_ms}
+        told += lags.lags.apply(2 * number - 2, [batch, owned], lambda _: Thresholds(), judge=True)
+        lags.lags.read_until(at_ms)
+        said = lags.lags.apply(2 * number - 1, [], lambda _: Thresholds(), judge=True)
+        if number == 6:
+            [row] = [output["columns"] for output in said if output["kind"] == "partitions"]
+            assert (row["lag"], row["committed_ms"][0] - T0) == ([0, 0], 59_000)
+        named |= {found["subject"]: found["opened_ms"] - T0 for output in said for found in output.get("findings", ())}
+    assert [output["counts"] for output in told if output["kind"] == "quarantined"] == [
+        {"offsets:commit from the future": 1}
+    ]
+    assert named == {"orders-0": 59_000}
+    kept = lags.lags._table.windows(lags.lags._table.slots_of("pay")).at_ms.tolist()
+    again = Lags(lags.folder)
+    assert again.lags._table.windows(again.lags._table.slots_of("pay")).at_ms.tolist() == kept
+
+
+# kind of a blind window, told in each batch -> whether the stuck partition is named all the same
+KINDS = {NO_LINES: False, CLOCK_STEPPED: False, LINES_LOST: True, COARSE_INSTANTS: True, NO_REQUEST_LOG: True}
+
+
+@pytest.mark.parametrize("why", KINDS)
+def test_only_blind_windows_in_which_nobody_can_commit_begin_the_count_anew(why, lags):
+    """A partition is left behind after a minute; its owner keeps up with the other one."""
+    named = set()
+    for number in range(1, 16):
+        at_ms, offset = T0 + number * 10_000, number * 10
+        stuck = [("pay", "orders", 0, offset, 2 * number, at_ms - 1_000)] if number < 7 else []
+        well = ("pay", "orders", 1, offset, 2 * number + 1, at_ms - 1_000)
+        blind = {"kind": "blind", "shard": 3, "broker": "broker-1", "until_ms": at_ms, "why": why}
+        owned = report("pay", member("m1", partitions=(0, 1)), at_ms=at_ms)
+        said = lags.round(at_ms, {"orders": [offset, offset]}, commits(*stuck, well), owned, blind)
+        named |= {finding["subject"] for output in said for finding in output.get("findings", ())}
+    assert named == ({"orders-0"} if KINDS[why] else set())

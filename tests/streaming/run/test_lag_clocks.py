@@ -47,14 +47,6 @@ def test_a_broker_that_was_never_heard_is_not_silent():
     assert not clocks.is_silent("broker-2", T0 + 60_000)
 
 
-def test_lines_that_are_missing_are_an_outage_until_they_are_there_again():
-    clocks = BrokerClocks(lambda: T0)
-    blind = {"kind": "blind", "broker": "broker-1", "until_ms": None}
-    assert clocks.outage_end_ms("broker-1", T0) == 0
-    assert batches(clocks, blind).outage_end_ms("broker-1", T0 + 7) == T0 + 7
-    assert batches(clocks, blind | {"until_ms": T0 + 3}).outage_end_ms("broker-1", T0 + 7) == T0 + 3
-
-
 def progress_of(end, latest, as_text=json.dumps):
     source = {"endOffset": as_text({"records": {"0": end}}), "latestOffset": as_text({"records": {"0": latest}})}
     ticks = {"endOffset": 7, "latestOffset": None}

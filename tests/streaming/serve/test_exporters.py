@@ -15,6 +15,7 @@ from tests.streaming.outputs import (
     partitions,
     progress,
     report,
+    sums_of,
     view,
 )
 from tests.streaming.serve.conftest import sign_of_life
@@ -217,6 +218,17 @@ def test_of_several_groups_that_know_a_partition_the_newest_offset_counts(apply,
     apply(*(report(name, view=view(name)) for name in "abc"), old, new, older)
     found = samples(client, "/metrics/kafka-exporter")
     assert found["kafka_topic_partition_current_offset", (("partition", "0"), ("topic", "orders"))] == 9
+
+
+def test_sums_by_topic_are_of_all_partitions_where_only_the_worst_are_kept(apply, client):
+    cut = partitions("orders", partition(), left_out=5_000, sums=[sums_of("orders", lag=69_000)])
+    apply(report(view=view()), cut, report("small", view=view("small")), partitions("small"))
+    of_topic = ("topic_name", "orders")
+    kminion, kafka = samples(client, "/metrics/kminion"), samples(client, "/metrics/kafka-exporter")
+    assert kminion["kminion_kafka_consumer_group_topic_lag", (("group_id", "orders"), of_topic)] == 69_000
+    assert kminion["kminion_kafka_topic_high_water_mark_sum", (of_topic,)] == 570_000
+    assert kminion["kminion_kafka_topic_low_water_mark_sum", (of_topic,)] == 9
+    assert kafka["kafka_consumergroup_lag_sum", (("consumergroup", "orders"), ("topic", "orders"))] == 69_000
 
 
 def test_a_large_cluster_waits_in_files_and_is_whole(apply, client, monkeypatch):

@@ -4,7 +4,7 @@ import pytest
 
 from streaming.serve import lag_metrics, metrics
 from streaming.serve.health import Health
-from tests.streaming.outputs import CLUSTER, START_MS, partition, partitions, report, view
+from tests.streaming.outputs import CLUSTER, START_MS, partition, partitions, report, sums_of, view
 from tests.streaming.serve.test_metrics import labels, scrape
 
 GROUP = {"cluster": CLUSTER, "group": "orders"}
@@ -74,11 +74,24 @@ def test_a_deleted_group_has_no_series_any_more(apply, client):
     assert not scrape(client).keys() & {lag_metrics.GROUP_LAG, lag_metrics.TOPIC_LAG, lag_metrics.LAG_GROUPS}
 
 
-def test_a_group_of_which_only_the_worst_partitions_are_kept_has_its_lag_and_no_sums(apply, client):
-    apply(report(view=view()), partitions("orders", partition(), left_out=5_000) | {"lag": 70_000})
+def test_of_a_group_of_which_only_the_worst_partitions_are_kept_the_sums_are_of_all(apply, client):
+    sums = [sums_of("orders", partitions=5_000, lag=69_000, stalled=7), sums_of("other", unknown=3)]
+    apply(report(view=view()), partitions("orders", partition(), left_out=5_001, sums=sums) | {"lag": 70_000})
     samples = scrape(client)
     assert samples[lag_metrics.GROUP_LAG] == {labels(**GROUP): 70_000}
-    assert not samples.keys() & {lag_metrics.TOPIC_COMMITTED, lag_metrics.GROUP_LAG_UNKNOWN}
+    assert samples[lag_metrics.TOPIC_LAG] == {labels(**TOPIC): 69_000, labels(**TOPIC | {"topic": "other"}): 1_000}
+    assert samples[lag_metrics.TOPIC_COMMITTED][labels(**TOPIC)] == 500_000
+    assert samples[lag_metrics.GROUP_STALLED] == {labels(**GROUP): 7}
+    assert samples[lag_metrics.GROUP_LAG_UNKNOWN] == {labels(**GROUP): 3}
+    assert samples[lag_metrics.GROUP_LAG_TIME] == {labels(**GROUP): 90}
+
+
+def test_topics_without_sums_are_counted_and_what_lacks_them_has_no_sample(apply, client):
+    cut = {"left_out": 5_000, "sums": [sums_of("orders")], "sums_left_out": 2}
+    apply(report(view=view()), partitions("orders", partition(), **cut))
+    samples = scrape(client)
+    assert samples[lag_metrics.LAGS_WITHOUT_SERIES][labels(of="topic")] == 2
+    assert not samples.keys() & {lag_metrics.GROUP_STALLED, lag_metrics.GROUP_LAG_UNKNOWN}
 
 
 def test_partitions_have_series_only_if_asked_for(apply, store, client, by_partition):

@@ -9,7 +9,17 @@ from urllib.parse import quote
 import pytest
 
 from streaming.serve.timeline import LABEL, MEMBER_ROWS, WIDTH, heartbeats, timeline, waited_for
-from tests.streaming.outputs import START_MS, finding, member, partition, partitions, progress, report, view
+from tests.streaming.outputs import (
+    START_MS,
+    finding,
+    member,
+    partition,
+    partitions,
+    progress,
+    report,
+    sums_of,
+    view,
+)
 from tests.streaming.serve import chromium
 
 EVIL = "<script>document.title='pwned'</script><img src=x onerror=\"document.title='pwned'\">\u202e'"
@@ -368,3 +378,14 @@ def test_of_the_coordinators_log_alone_the_line_says_that_its_loss_is_not_seen(a
 def test_without_telemetry_the_line_says_so(apply, client):
     apply(report(view=view(members=2)))
     assert "records only (tier 0); 0 of 2 members of unknown liveness" in client.get("/").text
+
+
+def test_where_not_all_partitions_are_shown_the_worst_topics_are(apply, client):
+    sums = [sums_of(f"t-{number}", lag=number) for number in range(30)] + [sums_of(EVIL, status="warn", unknown=3)]
+    apply(report("large", view=view("large")), partitions("large", partition(), left_out=6_000, sums=sums))
+    page = client.get("/groups/large").text
+    assert "Topics (the worst 20 of 31)" in page
+    assert (page.index("&lt;script&gt;") < page.index("t-29"), "t-10" in page, "t-5<" in page) == (True, False, False)
+    assert "not known of 3" in page
+    apply(report("small", view=view("small")), partitions("small", partition(), partition(topic="other")))
+    assert "Topics (" not in client.get("/groups/small").text

@@ -14,6 +14,7 @@ from tests.streaming.outputs import (
     partitions,
     progress,
     report,
+    sums_of,
     view,
 )
 
@@ -134,19 +135,20 @@ class TestSumsOfATopic:
     def test_partitions_are_added_up(self):
         rows = [partition(0), partition(1, lag=2, lag_ms=9_000, status="stall", note="stuck"), partition(topic="z")]
         first, last = topic_lags(columns(*rows))
-        assert first[1:] == (42, 9_000, 1_920, 2_000, "stall", 1, 0)
+        assert first[1:] == (2, 42, 9_000, 1_920, 200, 2_000, "stall", 1, 0)
         assert (last.topic, last.lag) == ("z", 40)
 
     def test_what_is_not_known_is_in_no_sum(self):
         unknown = partition(1, lag=None, lag_ms=None, committed_offset=None, end_offset=None, status="unknown")
         (topic,) = topic_lags(columns(partition(0), unknown))
-        assert topic[1:] == (40, 2_000, 960, None, "ok", 0, 1)
+        assert topic[1:] == (2, 40, 2_000, 960, 200, None, "ok", 0, 1)
         (topic,) = topic_lags(columns(unknown))
-        assert topic[1:] == (None, None, None, None, "unknown", 0, 1)
+        assert topic[1:] == (1, None, None, None, 100, None, "unknown", 0, 1)
 
     def test_a_topic_that_was_recreated_is_one(self):
         (topic,) = topic_lags(columns(partition(0), partition(0, topic_id="another", lag=1)))
         assert topic.lag == 41
 
-    def test_none_is_made_where_partitions_are_left_out(self):
-        assert topic_lags(columns(partition(0), left_out=3)) == []
+    def test_where_partitions_are_left_out_they_are_those_that_were_stored(self):
+        (topic,) = topic_lags(columns(partition(0), left_out=3, sums=[sums_of("orders", lag=7)]))
+        assert (topic.topic, topic.lag, topic.partitions) == ("orders", 7, 1)

@@ -1,0 +1,55 @@
+"""When groups of a shard could not commit, or the time of their commits cannot be measured, as shards tell it.
+
+A stalled partition is one that its owner could have committed. Commits are records, and records are read apart from
+telemetry lines, so of what can be wrong with lines little counts here:
+
+- No line comes from the coordinator: it may be down, and then nobody can commit. The time starts again.
+- The coordinator's clock stepped: instants of before and after cannot be compared. The time starts again.
+- Clients find no coordinator (``coordinator-unavailable``): the time starts again.
+- Lines were lost between others, or have the instants of a shipper's buffer: the coordinator was at work, and who is
+  alive is judged by the lines there are. Nothing changes.
+- The coordinator has no request log: nobody is known to be alive as long as that lasts. Nothing else changes.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from coordinator_model.brokers.blindness import CLOCK_STEPPED, NO_LINES
+from coordinator_model.rules.coordinator_unavailable import COORDINATOR_UNAVAILABLE
+
+COUNTS = frozenset({NO_LINES, CLOCK_STEPPED})
+"""The kinds of blind windows after which the time starts again."""
+
+
+class Outages:
+    """Fed with what shards say, in its order."""
+
+    def __init__(self) -> None:
+        self._end_ms: dict[int, int] = {}
+        self._open: set[tuple[int, str]] = set()
+        """Shards whose outage lasts, each with what tells of it."""
+
+    def take(self, output: Mapping[str, Any]) -> None:
+        """Take a blind window, or a report about brokers; anything else changes nothing."""
+        if output["kind"] == "blind" and output["why"] in COUNTS:
+            self._note(output["shard"], output["broker"], output["until_ms"])
+        elif output["kind"] == "report" and not output["group"]:
+            refused = any(finding["rule"] == COORDINATOR_UNAVAILABLE.id for finding in output["findings"])
+            teller = output.get("holder", "")
+            if refused or (output["shard"], teller) in self._open:
+                self._note(output["shard"], teller, None if refused else output["at_ms"])
+
+    def _note(self, shard: int, teller: str, until_ms: int | None) -> None:
+        if until_ms is None:
+            self._open.add((shard, teller))
+        else:
+            self._open.discard((shard, teller))
+            self._end_ms[shard] = max(until_ms, self._end_ms.get(shard, 0))
+
+    def is_open(self, shard: int) -> bool:
+        """Tell whether an outage lasts."""
+        return any(known == shard for known, _ in self._open)
+
+    def end_ms(self, shard: int, at_ms: int) -> int:
+        """Return when the last outage of a shard ended; 0: there was none. One that lasts ends at ``at_ms``."""
+        return at_ms if self.is_open(shard) else self._end_ms.get(shard, 0)
