@@ -108,7 +108,7 @@ def samples(totals: list[LagTotals], lags: Lags, now_ms: int, *, by_partition: b
     return made
 
 
-def _badness(topic: TopicLag) -> tuple[int, int, str]:
+def _badness(topic: TopicSums) -> tuple[int, int, str]:
     return -STATUS_NUMBERS.get(topic.status, 0), -(topic.lag or 0), topic.topic
 
 
