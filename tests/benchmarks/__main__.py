@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from bisect import bisect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -34,9 +34,9 @@ BACKLOG_S = 90  # of heartbeats, waiting
 SPEED_LOOPS = 50
 HEARTBEAT_S = INTERVAL_MS / 1_000
 BROKERS = 4
-COMMIT_RATES = (0, 0, 0, 5_000, 10_000, 20_000, 30_000, 40_000)
-"""A second, each for a while; the first ones warm up."""
-RATE_S = 60
+COMMIT_RATES = (0, 5_000, 10_000, 20_000, 30_000)
+"""A second, each for a while."""
+RATE_S = 45
 SETTLE_S = 15
 """Of each rate, not measured."""
 COMMITTED_AT_MOST = 1_000
@@ -80,9 +80,6 @@ def main() -> None:
     parser.add_argument("--job", choices=(JOB, FLOOR), default=JOB, help=f"{FLOOR}: Spark alone, with empty stages")
     parser.add_argument(
         "--records", type=int, default=2_000_000, help="of the cold start and the audit; rows of the history"
-    )
-    parser.add_argument(
-        "--partitions", type=int, default=24, help="that each group of the cold start has committed to, if it can"
     )
     parser.add_argument("--pairs", type=int, help=f"of the telemetry's cost ({telemetry_cost.PAIRS})")
     options = parser.parse_args()
@@ -172,23 +169,45 @@ def backlog(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespace)
 
 def commits(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespace) -> None:
     """Measure what offset commits cost beside the heartbeats, at rising rates, and up to which no backlog grows."""
-    cluster.create_topic(synthetic.TOPIC, partitions=options.partitions)
-    cold.fill_topic_of(cluster.bootstrap_servers, options.partitions, COMMITTED_AT_MOST)
-    rates = [f"--rate-s={RATE_S}", "--commit-rates", *map(str, COMMIT_RATES)]
-    seconds, begin = RATE_S * len(COMMIT_RATES), time.time()
+    cluster.create_topic(synthetic.TOPIC, partitions=synthetic.PARTITIONS)
+    cold.fill_topic_of(cluster.bootstrap_servers, synthetic.PARTITIONS, COMMITTED_AT_MOST)
     heartbeat_cores = 0.0
-    with running(folder) as job, loaded(cluster, folder, options, seconds + 30, rates):
-        begin = time.time()
-        for number, rate in enumerate(COMMIT_RATES):
-            time.sleep(max(0.0, begin + number * RATE_S + SETTLE_S - time.time()))
-            before, since = usage_of(job.pid), time.time()
-            time.sleep(max(0.0, begin + (number + 1) * RATE_S - time.time()))
-            after, until = usage_of(job.pid), time.time()
-            chosen = batches_between(folder, since, until)
+    seconds = START_S + WARM_UP_S + (RATE_S + SETTLE_S) * len(COMMIT_RATES)
+    with loaded(cluster, folder, options, seconds), running(folder, options.job) as job:
+        await_steady(folder, 3 * options.groups * options.members / HEARTBEAT_S)
+        for rate in COMMIT_RATES:
+            with committing(cluster, options, rate):
+                time.sleep(SETTLE_S)
+                before, since = usage_of(job.pid), time.time()
+                time.sleep(RATE_S)
+                after, until = usage_of(job.pid), time.time()
             cores = sum(after[name].cpu_s - before[name].cpu_s for name in before) / (until - since)
             if not rate:
                 heartbeat_cores = cores
-            report_rate(rate, chosen, cores, heartbeat_cores, options)
+            report_rate(rate, batches_between(folder, since, until), cores, heartbeat_cores, options)
+
+
+@contextlib.contextmanager
+def committing(cluster: EmbeddedCluster, options: argparse.Namespace, rate: int) -> Iterator[None]:
+    """Keep offset commits coming, so many a second."""
+    values = {
+        "bootstrap-servers": cluster.bootstrap_servers,
+        "topic": OFFSETS_TOPIC,
+        "shards": cold.SHARDS,
+        "groups": options.groups,
+        "partitions": synthetic.PARTITIONS,
+        "rate": rate,
+        "seconds": SETTLE_S + RATE_S,
+    }
+    flags = [f"--{name}={value}" for name, value in values.items()]
+    if not rate:
+        yield
+        return
+    with subprocess.Popen([sys.executable, "-m", "tests.benchmarks.commit_load", *flags]) as load:
+        try:
+            yield
+        finally:
+            load.terminate()
 
 
 def report_rate(
@@ -196,7 +215,8 @@ def report_rate(
 ) -> None:
     """Print a row: rows a batch in the first and the last third tell whether a backlog grows."""
     if len(chosen) < THIRDS:
-        return  # Spark has not started yet
+        print(f"| {rate:,} commits a second | fewer batches than tell anything |", flush=True)
+        return
     spans = [batch["durations_ms"]["triggerExecution"] for batch in chosen]
     thirds = len(chosen) // THIRDS
     first, last = (statistics.mean(batch["rows"] for batch in part) for part in (chosen[:thirds], chosen[-thirds:]))
@@ -213,8 +233,8 @@ def report_rate(
 def cold_start(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespace) -> None:
     """Measure from the command to a view of all groups, beside a bare reader and the job on an empty topic."""
     servers = cluster.bootstrap_servers
-    cluster.create_topic(synthetic.TOPIC, partitions=options.partitions)
-    cold.fill(servers, OFFSETS_TOPIC, options.records, options.groups, options.partitions)
+    cluster.create_topic(synthetic.TOPIC, partitions=synthetic.PARTITIONS)
+    cold.fill(servers, OFFSETS_TOPIC, options.records, options.groups, synthetic.PARTITIONS)
     empty = folder / "empty"
     empty.mkdir()
     cluster.create_topic(EMPTY_TOPIC, partitions=cold.SHARDS)
@@ -261,15 +281,13 @@ def await_start(folder: Path) -> tuple[float, dict[str, Usage]]:
 
 
 @contextlib.contextmanager
-def loaded(
-    cluster: EmbeddedCluster, folder: Path, options: argparse.Namespace, seconds: float, more: Sequence[str] = ()
-) -> Iterator[None]:
+def loaded(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespace, seconds: float) -> Iterator[None]:
     """Keep the synthetic groups' heartbeats coming."""
     numbers = {"groups": options.groups, "members": options.members, "brokers": BROKERS, "seconds": seconds}
     flags = [f"--{name}={value}" for name, value in numbers.items()]
     flags += [f"--bootstrap-servers={cluster.bootstrap_servers}", f"--truth={folder}/truth.jsonl"]
     flags += [f"--deaths-per-s={options.deaths_per_s}", f"--die-after={START_S // 2}"]
-    command = [sys.executable, "-m", "tests.benchmarks.load", *flags, *more]
+    command = [sys.executable, "-m", "tests.benchmarks.load", *flags]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as load:
         try:
             assert load.stdout is not None

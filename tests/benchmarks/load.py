@@ -5,8 +5,6 @@ does. Lines are rendered once and sent again and again; Kafka's timestamp is the
 coordinator would do about a death follows kafka-facts 3: the member is removed at its deadline, the others hear 27 at
 their next heartbeat, rejoin, and the leader's sync writes the record. The truth, `(group, member, deadline)`, goes to
 a file as JSON lines.
-
-Beside that groups may commit offsets, more a second from time to time.
 """
 
 import argparse
@@ -49,11 +47,6 @@ class Load:
     truth: Path
     telemetry_topic: str = "bench-telemetry"
     offsets_topic: str = "bench-offsets"
-    commit_rates: tuple[int, ...] = ()
-    """How many offsets are committed a second, each rate for `rate_s`."""
-    rate_s: float = 60
-    committed_partitions: int = 24
-    """Of each group."""
     sent: int = 0
     _due: list[tuple[int, int, int]] = field(default_factory=list)  # (deadline, ring slot, group number)
 
@@ -69,8 +62,6 @@ class Load:
         self._lines = [self._beat(number, member) for number, member in self._ring]
         self._slot_of = {member: slot for slot, (_, member) in enumerate(self._ring)}
         self._dead: set[int] = set()
-        self._commit_heads = [synthetic.commit_head(group.name) for group in self.world]
-        self._commits = 0
 
     def _group(self, number: int) -> Group:
         name = f"bench-group-{number:05d}"
@@ -126,26 +117,9 @@ class Load:
                     self._kill(slot, truth)
                 while self._due and self._due[0][0] <= now_ms:
                     self._expire(*heapq.heappop(self._due))
-                for _ in range(int(self._commits_due(age_s)) - self._commits):
-                    self._commit(now_ms)
                 self.producer.poll(0)
                 time.sleep(STEP_S)
         self.producer.flush()
-
-    def _commits_due(self, age_s: float) -> float:
-        """Return how many commits there should have been by now; after the last rate it goes on."""
-        due, last = 0.0, len(self.commit_rates) - 1
-        for number, rate in enumerate(self.commit_rates):
-            since_s = age_s - number * self.rate_s
-            due += rate * max(0.0, since_s if number == last else min(since_s, self.rate_s))
-        return due
-
-    def _commit(self, now_ms: int) -> None:
-        turn, number = divmod(self._commits, self.groups)
-        partition = turn % self.committed_partitions
-        key, value = synthetic.commit_record(self._commit_heads[number], partition, turn, now_ms)
-        self._send(self.offsets_topic, self.world[number].shard, key, value, now_ms)
-        self._commits += 1
 
     def _heartbeat(self, slot: int, now_ms: int) -> None:
         if slot in self._dead:
@@ -213,9 +187,6 @@ def main() -> None:
     parser.add_argument("--die-after", type=float, default=30)
     parser.add_argument("--deaths-per-s", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--commit-rates", type=int, nargs="*", default=())
-    parser.add_argument("--rate-s", type=float, default=60)
-    parser.add_argument("--partitions", type=int, default=24, help="that each group commits to")
     options = parser.parse_args()
     producer = Producer(
         {
@@ -236,9 +207,6 @@ def main() -> None:
         options.deaths_per_s,
         options.seed,
         options.truth,
-        commit_rates=tuple(options.commit_rates),
-        rate_s=options.rate_s,
-        committed_partitions=options.partitions,
     )
     load.write_groups(int(time.time() * 1000))
     print("ready", flush=True)

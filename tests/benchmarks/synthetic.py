@@ -10,6 +10,8 @@ import struct
 from dataclasses import dataclass
 
 TOPIC = "orders"
+PARTITIONS = 24
+"""Of the topic, which all groups read."""
 REBALANCE_TIMEOUT_MS = 60_000
 SUBSCRIPTION = struct.pack(">hih", 0, 1, len(TOPIC)) + TOPIC.encode() + struct.pack(">i", -1)
 HEARTBEAT, JOIN_GROUP, SYNC_GROUP, LIST_GROUPS = 12, 11, 14, 16
@@ -47,7 +49,7 @@ def group_record(group: str, generation: int, members: list[Member], at_ms: int)
     leader = _string(members[0].member_id) if members else struct.pack(">h", -1)
     protocol = _string("range") if members else struct.pack(">h", -1)
     head = struct.pack(">h", 3) + _string("consumer") + struct.pack(">i", generation) + protocol + leader
-    body = b"".join(_member(member, number) for number, member in enumerate(members))
+    body = b"".join(_member(member, _dealt(number, members)) for number, member in enumerate(members))
     return struct.pack(">h", 2) + _string(group), head + struct.pack(">qi", at_ms, len(members)) + body
 
 
@@ -61,7 +63,12 @@ def commit_record(head: bytes, partition: int, offset: int, at_ms: int) -> tuple
     return head + struct.pack(">i", partition), struct.pack(">hqihq", 3, offset, 5, 0, at_ms)
 
 
-def _member(member: Member, partition: int) -> bytes:
+def _dealt(number: int, members: list[Member]) -> list[int]:
+    """Return a member's partitions: all of them are dealt out."""
+    return list(range(number, max(PARTITIONS, len(members)), len(members)))
+
+
+def _member(member: Member, partitions: list[int]) -> bytes:
     return b"".join(
         [
             _string(member.member_id),
@@ -70,7 +77,7 @@ def _member(member: Member, partition: int) -> bytes:
             _string("/" + member.host),
             struct.pack(">ii", REBALANCE_TIMEOUT_MS, member.session_timeout_ms),
             _bytes(SUBSCRIPTION),
-            _bytes(assignment([partition])),
+            _bytes(assignment(partitions)),
         ]
     )
 
@@ -114,7 +121,7 @@ def join_line(group: str, member: Member, generation: int, members: list[Member]
 
 
 def sync_line(group: str, member: Member, generation: int, members: list[Member]) -> bytes:
-    plans = {m.member_id: base64.b64encode(assignment([n])).decode() for n, m in enumerate(members)}
+    plans = {m.member_id: base64.b64encode(assignment(_dealt(n, members))).decode() for n, m in enumerate(members)}
     sent = [{"memberId": name, "assignment": plan} for name, plan in plans.items()]
     request = {
         "groupId": group,
