@@ -5,7 +5,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from coordinator_model.lag.partition import GroupFacts, PartitionLag
-from coordinator_model.lag.stall import NO_WORK, Instant, Stall, owner_key, stall_of, works_of
+from coordinator_model.lag.stall import NO_WORK, NOTHING, Instant, Stall, owner_key, stall_of, works_of
 from coordinator_model.lag.status import Status, lag_of, status_by
 from coordinator_model.states import GroupState, GroupType
 from coordinator_model.thresholds import Thresholds
@@ -88,6 +88,9 @@ def lag_context(
     works = works_of(zip(listed, lags, strict=True))
     rows = []
     for p, lag in zip(listed, lags, strict=True):
+        if lag == 0:  # most are, so this costs least
+            rows.append(Row(p, 0, True, Status.OK, NOTHING))
+            continue
         status = status_by(p, lag, now_ms)
         stall = stall_of(p, lag, status, works.get(owner_key(p), NO_WORK), instant)
         rows.append(Row(p, lag, p.end_offset is not None, status, stall))

@@ -63,15 +63,16 @@ def _report(context: LagContext) -> Output:
     ``pending``: which incidents have not ended though they are not found, None: none has, for nothing is known.
     ``owners``: who has partitions, so that what is said of others is over; None: that is not known, or there are none.
     """
-    findings = (finding for judge in JUDGES for finding in judge(context))
-    known = context.is_known
+    waits, known = any(row.lag != 0 for row in context.rows), context.is_known
+    findings = (finding for judge in JUDGES for finding in judge(context)) if waits else ()
+    pending = (row for told in PENDING for row in told(context)) if waits and known else ()
     return {
         **_head("report", context),
         "judged": "lag",
         "view": None,
         "findings": [{"cluster": context.facts.cluster, **finding.as_dict()} for finding in findings],
         "deleted": False,
-        "pending": [row for pending in PENDING for row in pending(context)] if known else None,
+        "pending": list(pending) if known else None,
         "owners": sorted(_owners(context)) if known and not context.instant.is_simple else None,
     }
 

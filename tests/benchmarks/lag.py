@@ -159,7 +159,7 @@ def a_report(group: int) -> dict[str, Any]:
         "stable_since_ms": START_MS,
         "members": members,
     }
-    head = {"kind": "report", "cluster": "bench", "group": f"group-{group}", "at_ms": START_MS}
+    head = {"kind": "report", "cluster": "bench", "shard": 0, "group": f"group-{group}", "at_ms": START_MS}
     return {**head, "view": view, "findings": [], "deleted": False}
 
 

@@ -18,9 +18,9 @@ from tests.e2e.crash_cluster import PARTITIONS, LiveCluster
 from tests.e2e.crash_job import Job
 
 LOADER, LEDGER = "loader", "ledger"
-COMMITTED = {LOADER: 4, LEDGER: 3}
-"""By group: how many partitions it commits, of which the number is the member's in the ledger."""
-STUCK = {LOADER: 3, LEDGER: 1}
+STUCK = {LOADER: 2, LEDGER: 1}
+"""By group: its partition that is left behind, in the ledger also the number of its owner."""
+DATA_PARTITIONS = 3
 EVERY_MS, LEFT_BEHIND_MS = 2_000, 40_000
 MESSAGES = 10
 
@@ -45,7 +45,7 @@ class Commits:
         self._left_behind_ms = begin_ms + LEFT_BEHIND_MS
         self._producer = Producer({"bootstrap.servers": cluster.broker.bootstrap_servers, "linger.ms": 0})
         self._at_work = True
-        cluster.broker.create_topic(TOPIC, partitions=max(COMMITTED.values()))
+        cluster.broker.create_topic(TOPIC, partitions=DATA_PARTITIONS)
         cluster.at(begin_ms, self._go_on)
 
     def end(self) -> None:
@@ -55,14 +55,14 @@ class Commits:
     def _go_on(self, at_ms: int) -> None:
         if not self._at_work:
             return
-        for partition in range(max(COMMITTED.values())):
+        for partition in range(DATA_PARTITIONS):
             for _ in range(MESSAGES):
                 self._producer.produce(TOPIC, b"message", partition=partition)
                 self._ends[partition] += 1
         assert self._producer.flush(10) == 0
-        for group, partitions in COMMITTED.items():
-            for partition in range(partitions):
-                if partition != STUCK[group] or at_ms < self._left_behind_ms:
+        for group, stuck in STUCK.items():
+            for partition in range(DATA_PARTITIONS):
+                if partition != stuck or at_ms < self._left_behind_ms:
                     self._commit(group, partition, at_ms)
         self.cluster.at(at_ms + EVERY_MS, self._go_on)
 
@@ -81,10 +81,7 @@ class Commits:
         finally:
             asker.close()
         return {
-            group: [
-                Row(p, self.committed[group, p], ends[p], ends[p] - self.committed[group, p]) for p in range(partitions)
-            ]
-            for group, partitions in COMMITTED.items()
+            group: [Row(p, at := self.committed[group, p], end, end - at) for p, end in ends.items()] for group in STUCK
         }
 
     def subjects(self) -> dict[str, str]:

@@ -85,65 +85,67 @@ def _up_to(at_ms: int, windows: Any) -> tuple[Int64s, Int64s]:
 
 
 class _Rows:
-    """Makes the objects, from columns as lists."""
+    """Makes the objects, from columns as lists: a large cluster has hundreds of thousands of rows a minute."""
 
     def __init__(self, table: CommitTable, at: Round, columns: _Columns, windows: Any) -> None:
         slots = columns.slots
         self._table, self._at = table, at
-        self._slots = slots.tolist()
-        self._topics, self._partitions = table.topic[slots].tolist(), table.partition[slots].tolist()
-        self._topic_ids, self._epochs = table.topic_id[slots].tolist(), table.leader_epoch[slots].tolist()
-        self._owners, self._since_ms = table.owner[slots].tolist(), table.since_ms[slots].tolist()
-        self._offsets, self._at_ms, self._ends = (column.tolist() for column in windows[:3])
-        self._columns = [column.tolist() for column in columns[1:]]
+        places = table.topic[slots], table.partition[slots], table.topic_id[slots], table.leader_epoch[slots]
+        owners = table.owner[slots], table.since_ms[slots]
+        asked = columns.ends, columns.starts, columns.asked_ms, columns.waits_since_ms
+        commits = columns.first, columns.last, columns.is_behind, *windows[:3]
+        self._columns = [column.tolist() for column in (slots, *places, *owners, *asked, *commits)]
         self._texts: dict[int, str | None] = {0: None}
 
     def partitions(self, owners: Sequence[Owner], start: int, end: int) -> list[PartitionLag]:
         """Return a group's partitions."""
         known: dict[tuple[int, int], Owner] = {}
-        return [self._partition(row, self._owner(row, owners, known)) for row in range(start, end)]
+        rows = zip(*[column[start:end] for column in self._columns], strict=True)
+        return [self._partition(row, owners, known) for row in rows]
 
-    def _partition(self, row: int, owner: Owner | None) -> PartitionLag:
-        ends, starts, asked_ms, _, _, _, waits_since_ms, is_behind = (column[row] for column in self._columns)
-        topic = self._table.topics[self._topics[row]]
-        topic_id, place = self._text(self._topic_ids[row]), self._at.places.get(topic)
+    def _partition(
+        self, row: tuple[Any, ...], owners: Sequence[Owner], known: dict[tuple[int, int], Owner]
+    ) -> PartitionLag:
+        slot, number, partition, topic_number, epoch, owner, since_ms, ends, starts, asked_ms, waits_since_ms = row[:11]
+        table, at = self._table, self._at
+        topic, topic_id = table.topics[number], self._text(topic_number)
+        place = at.places.get(topic)
         asked_id = None if place is None else place.topic_id
         if ends == NO_OFFSET or (topic_id and asked_id and topic_id != asked_id):
             ends = starts = asked_ms = None
-        partition = self._partitions[row]
-        return PartitionLag(
-            topic=topic,
-            topic_id=topic_id or asked_id,
-            partition=partition,
-            commits=self._commits(row, is_behind=is_behind),
-            start_offset=None if starts == NO_OFFSET else starts,
-            end_offset=ends,
-            asked_ms=asked_ms,
-            stable_offset=self._at.stable.get((topic, partition)) if self._at.stable else None,
-            waits_since_ms=waits_since_ms or None,
-            owner=owner,
-            leader_epoch=self._epochs[row],
-            metadata=self._table.metadata.get(self._slots[row], ""),
+        return PartitionLag(  # by place: by name it takes twice as long
+            topic,
+            topic_id or asked_id,
+            partition,
+            _commits(*row[11:]),
+            None if starts == NO_OFFSET else starts,
+            ends,
+            asked_ms,
+            at.stable.get((topic, partition)) if at.stable else None,
+            waits_since_ms or None,
+            _owner(owner, since_ms, owners, known) if 0 <= owner < len(owners) else None,
+            epoch,
+            table.metadata.get(slot, ""),
         )
-
-    def _commits(self, row: int, *, is_behind: bool) -> tuple[Commit, ...]:
-        """Return its window; where nothing waits, only its ends: they tell the rate, and nothing more is asked."""
-        first, last = self._columns[4][row], self._columns[5][row]
-        if first == WINDOW:
-            return ()
-        offsets, at_ms, ends = self._offsets[row], self._at_ms[row], self._ends[row]
-        columns = range(first, last + 1) if is_behind or first == last else (first, last)
-        return tuple([Commit(offsets[at], at_ms[at], None if ends[at] == NO_OFFSET else ends[at]) for at in columns])
-
-    def _owner(self, row: int, owners: Sequence[Owner], known: dict[tuple[int, int], Owner]) -> Owner | None:
-        number, since_ms = self._owners[row], self._since_ms[row]
-        if not 0 <= number < len(owners):
-            return None
-        if (number, since_ms) not in known:
-            known[number, since_ms] = owners[number]._replace(since_ms=since_ms)
-        return known[number, since_ms]
 
     def _text(self, number: int) -> str | None:
         if number not in self._texts:
             self._texts[number] = text_of(UUID(bytes=self._table.topic_ids[number]))
         return self._texts[number]
+
+
+def _commits(
+    first: int, last: int, is_behind: bool, offsets: list[int], at_ms: list[int], ends: list[int]
+) -> tuple[Commit, ...]:
+    """Return a window; where nothing waits, only its ends: they tell the rate, and nothing more is asked."""
+    if first == WINDOW:
+        return ()
+    columns = range(first, last + 1) if is_behind or first == last else (first, last)
+    return tuple([Commit(offsets[at], at_ms[at], None if ends[at] == NO_OFFSET else ends[at]) for at in columns])
+
+
+def _owner(number: int, since_ms: int, owners: Sequence[Owner], known: dict[tuple[int, int], Owner]) -> Owner:
+    owner = known.get((number, since_ms))
+    if owner is None:
+        owner = known[number, since_ms] = owners[number]._replace(since_ms=since_ms)
+    return owner
