@@ -375,8 +375,10 @@ def _explain(replica: GroupReplica, departure: Departure, together: list[Departu
     timeout_ms = session_timeout_ms(member, context)
     deadline_ms, origin = removal_deadline_ms(departure, context, *gone_between(departure, together, context))
     timers_ms = own_timers_ms(member, context)
+    by_own_timer = any(abs(removed_ms - timer_ms) <= CUT_MS for timer_ms in timers_ms)
     if member.goes_alone and (
-        deadline_ms is None or (deadline_ms > removed_ms and _may_be_early(replica, departure, context))
+        deadline_ms is None
+        or (deadline_ms > removed_ms and not by_own_timer and _may_be_early(replica, departure, context))
     ):
         deadline_ms = removed_ms  # what is known of its session does not say otherwise, so it ended here
     if deadline_ms is None or (
