@@ -8,7 +8,7 @@ Nobody leaves in it but the member that caused a downgrade, and no incident ends
 from collections.abc import Collection
 
 from coordinator_model.replica.departures import depart, withdraw
-from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.replica.session_timer import JudgementContext, latest_session
 from coordinator_model.states import GroupState, GroupType
 
@@ -37,16 +37,27 @@ def dismiss_unanswered_joins(replica: GroupReplica, now_ms: int, context: Judgem
     """Let go of whom an upgrade did not name, once its write is over: a classic group writes who is gone only later.
 
     The coordinator names every member it has. Of one whose session had ended by then that is the removal that proves
-    it; another was a ghost that only we still had.
+    it, and of one whose join phase had; another was a ghost that only we still had.
     """
     upgraded_ms = replica.state_since_ms
     if replica.type not in PROTOCOL_TYPES or now_ms <= upgraded_ms:
         return
     unnamed, replica.recorded = replica.recorded, []
-    for member in unnamed:
-        session = latest_session(member, context)
-        if session is not None and session.end_ms <= upgraded_ms:
-            depart(replica, member, upgraded_ms, context)
+    phase_ended = _join_phase_has_ended(replica, unnamed, upgraded_ms)
+    sessions = ((member, latest_session(member, context)) for member in unnamed)
+    gone = [m for m, session in sessions if session is not None and (phase_ended or session.end_ms <= upgraded_ms)]
+    replica.members |= {member.member_id: member for member in gone}  # their timeouts count for the phase
+    for member in gone:
+        depart(replica, member, upgraded_ms, context)
+
+
+def _join_phase_has_ended(replica: GroupReplica, unnamed: list[Member], upgraded_ms: int) -> bool:
+    """Tell whether a join phase had ended by its timeout as a classic group was upgraded, and announced nothing."""
+    classic = [*unnamed, *(member for member in replica.members.values() if not member.kip848)]
+    limits_ms = (member.rebalance_timeout_ms or 0 for member in classic)
+    phase = replica.phase
+    unfinished = phase.started_ms is not None and phase.generation < 0
+    return unfinished and (phase.started_ms or 0) + max(limits_ms, default=0) <= upgraded_ms
 
 
 def become_classic(replica: GroupReplica, listed: Collection[str]) -> None:

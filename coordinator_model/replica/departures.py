@@ -46,6 +46,8 @@ from coordinator_model.states import MEMBER_REMOVED, REBALANCE_TIMEOUT, SESSION_
 
 MOVE_TOLD_MS = 20_000
 """How much later than a removal it may be told that another coordinator did it, whose predecessor went on answering."""
+MOVE_ASKED_MS = 1_000
+"""How often it is asked meanwhile whether that has been told."""
 MAX_PARKED = 16
 """Heartbeats kept a member that waited behind a stalled write."""
 RETRIED_MS = 60_000
@@ -237,7 +239,7 @@ def judge_removals(replica: GroupReplica, context: JudgementContext) -> bool:
         elif departure.concluded or departure.successor is None or expired_or_replaced(departure, context):
             mark_unknown(replica, departure, context)
         elif _may_be_told_to_have_moved(departure, context):
-            departure.judge_after_ms = departure.gone_ms + MOVE_TOLD_MS
+            departure.judge_after_ms = context.progress_ms + MOVE_ASKED_MS
         else:
             replica.departures.remove(departure)  # replaced
     return _explain_by_a_move(replica, context) or bool(due)
@@ -373,8 +375,10 @@ def _explain(replica: GroupReplica, departure: Departure, together: list[Departu
     timeout_ms = session_timeout_ms(member, context)
     deadline_ms, origin = removal_deadline_ms(departure, context, *gone_between(departure, together, context))
     timers_ms = own_timers_ms(member, context)
+    by_own_timer = any(abs(removed_ms - timer_ms) <= CUT_MS for timer_ms in timers_ms)
     if member.goes_alone and (
-        deadline_ms is None or (deadline_ms > removed_ms and _may_be_early(replica, departure, context))
+        deadline_ms is None
+        or (deadline_ms > removed_ms and not by_own_timer and _may_be_early(replica, departure, context))
     ):
         deadline_ms = removed_ms  # what is known of its session does not say otherwise, so it ended here
     if deadline_ms is None or (

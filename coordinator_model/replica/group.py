@@ -439,7 +439,7 @@ class GroupReplica:
         """Take its tombstone: it is gone unless the same write goes on with a group of another kind."""
         if self.state is GroupState.EMPTY and self.state_since_ms < at_ms:
             for departure in self.departures:
-                departure.judge_after_ms = 0  # nobody's goodbye trails the end of a group that was empty before
+                departure.judge_after_ms = departure.gone_ms  # no goodbye trails the end of a group that was empty
         self.ending_ms = at_ms
         self.confirm_last_record()
         self.enter(GroupState.DEAD, at_ms, Evidence.OBSERVED)

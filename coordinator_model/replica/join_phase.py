@@ -124,8 +124,17 @@ def weigh_unreported_phase(replica: GroupReplica, context: JudgementContext) -> 
         r for r in context.timer_resets if r.woke_ms is None and (r.high_ms is None or r.high_ms >= phase.started_ms)
     )
     late_ms = phase.ended_ms - phase.started_ms - max(phase.limit_ms, phase.starter_timeout_ms or 0)
-    if any(unsure) or not -EARLY_MS <= late_ms <= LATE_MS:
+    if any(unsure) or not (-EARLY_MS <= late_ms <= LATE_MS or _dropped_one_alive(replica, phase)):
         replica.unreported_phase = None
+
+
+def _dropped_one_alive(replica: GroupReplica, phase: JoinPhase) -> bool:
+    """Tell whether a dynamic member that was heard within its session was unknown (25) once a phase had ended.
+
+    Nothing else removes one that has not left (``GroupMetadataManager.completeClassicGroupJoin``).
+    """
+    dynamic = (m for m in replica.members.values() if not stayed(phase, m))
+    return any(phase.ended_ms <= (m.unknown_ms or 0) < (m.clock_ms or 0) + (m.session_timeout_ms or 0) for m in dynamic)
 
 
 def stayed(phase: JoinPhase, member: Member) -> bool:

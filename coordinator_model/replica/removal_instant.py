@@ -7,6 +7,7 @@ from coordinator_model.brokers.timer_reset import TimerReset
 from coordinator_model.replica.group import Departure, JoinPhase, Leave
 from coordinator_model.replica.join_phase import EARLY_MS, LATE_MS, too_young
 from coordinator_model.replica.session_timer import (
+    AWAKE_BEFORE_LINE_MS,
     TIMER_EARLY_MS,
     JudgementContext,
     Span,
@@ -15,6 +16,7 @@ from coordinator_model.replica.session_timer import (
     latest_deadline_ms,
     lines_lost,
     session_timeout_ms,
+    slept_over,
     unheard_since,
 )
 from coordinator_model.states import Cause
@@ -65,13 +67,28 @@ def deadline_interval_ms(
     """Return between which instants a session ended that began with a move, if more than its deadline is possible.
 
     The new coordinator loads the group at any instant after its predecessor began, for that one may go on answering
-    unaware; and a classic group tells of a removal later.
+    unaware; and a classic group tells of a removal later. So it does of one that was due as its coordinator may have
+    fallen asleep already.
     """
     member, deadline_ms = departure.member, departure.deadline_ms
-    if blamed is None or deadline_ms is None or member.goes_alone or blamed not in _moves(departure, context):
+    if blamed is None or deadline_ms is None or member.goes_alone:
+        return None, None
+    if blamed.woke_ms is not None:
+        return _before_or_after_sleep(departure, blamed, deadline_ms, context)
+    if blamed not in _moves(departure, context):
         return None, None
     earliest_ms = _earliest_since(blamed, departure, context)
     return min(earliest_ms, deadline_ms), max(deadline_ms, departure.removed_ms)
+
+
+def _before_or_after_sleep(
+    departure: Departure, pause: TimerReset, deadline_ms: int, context: JudgementContext
+) -> tuple[int | None, int | None]:
+    """Return when a session was due and when its coordinator woke, if that had been awake less than a probe before."""
+    slept = slept_over(departure, context)
+    due_ms, woke_ms = deadline_ms if slept is None else slept[1], pause.woke_ms or 0
+    may_sleep = pause.low_ms < due_ms <= pause.low_ms + AWAKE_BEFORE_LINE_MS
+    return (due_ms, max(woke_ms, deadline_ms)) if may_sleep else (None, None)
 
 
 def may_have_ended(departure: Departure, context: JudgementContext) -> bool:

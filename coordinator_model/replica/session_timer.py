@@ -28,7 +28,8 @@ TIMER_EARLY_MS = 250
 nobody waits. No timer runs before its time, but a heartbeat is applied at the beginning of its ``localTimeMs``, and its
 instant is taken from the end: 151 ms apart were seen on a busy broker."""
 AWAKE_BEFORE_LINE_MS = 500
-"""How long a broker that woke may run its timers before its first line: the probe asks again within this."""
+"""How long a broker that woke may run its timers before its first line, and run on after its last before a pause: the
+probe asks again within this."""
 USUAL_LOAD_MS = 10_000
 """Heartbeats answered 0 for longer are taken for accepted where it is only asked when a session ended."""
 UNSEEN_TERM_MS = 2_000

@@ -15,7 +15,10 @@ a broker without a request log looks like this. After ``settled_after_ms`` nobod
 is at risk: ``telemetry-uncovered`` says so.
 """
 
+from collections.abc import Sequence
+
 from coordinator_model.brokers.blindness import may_miss_lines
+from coordinator_model.brokers.timer_reset import TimerReset
 from coordinator_model.replica import join_lines
 from coordinator_model.replica.departures import own_cause
 from coordinator_model.replica.group import GroupReplica, Member
@@ -54,6 +57,8 @@ SESSION_AT_RISK = Rule(
 
 STARTED_WITHIN_MS = 50
 """How much later than a session's end the join phase that it began may seem to begin."""
+DATED_MS = 3_000
+"""Within so long a new coordinator has loaded the groups where that is known well enough to date a session."""
 LOOK_AGAIN_MS = 3_000
 """After a sign of life of the rest of a group was missed."""
 _JUDGED_STATES = (GroupState.STABLE, GroupState.PREPARING_REBALANCE)
@@ -130,9 +135,20 @@ def _found_out(
         return None
     if member.awaiting_sync and _began_the_phase(replica, member, timeout_ms, context):
         return _never_synced(replica, member, context, timeout_ms)
-    if member.unknown_ms is not None and _is_watched(replica, member, context):
+    if member.unknown_ms is None:
+        return None
+    if _is_watched(replica, member, context) or _owes_no_sync(replica, member, timeout_ms, context):
         return _found_gone(replica, member, context, timeout_ms)
     return None
+
+
+def _owes_no_sync(replica: GroupReplica, member: Member, timeout_ms: int, context: JudgementContext) -> bool:
+    """Tell whether a join phase began before a session ended whose member had yet to sync: that ends the wait for it.
+
+    So only the session can have ended (``GroupMetadataManager.prepareRebalance`` removes the pending syncs).
+    """
+    rejoining = replica.state is GroupState.PREPARING_REBALANCE and not context.by_records
+    return rejoining and member.awaiting_sync and replica.state_since_ms < (member.clock_ms or 0) + timeout_ms
 
 
 def _began_the_phase(replica: GroupReplica, member: Member, timeout_ms: int, context: JudgementContext) -> bool:
@@ -157,7 +173,8 @@ def _found_gone(replica: GroupReplica, member: Member, context: JudgementContext
     gone_ms, session = gone_by_ms(member, context), latest_session(member, context)
     if gone_ms is None or session is None or session.end_ms > gone_ms:
         return Verdict(None, None)
-    if unheard_since(member, context.timer_resets):
+    resets = unheard_since(member, context.timer_resets)
+    if resets and not (_is_dated(resets) and _was_loaded(replica, member)):
         return Verdict(None, None)  # when its session ended its removal tells better
     verdict_ms = gone_ms + context.thresholds.grace_ms  # a goodbye may trail
     if may_miss_lines(context.blind, session.start_ms, verdict_ms):
@@ -165,6 +182,18 @@ def _found_gone(replica: GroupReplica, member: Member, context: JudgementContext
     if context.progress_ms < verdict_ms:
         return Verdict(None, verdict_ms)
     return Verdict(_expired(replica, member, context, session.end_ms, timeout_ms), None)
+
+
+def _is_dated(resets: Sequence[TimerReset]) -> bool:
+    """Tell whether sessions began anew once, as another coordinator loaded the group, and when is known well enough."""
+    move = resets[0]
+    moved = len(resets) == 1 and move.cause is Cause.COORDINATOR_MOVED and not move.went_on
+    return moved and move.high_ms is not None and move.high_ms - move.low_ms <= DATED_MS
+
+
+def _was_loaded(replica: GroupReplica, member: Member) -> bool:
+    """Tell whether a member is in the last record: a coordinator that loads the log knows nobody else."""
+    return replica.recorded_generation is None or any(m.member_id == member.member_id for m in replica.recorded)
 
 
 def _never_synced(replica: GroupReplica, member: Member, context: JudgementContext, timeout_ms: int) -> Verdict:

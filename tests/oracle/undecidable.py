@@ -108,9 +108,8 @@ def _nobody_was_heard(life: Life, removal: Removal) -> bool:
     A filter on the broker's logger that hides all heartbeats looks the same, and then the member may have lived.
     """
     what, _, member_id, at_ms, _ = removal
-    joined_ms = min(
-        row.timestamp_ms for row in life.rows if member_id.encode() in (row.value or b"") + (row.key or b"")
-    )
+    named_ms = (row.timestamp_ms for row in life.rows if _announces(row, member_id.encode()))
+    joined_ms = min(named_ms, default=at_ms)
     since = (
         row.value or b"" for row in life.rows if joined_ms <= row.timestamp_ms <= at_ms and row.source == TELEMETRY
     )
