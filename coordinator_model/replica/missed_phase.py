@@ -87,11 +87,10 @@ def _missed_alone(departure: Departure, deadline_ms: int, context: JudgementCont
     awake_ms = (_when_awake(at_ms, context) for at_ms in own_timers_ms(departure.member, context))
     timers_ms = (at_ms for at_ms in awake_ms if at_ms <= removed_ms + join_phase.EARLY_MS)
     timer_ms = max(timers_ms, default=None)  # no timer runs before its time
-    if timer_ms is None or abs(removed_ms - timer_ms) >= min(
-        context.thresholds.grace_ms, abs(deadline_ms - removed_ms)
-    ):
-        return None
-    return timer_ms
+    if timer_ms is None or timer_ms > removed_ms >= deadline_ms >= removed_ms - join_phase.EARLY_MS:
+        return None  # the session had ended, as exactly as instants are told, and this one's time was still to come
+    nearest_ms = min(context.thresholds.grace_ms, abs(deadline_ms - removed_ms))
+    return timer_ms if abs(removed_ms - timer_ms) < nearest_ms else None
 
 
 def _waited_in_vain(
