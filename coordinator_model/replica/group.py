@@ -1,8 +1,18 @@
 """What the replica knows of one group: plain values, written by ``replay`` only."""
 
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
 
+from coordinator_model.replica.notes import (
+    Divergence,
+    JoiningMember,
+    LoggedRemoval,
+    PendingMember,
+    Refusal,
+    RolledBackReplacement,
+    SetAside,
+    UnansweredJoin,
+    Zombie,
+)
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType, MemberState
 
 MAX_LEAVES = 256
@@ -285,25 +295,6 @@ class Departure:
         return self.gone_ms + STALL_MS
 
 
-class LoggedRemoval(NamedTuple):
-    """What a line of the coordinator's own log says of a member's removal, see ``coordinator_log``."""
-
-    at_ms: int
-    what: str
-    reason: str
-    broker: str
-
-
-class SetAside(NamedTuple):
-    """This monitor's own failure on a group, which cost all that was known of it."""
-
-    since_ms: int
-    error: str
-    failures: int
-    resumed_ms: int | None
-    """When a record of the group began a new replica; None: none has come yet."""
-
-
 @dataclass(slots=True)
 class GroupReplica:
     """One group. ``generation`` is the group epoch for KIP-848 groups."""
@@ -319,6 +310,8 @@ class GroupReplica:
     """The generation of the last record, while members or generation have moved on from it; None: they have not."""
     recorded: list[Member] = field(default_factory=list)
     """The members of that record: what a coordinator that loads the log falls back to."""
+    unconverted: list[Member] = field(default_factory=list)
+    """Members of before the group changed its kind that no record of the new kind has named yet, see ``conversion``."""
     listed_generation: int = -1
     """The generation whose leader's member list has been applied."""
     phase: JoinPhase = field(default_factory=JoinPhase)
@@ -344,13 +337,12 @@ class GroupReplica:
     stable_seen_ms: int | None = None
     """When telemetry last showed the group stable: a removal after it cannot be of before we looked."""
     members: dict[str, Member] = field(default_factory=dict)
-    pending: dict[str, list[int]] = field(default_factory=dict)
-    """Ids given out with an answer 79 that have not joined yet: ``[answered ms, forgotten ms]``."""
-    unanswered_joins: dict[str, list[Any]] = field(default_factory=dict)
-    """By instance id, else client id: ``[session timeout ms, rebalance timeout ms, instance id, client id, host]``
-    of newcomers whose JoinGroup's answer was lost."""
-    rolled_back_replacements: dict[str, list[Any]] = field(default_factory=dict)
-    """By instance id: ``[asked ms, answered ms, whether its record was read]`` of a replacement that timed out."""
+    pending: dict[str, PendingMember] = field(default_factory=dict)
+    """By member id: ids given out with an answer 79 that have not joined yet."""
+    unanswered_joins: dict[str, UnansweredJoin] = field(default_factory=dict)
+    """By instance id, else client id: newcomers whose JoinGroup's answer was lost."""
+    rolled_back_replacements: dict[str, RolledBackReplacement] = field(default_factory=dict)
+    """By instance id: replacements that timed out."""
     leaves: list[Leave] = field(default_factory=list)
     undelivered_leaves: dict[str, int] = field(default_factory=dict)
     """KIP-848 members by id: when their clients said goodbye to a broker that was no coordinator (14, 15, 16)."""
@@ -361,8 +353,8 @@ class GroupReplica:
     """By member id: a removal that a line of the coordinator's log names and no record shows yet."""
     proofs: dict[str, LoggedRemoval] = field(default_factory=dict)
     """The same of lines beside the request log: they decide nothing, and prove or refute what that tells."""
-    joining: dict[str, tuple[int, str | None]] = field(default_factory=dict)
-    """Classic members by id that only that log has named so far: when they joined, and their instance."""
+    joining: dict[str, JoiningMember] = field(default_factory=dict)
+    """By member id: classic members that only that log has named so far."""
     unexplained: list[Departure] = field(default_factory=list)
     """Recent removals that neither answers nor a line of that log explain yet."""
     violations: list[tuple[str, int, str]] = field(default_factory=list)
@@ -379,11 +371,11 @@ class GroupReplica:
     """The generation that was answered to joining members and has not been synced."""
     aborted: list[tuple[int, int]] = field(default_factory=list)
     """(when, generation) of those that never were, since the group was last stable."""
-    refused: dict[str, list[Any]] = field(default_factory=dict)
+    refused: dict[str, Refusal] = field(default_factory=dict)
     """Clients that are refused, see ``refusals``; the one refused last stands last."""
-    zombies: dict[str, list[Any]] = field(default_factory=dict)
+    zombies: dict[str, Zombie] = field(default_factory=dict)
     """Former members whose commits are refused, see ``zombies``; the one refused last stands last."""
-    diverged: list[Any] | None = None
+    diverged: Divergence | None = None
     """The last record that said otherwise than the replica, see ``divergence``."""
     unexpected: int = 0
     """Illegal transitions and contradictions adopted."""
@@ -442,6 +434,7 @@ class GroupReplica:
                 departure.judge_after_ms = 0  # nobody's goodbye trails the end of a group that was empty before
         self.ending_ms = at_ms
         self.confirm_last_record()
+        self.unconverted.clear()
         self.enter(GroupState.DEAD, at_ms, Evidence.OBSERVED)
 
     def mark_deleted(self) -> None:
@@ -458,6 +451,7 @@ class GroupReplica:
         self.undelivered_leaves.clear()
         self.unreported_phase = None
         self.confirm_last_record()
+        self.unconverted.clear()
         self.generation = self.assignment_epoch = -1
 
     def life_of(self, member: Member) -> str:

@@ -129,9 +129,9 @@ def modern_member(replica: GroupReplica, member_id: str, at_ms: int) -> Member:
     """
     member = replica.members.get(member_id)
     if member is None:
-        former = next((m for m in replica.recorded if m.member_id == member_id), None)
+        former = next((m for m in replica.unconverted if m.member_id == member_id), None)
         if former is not None:
-            replica.recorded.remove(former)
+            replica.unconverted.remove(former)
             former.timer_reset_ms = max(former.timer_reset_ms or 0, at_ms)
             if (former.owes_since_ms or at_ms) + (former.rebalance_timeout_ms or 0) <= at_ms:
                 former.owes_since_ms = None  # a timer of before a downgrade has run since, in vain

@@ -62,8 +62,8 @@ def replay(replica: GroupReplica, event: GroupEvent, context: JudgementContext) 
         replica.mark_deleted()
     if replica.set_aside is not None and replica.set_aside.resumed_ms is None:
         replica.set_aside = replica.set_aside._replace(resumed_ms=max(event.order_ms, context.progress_ms))
-    if replica.recorded:
-        conversion.dismiss_unanswered_joins(replica, event.order_ms, context)
+    if replica.unconverted:
+        conversion.dismiss_unconverted(replica, event.order_ms, context)
     if replica.rolled_back_replacements:
         rolled_back_replacement.load(replica, context)
     generation, members = replica.generation, divergence.expected(replica, event)

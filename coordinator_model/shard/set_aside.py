@@ -4,7 +4,8 @@ Nothing else of it can be trusted. The next record of the group begins its repli
 ``rules/group_set_aside.py`` tells of it meanwhile.
 """
 
-from coordinator_model.replica.group import GroupReplica, SetAside
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.notes import SetAside
 from coordinator_model.shard.group_store import GroupStore
 
 
