@@ -334,22 +334,24 @@ def _unknown_member(replica: GroupReplica, member: Member, generation: int, at_m
 
 
 def record_heartbeat(member: Member, applied_ms: int) -> bool:
-    """Note an accepted heartbeat; one that trails a later one changes nothing.
+    """Note an accepted heartbeat; one that trails a later one changes nothing. Return whether it told anything else.
 
-    Return whether it told how often the member sends them: the second one does, unless a rebalance lay between.
+    That the coordinator knows the member again; and the second one how often it sends them, unless a rebalance lay
+    between.
     """
-    if member.unknown_ms is not None and applied_ms > member.unknown_ms:
+    known_again = member.unknown_ms is not None and applied_ms > member.unknown_ms
+    if known_again:
         member.unknown_ms = None
     last_ms = member.last_heartbeat_ms
     if last_ms is not None and applied_ms <= last_ms:
-        return False
+        return known_again
     member.previous_heartbeat_ms, member.last_heartbeat_ms = last_ms, applied_ms
     if (
         last_ms is None
         or member.heartbeat_interval_ms is not None
         or last_ms < (member.timer_reset_ms or 0) < applied_ms
     ):
-        return False
+        return known_again
     member.heartbeat_interval_ms = applied_ms - last_ms
     return True
 

@@ -1,4 +1,4 @@
-"""What the replica knows of one group: plain values, written by ``replay`` only."""
+"""What the replica knows of one group: plain values, written by ``replay`` and ``advance`` only."""
 
 from dataclasses import dataclass, field, replace
 
@@ -59,6 +59,8 @@ class Member:
     timer_reset_ms: int | None = None
     """Latest certain restart of the session timer by something other than a heartbeat."""
     last_heartbeat_ms: int | None = None
+    """While it is in its group the heartbeat table has this and the one before; a replica is given them as it is taken
+    out of the store, and its slice has none."""
     previous_heartbeat_ms: int | None = None
     parked_heartbeat_ms: int | None = None
     """A heartbeat answered 15 behind a stalled write: it may have restarted the timer."""
@@ -453,6 +455,14 @@ class GroupReplica:
         self.confirm_last_record()
         self.unconverted.clear()
         self.generation = self.assignment_epoch = -1
+
+    def forget_all_but_incarnation(self) -> None:
+        """Forget what is known of a deleted group, but what tells it from the next one under its id."""
+        for known in (self.refused, self.zombies, self.logged, self.proofs, self.joining, self.asking):
+            known.clear()
+        for listed in (self.leaves, self.unexplained, self.violations):
+            listed.clear()
+        self.undelivered_leaves.clear()
 
     def life_of(self, member: Member) -> str:
         """Name this life of a member: the group id's incarnation and its member id."""

@@ -41,7 +41,7 @@ class Refusal(NamedTuple):
     """
 
     error: int
-    count: int
+    times: int
     first_ms: int
     repeated_ms: int | None
     """When it was refused often enough to be no accident; None: it was not."""

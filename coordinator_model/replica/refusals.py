@@ -116,7 +116,7 @@ def _is_known(replica: GroupReplica, member_id: str) -> bool:
 def told(replica: GroupReplica) -> dict[str, int]:
     """Return what is worth telling: who was refused repeatedly, again each time twice as often; whether ids are out."""
     refused = ((key, refusal) for key, refusal in replica.refused.items() if refusal.repeated_ms is not None)
-    counts = {key: refusal.count.bit_length() for key, refusal in refused}
+    counts = {key: refusal.times.bit_length() for key, refusal in refused}
     counts |= {f"zombie\n{key}": zombie.commits.bit_length() for key, zombie in replica.zombies.items()}
     return counts | {"pending": bool(replica.pending)}
 
@@ -172,9 +172,9 @@ def _count(replica: GroupReplica, key: str, event: _Refused, who: _Client) -> No
         known = replica.refused.get(key)
     if known is None or at_ms - known.last_ms > REFUSAL_MEMORY_MS:
         known = Refusal(event.error, 0, at_ms, None, at_ms)
-    count = known.count + 1
-    repeated_ms = at_ms if count == REPEATED else known.repeated_ms
-    replica.refused[key] = Refusal(event.error, count, known.first_ms, repeated_ms, max(known.last_ms, at_ms), *who)
+    times = known.times + 1
+    repeated_ms = at_ms if times == REPEATED else known.repeated_ms
+    replica.refused[key] = Refusal(event.error, times, known.first_ms, repeated_ms, max(known.last_ms, at_ms), *who)
 
 
 def _is_full(refused: dict[str, Refusal], error: int, at_ms: int) -> bool:

@@ -1,4 +1,10 @@
-"""One group, replayed. ``replay`` is the only writer: live run, restart, the replay command and the tests share it."""
+"""One group, replayed: live run, restart, the replay command and the tests share it.
+
+Every event goes through ``replay``, but for a heartbeat that changes nothing but its member's clock: that one the shard
+can take without judging the whole group (``plain_heartbeat``).
+"""
+
+from typing import NamedTuple, assert_never
 
 from coordinator_model.decode.records import RecordType
 from coordinator_model.events import (
@@ -33,11 +39,11 @@ from coordinator_model.replica import (
     rolled_back_replacement,
     zombies,
 )
-from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import Evidence, GroupState, GroupType
 
-__all__ = ["GroupEvent", "replay"]
+__all__ = ["GroupEvent", "Heard", "plain_heartbeat", "replay"]
 
 GroupEvent = (
     RecordRead
@@ -77,6 +83,28 @@ def replay(replica: GroupReplica, event: GroupEvent, context: JudgementContext) 
     refusals.note(replica, event)
 
 
+class Heard(NamedTuple):
+    """A member whose heartbeat was taken."""
+
+    member: Member
+    told_more: bool
+    """Whether the heartbeat told anything beside its instant."""
+
+
+def plain_heartbeat(replica: GroupReplica, event: Heartbeat) -> Heard | None:
+    """Take an accepted heartbeat of a stable group; None: its member is not known in this generation, ``replay`` it."""
+    member = replica.members.get(event.member_id)
+    if member is None:
+        return None
+    is_named = member.generation is None and event.generation == replica.generation
+    if is_named:
+        member.generation = event.generation
+    if member.generation != event.generation:
+        return None
+    told_more = classic.record_heartbeat(member, event.applied_ms)
+    return Heard(member, is_named or told_more)
+
+
 def _apply(replica: GroupReplica, event: GroupEvent, context: JudgementContext) -> None:
     match event:
         case Heartbeat() | JoinAnswered() | SyncAnswered() | LeaveAnswered() | ConsumerHeartbeat():
@@ -95,6 +123,8 @@ def _apply(replica: GroupReplica, event: GroupEvent, context: JudgementContext) 
             left_alive.seen(replica, event)
         case MetricsPushed() | MetricsExported():
             metrics_push.push(replica, event, context)
+        case _:
+            assert_never(event)
 
 
 def _answer(replica: GroupReplica, event: Answer, context: JudgementContext) -> None:
@@ -109,6 +139,8 @@ def _answer(replica: GroupReplica, event: Answer, context: JudgementContext) -> 
             classic.leave(replica, event, context)
         case ConsumerHeartbeat():
             member_heartbeat.heartbeat(replica, event, context)
+        case _:
+            assert_never(event)
 
 
 def _record(replica: GroupReplica, event: RecordRead, context: JudgementContext) -> None:

@@ -52,21 +52,26 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Iterator[Verdict]
             yield Verdict(_finding(replica, context, refusal, refusal.repeated_ms), over_ms)
 
 
+def _name_of(refusal: Refusal) -> str:
+    """Name who is refused for people: a client that asks to join, else the member that it says it is."""
+    _, _, _, _, _, client_id, client_host, member_id, instance_id = refusal
+    if client_id is None and member_id is None:
+        return OTHERS
+    if member_id is not None and refusal.error not in JOIN_REFUSALS:
+        return instance_id or member_id
+    unnamed = member_id is not None and not client_id
+    return member_id if unnamed else f"{client_id or 'unknown client'} on {client_host}"
+
+
 def _finding(replica: GroupReplica, context: JudgementContext, refusal: Refusal, repeated_ms: int) -> Finding:
     error, count, first_ms, _, last_ms, client_id, client_host, member_id, instance_id = refusal
     joining = error in JOIN_REFUSALS
     as_member = joining and member_id is not None
     name = JOIN_REFUSALS.get(error) or FENCINGS[error]
     rule = JOIN_REFUSED if joining else MEMBER_FENCED
-    about = about_group(replica, context)
-    if client_id is None and member_id is None:
-        who = OTHERS
-        about |= {"subject": who, "incarnation": f"{about['incarnation']}/{who}"}
-    else:
-        unnamed = member_id is not None and not client_id
-        client = member_id if unnamed else f"{client_id or 'unknown client'} on {client_host}"
-        who = client if joining else instance_id or member_id
-        about |= {"subject": who, "incarnation": f"{about['incarnation']}/{error}"}
+    about, who = about_group(replica, context), _name_of(refusal)
+    life = OTHERS if refusal.client_id is refusal.member_id is None else error
+    about |= {"subject": who, "incarnation": f"{about['incarnation']}/{life}"}
     what = "is a member" if as_member else "asks to join" if joining else "goes on as a member"
     return Finding(
         rule=rule.id,

@@ -70,6 +70,7 @@ _COMMON = (
 )
 """What slices have in common, most of it last. Another one is another format."""
 _MEMBER_FIELDS = [f.name for f in fields(Member)]
+_HEARD = slice(_MEMBER_FIELDS.index("last_heartbeat_ms"), _MEMBER_FIELDS.index("previous_heartbeat_ms") + 1)
 _APART = {"group", "members", "recorded", "unconverted", "leaves", "departures", "unexplained", "type", "state"}
 _APART |= {"phase", "unreported_phase"}
 _GROUP_FIELDS = [f.name for f in fields(GroupReplica) if f.name not in _APART]
@@ -89,12 +90,15 @@ _DEPARTURE_FIELDS = [f.name for f in fields(Departure) if f.name not in ("member
 
 
 def dump_index(heartbeat_table: HeartbeatTable) -> bytes:
-    """Put the slots in the order of their members, and return who they are."""
+    """Put the slots in the order of their members, and return who they are; that stays the same object while it can."""
+    if heartbeat_table.index is not None:
+        return heartbeat_table.index
     order = [slot for members in heartbeat_table.slots.values() for slot in members.values()]
     if order != list(range(len(heartbeat_table.last))):
         _reorder(heartbeat_table, order)
     listing = [[group, list(members)] for group, members in heartbeat_table.slots.items()]
-    return zlib.compress(json.dumps(listing, separators=(",", ":")).encode(), _LEVEL)
+    heartbeat_table.index = zlib.compress(json.dumps(listing, separators=(",", ":")).encode(), _LEVEL)
+    return heartbeat_table.index
 
 
 def dump_heartbeat_table(heartbeat_table: HeartbeatTable) -> bytes:
@@ -131,10 +135,14 @@ def load_index(index: bytes) -> dict[str, dict[str, int]]:
     return slots
 
 
-def load_heartbeat_table(slots: dict[str, dict[str, int]], data: bytes) -> HeartbeatTable:
-    """Read what ``dump_heartbeat_table`` wrote of these slots. Raises ValueError or zlib.error on anything else."""
+def load_heartbeat_table(data: bytes, index: bytes, known: HeartbeatTable) -> HeartbeatTable:
+    """Read what ``dump_heartbeat_table`` wrote; the slots are those of ``known`` where it has the same index.
+
+    Raises ValueError or zlib.error on anything else.
+    """
     heartbeat_table = HeartbeatTable()
-    heartbeat_table.slots = slots
+    slots = known.slots if known.index == index else load_index(index)
+    heartbeat_table.slots, heartbeat_table.index = slots, index
     members, start = sum(map(len, slots.values())), 0
     lasts = members * heartbeat_table.last.itemsize
     data = data[:lasts] + zlib.decompress(data[lasts:])
@@ -260,7 +268,7 @@ def dump_group(replica: GroupReplica) -> bytes:
         replica.type.value,
         replica.state.value,
         [getattr(replica, name) for name in _GROUP_FIELDS],
-        [_from_member(m) for m in replica.members.values()],
+        [_without_heartbeats(_from_member(m)) for m in replica.members.values()],
         [
             [_from_member(leave.member), leave.applied_ms, leave.cause, leave.reason, leave.alive_ms]
             for leave in replica.leaves
@@ -316,6 +324,12 @@ def load_group(group: str, data: bytes) -> GroupReplica:
 
 def _from_member(member: Member) -> list[Any]:
     return [getattr(member, name) for name in _MEMBER_FIELDS]
+
+
+def _without_heartbeats(values: list[Any]) -> list[Any]:
+    """Leave out what the heartbeat table has of a member that is in its group."""
+    values[_HEARD] = None, None
+    return values
 
 
 def _to_member(values: list[Any]) -> Member:
