@@ -10,7 +10,8 @@ from collections.abc import Collection
 from coordinator_model.replica.departures import depart, withdraw
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.session_timer import JudgementContext, latest_session
-from coordinator_model.states import GroupState, GroupType
+from coordinator_model.replica.transitions import StateEvent
+from coordinator_model.states import GroupType
 
 PROTOCOL_TYPES = {GroupType.CONSUMER: "consumer", GroupType.SHARE: "share", GroupType.STREAMS: "streams"}
 
@@ -28,7 +29,7 @@ def become(replica: GroupReplica, type_: GroupType, at_ms: int) -> None:
         replica.generation = -1  # numbers of another kind: a smaller one is no new life of the group
     replica.type, replica.deleted, replica.ending_ms = type_, False, None
     replica.unreported_phase = None
-    replica.state, replica.state_since_ms = GroupState.UNKNOWN, at_ms
+    replica.enter(StateEvent.CONVERTED, at_ms)
     replica.protocol_type = PROTOCOL_TYPES[type_]
     replica.protocol = replica.leader = None
     replica.assignment_epoch, replica.regexes = -1, {}

@@ -13,6 +13,7 @@ from coordinator_model.replica.notes import (
     UnansweredJoin,
     Zombie,
 )
+from coordinator_model.replica.transitions import TRANSITIONS, StateEvent
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType, MemberState
 
 MAX_LEAVES = 256
@@ -396,12 +397,18 @@ class GroupReplica:
         joining = self.state is GroupState.PREPARING_REBALANCE and self.phase.started_ms is not None
         return (self.phase.started_ms or 0) + max(limits_ms) if joining and limits_ms else None
 
-    def enter(self, state: GroupState, at_ms: int, evidence: Evidence) -> None:
-        """Change state; entering the state it is in keeps the instant and betters the evidence."""
-        if state is not self.state:
-            self.state, self.state_since_ms, self.state_evidence = state, at_ms, evidence
-        elif evidence is Evidence.OBSERVED:
-            self.state_evidence = evidence
+    def enter(self, event: StateEvent, at_ms: int) -> None:
+        """Change the state as the table in ``transitions`` says; a pair that it does not have is adopted, and counted.
+
+        A state that is entered again keeps its instant, and betters its evidence.
+        """
+        transition = TRANSITIONS[event]
+        if self.state not in transition.sources:
+            self.unexpected += 1
+        if transition.to is not self.state:
+            self.state, self.state_since_ms, self.state_evidence = transition.to, at_ms, transition.evidence
+        elif transition.evidence is Evidence.OBSERVED:
+            self.state_evidence = transition.evidence
 
     def save_last_record(self) -> None:
         """Save what the last record says before members or generation change; KIP-848 writes every step."""
@@ -427,7 +434,7 @@ class GroupReplica:
         self.generation, self.generation_since_ms = self.recorded_generation, at_ms
         self.listed_generation, self.unreported_phase = self.recorded_generation, None
         self.confirm_last_record()
-        self.enter(GroupState.STABLE if self.members else GroupState.EMPTY, at_ms, Evidence.INFERRED)
+        self.enter(StateEvent.LOADED_WITH_MEMBERS if self.members else StateEvent.LOADED_WITHOUT_MEMBERS, at_ms)
 
     def mark_tombstoned(self, at_ms: int) -> None:
         """Take its tombstone: it is gone unless the same write goes on with a group of another kind."""
@@ -437,7 +444,7 @@ class GroupReplica:
         self.ending_ms = at_ms
         self.confirm_last_record()
         self.unconverted.clear()
-        self.enter(GroupState.DEAD, at_ms, Evidence.OBSERVED)
+        self.enter(StateEvent.TOMBSTONE_WRITTEN, at_ms)
 
     def mark_deleted(self) -> None:
         """Mark the group deleted: what comes under this id later is another group."""

@@ -27,6 +27,7 @@ from coordinator_model.replica.group import MAX_UNANSWERED_JOINS, Departure, Gro
 from coordinator_model.replica.join_phase import EARLY_MS
 from coordinator_model.replica.notes import PendingMember, UnansweredJoin
 from coordinator_model.replica.session_timer import JudgementContext
+from coordinator_model.replica.transitions import StateEvent
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType
 
 MEMBER_ID_REQUIRED = 79
@@ -73,7 +74,7 @@ def _end_phase(replica: GroupReplica, event: JoinAnswered) -> None:
     replica.save_last_record()
     join_phase.end(replica, event.generation, event.answer_ms)
     replica.announced_by = event.broker
-    replica.enter(GroupState.COMPLETING_REBALANCE, event.answer_ms, Evidence.OBSERVED)
+    replica.enter(StateEvent.GENERATION_ANNOUNCED, event.answer_ms)
 
 
 def _is_of_an_empty_generation(replica: GroupReplica, event: JoinAnswered) -> bool:
@@ -146,7 +147,7 @@ def _rebalance_if_one_left(replica: GroupReplica, event: JoinAnswered) -> None:
     since = [leave for leave in replica.leaves if leave.applied_ms >= event.answer_ms]
     left = [leave for leave in since if leave.cause is not Cause.REPLACED and leave.member.member_id in let_in]
     if left:
-        prepare_rebalance(replica, left[0].applied_ms, Evidence.INFERRED, left[0].member.member_id)
+        prepare_rebalance(replica, StateEvent.MEMBER_LEFT, left[0].applied_ms, left[0].member.member_id)
 
 
 def _refused(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
@@ -225,7 +226,7 @@ def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, co
         if not event.request_member_id:
             rolled_back_replacement.note(replica, event, former[0])
     elif not former and (newcomer or event.request_member_id) and event.arrival_ms >= replica.state_since_ms:
-        prepare_rebalance(replica, event.arrival_ms, Evidence.INFERRED, _asker(event))
+        prepare_rebalance(replica, StateEvent.MEMBER_JOINED, event.arrival_ms, _asker(event))
     if event.request_member_id:
         join_phase.unanswered(replica, event)
 

@@ -41,7 +41,8 @@ from coordinator_model.replica import (
 )
 from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.replica.session_timer import JudgementContext
-from coordinator_model.states import Evidence, GroupState, GroupType
+from coordinator_model.replica.transitions import StateEvent
+from coordinator_model.states import GroupState, GroupType
 
 __all__ = ["GroupEvent", "Heard", "plain_heartbeat", "replay"]
 
@@ -163,4 +164,4 @@ def _commit(replica: GroupReplica, event: OffsetCommitted) -> None:
     elif replica.state is GroupState.UNKNOWN or replica.deleted:
         if replica.deleted:
             replica.deleted, replica.type = False, GroupType.SIMPLE
-        replica.enter(GroupState.EMPTY, event.order_ms, Evidence.OBSERVED)
+        replica.enter(StateEvent.OFFSETS_COMMITTED, event.order_ms)

@@ -59,8 +59,9 @@ def _name_of(refusal: Refusal) -> str:
         return OTHERS
     if member_id is not None and refusal.error not in JOIN_REFUSALS:
         return instance_id or member_id
-    unnamed = member_id is not None and not client_id
-    return member_id if unnamed else f"{client_id or 'unknown client'} on {client_host}"
+    if member_id is not None and not client_id:
+        return member_id
+    return f"{client_id or 'unknown client'} on {client_host}"
 
 
 def _finding(replica: GroupReplica, context: JudgementContext, refusal: Refusal, repeated_ms: int) -> Finding:
