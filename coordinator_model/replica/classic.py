@@ -29,6 +29,7 @@ from coordinator_model.replica.departures import (
 from coordinator_model.replica.group import STALL_MS, Assignment, Departure, GroupReplica, Leave, Member
 from coordinator_model.replica.returns import came_back
 from coordinator_model.replica.session_timer import JudgementContext
+from coordinator_model.replica.transitions import StateEvent
 from coordinator_model.states import POLL_EXCEEDED, Cause, Evidence, GroupState, GroupType
 
 ILLEGAL_GENERATION = 22
@@ -111,10 +112,10 @@ def _enter_recorded(replica: GroupReplica, at_ms: int, *, downgrade: bool) -> No
 
     Unless a static member came back by the classic protocol in the place of the last that spoke the other.
     """
-    replica.enter(GroupState.STABLE if replica.members else GroupState.EMPTY, at_ms, Evidence.OBSERVED)
+    replica.enter(StateEvent.RECORD_WITH_MEMBERS if replica.members else StateEvent.RECORD_WITHOUT_MEMBERS, at_ms)
     came_back = any(member.joined_ms == at_ms for member in replica.members.values())
     if downgrade and replica.members and not came_back:
-        prepare_rebalance(replica, at_ms, Evidence.OBSERVED)
+        prepare_rebalance(replica, StateEvent.DOWNGRADED, at_ms)
 
 
 def _is_written_again(replica: GroupReplica, generation: int) -> bool:
@@ -294,7 +295,7 @@ def _classic_heartbeat(replica: GroupReplica, member: Member, event: Heartbeat, 
         join_lines.note_unseen(replica, event.applied_ms, since_ms, context)
         replica.generation, replica.generation_since_ms = event.generation, event.applied_ms
         replica.phase.first_join_ms = 0
-        replica.enter(GroupState.STABLE, event.applied_ms, Evidence.INFERRED)
+        replica.enter(StateEvent.HEARTBEAT_ACCEPTED, event.applied_ms)
     _heartbeat_tells_state(replica, event, context)
 
 
@@ -328,28 +329,30 @@ def _unknown_member(replica: GroupReplica, member: Member, generation: int, at_m
     if member.unknown_ms is None:
         member.unknown_ms = at_ms
     if replica.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE) and len(replica.members) > 1:
-        prepare_rebalance(replica, at_ms, Evidence.INFERRED)
+        prepare_rebalance(replica, StateEvent.MEMBER_UNKNOWN, at_ms)
     else:
         join_phase.sign(replica, replica.generation + 1, at_ms)
 
 
 def record_heartbeat(member: Member, applied_ms: int) -> bool:
-    """Note an accepted heartbeat; one that trails a later one changes nothing.
+    """Note an accepted heartbeat; one that trails a later one changes nothing. Return whether it told anything else.
 
-    Return whether it told how often the member sends them: the second one does, unless a rebalance lay between.
+    That the coordinator knows the member again; and the second one how often it sends them, unless a rebalance lay
+    between.
     """
-    if member.unknown_ms is not None and applied_ms > member.unknown_ms:
+    known_again = member.unknown_ms is not None and applied_ms > member.unknown_ms
+    if known_again:
         member.unknown_ms = None
     last_ms = member.last_heartbeat_ms
     if last_ms is not None and applied_ms <= last_ms:
-        return False
+        return known_again
     member.previous_heartbeat_ms, member.last_heartbeat_ms = last_ms, applied_ms
     if (
         last_ms is None
         or member.heartbeat_interval_ms is not None
         or last_ms < (member.timer_reset_ms or 0) < applied_ms
     ):
-        return False
+        return known_again
     member.heartbeat_interval_ms = applied_ms - last_ms
     return True
 
@@ -374,24 +377,24 @@ def _heartbeat_tells_state(replica: GroupReplica, event: Heartbeat, context: Jud
         return
     if event.error == REBALANCE_IN_PROGRESS:
         if event.applied_ms >= replica.state_since_ms:
-            prepare_rebalance(replica, event.applied_ms, Evidence.OBSERVED)
+            prepare_rebalance(replica, StateEvent.REBALANCE_IN_PROGRESS, event.applied_ms)
         return
     behind = replica.state in (GroupState.PREPARING_REBALANCE, GroupState.EMPTY, GroupState.UNKNOWN)
     if behind and event.applied_ms > replica.state_since_ms:
         # a heartbeat is answered 0 only in CompletingRebalance and Stable: a new coordinator fell back to its log
-        replica.enter(GroupState.STABLE, event.applied_ms, Evidence.INFERRED)
+        replica.enter(StateEvent.HEARTBEAT_ACCEPTED, event.applied_ms)
     if replica.state is GroupState.STABLE:
         replica.stable_seen_ms = event.applied_ms
         join_lines.note_if_unseen(replica, context)
 
 
-def prepare_rebalance(replica: GroupReplica, at_ms: int, evidence: Evidence, by: str = "") -> None:
+def prepare_rebalance(replica: GroupReplica, event: StateEvent, at_ms: int, by: str = "") -> None:
     """Enter the join phase, or learn that it is on; ``by`` is the member whose leave or join started it."""
     if replica.state is not GroupState.PREPARING_REBALANCE:
         join_phase.begin(replica, at_ms, by)
     else:
         join_phase.sign(replica, replica.generation + 1, at_ms, by)
-    replica.enter(GroupState.PREPARING_REBALANCE, at_ms, evidence)
+    replica.enter(event, at_ms)
 
 
 def poll_departure(
@@ -444,7 +447,7 @@ def sync(replica: GroupReplica, event: SyncAnswered, context: JudgementContext) 
         member.owes_since_ms, member.may_owe_since_ms = None, []
         return
     if replica.state is GroupState.COMPLETING_REBALANCE and event.answer_ms >= replica.state_since_ms:
-        replica.enter(GroupState.STABLE, event.answer_ms, Evidence.OBSERVED)
+        replica.enter(StateEvent.ASSIGNMENT_STORED, event.answer_ms)
     # A leader that asks once more is answered from Stable, at once; a record has the instant before it is stored.
     if stores or came_ms <= 0 or waited:
         member.timer_reset_ms = max(member.timer_reset_ms or 0, event.answer_ms)
@@ -480,7 +483,7 @@ def _wait_was_cut_off(replica: GroupReplica, event: SyncAnswered) -> None:
     """A SyncGroup that had to wait is answered 27 at the instant at which the next join phase begins."""
     its_own = replica.type is GroupType.CLASSIC and event.generation == replica.generation
     if its_own and event.error == REBALANCE_IN_PROGRESS and replica.state is GroupState.COMPLETING_REBALANCE:
-        prepare_rebalance(replica, event.answer_ms, Evidence.OBSERVED)
+        prepare_rebalance(replica, StateEvent.REBALANCE_IN_PROGRESS, event.answer_ms)
 
 
 def _not_stored(replica: GroupReplica, event: SyncAnswered) -> None:
@@ -492,7 +495,7 @@ def _not_stored(replica: GroupReplica, event: SyncAnswered) -> None:
     read_first = replica.state is GroupState.STABLE and event.arrival_ms <= replica.state_since_ms < event.answer_ms
     waits = replica.state is GroupState.COMPLETING_REBALANCE or read_first
     if event.error in NOT_WRITTEN and its_own and waits:
-        prepare_rebalance(replica, event.answer_ms, Evidence.INFERRED, event.member_id)
+        prepare_rebalance(replica, StateEvent.ASSIGNMENT_NOT_STORED, event.answer_ms, event.member_id)
 
 
 def leave(replica: GroupReplica, event: LeaveAnswered, context: JudgementContext) -> None:
@@ -543,9 +546,9 @@ def _rebalance_without(replica: GroupReplica, member: Member, at_ms: int) -> Non
     if replica.state not in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
         return
     if replica.members:
-        prepare_rebalance(replica, at_ms, Evidence.INFERRED, member.member_id)
+        prepare_rebalance(replica, StateEvent.MEMBER_LEFT, at_ms, member.member_id)
     else:
-        replica.enter(GroupState.EMPTY, at_ms, Evidence.INFERRED)
+        replica.enter(StateEvent.LAST_MEMBER_LEFT, at_ms)
 
 
 def _by_instance(replica: GroupReplica, event: LeaveAnswered) -> Member | None:

@@ -1,7 +1,7 @@
 """A group id changes its kind: upgrade, downgrade, and the empty group of another kind (kafka-facts 4.5).
 
 The coordinator does it in one atomic write: the tombstones of the old kind, then the records of the new one, all with
-one timestamp. So a tombstone alone does not delete: ``GroupReplica.end`` waits for what the same write goes on with.
+one timestamp. So a tombstone alone does not delete (``GroupReplica.mark_tombstoned``): the same write may go on.
 Nobody leaves in it but the member that caused a downgrade, and no incident ends: the group lives on.
 """
 
@@ -10,7 +10,8 @@ from collections.abc import Collection
 from coordinator_model.replica.departures import depart, withdraw
 from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.replica.session_timer import JudgementContext, latest_session
-from coordinator_model.states import GroupState, GroupType
+from coordinator_model.replica.transitions import StateEvent
+from coordinator_model.states import GroupType
 
 PROTOCOL_TYPES = {GroupType.CONSUMER: "consumer", GroupType.SHARE: "share", GroupType.STREAMS: "streams"}
 
@@ -21,19 +22,20 @@ def become(replica: GroupReplica, type_: GroupType, at_ms: int) -> None:
         return
     former = list(replica.members.values())
     replica.confirm_last_record()
+    replica.unconverted = []
     if replica.type is not type_:
-        replica.members, replica.recorded = {}, former
+        replica.members, replica.unconverted = {}, former
         _forget_names(replica)
         replica.generation = -1  # numbers of another kind: a smaller one is no new life of the group
     replica.type, replica.deleted, replica.ending_ms = type_, False, None
     replica.unreported_phase = None
-    replica.state, replica.state_since_ms = GroupState.UNKNOWN, at_ms
+    replica.enter(StateEvent.CONVERTED, at_ms)
     replica.protocol_type = PROTOCOL_TYPES[type_]
     replica.protocol = replica.leader = None
     replica.assignment_epoch, replica.regexes = -1, {}
 
 
-def dismiss_unanswered_joins(replica: GroupReplica, now_ms: int, context: JudgementContext) -> None:
+def dismiss_unconverted(replica: GroupReplica, now_ms: int, context: JudgementContext) -> None:
     """Let go of whom an upgrade did not name, once its write is over: a classic group writes who is gone only later.
 
     The coordinator names every member it has. Of one whose session had ended by then that is the removal that proves
@@ -42,7 +44,7 @@ def dismiss_unanswered_joins(replica: GroupReplica, now_ms: int, context: Judgem
     upgraded_ms = replica.state_since_ms
     if replica.type not in PROTOCOL_TYPES or now_ms <= upgraded_ms:
         return
-    unnamed, replica.recorded = replica.recorded, []
+    unnamed, replica.unconverted = replica.unconverted, []
     phase_ended = _join_phase_has_ended(replica, unnamed, upgraded_ms)
     sessions = ((member, latest_session(member, context)) for member in unnamed)
     gone = [m for m, session in sessions if session is not None and (phase_ended or session.end_ms <= upgraded_ms)]
@@ -71,6 +73,7 @@ def become_classic(replica: GroupReplica, listed: Collection[str]) -> None:
     if replica.type in PROTOCOL_TYPES:
         replica.generation = -1
         _forget_names(replica)
+    replica.unconverted = []
     replica.type, replica.deleted, replica.ending_ms = GroupType.CLASSIC, False, None
 
 

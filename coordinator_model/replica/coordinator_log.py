@@ -17,7 +17,8 @@ from dataclasses import replace
 from coordinator_model.decode.records import RecordType
 from coordinator_model.events import JOINED, LEFT, PENDING_GONE, REPLACED, CoordinatorLine, RecordRead
 from coordinator_model.replica.departures import add_departure, leave_cause, own_cause, remember_leave, withdraw
-from coordinator_model.replica.group import Departure, GroupReplica, Leave, LoggedRemoval, Member
+from coordinator_model.replica.group import Departure, GroupReplica, Leave, Member
+from coordinator_model.replica.notes import JoiningMember, LoggedRemoval
 from coordinator_model.replica.poll_end import missed_cause
 from coordinator_model.replica.session_timer import JudgementContext, blamed_reset, session_timeout_ms
 from coordinator_model.states import (
@@ -72,7 +73,7 @@ def _names_members(replica: GroupReplica, event: CoordinatorLine) -> bool:
 
 def _note_joining(replica: GroupReplica, event: CoordinatorLine) -> None:
     """Keep who joined a classic group: its record is written at the end of the rebalance, and it may go before."""
-    joining = {**replica.joining, **dict.fromkeys(event.members, (event.order_ms, event.instance_id))}
+    joining = {**replica.joining, **dict.fromkeys(event.members, JoiningMember(event.order_ms, event.instance_id))}
     kept = [(member_id, joined) for member_id, joined in joining.items() if member_id not in replica.members]
     replica.joining = dict(kept[-MAX_KEPT:])
 
@@ -99,7 +100,7 @@ def _know_successor(replica: GroupReplica, member_id: str) -> None:
     instance_id = member_id[:-UUID_CHARACTERS]
     for member in replica.members.values():
         if member.replaced_ms is not None and member.instance_id == instance_id:
-            replica.joining.setdefault(member_id, (member.replaced_ms, instance_id))
+            replica.joining.setdefault(member_id, JoiningMember(member.replaced_ms, instance_id))
 
 
 def miss(replica: GroupReplica, event: RecordRead, context: JudgementContext) -> None:

@@ -1,8 +1,19 @@
-"""What the replica knows of one group: plain values, written by ``replay`` only."""
+"""What the replica knows of one group: plain values, written by ``replay`` and ``advance`` only."""
 
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
 
+from coordinator_model.replica.notes import (
+    Divergence,
+    JoiningMember,
+    LoggedRemoval,
+    PendingMember,
+    Refusal,
+    RolledBackReplacement,
+    SetAside,
+    UnansweredJoin,
+    Zombie,
+)
+from coordinator_model.replica.transitions import TRANSITIONS, StateEvent
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType, MemberState
 
 MAX_LEAVES = 256
@@ -49,6 +60,8 @@ class Member:
     timer_reset_ms: int | None = None
     """Latest certain restart of the session timer by something other than a heartbeat."""
     last_heartbeat_ms: int | None = None
+    """While it is in its group the heartbeat table has this and the one before; a replica is given them as it is taken
+    out of the store, and its slice has none."""
     previous_heartbeat_ms: int | None = None
     parked_heartbeat_ms: int | None = None
     """A heartbeat answered 15 behind a stalled write: it may have restarted the timer."""
@@ -285,25 +298,6 @@ class Departure:
         return self.gone_ms + STALL_MS
 
 
-class LoggedRemoval(NamedTuple):
-    """What a line of the coordinator's own log says of a member's removal, see ``coordinator_log``."""
-
-    at_ms: int
-    what: str
-    reason: str
-    broker: str
-
-
-class SetAside(NamedTuple):
-    """This monitor's own failure on a group, which cost all that was known of it."""
-
-    since_ms: int
-    error: str
-    failures: int
-    resumed_ms: int | None
-    """When a record of the group began a new replica; None: none has come yet."""
-
-
 @dataclass(slots=True)
 class GroupReplica:
     """One group. ``generation`` is the group epoch for KIP-848 groups."""
@@ -319,6 +313,8 @@ class GroupReplica:
     """The generation of the last record, while members or generation have moved on from it; None: they have not."""
     recorded: list[Member] = field(default_factory=list)
     """The members of that record: what a coordinator that loads the log falls back to."""
+    unconverted: list[Member] = field(default_factory=list)
+    """Members of before the group changed its kind that no record of the new kind has named yet, see ``conversion``."""
     listed_generation: int = -1
     """The generation whose leader's member list has been applied."""
     phase: JoinPhase = field(default_factory=JoinPhase)
@@ -344,13 +340,12 @@ class GroupReplica:
     stable_seen_ms: int | None = None
     """When telemetry last showed the group stable: a removal after it cannot be of before we looked."""
     members: dict[str, Member] = field(default_factory=dict)
-    pending: dict[str, list[int]] = field(default_factory=dict)
-    """Ids given out with an answer 79 that have not joined yet: ``[answered ms, forgotten ms]``."""
-    unanswered_joins: dict[str, list[Any]] = field(default_factory=dict)
-    """By instance id, else client id: ``[session timeout ms, rebalance timeout ms, instance id, client id, host]``
-    of newcomers whose JoinGroup's answer was lost."""
-    rolled_back_replacements: dict[str, list[Any]] = field(default_factory=dict)
-    """By instance id: ``[asked ms, answered ms, whether its record was read]`` of a replacement that timed out."""
+    pending: dict[str, PendingMember] = field(default_factory=dict)
+    """By member id: ids given out with an answer 79 that have not joined yet."""
+    unanswered_joins: dict[str, UnansweredJoin] = field(default_factory=dict)
+    """By instance id, else client id: newcomers whose JoinGroup's answer was lost."""
+    rolled_back_replacements: dict[str, RolledBackReplacement] = field(default_factory=dict)
+    """By instance id: replacements that timed out."""
     leaves: list[Leave] = field(default_factory=list)
     undelivered_leaves: dict[str, int] = field(default_factory=dict)
     """KIP-848 members by id: when their clients said goodbye to a broker that was no coordinator (14, 15, 16)."""
@@ -361,8 +356,8 @@ class GroupReplica:
     """By member id: a removal that a line of the coordinator's log names and no record shows yet."""
     proofs: dict[str, LoggedRemoval] = field(default_factory=dict)
     """The same of lines beside the request log: they decide nothing, and prove or refute what that tells."""
-    joining: dict[str, tuple[int, str | None]] = field(default_factory=dict)
-    """Classic members by id that only that log has named so far: when they joined, and their instance."""
+    joining: dict[str, JoiningMember] = field(default_factory=dict)
+    """By member id: classic members that only that log has named so far."""
     unexplained: list[Departure] = field(default_factory=list)
     """Recent removals that neither answers nor a line of that log explain yet."""
     violations: list[tuple[str, int, str]] = field(default_factory=list)
@@ -379,11 +374,11 @@ class GroupReplica:
     """The generation that was answered to joining members and has not been synced."""
     aborted: list[tuple[int, int]] = field(default_factory=list)
     """(when, generation) of those that never were, since the group was last stable."""
-    refused: dict[str, list[Any]] = field(default_factory=dict)
+    refused: dict[str, Refusal] = field(default_factory=dict)
     """Clients that are refused, see ``refusals``; the one refused last stands last."""
-    zombies: dict[str, list[Any]] = field(default_factory=dict)
+    zombies: dict[str, Zombie] = field(default_factory=dict)
     """Former members whose commits are refused, see ``zombies``; the one refused last stands last."""
-    diverged: list[Any] | None = None
+    diverged: Divergence | None = None
     """The last record that said otherwise than the replica, see ``divergence``."""
     unexpected: int = 0
     """Illegal transitions and contradictions adopted."""
@@ -402,12 +397,18 @@ class GroupReplica:
         joining = self.state is GroupState.PREPARING_REBALANCE and self.phase.started_ms is not None
         return (self.phase.started_ms or 0) + max(limits_ms) if joining and limits_ms else None
 
-    def enter(self, state: GroupState, at_ms: int, evidence: Evidence) -> None:
-        """Change state; entering the state it is in keeps the instant and betters the evidence."""
-        if state is not self.state:
-            self.state, self.state_since_ms, self.state_evidence = state, at_ms, evidence
-        elif evidence is Evidence.OBSERVED:
-            self.state_evidence = evidence
+    def enter(self, event: StateEvent, at_ms: int) -> None:
+        """Change the state as the table in ``transitions`` says; a pair that it does not have is adopted, and counted.
+
+        A state that is entered again keeps its instant, and betters its evidence.
+        """
+        transition = TRANSITIONS[event]
+        if self.state not in transition.sources:
+            self.unexpected += 1
+        if transition.to is not self.state:
+            self.state, self.state_since_ms, self.state_evidence = transition.to, at_ms, transition.evidence
+        elif transition.evidence is Evidence.OBSERVED:
+            self.state_evidence = transition.evidence
 
     def save_last_record(self) -> None:
         """Save what the last record says before members or generation change; KIP-848 writes every step."""
@@ -433,7 +434,7 @@ class GroupReplica:
         self.generation, self.generation_since_ms = self.recorded_generation, at_ms
         self.listed_generation, self.unreported_phase = self.recorded_generation, None
         self.confirm_last_record()
-        self.enter(GroupState.STABLE if self.members else GroupState.EMPTY, at_ms, Evidence.INFERRED)
+        self.enter(StateEvent.LOADED_WITH_MEMBERS if self.members else StateEvent.LOADED_WITHOUT_MEMBERS, at_ms)
 
     def mark_tombstoned(self, at_ms: int) -> None:
         """Take its tombstone: it is gone unless the same write goes on with a group of another kind."""
@@ -442,7 +443,8 @@ class GroupReplica:
                 departure.judge_after_ms = departure.gone_ms  # no goodbye trails the end of a group that was empty
         self.ending_ms = at_ms
         self.confirm_last_record()
-        self.enter(GroupState.DEAD, at_ms, Evidence.OBSERVED)
+        self.unconverted.clear()
+        self.enter(StateEvent.TOMBSTONE_WRITTEN, at_ms)
 
     def mark_deleted(self) -> None:
         """Mark the group deleted: what comes under this id later is another group."""
@@ -458,7 +460,16 @@ class GroupReplica:
         self.undelivered_leaves.clear()
         self.unreported_phase = None
         self.confirm_last_record()
+        self.unconverted.clear()
         self.generation = self.assignment_epoch = -1
+
+    def forget_all_but_incarnation(self) -> None:
+        """Forget what is known of a deleted group, but what tells it from the next one under its id."""
+        for known in (self.refused, self.zombies, self.logged, self.proofs, self.joining, self.asking):
+            known.clear()
+        for listed in (self.leaves, self.unexplained, self.violations):
+            listed.clear()
+        self.undelivered_leaves.clear()
 
     def life_of(self, member: Member) -> str:
         """Name this life of a member: the group id's incarnation and its member id."""

@@ -25,7 +25,9 @@ from coordinator_model.replica.classic import (
 from coordinator_model.replica.departures import add_departure, came_after, depart, remember_leave
 from coordinator_model.replica.group import MAX_UNANSWERED_JOINS, Departure, GroupReplica, Leave, Member
 from coordinator_model.replica.join_phase import EARLY_MS
+from coordinator_model.replica.notes import PendingMember, UnansweredJoin
 from coordinator_model.replica.session_timer import JudgementContext
+from coordinator_model.replica.transitions import StateEvent
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType
 
 MEMBER_ID_REQUIRED = 79
@@ -72,7 +74,7 @@ def _end_phase(replica: GroupReplica, event: JoinAnswered) -> None:
     replica.save_last_record()
     join_phase.end(replica, event.generation, event.answer_ms)
     replica.announced_by = event.broker
-    replica.enter(GroupState.COMPLETING_REBALANCE, event.answer_ms, Evidence.OBSERVED)
+    replica.enter(StateEvent.GENERATION_ANNOUNCED, event.answer_ms)
 
 
 def _is_of_an_empty_generation(replica: GroupReplica, event: JoinAnswered) -> bool:
@@ -145,7 +147,7 @@ def _rebalance_if_one_left(replica: GroupReplica, event: JoinAnswered) -> None:
     since = [leave for leave in replica.leaves if leave.applied_ms >= event.answer_ms]
     left = [leave for leave in since if leave.cause is not Cause.REPLACED and leave.member.member_id in let_in]
     if left:
-        prepare_rebalance(replica, left[0].applied_ms, Evidence.INFERRED, left[0].member.member_id)
+        prepare_rebalance(replica, StateEvent.MEMBER_LEFT, left[0].applied_ms, left[0].member.member_id)
 
 
 def _refused(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
@@ -158,10 +160,10 @@ def _refused(replica: GroupReplica, event: JoinAnswered, context: JudgementConte
         _note_unknown(replica, event)
         _deletes_an_empty_group(replica, event)
     if event.error == MEMBER_ID_REQUIRED and event.member_id:
-        expired = [name for name, (_, until_ms) in replica.pending.items() if until_ms < event.answer_ms]
+        expired = [name for name, pending in replica.pending.items() if pending.until_ms < event.answer_ms]
         for name in expired if len(replica.pending) < MAX_UNANSWERED_JOINS else list(replica.pending)[:1]:
             del replica.pending[name]
-        replica.pending[event.member_id] = [event.answer_ms, event.answer_ms + event.session_timeout_ms]
+        replica.pending[event.member_id] = PendingMember(event.answer_ms, event.answer_ms + event.session_timeout_ms)
 
 
 def _deletes_an_empty_group(replica: GroupReplica, event: JoinAnswered) -> None:
@@ -223,12 +225,9 @@ def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, co
     without_id = not event.request_member_id and (event.instance_id or event.api_version < PENDING_VERSION)
     newcomer = without_id or event.request_member_id in replica.pending
     if newcomer and len(replica.unanswered_joins) < MAX_UNANSWERED_JOINS:
-        who = [event.instance_id, event.client_id, event.client_host]
-        replica.unanswered_joins[event.instance_id or event.client_id] = [
-            event.session_timeout_ms,
-            event.rebalance_timeout_ms,
-            *who,
-        ]
+        replica.unanswered_joins[event.instance_id or event.client_id] = UnansweredJoin(
+            event.session_timeout_ms, event.rebalance_timeout_ms, event.instance_id, event.client_id, event.client_host
+        )
     if replica.type is GroupType.CONSUMER:
         return  # its members wait for nobody
     if replica.state is GroupState.PREPARING_REBALANCE:
@@ -238,7 +237,7 @@ def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, co
         if not event.request_member_id:
             rolled_back_replacement.note(replica, event, former[0])
     elif not former and (newcomer or event.request_member_id) and event.arrival_ms >= replica.state_since_ms:
-        prepare_rebalance(replica, event.arrival_ms, Evidence.INFERRED, _asker(event))
+        prepare_rebalance(replica, StateEvent.MEMBER_JOINED, event.arrival_ms, _asker(event))
     if event.request_member_id:
         join_phase.unanswered(replica, event)
 
@@ -305,8 +304,8 @@ def _named(replica: GroupReplica, member_id: str, at_ms: int) -> Member | None:
     if lost is None:
         return None
     member = member_of(replica, member_id, at_ms)
-    member.session_timeout_ms, member.rebalance_timeout_ms = lost[:2]
-    member.instance_id, member.client_id, member.client_host = lost[2:]
+    member.session_timeout_ms, member.rebalance_timeout_ms = lost.session_timeout_ms, lost.rebalance_timeout_ms
+    member.instance_id, member.client_id, member.client_host = lost.instance_id, lost.client_id, lost.client_host
     if member.instance_id is not None:  # of others more than one may have been lost
         del replica.unanswered_joins[before_uuid]
     return member

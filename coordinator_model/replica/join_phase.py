@@ -153,7 +153,7 @@ def static_in(replica: GroupReplica, phase: JoinPhase) -> bool:
 def unjoined(replica: GroupReplica, generation: int, ended_ms: int) -> list[str]:
     """Return who is not seen to have joined a generation whose phase waited for it: an instance, or an id given out."""
     members = replica.members.values()
-    out = [name for name, (given_ms, until_ms) in replica.pending.items() if given_ms < ended_ms <= until_ms]
+    out = [name for name, pending in replica.pending.items() if pending.given_ms < ended_ms <= pending.until_ms]
     return out + [m.instance_id for m in members if m.instance_id is not None and (m.generation or -1) < generation]
 
 

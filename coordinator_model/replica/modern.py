@@ -18,7 +18,8 @@ from coordinator_model.replica.departures import depart, remember_leave, withdra
 from coordinator_model.replica.group import Assignment, GroupReplica, Leave, Member
 from coordinator_model.replica.returns import came_back
 from coordinator_model.replica.session_timer import JudgementContext
-from coordinator_model.states import Cause, Evidence, GroupState, GroupType, MemberState
+from coordinator_model.replica.transitions import StateEvent
+from coordinator_model.states import Cause, GroupType, MemberState
 
 MEMBER_STATES = {
     GroupType.CONSUMER: (MemberState.STABLE, MemberState.UNREVOKED, MemberState.UNRELEASED),
@@ -129,9 +130,9 @@ def modern_member(replica: GroupReplica, member_id: str, at_ms: int) -> Member:
     """
     member = replica.members.get(member_id)
     if member is None:
-        former = next((m for m in replica.recorded if m.member_id == member_id), None)
+        former = next((m for m in replica.unconverted if m.member_id == member_id), None)
         if former is not None:
-            replica.recorded.remove(former)
+            replica.unconverted.remove(former)
             former.timer_reset_ms = max(former.timer_reset_ms or 0, at_ms)
             if (former.owes_since_ms or at_ms) + (former.rebalance_timeout_ms or 0) <= at_ms:
                 former.owes_since_ms = None  # a timer of before a downgrade has run since, in vain
@@ -243,18 +244,18 @@ def derive_state(replica: GroupReplica, at_ms: int) -> None:
     if replica.type not in MEMBER_STATES or replica.deleted or replica.ending_ms is not None:
         return
     if not replica.members:
-        state = GroupState.EMPTY
+        event = StateEvent.NO_MEMBERS
     elif replica.type is GroupType.SHARE:
-        state = GroupState.STABLE
+        event = StateEvent.ALL_RECONCILED
     elif replica.type is GroupType.STREAMS and not _is_ready(replica):
-        state = GroupState.NOT_READY
+        event = StateEvent.TOPOLOGY_NOT_VALIDATED
     elif replica.generation > replica.assignment_epoch:
-        state = GroupState.ASSIGNING
+        event = StateEvent.EPOCH_AHEAD
     elif all(is_reconciled(member, replica.assignment_epoch) for member in replica.members.values()):
-        state = GroupState.STABLE
+        event = StateEvent.ALL_RECONCILED
     else:
-        state = GroupState.RECONCILING
-    replica.enter(state, at_ms, Evidence.OBSERVED)
+        event = StateEvent.NOT_RECONCILED
+    replica.enter(event, at_ms)
 
 
 def is_reconciled(member: Member, assignment_epoch: int) -> bool:

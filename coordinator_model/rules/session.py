@@ -265,7 +265,7 @@ def _may_wait_in_its_join(replica: GroupReplica, member: Member, deadline_ms: in
     if member.instance_id is None:
         return replica.state is not GroupState.STABLE and replica.state_since_ms < deadline_ms
     stable_ms = replica.stable_seen_ms or 0
-    return replica.state is not GroupState.STABLE or any(at_ms > stable_ms for at_ms, _ in replica.pending.values())
+    return replica.state is not GroupState.STABLE or any(p.given_ms > stable_ms for p in replica.pending.values())
 
 
 def _expired(

@@ -5,7 +5,7 @@ arrays (``heartbeat_table``). Whatever fails on the way costs that group only: i
 remembered for an hour.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -23,18 +23,16 @@ from coordinator_model.events import (
     RecordRead,
 )
 from coordinator_model.replica.admission import UNKNOWN_GROUP, why_not
-from coordinator_model.replica.classic import record_heartbeat
-from coordinator_model.replica.coordinator_log import prove
-from coordinator_model.replica.departures import claim, judge_removals
+from coordinator_model.replica.advance import advance, conclude, end_if_tombstoned, take_heartbeats
+from coordinator_model.replica.departures import claim
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.refusals import JOIN_REFUSALS, is_idle, told
-from coordinator_model.replica.replay import GroupEvent, replay
+from coordinator_model.replica.replay import GroupEvent, plain_heartbeat, replay
 from coordinator_model.replica.session_timer import JudgementContext, is_heard
 from coordinator_model.rules.evaluate import Evaluation, evaluate, evaluate_brokers, need_heartbeats, violated
 from coordinator_model.rules.findings import Finding
 from coordinator_model.rules.registry import HEARTBEAT_RULES
 from coordinator_model.rules.session import judge
-from coordinator_model.rules.setup import measure_again
 from coordinator_model.shard import snapshot
 from coordinator_model.shard.agenda import Agenda
 from coordinator_model.shard.commit_times import COMMIT_MEMORY_MS, CommitRow, CommitTimes
@@ -64,8 +62,6 @@ class Groups:
     heartbeat_table: HeartbeatTable = field(default_factory=HeartbeatTable)
     commit_times: CommitTimes = field(default_factory=CommitTimes)
     group_store: GroupStore = field(default_factory=GroupStore)
-    index: bytes | None = None
-    """Which member has which slot, as ``snapshot`` wrote it; None: that has changed since."""
     agenda: Agenda = field(init=False)
     changed: set[str] = field(default_factory=set)
     """Groups to be shown again though nothing was found."""
@@ -88,12 +84,11 @@ class Groups:
         """
         for group, error in self.group_store.encode().items():
             self._set_aside(group, error, self.clock.progress_ms)
-        if self.index is None:
-            self.index = snapshot.dump_index(self.heartbeat_table)
+        index = snapshot.dump_index(self.heartbeat_table)
         self.commit_times.sweep(self.clock.progress_ms)
         return (
             snapshot.dump_heartbeat_table(self.heartbeat_table),
-            self.index,
+            index,
             self.group_store.dump(),
             *snapshot.dump_commit_times(self.commit_times),
         )
@@ -195,10 +190,13 @@ class Groups:
     def _counted(self, replica: GroupReplica, event: GroupEvent) -> bool:
         """Apply an answer that only changes counts, if it is one, at a cost independent of the size of the group.
 
-        The members' heartbeats are not fetched, and the group is evaluated only if the counts are worth a report.
+        Of its members' heartbeats only the sender's are fetched. The group is evaluated only if the counts are worth a
+        report.
         """
         if not is_idle(replica, event):
             return False
+        if isinstance(event, JoinAnswered):
+            take_heartbeats(replica, self.heartbeat_table.heard_of(event.group, event.request_member_id))
         was_told = told(replica)
         replay(replica, event, self.context(event.group, self.clock.progress_ms))
         self.group_store.touch(event.group)
@@ -245,8 +243,7 @@ class Groups:
 
         They have one timestamp, so the next line of the coordinator, or another write, comes after the last of them.
         """
-        if self.heartbeat_table.copy_from(replica, {}, set()):
-            self.index = None
+        self.heartbeat_table.copy_from(replica, {}, set())
         self.agenda.look_at(replica.group, due_ms)
 
     def _plain(self, replica: GroupReplica, event: Heartbeat, context: JudgementContext) -> bool:
@@ -254,24 +251,19 @@ class Groups:
 
         So only the member is judged, not the group: this is how all members of a cluster enter the fast path.
         """
-        member, memory = replica.members.get(event.member_id), self.memory
-        quiet = not any(row[0] in HEARTBEAT_RULES for row in memory.reported.get(replica.group, ()))
+        quiet = not any(row[0] in HEARTBEAT_RULES for row in self.memory.reported.get(replica.group, ()))
         plain = event.error == 0 and quiet and replica.state is GroupState.STABLE and replica.type in FAST_PATH_TYPES
-        if not plain or member is None or context.waiting or replica.stable_seen_ms is None:
+        if not plain or context.waiting or replica.stable_seen_ms is None:
             return False
-        if member.generation is None and event.generation == replica.generation:
-            member.generation = event.generation
-            self.group_store.touch(replica.group)
-        if member.generation != event.generation:
+        heard = plain_heartbeat(replica, event)
+        if heard is None:
             return False
-        if record_heartbeat(member, event.applied_ms):
+        if heard.told_more:
             self.group_store.touch(replica.group)
-        verdict = judge(replica, member, context)
+        verdict = judge(replica, heard.member, context)
         if verdict.finding is not None:
             return False
-        if event.member_id not in self.heartbeat_table.slots.get(event.group, {}):
-            self.index = None
-        self.heartbeat_table.put(event.group, member, verdict.due_ms, fast=True)
+        self.heartbeat_table.put(event.group, heard.member, verdict.due_ms, fast=True)
         if verdict.due_ms is not None:
             self.agenda.due_ms = min(self.agenda.due_ms, verdict.due_ms)
         return True
@@ -302,8 +294,7 @@ class Groups:
     def _drop(self, group: str) -> None:
         """Forget a group; nothing of it stays."""
         self.group_store.drop(group)
-        if self.heartbeat_table.drop_group(group):
-            self.index = None
+        self.heartbeat_table.drop_group(group)
         memory = self.memory
         self.agenda.forget(group)
         self.commit_times.end_simple(group)
@@ -313,31 +304,17 @@ class Groups:
 
     def _end(self, replica: GroupReplica) -> None:
         """Let a group be gone whose tombstone's write did not go on with a group of another kind."""
-        if replica.ending_ms is not None:
-            replica.mark_deleted()
+        if end_if_tombstoned(replica):
             self.changed.add(replica.group)
             self.group_store.touch(replica.group)
 
     def _forget(self, group: str) -> None:
         """Forget a deleted group: only its count of incarnations stays, for what comes under its name later."""
-        replica = self.group_store.replica(group)
-        if self.heartbeat_table.drop_group(group):
-            self.index = None
+        self.heartbeat_table.drop_group(group)
         self.commit_times.end_simple(group)
         self.agenda.forget(group)
-        self.memory.deleted[group] = replica.state_since_ms
+        self.memory.deleted[group] = self.group_store.replica(group).state_since_ms
         self._thresholds.pop(group, None)
-        self.group_store.touch(group)
-        replica.refused.clear()
-        replica.zombies.clear()
-        replica.leaves.clear()
-        replica.logged.clear()
-        replica.proofs.clear()
-        replica.joining.clear()
-        replica.unexplained.clear()
-        replica.undelivered_leaves.clear()
-        replica.asking.clear()
-        replica.violations.clear()
 
     def forget_deleted(self, now_ms: int) -> None:
         """Forget the groups that were deleted long ago: what trails their end has come."""
@@ -350,7 +327,7 @@ class Groups:
     def replica(self, group: str) -> GroupReplica:
         """Return a group's replica, out of its slice if need be, with the heartbeats of the fast path."""
         replica = self.group_store.replica(group)
-        self.heartbeat_table.copy_to(replica)
+        take_heartbeats(replica, self.heartbeat_table.heard(group))
         return replica
 
     def thresholds_of(self, group: str) -> Thresholds:
@@ -400,17 +377,17 @@ class Groups:
         """Evaluate a group, report its findings if they changed, and note when to look again."""
         group = replica.group
         context = self.context(group, progress_ms)
-        if judge_removals(replica, context) | measure_again(replica, context) | prove(replica, context):
+        if advance(replica, context):
             self.group_store.touch(group)
         evaluation = evaluate(replica, context)
         findings = [f for f in evaluation.findings if f.at_ms >= self.settings.live_from_ms]
         self.report_broker(self.memory.watch.attribute(findings))
-        self._remember_verdicts(replica, evaluation.findings)
         ended = {(f.rule, f.member_id) for f in evaluation.findings if f.closed_reason}
-        self._tell(replica, context, findings, ended, max(at_ms, progress_ms))
+        if conclude(replica, _expired_ms(evaluation.findings), ended):
+            self.group_store.touch(group)
+        self._tell(replica, context, findings, at_ms=max(at_ms, progress_ms), ended=ended)
         unheard = {m.subject for m in replica.members.values() if not is_heard(m, context.timer_resets)}
-        if self.heartbeat_table.copy_from(replica, evaluation.member_due_ms, need_heartbeats(findings) | unheard):
-            self.index = None
+        self.heartbeat_table.copy_from(replica, evaluation.member_due_ms, need_heartbeats(findings) | unheard)
         self._due_next(replica, evaluation)
         if replica.deleted:
             self._forget(group)
@@ -420,10 +397,11 @@ class Groups:
         replica: GroupReplica,
         context: JudgementContext,
         findings: list[Finding],
-        ended: set[tuple[str, str | None]],
+        *,
         at_ms: int,
+        ended: set[tuple[str, str | None]],
     ) -> None:
-        """Report a group's findings if they changed; the departures that have ended are forgotten."""
+        """Report a group's findings if they changed, and remember which were reported; those that ended are not."""
         group = replica.group
         brief = [[f.rule, f.member_id or f.subject, f.severity, f.evidence, f.cause, f.deadline_ms] for f in findings]
         if brief != self.memory.reported.get(group, []) or ended or (replica.deleted and group in self.changed):
@@ -433,9 +411,6 @@ class Groups:
             self.memory.reported[group] = kept
         else:
             self.memory.reported.pop(group, None)
-        if ended:
-            self.group_store.touch(group)
-            replica.departures = [d for d in replica.departures if (d.rule, d.member.member_id) not in ended]
 
     def age(self, present_ms: int) -> None:
         """Let what is reported end as time passes without a record; nothing begins and nothing gets worse by that."""
@@ -453,7 +428,10 @@ class Groups:
         known = [f for f in evaluation.findings if (f.rule, f.member_id or f.subject) in told]
         for finding in known:
             finding.severity = Severity(told[finding.rule, finding.member_id or finding.subject])
-        self._tell(replica, context, known, {(f.rule, f.member_id) for f in known if f.closed_reason}, at_ms)
+        ended = {(f.rule, f.member_id) for f in known if f.closed_reason}
+        if conclude(replica, {}, ended):
+            self.group_store.touch(group)
+        self._tell(replica, context, known, at_ms=at_ms, ended=ended)
         return FAR_MS if evaluation.due_ms is None else evaluation.due_ms
 
     def _due_next(self, replica: GroupReplica, evaluation: Evaluation) -> None:
@@ -463,15 +441,6 @@ class Groups:
             proven_ms = self.clock.proven_ms(evaluation.proof_ms, self.thresholds_of(group).grace_ms)
         ending_ms = FAR_MS if replica.ending_ms is None else replica.ending_ms
         self.agenda.looked(group, evaluation, ending_ms, proven_ms)  # its tombstone's write has ended by then
-
-    def _remember_verdicts(self, replica: GroupReplica, findings: list[Finding]) -> None:
-        """Keep the timer's verdicts with their members: a rebalance that follows must not unsay them."""
-        for finding in findings:
-            member = replica.members.get(finding.member_id or "")
-            spoken = finding.rule == SESSION_EXPIRED and finding.evidence is Evidence.INFERRED
-            if spoken and member is not None and member.verdict_ms is None:
-                member.verdict_deadline_ms, member.verdict_clock_ms = finding.deadline_ms, member.clock_ms
-                self.group_store.touch(replica.group)
 
     # ------------------------------------------------------------------ what is reported of it
 
@@ -518,6 +487,12 @@ class Groups:
         found = evaluate(replica, context).findings if group in self.memory.reported else []
         findings = [f for f in found if f.at_ms >= self.settings.live_from_ms and not f.closed_reason]
         self._report(replica, context, findings, max(progress_ms, replica.state_since_ms))
+
+
+def _expired_ms(findings: Iterable[Finding]) -> dict[str, int | None]:
+    """Return the deadlines that members missed who are not known to be gone, by member id."""
+    timed = (f for f in findings if f.rule == SESSION_EXPIRED and f.evidence is Evidence.INFERRED)
+    return {finding.member_id: finding.deadline_ms for finding in timed if finding.member_id is not None}
 
 
 def _kind(event: GroupEvent) -> str:

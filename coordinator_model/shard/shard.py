@@ -125,8 +125,7 @@ class Shard:
         if version != snapshot.VERSION:
             raise ValueError(f"state version {version}, this monitor reads {snapshot.VERSION}")
         known = like._groups if like else made  # noqa: SLF001
-        slots = known.heartbeat_table.slots if known.index == index else snapshot.load_index(index)
-        made.heartbeat_table, made.index = snapshot.load_heartbeat_table(slots, heartbeat_table), index
+        made.heartbeat_table = snapshot.load_heartbeat_table(heartbeat_table, index, known.heartbeat_table)
         if not moved:
             made.heartbeat_table.forget_timeouts()
         made.group_store = (

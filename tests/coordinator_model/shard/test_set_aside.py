@@ -64,7 +64,7 @@ FAILURES = {
     "an event is applied": ("replay", 5_000),
     "a group is judged": ("evaluate", 5_000),
     "a group that is due is judged": ("evaluate", 12_000),
-    "removals are concluded": ("judge_removals", 5_000),
+    "removals are concluded": ("advance", 5_000),
     "a group is shown": ("view", 5_000),
     "a heartbeat is judged": ("judge", 1_000),
 }

@@ -121,7 +121,7 @@ def test_a_slice_cut_short_is_refused(cut):
 
 def test_another_dictionary_is_another_format():
     """Slices written with one cannot be read with another: whoever changes it counts `VERSION` up, and this too."""
-    assert (snapshot.VERSION, zlib.adler32(snapshot._COMMON)) == (25, 2147157295)
+    assert (snapshot.VERSION, zlib.adler32(snapshot._COMMON)) == (26, 2147157295)
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
@@ -147,7 +147,7 @@ def replicas(draw):
         member = snapshot.Member(member_id, draw(st.none() | TEXT), draw(TEXT), draw(TEXT), draw(st.none() | TEXT))
         member.assignment = draw(st.dictionaries(TEXT, st.lists(st.integers(0, 2**31 - 1), max_size=3), max_size=2))
         member.last_heartbeat_ms, member.timer_reset_ms, member.poll_deadline_ms = draw(MS), draw(MS), draw(MS)
-        group.members[member_id] = member
+        group.members[member_id] = replace(member, last_heartbeat_ms=None)  # the heartbeat table has it
         group.recorded.append(member)
         group.leaves.append(Leave(replace(member), draw(INSTANT), draw(st.sampled_from(Cause)), draw(st.none() | TEXT)))
         facts = (draw(INSTANT), None, draw(INSTANT), draw(TEXT), draw(INSTANT))
@@ -165,6 +165,15 @@ def replicas(draw):
 @given(replicas())
 def test_any_group_comes_back_as_it_was(replica):
     assert snapshot.load_group(replica.group, snapshot.dump_group(replica)) == replica
+
+
+def test_heartbeats_of_members_are_kept_once_in_the_heartbeat_table():
+    shard = shard_of_story(stable("m1").beats("m1", 1_000, 3_000), 5_000)
+    state = shard.dump()
+    member = Shard.restore(0, SETTINGS, state).group_store.replica("orders").members["m1"]
+    assert (member.last_heartbeat_ms, member.previous_heartbeat_ms) == (None, None)
+    [shown] = Shard.restore(0, SETTINGS, state).views()
+    assert shown["members"][0]["last_heartbeat_ms"] > T0
 
 
 def test_a_member_costs_few_bytes():
