@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from coordinator_model.replica.classic import MAX_PARTITIONS_SHOWN
+from coordinator_model.replica.member_blobs import MAX_PARTITIONS_SHOWN
 from coordinator_model.shard.view import MAX_MEMBERS_SHOWN
 from tests.rows import encoder
 from tests.rows.encoder import ListedMember
