@@ -5,12 +5,9 @@ group in PreparingRebalance until a JoinGroup answers a higher generation; the l
 dropped; the leader's sync, or its record, makes it Stable.
 """
 
-import base64
-import binascii
 from functools import partial
 from typing import Any
 
-from coordinator_model.decode.member_protocol import assignment, subscription
 from coordinator_model.events import Heartbeat, JoinAnswered, LeaveAnswered, RecordRead, SyncAnswered, parked_ms
 from coordinator_model.replica import divergence, join_lines, join_phase, rolled_back_replacement
 from coordinator_model.replica.assigned_work import STREAMS_PROTOCOL, assigned_work
@@ -26,7 +23,8 @@ from coordinator_model.replica.departures import (
     parked_heartbeat,
     remember_leave,
 )
-from coordinator_model.replica.group import STALL_MS, Assignment, Departure, GroupReplica, Leave, Member
+from coordinator_model.replica.group import STALL_MS, Departure, GroupReplica, Leave, Member
+from coordinator_model.replica.member_blobs import fill_blobs, from_base64, read_assignment
 from coordinator_model.replica.returns import came_back
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.replica.transitions import StateEvent
@@ -41,8 +39,6 @@ NOT_WRITTEN = (-1, 15, 16)
 ENDS_A_WAIT = (-1, STALLED_WRITE, REBALANCE_IN_PROGRESS)
 """Answers to a parked SyncGroup after which the coordinator starts its member's session timer anew, as after 0: the
 session may have ended meanwhile, which it ignored (``GroupMetadataManager.propagateAssignment``)."""
-MAX_PARTITIONS_SHOWN = 4_096
-"""Partitions kept a member; a stranger's blob could name millions."""
 
 
 def read_record(replica: GroupReplica, event: RecordRead, context: JudgementContext) -> None:
@@ -212,43 +208,7 @@ def _fill_from_record(replica: GroupReplica, member: Member, item: dict[str, Any
     member.target, member.revoking, member.revoking_since_ms = {}, {}, None
     member.streams = replica.protocol == STREAMS_PROTOCOL
     member.tasks = assigned_work(replica.protocol_type, replica.protocol, item["subscription"], item["assignment"])
-    _fill_blobs(member, item["subscription"], item["assignment"], replica.protocol_type)
-
-
-def _fill_blobs(member: Member, subscribed: bytes, assigned: bytes, protocol_type: str | None) -> None:
-    """Read topics and partitions where the protocol is the consumers' own; other protocols' blobs stay opaque."""
-    if protocol_type != "consumer":
-        member.topics, member.assignment, member.partitions_left_out = [], {}, 0
-        return
-    fill_topics(member, subscribed)
-    member.assignment, member.partitions_left_out = read_assignment(assigned)
-
-
-def fill_topics(member: Member, subscribed: bytes) -> None:
-    """Read what a consumer subscribes to; a blob that cannot be read changes nothing."""
-    wanted = subscription(subscribed)
-    if wanted is not None:
-        member.topics = sorted(wanted.topics)
-
-
-def read_assignment(blob: bytes) -> tuple[Assignment, int]:
-    """Read a ConsumerProtocol assignment, and how many partitions it has beyond the bound; empty where it is none."""
-    result: Assignment = {}
-    room, left_out = MAX_PARTITIONS_SHOWN, 0
-    for topic, partitions in assignment(blob) or ():
-        kept = list(partitions)[:room]
-        room -= len(kept)
-        left_out += len(partitions) - len(kept)
-        result.setdefault(topic, []).extend(kept)
-    return result, left_out
-
-
-def from_base64(text: str) -> bytes:
-    """Read base64; what is none is no bytes."""
-    try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        return b""
+    fill_blobs(member, item["subscription"], item["assignment"], replica.protocol_type)
 
 
 def heartbeat(replica: GroupReplica, event: Heartbeat, context: JudgementContext) -> None:

@@ -13,8 +13,6 @@ from coordinator_model.replica.classic import (
     UNKNOWN_MEMBER_ID,
     came_back_if_new,
     drop_unlisted,
-    fill_topics,
-    from_base64,
     is_gone,
     lend_session,
     member_of,
@@ -25,6 +23,7 @@ from coordinator_model.replica.classic import (
 from coordinator_model.replica.departures import add_departure, came_after, depart, remember_leave
 from coordinator_model.replica.group import MAX_UNANSWERED_JOINS, Departure, GroupReplica, Leave, Member
 from coordinator_model.replica.join_phase import EARLY_MS
+from coordinator_model.replica.member_blobs import fill_topics, from_base64
 from coordinator_model.replica.notes import PendingMember, UnansweredJoin
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.replica.transitions import StateEvent

@@ -36,10 +36,8 @@ DOORS = {
 """What of `replica` others may call though it writes: an event, or time and judgement."""
 EXPLAINED = {
     "lag_tracker.py": {"ends.asked_ms": "end offsets"},
-    "shard/groups.py": {
-        "self.memory.deleted.pop(group, None)": "what a shard remembers beside its groups",
-        "self.memory.deleted[group]": "the same",
-    },
+    "shard/groups.py": {"self.memory.deleted[group]": "what a shard remembers beside its groups"},
+    "shard/group_events.py": {"self._groups.memory.deleted.pop(group, None)": "the same"},
     "shard/snapshot.py": dict.fromkeys(
         [
             "setattr(replica, name, value)",
