@@ -40,6 +40,7 @@ RATE_S = 60
 SETTLE_S = 15
 """Of each rate, not measured."""
 COMMITTED_AT_MOST = 1_000
+THIRDS = 3
 ALL = ("steady", "backlog", "cold", "line")
 ALONE = ("commits", "history", "answers", "lag", "flood", "reporter", "telemetry-cost", "audit")
 JOB, FLOOR = "watched_run", "floor_run"
@@ -194,8 +195,10 @@ def report_rate(
     rate: int, chosen: list[dict[str, object]], cores: float, heartbeat_cores: float, options: argparse.Namespace
 ) -> None:
     """Print a row: rows a batch in the first and the last third tell whether a backlog grows."""
+    if len(chosen) < THIRDS:
+        return  # Spark has not started yet
     spans = [batch["durations_ms"]["triggerExecution"] for batch in chosen]
-    thirds = len(chosen) // 3 or 1
+    thirds = len(chosen) // THIRDS
     first, last = (statistics.mean(batch["rows"] for batch in part) for part in (chosen[:thirds], chosen[-thirds:]))
     heartbeats = options.groups * options.members / HEARTBEAT_S
     cost_s, what = ((cores - heartbeat_cores) / rate, "commit") if rate else (cores / heartbeats, "line")

@@ -252,14 +252,14 @@ class Director:
         self._trouble.calm.clear()
 
     def _look(self, episode: Episode) -> None:
-        world, place = self._world, (episode.group, episode.topic, episode.partition)
+        world = self._world
         cast = next(cast for cast in STUCK if cast.group == episode.group)
         episode.from_ms = max(
             self._trouble.since_ms(episode.group),
             *world.commits(cast, episode.partition)[-1:],
             episode.stuck_ms - 5_000,
         )
-        episode.owners = world.owners(*place, since_ms=episode.stuck_ms - 1_000)
+        self._note_owners(episode)
         for incident in world.stalls(episode.group):
             if [episode.topic, episode.partition] in incident["partitions"]:
                 episode.named_ms, episode.named = now_ms(), incident["member_id"]
@@ -271,9 +271,14 @@ class Director:
         if now_ms() > episode.limit_ms + 1_000 * LATE_S:
             episode.wrong = "not named"
 
+    def _note_owners(self, episode: Episode) -> None:
+        place = episode.group, episode.topic, episode.partition
+        episode.owners = self._world.owners(*place, since_ms=episode.stuck_ms - 1_000)
+
     def _unstick(self, episodes: list[Episode]) -> None:
         with self._trouble.quiet():
             for episode in episodes:
+                self._note_owners(episode)  # a rebalance may have given it to another member since it was named
                 self._world.unstick(episode.group)
                 episode.unstuck_ms = now_ms()
 
