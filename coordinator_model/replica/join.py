@@ -49,7 +49,7 @@ def join(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) 
     if _is_announced_again(replica, event, context):
         replica.revert_to_last_record(event.answer_ms)
     if replica.type is GroupType.CLASSIC and event.generation != replica.generation:
-        _end_phase(replica, event)
+        _end_phase(replica, event, context)
     if event.generation == replica.generation:
         join_phase.sign(replica, event.generation, event.arrival_ms, event.member_id)
         join_phase.joined(replica, event)
@@ -65,14 +65,28 @@ def join(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) 
     _rebalance_if_one_left(replica, event)
 
 
-def _end_phase(replica: GroupReplica, event: JoinAnswered) -> None:
+def _end_phase(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
     """End the join phase: an answer announces another generation."""
     if replica.state is not GroupState.PREPARING_REBALANCE:
         join_phase.begin(replica, event.arrival_ms, event.member_id)
     replica.save_last_record()
     join_phase.end(replica, event.generation, event.answer_ms)
+    _restart_unanswered(replica, event.answer_ms, context)
     replica.announced_by = event.broker
     replica.enter(GroupState.COMPLETING_REBALANCE, event.answer_ms, Evidence.OBSERVED)
+
+
+def _restart_unanswered(replica: GroupReplica, at_ms: int, context: JudgementContext) -> None:
+    """Start the sessions of those anew whose JoinGroup was applied and its answer lost: the phase had waited with them.
+
+    It answers all that joined, and starts their timers (``GroupMetadataManager.completeClassicGroupJoin``); not those
+    of another coordinator.
+    """
+    phase = replica.phase
+    loads = (r for r in context.timer_resets if r.may_load and (r.high_ms is None or r.high_ms >= phase.after_ms))
+    if next(loads, None) is None:
+        for member in (m for m in replica.members.values() if m.member_id in phase.unanswered):
+            member.timer_reset_ms = max(member.timer_reset_ms or 0, at_ms)
 
 
 def _is_of_an_empty_generation(replica: GroupReplica, event: JoinAnswered) -> bool:
