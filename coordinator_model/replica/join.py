@@ -170,21 +170,11 @@ def _refused(replica: GroupReplica, event: JoinAnswered, context: JudgementConte
     if event.error == UNKNOWN_MEMBER_ID:
         join_phase.note_refused_newcomer(replica, event)
         _note_unknown(replica, event)
-        _deletes_an_empty_group(replica, event)
     if event.error == MEMBER_ID_REQUIRED and event.member_id:
         expired = [name for name, (_, until_ms) in replica.pending.items() if until_ms < event.answer_ms]
         for name in expired if len(replica.pending) < MAX_UNANSWERED_JOINS else list(replica.pending)[:1]:
             del replica.pending[name]
         replica.pending[event.member_id] = [event.answer_ms, event.answer_ms + event.session_timeout_ms]
-
-
-def _deletes_an_empty_group(replica: GroupReplica, event: JoinAnswered) -> None:
-    """Take a JoinGroup to an empty group of KIP-848: it ends that, though it is refused and no tombstone is written.
-
-    The coordinator deletes the group before it looks for the member (``GroupMetadataManager.classicGroupJoin``).
-    """
-    if replica.type is GroupType.CONSUMER and replica.state is GroupState.EMPTY:
-        replica.mark_tombstoned(event.answer_ms)
 
 
 def _note_unknown(replica: GroupReplica, event: JoinAnswered) -> None:
