@@ -39,18 +39,23 @@ def dismiss_unconverted(replica: GroupReplica, now_ms: int, context: JudgementCo
     """Let go of whom an upgrade did not name, once its write is over: a classic group writes who is gone only later.
 
     The coordinator names every member it has. Of one whose session had ended by then that is the removal that proves
-    it, and of one whose join phase had; another was a ghost that only we still had.
+    it, of one that it did not know any more, and of one whose join phase had; another was a ghost that only we had.
     """
     upgraded_ms = replica.state_since_ms
     if replica.type not in PROTOCOL_TYPES or now_ms <= upgraded_ms:
         return
     unnamed, replica.unconverted = replica.unconverted, []
     phase_ended = _join_phase_has_ended(replica, unnamed, upgraded_ms)
-    sessions = ((member, latest_session(member, context)) for member in unnamed)
-    gone = [m for m, session in sessions if session is not None and (phase_ended or session.end_ms <= upgraded_ms)]
+    gone = [member for member in unnamed if phase_ended or _had_gone(member, upgraded_ms, context)]
     replica.members |= {member.member_id: member for member in gone}  # their timeouts count for the phase
     for member in gone:
         depart(replica, member, upgraded_ms, context)
+
+
+def _had_gone(member: Member, upgraded_ms: int, context: JudgementContext) -> bool:
+    """Tell whether a session had ended by then, or the coordinator had said that it knows no such member (25)."""
+    session = latest_session(member, context)
+    return member.unknown_ms is not None or (session is not None and session.end_ms <= upgraded_ms)
 
 
 def _join_phase_has_ended(replica: GroupReplica, unnamed: list[Member], upgraded_ms: int) -> bool:

@@ -385,6 +385,8 @@ def _explain(replica: GroupReplica, departure: Departure, together: list[Departu
         departure.successor is not None and not _expired_before_replacement(replica, departure, together, context)
     ):
         return False
+    if _was_fenced(departure):
+        return False
     missed_ms = deadline_of_missed_phase_ms(departure, deadline_ms, together, context)
     if missed_ms is not None:
         by_arithmetic = missed_ms in timers_ms
@@ -411,6 +413,17 @@ def _explain(replica: GroupReplica, departure: Departure, together: list[Departu
     departure.deadline_ms, departure.timer_reset_ms = deadline_ms, blamed.low_ms if blamed else None
     departure.deadline_from_ms, departure.deadline_until_ms = deadline_interval_ms(departure, blamed, context)
     return True
+
+
+def _was_fenced(departure: Departure) -> bool:
+    """Tell whether a member was answered 82 since it was heard, and nobody is told to have come for its place.
+
+    Its instance was another's already: a replacement that a stalled write took back
+    (``GroupMetadataManager.replaceStaticMember``, reverted as its record times out). Whose session ended nobody tells.
+    """
+    member = departure.member
+    fenced = member.fenced_ms is not None and member.fenced_ms >= (member.clock_ms or 0)
+    return fenced and departure.successor is None
 
 
 def _expired_before_replacement(

@@ -50,7 +50,7 @@ def join(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) 
     if _is_announced_again(replica, event, context):
         replica.revert_to_last_record(event.answer_ms)
     if replica.type is GroupType.CLASSIC and event.generation != replica.generation:
-        _end_phase(replica, event)
+        _end_phase(replica, event, context)
     if event.generation == replica.generation:
         join_phase.sign(replica, event.generation, event.arrival_ms, event.member_id)
         join_phase.joined(replica, event)
@@ -66,14 +66,28 @@ def join(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) 
     _rebalance_if_one_left(replica, event)
 
 
-def _end_phase(replica: GroupReplica, event: JoinAnswered) -> None:
+def _end_phase(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
     """End the join phase: an answer announces another generation."""
     if replica.state is not GroupState.PREPARING_REBALANCE:
         join_phase.begin(replica, event.arrival_ms, event.member_id)
     replica.save_last_record()
     join_phase.end(replica, event.generation, event.answer_ms)
+    _restart_unanswered(replica, event.answer_ms, context)
     replica.announced_by = event.broker
     replica.enter(StateEvent.GENERATION_ANNOUNCED, event.answer_ms)
+
+
+def _restart_unanswered(replica: GroupReplica, at_ms: int, context: JudgementContext) -> None:
+    """Start the sessions of those anew whose JoinGroup was applied and its answer lost: the phase had waited with them.
+
+    It answers all that joined, and starts their timers (``GroupMetadataManager.completeClassicGroupJoin``); not those
+    of another coordinator.
+    """
+    phase = replica.phase
+    loads = (r for r in context.timer_resets if r.may_load and (r.high_ms is None or r.high_ms >= phase.after_ms))
+    if next(loads, None) is None:
+        for member in (m for m in replica.members.values() if m.member_id in phase.unanswered):
+            member.timer_reset_ms = max(member.timer_reset_ms or 0, at_ms)
 
 
 def _is_of_an_empty_generation(replica: GroupReplica, event: JoinAnswered) -> bool:
@@ -157,21 +171,11 @@ def _refused(replica: GroupReplica, event: JoinAnswered, context: JudgementConte
     if event.error == UNKNOWN_MEMBER_ID:
         join_phase.note_refused_newcomer(replica, event)
         _note_unknown(replica, event)
-        _deletes_an_empty_group(replica, event)
     if event.error == MEMBER_ID_REQUIRED and event.member_id:
         expired = [name for name, pending in replica.pending.items() if pending.until_ms < event.answer_ms]
         for name in expired if len(replica.pending) < MAX_UNANSWERED_JOINS else list(replica.pending)[:1]:
             del replica.pending[name]
         replica.pending[event.member_id] = PendingMember(event.answer_ms, event.answer_ms + event.session_timeout_ms)
-
-
-def _deletes_an_empty_group(replica: GroupReplica, event: JoinAnswered) -> None:
-    """Take a JoinGroup to an empty group of KIP-848: it ends that, though it is refused and no tombstone is written.
-
-    The coordinator deletes the group before it looks for the member (``GroupMetadataManager.classicGroupJoin``).
-    """
-    if replica.type is GroupType.CONSUMER and replica.state is GroupState.EMPTY:
-        replica.mark_tombstoned(event.answer_ms)
 
 
 def _note_unknown(replica: GroupReplica, event: JoinAnswered) -> None:

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 from coordinator_model.brokers.blindness import may_miss_lines
 from coordinator_model.brokers.timer_reset import TimerReset
-from coordinator_model.replica import join_lines
+from coordinator_model.replica import join_lines, join_phase
 from coordinator_model.replica.departures import own_cause
 from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.replica.refusals import refused_as_member
@@ -148,7 +148,15 @@ def _owes_no_sync(replica: GroupReplica, member: Member, timeout_ms: int, contex
     So only the session can have ended (``GroupMetadataManager.prepareRebalance`` removes the pending syncs).
     """
     rejoining = replica.state is GroupState.PREPARING_REBALANCE and not context.by_records
-    return rejoining and member.awaiting_sync and replica.state_since_ms < (member.clock_ms or 0) + timeout_ms
+    since_ms = replica.state_since_ms
+    in_time = since_ms < (member.clock_ms or 0) + timeout_ms and not _missed_its_sync(replica, member, since_ms)
+    return rejoining and member.awaiting_sync and in_time
+
+
+def _missed_its_sync(replica: GroupReplica, member: Member, by_ms: int) -> bool:
+    """Tell whether a member that had yet to sync had to before an instant: then it was removed for that."""
+    limit_ms = join_phase.sync_timeout_ms(replica, member, by_ms)
+    return limit_ms is not None and (member.timer_reset_ms or 0) + limit_ms <= by_ms
 
 
 def _began_the_phase(replica: GroupReplica, member: Member, timeout_ms: int, context: JudgementContext) -> bool:
@@ -157,7 +165,7 @@ def _began_the_phase(replica: GroupReplica, member: Member, timeout_ms: int, con
     unsigned = replica.state is GroupState.PREPARING_REBALANCE and not phase.started_by
     if context.by_records or not unsigned or phase.started_ms is None:
         return False
-    if member.clock_ms is None:
+    if member.clock_ms is None or _missed_its_sync(replica, member, phase.started_ms):
         return False
     late_ms = phase.started_ms - (member.clock_ms + timeout_ms)
     if member.instance_id is not None:  # its successor, just in time, would begin a phase too
