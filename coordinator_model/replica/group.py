@@ -13,7 +13,7 @@ from coordinator_model.replica.notes import (
     UnansweredJoin,
     Zombie,
 )
-from coordinator_model.replica.transitions import TRANSITIONS, StateEvent
+from coordinator_model.replica.transitions import STATE_CHANGES, StateEvent
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType, MemberState
 
 MAX_LEAVES = 256
@@ -402,13 +402,13 @@ class GroupReplica:
 
         A state that is entered again keeps its instant, and betters its evidence.
         """
-        transition = TRANSITIONS[event]
-        if self.state not in transition.sources:
+        change = STATE_CHANGES[event]
+        if self.state not in change.sources:
             self.unexpected += 1
-        if transition.to is not self.state:
-            self.state, self.state_since_ms, self.state_evidence = transition.to, at_ms, transition.evidence
-        elif transition.evidence is Evidence.OBSERVED:
-            self.state_evidence = transition.evidence
+        if change.to is not self.state:
+            self.state, self.state_since_ms, self.state_evidence = change.to, at_ms, change.evidence
+        elif change.evidence is Evidence.OBSERVED:
+            self.state_evidence = change.evidence
 
     def save_last_record(self) -> None:
         """Save what the last record says before members or generation change; KIP-848 writes every step."""
