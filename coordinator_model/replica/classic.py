@@ -473,10 +473,10 @@ def leave(replica: GroupReplica, event: LeaveAnswered, context: JudgementContext
     replica.members.pop(member.member_id, None)
     member.connection = event.connection
     cause = _cause_of_leave(member, event.reason)
-    goodbye = Leave(member, event.applied_ms, cause, event.reason)
-    remember_leave(replica, goodbye)
+    left = Leave(member, event.applied_ms, cause, event.reason)
+    remember_leave(replica, left)
     if cause is Cause.POLL_INTERVAL and event.applied_ms >= context.live_from_ms:
-        add_departure(replica, poll_departure(goodbye, replica, context, Evidence.OBSERVED, event.applied_ms))
+        add_departure(replica, poll_departure(left, replica, context, Evidence.OBSERVED, event.applied_ms))
     if replica.type is GroupType.CLASSIC and event.applied_ms >= replica.state_since_ms:
         _rebalance_without(replica, member, event.applied_ms)
 

@@ -13,7 +13,7 @@ from coordinator_model.replica.notes import (
     UnansweredJoin,
     Zombie,
 )
-from coordinator_model.replica.transitions import TRANSITIONS, StateEvent
+from coordinator_model.replica.transitions import STATE_CHANGES, StateEvent
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType, MemberState
 
 MAX_LEAVES = 256
@@ -348,7 +348,7 @@ class GroupReplica:
     """By instance id: replacements that timed out."""
     leaves: list[Leave] = field(default_factory=list)
     undelivered_leaves: dict[str, int] = field(default_factory=dict)
-    """KIP-848 members by id: when their clients said goodbye to a broker that was no coordinator (14, 15, 16)."""
+    """KIP-848 members by id: when their clients sent a leave to a broker that was no coordinator (14, 15, 16)."""
     asking: dict[str, int] = field(default_factory=dict)
     """KIP-848 members by id: since when they ask to join brokers that are no coordinator (14, 15, 16)."""
     departures: list[Departure] = field(default_factory=list)
@@ -379,7 +379,7 @@ class GroupReplica:
     zombies: dict[str, Zombie] = field(default_factory=dict)
     """Former members whose commits are refused, see ``zombies``; the one refused last stands last."""
     diverged: Divergence | None = None
-    """The last record that said otherwise than the replica, see ``divergence``."""
+    """The last record that contradicted the replica, see ``divergence``."""
     unexpected: int = 0
     """Illegal transitions and contradictions adopted."""
     set_aside: SetAside | None = None
@@ -402,13 +402,13 @@ class GroupReplica:
 
         A state that is entered again keeps its instant, and betters its evidence.
         """
-        transition = TRANSITIONS[event]
-        if self.state not in transition.sources:
+        change = STATE_CHANGES[event]
+        if self.state not in change.sources:
             self.unexpected += 1
-        if transition.to is not self.state:
-            self.state, self.state_since_ms, self.state_evidence = transition.to, at_ms, transition.evidence
-        elif transition.evidence is Evidence.OBSERVED:
-            self.state_evidence = transition.evidence
+        if change.to is not self.state:
+            self.state, self.state_since_ms, self.state_evidence = change.to, at_ms, change.evidence
+        elif change.evidence is Evidence.OBSERVED:
+            self.state_evidence = change.evidence
 
     def save_last_record(self) -> None:
         """Save what the last record says before members or generation change; KIP-848 writes every step."""
@@ -440,7 +440,7 @@ class GroupReplica:
         """Take its tombstone: it is gone unless the same write goes on with a group of another kind."""
         if self.state is GroupState.EMPTY and self.state_since_ms < at_ms:
             for departure in self.departures:
-                departure.judge_after_ms = departure.gone_ms  # no goodbye trails the end of a group that was empty
+                departure.judge_after_ms = departure.gone_ms  # no leave trails the end of a group that was empty
         self.ending_ms = at_ms
         self.confirm_last_record()
         self.unconverted.clear()

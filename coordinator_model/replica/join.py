@@ -217,7 +217,7 @@ def _was_in_between(
 def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
     """Take an answer 15 that waited: the join was applied, and only its answer was lost.
 
-    A dynamic member that comes with the id it was given is let in, and so is an instance unheard of: a join phase is
+    A dynamic member that comes with the id it was given is let in, and so is an unknown instance: a join phase is
     on. A known instance is replaced, but in a stable group only once that is written.
     """
     waited_ms = event.answer_ms - event.arrival_ms

@@ -43,7 +43,7 @@ def heartbeat(replica: GroupReplica, event: ConsumerHeartbeat, context: Judgemen
 
 def _to_no_coordinator(replica: GroupReplica, event: ConsumerHeartbeat) -> None:
     if event.request_epoch < 0:
-        _goodbye_to_no_coordinator(replica, event)
+        _leave_to_no_coordinator(replica, event)
     elif event.request_epoch == 0:
         _join_to_no_coordinator(replica, event)
 
@@ -96,10 +96,10 @@ def _leave(replica: GroupReplica, event: ConsumerHeartbeat, context: JudgementCo
     member.connection = event.connection
     cause = Cause.LEFT if member.poll_deadline_ms is None else Cause.POLL_INTERVAL
     stays = event.member_id in replica.members
-    goodbye = Leave(replace(member) if stays else member, event.applied_ms, cause, None)
-    remember_leave(replica, goodbye)
+    left = Leave(replace(member) if stays else member, event.applied_ms, cause, None)
+    remember_leave(replica, left)
     if cause is Cause.POLL_INTERVAL and event.applied_ms >= context.live_from_ms:
-        add_departure(replica, poll_departure(goodbye, replica, context, Evidence.OBSERVED, event.applied_ms))
+        add_departure(replica, poll_departure(left, replica, context, Evidence.OBSERVED, event.applied_ms))
     derive_state(replica, event.applied_ms)
 
 
@@ -107,8 +107,8 @@ def _member(event: ConsumerHeartbeat) -> Member:
     return Member(event.member_id, event.instance_id, event.client_id, event.client_host, kip848=True)
 
 
-def _goodbye_to_no_coordinator(replica: GroupReplica, event: ConsumerHeartbeat) -> None:
-    """Remember a goodbye that nobody took: the client says it once, and the member stays in until its session ends."""
+def _leave_to_no_coordinator(replica: GroupReplica, event: ConsumerHeartbeat) -> None:
+    """Remember a leave that no coordinator took: it is sent once, and the member stays in until its session ends."""
     horizon_ms = event.applied_ms - LEAVE_MEMORY_MS
     replica.undelivered_leaves = {
         name: said_ms for name, said_ms in replica.undelivered_leaves.items() if said_ms >= horizon_ms
@@ -129,7 +129,7 @@ def _come_back_after_poll(replica: GroupReplica, event: ConsumerHeartbeat, conte
     """A leave (-1) and then epoch 0 under the same id: the client overslept its poll, and woke (kafka-facts 4.6).
 
     A static one's place was kept meanwhile (-2): its return, of which its record told first, has ended its former self.
-    Of a goodbye to no coordinator only the client's own line tells, by the clock of another broker.
+    Of a leave that no coordinator took only another broker's line tells, by that broker's clock.
     """
     said_ms = replica.undelivered_leaves.pop(event.member_id, None)
     for leave in replica.leaves:

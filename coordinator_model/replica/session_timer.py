@@ -66,7 +66,7 @@ class JudgementContext:
     hole_is_open: bool = False
     """Whether it is not known yet if the coordinator stood still just now, or its lines are missing."""
     by_records: bool = False
-    """Whether records are all that is seen of the group's coordinator: nobody is heard, and no goodbye is seen."""
+    """Whether records are all that is seen of the group's coordinator: no heartbeat and no leave is seen."""
     coordinates_ms: int = 0
     """Arrival of the newest accepted heartbeat of the shard: its broker was still the coordinator then."""
 
@@ -401,7 +401,7 @@ def _moved_to_waking(span: Span, pause: TimerReset, woke_ms: int, *, told_at_onc
 
 
 def lines_lost(member: Member, context: JudgementContext) -> bool:
-    """Tell whether lines were lost since the member was last heard: its goodbye may be among them."""
+    """Tell whether lines were lost since the member was last heard: its leave may be among them."""
     return any(reset.cause is Cause.UNKNOWN for reset in unheard_since(member, context.timer_resets))
 
 

@@ -41,7 +41,7 @@ class StateEvent(StrEnum):
     ALL_RECONCILED = "all members have reached their targets (share groups: there are members)"
 
 
-class Transition(NamedTuple):
+class StateChange(NamedTuple):
     """Where an event leads, from which states it may come, and how well that is known."""
 
     to: GroupState
@@ -49,9 +49,9 @@ class Transition(NamedTuple):
     evidence: Evidence
 
 
-def _to(to: GroupState, evidence: Evidence, *sources: GroupState | Collection[GroupState]) -> Transition:
+def _to(to: GroupState, evidence: Evidence, *sources: GroupState | Collection[GroupState]) -> StateChange:
     known = [{source} if isinstance(source, GroupState) else set(source) for source in sources]
-    return Transition(to, frozenset(set[GroupState]().union(*known)), evidence)
+    return StateChange(to, frozenset(set[GroupState]().union(*known)), evidence)
 
 
 EMPTY, STABLE, DEAD, UNKNOWN = GroupState.EMPTY, GroupState.STABLE, GroupState.DEAD, GroupState.UNKNOWN
@@ -92,4 +92,4 @@ EPOCHS = {
     StateEvent.ALL_RECONCILED: _to(STABLE, OBSERVED, EPOCH_STATES),
 }
 """After each record the state is derived from epochs and members, as the coordinator does."""
-TRANSITIONS = CLASSIC | WRITTEN | EPOCHS
+STATE_CHANGES = CLASSIC | WRITTEN | EPOCHS

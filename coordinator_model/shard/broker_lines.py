@@ -1,6 +1,7 @@
 """A line of a broker: it moves that broker's clock, may prove who coordinates, and is applied if its broker does.
 
-What a broker said that coordinates no more is left out; what is not known to be the coordinator's moves no clock.
+An answer of a broker that coordinates no more is left out; one that is not known to be the coordinator's moves no
+clock.
 """
 
 from coordinator_model.brokers.blindness import CLOCK_STEPPED
@@ -65,7 +66,7 @@ class BrokerLines:
         if not isinstance(event, Tick):
             self._answer(event)
             return
-        self._groups.said.count("ticks")
+        self._groups.outputs.count("ticks")
         self._clock.probed(event.broker, event.probe, at_ms, before_ms, thresholds, event.connection)
         self._schedule.fire(self._clock.progress_ms)
 
@@ -97,13 +98,13 @@ class BrokerLines:
 
     def _deposed(self, event: Answer, proven: Proof) -> None:
         """Count an answer of a broker that coordinates no more."""
-        self._groups.said.count("deposed")
+        self._groups.outputs.count("deposed")
         if isinstance(event, ConsumerHeartbeat) and event.request_epoch < 0 and proven is Proof.NOTHING:
             self._events.apply(event)  # it waited for its write, which may have come before the next took over
 
     def _disputed(self, event: Answer) -> None:
         """Take an answer of a broker that is not known to coordinate: it moves no clock."""
-        self._groups.said.count("disputed")
+        self._groups.outputs.count("disputed")
         if not isinstance(event, Heartbeat):
             self._events.apply(event)  # a new coordinator's, most likely; it only moves nothing yet
         elif event.error in (0, 27):

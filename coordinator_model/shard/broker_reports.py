@@ -23,7 +23,7 @@ class BrokerReports:
         for at_ms in instants:
             coordinator = self._memory.clock.coordinator or ""
             findings = evaluate_brokers(self._memory.watch, coordinator, self._settings.thresholds)
-            self._groups.said.report(at_ms, "", None, findings, holder=self._groups.key)
+            self._groups.outputs.report(at_ms, "", None, findings, holder=self._groups.key)
 
     def _report_silence(self, instants: list[int]) -> None:
         """Report that telemetry stopped or came back, and with it that all members are unknown, or known again."""
@@ -41,7 +41,7 @@ class BrokerReports:
 
     def _report_blind(self, from_ms: int, until_ms: int | None, why: str, broker: str) -> None:
         """Report since when, or how long, lines of a broker are missing."""
-        self._groups.said.blind(self._memory.clock.progress_ms, broker, from_ms, until_ms, why)
+        self._groups.outputs.blind(self._memory.clock.progress_ms, broker, from_ms, until_ms, why)
 
     def blind_windows(self) -> None:
         """Report when lines of the coordinator were missing, as far as that is new."""

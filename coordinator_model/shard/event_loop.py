@@ -83,7 +83,7 @@ class EventLoop:
             try:
                 self._schedule.record(at_ms)
             except Exception as error:  # noqa: BLE001 # whatever it is, the other commits are applied
-                self._groups.said.quarantine(at_ms, None, error)
+                self._groups.outputs.quarantine(at_ms, None, error)
             for row in times.take(of_one_instant):
                 self._events.committed(row)
 
@@ -92,7 +92,7 @@ class EventLoop:
         try:
             self._step(event)
         except Exception as error:  # noqa: BLE001 # whatever it is, the other events are applied
-            self._groups.said.quarantine(event[0], event, error)
+            self._groups.outputs.quarantine(event[0], event, error)
 
     def _step(self, event: Event) -> None:
         """Apply one event in its place."""

@@ -63,5 +63,5 @@ class FastPath:
         if done:
             broker.line_ms = line_ms
             clock.last_answer_ms = max(clock.last_answer_ms, line_ms)
-            self._groups.said.count("heartbeats", done)
+            self._groups.outputs.count("heartbeats", done)
         return done

@@ -42,7 +42,7 @@ class GroupEvents:
 
     def apply(self, event: GroupEvent) -> None:
         """Replay one event on its group's replica, and evaluate the group."""
-        self._groups.said.count(_kind(event))
+        self._groups.outputs.count(_kind(event))
         with self._judgement.alone(event.group, event[0], event):
             group = event.group
             self._groups.drop_if_gone_long_ago(group, event[0])
@@ -52,7 +52,7 @@ class GroupEvents:
                 if replica is None or not self._counted(replica, event):
                     self._replay(event)
             else:
-                self._groups.said.count(refused)
+                self._groups.outputs.count(refused)
                 self._note_refused_join(event, refused)
 
     def committed(self, row: CommitRow) -> None:
@@ -63,7 +63,7 @@ class GroupEvents:
         if gone:
             times.drop(key)
             if not is_known:
-                self._groups.said.count(UNKNOWN_GROUP)
+                self._groups.outputs.count(UNKNOWN_GROUP)
             if not is_known or not times.drop_simple(group, key):
                 return
         elif self._is_sign_of_life(record_ms):
@@ -90,19 +90,19 @@ class GroupEvents:
         group's does not say what it seems to say.
         """
         if event.shard not in (-1, self._groups.shard):
-            self._groups.said.count("lines_of_another_shard")
-            self._groups.said.count(_kind(event))
+            self._groups.outputs.count("lines_of_another_shard")
+            self._groups.outputs.count(_kind(event))
         elif event.group:
             self.apply(event._replace(beside_requests=self._is_beside_requests(event)))
         else:
-            self._groups.said.count(_kind(event))
+            self._groups.outputs.count(_kind(event))
             if self._groups.clock.by_records and event.what == LOADED:
                 self._groups.clock.loaded(event.broker, event.order_ms)
 
     def _is_beside_requests(self, event: CoordinatorLine) -> bool:
         """Tell whether a request log covers the instant of a line of the coordinator's own log."""
         covered = self._groups.clock.is_logged(event.broker, event.order_ms)
-        self._groups.said.count("lines_beside_request_log", int(covered))
+        self._groups.outputs.count("lines_beside_request_log", int(covered))
         return covered
 
     def claim(self, event: Heartbeat) -> None:

@@ -38,7 +38,7 @@ class GroupJudgement:
         self._end(replica)
         self.evaluate(replica, due_ms, due_ms)
         if self._groups.agenda.put_off(group, due_ms):
-            self._groups.said.count("put_off")
+            self._groups.outputs.count("put_off")
 
     def evaluate(self, replica: GroupReplica, progress_ms: int, at_ms: int) -> None:
         """Evaluate a group, report its findings if they changed, and note when to look again."""
@@ -53,8 +53,8 @@ class GroupJudgement:
         if conclude(replica, _expired_ms(evaluation.findings), ended):
             self._groups.group_store.touch(group)
         self._tell(replica, context, findings, at_ms=max(at_ms, progress_ms), ended=ended)
-        unheard = {m.subject for m in replica.members.values() if not is_heard(m, context.timer_resets)}
-        self._groups.heartbeat_table.copy_from(replica, evaluation.member_due_ms, need_heartbeats(findings) | unheard)
+        waits = {m.subject for m in replica.members.values() if not is_heard(m, context.timer_resets)}
+        self._groups.heartbeat_table.copy_from(replica, evaluation.member_due_ms, need_heartbeats(findings) | waits)
         self._due_next(replica, evaluation)
         if replica.deleted:
             self._groups.forget(group)
@@ -120,8 +120,8 @@ class GroupJudgement:
 
     def _set_aside(self, group: str, error: Exception, at_ms: int, event: GroupEvent | None = None) -> None:
         """Drop what is known of a group that failed; its next record begins a new replica."""
-        self._groups.said.quarantine(at_ms, event, error)
-        self._groups.said.count("set_aside")
+        self._groups.outputs.quarantine(at_ms, event, error)
+        self._groups.outputs.count("set_aside")
         at_ms = max(at_ms, self._groups.clock.progress_ms)
         resolve_after_ms = self._groups.settings.thresholds.resolve_after_ms
         replica = failed_replica(self._groups.group_store, group, error, at_ms, resolve_after_ms)
@@ -130,7 +130,7 @@ class GroupJudgement:
         try:
             self.evaluate(replica, self._groups.clock.progress_ms, at_ms)
         except Exception as again:  # noqa: BLE001 # what fails on any group has been told by the quarantine
-            self._groups.said.quarantine(at_ms, event, again)
+            self._groups.outputs.quarantine(at_ms, event, again)
 
     def encode(self) -> None:
         """Encode what was touched; a group that cannot be encoded is set aside."""
@@ -169,7 +169,7 @@ class GroupJudgement:
             forget_shown(replica.group, self._groups.heartbeat_table)
         else:
             note_shown(shown, self._groups.heartbeat_table)
-        self._groups.said.report(at_ms, replica.group, shown, findings, deleted=replica.deleted)
+        self._groups.outputs.report(at_ms, replica.group, shown, findings, deleted=replica.deleted)
 
     def refresh_view(self, group: str, progress_ms: int) -> None:
         """Report a group whole, as it is now."""

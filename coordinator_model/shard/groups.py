@@ -39,12 +39,12 @@ class Groups:
     agenda: Agenda = field(init=False)
     changed: set[str] = field(default_factory=set)
     """Groups to be shown again though nothing was found."""
-    said: Outputs = field(init=False)
+    outputs: Outputs = field(init=False)
     _thresholds: dict[str, Thresholds] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.agenda = Agenda(self.heartbeat_table)
-        self.said = Outputs(self.settings.cluster, self.shard)
+        self.outputs = Outputs(self.settings.cluster, self.shard)
 
     @property
     def clock(self) -> CoordinatorTracker:

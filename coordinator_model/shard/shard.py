@@ -80,8 +80,8 @@ class Shard:
         return self._groups.group_store
 
     @property
-    def _said(self) -> Outputs:
-        return self._groups.said
+    def _outputs(self) -> Outputs:
+        return self._groups.outputs
 
     @classmethod
     def restore(
@@ -170,7 +170,7 @@ class Shard:
         which offsets of telemetry were read, for all shards: where some are missing lines were lost. ``final`` ends a
         capture: nothing waits.
         """
-        self._groups.said = Outputs(self.settings.cluster, self._groups.shard)
+        self._groups.outputs = Outputs(self.settings.cluster, self._groups.shard)
         self._schedule.begin(newest_record_ms if wall_ms is None else wall_ms)
         records_read_ms = FAR_MS if final else records_read_ms
         if not self.group_store:
@@ -192,18 +192,18 @@ class Shard:
         refresh_views(self._groups, self._judgement)
         self._groups.forget_deleted(max(self.clock.progress_ms, taken.parts[-1].last_ms))
         self._report_progress(wall_ms)
-        return self._said.listed
+        return self._outputs.listed
 
     def _note_left_out(self, taken: Taken) -> None:
         """Count what of a batch is not applied, and note which lines are missing."""
         if taken.duplicates:
-            self._said.count("duplicates", taken.duplicates)
+            self._outputs.count("duplicates", taken.duplicates)
         if taken.committed:
-            self._said.count(OffsetCommitted.__name__, taken.committed)
+            self._outputs.count(OffsetCommitted.__name__, taken.committed)
         for event in taken.misdated:
-            self._said.misdated(event)
+            self._outputs.misdated(event)
         for broker, line_ms in taken.lost.items():
-            self._said.count("lost_lines")
+            self._outputs.count("lost_lines")
             self.clock.lost_lines(broker, line_ms, self.clock.brokers[broker].line_ms)
 
     def _begin_anew(self) -> None:
@@ -216,7 +216,7 @@ class Shard:
         self.clock.forget_probes()
 
     def _report_progress(self, wall_ms: int | None) -> None:
-        self._said.progress(
+        self._outputs.progress(
             self.clock,
             wall_ms,
             groups=len(self.group_store),

@@ -25,7 +25,7 @@ def refresh_views(groups: Groups, judgement: GroupJudgement) -> None:
                 judgement.refresh_view(group, progress_ms)
     groups.changed.clear()
     if by_heartbeats:
-        groups.said.heartbeats(progress_ms, by_heartbeats)
+        groups.outputs.heartbeats(progress_ms, by_heartbeats)
 
 
 def _in_turn(groups: Groups, progress_ms: int) -> set[str]:

@@ -14,8 +14,8 @@ from coordinator_model.replica.transitions import (
     EPOCH_STATES,
     EPOCHS,
     WRITTEN,
+    StateChange,
     StateEvent,
-    Transition,
 )
 from coordinator_model.states import GroupState
 
@@ -48,7 +48,7 @@ def parts() -> str:
     return "\n".join([*lines, "", f"{'; '.join(named)}."[:1].upper() + f"{'; '.join(named)}."[1:], ""])
 
 
-def _table(rows: Mapping[StateEvent, Transition]) -> list[str]:
+def _table(rows: Mapping[StateEvent, StateChange]) -> list[str]:
     """One line an event."""
     lines = [
         f"| {event.value} | {_names(row.sources)} | {row.to.value} | {row.evidence.value} |"
@@ -61,7 +61,7 @@ def _names(states: frozenset[GroupState]) -> str:
     return SETS.get(states) or ", ".join(state.value for state in GroupState if state in states)
 
 
-def _arrows(rows: Mapping[StateEvent, Transition]) -> list[str]:
+def _arrows(rows: Mapping[StateEvent, StateChange]) -> list[str]:
     """One arrow a pair of states, from one node for a set that has a name: else the lines cannot be told apart."""
     labels: dict[tuple[str, str], list[str]] = {}
     for event, row in rows.items():

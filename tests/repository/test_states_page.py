@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from coordinator_model.replica.group import GroupReplica
-from coordinator_model.replica.transitions import TRANSITIONS, StateEvent
+from coordinator_model.replica.transitions import STATE_CHANGES, StateEvent
 from coordinator_model.states import Evidence, GroupState
 from docs.generate.states_page import END, PAGE, page
 
@@ -19,7 +19,7 @@ def test_the_page_is_what_the_table_says():
 
 
 def test_the_table_has_every_event_and_every_event_is_used():
-    assert set(TRANSITIONS) == set(StateEvent)
+    assert set(STATE_CHANGES) == set(StateEvent)
     code = "\n".join(path.read_text() for path in (CORE / "replica").glob("*.py") if path.stem != "transitions")
     assert [event.name for event in StateEvent if f"StateEvent.{event.name}" not in code] == []
 
@@ -47,9 +47,9 @@ def test_every_event_leads_where_the_table_says_and_counts_what_it_does_not_have
     for state in GroupState:
         replica = GroupReplica("g", state=state, state_since_ms=1)
         replica.enter(event, 2)
-        assert replica.state is TRANSITIONS[event].to
+        assert replica.state is STATE_CHANGES[event].to
         assert replica.state_since_ms == (1 if state is replica.state else 2)
-        assert replica.unexpected == (state not in TRANSITIONS[event].sources)
+        assert replica.unexpected == (state not in STATE_CHANGES[event].sources)
 
 
 def test_a_state_that_is_entered_again_betters_its_evidence_and_never_worsens_it():
