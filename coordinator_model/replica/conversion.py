@@ -7,8 +7,8 @@ Nobody leaves in it but the member that caused a downgrade, and no incident ends
 
 from collections.abc import Collection
 
-from coordinator_model.replica.departures import depart, withdraw
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.removals.departures import remove_member, withdraw
 from coordinator_model.replica.session_timer import JudgementContext, latest_session
 from coordinator_model.states import GroupState, GroupType
 
@@ -46,7 +46,7 @@ def dismiss_unanswered_joins(replica: GroupReplica, now_ms: int, context: Judgem
     for member in unnamed:
         session = latest_session(member, context)
         if session is not None and session.end_ms <= upgraded_ms:
-            depart(replica, member, upgraded_ms, context)
+            remove_member(replica, member, upgraded_ms, context)
 
 
 def become_classic(replica: GroupReplica, listed: Collection[str]) -> None:

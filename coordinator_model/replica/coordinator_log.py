@@ -16,9 +16,11 @@ from dataclasses import replace
 
 from coordinator_model.decode.records import RecordType
 from coordinator_model.events import JOINED, LEFT, PENDING_GONE, REPLACED, CoordinatorLine, RecordRead
-from coordinator_model.replica.departures import add_departure, leave_cause, own_cause, remember_leave, withdraw
 from coordinator_model.replica.group import Departure, GroupReplica, Leave, LoggedRemoval, Member
 from coordinator_model.replica.poll_end import missed_cause
+from coordinator_model.replica.removals.departures import add_departure, withdraw
+from coordinator_model.replica.removals.judge import own_cause
+from coordinator_model.replica.removals.leaves import leave_cause, remember_leave
 from coordinator_model.replica.session_timer import JudgementContext, blamed_reset, session_timeout_ms
 from coordinator_model.states import (
     MEMBER_REMOVED,

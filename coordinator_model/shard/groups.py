@@ -25,9 +25,10 @@ from coordinator_model.events import (
 from coordinator_model.replica.admission import UNKNOWN_GROUP, why_not
 from coordinator_model.replica.classic import record_heartbeat
 from coordinator_model.replica.coordinator_log import prove
-from coordinator_model.replica.departures import claim, judge_removals
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.refusals import JOIN_REFUSALS, is_idle, told
+from coordinator_model.replica.removals.departures import note_disputed_heartbeat
+from coordinator_model.replica.removals.judge import judge_removals
 from coordinator_model.replica.replay import GroupEvent, replay
 from coordinator_model.replica.session_timer import JudgementContext, is_heard
 from coordinator_model.rules.evaluate import Evaluation, evaluate, evaluate_brokers, need_heartbeats, violated
@@ -181,7 +182,7 @@ class Groups:
         if event.group in self.group_store:
             with self.alone(event.group, event[0], event):
                 replica = self.replica(event.group)
-                claim(replica, event.member_id, event.applied_ms)
+                note_disputed_heartbeat(replica, event.member_id, event.applied_ms)
                 self.group_store.touch(event.group)
                 self._evaluate(replica, self.clock.progress_ms, event[0])
 

@@ -61,7 +61,7 @@ def mark_unknown(replica: GroupReplica, departure: Departure, context: Judgement
     departure.concluded = True
 
 
-def told_by_records(replica: GroupReplica, member: Member, removed_ms: int) -> Departure:
+def known_from_records(replica: GroupReplica, member: Member, removed_ms: int) -> Departure:
     """Return the departure of a member of which only records tell: that it is gone, and between which generations."""
     overdue = member.poll_deadline_ms is not None
     return Departure(

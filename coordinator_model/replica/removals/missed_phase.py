@@ -7,9 +7,10 @@ the session's does: a removal before its end. Members of KIP-848 groups have tim
 from collections.abc import Iterable
 
 from coordinator_model.brokers.timer_reset import TimerReset
-from coordinator_model.replica import join_phase
 from coordinator_model.replica.group import Departure, Member
-from coordinator_model.replica.removal_instant import alive_at_the_end, before, ends, may_have_ended
+from coordinator_model.replica.removals import phase_end
+from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS
+from coordinator_model.replica.removals.removal_instant import alive_at_the_end, before, ends, may_have_ended
 from coordinator_model.replica.session_timer import (
     JudgementContext,
     deadlines,
@@ -36,22 +37,22 @@ def deadline_of_missed_phase_ms(
         return _missed_alone(departure, deadline_ms, context)
     sync_ms = _sync_deadline_ms(departure, latest_ms, context)
     if sync_ms is not None:
-        lived_on = own_ms > removed_ms + join_phase.EARLY_MS  # heard behind a stalled write, perhaps
+        lived_on = own_ms > removed_ms + EARLY_MS  # heard behind a stalled write, perhaps
         return sync_ms if sync_ms < deadline_ms or (sync_ms == deadline_ms and lived_on) else None
     if member.instance_id is not None:
         return None  # kept through the phase
     syncs_ms = (_sync_deadline_ms(d, latest_ms, context) for d in dropped)
     replaced_ms = (latest_deadline_ms(d, before(d, context)) for d in together if d.successor is not None)
     starts_ms = [*latest_ms.values(), *(at_ms for at_ms in (*syncs_ms, *replaced_ms) if at_ms is not None)]
-    due_ms = join_phase.due_ms(departure, starts_ms, context)
-    if due_ms is not None and join_phase.outlasted(departure, starts_ms, context):
-        return due_ms if own_ms > due_ms + join_phase.EARLY_MS else None
+    due_ms = phase_end.due_ms(departure, starts_ms, context)
+    if due_ms is not None and phase_end.outlasted(departure, starts_ms, context):
+        return due_ms if own_ms > due_ms + EARLY_MS else None
     if was_unknown(departure, context):
         return None  # gone before the phase's end
     alive = alive_at_the_end(departure, together, context)
     if alive is not None and any(d is departure for d in alive[1]):
         return removed_ms
-    if _waited_in_vain(departure, deadline_ms, due_ms, latest_ms, context) or join_phase.timed_out(
+    if _waited_in_vain(departure, deadline_ms, due_ms, latest_ms, context) or phase_end.timed_out(
         departure, starts_ms, context
     ):
         return _missed_at_its_end(departure, dropped, due_ms, latest_ms)
@@ -70,10 +71,10 @@ def _missed_asleep(
     if member.goes_alone:
         due_ms = min(own_timers_ms(member, context), default=None)
     else:
-        due_ms = join_phase.sync_deadline_ms(departure, context)
+        due_ms = phase_end.sync_deadline_ms(departure, context)
         kept = member.instance_id is not None or was_unknown(departure, context)
-        if due_ms is None and not kept and abs(departure.removed_ms - woke_ms) <= join_phase.LATE_MS:
-            due_ms = join_phase.due_ms(departure, lost_ms, context)
+        if due_ms is None and not kept and abs(departure.removed_ms - woke_ms) <= LATE_MS:
+            due_ms = phase_end.due_ms(departure, lost_ms, context)
     if due_ms is None or due_ms >= session_due_ms:
         return None
     return woke_ms if pause.sleeps_at(due_ms, told_at_once=member.goes_alone) else due_ms
@@ -85,7 +86,7 @@ def _missed_alone(departure: Departure, deadline_ms: int, context: JudgementCont
     if _revoked_in_vain_since_a_load(departure, context):
         return removed_ms
     awake_ms = (_when_awake(at_ms, context) for at_ms in own_timers_ms(departure.member, context))
-    timers_ms = (at_ms for at_ms in awake_ms if at_ms <= removed_ms + join_phase.EARLY_MS)
+    timers_ms = (at_ms for at_ms in awake_ms if at_ms <= removed_ms + EARLY_MS)
     timer_ms = max(timers_ms, default=None)  # no timer runs before its time
     if timer_ms is None or abs(removed_ms - timer_ms) >= min(
         context.thresholds.grace_ms, abs(deadline_ms - removed_ms)
@@ -99,9 +100,9 @@ def _waited_in_vain(
 ) -> bool:
     """Tell whether the phase waited to its end for one that had neither joined nor expired."""
     ends_ms = [deadline_ms, *(end_ms for other, end_ms in latest_ms.items() if other != id(departure))]
-    if join_phase.waited_in_vain(departure, due_ms, ends_ms, context):
+    if phase_end.waited_in_vain(departure, due_ms, ends_ms, context):
         return True
-    if due_ms is None or not deadline_ms + join_phase.LATE_MS < departure.removed_ms < latest_ms[id(departure)]:
+    if due_ms is None or not deadline_ms + LATE_MS < departure.removed_ms < latest_ms[id(departure)]:
         return False
     # It may have lived: the phase's timer, somewhat late, explains its removal better.
     return due_ms <= departure.removed_ms <= due_ms + context.thresholds.grace_ms
@@ -116,23 +117,23 @@ def _missed_at_its_end(
     of all whom it lost.
     """
     removed_ms, own_ms = departure.removed_ms, latest_ms[id(departure)]
-    if due_ms is not None and join_phase.ended_with(own_ms, removed_ms, due_ms):
+    if due_ms is not None and phase_end.ended_with(own_ms, removed_ms, due_ms):
         return None  # its session ended a moment before, and that ended the phase
     stayed = set(departure.unjoined) - {d.member.instance_id for d in dropped}
     last_ms = removed_ms if stayed else max(latest_ms.values())  # who stayed was waited for, whoever was not
-    return removed_ms if own_ms >= min(removed_ms - join_phase.LATE_MS, last_ms) else None
+    return removed_ms if own_ms >= min(removed_ms - LATE_MS, last_ms) else None
 
 
 def _missed_early(departure: Departure, deadline_ms: int, context: JudgementContext) -> int | None:
     """Do the same where only the session tells: a removal before its end."""
     removed_ms = departure.removed_ms
-    if join_phase.too_young(departure, context) or _began_as_it_ended(departure):
+    if phase_end.too_young(departure, context) or _began_as_it_ended(departure):
         return None
     if may_have_ended(departure, context):
         return None  # after a move no session's end is known well enough
     spans, earliest_ms = deadlines(departure, context), deadline_ms - context.thresholds.grace_ms
-    if join_phase.may_have_timed_out(departure) and all(origin is None for _, _, origin in spans):
-        earliest_ms = max(earliest_ms, ends(spans)[0] - join_phase.EARLY_MS)  # no timer runs before its time
+    if phase_end.may_have_timed_out(departure) and all(origin is None for _, _, origin in spans):
+        earliest_ms = max(earliest_ms, ends(spans)[0] - EARLY_MS)  # no timer runs before its time
     return removed_ms if removed_ms < earliest_ms else None
 
 
@@ -143,7 +144,7 @@ def _began_as_it_ended(departure: Departure) -> bool:
     lasted exactly one timeout began unseen, as a downgrade from KIP-848 does.
     """
     phase, removed_ms = departure.phase, departure.removed_ms
-    lasted_a_timeout = abs(removed_ms - phase.after_ms - (phase.limit_ms or 0)) <= join_phase.EARLY_MS
+    lasted_a_timeout = abs(removed_ms - phase.after_ms - (phase.limit_ms or 0)) <= EARLY_MS
     unseen = departure.told_by == "" and not phase.started_by and (phase.started_ms or 0) >= removed_ms
     return unseen and not lasted_a_timeout
 
@@ -153,9 +154,9 @@ def _sync_deadline_ms(departure: Departure, latest_ms: dict[int, int], context: 
 
     ``latest_ms``: when the sessions of those who went together had ended at the latest, by the departure's ``id``.
     """
-    sync_ms = join_phase.sync_deadline_ms(departure, context)
+    sync_ms = phase_end.sync_deadline_ms(departure, context)
     others_ms = (end_ms for other, end_ms in latest_ms.items() if other != id(departure) and end_ms)
-    if sync_ms is None or any(end_ms < sync_ms - join_phase.EARLY_MS for end_ms in others_ms):
+    if sync_ms is None or any(end_ms < sync_ms - EARLY_MS for end_ms in others_ms):
         return None
     return sync_ms
 
@@ -163,7 +164,7 @@ def _sync_deadline_ms(departure: Departure, latest_ms: dict[int, int], context: 
 def was_unknown(departure: Departure, context: JudgementContext) -> bool:
     """Tell whether the coordinator answered that it knows no such member before the removal was told."""
     gone_ms = gone_by_ms(departure.member, context)
-    return gone_ms is not None and gone_ms < departure.removed_ms - join_phase.EARLY_MS
+    return gone_ms is not None and gone_ms < departure.removed_ms - EARLY_MS
 
 
 def own_timers_ms(member: Member, context: JudgementContext) -> list[int]:

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from coordinator_model.brokers.timer_reset import TimerReset
 from coordinator_model.replica.group import Departure, JoinPhase
-from coordinator_model.replica.join_phase import EARLY_MS, LATE_MS, too_young
+from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS
+from coordinator_model.replica.removals.phase_end import too_young
 from coordinator_model.replica.session_timer import (
     JudgementContext,
     Span,

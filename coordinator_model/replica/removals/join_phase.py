@@ -1,0 +1,146 @@
+"""The join phase as it goes on: when it began, who has joined, and when it ended.
+
+Theory (kafka-facts 3.3). A group enters PreparingRebalance when a member leaves, expires, joins anew or rejoins with
+something changed, and the coordinator then waits for the others, at most for the longest rebalance timeout of its
+members. At that instant, to some milliseconds, it drops the dynamic members that have not rejoined; a static one it
+keeps. So a phase that ended then ended by its timeout, and one that is younger cannot have: whoever it lost had
+expired. The start is seen in its first sign: a leave, a JoinGroup that had to wait, a heartbeat answered 27 or 25, or
+the deadline of somebody whom it lost.
+"""
+
+from coordinator_model.events import JoinAnswered
+from coordinator_model.replica.group import MAX_UNANSWERED_JOINS, Departure, GroupReplica, JoinPhase, Member
+from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS, timeout_ms, unjoined
+from coordinator_model.replica.session_timer import JudgementContext
+from coordinator_model.states import GroupState
+
+NEW_MEMBER_MS = 300_000
+"""How long a newcomer's JoinGroup waits for the phase to end at most."""
+
+
+def begin(replica: GroupReplica, sign_ms: int, by: str = "") -> None:
+    """Start a join phase at its first sign; the last that is known of the time before bounds it from below."""
+    unreported = replica.state is GroupState.COMPLETING_REBALANCE and replica.listed_generation != replica.generation
+    if unreported and replica.unreported_phase is None:  # the earliest: who missed it is in none of those since
+        replica.unreported_phase = replica.phase
+        replica.unreported_phase.unjoined = unjoined(replica, replica.generation, replica.phase.ended_ms)
+    members = replica.members.values()
+    heard = [at_ms or 0 for m in members for at_ms in (m.previous_heartbeat_ms, m.last_heartbeat_ms)]
+    before = [at_ms for at_ms in (*heard, replica.generation_since_ms) if at_ms < sign_ms]
+    former = replica.phase
+    replica.phase = JoinPhase(
+        max(before, default=0), sign_ms, by, first_join_ms=former.first_join_ms, last_join_ms=former.last_join_ms
+    )
+
+
+def sign(replica: GroupReplica, generation: int, sign_ms: int, by: str = "") -> None:
+    """Note a sign of the join phase before a generation that is earlier than its first one so far.
+
+    Or one of the same instant that tells who began it.
+    """
+    in_the_next = generation == replica.generation and replica.state is GroupState.PREPARING_REBALANCE
+    phases = [] if in_the_next else [replica.phase]
+    for phase in phases + _kept(replica, generation):
+        if phase.started_ms is None or not phase.after_ms <= sign_ms <= phase.started_ms:
+            continue
+        if sign_ms < phase.started_ms or (by and not phase.started_by):
+            phase.started_ms, phase.started_by, phase.starter_timeout_ms = sign_ms, by, None
+
+
+def _open(replica: GroupReplica, generation: int) -> list[Departure]:
+    return [d for d in replica.departures if d.generation == generation and not d.concluded]
+
+
+def _kept(replica: GroupReplica, generation: int) -> list[JoinPhase]:
+    """Return what is kept of the phase that led to a generation, beside the group's own."""
+    unreported = [
+        phase for phase in (replica.unreported_phase,) if phase is not None and phase.generation == generation
+    ]
+    return unreported + [departure.phase for departure in _open(replica, generation)]
+
+
+def end(replica: GroupReplica, generation: int, at_ms: int) -> None:
+    """End a join phase with a new generation; one that was skipped ended others, of which nobody told."""
+    phase = replica.phase
+    phase.first_join_ms, phase.last_join_ms = 0 if generation > replica.generation + 1 > 0 else None, 0
+    phase.generation = replica.generation = generation
+    phase.ended_ms = replica.generation_since_ms = at_ms
+    replica.rolled_back_replacements.clear()
+
+
+def joined(replica: GroupReplica, event: JoinAnswered) -> None:
+    """Note who had asked to join a generation by its beginning, and when the first and the last of them did."""
+    for departure in _open(replica, event.generation):
+        if event.arrival_ms <= departure.removed_ms + EARLY_MS:
+            departure.unjoined = [name for name in departure.unjoined if name not in _names(event)]
+    unreported = replica.unreported_phase
+    if (
+        unreported is not None
+        and unreported.generation == event.generation
+        and event.arrival_ms <= unreported.ended_ms + EARLY_MS
+    ):
+        unreported.unjoined = [name for name in unreported.unjoined if name not in _names(event)]
+    for phase in [replica.phase, *_kept(replica, event.generation)]:
+        first_ms = phase.first_join_ms
+        phase.first_join_ms = event.arrival_ms if first_ms is None else min(first_ms, event.arrival_ms)
+        if event.arrival_ms <= replica.generation_since_ms + EARLY_MS:
+            phase.last_join_ms = max(phase.last_join_ms, event.arrival_ms)
+
+
+def _names(event: JoinAnswered) -> tuple[str | None, str]:
+    return event.instance_id, event.member_id
+
+
+def unanswered(replica: GroupReplica, event: JoinAnswered) -> None:
+    """Note who asked to join, was let in, and will not be told: its answer was lost behind a stalled write."""
+    for phase in (replica.phase, replica.unreported_phase):
+        if phase is not None and (phase.generation < 0 or event.arrival_ms <= phase.ended_ms):
+            phase.unanswered = [*phase.unanswered, event.request_member_id][:MAX_UNANSWERED_JOINS]
+
+
+def weigh_unreported_phase(replica: GroupReplica, context: JudgementContext) -> None:
+    """Keep the phase of which nobody told only if it ended by its timeout: then it left members behind.
+
+    That is sure where its start was seen, the coordinator is no other since, and no lines were lost. To be asked before
+    anybody is dropped: the timeouts of all who were in decide how long it could last. Where the list is its own, told
+    after the next phase's first sign, it need not have.
+    """
+    phase = replica.unreported_phase
+    if phase is None:
+        return
+    phase.limit_ms = timeout_ms(replica, phase, phase.ended_ms, context)
+    if phase.generation == replica.generation:
+        return
+    if phase.started_ms is None or phase.limit_ms is None or len(phase.unanswered) == MAX_UNANSWERED_JOINS:
+        replica.unreported_phase = None
+        return
+    unsure = (
+        r for r in context.timer_resets if r.woke_ms is None and (r.high_ms is None or r.high_ms >= phase.started_ms)
+    )
+    late_ms = phase.ended_ms - phase.started_ms - max(phase.limit_ms, phase.starter_timeout_ms or 0)
+    if any(unsure) or not -EARLY_MS <= late_ms <= LATE_MS:
+        replica.unreported_phase = None
+
+
+def stayed(phase: JoinPhase, member: Member) -> bool:
+    """Tell whether a phase that timed out kept a member: a static one, or one that is known to have asked to join."""
+    if member.kip848 or member.instance_id is not None or member.member_id in phase.unanswered:
+        return True
+    return (member.generation or -1) >= phase.generation
+
+
+def newcomer_waited(event: JoinAnswered) -> bool:
+    """Tell whether a newcomer's JoinGroup waited for as long as one may."""
+    return event.answer_ms - event.arrival_ms >= NEW_MEMBER_MS - EARLY_MS
+
+
+def note_refused_newcomer(replica: GroupReplica, event: JoinAnswered) -> None:
+    """Take the answer 25 to a newcomer that waited for as long as one may: the phase that it began goes on without it.
+
+    The phase's time was set as it came (kafka-facts 3.3). A static one and a client before JoinGroup v4 have no id yet.
+    """
+    by = event.request_member_id or event.instance_id or event.client_id
+    if replica.state is GroupState.PREPARING_REBALANCE and newcomer_waited(event):
+        sign(replica, replica.generation + 1, event.arrival_ms, by)
+        if replica.phase.started_by == by:
+            replica.phase.starter_timeout_ms = event.rebalance_timeout_ms
