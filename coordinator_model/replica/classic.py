@@ -15,8 +15,9 @@ from coordinator_model.events import Heartbeat, JoinAnswered, LeaveAnswered, Rec
 from coordinator_model.replica import divergence, join_lines, rolled_back_replacement
 from coordinator_model.replica.assigned_work import STREAMS_PROTOCOL, assigned_work
 from coordinator_model.replica.conversion import PROTOCOL_TYPES, become_classic
-from coordinator_model.replica.group import STALL_MS, Assignment, Departure, GroupReplica, Leave, Member
+from coordinator_model.replica.group import Assignment, GroupReplica, Leave, Member
 from coordinator_model.replica.removals import join_phase
+from coordinator_model.replica.removals.departure import STALL_MS, Departure
 from coordinator_model.replica.removals.departures import (
     add_departure,
     explain_by_leave,

@@ -16,8 +16,9 @@ from dataclasses import replace
 
 from coordinator_model.decode.records import RecordType
 from coordinator_model.events import JOINED, LEFT, PENDING_GONE, REPLACED, CoordinatorLine, RecordRead
-from coordinator_model.replica.group import Departure, GroupReplica, Leave, LoggedRemoval, Member
+from coordinator_model.replica.group import GroupReplica, Leave, LoggedRemoval, Member
 from coordinator_model.replica.poll_end import missed_cause
+from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.departures import add_departure, withdraw
 from coordinator_model.replica.removals.judge import own_cause
 from coordinator_model.replica.removals.leaves import leave_cause, remember_leave

@@ -22,8 +22,9 @@ from coordinator_model.replica.classic import (
     poll_departure,
     prepare_rebalance,
 )
-from coordinator_model.replica.group import MAX_UNANSWERED_JOINS, Departure, GroupReplica, Leave, Member
+from coordinator_model.replica.group import MAX_UNANSWERED_JOINS, GroupReplica, Leave, Member
 from coordinator_model.replica.removals import join_phase
+from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.departures import add_departure, remove_member
 from coordinator_model.replica.removals.ended_phase import EARLY_MS
 from coordinator_model.replica.removals.leaves import came_after, remember_leave

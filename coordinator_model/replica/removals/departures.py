@@ -1,10 +1,9 @@
 """A member is found gone: an answer or a record no longer has it. Its removal is judged later, see ``judge``."""
 
-from dataclasses import replace
-
 from coordinator_model.events import JoinAnswered
-from coordinator_model.replica.group import MAX_DEPARTURES, STALL_MS, Departure, GroupReplica, Leave, Member
-from coordinator_model.replica.removals import ended_phase
+from coordinator_model.replica.group import MAX_DEPARTURES, GroupReplica, Leave, Member
+from coordinator_model.replica.removals.departure import STALL_MS, Departure
+from coordinator_model.replica.removals.ended_phase import ended_phase, sync_timeout_ms
 from coordinator_model.replica.removals.join_phase import stayed
 from coordinator_model.replica.removals.leaves import has_left, heard_since, remember_leave
 from coordinator_model.replica.removals.uncertain import known_from_records
@@ -95,13 +94,6 @@ def _departure(
         missed = None
     if missed is not None:
         phase, generation, removed_ms = missed, missed.generation, missed.ended_ms
-    before = replica.departures[-1] if replica.departures else None
-    if before is not None and (before.removed_ms, before.generation) == (removed_ms, generation):
-        limit_ms, static_in, unjoined = before.phase.limit_ms, before.static_in, list(before.unjoined)  # of one phase
-    else:
-        limit_ms = phase.limit_ms or ended_phase.timeout_ms(replica, phase, removed_ms, context)
-        static_in = ended_phase.static_in(replica, phase)
-        unjoined = ended_phase.unjoined(replica, generation, removed_ms) if missed is None else list(missed.unjoined)
     return Departure(
         member=member,
         rule=SESSION_EXPIRED,
@@ -115,11 +107,9 @@ def _departure(
         concluded=False,
         told_by=told_by,
         touches_ms=[at_ms for at_ms in _touches_ms(member, context) if at_ms <= removed_ms],
-        phase=replace(phase, limit_ms=limit_ms, unanswered=[], unjoined=[]),
+        phase=ended_phase(replica, phase, generation, removed_ms, context),
         found_ms=found_ms,
-        sync_timeout_ms=ended_phase.sync_timeout_ms(replica, member, removed_ms),
-        static_in=static_in,
-        unjoined=unjoined,
+        sync_timeout_ms=sync_timeout_ms(replica, member, removed_ms),
         successor=successor.member_id if successor is not None else None,
         lines_were_behind=removed_ms - context.progress_ms > context.thresholds.hold_ms,
         may_be_retried=_may_be_retried(replica, member, removed_ms),

@@ -1,15 +1,50 @@
 """What is kept of an ended join phase: how long it could last, and who had not joined by its end."""
 
+from dataclasses import fields
 from itertools import chain
 from operator import itemgetter
 
-from coordinator_model.replica.group import Departure, GroupReplica, JoinPhase, Member
+from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.removals.departure import Departure
+from coordinator_model.replica.removals.phases import EndedPhase, JoinPhase
 from coordinator_model.replica.session_timer import JudgementContext, touches_ms
 from coordinator_model.states import Cause
 
 EARLY_MS, LATE_MS = 10, 200
 """Between a phase's first sign plus its timeout and its end: instants are rounded; a JoinGroup arrives before it is
 applied, and timers are late, on a busy machine."""
+
+
+def ended_phase(
+    replica: GroupReplica, phase: JoinPhase, generation: int, removed_ms: int, context: JudgementContext
+) -> EndedPhase:
+    """Return what is kept of the phase that lost members at an instant: for all of them the same object.
+
+    What it says is taken when the first of them is found gone. ``generation``: the one that no longer has them.
+    """
+    before = replica.departures[-1] if replica.departures else None
+    same = before is not None and (before.removed_ms, before.generation) == (removed_ms, generation)
+    if before is not None and same and before.phase.is_of(phase):
+        return before.phase
+    ended = _ended(phase, removed_ms)
+    if phase is not replica.unreported_phase:
+        ended.unjoined = unjoined(replica, generation, removed_ms)
+    ended.limit_ms = ended.limit_ms or timeout_ms(replica, phase, removed_ms, context)
+    ended.static_in = static_in(replica, phase)
+    ended.unanswered = []
+    return ended
+
+
+def unreported_phase(replica: GroupReplica) -> EndedPhase:
+    """Return what is kept of the group's phase as the next one begins, and no answer has told who was in it."""
+    ended = _ended(replica.phase, replica.phase.ended_ms)
+    ended.unjoined = unjoined(replica, replica.generation, ended.removed_ms)
+    return ended
+
+
+def _ended(phase: JoinPhase, removed_ms: int) -> EndedPhase:
+    known = {field.name: getattr(phase, field.name) for field in fields(phase)}
+    return EndedPhase(**(known | {"removed_ms": removed_ms}))
 
 
 def static_in(replica: GroupReplica, phase: JoinPhase) -> bool:

@@ -9,8 +9,9 @@ the deadline of somebody whom it lost.
 """
 
 from coordinator_model.events import JoinAnswered
-from coordinator_model.replica.group import MAX_UNANSWERED_JOINS, Departure, GroupReplica, JoinPhase, Member
-from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS, timeout_ms, unjoined
+from coordinator_model.replica.group import MAX_UNANSWERED_JOINS, GroupReplica, Member
+from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS, timeout_ms, unreported_phase
+from coordinator_model.replica.removals.phases import EndedPhase, JoinPhase
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import GroupState
 
@@ -22,8 +23,7 @@ def begin(replica: GroupReplica, sign_ms: int, by: str = "") -> None:
     """Start a join phase at its first sign; the last that is known of the time before bounds it from below."""
     unreported = replica.state is GroupState.COMPLETING_REBALANCE and replica.listed_generation != replica.generation
     if unreported and replica.unreported_phase is None:  # the earliest: who missed it is in none of those since
-        replica.unreported_phase = replica.phase
-        replica.unreported_phase.unjoined = unjoined(replica, replica.generation, replica.phase.ended_ms)
+        replica.unreported_phase = unreported_phase(replica)
     members = replica.members.values()
     heard = [at_ms or 0 for m in members for at_ms in (m.previous_heartbeat_ms, m.last_heartbeat_ms)]
     before = [at_ms for at_ms in (*heard, replica.generation_since_ms) if at_ms < sign_ms]
@@ -40,23 +40,19 @@ def sign(replica: GroupReplica, generation: int, sign_ms: int, by: str = "") -> 
     """
     in_the_next = generation == replica.generation and replica.state is GroupState.PREPARING_REBALANCE
     phases = [] if in_the_next else [replica.phase]
-    for phase in phases + _kept(replica, generation):
+    for phase in phases + _ended(replica, generation):
         if phase.started_ms is None or not phase.after_ms <= sign_ms <= phase.started_ms:
             continue
         if sign_ms < phase.started_ms or (by and not phase.started_by):
             phase.started_ms, phase.started_by, phase.starter_timeout_ms = sign_ms, by, None
 
 
-def _open(replica: GroupReplica, generation: int) -> list[Departure]:
-    return [d for d in replica.departures if d.generation == generation and not d.concluded]
-
-
-def _kept(replica: GroupReplica, generation: int) -> list[JoinPhase]:
-    """Return what is kept of the phase that led to a generation, beside the group's own."""
-    unreported = [
-        phase for phase in (replica.unreported_phase,) if phase is not None and phase.generation == generation
-    ]
-    return unreported + [departure.phase for departure in _open(replica, generation)]
+def _ended(replica: GroupReplica, generation: int) -> list[EndedPhase]:
+    """Return the ended phases of a generation that a line may still tell of: not all of their removals are judged."""
+    phases = [d.phase for d in replica.departures if d.generation == generation and not d.concluded]
+    unreported = replica.unreported_phase
+    phases += [unreported] if unreported is not None and unreported.generation == generation else []
+    return list({id(phase): phase for phase in phases}.values())
 
 
 def end(replica: GroupReplica, generation: int, at_ms: int) -> None:
@@ -70,25 +66,15 @@ def end(replica: GroupReplica, generation: int, at_ms: int) -> None:
 
 def joined(replica: GroupReplica, event: JoinAnswered) -> None:
     """Note who had asked to join a generation by its beginning, and when the first and the last of them did."""
-    for departure in _open(replica, event.generation):
-        if event.arrival_ms <= departure.removed_ms + EARLY_MS:
-            departure.unjoined = [name for name in departure.unjoined if name not in _names(event)]
-    unreported = replica.unreported_phase
-    if (
-        unreported is not None
-        and unreported.generation == event.generation
-        and event.arrival_ms <= unreported.ended_ms + EARLY_MS
-    ):
-        unreported.unjoined = [name for name in unreported.unjoined if name not in _names(event)]
-    for phase in [replica.phase, *_kept(replica, event.generation)]:
+    ended = _ended(replica, event.generation)
+    for phase in ended:
+        if event.arrival_ms <= phase.removed_ms + EARLY_MS:
+            phase.unjoined = [name for name in phase.unjoined if name not in (event.instance_id, event.member_id)]
+    for phase in (replica.phase, *ended):
         first_ms = phase.first_join_ms
         phase.first_join_ms = event.arrival_ms if first_ms is None else min(first_ms, event.arrival_ms)
         if event.arrival_ms <= replica.generation_since_ms + EARLY_MS:
             phase.last_join_ms = max(phase.last_join_ms, event.arrival_ms)
-
-
-def _names(event: JoinAnswered) -> tuple[str | None, str]:
-    return event.instance_id, event.member_id
 
 
 def unanswered(replica: GroupReplica, event: JoinAnswered) -> None:

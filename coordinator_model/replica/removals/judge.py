@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
-from coordinator_model.replica.group import STALL_MS, Departure, GroupReplica, Member
+from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.replica.poll_end import missed_cause, stopped_polling
+from coordinator_model.replica.removals.departure import STALL_MS, Departure
 from coordinator_model.replica.removals.departures import RETRIED_MS, count_violation, is_of_the_same
 from coordinator_model.replica.removals.ended_phase import count_starter_in
 from coordinator_model.replica.removals.leaves import CUT_MS
@@ -203,7 +204,7 @@ def _expired_before_replacement(
 
 def _emptied_by_another(replica: GroupReplica, departure: Departure) -> bool:
     """Tell whether another left as a member was removed, or an id given out was waited for: the record tells that."""
-    waited = any(name in replica.pending for name in departure.unjoined)
+    waited = any(name in replica.pending for name in departure.phase.unjoined)
     return waited or any(abs(leave.applied_ms - departure.removed_ms) <= CUT_MS for leave in replica.leaves)
 
 

@@ -7,7 +7,8 @@ the session's does: a removal before its end. Members of KIP-848 groups have tim
 from collections.abc import Iterable
 
 from coordinator_model.brokers.timer_reset import TimerReset
-from coordinator_model.replica.group import Departure, Member
+from coordinator_model.replica.group import Member
+from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals import phase_end
 from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS
 from coordinator_model.replica.removals.removal_instant import alive_at_the_end, before, ends, may_have_ended
@@ -119,7 +120,7 @@ def _missed_at_its_end(
     removed_ms, own_ms = departure.removed_ms, latest_ms[id(departure)]
     if due_ms is not None and phase_end.ended_with(own_ms, removed_ms, due_ms):
         return None  # its session ended a moment before, and that ended the phase
-    stayed = set(departure.unjoined) - {d.member.instance_id for d in dropped}
+    stayed = set(departure.phase.unjoined) - {d.member.instance_id for d in dropped}
     last_ms = removed_ms if stayed else max(latest_ms.values())  # who stayed was waited for, whoever was not
     return removed_ms if own_ms >= min(removed_ms - LATE_MS, last_ms) else None
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable
 
-from coordinator_model.replica.group import Departure
+from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import Cause
@@ -67,7 +67,9 @@ def outlasted(departure: Departure, deadlines_ms: Iterable[int], context: Judgem
     if started_ms is None or limit_ms is None or not ends_ms or max(ends_ms) + LATE_MS >= departure.removed_ms:
         return False
     skipped = departure.phase.first_join_ms == 0
-    if not skipped and (not departure.static_in or (departure.phase.first_join_ms or max(ends_ms) + 1) <= max(ends_ms)):
+    if not skipped and (
+        not departure.phase.static_in or (departure.phase.first_join_ms or max(ends_ms) + 1) <= max(ends_ms)
+    ):
         return False
     return not any(r.woke_ms is None and (r.high_ms is None or r.high_ms >= started_ms) for r in context.timer_resets)
 

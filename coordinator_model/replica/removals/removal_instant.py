@@ -3,9 +3,10 @@
 from dataclasses import replace
 
 from coordinator_model.brokers.timer_reset import TimerReset
-from coordinator_model.replica.group import Departure, JoinPhase
+from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS
 from coordinator_model.replica.removals.phase_end import too_young
+from coordinator_model.replica.removals.phases import JoinPhase
 from coordinator_model.replica.session_timer import (
     JudgementContext,
     Span,
@@ -198,7 +199,7 @@ def alive_at_the_end(
     if phase.limit_ms is None or phase.started_ms is None or not 0 < phase.last_join_ms < removed_ms - LATE_MS:
         return None
     began_ms = removed_ms - phase.limit_ms
-    if departure.static_in or not phase.after_ms <= began_ms <= phase.started_ms + EARLY_MS:
+    if departure.phase.static_in or not phase.after_ms <= began_ms <= phase.started_ms + EARLY_MS:
         return None
     dropped = [d for d in together if d.removed_ms == removed_ms and d.successor is None]
     spans = [(d, deadlines(d, before(d, context))) for d in dropped]

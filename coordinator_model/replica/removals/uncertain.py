@@ -14,7 +14,8 @@ from collections.abc import Iterable
 from coordinator_model.brokers.blindness import may_have_lived_until_ms, may_miss_lines
 from coordinator_model.brokers.timer_reset import LONGEST_SESSION_MS
 from coordinator_model.replica import join_lines
-from coordinator_model.replica.group import Departure, GroupReplica, Member
+from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.session_timer import (
     JudgementContext,
     deadlines,
@@ -138,7 +139,9 @@ def _heartbeats_are_filtered_out(
     since_ms = max(member.clock_ms or member.joined_ms or 0, context.live_from_ms)
     if not member.goes_alone and context.proof_arrival_ms > since_ms:
         return False
-    if any(name in replica.pending for name in departure.unjoined) and not _unexplained_recently(replica, departure):
+    if any(name in replica.pending for name in departure.phase.unjoined) and not _unexplained_recently(
+        replica, departure
+    ):
         return False  # the phase waited for an id given out, however long before the session ended
     if not member.goes_alone and (
         _unexplained_recently(replica, departure) or _expired_long_before(departure, context)
