@@ -18,15 +18,15 @@ from coordinator_model.replica.conversion import PROTOCOL_TYPES, become_classic
 from coordinator_model.replica.group import Assignment, GroupReplica, Leave, Member
 from coordinator_model.replica.removals import join_phase
 from coordinator_model.replica.removals.departure import STALL_MS, Departure
-from coordinator_model.replica.removals.departures import (
+from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS
+from coordinator_model.replica.removals.leaves import CUT_MS, is_known_leave, leave_cause, remember_leave
+from coordinator_model.replica.removals.removal import (
     add_departure,
     explain_by_leave,
     note_parked_heartbeat,
     open_removals,
     remove_member,
 )
-from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS
-from coordinator_model.replica.removals.leaves import CUT_MS, is_known_leave, leave_cause, remember_leave
 from coordinator_model.replica.returns import came_back
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import POLL_EXCEEDED, Cause, Evidence, GroupState, GroupType
@@ -154,7 +154,7 @@ def drop_unlisted(
     instances: set[str | None],
     at_ms: int,
     context: JudgementContext,
-    told_by: str = "",
+    answered_by: str = "",
 ) -> None:
     """Let go of whom the coordinator no longer lists; a static member's successor explains its predecessor.
 
@@ -176,7 +176,7 @@ def drop_unlisted(
             del replica.members[member.member_id]
             remember_leave(replica, Leave(member, replaced_ms, Cause.REPLACED, None))
         else:
-            remove_member(replica, member, at_ms, context, told_by)
+            remove_member(replica, member, at_ms, context, answered_by)
     replica.unreported_phase = None  # all are told of now
 
 

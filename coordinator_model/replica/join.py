@@ -25,9 +25,9 @@ from coordinator_model.replica.classic import (
 from coordinator_model.replica.group import MAX_UNANSWERED_JOINS, GroupReplica, Leave, Member
 from coordinator_model.replica.removals import join_phase
 from coordinator_model.replica.removals.departure import Departure
-from coordinator_model.replica.removals.departures import add_departure, remove_member
 from coordinator_model.replica.removals.ended_phase import EARLY_MS
 from coordinator_model.replica.removals.leaves import came_after, remember_leave
+from coordinator_model.replica.removals.removal import add_departure, remove_member
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType
 
@@ -355,10 +355,10 @@ def _unnamed_replacements(replica: GroupReplica, event: JoinAnswered) -> list[De
     return [
         d
         for d in replica.departures
-        if not d.concluded
+        if not d.judged
         and d.successor is None
         and d.member.instance_id == event.instance_id
-        and (d.told_by, d.generation) == (event.broker, event.generation)
+        and (d.answered_by, d.generation) == (event.broker, event.generation)
         and event.arrival_ms <= d.removed_ms == replica.generation_since_ms
     ]
 

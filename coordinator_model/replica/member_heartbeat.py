@@ -11,8 +11,8 @@ from coordinator_model.events import ConsumerHeartbeat
 from coordinator_model.replica.classic import STALLED_WRITE, is_gone, poll_departure, record_heartbeat
 from coordinator_model.replica.group import LEAVE_MEMORY_MS, MAX_UNANSWERED_JOINS, GroupReplica, Leave, Member
 from coordinator_model.replica.modern import derive_state, modern_member
-from coordinator_model.replica.removals.departures import add_departure, explain_by_leave, note_parked_heartbeat
 from coordinator_model.replica.removals.leaves import came_after, heard_since, is_known_leave, remember_leave
+from coordinator_model.replica.removals.removal import add_departure, explain_by_leave, note_parked_heartbeat
 from coordinator_model.replica.returns import came_back
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import Cause, Evidence

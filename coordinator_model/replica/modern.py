@@ -15,8 +15,8 @@ from coordinator_model.decode.records import RecordType
 from coordinator_model.events import RecordRead
 from coordinator_model.replica.conversion import become
 from coordinator_model.replica.group import Assignment, GroupReplica, Leave, Member
-from coordinator_model.replica.removals.departures import remove_member, withdraw
 from coordinator_model.replica.removals.leaves import remember_leave
+from coordinator_model.replica.removals.removal import remove_member, withdraw
 from coordinator_model.replica.returns import came_back
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType, MemberState

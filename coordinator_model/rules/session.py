@@ -19,7 +19,7 @@ from coordinator_model.brokers.blindness import may_miss_lines
 from coordinator_model.replica import join_lines
 from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.replica.refusals import refused_as_member
-from coordinator_model.replica.removals.judge import own_cause
+from coordinator_model.replica.removals.session_end import own_cause
 from coordinator_model.replica.session_timer import (
     SAME_START_MS,
     JudgementContext,

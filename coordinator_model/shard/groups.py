@@ -27,8 +27,8 @@ from coordinator_model.replica.classic import record_heartbeat
 from coordinator_model.replica.coordinator_log import prove
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.refusals import JOIN_REFUSALS, is_idle, told
-from coordinator_model.replica.removals.departures import note_disputed_heartbeat
 from coordinator_model.replica.removals.judge import judge_removals
+from coordinator_model.replica.removals.removal import note_disputed_heartbeat
 from coordinator_model.replica.replay import GroupEvent, replay
 from coordinator_model.replica.session_timer import JudgementContext, is_heard
 from coordinator_model.rules.evaluate import Evaluation, evaluate, evaluate_brokers, need_heartbeats, violated

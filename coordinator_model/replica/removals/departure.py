@@ -15,7 +15,7 @@ STALL_MS = 5_000
 
 @dataclass(slots=True)
 class Departure:
-    """A member that is gone, and what the replica holds of why; ``rule`` None: explained, no incident."""
+    """A member that is gone, and what is known of why; ``rule`` None: explained, no incident."""
 
     member: "Member"
     rule: str | None
@@ -33,22 +33,22 @@ class Departure:
     deadline_from_ms: int | None = None
     """The deadline lies between these two, where only that is known, as after a move; None: ``deadline_ms`` is it."""
     deadline_until_ms: int | None = None
-    concluded: bool = True
-    """False: what the removal proves is not known before ``judge_after_ms``."""
-    unexplained: bool = False
-    """Nothing known explained it as it was judged first."""
-    told_by: str = ""
-    """The broker whose answer told the absence: that it was the coordinator then. Empty: a record told it."""
+    judged: bool = True
+    """Whether it is known what the removal proves: not before ``judge_after_ms``."""
+    judge_again: bool = False
+    """Nothing known explained it; a move of its coordinator that becomes known later may."""
+    answered_by: str = ""
+    """The broker whose answer no longer had it: it was the coordinator then. Empty: a record no longer had it."""
     touches_ms: list[int] = field(default_factory=list)
     """Uncertain restarts of the session timer before the removal."""
     phase: EndedPhase = field(default_factory=EndedPhase)
     """The join phase that lost it, if its group has one."""
     found_ms: int = 0
-    """When its absence was told, where that is later: of a phase before the one that told it."""
+    """When it was found gone, where that is later: an earlier phase had lost it."""
     sync_timeout_ms: int | None = None
     """How long it had to sync, once it had joined."""
     successor: str | None = None
-    """The static member that came for its place: explains its absence unless it had gone before."""
+    """The static member that came in its place: that explains its absence, unless it had gone before."""
     may_be_retried: bool = False
     """Whether the timer that removed the member's former self may have been tried again, and removed this one."""
     lines_were_behind: bool = False
@@ -57,18 +57,18 @@ class Departure:
     returned_as: str | None = None
     """The member id under which it came back."""
     seen_generation: int | None = None
-    """Where only records tell: the last generation that it is seen in; None: answers are seen too."""
+    """Where only records are read: the last generation that it is seen in; None: answers are seen too."""
     from_log: bool = False
-    """Whether the coordinator's own log tells why, and when it was removed."""
+    """Whether the coordinator's own log says why, and when it was removed."""
     refuted_ms: int | None = None
-    """When that log told of another cause, of which the request log has no line."""
+    """When that log was seen to name another cause, of which the request log has no line."""
 
     @property
     def gone_ms(self) -> int:
-        """When its absence was told: a line of before then only trails."""
+        """When it was found gone: a line of before then only trails."""
         return max(self.removed_ms, self.found_ms)
 
     @property
     def answered_ms(self) -> int:
-        """By when a goodbye of before then is answered, though it had to wait for a write."""
+        """By when a leave of before then is answered, though it had to wait for a write."""
         return self.gone_ms + STALL_MS

@@ -36,7 +36,7 @@ def ended_phase(
 
 
 def unreported_phase(replica: GroupReplica) -> EndedPhase:
-    """Return what is kept of the group's phase as the next one begins, and no answer has told who was in it."""
+    """Return what is kept of the group's phase where the next one begins before an answer has shown who was in it."""
     ended = _ended(replica.phase, replica.phase.ended_ms)
     ended.unjoined = unjoined(replica, replica.generation, ended.removed_ms)
     return ended
@@ -81,7 +81,7 @@ def timeout_ms(replica: GroupReplica, phase: JoinPhase, removed_ms: int, context
 
 
 def count_starter_in(replica: GroupReplica, departure: Departure) -> None:
-    """Count the timeout of the member whose JoinGroup began the phase: by now all answers have told who that was."""
+    """Count the timeout of the member whose JoinGroup began the phase: by now all answers that show it have come."""
     by = departure.phase.started_by
     left = (leave.member for leave in replica.leaves if leave.applied_ms > departure.removed_ms)
     limits_ms = [m.rebalance_timeout_ms for m in chain(replica.members.values(), left) if m.member_id == by]

@@ -20,7 +20,7 @@ NEW_MEMBER_MS = 300_000
 
 
 def begin(replica: GroupReplica, sign_ms: int, by: str = "") -> None:
-    """Start a join phase at its first sign; the last that is known of the time before bounds it from below."""
+    """Start a join phase at its first sign; it did not begin before the last sign of the generation before it."""
     unreported = replica.state is GroupState.COMPLETING_REBALANCE and replica.listed_generation != replica.generation
     if unreported and replica.unreported_phase is None:  # the earliest: who missed it is in none of those since
         replica.unreported_phase = unreported_phase(replica)
@@ -36,7 +36,7 @@ def begin(replica: GroupReplica, sign_ms: int, by: str = "") -> None:
 def sign(replica: GroupReplica, generation: int, sign_ms: int, by: str = "") -> None:
     """Note a sign of the join phase before a generation that is earlier than its first one so far.
 
-    Or one of the same instant that tells who began it.
+    Or one of the same instant that shows who began it.
     """
     in_the_next = generation == replica.generation and replica.state is GroupState.PREPARING_REBALANCE
     phases = [] if in_the_next else [replica.phase]
@@ -48,15 +48,15 @@ def sign(replica: GroupReplica, generation: int, sign_ms: int, by: str = "") -> 
 
 
 def _ended(replica: GroupReplica, generation: int) -> list[EndedPhase]:
-    """Return the ended phases of a generation that a line may still tell of: not all of their removals are judged."""
-    phases = [d.phase for d in replica.departures if d.generation == generation and not d.concluded]
+    """Return the ended phases of a generation that lines may still trail: some removal of each is not judged yet."""
+    phases = [d.phase for d in replica.departures if d.generation == generation and not d.judged]
     unreported = replica.unreported_phase
     phases += [unreported] if unreported is not None and unreported.generation == generation else []
     return list({id(phase): phase for phase in phases}.values())
 
 
 def end(replica: GroupReplica, generation: int, at_ms: int) -> None:
-    """End a join phase with a new generation; one that was skipped ended others, of which nobody told."""
+    """End a join phase with a new generation; a generation that was skipped ended another phase, which was not seen."""
     phase = replica.phase
     phase.first_join_ms, phase.last_join_ms = 0 if generation > replica.generation + 1 > 0 else None, 0
     phase.generation = replica.generation = generation
@@ -66,46 +66,50 @@ def end(replica: GroupReplica, generation: int, at_ms: int) -> None:
 
 def joined(replica: GroupReplica, event: JoinAnswered) -> None:
     """Note who had asked to join a generation by its beginning, and when the first and the last of them did."""
-    ended = _ended(replica, event.generation)
-    for phase in ended:
-        if event.arrival_ms <= phase.removed_ms + EARLY_MS:
-            phase.unjoined = [name for name in phase.unjoined if name not in (event.instance_id, event.member_id)]
-    for phase in (replica.phase, *ended):
-        first_ms = phase.first_join_ms
-        phase.first_join_ms = event.arrival_ms if first_ms is None else min(first_ms, event.arrival_ms)
-        if event.arrival_ms <= replica.generation_since_ms + EARLY_MS:
-            phase.last_join_ms = max(phase.last_join_ms, event.arrival_ms)
+    for ended in _ended(replica, event.generation):
+        _note_join(replica, ended, event)
+        if event.arrival_ms <= ended.removed_ms + EARLY_MS:
+            ended.unjoined = [name for name in ended.unjoined if name not in (event.instance_id, event.member_id)]
+    _note_join(replica, replica.phase, event)
+
+
+def _note_join(replica: GroupReplica, phase: JoinPhase, event: JoinAnswered) -> None:
+    first_ms = phase.first_join_ms
+    phase.first_join_ms = event.arrival_ms if first_ms is None else min(first_ms, event.arrival_ms)
+    if event.arrival_ms <= replica.generation_since_ms + EARLY_MS:
+        phase.last_join_ms = max(phase.last_join_ms, event.arrival_ms)
 
 
 def unanswered(replica: GroupReplica, event: JoinAnswered) -> None:
-    """Note who asked to join, was let in, and will not be told: its answer was lost behind a stalled write."""
+    """Note who asked to join and was let in though its answer was lost behind a stalled write."""
     for phase in (replica.phase, replica.unreported_phase):
         if phase is not None and (phase.generation < 0 or event.arrival_ms <= phase.ended_ms):
             phase.unanswered = [*phase.unanswered, event.request_member_id][:MAX_UNANSWERED_JOINS]
 
 
 def weigh_unreported_phase(replica: GroupReplica, context: JudgementContext) -> None:
-    """Keep the phase of which nobody told only if it ended by its timeout: then it left members behind.
+    """Keep the unreported phase only if it ended by its timeout: then it left members behind.
 
-    That is sure where its start was seen, the coordinator is no other since, and no lines were lost. To be asked before
-    anybody is dropped: the timeouts of all who were in decide how long it could last. Where the list is its own, told
-    after the next phase's first sign, it need not have.
+    To be asked before anybody is dropped: the timeouts of all who were in decide how long it could last. Where the list
+    that comes now is its own, after the next phase's first sign, the phase need not have timed out.
     """
     phase = replica.unreported_phase
     if phase is None:
         return
     phase.limit_ms = timeout_ms(replica, phase, phase.ended_ms, context)
-    if phase.generation == replica.generation:
-        return
+    if phase.generation != replica.generation and not _surely_timed_out(phase, context):
+        replica.unreported_phase = None
+
+
+def _surely_timed_out(phase: EndedPhase, context: JudgementContext) -> bool:
+    """Tell whether a phase lasted its timeout: its start was seen, under the same coordinator, and no line was lost."""
     if phase.started_ms is None or phase.limit_ms is None or len(phase.unanswered) == MAX_UNANSWERED_JOINS:
-        replica.unreported_phase = None
-        return
-    unsure = (
-        r for r in context.timer_resets if r.woke_ms is None and (r.high_ms is None or r.high_ms >= phase.started_ms)
-    )
-    late_ms = phase.ended_ms - phase.started_ms - max(phase.limit_ms, phase.starter_timeout_ms or 0)
-    if any(unsure) or not -EARLY_MS <= late_ms <= LATE_MS:
-        replica.unreported_phase = None
+        return False
+    started_ms, late_ms = phase.started_ms, phase.ended_ms - phase.started_ms
+    late_ms -= max(phase.limit_ms, phase.starter_timeout_ms or 0)
+    resets = context.timer_resets
+    unsure = any(r.woke_ms is None and (r.high_ms is None or r.high_ms >= started_ms) for r in resets)
+    return not unsure and -EARLY_MS <= late_ms <= LATE_MS
 
 
 def stayed(phase: JoinPhase, member: Member) -> bool:

@@ -1,86 +1,201 @@
 """Judges removals once their grace has passed: which timeout each proves, and whether anything unseen may be why."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
-from coordinator_model.replica.group import GroupReplica, Member
-from coordinator_model.replica.poll_end import missed_cause, stopped_polling
-from coordinator_model.replica.removals.departure import STALL_MS, Departure
-from coordinator_model.replica.removals.departures import RETRIED_MS, count_violation, is_of_the_same
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.poll_end import missed_cause
+from coordinator_model.replica.removals import replacement
+from coordinator_model.replica.removals.case import (
+    Answer,
+    Case,
+    Missed,
+    RebalanceTimeout,
+    SessionExpired,
+    Timeout,
+    Uncertain,
+    Unexplained,
+    Verdict,
+)
+from coordinator_model.replica.removals.coordinator_pause import due_in_a_pause
+from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.ended_phase import count_starter_in
+from coordinator_model.replica.removals.join_timeout import not_rejoined, phase_was_extended
 from coordinator_model.replica.removals.leaves import CUT_MS
-from coordinator_model.replica.removals.missed_phase import deadline_of_missed_phase_ms, own_timers_ms
-from coordinator_model.replica.removals.phase_end import began_with
+from coordinator_model.replica.removals.phase_end import (
+    kept_as_static,
+    lived_to_its_end,
+    removed_early,
+    unknown_before_its_end,
+)
+from coordinator_model.replica.removals.removal import count_violation, is_of_the_same
 from coordinator_model.replica.removals.removal_instant import (
     after_a_move,
-    before,
-    deadline_interval_ms,
-    emptied_ms,
-    ends,
-    expired_or_replaced,
-    gone_between,
-    may_have_started,
+    context_before,
     may_precede,
+    moves_since_heard,
     removed_with_one_alive,
 )
-from coordinator_model.replica.removals.uncertain import cause_is_uncertain, mark_unknown
-from coordinator_model.replica.returns import who
-from coordinator_model.replica.session_timer import (
-    TIMER_EARLY_MS,
-    JudgementContext,
-    blamed_reset,
-    deadlines,
-    gone_by_ms,
-    lines_lost,
-    removal_deadline_ms,
-    session_timeout_ms,
-    unheard_since,
-)
-from coordinator_model.states import REBALANCE_TIMEOUT, SESSION_EXPIRED, Cause, Evidence
+from coordinator_model.replica.removals.revocation import not_revoked, own_timers_ms
+from coordinator_model.replica.removals.session_end import possible_end, session_ended
+from coordinator_model.replica.removals.sync_timeout import not_synced
+from coordinator_model.replica.removals.uncertain import Proof, cause_is_uncertain
+from coordinator_model.replica.session_timer import JudgementContext, lines_lost, session_timeout_ms
+from coordinator_model.states import MEMBER_REMOVED, REBALANCE_TIMEOUT, SESSION_EXPIRED, Cause, Evidence
 
 MOVE_KNOWN_MS = 20_000
 """How much later than a removal it may become known that another coordinator did it, whose predecessor went on."""
-RETRY_MS = STALL_MS + 500
-"""How long after its last run: its write's timeout, and the pause before another one."""
-SAME_STEP_MS = 50
-"""So much later than it is due a timer may run."""
-UNSEEN_SHARE = 2
-"""A member removed later than this share of its session after the session seems to end has sent more than one
-heartbeat that was not seen: usual clients send three or more in a session."""
+
+CAUSES: tuple[Callable[[Case], Answer], ...] = (
+    due_in_a_pause,
+    not_revoked,
+    not_synced,
+    kept_as_static,
+    phase_was_extended,
+    unknown_before_its_end,
+    lived_to_its_end,
+    not_rejoined,
+    removed_early,
+)
+"""The causes that a rebalance can have, in the order in which they are asked; the first that answers decides.
+
+1. A timer that ran out in a pause: the coordinator runs all of them as it wakes, so the order in which they were due
+   decides, and no arithmetic that takes timers to run in time holds.
+2. Groups of KIP-848 have no join phase: what follows does not concern them.
+3. Who had joined and not synced has a deadline of its own, which comes before the next join phase.
+4. What is left is the join phase, and no join phase removes a static member.
+5. A phase that was extended ended for its dynamic members as its timeout ran out, so before they are found gone. What
+   follows takes the two for the same instant.
+6. Whom the coordinator did not know before the phase ended was not removed by its end.
+7. Where another's session end began the phase, its end dates that, and shows whose session went on.
+8. Else the phase's start and limit show whether it ended by its timeout, and then for whom it had waited.
+9. Without that, who was removed before its session's end missed the phase. This one always answers.
+
+Where the answer is that the member missed nothing, the end of its session is the only cause left (``session_ended``).
+"""
 
 
 def judge_removals(replica: GroupReplica, context: JudgementContext) -> bool:
-    """Judge the removals whose grace has passed: by now a goodbye that trails, or a coordinator's pause, is known."""
+    """Judge the removals whose grace has passed: by now a leave that trails, or a coordinator's pause, is known.
+
+    Return whether any was.
+    """
     if context.hole_is_open:
         return False
-    due = [d for d in replica.departures if not d.concluded and d.judge_after_ms <= context.progress_ms]
+    due = [d for d in replica.departures if not d.judged and d.judge_after_ms <= context.progress_ms]
     for departure in due:
-        if _told_by_a_deposed_coordinator(departure, context):
+        if _is_of_a_deposed_coordinator(departure, context):
             replica.departures.remove(departure)
             replica.revert_to_last_record(departure.gone_ms)
-        elif _is_proven(replica, departure, context):
-            _keep_proven(replica, departure)
-        elif departure.concluded or departure.successor is None or expired_or_replaced(departure, context):
-            mark_unknown(replica, departure, context)
         else:
-            replica.departures.remove(departure)  # replaced
-    return _explain_by_a_move(replica, context) or bool(due)
+            _apply(replica, departure, judge(replica, departure, context), context)
+    return _judge_again(replica, context) or bool(due)
 
 
-def _is_proven(replica: GroupReplica, departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether a removal proves a timeout, and nothing unseen may have been the cause; write into it which."""
+def judge(replica: GroupReplica, departure: Departure, context: JudgementContext) -> Verdict:
+    """Return which timeout a removal proves, if one does and nothing unseen may have been the cause."""
     count_starter_in(replica, departure)
     context = _as_it_was_unknown(departure, context)
     together = [d for d in replica.departures if d.generation == departure.generation]
     if removed_with_one_alive(departure, together, context):
         if not _moved_before(departure, context):
-            departure.unexplained = True
-            return False
+            return Unexplained(judge_again=True)
         context = after_a_move(departure, context)
-    departure.concluded = _explain(replica, departure, together, before(departure, context))
-    if departure.concluded and cause_is_uncertain(replica, departure, together, context):
-        departure.unexplained = not lines_lost(departure.member, context)
-        return False
-    return departure.concluded
+    verdict = explain(replica, departure, together, context_before(departure, context))
+    if isinstance(verdict, Unexplained) or not cause_is_uncertain(
+        Proof(replica, departure, together, verdict, context)
+    ):
+        return verdict
+    return Uncertain(judge_again=not lines_lost(departure.member, context))
+
+
+def explain(
+    replica: GroupReplica, departure: Departure, together: list[Departure], context: JudgementContext
+) -> Timeout | Unexplained:
+    """Return the timeout that explains a removal best, beside those removed with it."""
+    end = possible_end(replica, departure, together, context)
+    if end is None:
+        return Unexplained()
+    replaced = departure.successor is not None
+    if replaced and not replacement.had_expired(replica, departure, together, context):
+        return Unexplained()
+    case = Case(replica, departure, together, context, *end)
+    answer = next(answer for cause in CAUSES if (answer := cause(case)) is not None)
+    return _rebalance_timeout(case, answer) if isinstance(answer, Missed) else session_ended(case)
+
+
+def _rebalance_timeout(case: Case, missed: Missed) -> RebalanceTimeout | Unexplained:
+    """Return the verdict for a phase that was missed, unless a leave may be among lines that were lost."""
+    early = missed.deadline_ms < case.session_end_ms - case.context.thresholds.grace_ms
+    by_own_timer = missed.deadline_ms in own_timers_ms(case.member, case.context)
+    if early and not by_own_timer and lines_lost(case.member, case.context):
+        return Unexplained()
+    return RebalanceTimeout(missed.deadline_ms, missed_cause(case.member, case.removed_ms))
+
+
+def _apply(replica: GroupReplica, departure: Departure, verdict: Verdict, context: JudgementContext) -> None:
+    """Write a verdict into the removal; a static member that was replaced is no removal."""
+    if isinstance(verdict, RebalanceTimeout | SessionExpired):
+        _report(replica, departure, verdict)
+        _drop_earlier(replica, departure)
+        return
+    departure.judge_again = verdict.judge_again
+    replaced = departure.successor is not None and isinstance(verdict, Unexplained)
+    if replaced and not replacement.may_have_expired(departure, context):
+        replica.departures.remove(departure)
+    else:
+        _mark_unknown(replica, departure, context)
+
+
+def _report(replica: GroupReplica, departure: Departure, timeout: Timeout) -> None:
+    """Report a removal as the timeout that it proves."""
+    departure.evidence, departure.cause, departure.deadline_ms = Evidence.OBSERVED, timeout.cause, timeout.deadline_ms
+    if isinstance(timeout, RebalanceTimeout):
+        departure.rule = REBALANCE_TIMEOUT
+    else:
+        departure.rule, departure.timer_reset_ms = SESSION_EXPIRED, timeout.timer_reset_ms
+        departure.deadline_from_ms, departure.deadline_until_ms = timeout.deadline_from_ms, timeout.deadline_until_ms
+    departure.judged, departure.judge_again = True, False
+    count_violation(replica, departure)
+
+
+def _mark_unknown(replica: GroupReplica, departure: Departure, context: JudgementContext) -> None:
+    """Report the removal as ``member-removed``, cause unknown.
+
+    That is a sign of lost lines, unless the coordinator had moved since the member was heard.
+    """
+    if not moves_since_heard(departure, context):
+        replica.unexplained_ms = max(replica.unexplained_ms or 0, departure.gone_ms)
+    departure.rule, departure.cause, departure.evidence = MEMBER_REMOVED, Cause.UNKNOWN, Evidence.INFERRED
+    departure.deadline_ms = departure.timer_reset_ms = None
+    departure.deadline_from_ms = departure.deadline_until_ms = None
+    departure.judged = True
+
+
+def _drop_earlier(replica: GroupReplica, departure: Departure) -> None:
+    """Let a removal take the place of an earlier one of the same member, by the same rule."""
+    others = [d for d in replica.departures if d is not departure and d.judged]
+    earlier = [id(other) for other in others if is_of_the_same(other, departure)]
+    replica.departures = [d for d in replica.departures if id(d) not in earlier]
+
+
+def _judge_again(replica: GroupReplica, context: JudgementContext) -> bool:
+    """Judge again what nothing explained, where it is only known since that the coordinator had moved.
+
+    By then a leave is answered that had to wait for its write. Return whether a move explains any.
+    """
+    found = False
+    for departure in list(replica.departures):
+        answered_ms = departure.answered_ms + context.thresholds.grace_ms
+        recent = answered_ms <= context.progress_ms <= departure.gone_ms + MOVE_KNOWN_MS
+        if not (departure.judge_again and recent and _moved_before(departure, context)):
+            continue
+        verdict = judge(replica, departure, context)
+        if isinstance(verdict, RebalanceTimeout | SessionExpired):
+            found = True
+            replica.unexplained_ms = None if replica.unexplained_ms == departure.gone_ms else replica.unexplained_ms
+            _report(replica, departure, verdict)
+    return found
 
 
 def _as_it_was_unknown(departure: Departure, context: JudgementContext) -> JudgementContext:
@@ -93,163 +208,15 @@ def _as_it_was_unknown(departure: Departure, context: JudgementContext) -> Judge
     return replace(context, timer_resets=[r for r in context.timer_resets if r.low_ms <= member.unknown_ms])
 
 
-def _keep_proven(replica: GroupReplica, departure: Departure) -> None:
-    """Keep a timeout that is proven, in the place of an earlier one of the same member."""
-    others = [d for d in replica.departures if d is not departure and d.concluded]
-    earlier = [id(other) for other in others if is_of_the_same(other, departure)]
-    replica.departures = [d for d in replica.departures if id(d) not in earlier]
-    departure.concluded = True
-    count_violation(replica, departure)
-
-
-def _explain_by_a_move(replica: GroupReplica, context: JudgementContext) -> bool:
-    """Judge again what nothing explained, where it is only known since that the coordinator had moved.
-
-    By then a goodbye is answered that had to wait for its write.
-    """
-    found = False
-    for number, departure in enumerate(replica.departures):
-        answered_ms = departure.answered_ms + context.thresholds.grace_ms
-        recent = answered_ms <= context.progress_ms <= departure.gone_ms + MOVE_KNOWN_MS
-        if not (departure.unexplained and recent and _moved_before(departure, context)):
-            continue
-        again = replace(departure, rule=SESSION_EXPIRED, evidence=Evidence.OBSERVED, unexplained=False)
-        replica.departures[number] = again
-        if not _is_proven(replica, again, context):
-            replica.departures[number] = departure
-        else:
-            found = True
-            replica.unexplained_ms = None if replica.unexplained_ms == departure.gone_ms else replica.unexplained_ms
-            count_violation(replica, again)
-    return found
-
-
 def _moved_before(departure: Departure, context: JudgementContext) -> bool:
     """Tell whether another broker may have coordinated already as a member was removed, as is known since."""
-    moves = (r for r in unheard_since(departure.member, context.timer_resets) if r.cause is Cause.COORDINATOR_MOVED)
-    return any(may_precede(move, departure) for move in moves)
+    return any(may_precede(move, departure) for move in moves_since_heard(departure, context))
 
 
-def _told_by_a_deposed_coordinator(departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether another broker had taken over before the removal was told: it knows nothing of it."""
-    moves = [r for r in context.timer_resets if r.cause is Cause.COORDINATOR_MOVED and r.broker != departure.told_by]
-    return departure.told_by != "" and any(
+def _is_of_a_deposed_coordinator(departure: Departure, context: JudgementContext) -> bool:
+    """Tell whether another broker had taken over before an answer showed the removal: it knows nothing of it."""
+    others = (r for r in context.timer_resets if r.broker != departure.answered_by)
+    moves = [r for r in others if r.cause is Cause.COORDINATOR_MOVED]
+    return departure.answered_by != "" and any(
         r.low_ms <= departure.gone_ms and (r.high_ms is None or departure.gone_ms <= r.high_ms) for r in moves
-    )
-
-
-def _explain(replica: GroupReplica, departure: Departure, together: list[Departure], context: JudgementContext) -> bool:
-    """Write into a departure what its removal proves, beside those removed with it; False: nothing."""
-    member, removed_ms = departure.member, departure.removed_ms
-    timeout_ms = session_timeout_ms(member, context)
-    deadline_ms, origin = removal_deadline_ms(departure, context, *gone_between(departure, together, context))
-    timers_ms = own_timers_ms(member, context)
-    if member.goes_alone and (
-        deadline_ms is None or (deadline_ms > removed_ms and _may_be_early(replica, departure, context))
-    ):
-        deadline_ms = removed_ms  # what is known of its session does not say otherwise, so it ended here
-    if deadline_ms is None or (
-        departure.successor is not None and not _expired_before_replacement(replica, departure, together, context)
-    ):
-        return False
-    missed_ms = deadline_of_missed_phase_ms(departure, deadline_ms, together, context)
-    if missed_ms is not None:
-        by_arithmetic = missed_ms in timers_ms
-        early = missed_ms < deadline_ms - context.thresholds.grace_ms
-        if early and not by_arithmetic and lines_lost(member, context):
-            return False
-        departure.rule, departure.deadline_ms = REBALANCE_TIMEOUT, missed_ms
-        departure.cause = missed_cause(member, removed_ms)
-        return True
-    if not _emptied_by_another(replica, departure):
-        deadline_ms = emptied_ms(departure, together, context) or deadline_ms
-    gone_ms = min(gone_by_ms(member, context) or removed_ms, removed_ms)
-    if gone_ms < deadline_ms - (TIMER_EARLY_MS if member.goes_alone else context.thresholds.grace_ms):
-        departure.unexplained = not lines_lost(member, context)
-        return False  # neither: a goodbye that we have not seen, or a coordinator that we have not
-    if member.goes_alone and origin is None and removed_ms > deadline_ms + context.thresholds.grace_ms:
-        if removed_ms - deadline_ms > (timeout_ms or 0) // UNSEEN_SHARE:
-            departure.unexplained = not lines_lost(member, context)
-            return False  # it lived on unseen, and so may its goodbye be
-        deadline_ms = removed_ms  # a timer runs in time, so its last heartbeat was not seen
-    blamed = origin if origin and origin.cause is not Cause.UNKNOWN else None
-    blamed = blamed or blamed_reset(deadline_ms, timeout_ms, context.timer_resets)
-    departure.cause = blamed.cause if blamed else own_cause(member)
-    departure.deadline_ms, departure.timer_reset_ms = deadline_ms, blamed.low_ms if blamed else None
-    departure.deadline_from_ms, departure.deadline_until_ms = deadline_interval_ms(departure, blamed, context)
-    return True
-
-
-def _expired_before_replacement(
-    replica: GroupReplica, departure: Departure, together: list[Departure], context: JudgementContext
-) -> bool:
-    """Tell whether a static member's session had ended before its successor came: a replacement starts no rebalance.
-
-    So where one began that nobody is seen to have started, it was the one whose session must have ended first.
-    """
-    if departure.member.fenced_ms is not None and departure.member.fenced_ms < departure.removed_ms:
-        return False  # it was waiting for the others: nobody expires who waits
-    spans = {id(d): deadlines(d, before(d, context)) for d in together}
-    first_ms, last_ms = ends(spans[id(departure)])
-    if last_ms <= departure.removed_ms:
-        return True
-    # Before its removal was recorded, a coordinator answered that it does not know the member.
-    if (departure.member.unknown_ms or departure.removed_ms) < departure.removed_ms:
-        return not _is_told(replica, departure)
-    others = [span for d in together if d is not departure and (span := spans[id(d)])]
-    if any(may_have_started(departure, span) and ends(span)[1] <= last_ms for span in others):
-        return False
-    return began_with(departure, first_ms)
-
-
-def _emptied_by_another(replica: GroupReplica, departure: Departure) -> bool:
-    """Tell whether another left as a member was removed, or an id given out was waited for: the record tells that."""
-    waited = any(name in replica.pending for name in departure.phase.unjoined)
-    return waited or any(abs(leave.applied_ms - departure.removed_ms) <= CUT_MS for leave in replica.leaves)
-
-
-def _is_told(replica: GroupReplica, departure: Departure) -> bool:
-    """Tell whether a removal since a member was last heard is told, which the log that was loaded then did not have."""
-    name, heard_ms = who(departure.member), departure.member.clock_ms or 0
-    return any(other == name and heard_ms < at_ms < departure.removed_ms for other, at_ms, _ in replica.violations)
-
-
-def own_cause(member: Member) -> Cause:
-    """Return why a session ended that no coordinator had a hand in.
-
-    A static member sends no leave when it oversleeps its poll, its heartbeats only stop: only its client tells. Nor
-    does one of KIP-848 whose application has to take the revocation first (librdkafka with rebalance callbacks).
-    """
-    stays = member.instance_id is not None or member.kip848
-    if stays and (member.poll_deadline_ms is not None or stopped_polling(member)):
-        return Cause.POLL_INTERVAL
-    return Cause.SESSION_OR_POLL if member.beats_in_poll else Cause.SESSION_TIMEOUT
-
-
-def _may_be_early(replica: GroupReplica, departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether a session may have ended before it seems due: its start is not known well.
-
-    So where the member was never heard and came before we looked, or the timer of its former self may run again; or
-    where its coordinator moved since. Else a removal before the end of the session is a goodbye that nobody saw.
-    """
-    member = departure.member
-    if _is_retried(replica, departure, context):
-        return True
-    if member.clock_ms is None:
-        return departure.may_be_retried or (member.joined_ms or 0) < context.live_from_ms
-    return any(reset.may_load for reset in unheard_since(member, context.timer_resets))
-
-
-def _is_retried(replica: GroupReplica, departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether a timer that had run out before, and whose write timed out, was tried again and again up to here.
-
-    Its own timer of before it was heard again, or of a group that has changed its kind since; or its former self's.
-    """
-    member, timeout_ms = departure.member, session_timeout_ms(departure.member, context)
-    ran_ms = [at_ms for other, at_ms, _ in replica.violations if other == who(member)]
-    if member.last_heartbeat_ms is not None and timeout_ms is not None:
-        ran_ms.append(member.last_heartbeat_ms + timeout_ms)
-    late_ms = [departure.removed_ms - at_ms for at_ms in ran_ms]
-    return departure.may_be_retried and any(
-        0 < ms <= RETRIED_MS and (ms + CUT_MS) % RETRY_MS <= SAME_STEP_MS for ms in late_ms
     )

@@ -6,10 +6,9 @@ from coordinator_model.replica.removals.departure import STALL_MS, Departure
 from coordinator_model.replica.removals.ended_phase import ended_phase, sync_timeout_ms
 from coordinator_model.replica.removals.join_phase import stayed
 from coordinator_model.replica.removals.leaves import has_left, heard_since, remember_leave
-from coordinator_model.replica.removals.uncertain import known_from_records
 from coordinator_model.replica.returns import who
 from coordinator_model.replica.session_timer import JudgementContext, touches_ms, unheard_since
-from coordinator_model.states import MEMBER_REMOVED, REBALANCE_TIMEOUT, SESSION_EXPIRED, Cause, Evidence
+from coordinator_model.states import MEMBER_REMOVED, POLL_EXCEEDED, REBALANCE_TIMEOUT, SESSION_EXPIRED, Cause, Evidence
 
 MAX_PARKED = 16
 """Heartbeats kept a member that waited behind a stalled write."""
@@ -22,10 +21,10 @@ def remove_member(
     member: Member,
     removed_ms: int,
     context: JudgementContext,
-    told_by: str = "",
+    answered_by: str = "",
     successor: JoinAnswered | None = None,
 ) -> None:
-    """Take a member out of the replica because its absence has become a fact, told by a broker's answer or a record."""
+    """Take a member out of the replica: a broker's answer or a record no longer has it."""
     replica.save_last_record()
     if _never_loaded(replica, member, context):
         replica.members.pop(member.member_id, None)
@@ -35,31 +34,60 @@ def remove_member(
         member = loaded[0]
     if heard_since(member, replica.undelivered_leaves.get(member.member_id), context):
         del replica.undelivered_leaves[member.member_id]
-    left = has_left(replica, member, removed_ms, context.thresholds.grace_ms)
-    if not left and member.replaced_ms is not None:
-        remember_leave(replica, Leave(member, member.replaced_ms, Cause.REPLACED, None))
-    elif not left and context.by_records:
-        if removed_ms >= context.live_from_ms:
-            _depart_unseen(replica, known_from_records(replica, member, removed_ms))
-    elif not left and member.member_id not in replica.logged and _is_witnessed(replica, member, removed_ms, context):
-        add_departure(replica, _departure(replica, member, removed_ms, context, told_by, successor))
-    elif not left and removed_ms >= context.live_from_ms:
-        replica.unexplained.append(_departure(replica, member, removed_ms, context, told_by, successor))
+    if not has_left(replica, member, removed_ms, context.thresholds.grace_ms):
+        _note_removal(replica, member, removed_ms, context, answered_by, successor)
     replica.members.pop(member.member_id, None)
 
 
+def _note_removal(
+    replica: GroupReplica,
+    member: Member,
+    removed_ms: int,
+    context: JudgementContext,
+    answered_by: str,
+    successor: JoinAnswered | None,
+) -> None:
+    """Keep the removal of a member that did not leave: to be judged, or to wait for the coordinator's own log."""
+    if member.replaced_ms is not None:
+        remember_leave(replica, Leave(member, member.replaced_ms, Cause.REPLACED, None))
+    elif context.by_records:
+        if removed_ms >= context.live_from_ms:
+            _depart_unseen(replica, _known_from_records(replica, member, removed_ms))
+    elif member.member_id not in replica.logged and _is_witnessed(replica, member, removed_ms, context):
+        add_departure(replica, _departure(replica, member, removed_ms, context, answered_by, successor))
+    elif removed_ms >= context.live_from_ms:
+        replica.unexplained.append(_departure(replica, member, removed_ms, context, answered_by, successor))
+
+
 def _depart_unseen(replica: GroupReplica, departure: Departure) -> None:
-    """Keep a departure of which only a record tells; one whose poll was overdue has left for that."""
+    """Keep a departure that only a record shows; one whose poll was overdue has left for that."""
     if departure.cause is Cause.POLL_INTERVAL:
         remember_leave(replica, Leave(departure.member, departure.removed_ms, departure.cause, None))
     add_departure(replica, departure)
+
+
+def _known_from_records(replica: GroupReplica, member: Member, removed_ms: int) -> Departure:
+    """Return the departure of a member that only records show: that it is gone, and between which generations."""
+    overdue = member.poll_deadline_ms is not None
+    return Departure(
+        member=member,
+        rule=POLL_EXCEEDED if overdue else MEMBER_REMOVED,
+        cause=Cause.POLL_INTERVAL if overdue else Cause.UNKNOWN,
+        evidence=Evidence.OBSERVED if overdue else Evidence.INFERRED,
+        removed_ms=removed_ms,
+        deadline_ms=member.poll_deadline_ms,
+        generation=replica.generation,
+        broker="",
+        judge_after_ms=0,
+        seen_generation=replica.generation if member.generation is None else min(member.generation, replica.generation),
+    )
 
 
 def _never_loaded(replica: GroupReplica, member: Member, context: JudgementContext) -> bool:
     """Tell whether a member joined a generation that was never written, before the coordinator moved.
 
     The next one loaded the log, so the member was never in there: nobody removed it, but perhaps the former self of a
-    static one. Of whom a record has told that another came in its place, the log had it.
+    static one. A member that a record has shown to be replaced was in the log.
     """
     if replica.recorded_generation is None or any(m.member_id == member.member_id for m in replica.recorded):
         return False
@@ -69,7 +97,7 @@ def _never_loaded(replica: GroupReplica, member: Member, context: JudgementConte
 
 
 def _is_witnessed(replica: GroupReplica, member: Member, removed_ms: int, context: JudgementContext) -> bool:
-    """Tell whether we would have seen a goodbye: telemetry live, and the member or its group seen alive before."""
+    """Tell whether we would have seen a leave: telemetry live, and the member or its group seen alive before."""
     if not context.broker or removed_ms < context.live_from_ms:
         return False
     others = len(replica.members) - (member.member_id in replica.members)
@@ -83,11 +111,11 @@ def _departure(
     member: Member,
     removed_ms: int,
     context: JudgementContext,
-    told_by: str,
+    answered_by: str,
     successor: JoinAnswered | None,
 ) -> Departure:
-    """Keep what is known of a removal by the time it is told: of the phase that lost the member, before all."""
-    told_ms = removed_ms if successor is None else successor.answer_ms
+    """Keep what is known of a removal as the member is found gone: above all of the phase that lost it."""
+    known_ms = removed_ms if successor is None else successor.answer_ms
     phase, generation, found_ms = replica.phase, replica.generation, removed_ms
     missed = replica.unreported_phase
     if missed is not None and stayed(missed, member):
@@ -103,9 +131,9 @@ def _departure(
         deadline_ms=None,
         generation=generation,
         broker=context.broker,
-        judge_after_ms=max(told_ms, context.progress_ms) + context.thresholds.grace_ms + _stall_ms(replica, member),
-        concluded=False,
-        told_by=told_by,
+        judge_after_ms=max(known_ms, context.progress_ms) + context.thresholds.grace_ms + _stall_ms(replica, member),
+        judged=False,
+        answered_by=answered_by,
         touches_ms=[at_ms for at_ms in _touches_ms(member, context) if at_ms <= removed_ms],
         phase=ended_phase(replica, phase, generation, removed_ms, context),
         found_ms=found_ms,
@@ -166,7 +194,7 @@ def note_disputed_heartbeat(replica: GroupReplica, member_id: str, applied_ms: i
 def open_removals(replica: GroupReplica, member_id: str, applied_ms: int) -> list[Departure]:
     """Return a member's removals that came after an instant and are not judged yet: a line of then only trails."""
     own = (d for d in replica.departures if d.member.member_id == member_id)
-    return [d for d in own if not d.concluded and applied_ms <= d.gone_ms]
+    return [d for d in own if not d.judged and applied_ms <= d.gone_ms]
 
 
 def add_departure(replica: GroupReplica, departure: Departure) -> None:
@@ -175,10 +203,10 @@ def add_departure(replica: GroupReplica, departure: Departure) -> None:
     One that is not judged yet is another: who came back and left at once had been removed before. Beyond the cap the
     oldest gives way.
     """
-    others = [old for old in replica.departures if not (old.concluded and is_of_the_same(old, departure))]
+    others = [old for old in replica.departures if not (old.judged and is_of_the_same(old, departure))]
     replica.departures = others[-(MAX_DEPARTURES - 1) :]
     replica.departures.append(departure)
-    if departure.concluded and departure.rule is not None:
+    if departure.judged and departure.rule is not None:
         count_violation(replica, departure)
 
 
@@ -196,7 +224,7 @@ def count_violation(replica: GroupReplica, departure: Departure) -> None:
 def explain_by_leave(
     replica: GroupReplica, member_id: str, applied_ms: int, grace_ms: int, *, lost: bool = False
 ) -> Member | None:
-    """Take back a removal that a trailing goodbye explains, the last of several; return the member as it was.
+    """Take back a removal that a trailing leave explains, the last of several; return the member as it was.
 
     ``lost``: it was answered 15 behind a stalled write. In a group of KIP-848 it explains only what it wrote itself:
     another coordinator, which has never heard of it, removes the member later.
