@@ -5,7 +5,6 @@ from itertools import chain
 from operator import itemgetter
 
 from coordinator_model.replica.group import GroupReplica, Member
-from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.phases import EndedPhase, JoinPhase
 from coordinator_model.replica.session_timer import JudgementContext, touches_ms
 from coordinator_model.states import Cause
@@ -80,13 +79,12 @@ def timeout_ms(replica: GroupReplica, phase: JoinPhase, removed_ms: int, context
     return max((limit_ms for limit_ms in limits if limit_ms), default=None)
 
 
-def count_starter_in(replica: GroupReplica, departure: Departure) -> None:
-    """Count the timeout of the member whose JoinGroup began the phase: by now all answers that show it have come."""
-    by = departure.phase.started_by
-    left = (leave.member for leave in replica.leaves if leave.applied_ms > departure.removed_ms)
-    limits_ms = [m.rebalance_timeout_ms for m in chain(replica.members.values(), left) if m.member_id == by]
-    limits_ms.append(departure.phase.starter_timeout_ms)
-    departure.phase.starter_timeout_ms = max((limit_ms for limit_ms in limits_ms if limit_ms), default=None)
+def count_starter_in(replica: GroupReplica, phase: EndedPhase) -> None:
+    """Note the timeout of the member whose JoinGroup began the phase: by now all answers that show it have come."""
+    left = (leave.member for leave in replica.leaves if leave.applied_ms > phase.removed_ms)
+    starters = [m for m in chain(replica.members.values(), left) if m.member_id == phase.started_by]
+    limits_ms = [*(member.rebalance_timeout_ms for member in starters), phase.starter_timeout_ms]
+    phase.starter_timeout_ms = max((limit_ms for limit_ms in limits_ms if limit_ms), default=None)
 
 
 def _gone_as_it_began(replica: GroupReplica, phase: JoinPhase, removed_ms: int, context: JudgementContext) -> set[str]:

@@ -59,19 +59,19 @@ CAUSES: tuple[Callable[[Case], Answer], ...] = (
 )
 """The causes that a rebalance can have, in the order in which they are asked; the first that answers decides.
 
-1. A timer that ran out in a pause: the coordinator runs all of them as it wakes, so the order in which they were due
-   decides, and no arithmetic that takes timers to run in time holds.
-2. Groups of KIP-848 have no join phase: what follows does not concern them.
-3. Who had joined and not synced has a deadline of its own, which comes before the next join phase.
+1. A coordinator that wakes from a pause runs all timers that came due in it, in the order in which they were due. All
+   other causes assume that timers run in time, so this one is asked before them.
+2. Groups of KIP-848 have no join phase, so a member of theirs is judged by its own timers, and no further.
+3. A member that joined has to sync before the next join phase begins, so this deadline comes before that phase's.
 4. What is left is the join phase, and no join phase removes a static member.
-5. A phase that was extended ended for its dynamic members as its timeout ran out, so before they are found gone. What
-   follows takes the two for the same instant.
-6. Whom the coordinator did not know before the phase ended was not removed by its end.
-7. Where another's session end began the phase, its end dates that, and shows whose session went on.
-8. Else the phase's start and limit show whether it ended by its timeout, and then for whom it had waited.
-9. Without that, who was removed before its session's end missed the phase. This one always answers.
+5. A phase that was extended dropped its dynamic members when its timeout ran out, some time before they are found gone.
+   The causes below take these two instants for one.
+6. A member that the coordinator did not know any more before the phase ended was not removed by its end.
+7. Where another member's session end began the phase, the phase's end dates that, and shows whose session went on.
+8. Otherwise the phase's start and limit show whether it ended by its timeout, and for whom it had waited.
+9. Where they do not, a member that was removed before its session ended missed the phase. This one always answers.
 
-Where the answer is that the member missed nothing, the end of its session is the only cause left (``session_ended``).
+``NotMissed`` leaves one cause, the end of the session (``session_ended``).
 """
 
 
@@ -88,13 +88,13 @@ def judge_removals(replica: GroupReplica, context: JudgementContext) -> bool:
             replica.departures.remove(departure)
             replica.revert_to_last_record(departure.gone_ms)
         else:
+            count_starter_in(replica, departure.phase)
             _apply(replica, departure, judge(replica, departure, context), context)
     return _judge_again(replica, context) or bool(due)
 
 
 def judge(replica: GroupReplica, departure: Departure, context: JudgementContext) -> Verdict:
     """Return which timeout a removal proves, if one does and nothing unseen may have been the cause."""
-    count_starter_in(replica, departure)
     context = _as_it_was_unknown(departure, context)
     together = [d for d in replica.departures if d.generation == departure.generation]
     if removed_with_one_alive(departure, together, context):
@@ -102,11 +102,11 @@ def judge(replica: GroupReplica, departure: Departure, context: JudgementContext
             return Unexplained(judge_again=True)
         context = after_a_move(departure, context)
     verdict = explain(replica, departure, together, context_before(departure, context))
-    if isinstance(verdict, Unexplained) or not cause_is_uncertain(
-        Proof(replica, departure, together, verdict, context)
-    ):
+    if isinstance(verdict, Unexplained):
         return verdict
-    return Uncertain(judge_again=not lines_lost(departure.member, context))
+    if cause_is_uncertain(Proof(replica, departure, together, verdict, context)):
+        return Uncertain(judge_again=not lines_lost(departure.member, context))
+    return verdict
 
 
 def explain(
@@ -190,6 +190,7 @@ def _judge_again(replica: GroupReplica, context: JudgementContext) -> bool:
         recent = answered_ms <= context.progress_ms <= departure.gone_ms + MOVE_KNOWN_MS
         if not (departure.judge_again and recent and _moved_before(departure, context)):
             continue
+        count_starter_in(replica, departure.phase)
         verdict = judge(replica, departure, context)
         if isinstance(verdict, RebalanceTimeout | SessionExpired):
             found = True

@@ -22,16 +22,16 @@ def expired():
 
 @pytest.fixture
 def verdicts(monkeypatch):
-    """Every verdict, and whether the replica was the same before and after; ``count_starter_in`` is no cause."""
-    given, explain = [], judge.explain
+    """Every verdict, and whether the replica was the same before and after."""
+    given, ask = [], judge.judge
 
     def watched(replica, *args):
         before = dump_group(replica)
-        verdict = explain(replica, *args)
+        verdict = ask(replica, *args)
         given.append((type(verdict), dump_group(replica) == before))
         return verdict
 
-    monkeypatch.setattr(judge, "explain", watched)
+    monkeypatch.setattr(judge, "judge", watched)
     return given
 
 
