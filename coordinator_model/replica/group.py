@@ -169,7 +169,7 @@ class Member:
 
 @dataclass(slots=True)
 class Leave:
-    """A member that said goodbye, kept to explain its removal and to recognise it when it comes back."""
+    """A member that left, kept to explain its removal and to recognise it when it comes back."""
 
     member: Member
     applied_ms: int
@@ -180,7 +180,7 @@ class Leave:
 
     @property
     def may_be_late_poll(self) -> bool:
-        """Whether a poll interval had passed since its member joined, for which it had to poll, or told of a poll.
+        """Whether a poll interval had passed since its member joined, for which it had to poll, or reported a poll.
 
         Else it polled in time and left of its own, as with ``unsubscribe()``. The interval is its rebalance timeout.
         """
@@ -230,7 +230,7 @@ class GroupReplica:
     phase: JoinPhase = field(default_factory=JoinPhase)
     """The join phase that the group is in, or that led to its generation."""
     unreported_phase: EndedPhase | None = None
-    """The first since the last list of members whose generation went by without an answer that told who was in it."""
+    """The first since the last list of members whose generation went by without an answer that showed who was in it."""
     stalled_ms: int | None = None
     """When an answer last came that had waited behind a stalled write."""
     announced_by: str = ""
@@ -352,7 +352,7 @@ class GroupReplica:
         """Take its tombstone: it is gone unless the same write goes on with a group of another kind."""
         if self.state is GroupState.EMPTY and self.state_since_ms < at_ms:
             for departure in self.departures:
-                departure.judge_after_ms = 0  # nobody's goodbye trails the end of a group that was empty before
+                departure.judge_after_ms = 0  # no leave trails the end of a group that was empty before
         self.ending_ms = at_ms
         self.confirm_last_record()
         self.enter(GroupState.DEAD, at_ms, Evidence.OBSERVED)
