@@ -7,9 +7,9 @@
 from collections.abc import Collection, Iterable, Mapping
 
 from coordinator_model.replica.coordinator_log import prove
-from coordinator_model.replica.departures import judge_removals
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.heartbeat_interval import measure_again
+from coordinator_model.replica.removals.judge import judge_removals
 from coordinator_model.replica.session_timer import JudgementContext
 
 Heard = tuple[str, int, int | None]

@@ -9,22 +9,22 @@ from functools import partial
 from typing import Any
 
 from coordinator_model.events import Heartbeat, JoinAnswered, LeaveAnswered, RecordRead, SyncAnswered, parked_ms
-from coordinator_model.replica import divergence, join_lines, join_phase, rolled_back_replacement
+from coordinator_model.replica import divergence, join_lines, rolled_back_replacement
 from coordinator_model.replica.assigned_work import STREAMS_PROTOCOL, assigned_work
 from coordinator_model.replica.conversion import PROTOCOL_TYPES, become_classic
-from coordinator_model.replica.departures import (
-    CUT_MS,
-    add_departure,
-    depart,
-    explained_by_leave,
-    is_known_leave,
-    leave_cause,
-    open_removals,
-    parked_heartbeat,
-    remember_leave,
-)
-from coordinator_model.replica.group import STALL_MS, Departure, GroupReplica, Leave, Member
+from coordinator_model.replica.group import GroupReplica, Leave, Member
 from coordinator_model.replica.member_blobs import fill_blobs, from_base64, read_assignment
+from coordinator_model.replica.removals import join_phase
+from coordinator_model.replica.removals.departure import STALL_MS, Departure
+from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS
+from coordinator_model.replica.removals.leaves import CUT_MS, is_known_leave, leave_cause, remember_leave
+from coordinator_model.replica.removals.removal import (
+    add_departure,
+    explain_by_leave,
+    note_parked_heartbeat,
+    open_removals,
+    remove_member,
+)
 from coordinator_model.replica.returns import came_back
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.replica.transitions import StateEvent
@@ -151,7 +151,7 @@ def drop_unlisted(
     instances: set[str | None],
     at_ms: int,
     context: JudgementContext,
-    told_by: str = "",
+    answered_by: str = "",
 ) -> None:
     """Let go of whom the coordinator no longer lists; a static member's successor explains its predecessor.
 
@@ -173,7 +173,7 @@ def drop_unlisted(
             del replica.members[member.member_id]
             remember_leave(replica, Leave(member, replaced_ms, Cause.REPLACED, None))
         else:
-            depart(replica, member, at_ms, context, told_by)
+            remove_member(replica, member, at_ms, context, answered_by)
     replica.unreported_phase = None  # all are told of now
 
 
@@ -216,7 +216,7 @@ def heartbeat(replica: GroupReplica, event: Heartbeat, context: JudgementContext
     member = replica.members.get(event.member_id)
     stalled = event.error == STALLED_WRITE and event.remote_ms >= context.thresholds.stalled_write_ms
     if stalled:
-        parked_heartbeat(replica, event.member_id, event.applied_ms, event.applied_ms + event.remote_ms)
+        note_parked_heartbeat(replica, event.member_id, event.applied_ms, event.applied_ms + event.remote_ms)
         return
     if event.error not in (0, REBALANCE_IN_PROGRESS):
         if not event.kip848:
@@ -398,7 +398,7 @@ def sync(replica: GroupReplica, event: SyncAnswered, context: JudgementContext) 
     join_lines.note_if_unseen(replica, context)
     stores = event.from_leader and (member.awaiting_sync or replica.state is GroupState.COMPLETING_REBALANCE)
     came_ms = event.arrival_ms - replica.state_since_ms
-    too_long_ms = join_phase.LATE_MS if came_ms > join_phase.EARLY_MS else 2 * join_phase.EARLY_MS
+    too_long_ms = LATE_MS if came_ms > EARLY_MS else 2 * EARLY_MS
     waited = member.awaiting_sync and came_ms <= STALL_MS and parked_ms(event) > too_long_ms
     member.awaiting_sync, member.synced_ms = False, event.answer_ms
     member.generation = event.generation
@@ -430,7 +430,7 @@ def _refused_sync(replica: GroupReplica, event: SyncAnswered, member: Member | N
     _not_stored(replica, event)
     if member is None:
         return
-    if event.error in ENDS_A_WAIT and parked_ms(event) > join_phase.EARLY_MS:
+    if event.error in ENDS_A_WAIT and parked_ms(event) > EARLY_MS:
         member.timer_reset_ms = max(member.timer_reset_ms or 0, event.answer_ms)
         _wait_was_cut_off(replica, event)
     if member.is_classic_among_consumers and event.error == REBALANCE_IN_PROGRESS:
@@ -488,7 +488,7 @@ def _leaver(replica: GroupReplica, event: LeaveAnswered, context: JudgementConte
         trails = member.joined_ms is not None and member.joined_ms > event.applied_ms
         return None if trails else member  # the same id has joined again since
     gone = event.member_id or _departed_instance(replica, event.instance_id)
-    member = explained_by_leave(replica, gone, event.applied_ms, context.thresholds.grace_ms)
+    member = explain_by_leave(replica, gone, event.applied_ms, context.thresholds.grace_ms)
     if member is None and not lost:  # whether it was a member its own error, which is lost, would have told
         member = Member(event.member_id, event.instance_id, event.client_id, event.client_host)
     return member

@@ -7,8 +7,8 @@ Nobody leaves in it but the member that caused a downgrade, and no incident ends
 
 from collections.abc import Collection
 
-from coordinator_model.replica.departures import depart, withdraw
 from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.removals.removal import remove_member, withdraw
 from coordinator_model.replica.session_timer import JudgementContext, latest_session
 from coordinator_model.replica.transitions import StateEvent
 from coordinator_model.states import GroupType
@@ -49,7 +49,7 @@ def dismiss_unconverted(replica: GroupReplica, now_ms: int, context: JudgementCo
     gone = [member for member in unnamed if phase_ended or _had_gone(member, upgraded_ms, context)]
     replica.members |= {member.member_id: member for member in gone}  # their timeouts count for the phase
     for member in gone:
-        depart(replica, member, upgraded_ms, context)
+        remove_member(replica, member, upgraded_ms, context)
 
 
 def _had_gone(member: Member, upgraded_ms: int, context: JudgementContext) -> bool:

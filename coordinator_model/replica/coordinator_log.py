@@ -16,10 +16,13 @@ from dataclasses import replace
 
 from coordinator_model.decode.records import RecordType
 from coordinator_model.events import JOINED, LEFT, PENDING_GONE, REPLACED, CoordinatorLine, RecordRead
-from coordinator_model.replica.departures import add_departure, leave_cause, own_cause, remember_leave, withdraw
-from coordinator_model.replica.group import Departure, GroupReplica, Leave, Member
+from coordinator_model.replica.group import GroupReplica, Leave, Member
 from coordinator_model.replica.notes import JoiningMember, LoggedRemoval
 from coordinator_model.replica.poll_end import missed_cause
+from coordinator_model.replica.removals.departure import Departure
+from coordinator_model.replica.removals.leaves import leave_cause, remember_leave
+from coordinator_model.replica.removals.removal import add_departure, withdraw
+from coordinator_model.replica.removals.session_end import own_cause
 from coordinator_model.replica.session_timer import JudgementContext, blamed_reset, session_timeout_ms
 from coordinator_model.states import (
     MEMBER_REMOVED,
@@ -138,7 +141,7 @@ def _missed(replica: GroupReplica, member: Member, event: RecordRead) -> Departu
 
 
 def _is_unexplained(departure: Departure) -> bool:
-    return not departure.concluded or departure.rule == MEMBER_REMOVED
+    return not departure.judged or departure.rule == MEMBER_REMOVED
 
 
 def refute(replica: GroupReplica, event: RecordRead) -> None:
@@ -196,7 +199,7 @@ def prove(replica: GroupReplica, context: JudgementContext) -> bool:
     used = False
     for departure in list(replica.departures) if replica.proofs else ():
         logged = replica.proofs.get(departure.member.member_id)
-        if logged is not None and departure.concluded and logged.at_ms <= departure.gone_ms + LATER_MS:
+        if logged is not None and departure.judged and logged.at_ms <= departure.gone_ms + LATER_MS:
             del replica.proofs[departure.member.member_id]
             _prove_or_refute(replica, departure, logged, context)
             used = True
@@ -236,5 +239,5 @@ def _conclude(replica: GroupReplica, departure: Departure, logged: LoggedRemoval
         departure.timer_reset_ms = None if load is None else load.low_ms
     departure.evidence, departure.from_log, departure.broker = Evidence.OBSERVED, True, logged.broker
     departure.deadline_ms, departure.seen_generation = logged.at_ms, None
-    departure.concluded, departure.unexplained, departure.judge_after_ms = True, False, 0
+    departure.judged, departure.judge_again, departure.judge_after_ms = True, False, 0
     add_departure(replica, departure)

@@ -13,6 +13,8 @@ from coordinator_model.replica.notes import (
     UnansweredJoin,
     Zombie,
 )
+from coordinator_model.replica.removals.departure import Departure
+from coordinator_model.replica.removals.phases import EndedPhase, JoinPhase
 from coordinator_model.replica.transitions import STATE_CHANGES, StateEvent
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType, MemberState
 
@@ -23,8 +25,6 @@ MAX_UNANSWERED_JOINS = 256
 MAX_DEPARTURES = 1_024
 """Members whose removal is not closed yet; more than that at once are counted, not kept."""
 LEAVE_MEMORY_MS = 3_600_000
-STALL_MS = 5_000
-"""How long a request waits for a write that stalls before it is answered 15 (`offsets.commit.timeout.ms`)."""
 JOIN_MS = 1_000
 """How much later than its last poll a member that never polled again may seem to have joined."""
 
@@ -182,7 +182,7 @@ class Member:
 
 @dataclass(slots=True)
 class Leave:
-    """A member that said goodbye, kept to explain its removal and to recognise it when it comes back."""
+    """A member that left, kept to explain its removal and to recognise it when it comes back."""
 
     member: Member
     applied_ms: int
@@ -193,7 +193,7 @@ class Leave:
 
     @property
     def may_be_late_poll(self) -> bool:
-        """Whether a poll interval had passed since its member joined, for which it had to poll, or told of a poll.
+        """Whether a poll interval had passed since its member joined, for which it had to poll, or reported a poll.
 
         Else it polled in time and left of its own, as with ``unsubscribe()``. The interval is its rebalance timeout.
         """
@@ -202,100 +202,6 @@ class Leave:
         interval_ms = (member.rebalance_timeout_ms or 0) - JOIN_MS
         asked_ms = member.joined_ms or 0 if member.asked_ms is None else member.asked_ms
         return self.applied_ms - max(asked_ms, told_ms) >= interval_ms
-
-
-@dataclass(slots=True)
-class JoinPhase:
-    """What is known of one join phase, see ``join_phase``."""
-
-    after_ms: int = 0
-    """The last instant at which it was known not to have begun."""
-    started_ms: int | None = None
-    """Its first sign; None: none was seen."""
-    started_by: str = ""
-    """Whose leave or JoinGroup that sign is; empty: an answer 27 or 25 to others, so somebody's session ended."""
-    starter_timeout_ms: int | None = None
-    """The rebalance timeout of the one whose JoinGroup that sign is, where the group's members do not tell it."""
-    first_join_ms: int | None = None
-    """When the first of those who joined its generation asked to, as their answers tell; 0: in a generation before,
-    which nobody told of; None: no answer told. Of the phase before while this one goes on, and so is the next."""
-    last_join_ms: int = 0
-    """When the last of them did; 0: no answer told."""
-    generation: int = -1
-    """The generation that ended it; -1: no answer and no record told of one."""
-    ended_ms: int = 0
-    """When that was first told."""
-    unanswered: list[str] = field(default_factory=list)
-    """Ids of those whose JoinGroup was applied in it though answered 15: they are in without an answer's telling."""
-    unjoined: list[str] = field(default_factory=list)
-    """Of one that no answer told of: who is not seen to have rejoined, as in ``Departure``."""
-    limit_ms: int | None = None
-    """How long it could last, if it began with the end of a session; set as a removal is judged by it."""
-
-
-@dataclass(slots=True)
-class Departure:
-    """A member that is gone, and what the replica holds of why; ``rule`` None: explained, no incident."""
-
-    member: Member
-    rule: str | None
-    cause: Cause
-    evidence: Evidence
-    removed_ms: int
-    """The instant at which its absence became a fact."""
-    deadline_ms: int | None
-    generation: int
-    broker: str
-    judge_after_ms: int
-    """Not judged before progress has come here: the explanation may trail."""
-    timer_reset_ms: int | None = None
-    """Where a coordinator's pause or move is the cause: when that began."""
-    deadline_from_ms: int | None = None
-    """The deadline lies between these two, where only that is known, as after a move; None: ``deadline_ms`` is it."""
-    deadline_until_ms: int | None = None
-    concluded: bool = True
-    """False: what the removal proves is not known before ``judge_after_ms``."""
-    unexplained: bool = False
-    """Nothing known explained it as it was judged first."""
-    told_by: str = ""
-    """The broker whose answer told the absence: that it was the coordinator then. Empty: a record told it."""
-    touches_ms: list[int] = field(default_factory=list)
-    """Uncertain restarts of the session timer before the removal."""
-    phase: JoinPhase = field(default_factory=JoinPhase)
-    """The join phase that told its absence."""
-    found_ms: int = 0
-    """When its absence was told, where that is later: of a phase before the one that told it."""
-    sync_timeout_ms: int | None = None
-    """How long it had to sync, once it had joined."""
-    static_in: bool = False
-    """Whether a static member was in that phase."""
-    unjoined: list[str] = field(default_factory=list)
-    """Instances that the phase kept in, and ids given out, that are not seen to have joined: it waited for them."""
-    successor: str | None = None
-    """The static member that came for its place: explains its absence unless it had gone before."""
-    may_be_retried: bool = False
-    """Whether the timer that removed the member's former self may have been tried again, and removed this one."""
-    lines_were_behind: bool = False
-    """Whether its record was applied long before the lines of its time: they came more than ``hold_ms`` late."""
-    returned_ms: int | None = None
-    returned_as: str | None = None
-    """The member id under which it came back."""
-    seen_generation: int | None = None
-    """Where only records tell: the last generation that it is seen in; None: answers are seen too."""
-    from_log: bool = False
-    """Whether the coordinator's own log tells why, and when it was removed."""
-    refuted_ms: int | None = None
-    """When that log told of another cause, of which the request log has no line."""
-
-    @property
-    def gone_ms(self) -> int:
-        """When its absence was told: a line of before then only trails."""
-        return max(self.removed_ms, self.found_ms)
-
-    @property
-    def answered_ms(self) -> int:
-        """By when a goodbye of before then is answered, though it had to wait for a write."""
-        return self.gone_ms + STALL_MS
 
 
 @dataclass(slots=True)
@@ -319,8 +225,8 @@ class GroupReplica:
     """The generation whose leader's member list has been applied."""
     phase: JoinPhase = field(default_factory=JoinPhase)
     """The join phase that the group is in, or that led to its generation."""
-    unreported_phase: JoinPhase | None = None
-    """The first since the last list of members whose generation went by without an answer that told who was in it."""
+    unreported_phase: EndedPhase | None = None
+    """The first since the last list of members whose generation went by without an answer that showed who was in it."""
     stalled_ms: int | None = None
     """When an answer last came that had waited behind a stalled write."""
     announced_by: str = ""
@@ -384,6 +290,13 @@ class GroupReplica:
     """Illegal transitions and contradictions adopted."""
     set_aside: SetAside | None = None
     """When this monitor failed on the group; None: it did not, or long ago."""
+
+    @property
+    def ended_phases(self) -> list[EndedPhase]:
+        """The ended phases that are kept, each once: removals refer to them, and one was not reported."""
+        kept = [departure.phase for departure in (*self.departures, *self.unexplained)]
+        kept += [] if self.unreported_phase is None else [self.unreported_phase]
+        return list({id(phase): phase for phase in kept}.values())
 
     @property
     def stable_since_ms(self) -> int | None:

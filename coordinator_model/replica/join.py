@@ -5,7 +5,7 @@ may still have been applied, and only its answer been lost behind a stalled writ
 """
 
 from coordinator_model.events import JoinAnswered
-from coordinator_model.replica import join_lines, join_phase, rolled_back_replacement
+from coordinator_model.replica import join_lines, rolled_back_replacement
 from coordinator_model.replica.assigned_work import STREAMS_PROTOCOL
 from coordinator_model.replica.classic import (
     FENCED_INSTANCE_ID,
@@ -20,11 +20,14 @@ from coordinator_model.replica.classic import (
     poll_departure,
     prepare_rebalance,
 )
-from coordinator_model.replica.departures import add_departure, came_after, depart, remember_leave
-from coordinator_model.replica.group import MAX_UNANSWERED_JOINS, Departure, GroupReplica, Leave, Member
-from coordinator_model.replica.join_phase import EARLY_MS
+from coordinator_model.replica.group import MAX_UNANSWERED_JOINS, GroupReplica, Leave, Member
 from coordinator_model.replica.member_blobs import fill_topics, from_base64
 from coordinator_model.replica.notes import PendingMember, UnansweredJoin
+from coordinator_model.replica.removals import join_phase
+from coordinator_model.replica.removals.departure import Departure
+from coordinator_model.replica.removals.ended_phase import EARLY_MS
+from coordinator_model.replica.removals.leaves import came_after, remember_leave
+from coordinator_model.replica.removals.removal import add_departure, remove_member
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.replica.transitions import StateEvent
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType
@@ -209,7 +212,7 @@ def _was_in_between(
     for leave in [leave for leave in replica.leaves if leave.member in former]:
         newcomer = Member(event.member_id, joined_ms=event.arrival_ms, fenced_ms=event.arrival_ms)
         _fill_from_join(newcomer, event)
-        depart(replica, leave.member, event.arrival_ms, context, event.broker, successor=event)
+        remove_member(replica, leave.member, event.arrival_ms, context, event.broker, successor=event)
         remember_leave(replica, Leave(newcomer, leave.applied_ms, Cause.REPLACED, None))
         leave.applied_ms = event.arrival_ms
 
@@ -338,7 +341,7 @@ def _replace_static(replica: GroupReplica, event: JoinAnswered, context: Judgeme
     replica.departures = [d for d in replica.departures if d not in _unnamed_replacements(replica, event)]
     for old in former:
         listed = replica.members.pop(old.member_id, None)
-        depart(replica, old, event.arrival_ms, context, event.broker, successor=event)
+        remove_member(replica, old, event.arrival_ms, context, event.broker, successor=event)
         if listed is not None:
             successor = member_of(replica, event.member_id, event.answer_ms)
             successor.assignment, successor.topics = old.assignment, old.topics
@@ -365,10 +368,10 @@ def _unnamed_replacements(replica: GroupReplica, event: JoinAnswered) -> list[De
     return [
         d
         for d in replica.departures
-        if not d.concluded
+        if not d.judged
         and d.successor is None
         and d.member.instance_id == event.instance_id
-        and (d.told_by, d.generation) == (event.broker, event.generation)
+        and (d.answered_by, d.generation) == (event.broker, event.generation)
         and event.arrival_ms <= d.removed_ms == replica.generation_since_ms
     ]
 

@@ -9,17 +9,10 @@ from dataclasses import replace
 from coordinator_model.brokers.coordinator_check import REFUSALS
 from coordinator_model.events import ConsumerHeartbeat
 from coordinator_model.replica.classic import STALLED_WRITE, is_gone, poll_departure, record_heartbeat
-from coordinator_model.replica.departures import (
-    add_departure,
-    came_after,
-    explained_by_leave,
-    heard_since,
-    is_known_leave,
-    parked_heartbeat,
-    remember_leave,
-)
 from coordinator_model.replica.group import LEAVE_MEMORY_MS, MAX_UNANSWERED_JOINS, GroupReplica, Leave, Member
 from coordinator_model.replica.modern import derive_state, modern_member
+from coordinator_model.replica.removals.leaves import came_after, heard_since, is_known_leave, remember_leave
+from coordinator_model.replica.removals.removal import add_departure, explain_by_leave, note_parked_heartbeat
 from coordinator_model.replica.returns import came_back
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import Cause, Evidence
@@ -74,7 +67,7 @@ def _behind_a_stalled_write(replica: GroupReplica, event: ConsumerHeartbeat, con
     if event.request_epoch == LEAVE_EPOCH:
         _leave(replica, event, context)
     elif event.request_epoch >= 0:
-        parked_heartbeat(replica, event.member_id, event.applied_ms, event.applied_ms + event.remote_ms)
+        note_parked_heartbeat(replica, event.member_id, event.applied_ms, event.applied_ms + event.remote_ms)
 
 
 def _leave(replica: GroupReplica, event: ConsumerHeartbeat, context: JudgementContext) -> None:
@@ -84,7 +77,7 @@ def _leave(replica: GroupReplica, event: ConsumerHeartbeat, context: JudgementCo
     joined_ms = -1 if present is None or present.joined_ms is None else present.joined_ms
     former = None
     if present is None or joined_ms >= event.applied_ms:  # gone, or the same id has joined again since
-        former = explained_by_leave(
+        former = explain_by_leave(
             replica, event.member_id, event.applied_ms, context.thresholds.grace_ms, lost=event.error != 0
         )
     if former is None and joined_ms > event.applied_ms:

@@ -14,8 +14,9 @@ from typing import Any
 from coordinator_model.decode.records import RecordType
 from coordinator_model.events import RecordRead
 from coordinator_model.replica.conversion import become
-from coordinator_model.replica.departures import depart, remember_leave, withdraw
 from coordinator_model.replica.group import Assignment, GroupReplica, Leave, Member
+from coordinator_model.replica.removals.leaves import remember_leave
+from coordinator_model.replica.removals.removal import remove_member, withdraw
 from coordinator_model.replica.returns import came_back
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.replica.transitions import StateEvent
@@ -68,7 +69,7 @@ def _read_member(replica: GroupReplica, type_: GroupType, event: RecordRead, con
     if value is None:
         member = replica.members.get(member_id)
         if member is not None and replica.type is type_:
-            depart(replica, member, at_ms, context)
+            remove_member(replica, member, at_ms, context)
         return
     become(replica, type_, at_ms)
     member = modern_member(replica, member_id, at_ms)

@@ -21,8 +21,8 @@ from coordinator_model.events import (
     SyncAnswered,
 )
 from coordinator_model.replica.group import GroupReplica, Member
-from coordinator_model.replica.join_phase import newcomer_waited
 from coordinator_model.replica.notes import Refusal
+from coordinator_model.replica.removals.join_phase import newcomer_waited
 
 JOIN_REFUSALS = {
     23: "INCONSISTENT_GROUP_PROTOCOL",

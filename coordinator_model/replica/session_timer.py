@@ -15,7 +15,8 @@ from typing import NamedTuple, Protocol
 
 from coordinator_model.brokers.blindness import BlindWindow
 from coordinator_model.brokers.timer_reset import TimerReset
-from coordinator_model.replica.group import Departure, Member
+from coordinator_model.replica.group import Member
+from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.states import Cause
 from coordinator_model.thresholds import Thresholds
 

@@ -19,10 +19,11 @@ from collections.abc import Sequence
 
 from coordinator_model.brokers.blindness import may_miss_lines
 from coordinator_model.brokers.timer_reset import TimerReset
-from coordinator_model.replica import join_lines, join_phase
-from coordinator_model.replica.departures import own_cause
+from coordinator_model.replica import join_lines
 from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.replica.refusals import refused_as_member
+from coordinator_model.replica.removals.ended_phase import sync_timeout_ms
+from coordinator_model.replica.removals.session_end import own_cause
 from coordinator_model.replica.session_timer import (
     SAME_START_MS,
     JudgementContext,
@@ -155,7 +156,7 @@ def _owes_no_sync(replica: GroupReplica, member: Member, timeout_ms: int, contex
 
 def _missed_its_sync(replica: GroupReplica, member: Member, by_ms: int) -> bool:
     """Tell whether a member that had yet to sync had to before an instant: then it was removed for that."""
-    limit_ms = join_phase.sync_timeout_ms(replica, member, by_ms)
+    limit_ms = sync_timeout_ms(replica, member, by_ms)
     return limit_ms is not None and (member.timer_reset_ms or 0) + limit_ms <= by_ms
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from coordinator_model.brokers.coordinator_check import REFUSALS
 from coordinator_model.decode.records import RecordType, decode
 from coordinator_model.decode.source_row import CLUSTER, OFFSETS, TELEMETRY, SourceRow
-from coordinator_model.replica.departures import MOVE_TOLD_MS
+from coordinator_model.replica.removals.judge import MOVE_KNOWN_MS
 from streaming.embedded.truth import LEFT
 from tests.oracle.life import PROBE, Life
 
@@ -79,7 +79,7 @@ def _unseen_coordinator(life: Life, removal: Removal) -> bool:
     loads = [event for event in life.truth if event.kind == "coordinator-loaded" and event.at_ms <= at_ms]
     if len(loads) < 2 or loads[-1].broker not in by:
         return False
-    from_ms, until_ms = loads[-1].at_ms, at_ms + MOVE_TOLD_MS
+    from_ms, until_ms = loads[-1].at_ms, at_ms + MOVE_KNOWN_MS
     own = (row for row in life.rows if row.source == TELEMETRY and (row.key or b"").decode() in by)
     return not any(from_ms <= row.timestamp_ms <= until_ms and PROBE not in (row.value or b"") for row in own)
 

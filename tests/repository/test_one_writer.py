@@ -11,17 +11,25 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_model.replica.group import Departure, GroupReplica, JoinPhase, Leave, Member
+from coordinator_model.replica.group import GroupReplica, Leave, Member
+from coordinator_model.replica.removals.departure import Departure
+from coordinator_model.replica.removals.judge import CAUSES, explain, judge
+from coordinator_model.replica.removals.phases import EndedPhase, JoinPhase
+from coordinator_model.replica.removals.uncertain import DOUBTS
 
 ROOT = Path(__file__).parents[2]
 CORE = ROOT / "coordinator_model"
-REPLICA = sorted((CORE / "replica").glob("*.py"))
+REPLICA = {
+    ".".join(path.relative_to(CORE / "replica").with_suffix("").parts): path
+    for path in sorted((CORE / "replica").rglob("*.py"))
+}
+"""Its modules by name, as `removals.judge`."""
 OTHERS = sorted(
     [*CORE.glob("rules/*.py"), *CORE.glob("shard/*.py"), CORE / "capture_replay.py", CORE / "lag_tracker.py"]
 )
 """All that may import `replica`: what lies below it knows nothing of replicas."""
 PACKAGE = "coordinator_model.replica"
-CLASSES = (GroupReplica, Member, Departure, Leave, JoinPhase)
+CLASSES = (GroupReplica, Member, Departure, Leave, JoinPhase, EndedPhase)
 FIELDS = {field.name for cls in CLASSES for field in fields(cls)}
 CHANGING = {
     *("append", "extend", "insert", "remove", "pop", "popitem", "clear", "update", "setdefault", "add", "discard"),
@@ -31,7 +39,7 @@ CHANGING = {
 DOORS = {
     "replay": {"replay", "plain_heartbeat"},
     "advance": {"advance", "conclude", "end_if_tombstoned", "take_heartbeats"},
-    "departures": {"claim"},
+    "removals.removal": {"note_disputed_heartbeat"},
 }
 """What of `replica` others may call though it writes: an event, or time and judgement."""
 EXPLAINED = {
@@ -128,11 +136,8 @@ def tree_of(path):
 
 def writers():
     """The functions of `replica` that write, as (module, name), those that call one among them."""
-    trees = {path.stem: tree_of(path) for path in REPLICA}
-    functions = {
-        (module, node.name): node for module, tree in trees.items() for node in tree.body
-        if isinstance(node, ast.FunctionDef)
-    }  # fmt: skip
+    trees = {name: tree_of(path) for name, path in REPLICA.items()}
+    functions = functions_of(trees)
     calls = {key: called(node, imports(trees[key[0]]), key[0]) for key, node in functions.items()}
     writing = {key for key, node in functions.items() if writes(node) or calls_a_method(node)}
     while more := {key for key, others in calls.items() if others & writing} - writing:
@@ -140,15 +145,23 @@ def writers():
     return writing
 
 
+def functions_of(trees):
+    return {
+        (module, node.name): node for module, tree in trees.items() for node in tree.body
+        if isinstance(node, ast.FunctionDef)
+    }  # fmt: skip
+
+
 def imports(tree):
     """Local name to (module of `replica`, name in it); of a module itself the name is empty."""
     found = {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module == PACKAGE:
-            found |= {alias.asname or alias.name: (alias.name, "") for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{PACKAGE}."):
-            module = node.module.removeprefix(f"{PACKAGE}.")
-            found |= {alias.asname or alias.name: (module, alias.name) for alias in node.names}
+        if not isinstance(node, ast.ImportFrom) or not f"{node.module}.".startswith(f"{PACKAGE}."):
+            continue
+        package = node.module.removeprefix(PACKAGE).removeprefix(".")
+        for alias in node.names:
+            module = f"{package}.{alias.name}".removeprefix(".")
+            found[alias.asname or alias.name] = (module, "") if module in REPLICA else (package, alias.name)
     return found
 
 
@@ -193,6 +206,7 @@ def forbidden(tree, path=""):
 
 
 WRITERS = writers()
+FUNCTIONS = functions_of({name: tree_of(path) for name, path in REPLICA.items()}).keys()
 
 
 @pytest.mark.parametrize("path", OTHERS, ids=lambda path: str(path.relative_to(CORE)))
@@ -215,6 +229,8 @@ BAD = {
     "replica.mark_deleted()": "mark_deleted",
     "from coordinator_model.replica.classic import owe\nowe(member, 1)": "classic.owe",
     "from coordinator_model.replica import classic\nclassic.record_heartbeat(member, 1)": "classic.record_heartbeat",
+    "from coordinator_model.replica.removals import join_phase as p\np.begin(replica, 1)": "removals.join_phase.begin",
+    "departure.phase.limit_ms = 1": "departure.phase.limit_ms",
 }
 
 
@@ -235,6 +251,13 @@ GOOD = [
 @pytest.mark.parametrize("code", GOOD)
 def test_reading_is_no_writing(code):
     assert forbidden(ast.parse(code)) == set()
+
+
+@pytest.mark.parametrize("function", [*CAUSES, *DOUBTS, explain, judge], ids=lambda function: function.__name__)
+def test_judging_a_removal_writes_nothing(function):
+    module = function.__module__.removeprefix(f"{PACKAGE}.")
+    assert (module, function.__name__) in FUNCTIONS
+    assert (module, function.__name__) not in WRITERS
 
 
 def test_what_may_be_called_and_what_is_explained_is_there():
