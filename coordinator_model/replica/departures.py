@@ -416,14 +416,9 @@ def _explain(replica: GroupReplica, departure: Departure, together: list[Departu
 
 
 def _was_fenced(departure: Departure) -> bool:
-    """Tell whether a member was answered 82 since it was heard, and nobody is told to have come for its place.
-
-    Its instance was another's already: a replacement that a stalled write took back
-    (``GroupMetadataManager.replaceStaticMember``, reverted as its record times out). Whose session ended nobody tells.
-    """
-    member = departure.member
-    fenced = member.fenced_ms is not None and member.fenced_ms >= (member.clock_ms or 0)
-    return fenced and departure.successor is None
+    """Tell whether a member was answered 82 since it was heard: a stalled write took back that it replaced another."""
+    fenced_ms, clock_ms = departure.member.fenced_ms, departure.member.clock_ms or 0
+    return fenced_ms is not None and fenced_ms >= clock_ms and departure.successor is None
 
 
 def _expired_before_replacement(
