@@ -1,7 +1,7 @@
 """Blind windows: times for which lines of a broker are missing.
 
 A removal is explained by one line: a LeaveGroup, a heartbeat with epoch -1, or a JoinGroup that came in time. If that
-line may be missing, the cause is unknown (``replica.unexplained``).
+line may be missing, the cause is unknown (``replica.removals.uncertain``).
 """
 
 from collections.abc import Iterable, Mapping

@@ -51,7 +51,7 @@ def why_not(replica: GroupReplica | None, event: GroupEvent, *, loading: bool) -
 def makes_known(event: GroupEvent, *, loading: bool) -> bool:
     """Tell whether an event about a group that is not known makes it known.
 
-    A tombstone is the end of something that was not known, and so is a goodbye that was accepted; a client's report is
+    A tombstone is the end of something that was not known, and so is a leave that was accepted; a client's report is
     no broker's word, and a SyncGroup tells nothing of a member whose JoinGroup was not seen.
     """
     match event:

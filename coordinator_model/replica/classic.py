@@ -5,30 +5,29 @@ group in PreparingRebalance until a JoinGroup answers a higher generation; the l
 dropped; the leader's sync, or its record, makes it Stable.
 """
 
-import base64
-import binascii
 from functools import partial
 from typing import Any
 
-from coordinator_model.decode.member_protocol import assignment, subscription
 from coordinator_model.events import Heartbeat, JoinAnswered, LeaveAnswered, RecordRead, SyncAnswered, parked_ms
-from coordinator_model.replica import divergence, join_lines, join_phase, rolled_back_replacement
+from coordinator_model.replica import divergence, join_lines, rolled_back_replacement
 from coordinator_model.replica.assigned_work import STREAMS_PROTOCOL, assigned_work
 from coordinator_model.replica.conversion import PROTOCOL_TYPES, become_classic
-from coordinator_model.replica.departures import (
-    CUT_MS,
+from coordinator_model.replica.group import GroupReplica, Leave, Member
+from coordinator_model.replica.member_blobs import fill_blobs, from_base64, read_assignment
+from coordinator_model.replica.removals import join_phase
+from coordinator_model.replica.removals.departure import STALL_MS, Departure
+from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS
+from coordinator_model.replica.removals.leaves import CUT_MS, is_known_leave, leave_cause, remember_leave
+from coordinator_model.replica.removals.removal import (
     add_departure,
-    depart,
-    explained_by_leave,
-    is_known_leave,
-    leave_cause,
+    explain_by_leave,
+    note_parked_heartbeat,
     open_removals,
-    parked_heartbeat,
-    remember_leave,
+    remove_member,
 )
-from coordinator_model.replica.group import STALL_MS, Assignment, Departure, GroupReplica, Leave, Member
 from coordinator_model.replica.returns import came_back
 from coordinator_model.replica.session_timer import JudgementContext
+from coordinator_model.replica.transitions import StateEvent
 from coordinator_model.states import POLL_EXCEEDED, Cause, Evidence, GroupState, GroupType
 
 ILLEGAL_GENERATION = 22
@@ -40,8 +39,6 @@ NOT_WRITTEN = (-1, 15, 16)
 ENDS_A_WAIT = (-1, STALLED_WRITE, REBALANCE_IN_PROGRESS)
 """Answers to a parked SyncGroup after which the coordinator starts its member's session timer anew, as after 0: the
 session may have ended meanwhile, which it ignored (``GroupMetadataManager.propagateAssignment``)."""
-MAX_PARTITIONS_SHOWN = 4_096
-"""Partitions kept a member; a stranger's blob could name millions."""
 
 
 def read_record(replica: GroupReplica, event: RecordRead, context: JudgementContext) -> None:
@@ -111,10 +108,10 @@ def _enter_recorded(replica: GroupReplica, at_ms: int, *, downgrade: bool) -> No
 
     Unless a static member came back by the classic protocol in the place of the last that spoke the other.
     """
-    replica.enter(GroupState.STABLE if replica.members else GroupState.EMPTY, at_ms, Evidence.OBSERVED)
+    replica.enter(StateEvent.RECORD_WITH_MEMBERS if replica.members else StateEvent.RECORD_WITHOUT_MEMBERS, at_ms)
     came_back = any(member.joined_ms == at_ms for member in replica.members.values())
     if downgrade and replica.members and not came_back:
-        prepare_rebalance(replica, at_ms, Evidence.OBSERVED)
+        prepare_rebalance(replica, StateEvent.DOWNGRADED, at_ms)
 
 
 def _is_written_again(replica: GroupReplica, generation: int) -> bool:
@@ -154,7 +151,7 @@ def drop_unlisted(
     instances: set[str | None],
     at_ms: int,
     context: JudgementContext,
-    told_by: str = "",
+    answered_by: str = "",
 ) -> None:
     """Let go of whom the coordinator no longer lists; a static member's successor explains its predecessor.
 
@@ -176,7 +173,7 @@ def drop_unlisted(
             del replica.members[member.member_id]
             remember_leave(replica, Leave(member, replaced_ms, Cause.REPLACED, None))
         else:
-            depart(replica, member, at_ms, context, told_by)
+            remove_member(replica, member, at_ms, context, answered_by)
     replica.unreported_phase = None  # all are told of now
 
 
@@ -211,43 +208,7 @@ def _fill_from_record(replica: GroupReplica, member: Member, item: dict[str, Any
     member.target, member.revoking, member.revoking_since_ms = {}, {}, None
     member.streams = replica.protocol == STREAMS_PROTOCOL
     member.tasks = assigned_work(replica.protocol_type, replica.protocol, item["subscription"], item["assignment"])
-    _fill_blobs(member, item["subscription"], item["assignment"], replica.protocol_type)
-
-
-def _fill_blobs(member: Member, subscribed: bytes, assigned: bytes, protocol_type: str | None) -> None:
-    """Read topics and partitions where the protocol is the consumers' own; other protocols' blobs stay opaque."""
-    if protocol_type != "consumer":
-        member.topics, member.assignment, member.partitions_left_out = [], {}, 0
-        return
-    fill_topics(member, subscribed)
-    member.assignment, member.partitions_left_out = read_assignment(assigned)
-
-
-def fill_topics(member: Member, subscribed: bytes) -> None:
-    """Read what a consumer subscribes to; a blob that cannot be read changes nothing."""
-    wanted = subscription(subscribed)
-    if wanted is not None:
-        member.topics = sorted(wanted.topics)
-
-
-def read_assignment(blob: bytes) -> tuple[Assignment, int]:
-    """Read a ConsumerProtocol assignment, and how many partitions it has beyond the bound; empty where it is none."""
-    result: Assignment = {}
-    room, left_out = MAX_PARTITIONS_SHOWN, 0
-    for topic, partitions in assignment(blob) or ():
-        kept = list(partitions)[:room]
-        room -= len(kept)
-        left_out += len(partitions) - len(kept)
-        result.setdefault(topic, []).extend(kept)
-    return result, left_out
-
-
-def from_base64(text: str) -> bytes:
-    """Read base64; what is none is no bytes."""
-    try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        return b""
+    fill_blobs(member, item["subscription"], item["assignment"], replica.protocol_type)
 
 
 def heartbeat(replica: GroupReplica, event: Heartbeat, context: JudgementContext) -> None:
@@ -255,7 +216,7 @@ def heartbeat(replica: GroupReplica, event: Heartbeat, context: JudgementContext
     member = replica.members.get(event.member_id)
     stalled = event.error == STALLED_WRITE and event.remote_ms >= context.thresholds.stalled_write_ms
     if stalled:
-        parked_heartbeat(replica, event.member_id, event.applied_ms, event.applied_ms + event.remote_ms)
+        note_parked_heartbeat(replica, event.member_id, event.applied_ms, event.applied_ms + event.remote_ms)
         return
     if event.error not in (0, REBALANCE_IN_PROGRESS):
         if not event.kip848:
@@ -294,7 +255,7 @@ def _classic_heartbeat(replica: GroupReplica, member: Member, event: Heartbeat, 
         join_lines.note_unseen(replica, event.applied_ms, since_ms, context)
         replica.generation, replica.generation_since_ms = event.generation, event.applied_ms
         replica.phase.first_join_ms = 0
-        replica.enter(GroupState.STABLE, event.applied_ms, Evidence.INFERRED)
+        replica.enter(StateEvent.HEARTBEAT_ACCEPTED, event.applied_ms)
     _heartbeat_tells_state(replica, event, context)
 
 
@@ -328,28 +289,30 @@ def _unknown_member(replica: GroupReplica, member: Member, generation: int, at_m
     if member.unknown_ms is None:
         member.unknown_ms = at_ms
     if replica.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE) and len(replica.members) > 1:
-        prepare_rebalance(replica, at_ms, Evidence.INFERRED)
+        prepare_rebalance(replica, StateEvent.MEMBER_UNKNOWN, at_ms)
     else:
         join_phase.sign(replica, replica.generation + 1, at_ms)
 
 
 def record_heartbeat(member: Member, applied_ms: int) -> bool:
-    """Note an accepted heartbeat; one that trails a later one changes nothing.
+    """Note an accepted heartbeat; one that trails a later one changes nothing. Return whether it told anything else.
 
-    Return whether it told how often the member sends them: the second one does, unless a rebalance lay between.
+    That the coordinator knows the member again; and the second one how often it sends them, unless a rebalance lay
+    between.
     """
-    if member.unknown_ms is not None and applied_ms > member.unknown_ms:
+    known_again = member.unknown_ms is not None and applied_ms > member.unknown_ms
+    if known_again:
         member.unknown_ms = None
     last_ms = member.last_heartbeat_ms
     if last_ms is not None and applied_ms <= last_ms:
-        return False
+        return known_again
     member.previous_heartbeat_ms, member.last_heartbeat_ms = last_ms, applied_ms
     if (
         last_ms is None
         or member.heartbeat_interval_ms is not None
         or last_ms < (member.timer_reset_ms or 0) < applied_ms
     ):
-        return False
+        return known_again
     member.heartbeat_interval_ms = applied_ms - last_ms
     return True
 
@@ -374,24 +337,24 @@ def _heartbeat_tells_state(replica: GroupReplica, event: Heartbeat, context: Jud
         return
     if event.error == REBALANCE_IN_PROGRESS:
         if event.applied_ms >= replica.state_since_ms:
-            prepare_rebalance(replica, event.applied_ms, Evidence.OBSERVED)
+            prepare_rebalance(replica, StateEvent.REBALANCE_IN_PROGRESS, event.applied_ms)
         return
     behind = replica.state in (GroupState.PREPARING_REBALANCE, GroupState.EMPTY, GroupState.UNKNOWN)
     if behind and event.applied_ms > replica.state_since_ms:
         # a heartbeat is answered 0 only in CompletingRebalance and Stable: a new coordinator fell back to its log
-        replica.enter(GroupState.STABLE, event.applied_ms, Evidence.INFERRED)
+        replica.enter(StateEvent.HEARTBEAT_ACCEPTED, event.applied_ms)
     if replica.state is GroupState.STABLE:
         replica.stable_seen_ms = event.applied_ms
         join_lines.note_if_unseen(replica, context)
 
 
-def prepare_rebalance(replica: GroupReplica, at_ms: int, evidence: Evidence, by: str = "") -> None:
+def prepare_rebalance(replica: GroupReplica, event: StateEvent, at_ms: int, by: str = "") -> None:
     """Enter the join phase, or learn that it is on; ``by`` is the member whose leave or join started it."""
     if replica.state is not GroupState.PREPARING_REBALANCE:
         join_phase.begin(replica, at_ms, by)
     else:
         join_phase.sign(replica, replica.generation + 1, at_ms, by)
-    replica.enter(GroupState.PREPARING_REBALANCE, at_ms, evidence)
+    replica.enter(event, at_ms)
 
 
 def poll_departure(
@@ -435,7 +398,7 @@ def sync(replica: GroupReplica, event: SyncAnswered, context: JudgementContext) 
     join_lines.note_if_unseen(replica, context)
     stores = event.from_leader and (member.awaiting_sync or replica.state is GroupState.COMPLETING_REBALANCE)
     came_ms = event.arrival_ms - replica.state_since_ms
-    too_long_ms = join_phase.LATE_MS if came_ms > join_phase.EARLY_MS else 2 * join_phase.EARLY_MS
+    too_long_ms = LATE_MS if came_ms > EARLY_MS else 2 * EARLY_MS
     waited = member.awaiting_sync and came_ms <= STALL_MS and parked_ms(event) > too_long_ms
     member.awaiting_sync, member.synced_ms = False, event.answer_ms
     member.generation = event.generation
@@ -444,7 +407,7 @@ def sync(replica: GroupReplica, event: SyncAnswered, context: JudgementContext) 
         member.owes_since_ms, member.may_owe_since_ms = None, []
         return
     if replica.state is GroupState.COMPLETING_REBALANCE and event.answer_ms >= replica.state_since_ms:
-        replica.enter(GroupState.STABLE, event.answer_ms, Evidence.OBSERVED)
+        replica.enter(StateEvent.ASSIGNMENT_STORED, event.answer_ms)
     # A leader that asks once more is answered from Stable, at once; a record has the instant before it is stored.
     if stores or came_ms <= 0 or waited:
         member.timer_reset_ms = max(member.timer_reset_ms or 0, event.answer_ms)
@@ -467,7 +430,7 @@ def _refused_sync(replica: GroupReplica, event: SyncAnswered, member: Member | N
     _not_stored(replica, event)
     if member is None:
         return
-    if event.error in ENDS_A_WAIT and parked_ms(event) > join_phase.EARLY_MS:
+    if event.error in ENDS_A_WAIT and parked_ms(event) > EARLY_MS:
         member.timer_reset_ms = max(member.timer_reset_ms or 0, event.answer_ms)
         _wait_was_cut_off(replica, event)
     if member.is_classic_among_consumers and event.error == REBALANCE_IN_PROGRESS:
@@ -480,7 +443,7 @@ def _wait_was_cut_off(replica: GroupReplica, event: SyncAnswered) -> None:
     """A SyncGroup that had to wait is answered 27 at the instant at which the next join phase begins."""
     its_own = replica.type is GroupType.CLASSIC and event.generation == replica.generation
     if its_own and event.error == REBALANCE_IN_PROGRESS and replica.state is GroupState.COMPLETING_REBALANCE:
-        prepare_rebalance(replica, event.answer_ms, Evidence.OBSERVED)
+        prepare_rebalance(replica, StateEvent.REBALANCE_IN_PROGRESS, event.answer_ms)
 
 
 def _not_stored(replica: GroupReplica, event: SyncAnswered) -> None:
@@ -492,7 +455,7 @@ def _not_stored(replica: GroupReplica, event: SyncAnswered) -> None:
     read_first = replica.state is GroupState.STABLE and event.arrival_ms <= replica.state_since_ms < event.answer_ms
     waits = replica.state is GroupState.COMPLETING_REBALANCE or read_first
     if event.error in NOT_WRITTEN and its_own and waits:
-        prepare_rebalance(replica, event.answer_ms, Evidence.INFERRED, event.member_id)
+        prepare_rebalance(replica, StateEvent.ASSIGNMENT_NOT_STORED, event.answer_ms, event.member_id)
 
 
 def leave(replica: GroupReplica, event: LeaveAnswered, context: JudgementContext) -> None:
@@ -510,10 +473,10 @@ def leave(replica: GroupReplica, event: LeaveAnswered, context: JudgementContext
     replica.members.pop(member.member_id, None)
     member.connection = event.connection
     cause = _cause_of_leave(member, event.reason)
-    goodbye = Leave(member, event.applied_ms, cause, event.reason)
-    remember_leave(replica, goodbye)
+    left = Leave(member, event.applied_ms, cause, event.reason)
+    remember_leave(replica, left)
     if cause is Cause.POLL_INTERVAL and event.applied_ms >= context.live_from_ms:
-        add_departure(replica, poll_departure(goodbye, replica, context, Evidence.OBSERVED, event.applied_ms))
+        add_departure(replica, poll_departure(left, replica, context, Evidence.OBSERVED, event.applied_ms))
     if replica.type is GroupType.CLASSIC and event.applied_ms >= replica.state_since_ms:
         _rebalance_without(replica, member, event.applied_ms)
 
@@ -525,7 +488,7 @@ def _leaver(replica: GroupReplica, event: LeaveAnswered, context: JudgementConte
         trails = member.joined_ms is not None and member.joined_ms > event.applied_ms
         return None if trails else member  # the same id has joined again since
     gone = event.member_id or _departed_instance(replica, event.instance_id)
-    member = explained_by_leave(replica, gone, event.applied_ms, context.thresholds.grace_ms)
+    member = explain_by_leave(replica, gone, event.applied_ms, context.thresholds.grace_ms)
     if member is None and not lost:  # whether it was a member its own error, which is lost, would have told
         member = Member(event.member_id, event.instance_id, event.client_id, event.client_host)
     return member
@@ -543,9 +506,9 @@ def _rebalance_without(replica: GroupReplica, member: Member, at_ms: int) -> Non
     if replica.state not in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
         return
     if replica.members:
-        prepare_rebalance(replica, at_ms, Evidence.INFERRED, member.member_id)
+        prepare_rebalance(replica, StateEvent.MEMBER_LEFT, at_ms, member.member_id)
     else:
-        replica.enter(GroupState.EMPTY, at_ms, Evidence.INFERRED)
+        replica.enter(StateEvent.LAST_MEMBER_LEFT, at_ms)
 
 
 def _by_instance(replica: GroupReplica, event: LeaveAnswered) -> Member | None:

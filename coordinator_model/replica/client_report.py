@@ -8,9 +8,12 @@ from collections.abc import Iterator
 
 from coordinator_model.events import ClientPoll, MetricsExported, MetricsPushed
 from coordinator_model.replica import classic, poll_times
-from coordinator_model.replica.departures import add_departure, own_cause, remember_leave, withdraw
-from coordinator_model.replica.group import Departure, GroupReplica, Leave, Member
+from coordinator_model.replica.group import GroupReplica, Leave, Member
 from coordinator_model.replica.poll_end import missed_cause
+from coordinator_model.replica.removals.departure import Departure
+from coordinator_model.replica.removals.leaves import remember_leave
+from coordinator_model.replica.removals.removal import add_departure, withdraw
+from coordinator_model.replica.removals.session_end import own_cause
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import MEMBER_REMOVED, REBALANCE_TIMEOUT, SESSION_EXPIRED, Cause, Evidence
 

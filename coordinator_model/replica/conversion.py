@@ -1,16 +1,17 @@
 """A group id changes its kind: upgrade, downgrade, and the empty group of another kind (kafka-facts 4.5).
 
 The coordinator does it in one atomic write: the tombstones of the old kind, then the records of the new one, all with
-one timestamp. So a tombstone alone does not delete: ``GroupReplica.end`` waits for what the same write goes on with.
+one timestamp. So a tombstone alone does not delete (``GroupReplica.mark_tombstoned``): the same write may go on.
 Nobody leaves in it but the member that caused a downgrade, and no incident ends: the group lives on.
 """
 
 from collections.abc import Collection
 
-from coordinator_model.replica.departures import depart, withdraw
-from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.removals.removal import remove_member, withdraw
 from coordinator_model.replica.session_timer import JudgementContext, latest_session
-from coordinator_model.states import GroupState, GroupType
+from coordinator_model.replica.transitions import StateEvent
+from coordinator_model.states import GroupType
 
 PROTOCOL_TYPES = {GroupType.CONSUMER: "consumer", GroupType.SHARE: "share", GroupType.STREAMS: "streams"}
 
@@ -21,32 +22,49 @@ def become(replica: GroupReplica, type_: GroupType, at_ms: int) -> None:
         return
     former = list(replica.members.values())
     replica.confirm_last_record()
+    replica.unconverted = []
     if replica.type is not type_:
-        replica.members, replica.recorded = {}, former
+        replica.members, replica.unconverted = {}, former
         _forget_names(replica)
         replica.generation = -1  # numbers of another kind: a smaller one is no new life of the group
     replica.type, replica.deleted, replica.ending_ms = type_, False, None
     replica.unreported_phase = None
-    replica.state, replica.state_since_ms = GroupState.UNKNOWN, at_ms
+    replica.enter(StateEvent.CONVERTED, at_ms)
     replica.protocol_type = PROTOCOL_TYPES[type_]
     replica.protocol = replica.leader = None
     replica.assignment_epoch, replica.regexes = -1, {}
 
 
-def dismiss_unanswered_joins(replica: GroupReplica, now_ms: int, context: JudgementContext) -> None:
+def dismiss_unconverted(replica: GroupReplica, now_ms: int, context: JudgementContext) -> None:
     """Let go of whom an upgrade did not name, once its write is over: a classic group writes who is gone only later.
 
     The coordinator names every member it has. Of one whose session had ended by then that is the removal that proves
-    it; another was a ghost that only we still had.
+    it, of one that it did not know any more, and of one whose join phase had; another was a ghost that only we had.
     """
     upgraded_ms = replica.state_since_ms
     if replica.type not in PROTOCOL_TYPES or now_ms <= upgraded_ms:
         return
-    unnamed, replica.recorded = replica.recorded, []
-    for member in unnamed:
-        session = latest_session(member, context)
-        if session is not None and session.end_ms <= upgraded_ms:
-            depart(replica, member, upgraded_ms, context)
+    unnamed, replica.unconverted = replica.unconverted, []
+    phase_ended = _join_phase_has_ended(replica, unnamed, upgraded_ms)
+    gone = [member for member in unnamed if phase_ended or _had_gone(member, upgraded_ms, context)]
+    replica.members |= {member.member_id: member for member in gone}  # their timeouts count for the phase
+    for member in gone:
+        remove_member(replica, member, upgraded_ms, context)
+
+
+def _had_gone(member: Member, upgraded_ms: int, context: JudgementContext) -> bool:
+    """Tell whether a session had ended by then, or the coordinator had said that it knows no such member (25)."""
+    session = latest_session(member, context)
+    return member.unknown_ms is not None or (session is not None and session.end_ms <= upgraded_ms)
+
+
+def _join_phase_has_ended(replica: GroupReplica, unnamed: list[Member], upgraded_ms: int) -> bool:
+    """Tell whether a join phase had ended by its timeout as a classic group was upgraded, and announced nothing."""
+    classic = [*unnamed, *(member for member in replica.members.values() if not member.kip848)]
+    limits_ms = (member.rebalance_timeout_ms or 0 for member in classic)
+    phase = replica.phase
+    unfinished = phase.started_ms is not None and phase.generation < 0
+    return unfinished and (phase.started_ms or 0) + max(limits_ms, default=0) <= upgraded_ms
 
 
 def become_classic(replica: GroupReplica, listed: Collection[str]) -> None:
@@ -60,6 +78,7 @@ def become_classic(replica: GroupReplica, listed: Collection[str]) -> None:
     if replica.type in PROTOCOL_TYPES:
         replica.generation = -1
         _forget_names(replica)
+    replica.unconverted = []
     replica.type, replica.deleted, replica.ending_ms = GroupType.CLASSIC, False, None
 
 

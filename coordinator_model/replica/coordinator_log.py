@@ -16,9 +16,13 @@ from dataclasses import replace
 
 from coordinator_model.decode.records import RecordType
 from coordinator_model.events import JOINED, LEFT, PENDING_GONE, REPLACED, CoordinatorLine, RecordRead
-from coordinator_model.replica.departures import add_departure, leave_cause, own_cause, remember_leave, withdraw
-from coordinator_model.replica.group import Departure, GroupReplica, Leave, LoggedRemoval, Member
+from coordinator_model.replica.group import GroupReplica, Leave, Member
+from coordinator_model.replica.notes import JoiningMember, LoggedRemoval
 from coordinator_model.replica.poll_end import missed_cause
+from coordinator_model.replica.removals.departure import Departure
+from coordinator_model.replica.removals.leaves import leave_cause, remember_leave
+from coordinator_model.replica.removals.removal import add_departure, withdraw
+from coordinator_model.replica.removals.session_end import own_cause
 from coordinator_model.replica.session_timer import JudgementContext, blamed_reset, session_timeout_ms
 from coordinator_model.states import (
     MEMBER_REMOVED,
@@ -72,7 +76,7 @@ def _names_members(replica: GroupReplica, event: CoordinatorLine) -> bool:
 
 def _note_joining(replica: GroupReplica, event: CoordinatorLine) -> None:
     """Keep who joined a classic group: its record is written at the end of the rebalance, and it may go before."""
-    joining = {**replica.joining, **dict.fromkeys(event.members, (event.order_ms, event.instance_id))}
+    joining = {**replica.joining, **dict.fromkeys(event.members, JoiningMember(event.order_ms, event.instance_id))}
     kept = [(member_id, joined) for member_id, joined in joining.items() if member_id not in replica.members]
     replica.joining = dict(kept[-MAX_KEPT:])
 
@@ -99,7 +103,7 @@ def _know_successor(replica: GroupReplica, member_id: str) -> None:
     instance_id = member_id[:-UUID_CHARACTERS]
     for member in replica.members.values():
         if member.replaced_ms is not None and member.instance_id == instance_id:
-            replica.joining.setdefault(member_id, (member.replaced_ms, instance_id))
+            replica.joining.setdefault(member_id, JoiningMember(member.replaced_ms, instance_id))
 
 
 def miss(replica: GroupReplica, event: RecordRead, context: JudgementContext) -> None:
@@ -137,7 +141,7 @@ def _missed(replica: GroupReplica, member: Member, event: RecordRead) -> Departu
 
 
 def _is_unexplained(departure: Departure) -> bool:
-    return not departure.concluded or departure.rule == MEMBER_REMOVED
+    return not departure.judged or departure.rule == MEMBER_REMOVED
 
 
 def refute(replica: GroupReplica, event: RecordRead) -> None:
@@ -195,7 +199,7 @@ def prove(replica: GroupReplica, context: JudgementContext) -> bool:
     used = False
     for departure in list(replica.departures) if replica.proofs else ():
         logged = replica.proofs.get(departure.member.member_id)
-        if logged is not None and departure.concluded and logged.at_ms <= departure.gone_ms + LATER_MS:
+        if logged is not None and departure.judged and logged.at_ms <= departure.gone_ms + LATER_MS:
             del replica.proofs[departure.member.member_id]
             _prove_or_refute(replica, departure, logged, context)
             used = True
@@ -235,5 +239,5 @@ def _conclude(replica: GroupReplica, departure: Departure, logged: LoggedRemoval
         departure.timer_reset_ms = None if load is None else load.low_ms
     departure.evidence, departure.from_log, departure.broker = Evidence.OBSERVED, True, logged.broker
     departure.deadline_ms, departure.seen_generation = logged.at_ms, None
-    departure.concluded, departure.unexplained, departure.judge_after_ms = True, False, 0
+    departure.judged, departure.judge_again, departure.judge_after_ms = True, False, 0
     add_departure(replica, departure)

@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 from coordinator_model.decode.records import RecordType
 from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.notes import Divergence
 from coordinator_model.states import GroupState
 
 MAX_NAMED = 8
@@ -54,7 +55,7 @@ def _tell(replica: GroupReplica, at_ms: int, ours: list[str], theirs: list[str],
     if ours or theirs or different:
         replica.unexpected += 1
         cut = [names[:MAX_NAMED] for names in (ours, theirs, different)]
-        replica.diverged = [at_ms, replica.generation, *cut]
+        replica.diverged = Divergence(at_ms, replica.generation, *cut)
 
 
 def _says(replica: GroupReplica) -> Expected:

@@ -1,8 +1,21 @@
-"""What the replica knows of one group: plain values, written by ``replay`` only."""
+"""What the replica knows of one group: plain values, written by ``replay`` and ``advance`` only."""
 
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
 
+from coordinator_model.replica.notes import (
+    Divergence,
+    JoiningMember,
+    LoggedRemoval,
+    PendingMember,
+    Refusal,
+    RolledBackReplacement,
+    SetAside,
+    UnansweredJoin,
+    Zombie,
+)
+from coordinator_model.replica.removals.departure import Departure
+from coordinator_model.replica.removals.phases import EndedPhase, JoinPhase
+from coordinator_model.replica.transitions import STATE_CHANGES, StateEvent
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType, MemberState
 
 MAX_LEAVES = 256
@@ -12,8 +25,6 @@ MAX_UNANSWERED_JOINS = 256
 MAX_DEPARTURES = 1_024
 """Members whose removal is not closed yet; more than that at once are counted, not kept."""
 LEAVE_MEMORY_MS = 3_600_000
-STALL_MS = 5_000
-"""How long a request waits for a write that stalls before it is answered 15 (`offsets.commit.timeout.ms`)."""
 JOIN_MS = 1_000
 """How much later than its last poll a member that never polled again may seem to have joined."""
 
@@ -49,6 +60,8 @@ class Member:
     timer_reset_ms: int | None = None
     """Latest certain restart of the session timer by something other than a heartbeat."""
     last_heartbeat_ms: int | None = None
+    """While it is in its group the heartbeat table has this and the one before; a replica is given them as it is taken
+    out of the store, and its slice has none."""
     previous_heartbeat_ms: int | None = None
     parked_heartbeat_ms: int | None = None
     """A heartbeat answered 15 behind a stalled write: it may have restarted the timer."""
@@ -169,7 +182,7 @@ class Member:
 
 @dataclass(slots=True)
 class Leave:
-    """A member that said goodbye, kept to explain its removal and to recognise it when it comes back."""
+    """A member that left, kept to explain its removal and to recognise it when it comes back."""
 
     member: Member
     applied_ms: int
@@ -180,7 +193,7 @@ class Leave:
 
     @property
     def may_be_late_poll(self) -> bool:
-        """Whether a poll interval had passed since its member joined, for which it had to poll, or told of a poll.
+        """Whether a poll interval had passed since its member joined, for which it had to poll, or reported a poll.
 
         Else it polled in time and left of its own, as with ``unsubscribe()``. The interval is its rebalance timeout.
         """
@@ -189,119 +202,6 @@ class Leave:
         interval_ms = (member.rebalance_timeout_ms or 0) - JOIN_MS
         asked_ms = member.joined_ms or 0 if member.asked_ms is None else member.asked_ms
         return self.applied_ms - max(asked_ms, told_ms) >= interval_ms
-
-
-@dataclass(slots=True)
-class JoinPhase:
-    """What is known of one join phase, see ``join_phase``."""
-
-    after_ms: int = 0
-    """The last instant at which it was known not to have begun."""
-    started_ms: int | None = None
-    """Its first sign; None: none was seen."""
-    started_by: str = ""
-    """Whose leave or JoinGroup that sign is; empty: an answer 27 or 25 to others, so somebody's session ended."""
-    starter_timeout_ms: int | None = None
-    """The rebalance timeout of the one whose JoinGroup that sign is, where the group's members do not tell it."""
-    first_join_ms: int | None = None
-    """When the first of those who joined its generation asked to, as their answers tell; 0: in a generation before,
-    which nobody told of; None: no answer told. Of the phase before while this one goes on, and so is the next."""
-    last_join_ms: int = 0
-    """When the last of them did; 0: no answer told."""
-    generation: int = -1
-    """The generation that ended it; -1: no answer and no record told of one."""
-    ended_ms: int = 0
-    """When that was first told."""
-    unanswered: list[str] = field(default_factory=list)
-    """Ids of those whose JoinGroup was applied in it though answered 15: they are in without an answer's telling."""
-    unjoined: list[str] = field(default_factory=list)
-    """Of one that no answer told of: who is not seen to have rejoined, as in ``Departure``."""
-    limit_ms: int | None = None
-    """How long it could last, if it began with the end of a session; set as a removal is judged by it."""
-
-
-@dataclass(slots=True)
-class Departure:
-    """A member that is gone, and what the replica holds of why; ``rule`` None: explained, no incident."""
-
-    member: Member
-    rule: str | None
-    cause: Cause
-    evidence: Evidence
-    removed_ms: int
-    """The instant at which its absence became a fact."""
-    deadline_ms: int | None
-    generation: int
-    broker: str
-    judge_after_ms: int
-    """Not judged before progress has come here: the explanation may trail."""
-    timer_reset_ms: int | None = None
-    """Where a coordinator's pause or move is the cause: when that began."""
-    deadline_from_ms: int | None = None
-    """The deadline lies between these two, where only that is known, as after a move; None: ``deadline_ms`` is it."""
-    deadline_until_ms: int | None = None
-    concluded: bool = True
-    """False: what the removal proves is not known before ``judge_after_ms``."""
-    unexplained: bool = False
-    """Nothing known explained it as it was judged first."""
-    told_by: str = ""
-    """The broker whose answer told the absence: that it was the coordinator then. Empty: a record told it."""
-    touches_ms: list[int] = field(default_factory=list)
-    """Uncertain restarts of the session timer before the removal."""
-    phase: JoinPhase = field(default_factory=JoinPhase)
-    """The join phase that told its absence."""
-    found_ms: int = 0
-    """When its absence was told, where that is later: of a phase before the one that told it."""
-    sync_timeout_ms: int | None = None
-    """How long it had to sync, once it had joined."""
-    static_in: bool = False
-    """Whether a static member was in that phase."""
-    unjoined: list[str] = field(default_factory=list)
-    """Instances that the phase kept in, and ids given out, that are not seen to have joined: it waited for them."""
-    successor: str | None = None
-    """The static member that came for its place: explains its absence unless it had gone before."""
-    may_be_retried: bool = False
-    """Whether the timer that removed the member's former self may have been tried again, and removed this one."""
-    lines_were_behind: bool = False
-    """Whether its record was applied long before the lines of its time: they came more than ``hold_ms`` late."""
-    returned_ms: int | None = None
-    returned_as: str | None = None
-    """The member id under which it came back."""
-    seen_generation: int | None = None
-    """Where only records tell: the last generation that it is seen in; None: answers are seen too."""
-    from_log: bool = False
-    """Whether the coordinator's own log tells why, and when it was removed."""
-    refuted_ms: int | None = None
-    """When that log told of another cause, of which the request log has no line."""
-
-    @property
-    def gone_ms(self) -> int:
-        """When its absence was told: a line of before then only trails."""
-        return max(self.removed_ms, self.found_ms)
-
-    @property
-    def answered_ms(self) -> int:
-        """By when a goodbye of before then is answered, though it had to wait for a write."""
-        return self.gone_ms + STALL_MS
-
-
-class LoggedRemoval(NamedTuple):
-    """What a line of the coordinator's own log says of a member's removal, see ``coordinator_log``."""
-
-    at_ms: int
-    what: str
-    reason: str
-    broker: str
-
-
-class SetAside(NamedTuple):
-    """This monitor's own failure on a group, which cost all that was known of it."""
-
-    since_ms: int
-    error: str
-    failures: int
-    resumed_ms: int | None
-    """When a record of the group began a new replica; None: none has come yet."""
 
 
 @dataclass(slots=True)
@@ -319,12 +219,14 @@ class GroupReplica:
     """The generation of the last record, while members or generation have moved on from it; None: they have not."""
     recorded: list[Member] = field(default_factory=list)
     """The members of that record: what a coordinator that loads the log falls back to."""
+    unconverted: list[Member] = field(default_factory=list)
+    """Members of before the group changed its kind that no record of the new kind has named yet, see ``conversion``."""
     listed_generation: int = -1
     """The generation whose leader's member list has been applied."""
     phase: JoinPhase = field(default_factory=JoinPhase)
     """The join phase that the group is in, or that led to its generation."""
-    unreported_phase: JoinPhase | None = None
-    """The first since the last list of members whose generation went by without an answer that told who was in it."""
+    unreported_phase: EndedPhase | None = None
+    """The first since the last list of members whose generation went by without an answer that showed who was in it."""
     stalled_ms: int | None = None
     """When an answer last came that had waited behind a stalled write."""
     announced_by: str = ""
@@ -344,16 +246,15 @@ class GroupReplica:
     stable_seen_ms: int | None = None
     """When telemetry last showed the group stable: a removal after it cannot be of before we looked."""
     members: dict[str, Member] = field(default_factory=dict)
-    pending: dict[str, list[int]] = field(default_factory=dict)
-    """Ids given out with an answer 79 that have not joined yet: ``[answered ms, forgotten ms]``."""
-    unanswered_joins: dict[str, list[Any]] = field(default_factory=dict)
-    """By instance id, else client id: ``[session timeout ms, rebalance timeout ms, instance id, client id, host]``
-    of newcomers whose JoinGroup's answer was lost."""
-    rolled_back_replacements: dict[str, list[Any]] = field(default_factory=dict)
-    """By instance id: ``[asked ms, answered ms, whether its record was read]`` of a replacement that timed out."""
+    pending: dict[str, PendingMember] = field(default_factory=dict)
+    """By member id: ids given out with an answer 79 that have not joined yet."""
+    unanswered_joins: dict[str, UnansweredJoin] = field(default_factory=dict)
+    """By instance id, else client id: newcomers whose JoinGroup's answer was lost."""
+    rolled_back_replacements: dict[str, RolledBackReplacement] = field(default_factory=dict)
+    """By instance id: replacements that timed out."""
     leaves: list[Leave] = field(default_factory=list)
     undelivered_leaves: dict[str, int] = field(default_factory=dict)
-    """KIP-848 members by id: when their clients said goodbye to a broker that was no coordinator (14, 15, 16)."""
+    """KIP-848 members by id: when their clients sent a leave to a broker that was no coordinator (14, 15, 16)."""
     asking: dict[str, int] = field(default_factory=dict)
     """KIP-848 members by id: since when they ask to join brokers that are no coordinator (14, 15, 16)."""
     departures: list[Departure] = field(default_factory=list)
@@ -361,8 +262,8 @@ class GroupReplica:
     """By member id: a removal that a line of the coordinator's log names and no record shows yet."""
     proofs: dict[str, LoggedRemoval] = field(default_factory=dict)
     """The same of lines beside the request log: they decide nothing, and prove or refute what that tells."""
-    joining: dict[str, tuple[int, str | None]] = field(default_factory=dict)
-    """Classic members by id that only that log has named so far: when they joined, and their instance."""
+    joining: dict[str, JoiningMember] = field(default_factory=dict)
+    """By member id: classic members that only that log has named so far."""
     unexplained: list[Departure] = field(default_factory=list)
     """Recent removals that neither answers nor a line of that log explain yet."""
     violations: list[tuple[str, int, str]] = field(default_factory=list)
@@ -379,16 +280,23 @@ class GroupReplica:
     """The generation that was answered to joining members and has not been synced."""
     aborted: list[tuple[int, int]] = field(default_factory=list)
     """(when, generation) of those that never were, since the group was last stable."""
-    refused: dict[str, list[Any]] = field(default_factory=dict)
+    refused: dict[str, Refusal] = field(default_factory=dict)
     """Clients that are refused, see ``refusals``; the one refused last stands last."""
-    zombies: dict[str, list[Any]] = field(default_factory=dict)
+    zombies: dict[str, Zombie] = field(default_factory=dict)
     """Former members whose commits are refused, see ``zombies``; the one refused last stands last."""
-    diverged: list[Any] | None = None
-    """The last record that said otherwise than the replica, see ``divergence``."""
+    diverged: Divergence | None = None
+    """The last record that contradicted the replica, see ``divergence``."""
     unexpected: int = 0
     """Illegal transitions and contradictions adopted."""
     set_aside: SetAside | None = None
     """When this monitor failed on the group; None: it did not, or long ago."""
+
+    @property
+    def ended_phases(self) -> list[EndedPhase]:
+        """The ended phases that are kept, each once: removals refer to them, and one was not reported."""
+        kept = [departure.phase for departure in (*self.departures, *self.unexplained)]
+        kept += [] if self.unreported_phase is None else [self.unreported_phase]
+        return list({id(phase): phase for phase in kept}.values())
 
     @property
     def stable_since_ms(self) -> int | None:
@@ -402,12 +310,18 @@ class GroupReplica:
         joining = self.state is GroupState.PREPARING_REBALANCE and self.phase.started_ms is not None
         return (self.phase.started_ms or 0) + max(limits_ms) if joining and limits_ms else None
 
-    def enter(self, state: GroupState, at_ms: int, evidence: Evidence) -> None:
-        """Change state; entering the state it is in keeps the instant and betters the evidence."""
-        if state is not self.state:
-            self.state, self.state_since_ms, self.state_evidence = state, at_ms, evidence
-        elif evidence is Evidence.OBSERVED:
-            self.state_evidence = evidence
+    def enter(self, event: StateEvent, at_ms: int) -> None:
+        """Change the state as the table in ``transitions`` says; a pair that it does not have is adopted, and counted.
+
+        A state that is entered again keeps its instant, and betters its evidence.
+        """
+        change = STATE_CHANGES[event]
+        if self.state not in change.sources:
+            self.unexpected += 1
+        if change.to is not self.state:
+            self.state, self.state_since_ms, self.state_evidence = change.to, at_ms, change.evidence
+        elif change.evidence is Evidence.OBSERVED:
+            self.state_evidence = change.evidence
 
     def save_last_record(self) -> None:
         """Save what the last record says before members or generation change; KIP-848 writes every step."""
@@ -433,16 +347,17 @@ class GroupReplica:
         self.generation, self.generation_since_ms = self.recorded_generation, at_ms
         self.listed_generation, self.unreported_phase = self.recorded_generation, None
         self.confirm_last_record()
-        self.enter(GroupState.STABLE if self.members else GroupState.EMPTY, at_ms, Evidence.INFERRED)
+        self.enter(StateEvent.LOADED_WITH_MEMBERS if self.members else StateEvent.LOADED_WITHOUT_MEMBERS, at_ms)
 
     def mark_tombstoned(self, at_ms: int) -> None:
         """Take its tombstone: it is gone unless the same write goes on with a group of another kind."""
         if self.state is GroupState.EMPTY and self.state_since_ms < at_ms:
             for departure in self.departures:
-                departure.judge_after_ms = 0  # nobody's goodbye trails the end of a group that was empty before
+                departure.judge_after_ms = departure.gone_ms  # no leave trails the end of a group that was empty
         self.ending_ms = at_ms
         self.confirm_last_record()
-        self.enter(GroupState.DEAD, at_ms, Evidence.OBSERVED)
+        self.unconverted.clear()
+        self.enter(StateEvent.TOMBSTONE_WRITTEN, at_ms)
 
     def mark_deleted(self) -> None:
         """Mark the group deleted: what comes under this id later is another group."""
@@ -458,7 +373,16 @@ class GroupReplica:
         self.undelivered_leaves.clear()
         self.unreported_phase = None
         self.confirm_last_record()
+        self.unconverted.clear()
         self.generation = self.assignment_epoch = -1
+
+    def forget_all_but_incarnation(self) -> None:
+        """Forget what is known of a deleted group, but what tells it from the next one under its id."""
+        for known in (self.refused, self.zombies, self.logged, self.proofs, self.joining, self.asking):
+            known.clear()
+        for listed in (self.leaves, self.unexplained, self.violations):
+            listed.clear()
+        self.undelivered_leaves.clear()
 
     def life_of(self, member: Member) -> str:
         """Name this life of a member: the group id's incarnation and its member id."""

@@ -5,7 +5,7 @@ may still have been applied, and only its answer been lost behind a stalled writ
 """
 
 from coordinator_model.events import JoinAnswered
-from coordinator_model.replica import join_lines, join_phase, rolled_back_replacement
+from coordinator_model.replica import join_lines, rolled_back_replacement
 from coordinator_model.replica.assigned_work import STREAMS_PROTOCOL
 from coordinator_model.replica.classic import (
     FENCED_INSTANCE_ID,
@@ -13,8 +13,6 @@ from coordinator_model.replica.classic import (
     UNKNOWN_MEMBER_ID,
     came_back_if_new,
     drop_unlisted,
-    fill_topics,
-    from_base64,
     is_gone,
     lend_session,
     member_of,
@@ -22,10 +20,16 @@ from coordinator_model.replica.classic import (
     poll_departure,
     prepare_rebalance,
 )
-from coordinator_model.replica.departures import add_departure, came_after, depart, remember_leave
-from coordinator_model.replica.group import MAX_UNANSWERED_JOINS, Departure, GroupReplica, Leave, Member
-from coordinator_model.replica.join_phase import EARLY_MS
+from coordinator_model.replica.group import MAX_UNANSWERED_JOINS, GroupReplica, Leave, Member
+from coordinator_model.replica.member_blobs import fill_topics, from_base64
+from coordinator_model.replica.notes import PendingMember, UnansweredJoin
+from coordinator_model.replica.removals import join_phase
+from coordinator_model.replica.removals.departure import Departure
+from coordinator_model.replica.removals.ended_phase import EARLY_MS
+from coordinator_model.replica.removals.leaves import came_after, remember_leave
+from coordinator_model.replica.removals.removal import add_departure, remove_member
 from coordinator_model.replica.session_timer import JudgementContext
+from coordinator_model.replica.transitions import StateEvent
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType
 
 MEMBER_ID_REQUIRED = 79
@@ -49,7 +53,7 @@ def join(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) 
     if _is_announced_again(replica, event, context):
         replica.revert_to_last_record(event.answer_ms)
     if replica.type is GroupType.CLASSIC and event.generation != replica.generation:
-        _end_phase(replica, event)
+        _end_phase(replica, event, context)
     if event.generation == replica.generation:
         join_phase.sign(replica, event.generation, event.arrival_ms, event.member_id)
         join_phase.joined(replica, event)
@@ -65,14 +69,28 @@ def join(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) 
     _rebalance_if_one_left(replica, event)
 
 
-def _end_phase(replica: GroupReplica, event: JoinAnswered) -> None:
+def _end_phase(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
     """End the join phase: an answer announces another generation."""
     if replica.state is not GroupState.PREPARING_REBALANCE:
         join_phase.begin(replica, event.arrival_ms, event.member_id)
     replica.save_last_record()
     join_phase.end(replica, event.generation, event.answer_ms)
+    _restart_unanswered(replica, event.answer_ms, context)
     replica.announced_by = event.broker
-    replica.enter(GroupState.COMPLETING_REBALANCE, event.answer_ms, Evidence.OBSERVED)
+    replica.enter(StateEvent.GENERATION_ANNOUNCED, event.answer_ms)
+
+
+def _restart_unanswered(replica: GroupReplica, at_ms: int, context: JudgementContext) -> None:
+    """Start the sessions of those anew whose JoinGroup was applied and its answer lost: the phase had waited with them.
+
+    It answers all that joined, and starts their timers (``GroupMetadataManager.completeClassicGroupJoin``); not those
+    of another coordinator.
+    """
+    phase = replica.phase
+    loads = (r for r in context.timer_resets if r.may_load and (r.high_ms is None or r.high_ms >= phase.after_ms))
+    if next(loads, None) is None:
+        for member in (m for m in replica.members.values() if m.member_id in phase.unanswered):
+            member.timer_reset_ms = max(member.timer_reset_ms or 0, at_ms)
 
 
 def _is_of_an_empty_generation(replica: GroupReplica, event: JoinAnswered) -> bool:
@@ -145,7 +163,7 @@ def _rebalance_if_one_left(replica: GroupReplica, event: JoinAnswered) -> None:
     since = [leave for leave in replica.leaves if leave.applied_ms >= event.answer_ms]
     left = [leave for leave in since if leave.cause is not Cause.REPLACED and leave.member.member_id in let_in]
     if left:
-        prepare_rebalance(replica, left[0].applied_ms, Evidence.INFERRED, left[0].member.member_id)
+        prepare_rebalance(replica, StateEvent.MEMBER_LEFT, left[0].applied_ms, left[0].member.member_id)
 
 
 def _refused(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
@@ -157,10 +175,10 @@ def _refused(replica: GroupReplica, event: JoinAnswered, context: JudgementConte
         join_phase.note_refused_newcomer(replica, event)
         _note_unknown(replica, event)
     if event.error == MEMBER_ID_REQUIRED and event.member_id:
-        expired = [name for name, (_, until_ms) in replica.pending.items() if until_ms < event.answer_ms]
+        expired = [name for name, pending in replica.pending.items() if pending.until_ms < event.answer_ms]
         for name in expired if len(replica.pending) < MAX_UNANSWERED_JOINS else list(replica.pending)[:1]:
             del replica.pending[name]
-        replica.pending[event.member_id] = [event.answer_ms, event.answer_ms + event.session_timeout_ms]
+        replica.pending[event.member_id] = PendingMember(event.answer_ms, event.answer_ms + event.session_timeout_ms)
 
 
 def _note_unknown(replica: GroupReplica, event: JoinAnswered) -> None:
@@ -183,6 +201,7 @@ def _was_replaced_in_turn(replica: GroupReplica, event: JoinAnswered, context: J
     _replace_static(replica, event, context)
     member = member_of(replica, event.member_id, event.arrival_ms)
     member.instance_id, member.fenced_ms = event.instance_id, event.arrival_ms
+    member.replaced_ms = event.answer_ms
     _fill_from_join(member, event)
 
 
@@ -193,7 +212,7 @@ def _was_in_between(
     for leave in [leave for leave in replica.leaves if leave.member in former]:
         newcomer = Member(event.member_id, joined_ms=event.arrival_ms, fenced_ms=event.arrival_ms)
         _fill_from_join(newcomer, event)
-        depart(replica, leave.member, event.arrival_ms, context, event.broker, successor=event)
+        remove_member(replica, leave.member, event.arrival_ms, context, event.broker, successor=event)
         remember_leave(replica, Leave(newcomer, leave.applied_ms, Cause.REPLACED, None))
         leave.applied_ms = event.arrival_ms
 
@@ -201,7 +220,7 @@ def _was_in_between(
 def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
     """Take an answer 15 that waited: the join was applied, and only its answer was lost.
 
-    A dynamic member that comes with the id it was given is let in, and so is an instance unheard of: a join phase is
+    A dynamic member that comes with the id it was given is let in, and so is an unknown instance: a join phase is
     on. A known instance is replaced, but in a stable group only once that is written.
     """
     waited_ms = event.answer_ms - event.arrival_ms
@@ -212,12 +231,9 @@ def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, co
     without_id = not event.request_member_id and (event.instance_id or event.api_version < PENDING_VERSION)
     newcomer = without_id or event.request_member_id in replica.pending
     if newcomer and len(replica.unanswered_joins) < MAX_UNANSWERED_JOINS:
-        who = [event.instance_id, event.client_id, event.client_host]
-        replica.unanswered_joins[event.instance_id or event.client_id] = [
-            event.session_timeout_ms,
-            event.rebalance_timeout_ms,
-            *who,
-        ]
+        replica.unanswered_joins[event.instance_id or event.client_id] = UnansweredJoin(
+            event.session_timeout_ms, event.rebalance_timeout_ms, event.instance_id, event.client_id, event.client_host
+        )
     if replica.type is GroupType.CONSUMER:
         return  # its members wait for nobody
     if replica.state is GroupState.PREPARING_REBALANCE:
@@ -227,7 +243,7 @@ def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, co
         if not event.request_member_id:
             rolled_back_replacement.note(replica, event, former[0])
     elif not former and (newcomer or event.request_member_id) and event.arrival_ms >= replica.state_since_ms:
-        prepare_rebalance(replica, event.arrival_ms, Evidence.INFERRED, _asker(event))
+        prepare_rebalance(replica, StateEvent.MEMBER_JOINED, event.arrival_ms, _asker(event))
     if event.request_member_id:
         join_phase.unanswered(replica, event)
 
@@ -294,8 +310,8 @@ def _named(replica: GroupReplica, member_id: str, at_ms: int) -> Member | None:
     if lost is None:
         return None
     member = member_of(replica, member_id, at_ms)
-    member.session_timeout_ms, member.rebalance_timeout_ms = lost[:2]
-    member.instance_id, member.client_id, member.client_host = lost[2:]
+    member.session_timeout_ms, member.rebalance_timeout_ms = lost.session_timeout_ms, lost.rebalance_timeout_ms
+    member.instance_id, member.client_id, member.client_host = lost.instance_id, lost.client_id, lost.client_host
     if member.instance_id is not None:  # of others more than one may have been lost
         del replica.unanswered_joins[before_uuid]
     return member
@@ -325,7 +341,7 @@ def _replace_static(replica: GroupReplica, event: JoinAnswered, context: Judgeme
     replica.departures = [d for d in replica.departures if d not in _unnamed_replacements(replica, event)]
     for old in former:
         listed = replica.members.pop(old.member_id, None)
-        depart(replica, old, event.arrival_ms, context, event.broker, successor=event)
+        remove_member(replica, old, event.arrival_ms, context, event.broker, successor=event)
         if listed is not None:
             successor = member_of(replica, event.member_id, event.answer_ms)
             successor.assignment, successor.topics = old.assignment, old.topics
@@ -352,10 +368,10 @@ def _unnamed_replacements(replica: GroupReplica, event: JoinAnswered) -> list[De
     return [
         d
         for d in replica.departures
-        if not d.concluded
+        if not d.judged
         and d.successor is None
         and d.member.instance_id == event.instance_id
-        and (d.told_by, d.generation) == (event.broker, event.generation)
+        and (d.answered_by, d.generation) == (event.broker, event.generation)
         and event.arrival_ms <= d.removed_ms == replica.generation_since_ms
     ]
 

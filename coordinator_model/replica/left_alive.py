@@ -27,7 +27,7 @@ def seen(replica: GroupReplica, event: ClientSeen) -> None:
 
 
 def _leave_of(replica: GroupReplica, event: ClientSeen) -> Leave | None:
-    """Return the newest goodbye of the client that was seen; clients of one id on one host are not told apart."""
+    """Return the newest leave of the client that was seen; clients of one id on one host are not told apart."""
     name = event.client_id, event.client_host
     mine = [leave for leave in replica.leaves if (leave.member.client_id, leave.member.client_host) == name]
     if not all(name) or not mine or mine[-1].cause is not Cause.LEFT or mine[-1].reason:

@@ -9,17 +9,10 @@ from dataclasses import replace
 from coordinator_model.brokers.coordinator_check import REFUSALS
 from coordinator_model.events import ConsumerHeartbeat
 from coordinator_model.replica.classic import STALLED_WRITE, is_gone, poll_departure, record_heartbeat
-from coordinator_model.replica.departures import (
-    add_departure,
-    came_after,
-    explained_by_leave,
-    heard_since,
-    is_known_leave,
-    parked_heartbeat,
-    remember_leave,
-)
 from coordinator_model.replica.group import LEAVE_MEMORY_MS, MAX_UNANSWERED_JOINS, GroupReplica, Leave, Member
 from coordinator_model.replica.modern import derive_state, modern_member
+from coordinator_model.replica.removals.leaves import came_after, heard_since, is_known_leave, remember_leave
+from coordinator_model.replica.removals.removal import add_departure, explain_by_leave, note_parked_heartbeat
 from coordinator_model.replica.returns import came_back
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import Cause, Evidence
@@ -43,7 +36,7 @@ def heartbeat(replica: GroupReplica, event: ConsumerHeartbeat, context: Judgemen
 
 def _to_no_coordinator(replica: GroupReplica, event: ConsumerHeartbeat) -> None:
     if event.request_epoch < 0:
-        _goodbye_to_no_coordinator(replica, event)
+        _leave_to_no_coordinator(replica, event)
     elif event.request_epoch == 0:
         _join_to_no_coordinator(replica, event)
 
@@ -74,7 +67,7 @@ def _behind_a_stalled_write(replica: GroupReplica, event: ConsumerHeartbeat, con
     if event.request_epoch == LEAVE_EPOCH:
         _leave(replica, event, context)
     elif event.request_epoch >= 0:
-        parked_heartbeat(replica, event.member_id, event.applied_ms, event.applied_ms + event.remote_ms)
+        note_parked_heartbeat(replica, event.member_id, event.applied_ms, event.applied_ms + event.remote_ms)
 
 
 def _leave(replica: GroupReplica, event: ConsumerHeartbeat, context: JudgementContext) -> None:
@@ -84,7 +77,7 @@ def _leave(replica: GroupReplica, event: ConsumerHeartbeat, context: JudgementCo
     joined_ms = -1 if present is None or present.joined_ms is None else present.joined_ms
     former = None
     if present is None or joined_ms >= event.applied_ms:  # gone, or the same id has joined again since
-        former = explained_by_leave(
+        former = explain_by_leave(
             replica, event.member_id, event.applied_ms, context.thresholds.grace_ms, lost=event.error != 0
         )
     if former is None and joined_ms > event.applied_ms:
@@ -96,10 +89,10 @@ def _leave(replica: GroupReplica, event: ConsumerHeartbeat, context: JudgementCo
     member.connection = event.connection
     cause = Cause.LEFT if member.poll_deadline_ms is None else Cause.POLL_INTERVAL
     stays = event.member_id in replica.members
-    goodbye = Leave(replace(member) if stays else member, event.applied_ms, cause, None)
-    remember_leave(replica, goodbye)
+    left = Leave(replace(member) if stays else member, event.applied_ms, cause, None)
+    remember_leave(replica, left)
     if cause is Cause.POLL_INTERVAL and event.applied_ms >= context.live_from_ms:
-        add_departure(replica, poll_departure(goodbye, replica, context, Evidence.OBSERVED, event.applied_ms))
+        add_departure(replica, poll_departure(left, replica, context, Evidence.OBSERVED, event.applied_ms))
     derive_state(replica, event.applied_ms)
 
 
@@ -107,8 +100,8 @@ def _member(event: ConsumerHeartbeat) -> Member:
     return Member(event.member_id, event.instance_id, event.client_id, event.client_host, kip848=True)
 
 
-def _goodbye_to_no_coordinator(replica: GroupReplica, event: ConsumerHeartbeat) -> None:
-    """Remember a goodbye that nobody took: the client says it once, and the member stays in until its session ends."""
+def _leave_to_no_coordinator(replica: GroupReplica, event: ConsumerHeartbeat) -> None:
+    """Remember a leave that no coordinator took: it is sent once, and the member stays in until its session ends."""
     horizon_ms = event.applied_ms - LEAVE_MEMORY_MS
     replica.undelivered_leaves = {
         name: said_ms for name, said_ms in replica.undelivered_leaves.items() if said_ms >= horizon_ms
@@ -129,7 +122,7 @@ def _come_back_after_poll(replica: GroupReplica, event: ConsumerHeartbeat, conte
     """A leave (-1) and then epoch 0 under the same id: the client overslept its poll, and woke (kafka-facts 4.6).
 
     A static one's place was kept meanwhile (-2): its return, of which its record told first, has ended its former self.
-    Of a goodbye to no coordinator only the client's own line tells, by the clock of another broker.
+    Of a leave that no coordinator took only another broker's line tells, by that broker's clock.
     """
     said_ms = replica.undelivered_leaves.pop(event.member_id, None)
     for leave in replica.leaves:

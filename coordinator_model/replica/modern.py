@@ -14,11 +14,13 @@ from typing import Any
 from coordinator_model.decode.records import RecordType
 from coordinator_model.events import RecordRead
 from coordinator_model.replica.conversion import become
-from coordinator_model.replica.departures import depart, remember_leave, withdraw
 from coordinator_model.replica.group import Assignment, GroupReplica, Leave, Member
+from coordinator_model.replica.removals.leaves import remember_leave
+from coordinator_model.replica.removals.removal import remove_member, withdraw
 from coordinator_model.replica.returns import came_back
 from coordinator_model.replica.session_timer import JudgementContext
-from coordinator_model.states import Cause, Evidence, GroupState, GroupType, MemberState
+from coordinator_model.replica.transitions import StateEvent
+from coordinator_model.states import Cause, GroupType, MemberState
 
 MEMBER_STATES = {
     GroupType.CONSUMER: (MemberState.STABLE, MemberState.UNREVOKED, MemberState.UNRELEASED),
@@ -67,7 +69,7 @@ def _read_member(replica: GroupReplica, type_: GroupType, event: RecordRead, con
     if value is None:
         member = replica.members.get(member_id)
         if member is not None and replica.type is type_:
-            depart(replica, member, at_ms, context)
+            remove_member(replica, member, at_ms, context)
         return
     become(replica, type_, at_ms)
     member = modern_member(replica, member_id, at_ms)
@@ -129,9 +131,9 @@ def modern_member(replica: GroupReplica, member_id: str, at_ms: int) -> Member:
     """
     member = replica.members.get(member_id)
     if member is None:
-        former = next((m for m in replica.recorded if m.member_id == member_id), None)
+        former = next((m for m in replica.unconverted if m.member_id == member_id), None)
         if former is not None:
-            replica.recorded.remove(former)
+            replica.unconverted.remove(former)
             former.timer_reset_ms = max(former.timer_reset_ms or 0, at_ms)
             if (former.owes_since_ms or at_ms) + (former.rebalance_timeout_ms or 0) <= at_ms:
                 former.owes_since_ms = None  # a timer of before a downgrade has run since, in vain
@@ -243,18 +245,18 @@ def derive_state(replica: GroupReplica, at_ms: int) -> None:
     if replica.type not in MEMBER_STATES or replica.deleted or replica.ending_ms is not None:
         return
     if not replica.members:
-        state = GroupState.EMPTY
+        event = StateEvent.NO_MEMBERS
     elif replica.type is GroupType.SHARE:
-        state = GroupState.STABLE
+        event = StateEvent.ALL_RECONCILED
     elif replica.type is GroupType.STREAMS and not _is_ready(replica):
-        state = GroupState.NOT_READY
+        event = StateEvent.TOPOLOGY_NOT_VALIDATED
     elif replica.generation > replica.assignment_epoch:
-        state = GroupState.ASSIGNING
+        event = StateEvent.EPOCH_AHEAD
     elif all(is_reconciled(member, replica.assignment_epoch) for member in replica.members.values()):
-        state = GroupState.STABLE
+        event = StateEvent.ALL_RECONCILED
     else:
-        state = GroupState.RECONCILING
-    replica.enter(state, at_ms, Evidence.OBSERVED)
+        event = StateEvent.NOT_RECONCILED
+    replica.enter(event, at_ms)
 
 
 def is_reconciled(member: Member, assignment_epoch: int) -> bool:

@@ -1,9 +1,9 @@
 """When a member's poll interval ended, as far as its metrics tell, and whether its heartbeats stopped as it did.
 
 A client stops its heartbeats when its limit has passed since its last poll (``AbstractCoordinator``,
-``rd_kafka_cgrp_max_poll_interval_check_tmr_cb``). One that may not leave says no goodbye then: a static one of the
+``rd_kafka_cgrp_max_poll_interval_check_tmr_cb``). One that may not leave sends no leave then: a static one of the
 classic protocol, and one of KIP-848 whose application has to take the revocation first. So heartbeats that stop just
-then tell why they stopped. That is inferred: a process may be killed in the same seconds.
+then show why they stopped. That is inferred: a process may be killed in the same seconds.
 """
 
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from coordinator_model.replica.group import Member
 from coordinator_model.states import Cause
 
 GAP_MS = 2_000
-"""How far apart a client's clockwork and what its metrics tell of it may seem: a second that is not told, their way."""
+"""How far apart a client's poll timer and its metrics may seem: they count whole seconds, and take time to arrive."""
 SHARE = 5
 """Metrics must come at least that often within the limit: else they do not tell when the last poll was."""
 
@@ -64,7 +64,7 @@ def stopped_polling(member: Member) -> bool:
 
 
 def missed_cause(member: Member, removed_ms: int) -> Cause:
-    """Return why a member missed a rebalance: it did not poll while the rebalance waited for it, as far as was told.
+    """Return why a member missed a rebalance: it did not poll while the rebalance waited for it, as far as is reported.
 
     A rebalance waits as long as the member's poll interval is, or longer. Who polls meanwhile takes part in it.
     """

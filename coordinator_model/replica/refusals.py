@@ -9,7 +9,8 @@ has a client id: that of the member is known from its JoinGroup. Its next JoinGr
 accepted SyncGroup ends that.
 """
 
-from typing import Any
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from coordinator_model.events import (
     CommitRefused,
@@ -20,7 +21,8 @@ from coordinator_model.events import (
     SyncAnswered,
 )
 from coordinator_model.replica.group import GroupReplica, Member
-from coordinator_model.replica.join_phase import newcomer_waited
+from coordinator_model.replica.notes import Refusal
+from coordinator_model.replica.removals.join_phase import newcomer_waited
 
 JOIN_REFUSALS = {
     23: "INCONSISTENT_GROUP_PROTOCOL",
@@ -46,11 +48,19 @@ REFUSAL_MEMORY_MS = 600_000
 """After so long without another the count begins anew."""
 
 _Refused = Heartbeat | JoinAnswered | SyncAnswered | ConsumerHeartbeat
-Refusal = list[Any]
-"""``[error, count, first_ms, repeated_ms, last_ms, client id, client host, member id, instance id]``.
 
-With neither client id nor member id it is about all who are not told apart. Of a refused join the member id is None.
-"""
+
+class _Client(NamedTuple):
+    """Who is refused, as ``Refusal`` names it."""
+
+    client_id: str | None
+    client_host: str | None
+    member_id: str | None
+    instance_id: str | None
+
+
+_OTHERS = _Client(None, None, None, None)
+"""All clients that are not told apart."""
 
 
 def note(replica: GroupReplica, event: object) -> None:
@@ -65,7 +75,7 @@ def note(replica: GroupReplica, event: object) -> None:
     elif event.error in FENCINGS and event.member_id:
         instance_id = _instance_of(replica, event)
         who = instance_id or event.member_id
-        _count(replica, f"{event.error}\n{who[:MAX_NAME]}", event, [None, None, event.member_id, instance_id])
+        _count(replica, f"{event.error}\n{who[:MAX_NAME]}", event, _Client(None, None, event.member_id, instance_id))
     elif replica.refused and event.error == 0:
         _clear(replica, event)
 
@@ -77,6 +87,7 @@ def is_idle(replica: GroupReplica, event: object) -> bool:
     """
     if (
         replica.recorded
+        or replica.unconverted
         or replica.rolled_back_replacements
         or replica.ending_ms is not None
         or replica.set_aside is not None
@@ -104,8 +115,9 @@ def _is_known(replica: GroupReplica, member_id: str) -> bool:
 
 def told(replica: GroupReplica) -> dict[str, int]:
     """Return what is worth telling: who was refused repeatedly, again each time twice as often; whether ids are out."""
-    counts = {key: row[1].bit_length() for key, row in replica.refused.items() if row[3] is not None}
-    counts |= {f"zombie\n{key}": row[1].bit_length() for key, row in replica.zombies.items()}
+    refused = ((key, refusal) for key, refusal in replica.refused.items() if refusal.repeated_ms is not None)
+    counts = {key: refusal.times.bit_length() for key, refusal in refused}
+    counts |= {f"zombie\n{key}": zombie.commits.bit_length() for key, zombie in replica.zombies.items()}
     return counts | {"pending": bool(replica.pending)}
 
 
@@ -115,54 +127,63 @@ def _count_join(
     """Count a client that is refused: by its id and host, or where these are not known by its member id."""
     client_id = client_id[:MAX_NAME]
     who = f"{client_id}\n{client_host}" if client_id or member_id is None else f"\n{member_id[:MAX_NAME]}"
-    named = [client_id, client_host, member_id, _instance_of(replica, event)]
+    named = _Client(client_id, client_host, member_id, _instance_of(replica, event))
     _count(replica, f"{event.error}\n{who}", event, named)
 
 
 def _clear(replica: GroupReplica, event: _Refused) -> None:
     """Forget the refusals of a client that is in: of its joins once one is accepted, of a member once it has synced."""
     if isinstance(event, JoinAnswered | ConsumerHeartbeat):
-        came = [event.client_id[:MAX_NAME], event.client_host, None]
-        over = [key for key, row in replica.refused.items() if row[5:8] == came]
+        came = event.client_id[:MAX_NAME], event.client_host
+        over = [key for key, refusal in _refusals_of(replica, *came) if refusal.member_id is None]
     elif isinstance(event, SyncAnswered):
         member = replica.members.get(event.member_id) or Member(event.member_id)
-        came = [member.client_id[:MAX_NAME], member.client_host]
-        over = [k for k, row in replica.refused.items() if row[0] in MEMBER_REFUSALS and row[7] and row[5:7] == came]
+        came = member.client_id[:MAX_NAME], member.client_host
+        over = [key for key, refusal in _refusals_of(replica, *came) if _is_of_a_member(refusal) and refusal.member_id]
     else:
         return
     for key in over:
         del replica.refused[key]
 
 
+def _refusals_of(replica: GroupReplica, client_id: str, client_host: str) -> Iterator[tuple[str, Refusal]]:
+    for key, refusal in replica.refused.items():
+        if (refusal.client_id, refusal.client_host) == (client_id, client_host):
+            yield key, refusal
+
+
+def _is_of_a_member(refusal: Refusal) -> bool:
+    return refusal.error in MEMBER_REFUSALS
+
+
 def refused_as_member(replica: GroupReplica, member: Member) -> str | None:
     """Return the error that a member was last answered in the place of being heard; None: it was not refused."""
-    for row in replica.refused.values():
-        if row[0] in MEMBER_REFUSALS and row[7] == member.member_id and row[4] > (member.clock_ms or 0):
-            return f"{JOIN_REFUSALS[row[0]]} ({row[0]})"
+    for refusal in replica.refused.values():
+        own = _is_of_a_member(refusal) and refusal.member_id == member.member_id
+        if own and refusal.last_ms > (member.clock_ms or 0):
+            return f"{JOIN_REFUSALS[refusal.error]} ({refusal.error})"
     return None
 
 
-def _count(replica: GroupReplica, key: str, event: _Refused, who: list[Any]) -> None:
-    at_ms, row = event.order_ms, replica.refused.get(key)
-    if row is None and _is_full(replica.refused, event.error, at_ms):
-        key, who = f"{event.error in JOIN_REFUSALS}", [None] * len(who)
-        row = replica.refused.get(key)
-    if row is None or at_ms - row[4] > REFUSAL_MEMORY_MS:
-        row = [event.error, 0, at_ms, None, at_ms]
-    _, count, first_ms, repeated_ms, last_ms, *_ = row
-    count += 1
-    if count == REPEATED:
-        repeated_ms = at_ms
-    replica.refused[key] = [event.error, count, first_ms, repeated_ms, max(last_ms, at_ms), *who]
+def _count(replica: GroupReplica, key: str, event: _Refused, who: _Client) -> None:
+    at_ms, known = event.order_ms, replica.refused.get(key)
+    if known is None and _is_full(replica.refused, event.error, at_ms):
+        key, who = f"{event.error in JOIN_REFUSALS}", _OTHERS
+        known = replica.refused.get(key)
+    if known is None or at_ms - known.last_ms > REFUSAL_MEMORY_MS:
+        known = Refusal(event.error, 0, at_ms, None, at_ms)
+    times = known.times + 1
+    repeated_ms = at_ms if times == REPEATED else known.repeated_ms
+    replica.refused[key] = Refusal(event.error, times, known.first_ms, repeated_ms, max(known.last_ms, at_ms), *who)
 
 
 def _is_full(refused: dict[str, Refusal], error: int, at_ms: int) -> bool:
     """Forget who was refused long ago; tell whether as many of the kind are left as are told apart."""
-    for key, row in list(refused.items()):
-        if at_ms - row[4] > REFUSAL_MEMORY_MS:
+    for key, refusal in list(refused.items()):
+        if at_ms - refusal.last_ms > REFUSAL_MEMORY_MS:
             del refused[key]
     joining = error in JOIN_REFUSALS
-    return sum((row[0] in JOIN_REFUSALS) == joining for row in refused.values()) >= MAX_NAMED
+    return sum((refusal.error in JOIN_REFUSALS) == joining for refusal in refused.values()) >= MAX_NAMED
 
 
 def _instance_of(replica: GroupReplica, event: _Refused) -> str | None:

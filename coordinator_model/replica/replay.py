@@ -1,4 +1,10 @@
-"""One group, replayed. ``replay`` is the only writer: live run, restart, the replay command and the tests share it."""
+"""One group, replayed: live run, restart, the replay command and the tests share it.
+
+Every event goes through ``replay``, but for a heartbeat that changes nothing but its member's clock: that one the shard
+can take without judging the whole group (``plain_heartbeat``).
+"""
+
+from typing import NamedTuple, assert_never
 
 from coordinator_model.decode.records import RecordType
 from coordinator_model.events import (
@@ -33,11 +39,12 @@ from coordinator_model.replica import (
     rolled_back_replacement,
     zombies,
 )
-from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.replica.session_timer import JudgementContext
-from coordinator_model.states import Evidence, GroupState, GroupType
+from coordinator_model.replica.transitions import StateEvent
+from coordinator_model.states import GroupState, GroupType
 
-__all__ = ["GroupEvent", "replay"]
+__all__ = ["GroupEvent", "Heard", "plain_heartbeat", "replay"]
 
 GroupEvent = (
     RecordRead
@@ -62,8 +69,8 @@ def replay(replica: GroupReplica, event: GroupEvent, context: JudgementContext) 
         replica.mark_deleted()
     if replica.set_aside is not None and replica.set_aside.resumed_ms is None:
         replica.set_aside = replica.set_aside._replace(resumed_ms=max(event.order_ms, context.progress_ms))
-    if replica.recorded:
-        conversion.dismiss_unanswered_joins(replica, event.order_ms, context)
+    if replica.unconverted:
+        conversion.dismiss_unconverted(replica, event.order_ms, context)
     if replica.rolled_back_replacements:
         rolled_back_replacement.load(replica, context)
     generation, members = replica.generation, divergence.expected(replica, event)
@@ -75,6 +82,28 @@ def replay(replica: GroupReplica, event: GroupEvent, context: JudgementContext) 
     divergence.note(replica, members, event.order_ms)
     rebalances.note(replica, generation, event.order_ms)
     refusals.note(replica, event)
+
+
+class Heard(NamedTuple):
+    """A member whose heartbeat was taken."""
+
+    member: Member
+    told_more: bool
+    """Whether the heartbeat told anything beside its instant."""
+
+
+def plain_heartbeat(replica: GroupReplica, event: Heartbeat) -> Heard | None:
+    """Take an accepted heartbeat of a stable group; None: its member is not known in this generation, ``replay`` it."""
+    member = replica.members.get(event.member_id)
+    if member is None:
+        return None
+    is_named = member.generation is None and event.generation == replica.generation
+    if is_named:
+        member.generation = event.generation
+    if member.generation != event.generation:
+        return None
+    told_more = classic.record_heartbeat(member, event.applied_ms)
+    return Heard(member, is_named or told_more)
 
 
 def _apply(replica: GroupReplica, event: GroupEvent, context: JudgementContext) -> None:
@@ -95,6 +124,8 @@ def _apply(replica: GroupReplica, event: GroupEvent, context: JudgementContext) 
             left_alive.seen(replica, event)
         case MetricsPushed() | MetricsExported():
             metrics_push.push(replica, event, context)
+        case _:
+            assert_never(event)
 
 
 def _answer(replica: GroupReplica, event: Answer, context: JudgementContext) -> None:
@@ -109,6 +140,8 @@ def _answer(replica: GroupReplica, event: Answer, context: JudgementContext) -> 
             classic.leave(replica, event, context)
         case ConsumerHeartbeat():
             member_heartbeat.heartbeat(replica, event, context)
+        case _:
+            assert_never(event)
 
 
 def _record(replica: GroupReplica, event: RecordRead, context: JudgementContext) -> None:
@@ -131,4 +164,4 @@ def _commit(replica: GroupReplica, event: OffsetCommitted) -> None:
     elif replica.state is GroupState.UNKNOWN or replica.deleted:
         if replica.deleted:
             replica.deleted, replica.type = False, GroupType.SIMPLE
-        replica.enter(GroupState.EMPTY, event.order_ms, Evidence.OBSERVED)
+        replica.enter(StateEvent.OFFSETS_COMMITTED, event.order_ms)

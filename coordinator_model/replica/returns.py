@@ -2,7 +2,8 @@
 
 from typing import Protocol
 
-from coordinator_model.replica.group import Departure, GroupReplica, Member
+from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.removals.departure import Departure
 
 
 class Client(Protocol):

@@ -8,9 +8,10 @@ right until the instance asks again, or until a coordinator loads the log.
 """
 
 from coordinator_model.events import JoinAnswered
-from coordinator_model.replica.departures import remember_leave
 from coordinator_model.replica.group import MAX_UNANSWERED_JOINS, GroupReplica, Leave, Member
-from coordinator_model.replica.join_phase import EARLY_MS
+from coordinator_model.replica.notes import RolledBackReplacement
+from coordinator_model.replica.removals.ended_phase import EARLY_MS
+from coordinator_model.replica.removals.leaves import remember_leave
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import Cause
 
@@ -19,7 +20,7 @@ def note(replica: GroupReplica, event: JoinAnswered, holder: Member) -> None:
     """Take the answer 15 to a replacement; ``holder`` has the instance: its successor if the record was read first."""
     if event.instance_id is None or len(replica.rolled_back_replacements) >= MAX_UNANSWERED_JOINS:
         return
-    replica.rolled_back_replacements[event.instance_id] = [event.arrival_ms, event.answer_ms, False]
+    replica.rolled_back_replacements[event.instance_id] = RolledBackReplacement(event.arrival_ms, event.answer_ms)
     holder.timer_reset_ms = max(holder.timer_reset_ms or 0, event.answer_ms)
     if holder.joined_ms is not None:
         read(replica, holder, holder.joined_ms)
@@ -27,22 +28,25 @@ def note(replica: GroupReplica, event: JoinAnswered, holder: Member) -> None:
 
 def read(replica: GroupReplica, successor: Member, written_ms: int) -> None:
     """Take the record that lists a successor, written then: if its replacement was taken back its former self is in."""
-    arrival_ms, answer_ms, _ = replica.rolled_back_replacements.get(successor.instance_id or "", (1, 0, False))
-    if successor.instance_id is not None and arrival_ms - EARLY_MS <= written_ms <= answer_ms:
-        replica.rolled_back_replacements[successor.instance_id][2] = _swap(replica, successor, answer_ms)
+    instance_id = successor.instance_id
+    if instance_id is None:
+        return
+    known = replica.rolled_back_replacements.get(instance_id)
+    if known is not None and known.asked_ms - EARLY_MS <= written_ms <= known.answered_ms:
+        swapped = _swap(replica, successor, known.answered_ms)
+        replica.rolled_back_replacements[instance_id] = known._replace(swapped=swapped)
 
 
 def load(replica: GroupReplica, context: JudgementContext) -> None:
     """Let who is in the log be in again, once a coordinator has loaded it."""
-    for instance_id, (_, answer_ms, swapped) in list(replica.rolled_back_replacements.items()):
-        loads_ms = [
-            r.high_ms for r in context.timer_resets if r.may_load and r.low_ms >= answer_ms and r.high_ms is not None
-        ]
+    for instance_id, known in list(replica.rolled_back_replacements.items()):
+        loads = (r for r in context.timer_resets if r.may_load and r.low_ms >= known.answered_ms)
+        loads_ms = [r.high_ms for r in loads if r.high_ms is not None]
         if not loads_ms:
             continue
         del replica.rolled_back_replacements[instance_id]
         holder = next((m for m in replica.members.values() if m.instance_id == instance_id), None)
-        if swapped and holder is not None:
+        if known.swapped and holder is not None:
             _swap(replica, holder, loads_ms[0])
 
 

@@ -15,7 +15,8 @@ from typing import NamedTuple, Protocol
 
 from coordinator_model.brokers.blindness import BlindWindow
 from coordinator_model.brokers.timer_reset import TimerReset
-from coordinator_model.replica.group import Departure, Member
+from coordinator_model.replica.group import Member
+from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.states import Cause
 from coordinator_model.thresholds import Thresholds
 
@@ -28,7 +29,8 @@ TIMER_EARLY_MS = 250
 nobody waits. No timer runs before its time, but a heartbeat is applied at the beginning of its ``localTimeMs``, and its
 instant is taken from the end: 151 ms apart were seen on a busy broker."""
 AWAKE_BEFORE_LINE_MS = 500
-"""How long a broker that woke may run its timers before its first line: the probe asks again within this."""
+"""How long a broker that woke may run its timers before its first line, and run on after its last before a pause: the
+probe asks again within this."""
 USUAL_LOAD_MS = 10_000
 """Heartbeats answered 0 for longer are taken for accepted where it is only asked when a session ended."""
 UNSEEN_TERM_MS = 2_000
@@ -65,7 +67,7 @@ class JudgementContext:
     hole_is_open: bool = False
     """Whether it is not known yet if the coordinator stood still just now, or its lines are missing."""
     by_records: bool = False
-    """Whether records are all that is seen of the group's coordinator: nobody is heard, and no goodbye is seen."""
+    """Whether records are all that is seen of the group's coordinator: no heartbeat and no leave is seen."""
     coordinates_ms: int = 0
     """Arrival of the newest accepted heartbeat of the shard: its broker was still the coordinator then."""
 
@@ -400,7 +402,7 @@ def _moved_to_waking(span: Span, pause: TimerReset, woke_ms: int, *, told_at_onc
 
 
 def lines_lost(member: Member, context: JudgementContext) -> bool:
-    """Tell whether lines were lost since the member was last heard: its goodbye may be among them."""
+    """Tell whether lines were lost since the member was last heard: its leave may be among them."""
     return any(reset.cause is Cause.UNKNOWN for reset in unheard_since(member, context.timer_resets))
 
 

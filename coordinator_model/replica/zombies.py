@@ -8,11 +8,11 @@ else its next commit is accepted. Kept by client, up to a bound: clients choose 
 librdkafka names no member once it has left, only the generation: it is known by its connection (tried with 2.x).
 """
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from coordinator_model.events import CommitRefused
 from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.notes import Zombie
 from coordinator_model.replica.refusals import MAX_NAME, MAX_NAMED, REFUSAL_MEMORY_MS
 
 ILLEGAL_GENERATION = 22
@@ -20,25 +20,6 @@ MAX_PARTITIONS = 64
 """Partitions kept of one client."""
 OTHERS = "others"
 """All who are not told apart."""
-
-
-class Zombie(NamedTuple):
-    """One former member and its refused commits; with neither client nor member id all who are not told apart."""
-
-    error: int
-    commits: int
-    first_ms: int
-    last_ms: int
-    transactional: bool
-    known: bool
-    """Whether it was seen as a member: anybody can say that it was one."""
-    client_id: str | None
-    client_host: str | None
-    member_id: str | None
-    instance_id: str | None
-    partitions: list[list[Any]]
-    """Topic and partition of each that was refused."""
-    left_out: int
 
 
 def note(replica: GroupReplica, event: CommitRefused) -> None:
@@ -73,9 +54,8 @@ def _add(replica: GroupReplica, key: str, new: Zombie) -> None:
     _forget_old(replica, new.last_ms)
     if key not in replica.zombies and len(replica.zombies) >= MAX_NAMED:
         key, new = OTHERS, new._replace(client_id=None, client_host=None, member_id=None, instance_id=None, known=False)
-    row = replica.zombies.pop(key, None)
-    if row is not None:
-        old = Zombie(*row)
+    old = replica.zombies.pop(key, None)
+    if old is not None:
         kept, left_out = _joined(old, new)
         new = new._replace(
             commits=old.commits + 1,
@@ -85,13 +65,7 @@ def _add(replica: GroupReplica, key: str, new: Zombie) -> None:
             partitions=kept,
             left_out=left_out,
         )
-    replica.zombies[key] = list(new)
-
-
-def zombies(replica: GroupReplica) -> Iterator[Zombie]:
-    """Yield what is kept."""
-    for row in replica.zombies.values():
-        yield Zombie(*row)
+    replica.zombies[key] = new
 
 
 def _lost(replica: GroupReplica, event: CommitRefused) -> list[list[Any]]:
@@ -128,6 +102,6 @@ def _joined(old: Zombie, new: Zombie) -> tuple[list[list[Any]], int]:
 
 
 def _forget_old(replica: GroupReplica, at_ms: int) -> None:
-    for key, row in list(replica.zombies.items()):
-        if at_ms - Zombie(*row).last_ms > REFUSAL_MEMORY_MS:
+    for key, zombie in list(replica.zombies.items()):
+        if at_ms - zombie.last_ms > REFUSAL_MEMORY_MS:
             del replica.zombies[key]

@@ -7,9 +7,10 @@ of its own (``coordinator-paused``), not one a member.
 
 from coordinator_model import states
 from coordinator_model.replica import poll_times
-from coordinator_model.replica.group import Departure, GroupReplica, Member
+from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.replica.reconciliation import KINDS
 from coordinator_model.replica.refusals import refused_as_member
+from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.returns import beside, who
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.findings import NOTHING, Finding, Verdict, about_member, name_of
@@ -101,7 +102,7 @@ def judge(replica: GroupReplica, departure: Departure, context: JudgementContext
     """Judge one departure at ``context.progress_ms``; a finding with ``closed_reason`` is its last."""
     if departure.rule is None:
         return Verdict(None, None)
-    if context.progress_ms < departure.judge_after_ms or not departure.concluded:
+    if context.progress_ms < departure.judge_after_ms or not departure.judged:
         return Verdict(None, departure.judge_after_ms)
     severity, page_ms = _severity(replica, departure, context)
     finding = _finding(replica, departure, severity, context)
@@ -122,7 +123,7 @@ def judge(replica: GroupReplica, departure: Departure, context: JudgementContext
 def _explained_ms(departure: Departure, context: JudgementContext) -> int | None:
     """Return when a move that is known by then may explain what nothing explained, if that lies ahead."""
     at_ms = departure.answered_ms + context.thresholds.grace_ms
-    return at_ms if departure.unexplained and at_ms > context.progress_ms else None
+    return at_ms if departure.judge_again and at_ms > context.progress_ms else None
 
 
 def closing(replica: GroupReplica, departure: Departure, context: JudgementContext) -> tuple[str, int] | None:

@@ -116,6 +116,6 @@ def _finding(
 
 
 def named(name: str) -> str:
-    """Name for people whom ``departures.who`` names."""
+    """Name for people whom ``returns.who`` names."""
     client, _, host = name.partition("\n")
     return f"{client or 'unknown client'} on {host}" if host else client

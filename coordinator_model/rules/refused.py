@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from coordinator_model.replica.group import GroupReplica
-from coordinator_model.replica.refusals import FENCINGS, JOIN_REFUSALS, REFUSAL_MEMORY_MS, Refusal
+from coordinator_model.replica.notes import Refusal
+from coordinator_model.replica.refusals import FENCINGS, JOIN_REFUSALS, REFUSAL_MEMORY_MS
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.findings import Finding, Verdict, about_group
 from coordinator_model.rules.rule import Rule
@@ -42,31 +43,36 @@ OTHERS = "other clients"
 
 def judge(replica: GroupReplica, context: JudgementContext) -> Iterator[Verdict]:
     """Judge who was refused repeatedly: true until it joins, or stops asking for long enough."""
-    for row in replica.refused.values():
-        error, _, _, repeated_ms, last_ms, _, _, member_id, _ = row
-        if repeated_ms is None:
+    for refusal in replica.refused.values():
+        if refusal.repeated_ms is None:
             continue
-        joins = error in JOIN_REFUSALS and member_id is None
-        over_ms = last_ms + (REFUSAL_MEMORY_MS if joins else context.thresholds.resolve_after_ms)
+        joins = refusal.error in JOIN_REFUSALS and refusal.member_id is None
+        over_ms = refusal.last_ms + (REFUSAL_MEMORY_MS if joins else context.thresholds.resolve_after_ms)
         if context.progress_ms < over_ms:
-            yield Verdict(_finding(replica, context, row), over_ms)
+            yield Verdict(_finding(replica, context, refusal, refusal.repeated_ms), over_ms)
 
 
-def _finding(replica: GroupReplica, context: JudgementContext, row: Refusal) -> Finding:
-    error, count, first_ms, repeated_ms, last_ms, client_id, client_host, member_id, instance_id = row
+def _name_of(refusal: Refusal) -> str:
+    """Name who is refused for people: a client that asks to join, else the member that it says it is."""
+    _, _, _, _, _, client_id, client_host, member_id, instance_id = refusal
+    if client_id is None and member_id is None:
+        return OTHERS
+    if member_id is not None and refusal.error not in JOIN_REFUSALS:
+        return instance_id or member_id
+    if member_id is not None and not client_id:
+        return member_id
+    return f"{client_id or 'unknown client'} on {client_host}"
+
+
+def _finding(replica: GroupReplica, context: JudgementContext, refusal: Refusal, repeated_ms: int) -> Finding:
+    error, count, first_ms, _, last_ms, client_id, client_host, member_id, instance_id = refusal
     joining = error in JOIN_REFUSALS
     as_member = joining and member_id is not None
     name = JOIN_REFUSALS.get(error) or FENCINGS[error]
     rule = JOIN_REFUSED if joining else MEMBER_FENCED
-    about = about_group(replica, context)
-    if client_id is None and member_id is None:
-        who = OTHERS
-        about |= {"subject": who, "incarnation": f"{about['incarnation']}/{who}"}
-    else:
-        unnamed = member_id is not None and not client_id
-        client = member_id if unnamed else f"{client_id or 'unknown client'} on {client_host}"
-        who = client if joining else instance_id or member_id
-        about |= {"subject": who, "incarnation": f"{about['incarnation']}/{error}"}
+    about, who = about_group(replica, context), _name_of(refusal)
+    life = OTHERS if refusal.client_id is refusal.member_id is None else error
+    about |= {"subject": who, "incarnation": f"{about['incarnation']}/{life}"}
     what = "is a member" if as_member else "asks to join" if joining else "goes on as a member"
     return Finding(
         rule=rule.id,

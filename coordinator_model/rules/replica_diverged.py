@@ -26,7 +26,7 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
     """Judge the last disagreement: told for ``resolve_after_ms``."""
     if replica.diverged is None:
         return NOTHING
-    at_ms, generation, ours, theirs, different = replica.diverged
+    at_ms, generation, missing, more, different = replica.diverged
     over_ms = at_ms + context.thresholds.resolve_after_ms
     if context.progress_ms >= over_ms:
         return NOTHING
@@ -38,8 +38,8 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
         evidence=Evidence.OBSERVED,
         cause=Cause.UNKNOWN,
         summary=f"the record of {replica.group}'s generation {generation} is not what was expected:"
-        f" {len(ours)} members missing, {len(theirs)} more, {len(different)} facts different",
-        detail={"missing": ours, "more": theirs, "different": different, "unexpected": replica.unexpected},
+        f" {len(missing)} members missing, {len(more)} more, {len(different)} facts different",
+        detail={"missing": missing, "more": more, "different": different, "unexpected": replica.unexpected},
         **about_group(replica, context),
     )
     return Verdict(finding, over_ms)

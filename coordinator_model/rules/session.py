@@ -15,11 +15,15 @@ a broker without a request log looks like this. After ``settled_after_ms`` nobod
 is at risk: ``telemetry-uncovered`` says so.
 """
 
+from collections.abc import Sequence
+
 from coordinator_model.brokers.blindness import may_miss_lines
+from coordinator_model.brokers.timer_reset import TimerReset
 from coordinator_model.replica import join_lines
-from coordinator_model.replica.departures import own_cause
 from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.replica.refusals import refused_as_member
+from coordinator_model.replica.removals.ended_phase import sync_timeout_ms
+from coordinator_model.replica.removals.session_end import own_cause
 from coordinator_model.replica.session_timer import (
     SAME_START_MS,
     JudgementContext,
@@ -54,6 +58,8 @@ SESSION_AT_RISK = Rule(
 
 STARTED_WITHIN_MS = 50
 """How much later than a session's end the join phase that it began may seem to begin."""
+DATED_MS = 3_000
+"""Within so long a new coordinator has loaded the groups where that is known well enough to date a session."""
 LOOK_AGAIN_MS = 3_000
 """After a sign of life of the rest of a group was missed."""
 _JUDGED_STATES = (GroupState.STABLE, GroupState.PREPARING_REBALANCE)
@@ -130,9 +136,28 @@ def _found_out(
         return None
     if member.awaiting_sync and _began_the_phase(replica, member, timeout_ms, context):
         return _never_synced(replica, member, context, timeout_ms)
-    if member.unknown_ms is not None and _is_watched(replica, member, context):
+    if member.unknown_ms is None:
+        return None
+    if _is_watched(replica, member, context) or _owes_no_sync(replica, member, timeout_ms, context):
         return _found_gone(replica, member, context, timeout_ms)
     return None
+
+
+def _owes_no_sync(replica: GroupReplica, member: Member, timeout_ms: int, context: JudgementContext) -> bool:
+    """Tell whether a join phase began before a session ended whose member had yet to sync: that ends the wait for it.
+
+    So only the session can have ended (``GroupMetadataManager.prepareRebalance`` removes the pending syncs).
+    """
+    rejoining = replica.state is GroupState.PREPARING_REBALANCE and not context.by_records
+    since_ms = replica.state_since_ms
+    in_time = since_ms < (member.clock_ms or 0) + timeout_ms and not _missed_its_sync(replica, member, since_ms)
+    return rejoining and member.awaiting_sync and in_time
+
+
+def _missed_its_sync(replica: GroupReplica, member: Member, by_ms: int) -> bool:
+    """Tell whether a member that had yet to sync had to before an instant: then it was removed for that."""
+    limit_ms = sync_timeout_ms(replica, member, by_ms)
+    return limit_ms is not None and (member.timer_reset_ms or 0) + limit_ms <= by_ms
 
 
 def _began_the_phase(replica: GroupReplica, member: Member, timeout_ms: int, context: JudgementContext) -> bool:
@@ -141,7 +166,7 @@ def _began_the_phase(replica: GroupReplica, member: Member, timeout_ms: int, con
     unsigned = replica.state is GroupState.PREPARING_REBALANCE and not phase.started_by
     if context.by_records or not unsigned or phase.started_ms is None:
         return False
-    if member.clock_ms is None:
+    if member.clock_ms is None or _missed_its_sync(replica, member, phase.started_ms):
         return False
     late_ms = phase.started_ms - (member.clock_ms + timeout_ms)
     if member.instance_id is not None:  # its successor, just in time, would begin a phase too
@@ -157,7 +182,8 @@ def _found_gone(replica: GroupReplica, member: Member, context: JudgementContext
     gone_ms, session = gone_by_ms(member, context), latest_session(member, context)
     if gone_ms is None or session is None or session.end_ms > gone_ms:
         return Verdict(None, None)
-    if unheard_since(member, context.timer_resets):
+    resets = unheard_since(member, context.timer_resets)
+    if resets and not (_is_dated(resets) and _was_loaded(replica, member)):
         return Verdict(None, None)  # when its session ended its removal tells better
     verdict_ms = gone_ms + context.thresholds.grace_ms  # a goodbye may trail
     if may_miss_lines(context.blind, session.start_ms, verdict_ms):
@@ -165,6 +191,18 @@ def _found_gone(replica: GroupReplica, member: Member, context: JudgementContext
     if context.progress_ms < verdict_ms:
         return Verdict(None, verdict_ms)
     return Verdict(_expired(replica, member, context, session.end_ms, timeout_ms), None)
+
+
+def _is_dated(resets: Sequence[TimerReset]) -> bool:
+    """Tell whether sessions began anew once, as another coordinator loaded the group, and when is known well enough."""
+    move = resets[0]
+    moved = len(resets) == 1 and move.cause is Cause.COORDINATOR_MOVED and not move.went_on
+    return moved and move.high_ms is not None and move.high_ms - move.low_ms <= DATED_MS
+
+
+def _was_loaded(replica: GroupReplica, member: Member) -> bool:
+    """Tell whether a member is in the last record: a coordinator that loads the log knows nobody else."""
+    return replica.recorded_generation is None or any(m.member_id == member.member_id for m in replica.recorded)
 
 
 def _never_synced(replica: GroupReplica, member: Member, context: JudgementContext, timeout_ms: int) -> Verdict:
@@ -236,7 +274,7 @@ def _may_wait_in_its_join(replica: GroupReplica, member: Member, deadline_ms: in
     if member.instance_id is None:
         return replica.state is not GroupState.STABLE and replica.state_since_ms < deadline_ms
     stable_ms = replica.stable_seen_ms or 0
-    return replica.state is not GroupState.STABLE or any(at_ms > stable_ms for at_ms, _ in replica.pending.values())
+    return replica.state is not GroupState.STABLE or any(p.given_ms > stable_ms for p in replica.pending.values())
 
 
 def _expired(

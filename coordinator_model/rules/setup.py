@@ -10,6 +10,7 @@ from typing import Any
 
 from coordinator_model.brokers.timer_reset import LONGEST_SESSION_MS
 from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.heartbeat_interval import HEARTBEATS_A_SESSION, is_slow
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.findings import Finding, Verdict, about_group
 from coordinator_model.rules.rule import Rule
@@ -63,8 +64,6 @@ MIN_SESSION_TIMEOUT_MS = 6_000
 ENDLESS_POLL_MS = 86_400_000
 """A poll that may take a day may take for ever. 2^31-1 is what people set to be rid of the limit, and a rebalance waits
 as long for whom it waits."""
-HEARTBEATS_A_SESSION = 3
-"""``heartbeat.interval.ms`` should be at most a third of the session timeout: two may be lost."""
 SKEW = 2
 """The busiest member holds at least so many times the mean, and at least so many partitions more than the idlest."""
 STREAMS_PROTOCOL = "stream"
@@ -87,7 +86,7 @@ def timeouts_inconsistent(replica: GroupReplica, context: JudgementContext, at_m
     members = [member for member in replica.members.values() if not member.kip848]
     sessions_ms = sorted({m.session_timeout_ms for m in members if m.session_timeout_ms})
     polls_ms = sorted({m.rebalance_timeout_ms for m in replica.members.values() if m.rebalance_timeout_ms})
-    slow = [m for m in members if _beats_too_slowly(m, context)]
+    slow = [m for m in members if is_slow(m, context)]
     problems = []
     if len(sessions_ms) > 1:
         problems.append(f"session timeouts differ: {_listed(sessions_ms)} ms")
@@ -111,20 +110,6 @@ def timeouts_inconsistent(replica: GroupReplica, context: JudgementContext, at_m
     return _about(replica, context, at_ms, TIMEOUTS_INCONSISTENT, "; ".join(problems), detail)
 
 
-def measure_again(replica: GroupReplica, context: JudgementContext) -> bool:
-    """Measure heartbeat intervals again that seem too long, where the last two heartbeats prove them wrong.
-
-    A line may have been lost between the two that were measured, or something held them up. Returns whether any was.
-    """
-    slow = [m for m in replica.members.values() if not m.kip848 and _beats_too_slowly(m, context)]
-    measured = False
-    for member in slow:
-        interval_ms = (member.last_heartbeat_ms or 0) - (member.previous_heartbeat_ms or 0)
-        if member.previous_heartbeat_ms is not None and not _is_too_long(interval_ms, member, context):
-            member.heartbeat_interval_ms, measured = interval_ms, True
-    return measured
-
-
 def judge_timeouts(replica: GroupReplica, context: JudgementContext, at_ms: int) -> Verdict:
     """Judge a settled group's timeouts, and say when to measure its heartbeats again."""
     finding = timeouts_inconsistent(replica, context, at_ms)
@@ -137,15 +122,6 @@ def _measured_again_ms(replica: GroupReplica, finding: Finding, context: Judgeme
     heard_ms = max((member.last_heartbeat_ms or 0 for member in named if member is not None), default=0)
     due_ms = heard_ms + context.thresholds.settled_after_ms
     return due_ms if due_ms > context.progress_ms else None
-
-
-def _beats_too_slowly(member: Member, context: JudgementContext) -> bool:
-    return bool(member.heartbeat_interval_ms) and _is_too_long(member.heartbeat_interval_ms or 0, member, context)
-
-
-def _is_too_long(interval_ms: int, member: Member, context: JudgementContext) -> bool:
-    timeout_ms = member.session_timeout_ms
-    return bool(timeout_ms) and interval_ms - context.thresholds.grace_ms > (timeout_ms or 0) / HEARTBEATS_A_SESSION
 
 
 def mixed_subscriptions(replica: GroupReplica, context: JudgementContext, at_ms: int) -> Finding | None:

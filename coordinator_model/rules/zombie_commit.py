@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.notes import Zombie
 from coordinator_model.replica.refusals import FENCINGS
 from coordinator_model.replica.session_timer import JudgementContext
-from coordinator_model.replica.zombies import Zombie, zombies
 from coordinator_model.rules.findings import Finding, Verdict, about_group
 from coordinator_model.rules.rule import Rule
 from coordinator_model.states import Cause, Evidence, Severity
@@ -29,7 +29,7 @@ MAX_OWNERS = 8
 
 def judge(replica: GroupReplica, context: JudgementContext) -> Iterator[Verdict]:
     """Judge who committed as a member that it no longer is: true until it has not for long enough."""
-    for zombie in zombies(replica):
+    for zombie in replica.zombies.values():
         over_ms = zombie.last_ms + context.thresholds.resolve_after_ms
         if context.progress_ms < over_ms:
             yield Verdict(_finding(replica, context, zombie), over_ms)

@@ -7,6 +7,7 @@ from coordinator_model.brokers.blindness import NO_LINES, NO_REQUEST_LOG
 from coordinator_model.brokers.coordinator_check import Proof
 from coordinator_model.brokers.line_clocks import Step
 from coordinator_model.events import LeaderNamed
+from coordinator_model.rules.evaluate import evaluate_brokers
 from coordinator_model.shard.groups import Groups
 
 
@@ -17,9 +18,16 @@ class BrokerReports:
         self._groups = groups
         self._memory, self._settings = groups.memory, groups.settings
 
+    def report(self, instants: list[int]) -> None:
+        """Report what is true of the brokers, and of clients of no group, at some instants."""
+        for at_ms in instants:
+            coordinator = self._memory.clock.coordinator or ""
+            findings = evaluate_brokers(self._memory.watch, coordinator, self._settings.thresholds)
+            self._groups.outputs.report(at_ms, "", None, findings, holder=self._groups.key)
+
     def _report_silence(self, instants: list[int]) -> None:
         """Report that telemetry stopped or came back, and with it that all members are unknown, or known again."""
-        self._groups.report_broker(instants)
+        self.report(instants)
         if instants:
             self._groups.changed |= self._groups.heartbeat_table.slots.keys()
 
@@ -33,7 +41,7 @@ class BrokerReports:
 
     def _report_blind(self, from_ms: int, until_ms: int | None, why: str, broker: str) -> None:
         """Report since when, or how long, lines of a broker are missing."""
-        self._groups.said.blind(self._memory.clock.progress_ms, broker, from_ms, until_ms, why)
+        self._groups.outputs.blind(self._memory.clock.progress_ms, broker, from_ms, until_ms, why)
 
     def blind_windows(self) -> None:
         """Report when lines of the coordinator were missing, as far as that is new."""
@@ -57,10 +65,10 @@ class BrokerReports:
         if at_ms < self._settings.live_from_ms:
             return
         if proof in (Proof.LEADS, Proof.COORDINATES):
-            self._groups.report_broker(watch.answered(at_ms, thresholds))
+            self.report(watch.answered(at_ms, thresholds))
         elif proof is Proof.REFUSES:
             answered_ms = self._memory.clock.last_answer_ms
-            self._groups.report_broker(watch.refused(broker, error, at_ms, answered_ms, thresholds))
+            self.report(watch.refused(broker, error, at_ms, answered_ms, thresholds))
 
     def moved(self, event: LeaderNamed) -> None:
         """Report that metadata names another leader, or one that has no request log, and what ends with that."""
@@ -82,7 +90,7 @@ class BrokerReports:
         """Report that a broker's clock stepped, or that it came back."""
         at_ms = step.to_ms - step.total_ms if step.lasting else step.to_ms
         if self._memory.watch.stepped(step.broker, at_ms, step.total_ms, lasting=step.lasting):
-            self._groups.report_broker([max(at_ms, self._memory.clock.progress_ms)])
+            self.report([max(at_ms, self._memory.clock.progress_ms)])
 
     def silence(self, wall_ms: int | None) -> None:
         """Report that nothing comes from the coordinator: only a peer's clock or the wall's tells for how long.
@@ -104,5 +112,5 @@ class BrokerReports:
 
     def expire(self, progress_ms: int) -> None:
         """Report the end of what nothing has renewed for long enough."""
-        self._groups.report_broker(self._memory.watch.expire(progress_ms, self._settings.thresholds))
-        self._groups.report_broker(self._memory.watch.given_up(progress_ms, self._settings.thresholds))
+        self.report(self._memory.watch.expire(progress_ms, self._settings.thresholds))
+        self.report(self._memory.watch.given_up(progress_ms, self._settings.thresholds))

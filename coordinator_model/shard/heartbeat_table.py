@@ -6,8 +6,10 @@ group is shown again by its heartbeats alone (``refresh``), its session *timeout
 """
 
 from array import array
+from collections.abc import Iterator
 from operator import add
 
+from coordinator_model.replica.advance import Heard
 from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.states import GroupState, GroupType
 
@@ -26,7 +28,7 @@ FAST_PATH_TYPES = (GroupType.CLASSIC, GroupType.CONSUMER, GroupType.SHARE, Group
 class HeartbeatTable:
     """The slots of one shard's members."""
 
-    __slots__ = ("free", "generation", "interval", "last", "slots", "span", "timeout")
+    __slots__ = ("free", "generation", "index", "interval", "last", "slots", "span", "timeout")
 
     def __init__(self) -> None:
         self.slots: dict[str, dict[str, int]] = {}
@@ -36,6 +38,8 @@ class HeartbeatTable:
         self.generation = array("i")
         self.span = array("q")
         self.timeout = array("i")
+        self.index: bytes | None = None
+        """Which member has which slot, as ``snapshot`` wrote it; None: that has changed since."""
 
     @property
     def columns(self) -> tuple["array[int]", ...]:
@@ -54,6 +58,7 @@ class HeartbeatTable:
                 for column in self.columns:
                     column.append(0)
             members[member_id] = slot
+            self.index = None
         return slot
 
     def drop(self, group: str, member_id: str) -> None:
@@ -64,33 +69,34 @@ class HeartbeatTable:
             self.last[slot], self.generation[slot], self.span[slot] = NO_INSTANT, SLOW_PATH, NEVER
             self.timeout[slot] = 0
             self.free.append(slot)
+            self.index = None
         if not members:
             self.slots.pop(group, None)
 
-    def drop_group(self, group: str) -> bool:
-        """Give all slots of a group back; return whether there were any."""
-        member_ids = list(self.slots.get(group, {}))
-        for member_id in member_ids:
+    def drop_group(self, group: str) -> None:
+        """Give all slots of a group back."""
+        for member_id in list(self.slots.get(group, {})):
             self.drop(group, member_id)
-        return bool(member_ids)
 
-    def copy_to(self, replica: GroupReplica) -> None:
-        """Bring a group's members up to date with the fast path."""
-        for member_id, slot in self.slots.get(replica.group, {}).items():
-            member = replica.members.get(member_id)
-            if member is not None:
-                last_ms, interval_ms = self.last[slot], self.interval[slot]
-                member.last_heartbeat_ms = last_ms
-                member.previous_heartbeat_ms = last_ms - interval_ms if interval_ms else None
+    def heard(self, group: str) -> Iterator[Heard]:
+        """Yield the last two heartbeats of a group's members."""
+        for member_id, slot in self.slots.get(group, {}).items():
+            yield self._heard(member_id, slot)
 
-    def copy_from(self, replica: GroupReplica, dues: dict[str, int], troubled: set[str]) -> bool:
-        """Write a group's heartbeats back; only an untroubled member takes the fast path.
+    def heard_of(self, group: str, member_id: str) -> Iterator[Heard]:
+        """Yield the same of one member, if it has a slot."""
+        slot = self.slots.get(group, {}).get(member_id)
+        if slot is not None:
+            yield self._heard(member_id, slot)
 
-        Returns whether any slot was given or taken.
-        """
+    def _heard(self, member_id: str, slot: int) -> Heard:
+        last_ms, interval_ms = self.last[slot], self.interval[slot]
+        return member_id, last_ms, last_ms - interval_ms if interval_ms else None
+
+    def copy_from(self, replica: GroupReplica, dues: dict[str, int], troubled: set[str]) -> None:
+        """Write a group's heartbeats back; only an untroubled member takes the fast path."""
         group = replica.group
-        before = set(self.slots.get(group, {}))
-        for member_id in before:
+        for member_id in list(self.slots.get(group, {})):
             member = replica.members.get(member_id)
             if member is None or member.last_heartbeat_ms is None:
                 self.drop(group, member_id)
@@ -99,7 +105,6 @@ class HeartbeatTable:
             if member.last_heartbeat_ms is not None:
                 fast = plain and member.subject not in troubled
                 self.put(group, member, dues.get(member.member_id), fast=fast)
-        return before != self.slots.get(group, {}).keys()
 
     def put(self, group: str, member: Member, due_ms: int | None, *, fast: bool) -> None:
         """Write one member's heartbeats back, and when it must be looked at."""

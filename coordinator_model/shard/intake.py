@@ -371,7 +371,7 @@ class _Fresh:
         if offset > self._seen.get(place, -1):
             self._greatest[place] = max(offset, self._greatest.get(place, -1))
             return True
-        if type(event) is LeaderNamed:  # said again each time, until something else is
+        if type(event) is LeaderNamed:  # named again each time, until another one is
             return False
         apart_ms = self._clock.stepped_ms(getattr(event, "broker", ""))
         if order_ms - apart_ms <= self._newest_ms.get(place, FAR_MS):

@@ -84,7 +84,7 @@ class Outputs:
         )
 
     def misdated(self, event: Event) -> None:
-        """Keep where a line lies whose instant cannot be; what it said is left out."""
+        """Keep where a line lies whose instant cannot be; its contents are left out."""
         _, _, topic, partition, offset, *_ = event
         self._emit(
             "quarantine",

@@ -1,10 +1,11 @@
 """What stays of a group that this monitor itself failed on: who it was, and that it failed.
 
-Nothing else of it can be trusted. The next record of the group begins its replica anew (``Shard._is_admitted``), and
+Nothing else of it can be trusted. The next record of the group begins its replica anew (``admission``), and
 ``rules/group_set_aside.py`` tells of it meanwhile.
 """
 
-from coordinator_model.replica.group import GroupReplica, SetAside
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.notes import SetAside
 from coordinator_model.shard.group_store import GroupStore
 
 
@@ -15,13 +16,12 @@ def failed_replica(
 
     A failure within ``resolve_after_ms`` of the group's resumption belongs to the failure before it.
     """
-    replica = GroupReplica(group, set_aside=SetAside(at_ms, type(error).__name__, 1, None))
+    set_aside = SetAside(at_ms, type(error).__name__, 1, None)
     try:
         before = group_store.replica(group)
     except Exception:  # noqa: BLE001 # its state cannot be decoded
-        return replica
-    replica.type, replica.incarnation = before.type, before.incarnation
+        return GroupReplica(group, set_aside=set_aside)
     known = before.set_aside
     if known is not None and at_ms < (known.resumed_ms or at_ms) + resolve_after_ms:
-        replica.set_aside = SetAside(known.since_ms, type(error).__name__, known.failures + 1, None)
-    return replica
+        set_aside = set_aside._replace(since_ms=known.since_ms, failures=known.failures + 1)
+    return GroupReplica(group, type=before.type, incarnation=before.incarnation, set_aside=set_aside)

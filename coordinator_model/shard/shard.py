@@ -11,58 +11,35 @@ the heartbeats back. Each slot's *span* says how long after its last heartbeat t
 that "is anything due?" is one pass over arrays.
 """
 
-import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby, islice
-from operator import itemgetter
+from collections.abc import Iterable
 
-from coordinator_model.brokers.blindness import CLOCK_STEPPED
-from coordinator_model.brokers.broker_clock import PROOF_STEP_MS, CoordinatorTracker
-from coordinator_model.brokers.coordinator_check import NOT_COORDINATOR, Proof, proof
-from coordinator_model.brokers.leadership import STALE_MS
-from coordinator_model.brokers.line_clocks import Step
+from coordinator_model.brokers.broker_clock import CoordinatorTracker
 from coordinator_model.commit_block import CommitBlock
-from coordinator_model.events import (
-    RECORD_RANK,
-    Answer,
-    BrokerLine,
-    ClientSign,
-    ClientWord,
-    CommitRefused,
-    ConsumerHeartbeat,
-    CoordinatorLine,
-    Event,
-    Heartbeat,
-    LeaderNamed,
-    OffsetCommitted,
-    RecordRead,
-    Tick,
-    parked_ms,
-)
-from coordinator_model.heartbeat_block import FastRow, HeartbeatBlock, fast_row
+from coordinator_model.events import Event, OffsetCommitted, Tick
+from coordinator_model.heartbeat_block import HeartbeatBlock
 from coordinator_model.shard import snapshot
 from coordinator_model.shard.agenda import Agenda
+from coordinator_model.shard.broker_lines import BrokerLines
 from coordinator_model.shard.broker_reports import BrokerReports
-from coordinator_model.shard.commit_times import CommitQueue, CommitRow
+from coordinator_model.shard.event_loop import EventLoop
+from coordinator_model.shard.fast_path import FastPath
+from coordinator_model.shard.group_events import GroupEvents
+from coordinator_model.shard.group_judgement import GroupJudgement
 from coordinator_model.shard.group_store import GroupStore
 from coordinator_model.shard.groups import Groups
-from coordinator_model.shard.heartbeat_table import FAR_MS, MAX_INTERVAL_MS, HeartbeatTable
-from coordinator_model.shard.intake import Batch, OffsetsRead, Part, Taken, take
+from coordinator_model.shard.heartbeat_table import FAR_MS, HeartbeatTable
+from coordinator_model.shard.intake import Batch, OffsetsRead, Taken, take
 from coordinator_model.shard.outputs import Output, Outputs
-from coordinator_model.shard.refresh import forget_shown, refreshed, shown_plain
+from coordinator_model.shard.schedule import Schedule
 from coordinator_model.shard.shard_memory import ShardMemory
 from coordinator_model.shard.shard_settings import ShardSettings
+from coordinator_model.shard.view_refresh import refresh_views
 
 __all__ = ["Shard", "ShardSettings", "State"]
 
 State = tuple[int, bytes, bytes, bytes, bytes, bytes, bytes]
 """Version, heartbeat table, memory, index, group store, commit times and their index; index and group store stay the
 same objects while only heartbeats and commits come, the commit index while no partition is new."""
-FIRST_LOOK_MS = 1_000
-"""How long after a coordinator's first answer its groups are looked at: no session ends sooner."""
-AGE_EVERY_MS = 5_000
-"""How often it is looked at what may end though no record comes."""
-_NO_SLOTS: dict[str, int] = {}
 
 
 class Shard:
@@ -74,13 +51,18 @@ class Shard:
         self.memory = groups.memory
         self.agenda = groups.agenda
         self._brokers = BrokerReports(groups)
-        self._present_ms = FAR_MS
-        """The present of a batch: as this machine's clock has it, or a capture's newest record."""
-        self._has_records = False
-        """Whether the batch has any, where records tell the time."""
-        self._aged_ms = 0
-        """When was looked last at what may end though no record comes."""
-        self._commits = CommitQueue()
+        self._judgement = GroupJudgement(groups, self._brokers)
+        self._schedule = Schedule(groups, self._judgement)
+        events, fast_path = GroupEvents(groups, self._judgement, self._brokers), FastPath(groups, self._schedule)
+        self._lines = BrokerLines(
+            groups,
+            events=events,
+            judgement=self._judgement,
+            brokers=self._brokers,
+            schedule=self._schedule,
+            fast_path=fast_path,
+        )
+        self._loop = EventLoop(groups, events=events, lines=self._lines, schedule=self._schedule, fast_path=fast_path)
 
     @property
     def clock(self) -> CoordinatorTracker:
@@ -98,8 +80,8 @@ class Shard:
         return self._groups.group_store
 
     @property
-    def _said(self) -> Outputs:
-        return self._groups.said
+    def _outputs(self) -> Outputs:
+        return self._groups.outputs
 
     @classmethod
     def restore(
@@ -125,8 +107,7 @@ class Shard:
         if version != snapshot.VERSION:
             raise ValueError(f"state version {version}, this monitor reads {snapshot.VERSION}")
         known = like._groups if like else made  # noqa: SLF001
-        slots = known.heartbeat_table.slots if known.index == index else snapshot.load_index(index)
-        made.heartbeat_table, made.index = snapshot.load_heartbeat_table(slots, heartbeat_table), index
+        made.heartbeat_table = snapshot.load_heartbeat_table(heartbeat_table, index, known.heartbeat_table)
         if not moved:
             made.heartbeat_table.forget_timeouts()
         made.group_store = (
@@ -142,6 +123,7 @@ class Shard:
 
     def dump(self) -> State:
         """Return the state. A group that cannot be encoded is set aside: the list that ``apply`` returned tells it."""
+        self._judgement.encode()
         heartbeat_table, index, group_store, commit_times, commit_index = self._groups.dump()
         agenda = {"group_due": self.agenda.group_due, "unproved": self.agenda.unproved}
         return (
@@ -163,7 +145,7 @@ class Shard:
 
         A group that fails is set aside and left out: the list that ``apply`` returned tells it.
         """
-        return self._groups.views()
+        return self._judgement.views()
 
     # ------------------------------------------------------------------ a batch
 
@@ -188,8 +170,8 @@ class Shard:
         which offsets of telemetry were read, for all shards: where some are missing lines were lost. ``final`` ends a
         capture: nothing waits.
         """
-        self._groups.said = Outputs(self.settings.cluster, self._groups.shard)
-        self._present_ms, self._has_records = newest_record_ms if wall_ms is None else wall_ms, False
+        self._groups.outputs = Outputs(self.settings.cluster, self._groups.shard)
+        self._schedule.begin(newest_record_ms if wall_ms is None else wall_ms)
         records_read_ms = FAR_MS if final else records_read_ms
         if not self.group_store:
             self._begin_anew()
@@ -199,28 +181,29 @@ class Shard:
         parting = [part.step for part in taken.parts]
         for step in taken.steps:
             if step not in parting:
-                self._stepped(step)
+                self._lines.stepped(step)
         for part in taken.parts:
-            self._apply_part(part)
+            self._loop.apply_part(part)
         if self.clock.by_records and (wall_ms is not None or final):
-            self._pass_time(final=final)
+            self._schedule.pass_time(final=final)
         self._brokers.silence(wall_ms)
         self._brokers.blind_windows()
-        self._refresh_views()
+        self._brokers.expire(self.clock.progress_ms)
+        refresh_views(self._groups, self._judgement)
         self._groups.forget_deleted(max(self.clock.progress_ms, taken.parts[-1].last_ms))
         self._report_progress(wall_ms)
-        return self._said.listed
+        return self._outputs.listed
 
     def _note_left_out(self, taken: Taken) -> None:
         """Count what of a batch is not applied, and note which lines are missing."""
         if taken.duplicates:
-            self._said.count("duplicates", taken.duplicates)
+            self._outputs.count("duplicates", taken.duplicates)
         if taken.committed:
-            self._said.count(OffsetCommitted.__name__, taken.committed)
+            self._outputs.count(OffsetCommitted.__name__, taken.committed)
         for event in taken.misdated:
-            self._said.misdated(event)
+            self._outputs.misdated(event)
         for broker, line_ms in taken.lost.items():
-            self._said.count("lost_lines")
+            self._outputs.count("lost_lines")
             self.clock.lost_lines(broker, line_ms, self.clock.brokers[broker].line_ms)
 
     def _begin_anew(self) -> None:
@@ -232,291 +215,8 @@ class Shard:
         self.memory.read_to.clear()
         self.clock.forget_probes()
 
-    def _apply_part(self, part: Part) -> None:
-        """Apply what lies between two steps of the coordinator's clock: nearly always all of a batch."""
-        if part.step is not None:
-            self._stepped(part.step)
-        beats, self._commits = part.heartbeats, CommitQueue(part.commits)
-        rows, done = beats.fast_rows(), 0
-        for event in part.events:
-            done = self._hear(beats, rows, done, beats.before(event))
-            self._take_commits(event)
-            self._try(event)
-        self._hear(beats, rows, done, beats.length)
-        self._note_commits(self._commits.before((FAR_MS,)))
-
-    def _stepped(self, step: Step) -> None:
-        """Let a broker's clock step. Of a shard that it coordinates all that is known goes with it.
-
-        How much time passed meanwhile is known to a second or two, so session timers start anew within that.
-        """
-        if step.broker == self.clock.coordinator:
-            self._groups.rebase(step.delta_ms, step.from_ms)
-        self.clock.stepped(step.broker, step.to_ms)
-        before_ms = min(step.to_ms, step.from_ms + step.delta_ms)
-        self.clock.lost_lines(step.broker, step.to_ms, before_ms, why=CLOCK_STEPPED)
-        self._brokers.stepped(step)
-
-    def _into_clock_of(self, broker: str) -> None:
-        """Move what is known into the clock of a broker that takes over, where one of the two has stepped."""
-        apart_ms = self.clock.apart_ms(broker)
-        if broker and self.clock.coordinator and apart_ms:
-            self._groups.rebase(apart_ms, self.clock.progress_ms)
-
-    def _hear(self, beats: HeartbeatBlock, rows: Iterator[FastRow], start: int, end: int) -> int:
-        """Apply the heartbeats from one to before another, which ``rows`` yields next; returns that other."""
-        while start < end:
-            start += self._fast_path(islice(rows, end - start))
-            if start < end:
-                beat = beats.row(start)
-                self._take_commits(beat)
-                self._try(beat)
-                start += 1
-        return end
-
-    def _take_commits(self, event: Event) -> None:
-        """Apply the commits that come before an event; of one instant records come before lines."""
-        at_ms = event[0]
-        if type(event) is RecordRead:
-            place: tuple[int, ...] = (at_ms, event.offset)
-        else:
-            place = (at_ms + (event[1] > RECORD_RANK),)
-        if rows := self._commits.before(place):
-            self._note_commits(rows)
-
-    def _note_commits(self, rows: Sequence[CommitRow]) -> None:
-        """Note commits as signs of life; where the time waits for records they move it one by one."""
-        times = self._groups.commit_times
-        if not self.clock.waiting and not self.clock.by_records:
-            for row in times.take(rows):
-                self._groups.committed(row)
-            return
-        for at_ms, of_one_instant in groupby(rows, itemgetter(0)):
-            try:
-                self._record(at_ms)
-            except Exception as error:  # noqa: BLE001 # whatever it is, the other commits are applied
-                self._said.quarantine(at_ms, None, error)
-            for row in times.take(of_one_instant):
-                self._groups.committed(row)
-
-    def _try(self, event: Event) -> None:
-        """Apply one event in its place; one that fails before it comes to its group costs itself."""
-        try:
-            self._step(event)
-        except Exception as error:  # noqa: BLE001 # whatever it is, the other events are applied
-            self._said.quarantine(event[0], event, error)
-
-    def _step(self, event: Event) -> None:
-        """Apply one event in its place."""
-        if isinstance(event, RecordRead | ClientWord):
-            if isinstance(event, RecordRead):
-                self._record(event.order_ms)
-            self._groups.apply(event)
-        elif isinstance(event, CoordinatorLine):
-            self._groups.logged(event)
-        elif isinstance(event, LeaderNamed):
-            leader = self.clock.named(event)
-            if leader is not None:
-                self._into_clock_of(leader)
-                self.clock.follow(leader, self.settings.thresholds)
-                self._brokers.moved(event)
-                self._look_again(event.order_ms)
-        elif not isinstance(event, OffsetCommitted):  # a batch's are its commits
-            self._line(event)
-
-    def _record(self, record_ms: int) -> None:
-        """Let a record close a timer reset, and move the time where only records are seen: what was due comes first.
-
-        What is due at its own instant waits: the records of one write have one instant.
-        """
-        if self.clock.wrote(record_ms):
-            self._look_again(record_ms)
-        if self.clock.by_records:
-            self._has_records = True
-            self.clock.recorded(record_ms, self._present_ms)
-            if record_ms >= self.settings.live_from_ms:
-                self._fire(self.clock.record_ms - 1)
-
-    def _line(self, event: BrokerLine) -> None:
-        """Apply a line of a broker: it moves that broker's clock, and what is due before it comes first."""
-        if event.broker in self.clock.listeners.names:
-            event = event._replace(broker=self.clock.listeners.name(event.broker))
-        at_ms, thresholds = event.order_ms, self.settings.thresholds
-        if isinstance(event, Tick) and event.lost and event.broker in self.clock.brokers:
-            self.clock.lost_lines(event.broker, at_ms, self.clock.brokers[event.broker].line_ms)
-        before_ms = self.clock.advance(event.broker, at_ms, thresholds)
-        if event.broker == self.clock.coordinator:
-            self._brokers.gap(before_ms, at_ms)
-        if isinstance(event, CommitRefused | ClientSign):
-            self._fire(self.clock.progress_ms)
-            if isinstance(event, ClientSign) or event.broker == self.clock.coordinator:
-                self._groups.apply(event)
-            return
-        if not isinstance(event, Tick):
-            self._answer(event)
-            return
-        self._said.count("ticks")
-        self.clock.probed(event.broker, event.probe, at_ms, before_ms, thresholds, event.connection)
-        self._fire(self.clock.progress_ms)
-
-    def _answer(self, event: Answer) -> None:
-        """Apply a request that a broker has answered."""
-        at_ms, thresholds = event.order_ms, self.settings.thresholds
-        remote_ms = event.remote_ms if isinstance(event, Heartbeat | ConsumerHeartbeat) else parked_ms(event)
-        proven = proof(event, remote_ms, thresholds.stalled_write_ms)
-        if proven is not Proof.REFUSES and self.clock.is_deposed(event.broker, at_ms, thresholds):
-            self._deposed(event, proven)
-            return
-        if event.error == NOT_COORDINATOR and event.broker == self.clock.coordinator:
-            self.clock.former.clear()
-            self.clock.leadership.resign(event.broker, at_ms)
-        if self.clock.disputed(event.broker, proven, at_ms):
-            self._disputed(event)
-            return
-        self._brokers.answered(event.broker, event.error, proven, at_ms)
-        if proven in (Proof.LEADS, Proof.COORDINATES):
-            self._into_clock_of(event.broker)
-        if self.clock.answered(event.broker, proven, at_ms, thresholds):
-            self._look_again(at_ms)
-        self._fire(self.clock.progress_ms)
-        if isinstance(event, Heartbeat) and event.error in (0, 27):
-            self._prove(at_ms, event.arrival_ms)
-            if self._fast_path(iter((fast_row(event),))):
-                return  # it only had to wait for what was due before it
-        self._groups.apply(event)
-
-    def _deposed(self, event: Answer, proven: Proof) -> None:
-        """Count an answer of a broker that coordinates no more."""
-        self._said.count("deposed")
-        if isinstance(event, ConsumerHeartbeat) and event.request_epoch < 0 and proven is Proof.NOTHING:
-            self._groups.apply(event)  # it waited for its write, which may have come before the next took over
-
-    def _disputed(self, event: Answer) -> None:
-        """Take an answer of a broker that is not known to coordinate: it moves no clock."""
-        self._said.count("disputed")
-        if not isinstance(event, Heartbeat):
-            self._groups.apply(event)  # a new coordinator's, most likely; it only moves nothing yet
-        elif event.error in (0, 27):
-            self._groups.claim(event)
-
-    def _fast_path(self, rows: Iterator[FastRow]) -> int:
-        """Apply the plainest of heartbeats up to one of another kind, which is taken too; returns how many were plain.
-
-        Nearly all events are these, so the loop touches arrays and locals only. They are known members' of the current
-        generation, answered 0 by the coordinator, whose clock runs, and nothing is due before them.
-        """
-        heartbeat_table, clock = self.heartbeat_table, self.clock
-        coordinator, due_ms = clock.coordinator, self.agenda.due_ms
-        broker = clock.brokers.get(coordinator or "")
-        if broker is None or clock.waiting:
-            next(rows)
-            return 0
-        slots, last, interval, generations = (
-            heartbeat_table.slots,
-            heartbeat_table.last,
-            heartbeat_table.interval,
-            heartbeat_table.generation,
-        )
-        names = clock.listeners.names
-        proof_due_ms = clock.proofs[-1][0] + PROOF_STEP_MS if clock.proofs else 0
-        line_ms, gap_ms, done = broker.line_ms, self.settings.thresholds.progress_gap_ms, 0
-        for order_ms, group, member_id, generation, error, applied_ms, arrival_ms, name in rows:
-            if error != 0 or order_ms >= due_ms or order_ms - line_ms > gap_ms:
-                break
-            if name != coordinator and names.get(name) != coordinator:
-                break
-            slot = slots.get(group, _NO_SLOTS).get(member_id)
-            if slot is None or generations[slot] != generation:
-                break
-            if order_ms > line_ms:
-                line_ms = order_ms
-            interval_ms = applied_ms - last[slot]
-            if interval_ms > 0:  # one that trails a later one changes nothing
-                interval[slot] = interval_ms if interval_ms < MAX_INTERVAL_MS else MAX_INTERVAL_MS  # noqa: FURB136 # a call
-                last[slot] = applied_ms
-            if order_ms >= proof_due_ms:
-                self._prove(order_ms, arrival_ms)
-                proof_due_ms, due_ms = order_ms + PROOF_STEP_MS, self.agenda.due_ms
-            done += 1
-        if done:
-            broker.line_ms = line_ms
-            clock.last_answer_ms = max(clock.last_answer_ms, line_ms)
-            self._said.count("heartbeats", done)
-        return done
-
-    def _prove(self, line_ms: int, arrival_ms: int) -> None:
-        """Note an accepted heartbeat; what waited for one is due once its line is a grace old."""
-        if self.clock.prove(line_ms, arrival_ms) and self.agenda.unproved:
-            for group in self.agenda.proved_by(arrival_ms):
-                self.agenda.look_at(group, line_ms + self._groups.thresholds_of(group).grace_ms)
-
-    # ------------------------------------------------------------------ time
-
-    def _fire(self, until_ms: int) -> None:
-        """Make every verdict that is due up to here, each at its own instant, earliest first.
-
-        A round looks once at each group that is due, and leaves nothing due at its instant: so it ends.
-        """
-        while self.agenda.due_ms <= until_ms and not self.clock.hole_is_open:
-            due_ms = self.agenda.next_ms()
-            if due_ms > until_ms:
-                return
-            for group in self.agenda.groups_due(due_ms):
-                with self._groups.alone(group, due_ms):
-                    self._groups.look(group, due_ms)
-
-    def _pass_time(self, *, final: bool) -> None:
-        """Make the verdicts of the newest records, and let what is open end as time passes without any.
-
-        A write is read whole, and its group looked at, once the present is later by a grace. While this machine catches
-        up its clock is ahead of what it has read, and ends nothing.
-        """
-        record_ms, present_ms = self.clock.record_ms, self._present_ms
-        behind_ms = present_ms - record_ms
-        if record_ms < self.settings.live_from_ms:
-            return
-        if final or behind_ms >= self.settings.thresholds.grace_ms:
-            self._fire(record_ms)
-        caught_up = final or behind_ms < STALE_MS or not self._has_records
-        if caught_up and self._aged_ms + AGE_EVERY_MS <= present_ms < FAR_MS:
-            self._aged_ms = present_ms
-            self._groups.age(present_ms)
-
-    def _look_again(self, at_ms: int) -> None:
-        """Look at what is due now, and at every group a little later, once, unless its timers are open still."""
-        self.agenda.due_ms = min(self.agenda.due_ms, at_ms)
-        if self.clock.timer_resets and not self.clock.waiting:
-            for group in self.heartbeat_table.slots:
-                self.agenda.look_at(group, at_ms + FIRST_LOOK_MS)
-
-    # ------------------------------------------------------------------ outputs
-
-    def _refresh_views(self) -> None:
-        """Report the groups that changed without a finding, and every group once in ``view_refresh_ms``, staggered."""
-        progress_ms, period_ms = self.clock.progress_ms, self.settings.view_refresh_ms
-        self._brokers.expire(progress_ms)
-        stale = set(self._groups.changed)
-        for group in stale:
-            forget_shown(group, self.heartbeat_table)
-        if progress_ms > self.memory.viewed_ms and period_ms:
-            for group in self.heartbeat_table.slots:
-                shift_ms = zlib.crc32(group.encode()) % period_ms
-                if (progress_ms - shift_ms) // period_ms > (self.memory.viewed_ms - shift_ms) // period_ms:
-                    stale.add(group)
-            self.memory.viewed_ms = progress_ms
-        refreshed_groups = []
-        for group in sorted(stale):
-            with self._groups.alone(group, progress_ms):
-                if shown_plain(group, self.heartbeat_table) and not self.clock.waiting:
-                    refreshed_groups.append(refreshed(group, self.heartbeat_table, progress_ms))
-                else:
-                    self._groups.refresh_view(group, progress_ms)
-        self._groups.changed.clear()
-        if refreshed_groups:
-            self._said.heartbeats(progress_ms, refreshed_groups)
-
     def _report_progress(self, wall_ms: int | None) -> None:
-        self._said.progress(
+        self._outputs.progress(
             self.clock,
             wall_ms,
             groups=len(self.group_store),

@@ -9,15 +9,16 @@ them before.
 
 Commit times change with every offset commit, the commit index with every partition that is committed to anew.
 
-Format 25 (in 24 commits stood in memory by topic and partition, and nothing was kept of simple groups nor of clients
-that live on in no group; in 23 less was
-known of what clients tell; in 22 nothing was known of the coordinator's own log and of pushes
-without an age; in 21 no deadline had an interval; in 20 nothing of refused commits, and records told no time; in 19
-nothing was known of leaders that were replaced or have resigned; in 18 nothing of coordinators that go on; in 17
-nothing of blind windows; in 16 of recreated topics; in 15 less of what may be owed; in 14 nothing of stepped clocks; in
-13 less of timers; in 12 nothing of leaders; in 11 less of refused, deleted and failed groups; in 10 spans had four
-bytes; in 9, 6, 5 and 4 less was known of join phases; in 8 slices shared nothing; in 7 these parts were two; 3 had no
-timeouts; in 2 heartbeats that wait stood among other events; in 1 less was known of groups and members).
+Format 26 (in 25 each departure had a copy of its join phase, members of before a conversion stood among those of the
+last record, and slices had the heartbeats that the heartbeat table has; in 24 commits stood in memory by topic and
+partition, and nothing was kept of simple groups nor of clients that live on in no group; in 23 less was known of what
+clients tell; in 22 nothing was known of the coordinator's own log and of pushes without an age; in 21 no deadline had
+an interval; in 20 nothing of refused commits, and records told no time; in 19 nothing was known of leaders that were
+replaced or have resigned; in 18 nothing of coordinators that go on; in 17 nothing of blind windows; in 16 of recreated
+topics; in 15 less of what may be owed; in 14 nothing of stepped clocks; in 13 less of timers; in 12 nothing of leaders;
+in 11 less of refused, deleted and failed groups; in 10 spans had four bytes; in 9, 6, 5 and 4 less was known of join
+phases; in 8 slices shared nothing; in 7 these parts were two; 3 had no timeouts; in 2 heartbeats that wait stood among
+other events; in 1 less was known of groups and members).
 Heartbeat table = last, then zlib'd interval, generation, span, timeout
 (``array`` bytes, little-endian, slots in index order). memory = zlib(JSON). index = zlib(JSON
 ``[[group, [member id, ...]], ...]``). Group store = slices, zlib'd with ``_COMMON`` as preset dictionary (RFC 1950),
@@ -33,45 +34,74 @@ import json
 import sys
 import zlib
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
 from coordinator_model.commit_block import key_end, place_of
-from coordinator_model.replica.group import Departure, GroupReplica, JoinPhase, Leave, LoggedRemoval, Member, SetAside
+from coordinator_model.replica.group import GroupReplica, Leave, Member
+from coordinator_model.replica.notes import (
+    Divergence,
+    JoiningMember,
+    LoggedRemoval,
+    PendingMember,
+    Refusal,
+    RolledBackReplacement,
+    SetAside,
+    UnansweredJoin,
+    Zombie,
+)
+from coordinator_model.replica.removals.departure import Departure
+from coordinator_model.replica.removals.phases import EndedPhase, JoinPhase
 from coordinator_model.shard.commit_times import CommitRow, CommitTimes
 from coordinator_model.shard.heartbeat_table import HeartbeatTable
 from coordinator_model.shard.rebase import rebased
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType
 
-VERSION = 25
+VERSION = 26
 _LEVEL = 1
 _BYTES = "bytes in base64"
 _COMMON = (
     b'"Empty","Dead","Assigning","Reconciling","PreparingRebalance","CompletingRebalance","inferred","roundrobin",'
     b'"sticky","cooperative-sticky","uniform","session-timeout","static-left","replaced",["consumer","Stable",["observed",'
     b'0,1,0,null,-1,null,"",-1,{},null,-1,"consumer","range","consumer-",0,false,null,1,{},{},{},{},[],[],null,[],{},null,0],'
-    b'[],[],[],[[0,null,"",null,null,0,-1,0,[],[],null]]]["classic","Stable",["observed",",null,"rdkafka","10.0.0.1",null,null,'
+    b'[],[],[],[],[0,null,"",null,null,0,-1,0,[]],[],null]["classic","Stable",["observed",",null,"rdkafka","10.0.0.1",null,null,'
     b'null,null,null,30000,60000,["",null,"consumer-","192.168.",null,null,null,null,null,10000,300000,["",null,"kafka-python-",'
     b'"172.17.0.1",null,null,null,null,null,45000,300000,[""]},0,1,1800000000000,1800000000000,1800000000000,1800000000000,'
     b'null,null,null,null,null,null,false,null,[],null,{},{},null,{},false,null,false,false,null,null,null,null,null,3000],["'
 )
 """What slices have in common, most of it last. Another one is another format."""
 _MEMBER_FIELDS = [f.name for f in fields(Member)]
-_APART = {"group", "members", "recorded", "leaves", "departures", "unexplained", "type", "state"}
+_HEARD = slice(_MEMBER_FIELDS.index("last_heartbeat_ms"), _MEMBER_FIELDS.index("previous_heartbeat_ms") + 1)
+_APART = {"group", "members", "recorded", "unconverted", "leaves", "departures", "unexplained", "type", "state"}
 _APART |= {"phase", "unreported_phase"}
 _GROUP_FIELDS = [f.name for f in fields(GroupReplica) if f.name not in _APART]
+_NOTES: dict[str, Callable[..., Any]] = {
+    "pending": PendingMember,
+    "unanswered_joins": UnansweredJoin,
+    "rolled_back_replacements": RolledBackReplacement,
+    "joining": JoiningMember,
+    "logged": LoggedRemoval,
+    "proofs": LoggedRemoval,
+    "refused": Refusal,
+    "zombies": Zombie,
+}
+"""What a group notes by name of a member or client: JSON has made a list of each."""
 _PHASE_FIELDS = [f.name for f in fields(JoinPhase)]
+_ENDED_FIELDS = [f.name for f in fields(EndedPhase)]
 _DEPARTURE_FIELDS = [f.name for f in fields(Departure) if f.name not in ("member", "phase")]
 
 
 def dump_index(heartbeat_table: HeartbeatTable) -> bytes:
-    """Put the slots in the order of their members, and return who they are."""
+    """Put the slots in the order of their members, and return who they are; that stays the same object while it can."""
+    if heartbeat_table.index is not None:
+        return heartbeat_table.index
     order = [slot for members in heartbeat_table.slots.values() for slot in members.values()]
     if order != list(range(len(heartbeat_table.last))):
         _reorder(heartbeat_table, order)
     listing = [[group, list(members)] for group, members in heartbeat_table.slots.items()]
-    return zlib.compress(json.dumps(listing, separators=(",", ":")).encode(), _LEVEL)
+    heartbeat_table.index = zlib.compress(json.dumps(listing, separators=(",", ":")).encode(), _LEVEL)
+    return heartbeat_table.index
 
 
 def dump_heartbeat_table(heartbeat_table: HeartbeatTable) -> bytes:
@@ -108,10 +138,14 @@ def load_index(index: bytes) -> dict[str, dict[str, int]]:
     return slots
 
 
-def load_heartbeat_table(slots: dict[str, dict[str, int]], data: bytes) -> HeartbeatTable:
-    """Read what ``dump_heartbeat_table`` wrote of these slots. Raises ValueError or zlib.error on anything else."""
+def load_heartbeat_table(data: bytes, index: bytes, known: HeartbeatTable) -> HeartbeatTable:
+    """Read what ``dump_heartbeat_table`` wrote; the slots are those of ``known`` where it has the same index.
+
+    Raises ValueError or zlib.error on anything else.
+    """
     heartbeat_table = HeartbeatTable()
-    heartbeat_table.slots = slots
+    slots = known.slots if known.index == index else load_index(index)
+    heartbeat_table.slots, heartbeat_table.index = slots, index
     members, start = sum(map(len, slots.values())), 0
     lasts = members * heartbeat_table.last.itemsize
     data = data[:lasts] + zlib.decompress(data[lasts:])
@@ -233,19 +267,23 @@ def _pieces(data: bytes) -> Iterator[tuple[str, bytes]]:
 
 def dump_group(replica: GroupReplica) -> bytes:
     """Encode one group."""
+    ended = {id(phase): number for number, phase in enumerate(replica.ended_phases)}
     body = [
         replica.type.value,
         replica.state.value,
         [getattr(replica, name) for name in _GROUP_FIELDS],
-        [_from_member(m) for m in replica.members.values()],
+        [_without_heartbeats(_from_member(m)) for m in replica.members.values()],
         [
             [_from_member(leave.member), leave.applied_ms, leave.cause, leave.reason, leave.alive_ms]
             for leave in replica.leaves
         ],
-        [_from_departure(d) for d in replica.departures],
-        [_from_departure(d) for d in replica.unexplained],
+        [_from_departure(d, ended) for d in replica.departures],
+        [_from_departure(d, ended) for d in replica.unexplained],
         [_from_member(m) for m in replica.recorded],
-        [_from_phase(phase) for phase in (replica.phase, replica.unreported_phase) if phase is not None],
+        [_from_member(m) for m in replica.unconverted],
+        [getattr(replica.phase, name) for name in _PHASE_FIELDS],
+        [[getattr(phase, name) for name in _ENDED_FIELDS] for phase in replica.ended_phases],
+        ended.get(id(replica.unreported_phase)),
     ]
     return _squeezed(body)
 
@@ -266,12 +304,13 @@ def load_group(group: str, data: bytes) -> GroupReplica:
     text = unpacker.decompress(data)
     if not unpacker.eof:
         raise ValueError(f"the slice of group {group!r} is cut short")
-    type_, state, values, members, leaves, departures, unexplained, recorded, phases = json.loads(text)
+    type_, state, values, members, leaves, departures, unexplained, recorded, unconverted, *phases = json.loads(text)
     replica = GroupReplica(group, type=GroupType(type_), state=GroupState(state))
     for name, value in zip(_GROUP_FIELDS, values, strict=True):
         setattr(replica, name, value)
     replica.state_evidence = Evidence(replica.state_evidence)
     replica.set_aside = SetAside(*replica.set_aside) if replica.set_aside else None
+    replica.diverged = Divergence(*replica.diverged) if replica.diverged else None
     replica.violations = [(who, at_ms, cause) for who, at_ms, cause in replica.violations]
     replica.rebalances = [(at_ms, generation) for at_ms, generation in replica.rebalances]
     replica.aborted = [(at_ms, generation) for at_ms, generation in replica.aborted]
@@ -279,13 +318,15 @@ def load_group(group: str, data: bytes) -> GroupReplica:
         replica.members[member.member_id] = member
     replica.leaves = [Leave(_to_member(m), at_ms, Cause(cause), *more) for m, at_ms, cause, *more in leaves]
     replica.recorded = [_to_member(m) for m in recorded]
-    replica.departures = [_to_departure(d) for d in departures]
-    replica.unexplained = [_to_departure(d) for d in unexplained]
-    replica.joining = {member_id: (at_ms, instance) for member_id, (at_ms, instance) in replica.joining.items()}
-    replica.logged = {member_id: LoggedRemoval(*logged) for member_id, logged in replica.logged.items()}
-    replica.proofs = {member_id: LoggedRemoval(*logged) for member_id, logged in replica.proofs.items()}
-    replica.phase, *unreported = map(_to_phase, phases)
-    replica.unreported_phase = unreported[0] if unreported else None
+    replica.unconverted = [_to_member(m) for m in unconverted]
+    for name, note in _NOTES.items():
+        setattr(replica, name, {key: note(*fields) for key, fields in getattr(replica, name).items()})
+    phase, ended, unreported = phases
+    replica.phase = JoinPhase(**dict(zip(_PHASE_FIELDS, phase, strict=True)))
+    ended_phases = [EndedPhase(**dict(zip(_ENDED_FIELDS, one, strict=True))) for one in ended]
+    replica.unreported_phase = None if unreported is None else ended_phases[unreported]
+    replica.departures = [_to_departure(d, ended_phases) for d in departures]
+    replica.unexplained = [_to_departure(d, ended_phases) for d in unexplained]
     return replica
 
 
@@ -293,26 +334,25 @@ def _from_member(member: Member) -> list[Any]:
     return [getattr(member, name) for name in _MEMBER_FIELDS]
 
 
+def _without_heartbeats(values: list[Any]) -> list[Any]:
+    """Leave out what the heartbeat table has of a member that is in its group."""
+    values[_HEARD] = None, None
+    return values
+
+
 def _to_member(values: list[Any]) -> Member:
     return Member(**dict(zip(_MEMBER_FIELDS, values, strict=True)))
 
 
-def _from_phase(phase: JoinPhase) -> list[Any]:
-    return [getattr(phase, name) for name in _PHASE_FIELDS]
-
-
-def _to_phase(values: list[Any]) -> JoinPhase:
-    return JoinPhase(**dict(zip(_PHASE_FIELDS, values, strict=True)))
-
-
-def _from_departure(departure: Departure) -> list[Any]:
+def _from_departure(departure: Departure, ended: Mapping[int, int]) -> list[Any]:
+    """Write a departure; its phase by its number among the ended ones."""
     others = [getattr(departure, name) for name in _DEPARTURE_FIELDS]
-    return [_from_member(departure.member), _from_phase(departure.phase), *others]
+    return [_from_member(departure.member), ended[id(departure.phase)], *others]
 
 
-def _to_departure(values: list[Any]) -> Departure:
+def _to_departure(values: list[Any], ended: Sequence[EndedPhase]) -> Departure:
     member, phase, *others = values
     known = dict(zip(_DEPARTURE_FIELDS, others, strict=True))
-    departure = Departure(_to_member(member), phase=_to_phase(phase), **known)
+    departure = Departure(_to_member(member), phase=ended[phase], **known)
     departure.cause, departure.evidence = Cause(departure.cause), Evidence(departure.evidence)
     return departure

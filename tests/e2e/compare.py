@@ -16,6 +16,7 @@ from pathlib import Path
 
 from streaming.capture_file import open_text, read_rows
 from streaming.embedded.truth import (
+    POLL_TIMEOUT_REASON,
     REBALANCE_TIMEOUT,
     SESSION_EXPIRED,
     Expiry,
@@ -58,6 +59,20 @@ class Row:
     """Whether a client's own word agrees with us, of which no broker's log tells: see `poll_rows`."""
     tied: bool = False
     """Whether two timers of the member were due at once: see `with_ties`."""
+    between_ms: tuple[int, int] | None = None
+    """Between which instants the deadline lies, where the incident states that."""
+
+    @property
+    def _by_its_interval(self) -> bool:
+        """Whether the stated interval holds the truth, where a coordinator had just loaded the group.
+
+        It began the session anew as it loaded. The heartbeats that it answers at once do not tell when: it answers so
+        while it loads too. Where a join phase goes on meanwhile no record tells when the session ended either.
+        """
+        if self.tolerance_ms < AFTER_A_MOVE_MS or self.between_ms is None or self.log_ms is None:
+            return False
+        from_ms, until_ms = self.between_ms
+        return from_ms - TOLERANCE_MS <= self.log_ms <= until_ms + TOLERANCE_MS
 
     @property
     def difference_ms(self) -> int | None:
@@ -71,7 +86,9 @@ class Row:
             return "UNHEARD" if self.unheard else "EXTRA"
         if self.deadline_ms is None:
             return "UNTOLD" if self.untold else "MISSING"
-        return "ok" if abs(self.deadline_ms - self.log_ms) <= self.tolerance_ms else "OFF"
+        if abs(self.deadline_ms - self.log_ms) <= self.tolerance_ms:
+            return "ok"
+        return "WITHIN" if self._by_its_interval else "OFF"
 
 
 def replay(played: Played) -> list[dict]:
@@ -199,8 +216,9 @@ def poll_rows(played: Played, truth: list[TruthEvent], printed: list[dict]) -> l
     """Pair the leaves of consumers that had not polled for their limit with ours.
 
     Java says why it leaves. The others do not: it shows once they join again on the same connection, and of those that
-    died before, or came on another one, nothing tells. A leave that went to no coordinator stands in no log: there its
-    own line and the client's own word are the truth.
+    died before, came on another one, or had been in for less than their limit, nothing tells. A leave that went to no
+    coordinator stands in no log: there its own line and the client's own word are the truth. So is the client's word
+    where it pushed when it polled last: its limit had passed then, and its leave may wait behind a heartbeat in flight.
     """
     sleepers = Sleepers(played.told, played.actions, names_of(played.capture))
     breaches = slept(captured(truth, printed), sleepers)
@@ -212,14 +230,24 @@ def poll_rows(played: Played, truth: list[TruthEvent], printed: list[dict]) -> l
     )
     missing = {(row.member_id, row.log_ms) for row in rows if row.verdict == "MISSING"}
     returned = returns(played.capture, [event for event in breaches if (event.member_id, event.at_ms) in missing])
-    silent = missing - {(event.member_id, event.at_ms) for event in returned}
+    says_so = {event for event in breaches if event in returned or POLL_TIMEOUT_REASON in event.detail}
+    silent = missing - {(event.member_id, event.at_ms) for event in says_so}
     goodbyes = refused(played.capture) if any(row.verdict == "EXTRA" for row in rows) else []
     judged = []
     for row in rows:
         said = [g for g in goodbyes if row.verdict == "EXTRA" and _is_of(row, *g) and sleepers.overslept(*g)]
         goodbyes = [g for g in goodbyes if g not in said[:1]]
-        judged.append(replace(row, untold=(row.member_id, row.log_ms) in silent, unheard=bool(said)))
+        untold = (row.member_id, row.log_ms) in silent
+        judged.append(replace(_by_its_clients_word(row, sleepers), untold=untold, unheard=bool(said)))
     return judged
+
+
+def _by_its_clients_word(row: Row, sleepers: Sleepers) -> Row:
+    """Hold a deadline that its client has told, and that its leave trails, to when its limit had passed."""
+    passed_ms = None if row.log_ms is None else sleepers.limit_passed_ms(row.member_id, row.log_ms)
+    if row.verdict != "OFF" or row.evidence != "observed" or passed_ms is None or passed_ms > (row.log_ms or 0):
+        return row
+    return replace(row, log_ms=passed_ms)
 
 
 def _is_of(row: Row, member_id: str, said_ms: int) -> bool:
@@ -260,6 +288,7 @@ def _paired(
 
 
 def _row(rule: str, incident: dict, log_ms: int | None, tolerance_ms: int) -> Row:
+    from_ms, until_ms = (incident.get("detail", {}).get(f"deadline_{end}_ms") for end in ("from", "until"))
     return Row(
         rule,
         incident["group"],
@@ -269,6 +298,7 @@ def _row(rule: str, incident: dict, log_ms: int | None, tolerance_ms: int) -> Ro
         tolerance_ms,
         incident["evidence"],
         incident["cause"],
+        between_ms=None if from_ms is None or until_ms is None else (from_ms, until_ms),
     )
 
 
@@ -292,15 +322,16 @@ def score(rule: str, rows: Iterable[Row]) -> str:
     """For people: of what we said how much was true, of what was true how much we said, and how far deadlines lay off.
 
     A deadline that is off names the right member: it counts as said, and as wrong in the last column. What nothing
-    tells counts as neither, and is told by its number.
+    tells counts as neither, and is told by its number. So is a deadline of which an interval is stated that holds it.
     """
     verdicts = Counter(row.verdict for row in rows)
     off_ms = sorted(abs(row.difference_ms) for row in rows if row.difference_ms is not None)
-    right = verdicts["ok"] + verdicts["OFF"]
+    right = verdicts["ok"] + verdicts["OFF"] + verdicts["WITHIN"]
     said, true = right + verdicts["EXTRA"], right + verdicts["MISSING"]
     untold = f"; {verdicts['UNTOLD']} more that nothing tells" if verdicts["UNTOLD"] else ""
     untold += f"; {verdicts['UNHEARD']} more by the client's word alone" if verdicts["UNHEARD"] else ""
     untold += f"; {verdicts['TIE']} more where two timers were due at once" if verdicts["TIE"] else ""
+    untold += f"; {verdicts['WITHIN']} dated by an interval" if verdicts["WITHIN"] else ""
     spread = f"p50 {off_ms[len(off_ms) // 2]} ms, max {off_ms[-1]} ms" if off_ms else "-"
     return (
         f"{rule:18} said {said:>4}, precision {_share(right, said)}; true {true:>4}, recall {_share(right, true)};"
@@ -339,7 +370,9 @@ def judge(played: Played) -> bool:
         REBALANCE_TIMEOUT: rebalances,
     }
     tied = sum(row.tied for row in rebalances)
-    fair = {"ok", "UNTOLD", "UNHEARD"} | ({"TIE"} if tied <= MOST_TIED * len(sessions + rebalances) else set())
+    fair = {"ok", "WITHIN", "UNTOLD", "UNHEARD"} | (
+        {"TIE"} if tied <= MOST_TIED * len(sessions + rebalances) else set()
+    )
     bad = [row for rows in rules.values() for row in rows if row.verdict not in fair]
     taken_back, again = refuted(printed), opened_twice(printed)
     print(f"{played.capture}: {len(taken_back)} refuted, {len(again)} opened twice, {len(nameless)} members unnamed")

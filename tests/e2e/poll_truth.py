@@ -18,6 +18,8 @@ EARLY_MS, LATE_MS = 1_000, 6_000
 """A client counts from its last poll, some time before it is told to stall; librdkafka leaves when it has revoked."""
 NO_COORDINATOR = (14, 15, 16)
 UUID_CHARS = 36
+JOIN_MS = 1_000
+"""How much less than its limit one may have been in that overslept it: a JoinGroup takes time."""
 NEXT_COMMAND_MS = 100
 """A consumer that is told to stall while it stalls does so once more before it polls."""
 
@@ -46,13 +48,20 @@ class Sleepers:
 
     def overslept(self, member_id: str, at_ms: int) -> bool:
         """Tell whether a member that left then had not polled for its limit, and nobody had closed it."""
+        return self.limit_passed_ms(member_id, at_ms) is not None
+
+    def limit_passed_ms(self, member_id: str, at_ms: int) -> int | None:
+        """Return when the limit of a member that left then had passed since it fell silent; None: it had not."""
         client = self._names.get(member_id, member_id[: -UUID_CHARS - 1])
-        return any(
-            silence.begin_ms + silence.limit_ms - EARLY_MS <= at_ms <= silence.end_ms + LATE_MS
+        mine = (silence for silence in self._silences if silence.client == client)
+        passed = (
+            silence.begin_ms + silence.limit_ms
+            for silence in mine
+            if silence.limit_ms  # one that never spoke has told no limit
+            and silence.begin_ms + silence.limit_ms - EARLY_MS <= at_ms <= silence.end_ms + LATE_MS
             and not any(name == client and silence.begin_ms <= ms <= at_ms for name, ms in self._closed)
-            for silence in self._silences
-            if silence.client == client and silence.limit_ms  # one that never spoke has told no limit
         )
+        return next(passed, None)
 
 
 def slept(truth: Iterable[TruthEvent], sleepers: Sleepers) -> list[TruthEvent]:
@@ -87,31 +96,38 @@ def _silences(told: list[dict], actions: list[dict]) -> list[_Silence]:
 
 
 def returns(capture: Path, leaves: list[TruthEvent]) -> set[TruthEvent]:
-    """Return those leaves of whose client a line tells that it came back: let in on the connection of its leave.
+    """Return those leaves of whose client a line tells that it slept: in for its limit, and back on its connection.
 
-    Only what came after counts: a KIP-848 member keeps its id, and may have left and come back before.
+    Only what came after counts: a KIP-848 member keeps its id, and may have left and come back before. Who was in for
+    less had polled to be let in, for all that lines tell, and left of its own, as with ``unsubscribe()``: that its
+    client was in under another id before, on another connection, does not tell that it is the same process.
     """
+    in_since: dict[str, tuple[int, int]] = {}
     left_on: dict[str, TruthEvent] = {}
     back: set[TruthEvent] = set()
 
-    def goes(members: Iterable[str], at_ms: int, connection: str) -> None:
-        said = [leave for leave in leaves if leave.member_id in members and leave.at_ms <= at_ms]
-        if said:
+    def goes(member_id: str, at_ms: int, connection: str) -> None:
+        joined_ms, limit_ms = in_since.pop(member_id, (0, 0))
+        said = [leave for leave in leaves if leave.member_id == member_id and leave.at_ms <= at_ms]
+        if said and at_ms - joined_ms >= limit_ms - JOIN_MS:
             left_on[connection] = max(said, key=lambda leave: leave.at_ms)
 
     for at_ms, line in _lines(capture):
         request, connection = line["request"], line["connection"]
         api = line["requestHeader"]["requestApiKeyName"]
-        before = left_on.get(connection)
+        before, joins = left_on.get(connection), (at_ms, request.get("rebalanceTimeoutMs", 0))
         if api == "LEAVE_GROUP":
-            goes({member["memberId"] for member in request.get("members", [request])}, at_ms, connection)
-        elif api == "JOIN_GROUP" and before is not None and line["response"]["errorCode"] == 0:
-            back.add(before)
+            for member in request.get("members", [request]):
+                goes(member["memberId"], at_ms, connection)
+        elif api == "JOIN_GROUP" and line["response"]["errorCode"] == 0:
+            in_since.setdefault(line["response"].get("memberId", ""), joins)
+            back |= {before} if before is not None else set()
         elif api == "CONSUMER_GROUP_HEARTBEAT":
             if request["memberEpoch"] < 0:
-                goes({request["memberId"]}, at_ms, connection)
-            elif request["memberEpoch"] == 0 and before is not None and before.member_id == request["memberId"]:
-                back.add(before)
+                goes(request["memberId"], at_ms, connection)
+            elif request["memberEpoch"] == 0:
+                in_since.setdefault(request["memberId"], joins)  # though no coordinator may take it for a while
+                back |= {before} if before is not None and before.member_id == request["memberId"] else set()
     return back
 
 

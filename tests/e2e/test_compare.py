@@ -77,6 +77,25 @@ def test_three_seconds_are_allowed_only_soon_after_the_partition_was_loaded():
     assert [row.verdict for row in session_rows([elsewhere, logged(50_000)], recorded(said(52_500)))] == ["OFF"]
 
 
+# when a partition was loaded, and the interval that we state of a deadline -> the verdict on a session's end at 50,000
+STATED = {
+    "it holds the end": (40_000, (45_000, 54_000), "WITHIN"),
+    "it ends before": (40_000, (45_000, 48_900), "OFF"),
+    "none is stated": (40_000, (None, None), "OFF"),
+    "long after a load": (20_000, (45_000, 54_000), "OFF"),
+}
+
+
+@pytest.mark.parametrize("name", STATED)
+def test_soon_after_a_load_a_stated_interval_that_holds_the_end_will_do(name):
+    loaded_ms, (from_ms, until_ms), verdict = STATED[name]
+    incident = said(53_500) | {"detail": {"deadline_from_ms": from_ms, "deadline_until_ms": until_ms}}
+    load = logged(loaded_ms, kind="coordinator-loaded", member_id="")
+    rows = session_rows([load, logged(50_000)], recorded(incident))
+    assert [row.verdict for row in rows] == [verdict]
+    assert ("1 dated by an interval" in score("session-expired", rows)) is (verdict == "WITHIN")
+
+
 def test_a_sync_timer_that_outlives_a_replacement_is_nobodys_timeout():
     replaced, timeout = logged(1_000, kind="replaced"), logged(9_000, kind="rebalance-timeout")
     assert rebalance_rows([replaced, timeout], recorded()) == []
@@ -184,6 +203,61 @@ def test_only_what_comes_after_a_leave_is_a_return(name, tmp_path):
     ]
     left = logged(9_000, kind="left")
     assert returns(captured_lines(tmp_path, lines), [left]) == ({left} if back else set())
+
+
+# when m asked to join, or joined, with a limit of 10 s, before its leave at 19,000 -> whether its return tells a breach
+IN_SINCE = {
+    "for its limit": (9_500, True),
+    "for less: it unsubscribed, for all that lines tell": (11_000, False),
+}
+
+
+@pytest.mark.parametrize("name", IN_SINCE)
+@pytest.mark.parametrize("kip848", [False, True])
+def test_only_who_was_in_for_its_limit_is_told_by_its_return(name, kip848, tmp_path):
+    """A client that has overslept its limit may join as another member without a poll, where its coordinator moved."""
+    joined_ms, back = IN_SINCE[name]
+    if kip848:
+        asks = [(joined_ms, 0), (19_000, -1), (19_300, 0)]
+        lines = [
+            (at_ms, line("CONSUMER_GROUP_HEARTBEAT", {**KIP848, "memberEpoch": epoch}, {"errorCode": 0}))
+            for at_ms, epoch in asks
+        ]
+    else:
+        lines = [
+            (at_ms, line("JOIN_GROUP", {"rebalanceTimeoutMs": 10_000}, {"errorCode": 0, "memberId": member}))
+            for at_ms, member in ((joined_ms, "m"), (19_300, "n"))
+        ]
+        lines.insert(1, (19_000, line("LEAVE_GROUP", {"members": [{"memberId": "m"}]}, {"errorCode": 0})))
+    left = logged(19_000, kind="left")
+    assert returns(captured_lines(tmp_path, lines), [left]) == ({left} if back else set())
+
+
+KIP848 = {"memberId": "m", "rebalanceTimeoutMs": 10_000}
+
+
+# what we say, of a member that stalled at 1,000 for more than its limit of 10 s, and left at 14,000
+BY_ITS_WORD = {
+    "its limit, as it pushed": (11_200, "observed", 200, "ok"),
+    "its leave": (14_200, "observed", 200, "ok"),
+    "neither": (12_500, "observed", 1_500, "OFF"),
+    "its limit, though it told nothing": (11_200, "inferred", -2_800, "OFF"),
+}
+
+
+@pytest.mark.parametrize("name", BY_ITS_WORD)
+def test_a_leave_that_trails_its_limit_is_held_to_its_clients_word(name, tmp_path):
+    """A KIP-848 client cannot leave while a heartbeat of it waits behind a stalled write; what it pushed was true."""
+    told_ms, evidence, off_ms, verdict = BY_ITS_WORD[name]
+    with gzip.open(tmp_path / "c.jsonl.gz", "wt") as capture:
+        capture.write("")
+    tell = {"client": "c", "limit_ms": 10_000, "member_id": "m"}
+    did = [{**tell, "event": what, "at_ms": ms} for what, ms in (("stalled", 1_000), ("polling", 21_000))]
+    (tmp_path / "c.clients.json").write_text(json.dumps(did))
+    (tmp_path / "c.actions.json").write_text("[]")
+    told = recorded({**said(told_ms, rule="poll-exceeded"), "evidence": evidence})
+    [row] = poll_rows(Played("c", tmp_path), [logged(14_000, kind="left")], told)
+    assert (row.difference_ms, row.verdict) == (off_ms, verdict)
 
 
 @pytest.mark.parametrize(("errors", "back"), [((79, 0), True), ((79,), False)])

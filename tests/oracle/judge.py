@@ -8,6 +8,7 @@ from typing import Any
 
 from coordinator_model.shard.shard import ShardSettings
 from coordinator_model.states import MEMBER_REMOVED, Severity
+from coordinator_model.thresholds import Thresholds
 from streaming.embedded.truth import (
     REBALANCE_TIMEOUT,
     SESSION_EXPIRED,
@@ -27,6 +28,8 @@ TOLERANCE_MS = 1_000
 AFTER_A_MOVE_MS = 3_000
 """Of when a coordinator that loads restarts its timers only an interval is known."""
 MOVE_IS_RECENT_MS = 20_000
+SHORT_PAUSE_MS = Thresholds().progress_gap_ms
+"""A coordinator that stood still for less is not told from a busy one: the timers that were due run late by that."""
 TRAILING_MS = 2_000
 """What happens at the very end may have left no trace yet."""
 RESTART_EVERY = 8
@@ -77,9 +80,37 @@ class _Removal:
     certain: bool
     tolerances_ms: tuple[int, ...]
     """Of each instant."""
+    by_interval: tuple[bool, ...]
+    """Of each instant: whether a stated interval that holds it will do, as after a move, or around a pause."""
 
     def tolerance_ms(self, at_ms: int) -> int:
         return self.tolerances_ms[self.at_ms.index(at_ms)]
+
+
+@dataclass(frozen=True)
+class _Doubts:
+    """What makes instants uncertain: when coordinators loaded, and from when to when brokers stood still."""
+
+    loads_ms: list[int]
+    pauses_ms: list[tuple[int, int]]
+
+    def moved(self, at_ms: int) -> bool:
+        """Tell whether a coordinator loaded shortly before."""
+        return any(0 <= at_ms - load_ms <= MOVE_IS_RECENT_MS for load_ms in self.loads_ms)
+
+    def tolerance_ms(self, at_ms: int) -> int:
+        """Return how far from it an instant may be told."""
+        asleep_ms = [until_ms - from_ms for from_ms, until_ms in self._around(at_ms)]
+        late_ms = max((ms for ms in asleep_ms if ms <= SHORT_PAUSE_MS), default=0)
+        return max(AFTER_A_MOVE_MS if self.moved(at_ms) else 0, TOLERANCE_MS + late_ms)
+
+    def by_interval(self, at_ms: int) -> bool:
+        """Tell whether a stated interval that holds it will do."""
+        return self.moved(at_ms) or bool(self._around(at_ms))
+
+    def _around(self, at_ms: int) -> list[tuple[int, int]]:
+        """Return the pauses that begin shortly after an instant, or end shortly before it."""
+        return [(a, b) for a, b in self.pauses_ms if a - TOLERANCE_MS <= at_ms <= b + TOLERANCE_MS]
 
 
 def judge(life: Life) -> Judgement:
@@ -216,12 +247,12 @@ def _unpaired(lines: Iterable[dict[str, Any]], removals: list[_Removal]) -> Iter
 
 
 def _is_dated(removal: _Removal, line: dict[str, Any], at_ms: int) -> bool:
-    """Tell whether a removal's instant is told: within the tolerance, or after a move by the stated interval."""
+    """Tell whether a removal's instant is told: within the tolerance, or by a stated interval where that will do."""
     from_ms, until_ms = (line["detail"].get(f"deadline_{end}_ms") for end in ("from", "until"))
     if abs(_instant(line) - at_ms) <= removal.tolerance_ms(at_ms):
         return True
-    moved = removal.tolerance_ms(at_ms) == AFTER_A_MOVE_MS and from_ms is not None and until_ms is not None
-    return moved and from_ms - TOLERANCE_MS <= at_ms <= until_ms + TOLERANCE_MS
+    stated = removal.by_interval[removal.at_ms.index(at_ms)] and from_ms is not None and until_ms is not None
+    return stated and from_ms - TOLERANCE_MS <= at_ms <= until_ms + TOLERANCE_MS
 
 
 def _told_as_unknown(removal: _Removal, told: Iterable[dict[str, Any]]) -> Iterator[int]:
@@ -245,15 +276,15 @@ def _logged(life: Life) -> Iterable[_Removal]:
     """
     truth = sorted(life.truth, key=lambda event: event.at_ms)
     moves = coordinator_moves(truth)
-    loads = [event.at_ms for event in truth if event.kind == "coordinator-loaded"][1:]
+    doubts = _doubts(life, truth)
     for expiry in session_expiries(truth):
-        yield _removal(expiry, loads)
+        yield _removal(expiry, doubts)
     replaced: set[tuple[str, str]] = set()
     trusted = set(authoritative(truth))
     for event in truth:
         member = (event.group, event.member_id)
         if event.kind == REBALANCE_TIMEOUT and member not in replaced:
-            yield _removal(Expiry([event], certain=event in trusted and lasts(event, moves)), loads)
+            yield _removal(Expiry([event], certain=event in trusted and lasts(event, moves)), doubts)
         elif event not in trusted:
             continue
         elif event.kind == "replaced" and event.detail != event.member_id:
@@ -263,16 +294,28 @@ def _logged(life: Life) -> Iterable[_Removal]:
             replaced.discard(member)
 
 
-def _removal(expiry: Expiry, loads: list[int]) -> _Removal:
+def _doubts(life: Life, truth: Iterable[TruthEvent]) -> _Doubts:
+    """Return what makes instants uncertain in a life."""
+    start_ms, events = life.plan.start_ms, life.plan.events
+    paused = [(event.who, start_ms + event.at_ms) for event in events if event.do == "pause"]
+    resumed = [(event.who, start_ms + event.at_ms) for event in events if event.do == "resume"]
+    until_ms = {at: min((ms for who, ms in resumed if who == at[0] and ms > at[1]), default=at[1]) for at in paused}
+    loads = [event.at_ms for event in truth if event.kind == "coordinator-loaded"][1:]
+    return _Doubts(loads, [(from_ms, until_ms[who, from_ms]) for who, from_ms in paused])
+
+
+def _removal(expiry: Expiry, doubts: _Doubts) -> _Removal:
     first: TruthEvent = expiry.lines[0]
     instants = tuple(line.at_ms for line in expiry.lines)
-    tolerances_ms = tuple(_tolerance_ms(at_ms, loads) for at_ms in instants)
-    return _Removal(first.kind, first.group, first.member_id, instants, expiry.certain, tolerances_ms)
-
-
-def _tolerance_ms(at_ms: int, loads: list[int]) -> int:
-    moved = any(0 <= at_ms - load_ms <= MOVE_IS_RECENT_MS for load_ms in loads)
-    return AFTER_A_MOVE_MS if moved else TOLERANCE_MS
+    return _Removal(
+        first.kind,
+        first.group,
+        first.member_id,
+        instants,
+        expiry.certain,
+        tuple(map(doubts.tolerance_ms, instants)),
+        tuple(map(doubts.by_interval, instants)),
+    )
 
 
 def _told(told: Iterable[dict[str, Any]], rule: str) -> list[dict[str, Any]]:

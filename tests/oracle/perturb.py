@@ -74,6 +74,18 @@ def lost_in_bursts(share: float) -> Perturbation:
     return perturb
 
 
+def ended_ms(rows: list[SourceRow], came: list[Arrival]) -> int:
+    """Return when the last line was written that never came, or came a second time: telemetry is good since."""
+    first_ms = rows[0].timestamp_ms
+    missing = Counter(map(_line, rows)) - Counter(_line(arrival.row) for arrival in came)
+    again_ms = [at_ms for at_ms, row in came if row.source == TELEMETRY and at_ms > row.timestamp_ms]
+    return max([first_ms, *again_ms, *(row.timestamp_ms for row in rows if _line(row) in missing)])
+
+
+def _line(row: SourceRow) -> tuple[int, bytes | None, bytes | None]:
+    return row.timestamp_ms, row.key, row.value
+
+
 def off(for_ms: int) -> Perturbation:
     """Lose everything for a while, somewhere between a life's first and last quarter."""
 
@@ -208,6 +220,19 @@ PERTURBATIONS: dict[str, Perturbation] = {
     "late by 15 s": late(15_000),
     "late by 60 s": late(60_000),
 }
+
+ENDING = (
+    "off for 20 s",
+    "off for 60 s",
+    "started in the middle",
+    "30 s sent again after 5 s",
+    "30 s sent again after 60 s",
+    "one of several brokers off for 20 s",
+    "one of several brokers off for 60 s",
+    "off for 10 min",
+    "30 s sent again after an hour",
+)
+"""Of these the fault ends well before the life does."""
 
 OF_SEVERAL_BROKERS: dict[str, Perturbation] = {
     "as played": as_played,

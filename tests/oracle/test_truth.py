@@ -7,8 +7,8 @@ from tests.oracle.driver import Driver, why_not
 from tests.oracle.judge import settings_of
 from tests.oracle.kinds import draw
 from tests.oracle.monitor import Monitor
-from tests.oracle.perturb import LONG_MS, OF_LONG_LIVES, OF_SEVERAL_BROKERS, PERTURBATIONS
-from tests.oracle.truth import KINDS, count
+from tests.oracle.perturb import ENDING, LONG_MS, OF_LONG_LIVES, OF_SEVERAL_BROKERS, PERTURBATIONS
+from tests.oracle.truth import KINDS, RECOVERED, count
 
 SEEDS = (1, 2)
 
@@ -35,6 +35,12 @@ def test_nobody_is_accused_falsely_though_telemetry_is_bad(lives, name):
     counted = {f"{life.plan.kind}/{life.plan.seed}": count(life, name)[0] for life in lives}
     assert sum(each["true"] + each["off"] + each["unknown"] for each in counted.values()) > 10
     assert {life: each["false"] for life, each in counted.items() if each["false"]} == {}
+
+
+@pytest.mark.parametrize("name", [name for name in PERTURBATIONS if name in ENDING])
+def test_verdicts_are_as_without_the_fault_two_session_timeouts_after_its_end(lives, name):
+    counted = {f"{life.plan.kind}/{life.plan.seed}": count(life, name)[0][RECOVERED] for life in lives}
+    assert {life: late for life, late in counted.items() if late} == {}
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,8 @@
 """What the monitor says when its telemetry is bad: `python -m tests.oracle.truth --count 20`.
 
 Plays lives on Kafka's own coordinator, perturbs what the monitor reads of each (`perturb.py`), and counts what it says
-of members that were removed for a timeout. `docs/truth.md` has the table.
+of members that were removed for a timeout. `docs/truth.md` has the table. Where a fault ends, it counts what is not
+true of removals more than two session timeouts after its end.
 """
 
 import argparse
@@ -21,11 +22,20 @@ from tests.oracle.kinds import draw
 from tests.oracle.life import Life
 from tests.oracle.lives import end_with_parent
 from tests.oracle.monitor import Monitor
-from tests.oracle.perturb import LONG_MS, OF_LONG_LIVES, OF_SEVERAL_BROKERS, PERTURBATIONS, arrivals
+from tests.oracle.perturb import (
+    ENDING,
+    LONG_MS,
+    OF_LONG_LIVES,
+    OF_SEVERAL_BROKERS,
+    PERTURBATIONS,
+    arrivals,
+    ended_ms,
+)
 
 KINDS = "classic,static,cooperative,consumer,consumer-static,share"
 BATCH_MS = 2_000
-COLUMNS = ("true", "unknown", "missed", "wrong cause", "off", "false", "false pages")
+RECOVERED = "not true once recovered"
+COLUMNS = ("true", "unknown", "missed", "wrong cause", "off", "false", "false pages", RECOVERED)
 OF = {"missing": "missed", "cause": "wrong cause", "off": "off", "extra": "false"}
 
 
@@ -65,7 +75,9 @@ def count(life: Life, name: str) -> tuple[Counter[str], list[str]]:
         batch.append(row)
     monitor.read(batch, final=True)
     compared, counted, listed = Counter[str](), Counter[str](), list[str]()
+    recovered_ms = ended_ms(life.rows, came) + 2 * max(client.session_ms for client in life.plan.clients)
     for wrong in disagreements(life, monitor.incidents(), compared):
+        counted[RECOVERED] += name in ENDING and (wrong.truth_ms or wrong.told_ms or 0) > recovered_ms
         if wrong.what == "unknown":
             counted["unknown"] += 1
             continue
@@ -115,7 +127,9 @@ def main() -> int:
 def table(sums: dict[str, Counter[str]]) -> str:
     """Return the numbers as Markdown."""
     lines = [f"| telemetry | {' | '.join(COLUMNS)} |", "| --- |" + " ---: |" * len(COLUMNS)]
-    lines += [f"| {name} | {' | '.join(str(counted[c]) for c in COLUMNS)} |" for name, counted in sums.items()]
+    for name, counted in sums.items():
+        cells = [str(counted[c]) if c != RECOVERED or name in ENDING else "" for c in COLUMNS]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

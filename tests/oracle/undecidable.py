@@ -10,7 +10,7 @@ from typing import Any
 from coordinator_model.brokers.coordinator_check import REFUSALS
 from coordinator_model.decode.records import RecordType, decode
 from coordinator_model.decode.source_row import CLUSTER, OFFSETS, TELEMETRY, SourceRow
-from coordinator_model.replica.departures import MOVE_TOLD_MS
+from coordinator_model.replica.removals.judge import MOVE_KNOWN_MS
 from streaming.embedded.truth import LEFT
 from tests.oracle.life import PROBE, Life
 
@@ -79,7 +79,7 @@ def _unseen_coordinator(life: Life, removal: Removal) -> bool:
     loads = [event for event in life.truth if event.kind == "coordinator-loaded" and event.at_ms <= at_ms]
     if len(loads) < 2 or loads[-1].broker not in by:
         return False
-    from_ms, until_ms = loads[-1].at_ms, at_ms + MOVE_TOLD_MS
+    from_ms, until_ms = loads[-1].at_ms, at_ms + MOVE_KNOWN_MS
     own = (row for row in life.rows if row.source == TELEMETRY and (row.key or b"").decode() in by)
     return not any(from_ms <= row.timestamp_ms <= until_ms and PROBE not in (row.value or b"") for row in own)
 
@@ -108,9 +108,8 @@ def _nobody_was_heard(life: Life, removal: Removal) -> bool:
     A filter on the broker's logger that hides all heartbeats looks the same, and then the member may have lived.
     """
     what, _, member_id, at_ms, _ = removal
-    joined_ms = min(
-        row.timestamp_ms for row in life.rows if member_id.encode() in (row.value or b"") + (row.key or b"")
-    )
+    named_ms = (row.timestamp_ms for row in life.rows if _announces(row, member_id.encode()))
+    joined_ms = min(named_ms, default=at_ms)
     since = (
         row.value or b"" for row in life.rows if joined_ms <= row.timestamp_ms <= at_ms and row.source == TELEMETRY
     )

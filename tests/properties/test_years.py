@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from coordinator_model.decode.parse import parse_row
-from coordinator_model.shard import groups as groups_module
+from coordinator_model.shard import group_judgement
 from coordinator_model.shard.shard import Shard, ShardSettings
 from tests.builders import T0, Story, Who, consumers, probe_line, rebalance, stable
 
@@ -91,7 +91,7 @@ def batches(beginning, steps):
 @example("classic", [(25 * DAY_MS, "a probe", "m1", "broker-1")], False, False)
 @example("classic", [(500, "a probe", "m1", "broker-1")] * 12, False, True)
 def test_time_goes_on_and_costs_a_bounded_number_of_looks(beginning, steps, kept, live):
-    looks, evaluate = [], groups_module.evaluate
+    looks, evaluate = [], group_judgement.evaluate
 
     def counted(replica, context):
         looks.append(context.progress_ms)
@@ -99,7 +99,7 @@ def test_time_goes_on_and_costs_a_bounded_number_of_looks(beginning, steps, kept
             pytest.fail("looked at again and again")  # an assertion would set the group aside
         return evaluate(replica, context)
 
-    groups_module.evaluate = counted
+    group_judgement.evaluate = counted
     try:
         shard = Shard.restore(0, SETTINGS, None)
         for end_ms, rows in batches(beginning, steps):
@@ -114,4 +114,4 @@ def test_time_goes_on_and_costs_a_bounded_number_of_looks(beginning, steps, kept
             if kept:
                 shard = Shard.restore(0, SETTINGS, shard.dump())
     finally:
-        groups_module.evaluate = evaluate
+        group_judgement.evaluate = evaluate

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from coordinator_model.replica.classic import MAX_PARTITIONS_SHOWN
+from coordinator_model.replica.member_blobs import MAX_PARTITIONS_SHOWN
 from coordinator_model.shard import view
 from coordinator_model.shard.view import MAX_MEMBERS_SHOWN
 from tests.coordinator_model.rules.test_setup_rules import CONTEXT

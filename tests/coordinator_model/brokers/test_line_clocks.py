@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from coordinator_model.capture_replay import _transitions, replay_rows
 from coordinator_model.decode.parse import parse_row
 from coordinator_model.incidents import Kind
-from coordinator_model.shard import groups as groups_module
+from coordinator_model.shard import group_judgement
 from coordinator_model.shard.shard import Shard, ShardSettings
 from tests.builders import T0, heartbeat_line, probe_line, rebalance, stable, telemetry
 
@@ -106,14 +106,14 @@ LINES = {
 
 @pytest.fixture
 def looks(monkeypatch):
-    seen, evaluate = [], groups_module.evaluate
+    seen, evaluate = [], group_judgement.evaluate
 
     def counted(replica, context):
         seen.append(context.progress_ms)
         assert len(seen) < 2_000, "one batch costs more than all others"
         return evaluate(replica, context)
 
-    monkeypatch.setattr(groups_module, "evaluate", counted)
+    monkeypatch.setattr(group_judgement, "evaluate", counted)
     return seen
 
 

@@ -6,7 +6,7 @@ from coordinator_model.decode.parse import parse_row
 from coordinator_model.replica.refusals import MAX_NAMED
 from coordinator_model.rules.evaluate import evaluate
 from coordinator_model.rules.refused_unknown import MAX_CLIENTS
-from coordinator_model.shard import groups
+from coordinator_model.shard import group_judgement
 from coordinator_model.shard.shard import Shard, ShardSettings
 from tests.builders import T0, Story, Who, rebalance, stable
 
@@ -125,7 +125,7 @@ def test_a_flood_is_told_when_it_begins_and_each_time_it_has_doubled():
 def test_a_flood_has_a_group_evaluated_no_more_often_than_it_is_told(monkeypatch):
     """Members are judged one by one, and a group may have thousands of them."""
     evaluated = []
-    monkeypatch.setattr(groups, "evaluate", lambda *what: evaluated.append(what) or evaluate(*what))
+    monkeypatch.setattr(group_judgement, "evaluate", lambda *what: evaluated.append(what) or evaluate(*what))
     story = flood(dying())
     for at_ms in FLOOD_MS:
         story.join(at_ms + 5, Who(f"id-{at_ms}", client_id="stranger"), -1, error=79)

@@ -8,7 +8,7 @@ from coordinator_model.decode.parse import parse_row
 from coordinator_model.events import CommitRefused
 from coordinator_model.replica.refusals import MAX_NAME, MAX_NAMED
 from coordinator_model.replica.zombies import MAX_PARTITIONS
-from coordinator_model.shard import groups
+from coordinator_model.shard import group_judgement
 from coordinator_model.shard.shard import Shard, ShardSettings
 from tests.builders import Who, events_of, line, rebalance, stable
 
@@ -125,8 +125,8 @@ def test_strangers_are_bounded_and_cost_no_look_at_the_group(monkeypatch):
     for n in range(1_000):
         story.refused_commit(20_000 + n, f"<b>{n}</b>\n" + "x" * 1_000, 2)
     looked = []
-    evaluate = groups.evaluate
-    monkeypatch.setattr(groups, "evaluate", lambda *args: looked.append(1) or evaluate(*args))
+    evaluate = group_judgement.evaluate
+    monkeypatch.setattr(group_judgement, "evaluate", lambda *args: looked.append(1) or evaluate(*args))
     zombies = shard_of(story.source_rows(30_000)).group_store.replica("orders").zombies
     assert len(zombies) == MAX_NAMED + 1
     assert all(len(text) <= MAX_NAME for row in zombies.values() for text in row if isinstance(text, str))

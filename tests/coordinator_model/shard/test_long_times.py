@@ -5,8 +5,9 @@ import pytest
 from coordinator_model.decode.parse import parse_row
 from coordinator_model.decode.telemetry.fields import INT32, LATEST_MS
 from coordinator_model.events import TELEMETRY_RANK, LeaderNamed, Tick
+from coordinator_model.replica.advance import take_heartbeats
 from coordinator_model.replica.group import GroupReplica, Member
-from coordinator_model.shard import groups as groups_module
+from coordinator_model.shard import group_judgement
 from coordinator_model.shard.heartbeat_table import FAR_MS, NEVER, NO_INSTANT, HeartbeatTable
 from coordinator_model.shard.shard import Shard, ShardSettings
 from tests.builders import SESSION_MS, T0, consumers, stable
@@ -20,7 +21,7 @@ MAX_LOOKS = 200
 @pytest.fixture(autouse=True)
 def looks(monkeypatch):
     """Count the looks at groups; too many fail, where they would else go on for ever."""
-    seen, evaluate = [], groups_module.evaluate
+    seen, evaluate = [], group_judgement.evaluate
 
     def counted(replica, context):
         seen.append(context.progress_ms)
@@ -30,7 +31,7 @@ def looks(monkeypatch):
             )  # an assertion would set it aside
         return evaluate(replica, context)
 
-    monkeypatch.setattr(groups_module, "evaluate", counted)
+    monkeypatch.setattr(group_judgement, "evaluate", counted)
     return seen
 
 
@@ -153,7 +154,7 @@ def test_an_interval_of_any_length_is_kept_or_bounded(apart_ms):
     hot, replica = HeartbeatTable(), GroupReplica("g")
     hot.put("g", Member("m", last_heartbeat_ms=T0, previous_heartbeat_ms=T0 - apart_ms, generation=1), None, fast=True)
     replica.members["m"] = member = Member("m")
-    hot.copy_to(replica)
+    take_heartbeats(replica, hot.heard("g"))
     assert member.last_heartbeat_ms == T0
     assert member.previous_heartbeat_ms is None or T0 - INT32 < member.previous_heartbeat_ms <= T0
 
@@ -161,14 +162,14 @@ def test_an_interval_of_any_length_is_kept_or_bounded(apart_ms):
 def test_a_look_that_changes_nothing_is_not_repeated(monkeypatch):
     """Whatever a rule says: what is due after its look at the same instant is dropped, and counted."""
     shard = shard_of(LIVES["its members were well"](), 6_000)
-    evaluate = groups_module.evaluate
+    evaluate = group_judgement.evaluate
 
     def stubborn(replica, context):
         return evaluate(replica, context)._replace(
             due_ms=context.progress_ms, member_due_ms={"m1": context.progress_ms}
         )
 
-    monkeypatch.setattr(groups_module, "evaluate", stubborn)
+    monkeypatch.setattr(group_judgement, "evaluate", stubborn)
     outputs = shard.apply([tick(60_000)], wall_ms=T0 + 60_000)
     [counts] = [output["counts"] for output in outputs if output["kind"] == "progress"]
     assert counts["put_off"] > 0

@@ -7,7 +7,8 @@ import pytest
 from coordinator_model.capture_replay import replay_rows
 from coordinator_model.decode.parse import parse_row
 from coordinator_model.events import RecordRead
-from coordinator_model.shard import group_store, groups, snapshot
+from coordinator_model.shard import group_events, group_judgement, group_store, snapshot
+from coordinator_model.shard.event_loop import EventLoop
 from coordinator_model.shard.shard import Shard, ShardSettings
 from tests.builders import T0, Told, rebalance, stable
 
@@ -25,8 +26,9 @@ def two_groups(until_ms=20_000):
     return story
 
 
-def fail_on(monkeypatch, name, when=lambda *_: True, module=groups):
+def fail_on(monkeypatch, name, when=lambda *_: True):
     """Let one of the functions fail on the bad group, as often as a condition holds."""
+    module = group_events if name in ("replay", "judge") else group_judgement
     whole = getattr(module, name)
 
     def fails(subject, *more, **how):
@@ -64,7 +66,7 @@ FAILURES = {
     "an event is applied": ("replay", 5_000),
     "a group is judged": ("evaluate", 5_000),
     "a group that is due is judged": ("evaluate", 12_000),
-    "removals are concluded": ("judge_removals", 5_000),
+    "removals are concluded": ("advance", 5_000),
     "a group is shown": ("view", 5_000),
     "a heartbeat is judged": ("judge", 1_000),
 }
@@ -217,14 +219,14 @@ def test_the_event_is_kept_with_its_place_its_error_and_its_beginning(monkeypatc
 
 
 def test_an_event_that_fails_before_it_comes_to_its_group_costs_itself(monkeypatch):
-    whole = Shard._step
+    whole = EventLoop._step
 
-    def fails(shard, event):
+    def fails(loop, event):
         if event.order_ms == T0 + 5_000 and event.group == BAD:
             raise IndexError("no such clock")
-        return whole(shard, event)
+        return whole(loop, event)
 
-    monkeypatch.setattr(Shard, "_step", fails)
+    monkeypatch.setattr(EventLoop, "_step", fails)
     told = two_groups().play(20_000, may_fail=True)
     assert told.history.undecodable == {"group: failed: IndexError": 1}
     assert sorted(told.opened("session-expired")) == ["b2", "m2"]

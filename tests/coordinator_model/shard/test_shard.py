@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from coordinator_model.decode.parse import parse_row
-from coordinator_model.shard import groups
+from coordinator_model.shard import group_judgement
 from coordinator_model.shard.shard import Shard, ShardSettings
 from coordinator_model.thresholds import Thresholds
 from tests.builders import T0, Story, Who, consumers, rebalance, stable
@@ -123,13 +123,13 @@ def test_heartbeats_of_a_calm_group_make_no_report():
 @pytest.mark.timeout(60)
 def test_an_hours_silence_of_the_broker_costs_no_more_than_a_seconds(monkeypatch):
     """Counted, not timed: how often a group is looked at while nobody knows anything."""
-    looks, evaluate = [], groups.evaluate
+    looks, evaluate = [], group_judgement.evaluate
 
     def watched(*args):
         looks.append(args)
         return evaluate(*args)
 
-    monkeypatch.setattr(groups, "evaluate", watched)
+    monkeypatch.setattr(group_judgement, "evaluate", watched)
     shard = Shard.restore(0, SETTINGS, None)
     shard.apply(events_until(stable("m1", "m2").beats("m1", 1_000, 5_000).beats("m2", 1_000, 5_000), 5_000))
     looks.clear()

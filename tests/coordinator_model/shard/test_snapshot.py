@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator_model.decode.parse import parse_row
-from coordinator_model.replica.group import Departure, GroupReplica, JoinPhase, Leave
+from coordinator_model.replica.group import GroupReplica, Leave
+from coordinator_model.replica.removals.departure import Departure
+from coordinator_model.replica.removals.phases import EndedPhase, JoinPhase
 from coordinator_model.shard import snapshot
 from coordinator_model.shard.shard import Shard, ShardSettings
 from coordinator_model.states import Cause, Evidence
@@ -121,7 +123,7 @@ def test_a_slice_cut_short_is_refused(cut):
 
 def test_another_dictionary_is_another_format():
     """Slices written with one cannot be read with another: whoever changes it counts `VERSION` up, and this too."""
-    assert (snapshot.VERSION, zlib.adler32(snapshot._COMMON)) == (25, 2147157295)
+    assert (snapshot.VERSION, zlib.adler32(snapshot._COMMON)) == (26, 1247675739)
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
@@ -137,24 +139,27 @@ def test_a_goodbye_whose_answer_was_lost_tells_the_same_however_batches_are_cut(
 
 
 INSTANT, NAMES = st.integers(0, 2**53), st.lists(TEXT, max_size=2)
-phases = st.builds(JoinPhase, INSTANT, MS, TEXT, MS, MS, INSTANT, INSTANT, INSTANT, NAMES, NAMES, MS)
+JOIN_PHASE = (INSTANT, MS, TEXT, MS, MS, INSTANT, INSTANT, INSTANT, NAMES)
+phases = st.builds(JoinPhase, *JOIN_PHASE)
+ended_phases = st.builds(EndedPhase, *JOIN_PHASE, INSTANT, MS, st.booleans(), NAMES)
 
 
 @st.composite
 def replicas(draw):
     group = GroupReplica(draw(TEXT))
+    ended = draw(st.lists(ended_phases, min_size=1, max_size=2))
     for member_id in draw(st.lists(TEXT, max_size=3, unique=True)):
         member = snapshot.Member(member_id, draw(st.none() | TEXT), draw(TEXT), draw(TEXT), draw(st.none() | TEXT))
         member.assignment = draw(st.dictionaries(TEXT, st.lists(st.integers(0, 2**31 - 1), max_size=3), max_size=2))
         member.last_heartbeat_ms, member.timer_reset_ms, member.poll_deadline_ms = draw(MS), draw(MS), draw(MS)
-        group.members[member_id] = member
+        group.members[member_id] = replace(member, last_heartbeat_ms=None)  # the heartbeat table has it
         group.recorded.append(member)
         group.leaves.append(Leave(replace(member), draw(INSTANT), draw(st.sampled_from(Cause)), draw(st.none() | TEXT)))
         facts = (draw(INSTANT), None, draw(INSTANT), draw(TEXT), draw(INSTANT))
         departure = Departure(replace(member), None, draw(st.sampled_from(Cause)), Evidence.OBSERVED, *facts)
-        departure.phase, departure.found_ms = draw(phases), draw(INSTANT)
+        departure.phase, departure.found_ms = draw(st.sampled_from(ended)), draw(INSTANT)
         group.departures.append(departure)
-    group.phase, group.unreported_phase = draw(phases), draw(st.none() | phases)
+    group.phase, group.unreported_phase = draw(phases), draw(st.none() | st.sampled_from(ended))
     group.undelivered_leaves = draw(st.dictionaries(TEXT, INSTANT, max_size=2))
     group.violations = [(draw(TEXT), draw(st.integers(0, 2**53)), draw(TEXT))]
     group.protocol, group.leader, group.recorded_generation = draw(st.none() | TEXT), draw(st.none() | TEXT), draw(MS)
@@ -165,6 +170,24 @@ def replicas(draw):
 @given(replicas())
 def test_any_group_comes_back_as_it_was(replica):
     assert snapshot.load_group(replica.group, snapshot.dump_group(replica)) == replica
+
+
+def test_heartbeats_of_members_are_kept_once_in_the_heartbeat_table():
+    shard = shard_of_story(stable("m1").beats("m1", 1_000, 3_000), 5_000)
+    state = shard.dump()
+    member = Shard.restore(0, SETTINGS, state).group_store.replica("orders").members["m1"]
+    assert (member.last_heartbeat_ms, member.previous_heartbeat_ms) == (None, None)
+    [shown] = Shard.restore(0, SETTINGS, state).views()
+    assert shown["members"][0]["last_heartbeat_ms"] > T0
+
+
+def test_a_phase_that_caused_two_removals_is_one_object_after_a_restart_too():
+    group, phase = GroupReplica("orders"), EndedPhase(generation=3)
+    for member_id in ("m1", "m2"):
+        facts = (None, Cause.UNKNOWN, Evidence.OBSERVED, 5_000, None, 3, "broker-1", 0)
+        group.departures.append(Departure(snapshot.Member(member_id), *facts, phase=phase))
+    restored = snapshot.load_group("orders", snapshot.dump_group(group))
+    assert len(restored.ended_phases) == 1
 
 
 def test_a_member_costs_few_bytes():

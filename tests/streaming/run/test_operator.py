@@ -8,7 +8,7 @@ import pytest
 
 from coordinator_model.commit_block import CommitBlock
 from coordinator_model.decode.parse import RejectedRow, SourceRow, parse_row
-from coordinator_model.shard import groups, snapshot
+from coordinator_model.shard import group_events, snapshot
 from coordinator_model.shard.shard import ShardSettings
 from coordinator_model.shard.sharding import shard_of
 from streaming.run import operator as operator_module
@@ -199,14 +199,14 @@ def test_a_shard_says_the_same_whoever_shares_its_lane(workers):
 @pytest.mark.parametrize("workers", [ONE, TWO, EACH_NEW])
 def test_a_group_that_the_model_fails_on_is_set_aside_and_the_query_goes_on(workers, monkeypatch):
     """Beside it another group in the same lane, which says the same as ever."""
-    whole = groups.replay
+    whole = group_events.replay
 
     def fails(replica, event, context):
         if replica.group == GROUP and getattr(event, "error", 0) == 27:
             raise ZeroDivisionError("a mistake of ours")
         whole(replica, event, context)
 
-    monkeypatch.setattr(groups, "replay", fails)
+    monkeypatch.setattr(group_events, "replay", fails)
     operator, cell, said, beside = Operator(SETTINGS, 1), MemoryCell(), [], []
     for number, (batch, operator_module._held) in enumerate(zip(batches(), held_by(workers), strict=False)):
         told = outputs_by_key(operator, cell, {KEY: batch, OTHER_KEY: other_payloads(number)})

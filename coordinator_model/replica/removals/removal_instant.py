@@ -1,33 +1,38 @@
-"""When a member went: what its phase, those who went with it, and the move of its coordinator say of that instant."""
+"""When a member went: by its phase, by those who went with it, and by the move of its coordinator."""
 
 from collections.abc import Iterable
 from dataclasses import replace
 
 from coordinator_model.brokers.timer_reset import TimerReset
-from coordinator_model.replica.group import Departure, JoinPhase, Leave
-from coordinator_model.replica.join_phase import EARLY_MS, LATE_MS, too_young
+from coordinator_model.replica.group import Leave
+from coordinator_model.replica.removals.departure import Departure
+from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS
+from coordinator_model.replica.removals.phase_timeout import too_young
+from coordinator_model.replica.removals.phases import JoinPhase
 from coordinator_model.replica.session_timer import (
+    AWAKE_BEFORE_LINE_MS,
     TIMER_EARLY_MS,
     JudgementContext,
     Span,
     deadlines,
-    earliest_load_ms,
+    gone_by_ms,
     latest_deadline_ms,
     lines_lost,
     session_timeout_ms,
+    slept_over,
     unheard_since,
 )
 from coordinator_model.states import Cause
 
 
-def before(departure: Departure, context: JudgementContext) -> JudgementContext:
+def context_before(departure: Departure, context: JudgementContext) -> JudgementContext:
     """Return the context with the timer resets that can have come before a removal."""
     return replace(context, timer_resets=[r for r in context.timer_resets if may_precede(r, departure)])
 
 
 def may_precede(reset: TimerReset, departure: Departure) -> bool:
-    """Tell whether a timer reset can have come before a removal: not a move away from the broker that told it."""
-    moved_away = reset.cause is Cause.COORDINATOR_MOVED and departure.told_by not in ("", reset.broker)
+    """Tell whether a timer reset can have come before a removal: not a move away from the broker that showed it."""
+    moved_away = reset.cause is Cause.COORDINATOR_MOVED and departure.answered_by not in ("", reset.broker)
     low_ms = reset.low_ms if reset.since_ms is None else reset.since_ms
     return low_ms <= departure.removed_ms and not moved_away
 
@@ -36,42 +41,56 @@ def gone_between(departure: Departure, together: list[Departure], context: Judge
     """Return between which instants a member went: where one timer alone can have begun the phase, as that ran out.
 
     It may be its own, or that of those whose sessions began with its own, as their coordinator loaded the group. Else
-    all that is known is when its absence was told, and who went with it.
+    all that is known is when it was found gone, and who went with it.
     """
-    told_ms, phase = (departure.removed_ms, _gone_by_ms(departure, together, context)), departure.phase
+    found_ms, phase = (departure.removed_ms, _gone_by_ms(departure, together, context)), departure.phase
     alive: set[int] = set()
-    if found := alive_at_the_end(departure, together, context):
-        began_ms, alive = found[0], set(map(id, found[1]))
+    if lived := alive_at_the_end(departure, together, context):
+        began_ms, alive = lived[0], set(map(id, lived[1]))
         phase = replace(phase, after_ms=began_ms - LATE_MS, started_ms=began_ms, started_by="")
     if phase.started_ms is None or phase.started_by or phase.started_ms >= departure.removed_ms:
-        return told_ms  # of what is told as it happens nothing else tells better
+        return found_ms  # what is seen as it happens needs no arithmetic
     if (departure.member.clock_ms or 0) > phase.started_ms:
-        return told_ms  # heard since that phase began: it did not begin it, and the next coordinator began its own
-    spans = [(d, deadlines(d, before(d, context))) for d in together if id(d) not in alive]
+        return found_ms  # heard since that phase began: it did not begin it, and the next coordinator began its own
+    spans = [(d, deadlines(d, context_before(d, context))) for d in together if id(d) not in alive]
     starters = [d for d, span in spans if d.sync_timeout_ms or not span or _overlap(phase, span)]
     timers = {_timer(d, context) for d in starters}
     if len(timers) != 1 or any(d.sync_timeout_ms for d in starters if d is not departure):
-        return told_ms
+        return found_ms
     [(began_with, starters_ms)], (own, own_ms) = timers, _timer(departure, context)
     if began_with != own:
-        return told_ms
+        return found_ms
     longer_ms = own_ms - starters_ms
-    return phase.after_ms + longer_ms, min(phase.started_ms + longer_ms, told_ms[1])
+    return phase.after_ms + longer_ms, min(phase.started_ms + longer_ms, found_ms[1])
 
 
 def deadline_interval_ms(
-    departure: Departure, blamed: TimerReset | None, context: JudgementContext
+    departure: Departure, deadline_ms: int, blamed: TimerReset | None, context: JudgementContext
 ) -> tuple[int | None, int | None]:
     """Return between which instants a session ended that began with a move, if more than its deadline is possible.
 
     The new coordinator loads the group at any instant after its predecessor began, for that one may go on answering
-    unaware; and a classic group tells of a removal later.
+    unaware; and a classic group shows a removal later. So it does of one that was due as its coordinator may have
+    fallen asleep already.
     """
-    member, deadline_ms = departure.member, departure.deadline_ms
-    if blamed is None or deadline_ms is None or member.goes_alone or blamed not in _moves(departure, context):
+    if blamed is None or departure.member.goes_alone:
+        return None, None
+    if blamed.woke_ms is not None:
+        return _before_or_after_sleep(departure, blamed, deadline_ms, context)
+    if blamed not in moves_since_heard(departure, context):
         return None, None
     earliest_ms = _earliest_since(blamed, departure, context)
     return min(earliest_ms, deadline_ms), max(deadline_ms, departure.removed_ms)
+
+
+def _before_or_after_sleep(
+    departure: Departure, pause: TimerReset, deadline_ms: int, context: JudgementContext
+) -> tuple[int | None, int | None]:
+    """Return when a session was due and when its coordinator woke, if that had been awake less than a probe before."""
+    slept = slept_over(departure, context)
+    due_ms, woke_ms = deadline_ms if slept is None else slept[1], pause.woke_ms or 0
+    may_sleep = pause.low_ms < due_ms <= pause.low_ms + AWAKE_BEFORE_LINE_MS
+    return (due_ms, max(woke_ms, deadline_ms)) if may_sleep else (None, None)
 
 
 def may_have_ended(departure: Departure, context: JudgementContext) -> bool:
@@ -82,10 +101,14 @@ def may_have_ended(departure: Departure, context: JudgementContext) -> bool:
     touched_ms = max(departure.touches_ms, default=0) + (session_timeout_ms(departure.member, context) or 0)
     if touched_ms > departure.removed_ms:
         return False
-    return any(_earliest_since(move, departure, context) <= departure.removed_ms for move in _moves(departure, context))
+    return any(
+        _earliest_since(move, departure, context) <= departure.removed_ms
+        for move in moves_since_heard(departure, context)
+    )
 
 
-def _moves(departure: Departure, context: JudgementContext) -> list[TimerReset]:
+def moves_since_heard(departure: Departure, context: JudgementContext) -> list[TimerReset]:
+    """Return the moves of the coordinator after which the member was not heard, newest first."""
     unheard = unheard_since(departure.member, context.timer_resets)
     return [reset for reset in unheard if reset.cause is Cause.COORDINATOR_MOVED]
 
@@ -96,30 +119,17 @@ def _earliest_since(move: TimerReset, departure: Departure, context: JudgementCo
     return loads_ms + (session_timeout_ms(departure.member, context) or 0)
 
 
-def expired_or_replaced(departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether a static member's session may have ended before its successor came, as it began with a move.
-
-    The new coordinator may have loaded the group somewhat before its predecessor's last answer.
-    """
-    member, timeout_ms = departure.member, session_timeout_ms(departure.member, context) or 0
-    if (member.fenced_ms or departure.removed_ms) < departure.removed_ms:
-        return False
-    return any(
-        earliest_load_ms(move, departure) + timeout_ms <= departure.removed_ms for move in _moves(departure, context)
-    )
-
-
 def removed_with_one_alive(
     departure: Departure, together: list[Departure], leaves: Iterable[Leave], context: JudgementContext
 ) -> bool:
     """Tell whether the same record removed a member whose session cannot have ended and that did not leave.
 
     Nor did it miss the join phase: a static one is kept through any, and others through one that was too young. Or it
-    removed one that another broker accepted a goodbye of afterwards.
+    removed one of which another broker accepted a leave afterwards.
 
     The coordinator that heard it did not write that record, so what it heard of the others says nothing either.
     """
-    same = [d for d in together if d.removed_ms == departure.removed_ms and d.successor is None and not d.told_by]
+    same = [d for d in together if d.removed_ms == departure.removed_ms and d.successor is None and not d.answered_by]
     if departure in same and any(_left_after(leave, departure, context) for leave in leaves):
         return True
     kept = [d for d in same if not d.sync_timeout_ms and (d.member.instance_id is not None or too_young(d, context))]
@@ -128,22 +138,22 @@ def removed_with_one_alive(
 
 
 def _left_after(leave: Leave, departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether a member said goodbye, and was known where it did, after the record of a removal that lacks it."""
+    """Tell whether a member left, and was known where it did, after the record of a removal that lacks it."""
     late_ms, generation = leave.applied_ms - departure.removed_ms, leave.member.generation
     listed = generation is None or generation >= departure.generation
-    said = leave.cause is not Cause.REPLACED and not departure.member.goes_alone
-    return said and not listed and TIMER_EARLY_MS < late_ms <= context.thresholds.grace_ms
+    left = leave.cause is not Cause.REPLACED and not departure.member.goes_alone
+    return left and not listed and TIMER_EARLY_MS < late_ms <= context.thresholds.grace_ms
 
 
 def _outlived(departure: Departure, context: JudgementContext) -> bool:
-    """Tell so of the coordinator that was known at the removal."""
+    """Tell whether the session had not ended by the removal, under the coordinator that was known then."""
     known = replace(context, timer_resets=[r for r in context.timer_resets if r.low_ms <= departure.removed_ms])
-    spans = deadlines(departure, before(departure, known))
+    spans = deadlines(departure, context_before(departure, known))
     return bool(spans) and ends(spans)[0] > departure.removed_ms + context.thresholds.grace_ms
 
 
 def after_a_move(departure: Departure, context: JudgementContext) -> JudgementContext:
-    """Return the context in which the coordinator had moved before a removal, as is told only after it."""
+    """Return the context in which the coordinator had moved before a removal, as is known only after it."""
     low_ms = departure.removed_ms
     timer_resets = [
         replace(r, low_ms=low_ms, went_on=True)
@@ -155,17 +165,17 @@ def after_a_move(departure: Departure, context: JudgementContext) -> JudgementCo
 
 
 def emptied_ms(departure: Departure, together: list[Departure], context: JudgementContext) -> int | None:
-    """Return when a session ended that the record of a classic group tells which the end of the last one left empty.
+    """Return when a session ended by the record of a classic group that the end of the last session left empty.
 
     Such a record is written as that session ends. Where it seems late, all sessions had begun anew unseen, as another
     coordinator loaded the group. None: it is not late, or not such a record.
     """
     same = [d for d in together if d.removed_ms == departure.removed_ms and d.successor is None]
     timeout_ms = session_timeout_ms(departure.member, context)
-    told_later = departure.told_by != "" or departure.phase.started_ms != departure.removed_ms
-    if told_later or departure.member.goes_alone or timeout_ms is None or len(same) != len(together):
+    shown_later = departure.answered_by != "" or departure.phase.started_ms != departure.removed_ms
+    if shown_later or departure.member.goes_alone or timeout_ms is None or len(same) != len(together):
         return None
-    ends_ms = [latest_deadline_ms(d, before(d, context)) or 0 for d in same]
+    ends_ms = [latest_deadline_ms(d, context_before(d, context)) or 0 for d in same]
     if max(ends_ms) + context.thresholds.grace_ms >= departure.removed_ms:
         return None
     longest_ms = max(session_timeout_ms(d.member, context) or 0 for d in same)
@@ -173,7 +183,7 @@ def emptied_ms(departure: Departure, together: list[Departure], context: Judgeme
 
 
 def _timer(departure: Departure, context: JudgementContext) -> tuple[int, int]:
-    """Return what tells a session from others: the move with which it began, else who had it, and how long it lasts."""
+    """Return what distinguishes a session: the move with which it began, else who had it; and how long it lasts."""
     moves = [r for r in unheard_since(departure.member, context.timer_resets) if r.cause is Cause.COORDINATOR_MOVED]
     with_move = bool(moves) and not _touched_since(departure, moves[0])
     return moves[0].low_ms if with_move else -id(departure), session_timeout_ms(departure.member, context) or 0
@@ -204,7 +214,7 @@ def alive_at_the_end(
 ) -> tuple[int, list[Departure]] | None:
     """Return when the join phase began and who lived to its end; None unless another's session end began it.
 
-    That end is known only within a span, as after a move, so the phase's own end tells it: it came one timeout later.
+    That end is known only within a span, as after a move, so the phase's own end dates it: it came one timeout later.
     It did not end with the last JoinGroup, nor with the end of a session, and the members may have lived: they
     committed.
     """
@@ -212,10 +222,10 @@ def alive_at_the_end(
     if phase.limit_ms is None or phase.started_ms is None or not 0 < phase.last_join_ms < removed_ms - LATE_MS:
         return None
     began_ms = removed_ms - phase.limit_ms
-    if departure.static_in or not phase.after_ms <= began_ms <= phase.started_ms + EARLY_MS:
+    if departure.phase.static_in or not phase.after_ms <= began_ms <= phase.started_ms + EARLY_MS:
         return None
     dropped = [d for d in together if d.removed_ms == removed_ms and d.successor is None]
-    spans = [(d, deadlines(d, before(d, context))) for d in dropped]
+    spans = [(d, deadlines(d, context_before(d, context))) for d in dropped]
     if any(_holds(own, removed_ms - LATE_MS, removed_ms + EARLY_MS) for _, own in spans):
         return None
     starters = [d for d, own in spans if _holds(own, began_ms - LATE_MS, began_ms + EARLY_MS)]
@@ -230,12 +240,18 @@ def alive_at_the_end(
     return (began_ms, alive) if alive else None
 
 
+def was_unknown(departure: Departure, context: JudgementContext) -> bool:
+    """Tell whether the coordinator answered that it knows no such member before it was found gone."""
+    gone_ms = gone_by_ms(departure.member, context)
+    return gone_ms is not None and gone_ms < departure.removed_ms - EARLY_MS
+
+
 def _holds(spans: list[Span], from_ms: int, until_ms: int) -> bool:
     return any(first_ms <= until_ms and last_ms >= from_ms for first_ms, last_ms, _ in spans)
 
 
 def may_have_started(departure: Departure, spans: list[Span]) -> bool:
-    """Tell whether a session that ended in one of these spans can have started the phase that told a departure."""
+    """Tell whether a session that ended in one of these spans can have started the phase that lost a member."""
     return _overlap(departure.phase, spans)
 
 

@@ -1,0 +1,113 @@
+"""The small things that a replica notes of a group, each by name.
+
+They are named tuples: cheap, never changed in place, and their JSON is a list, so the state needs no code of its own.
+"""
+
+from typing import Any, NamedTuple
+
+
+class PendingMember(NamedTuple):
+    """A member id that was given out with an answer 79 and has not joined yet (KIP-394)."""
+
+    given_ms: int
+    until_ms: int
+    """When the coordinator forgets it."""
+
+
+class UnansweredJoin(NamedTuple):
+    """A newcomer whose JoinGroup was applied and its answer lost."""
+
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    instance_id: str | None
+    client_id: str
+    client_host: str
+
+
+class RolledBackReplacement(NamedTuple):
+    """A static member's replacement that was not stored in time, see ``rolled_back_replacement``."""
+
+    asked_ms: int
+    answered_ms: int
+    swapped: bool = False
+    """Whether the record that names the successor was read, and the former member put in its place again."""
+
+
+class Refusal(NamedTuple):
+    """A client that goes on being refused with one error, see ``refusals``.
+
+    With neither client id nor member id it stands for all clients that are not told apart. A refused join has no member
+    id.
+    """
+
+    error: int
+    times: int
+    first_ms: int
+    repeated_ms: int | None
+    """When it was refused often enough to be no accident; None: it was not."""
+    last_ms: int
+    client_id: str | None = None
+    client_host: str | None = None
+    member_id: str | None = None
+    instance_id: str | None = None
+
+
+class Zombie(NamedTuple):
+    """One former member and its refused commits, see ``zombies``.
+
+    With neither client id nor member id it stands for all that are not told apart.
+    """
+
+    error: int
+    commits: int
+    first_ms: int
+    last_ms: int
+    transactional: bool
+    known: bool
+    """Whether it was seen as a member: anybody can say that it was one."""
+    client_id: str | None
+    client_host: str | None
+    member_id: str | None
+    instance_id: str | None
+    partitions: list[list[Any]]
+    """Topic and partition of each that was refused."""
+    left_out: int
+
+
+class Divergence(NamedTuple):
+    """How a record contradicted the replica, see ``divergence``."""
+
+    at_ms: int
+    generation: int
+    missing: list[str]
+    """Members that the replica had and the record has not."""
+    more: list[str]
+    """Members that the record has and the replica had not."""
+    different: list[str]
+    """Facts that are different, in words."""
+
+
+class JoiningMember(NamedTuple):
+    """A classic member that only a line of the coordinator's own log has named, see ``coordinator_log``."""
+
+    joined_ms: int
+    instance_id: str | None
+
+
+class LoggedRemoval(NamedTuple):
+    """What a line of the coordinator's own log says of a member's removal, see ``coordinator_log``."""
+
+    at_ms: int
+    what: str
+    reason: str
+    broker: str
+
+
+class SetAside(NamedTuple):
+    """This monitor's own failure on a group, which cost all that was known of it."""
+
+    since_ms: int
+    error: str
+    failures: int
+    resumed_ms: int | None
+    """When a record of the group began a new replica; None: none has come yet."""

@@ -1,0 +1,38 @@
+"""Cause: a timer that ran out while the coordinator stood still.
+
+As the coordinator wakes, it runs what was due in the order in which it was due.
+"""
+
+from coordinator_model.brokers.timer_reset import TimerReset
+from coordinator_model.replica.removals.case import Answer, Case, Missed, NotMissed
+from coordinator_model.replica.removals.ended_phase import LATE_MS
+from coordinator_model.replica.removals.phase_timeout import due_ms
+from coordinator_model.replica.removals.removal_instant import was_unknown
+from coordinator_model.replica.removals.revocation import own_timers_ms
+from coordinator_model.replica.removals.sync_timeout import sync_deadline_ms
+from coordinator_model.replica.session_timer import slept_over
+
+
+def due_in_a_pause(case: Case) -> Answer:
+    """Answer by which timer was due first, where the session's came due in a pause."""
+    slept = slept_over(case.departure, case.context)
+    if slept is None:
+        return None
+    pause, session_due_ms = slept
+    rebalance_due_ms = _rebalance_due_ms(case, pause)
+    if rebalance_due_ms is None or rebalance_due_ms >= session_due_ms:
+        return NotMissed()
+    asleep = pause.sleeps_at(rebalance_due_ms, told_at_once=case.member.goes_alone)
+    return Missed((pause.woke_ms or 0) if asleep else rebalance_due_ms)
+
+
+def _rebalance_due_ms(case: Case, pause: TimerReset) -> int | None:
+    """Return by when the member had to revoke, sync or rejoin; None: it had not to, as far as is known."""
+    departure, member = case.departure, case.member
+    if member.goes_alone:
+        return min(own_timers_ms(member, case.context), default=None)
+    sync_ms = sync_deadline_ms(departure, case.context)
+    stays = member.instance_id is not None or was_unknown(departure, case.context)
+    if sync_ms is not None or stays or abs(case.removed_ms - (pause.woke_ms or 0)) > LATE_MS:
+        return sync_ms
+    return due_ms(departure, case.latest_ends_ms.values(), case.context)

@@ -1,0 +1,130 @@
+"""What is kept of an ended join phase: how long it could last, and who had not joined by its end."""
+
+from dataclasses import fields
+from itertools import chain
+from operator import itemgetter
+
+from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.removals.phases import EndedPhase, JoinPhase
+from coordinator_model.replica.session_timer import JudgementContext, touches_ms
+from coordinator_model.states import Cause
+
+EARLY_MS, LATE_MS = 10, 200
+"""Between a phase's first sign plus its timeout and its end: instants are rounded; a JoinGroup arrives before it is
+applied, and timers are late, on a busy machine."""
+
+
+def ended_phase(
+    replica: GroupReplica, phase: JoinPhase, generation: int, removed_ms: int, context: JudgementContext
+) -> EndedPhase:
+    """Return what is kept of the phase that lost members at an instant: for all of them the same object.
+
+    What it says is taken when the first of them is found gone. ``generation``: the one that no longer has them.
+    """
+    before = replica.departures[-1] if replica.departures else None
+    same = before is not None and (before.removed_ms, before.generation) == (removed_ms, generation)
+    if before is not None and same and before.phase.is_of(phase):
+        return before.phase
+    ended = _ended(phase, removed_ms)
+    if phase is not replica.unreported_phase:
+        ended.unjoined = unjoined(replica, generation, removed_ms)
+    ended.limit_ms = ended.limit_ms or timeout_ms(replica, phase, removed_ms, context)
+    ended.static_in = static_in(replica, phase)
+    ended.unanswered = []
+    return ended
+
+
+def unreported_phase(replica: GroupReplica) -> EndedPhase:
+    """Return what is kept of the group's phase where the next one begins before an answer has shown who was in it."""
+    ended = _ended(replica.phase, replica.phase.ended_ms)
+    ended.unjoined = unjoined(replica, replica.generation, ended.removed_ms)
+    return ended
+
+
+def _ended(phase: JoinPhase, removed_ms: int) -> EndedPhase:
+    known = {field.name: getattr(phase, field.name) for field in fields(phase)}
+    return EndedPhase(**(known | {"removed_ms": removed_ms}))
+
+
+def static_in(replica: GroupReplica, phase: JoinPhase) -> bool:
+    """Tell whether a static member was in the phase, even if it has gone since."""
+    left = (leave.member for leave in replica.leaves if leave.applied_ms >= (phase.started_ms or 0))
+    return any(m.instance_id is not None for m in chain(replica.members.values(), left))
+
+
+def unjoined(replica: GroupReplica, generation: int, ended_ms: int) -> list[str]:
+    """Return who is not seen to have joined a generation whose phase waited for it: an instance, or an id given out."""
+    members = replica.members.values()
+    out = [name for name, pending in replica.pending.items() if pending.given_ms < ended_ms <= pending.until_ms]
+    return out + [m.instance_id for m in members if m.instance_id is not None and (m.generation or -1) < generation]
+
+
+def timeout_ms(replica: GroupReplica, phase: JoinPhase, removed_ms: int, context: JudgementContext) -> int | None:
+    """Return how long the phase that ended at an instant could last: the longest timeout of the group's members.
+
+    Only members that were in the group when the phase began count. A member that joined later does not, except the one
+    whose JoinGroup began it, which ``count_starter_in`` adds. A member that was gone by then does not count either,
+    even if the end of its session began the phase.
+    """
+    members, begun_ms = replica.members.values(), phase.started_ms or 0
+    gone = _gone_as_it_began(replica, phase, removed_ms, context)
+    in_by_ms = min(phase.started_ms or removed_ms, removed_ms - EARLY_MS)
+    early = [m for m in members if (m.joined_ms or 0) <= in_by_ms and m.member_id not in gone]
+    limits = [m.rebalance_timeout_ms for m in early or members]
+    since = [leave for leave in replica.leaves if leave.applied_ms >= begun_ms]  # but whose leave began it is out
+    left = [leave.member for leave in since if leave.applied_ms > begun_ms or leave.cause is Cause.REPLACED]
+    left = [m for m in left if m.member_id not in gone]
+    limits += [m.rebalance_timeout_ms for m in left if (m.joined_ms or 0) <= begun_ms]
+    limits += [d.phase.limit_ms for d in replica.departures if d.removed_ms == removed_ms]
+    return max((limit_ms for limit_ms in limits if limit_ms), default=None)
+
+
+def count_starter_in(replica: GroupReplica, phase: EndedPhase) -> None:
+    """Note the timeout of the member whose JoinGroup began the phase: by now all answers that show it have come."""
+    left = (leave.member for leave in replica.leaves if leave.applied_ms > phase.removed_ms)
+    starters = [m for m in chain(replica.members.values(), left) if m.member_id == phase.started_by]
+    limits_ms = [*(member.rebalance_timeout_ms for member in starters), phase.starter_timeout_ms]
+    phase.starter_timeout_ms = max((limit_ms for limit_ms in limits_ms if limit_ms), default=None)
+
+
+def _gone_as_it_began(replica: GroupReplica, phase: JoinPhase, removed_ms: int, context: JudgementContext) -> set[str]:
+    """Return who was gone when a phase began whose first sign came then: it may have begun with their going.
+
+    The first session to end begins it, and who expires after that is still in; a missed sync ends for all at once.
+    """
+    begun_ms = phase.started_ms or 0
+    ends: list[tuple[int, bool, str]] = []
+    waiting = [m for m in replica.members.values() if m.awaiting_sync and m.timer_reset_ms is not None]
+    limits = {at_ms: _sync_limit_ms(replica, at_ms, removed_ms) for at_ms in {m.timer_reset_ms or 0 for m in waiting}}
+    for member in waiting:
+        sync_ms = limits[member.timer_reset_ms or 0]
+        if sync_ms is not None:
+            ends.append(((member.timer_reset_ms or 0) + sync_ms, False, member.member_id))
+    replaced = (leave.member for leave in replica.leaves if leave.cause is Cause.REPLACED)
+    for member in chain(replica.members.values(), replaced):
+        clock_ms, timeout_ms = member.clock_ms, member.session_timeout_ms
+        if clock_ms is not None and timeout_ms is not None:
+            touched_ms = [at_ms for at_ms in touches_ms(member, context.commits, clock_ms) if at_ms <= begun_ms]
+            ends.append((max([clock_ms, *touched_ms]) + timeout_ms, True, member.member_id))
+    ends = [end for end in ends if end[0] <= begun_ms]
+    first = min((end for end in ends if end[0] >= phase.after_ms), key=itemgetter(0, 1), default=None)
+    gone = {member_id for at_ms, _, member_id in ends if at_ms < phase.after_ms}
+    if first is None or first[1]:
+        return gone | ({first[2]} if first is not None else set())
+    return gone | {member_id for at_ms, alone, member_id in ends if at_ms == first[0] and not alone}
+
+
+def sync_timeout_ms(replica: GroupReplica, member: Member, removed_ms: int) -> int | None:
+    """Return how long a member that joined had to sync: the longest timeout of those in the generation as it began.
+
+    Members that have left or expired since count too. None: it has synced, or had not joined.
+    """
+    waits = member.awaiting_sync and member.timer_reset_ms is not None
+    return _sync_limit_ms(replica, member.timer_reset_ms or 0, removed_ms) if waits else None
+
+
+def _sync_limit_ms(replica: GroupReplica, began_ms: int, removed_ms: int) -> int | None:
+    others = [m for m in replica.members.values() if (m.joined_ms or 0) <= began_ms + EARLY_MS]
+    others += [leave.member for leave in replica.leaves if leave.applied_ms > began_ms]
+    others += [d.member for d in replica.departures if d.removed_ms == removed_ms]
+    return max((m.rebalance_timeout_ms for m in others if m.rebalance_timeout_ms), default=None)

@@ -1,0 +1,86 @@
+"""Cause: the member did not rejoin, and the join phase ended by its timeout, as its start and its limit show."""
+
+from coordinator_model.replica.removals.case import Answer, Case, Missed, NotMissed
+from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS
+from coordinator_model.replica.removals.phase_timeout import due_ms, possible_ends_ms, timed_out
+from coordinator_model.replica.removals.sync_timeout import first_sync_deadline_ms
+
+
+def phase_was_extended(case: Case) -> Answer:
+    """Answer where the phase went on after its timeout: it dropped whoever had not rejoined as that ran out.
+
+    So it does where nobody has rejoined and static members are still in: it drops the dynamic ones, waits for the
+    others once more, and announces nothing (``GroupMetadataManager.completeClassicGroupJoin``). So whoever joined the
+    generation asked to only after that. It seems to, where the answers of a generation in between were lost.
+    """
+    starts_ms = _session_ends_ms(case)
+    end_ms = due_ms(case.departure, starts_ms, case.context)
+    if end_ms is None or not _outlasted_its_timeout(case, starts_ms):
+        return None
+    return Missed(end_ms) if case.own_latest_end_ms > end_ms + EARLY_MS else NotMissed()
+
+
+def not_rejoined(case: Case) -> Answer:
+    """Answer where the phase ended by its timeout: it waited for somebody to the end.
+
+    That is for those whose session may have lasted so long, or else for the last to expire of all whom it lost.
+    """
+    starts_ms = _session_ends_ms(case)
+    end_ms = due_ms(case.departure, starts_ms, case.context)
+    if not (_waited_to_its_timeout(case, end_ms) or timed_out(case.departure, starts_ms, case.context)):
+        return None
+    own_ms = case.latest_ends_ms[id(case.departure)]
+    if end_ms is not None and _ended_with_the_session(own_ms, case.removed_ms, end_ms):
+        return NotMissed()
+    stayed = set(case.departure.phase.unjoined) - {d.member.instance_id for d in case.dropped}
+    last_ms = case.removed_ms if stayed else max(case.latest_ends_ms.values())  # who stayed was waited for in any case
+    return Missed(case.removed_ms) if own_ms >= min(case.removed_ms - LATE_MS, last_ms) else NotMissed()
+
+
+def _session_ends_ms(case: Case) -> list[int]:
+    """Return the ends of sessions that can have begun the phase: also those of members replaced or not synced."""
+    syncs_ms = (first_sync_deadline_ms(case, d) for d in case.dropped)
+    replaced_ms = (case.latest_end_ms(d) for d in case.together if d.successor is not None)
+    known = (at_ms for at_ms in (*syncs_ms, *replaced_ms) if at_ms is not None)
+    return [*case.latest_ends_ms.values(), *known]
+
+
+def _outlasted_its_timeout(case: Case, session_ends_ms: list[int]) -> bool:
+    """Tell whether the phase went on after its timeout, under a coordinator that is known to be the same."""
+    phase = case.departure.phase
+    ends_ms = possible_ends_ms(phase, session_ends_ms, case.context)
+    if phase.started_by == "" and len(ends_ms) > 1:
+        ends_ms = ends_ms[1:]  # nobody's join or leave began it, so a session's end did, before its first sign
+    started_ms, last_ms = phase.started_ms, max(ends_ms, default=case.removed_ms)
+    if started_ms is None or last_ms + LATE_MS >= case.removed_ms:
+        return False
+    skipped = phase.first_join_ms == 0
+    if not skipped and (not phase.static_in or (phase.first_join_ms or last_ms + 1) <= last_ms):
+        return False
+    resets = case.context.timer_resets
+    return not any(r.woke_ms is None and (r.high_ms is None or r.high_ms >= started_ms) for r in resets)
+
+
+def _waited_to_its_timeout(case: Case, end_ms: int | None) -> bool:
+    """Tell whether the phase waited to its timeout for one that had neither joined nor expired.
+
+    Else the last join or the last end of a session would have ended it. A busy coordinator runs its timers late; a
+    grace is enough for that. ``end_ms``: when the timeout was due.
+    """
+    if end_ms is None:
+        return False
+    removed_ms, grace_ms = case.removed_ms, case.context.thresholds.grace_ms
+    others_ms = [at_ms for other, at_ms in case.latest_ends_ms.items() if other != id(case.departure)]
+    last_ms, sessions_ms = case.departure.phase.last_join_ms, [case.session_end_ms, *others_ms]
+    known = last_ms != 0 and all(sessions_ms)
+    if known and end_ms - EARLY_MS <= removed_ms and max(last_ms, *sessions_ms) + grace_ms < removed_ms:
+        return True
+    if not case.session_end_ms + LATE_MS < removed_ms < case.latest_ends_ms[id(case.departure)]:
+        return False
+    return end_ms <= removed_ms <= end_ms + grace_ms  # it may have lived: a timer that ran late explains it better
+
+
+def _ended_with_the_session(session_ms: int, removed_ms: int, due_ms: int) -> bool:
+    """Tell whether a session's end ended the phase rather than its timeout, which was due a moment later."""
+    nearer = session_ms <= removed_ms < due_ms and removed_ms - session_ms < due_ms - removed_ms
+    return removed_ms - LATE_MS <= session_ms and (nearer or session_ms < due_ms - EARLY_MS)

@@ -1,0 +1,241 @@
+"""Judges removals once their grace has passed: which timeout each proves, and whether anything unseen may be why."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.poll_end import missed_cause
+from coordinator_model.replica.removals import replacement
+from coordinator_model.replica.removals.case import (
+    Answer,
+    Case,
+    Missed,
+    RebalanceTimeout,
+    SessionExpired,
+    Timeout,
+    Uncertain,
+    Unexplained,
+    Verdict,
+)
+from coordinator_model.replica.removals.coordinator_pause import due_in_a_pause
+from coordinator_model.replica.removals.departure import Departure
+from coordinator_model.replica.removals.ended_phase import count_starter_in
+from coordinator_model.replica.removals.join_timeout import not_rejoined, phase_was_extended
+from coordinator_model.replica.removals.leaves import CUT_MS
+from coordinator_model.replica.removals.phase_end import (
+    kept_as_static,
+    lived_to_its_end,
+    removed_early,
+    unknown_before_its_end,
+)
+from coordinator_model.replica.removals.removal import count_violation, is_of_the_same
+from coordinator_model.replica.removals.removal_instant import (
+    after_a_move,
+    context_before,
+    may_precede,
+    moves_since_heard,
+    removed_with_one_alive,
+)
+from coordinator_model.replica.removals.revocation import not_revoked, own_timers_ms
+from coordinator_model.replica.removals.session_end import possible_end, session_ended
+from coordinator_model.replica.removals.sync_timeout import not_synced
+from coordinator_model.replica.removals.uncertain import Proof, cause_is_uncertain
+from coordinator_model.replica.session_timer import JudgementContext, lines_lost, session_timeout_ms
+from coordinator_model.states import MEMBER_REMOVED, REBALANCE_TIMEOUT, SESSION_EXPIRED, Cause, Evidence
+
+MOVE_KNOWN_MS = 20_000
+"""How much later than a removal it may become known that another coordinator did it, whose predecessor went on."""
+MOVE_ASKED_MS = 1_000
+"""How often it is asked meanwhile whether that has become known."""
+
+CAUSES: tuple[Callable[[Case], Answer], ...] = (
+    due_in_a_pause,
+    not_revoked,
+    not_synced,
+    kept_as_static,
+    phase_was_extended,
+    unknown_before_its_end,
+    lived_to_its_end,
+    not_rejoined,
+    removed_early,
+)
+"""The causes that a rebalance can have, in the order in which they are asked; the first that answers decides.
+
+1. A coordinator that wakes from a pause runs all timers that came due in it, in the order in which they were due. All
+   other causes assume that timers run in time, so this one is asked before them.
+2. Groups of KIP-848 have no join phase, so a member of theirs is judged by its own timers, and no further.
+3. A member that joined has to sync before the next join phase begins, so this deadline comes before that phase's.
+4. What is left is the join phase, and no join phase removes a static member.
+5. A phase that was extended dropped its dynamic members when its timeout ran out, some time before they are found gone.
+   The causes below take these two instants for one.
+6. A member that the coordinator did not know any more before the phase ended was not removed by its end.
+7. Where another member's session end began the phase, the phase's end dates that, and shows whose session went on.
+8. Otherwise the phase's start and limit show whether it ended by its timeout, and for whom it had waited.
+9. Where they do not, a member that was removed before its session ended missed the phase. This one always answers.
+
+``NotMissed`` leaves one cause, the end of the session (``session_ended``).
+"""
+
+
+def judge_removals(replica: GroupReplica, context: JudgementContext) -> bool:
+    """Judge the removals whose grace has passed: by now a leave that trails, or a coordinator's pause, is known.
+
+    Return whether any was.
+    """
+    if context.hole_is_open:
+        return False
+    due = [d for d in replica.departures if not d.judged and d.judge_after_ms <= context.progress_ms]
+    for departure in due:
+        if _is_of_a_deposed_coordinator(departure, context):
+            replica.departures.remove(departure)
+            replica.revert_to_last_record(departure.gone_ms)
+        else:
+            count_starter_in(replica, departure.phase)
+            _apply(replica, departure, judge(replica, departure, context), context)
+    return _judge_again(replica, context) or bool(due)
+
+
+def judge(replica: GroupReplica, departure: Departure, context: JudgementContext) -> Verdict:
+    """Return which timeout a removal proves, if one does and nothing unseen may have been the cause."""
+    context = _as_it_was_unknown(departure, context)
+    together = [d for d in replica.departures if d.generation == departure.generation]
+    if removed_with_one_alive(departure, together, replica.leaves, context):
+        if not _moved_before(departure, context):
+            return Unexplained(judge_again=True)
+        context = after_a_move(departure, context)
+    verdict = explain(replica, departure, together, context_before(departure, context))
+    if isinstance(verdict, Unexplained):
+        return verdict
+    if cause_is_uncertain(Proof(replica, departure, together, verdict, context)):
+        return Uncertain(judge_again=not lines_lost(departure.member, context))
+    return verdict
+
+
+def explain(
+    replica: GroupReplica, departure: Departure, together: list[Departure], context: JudgementContext
+) -> Timeout | Unexplained:
+    """Return the timeout that explains a removal best, beside those removed with it."""
+    end = possible_end(replica, departure, together, context)
+    if end is None or replacement.was_taken_back(departure):
+        return Unexplained()
+    replaced = departure.successor is not None
+    if replaced and not replacement.had_expired(replica, departure, together, context):
+        return Unexplained()
+    case = Case(replica, departure, together, context, *end)
+    answer = next(answer for cause in CAUSES if (answer := cause(case)) is not None)
+    return _rebalance_timeout(case, answer) if isinstance(answer, Missed) else session_ended(case)
+
+
+def _rebalance_timeout(case: Case, missed: Missed) -> RebalanceTimeout | Unexplained:
+    """Return the verdict for a phase that was missed, unless a leave may be among lines that were lost."""
+    early = missed.deadline_ms < case.session_end_ms - case.context.thresholds.grace_ms
+    by_own_timer = missed.deadline_ms in own_timers_ms(case.member, case.context)
+    if early and not by_own_timer and lines_lost(case.member, case.context):
+        return Unexplained()
+    return RebalanceTimeout(missed.deadline_ms, missed_cause(case.member, case.removed_ms))
+
+
+def _apply(replica: GroupReplica, departure: Departure, verdict: Verdict, context: JudgementContext) -> None:
+    """Write a verdict into the removal; a static member that was replaced is no removal."""
+    if isinstance(verdict, RebalanceTimeout | SessionExpired):
+        _report(replica, departure, verdict)
+        _drop_earlier(replica, departure)
+        return
+    departure.judge_again = verdict.judge_again
+    replaced = departure.successor is not None and isinstance(verdict, Unexplained)
+    if not replaced or replacement.may_have_expired(departure, context):
+        _mark_unknown(replica, departure, context)
+    elif _a_move_may_become_known(departure, context):
+        departure.judge_after_ms = context.progress_ms + MOVE_ASKED_MS
+    else:
+        replica.departures.remove(departure)
+
+
+def _report(replica: GroupReplica, departure: Departure, timeout: Timeout) -> None:
+    """Report a removal as the timeout that it proves."""
+    departure.evidence, departure.cause, departure.deadline_ms = Evidence.OBSERVED, timeout.cause, timeout.deadline_ms
+    if isinstance(timeout, RebalanceTimeout):
+        departure.rule = REBALANCE_TIMEOUT
+    else:
+        departure.rule, departure.timer_reset_ms = SESSION_EXPIRED, timeout.timer_reset_ms
+        departure.deadline_from_ms, departure.deadline_until_ms = timeout.deadline_from_ms, timeout.deadline_until_ms
+    departure.judged, departure.judge_again = True, False
+    count_violation(replica, departure)
+
+
+def _mark_unknown(replica: GroupReplica, departure: Departure, context: JudgementContext) -> None:
+    """Report the removal as ``member-removed``, cause unknown.
+
+    That is a sign of lost lines, unless the coordinator had moved since the member was heard.
+    """
+    if not moves_since_heard(departure, context):
+        replica.unexplained_ms = max(replica.unexplained_ms or 0, departure.gone_ms)
+    departure.rule, departure.cause, departure.evidence = MEMBER_REMOVED, Cause.UNKNOWN, Evidence.INFERRED
+    departure.deadline_ms = departure.timer_reset_ms = None
+    departure.deadline_from_ms = departure.deadline_until_ms = None
+    departure.judged = True
+
+
+def _drop_earlier(replica: GroupReplica, departure: Departure) -> None:
+    """Let a removal take the place of an earlier one of the same member, by the same rule."""
+    others = [d for d in replica.departures if d is not departure and d.judged]
+    earlier = [id(other) for other in others if is_of_the_same(other, departure)]
+    replica.departures = [d for d in replica.departures if id(d) not in earlier]
+
+
+def _judge_again(replica: GroupReplica, context: JudgementContext) -> bool:
+    """Judge again what nothing explained, where it is only known since that the coordinator had moved.
+
+    By then a leave is answered that had to wait for its write. Return whether a move explains any.
+    """
+    found = False
+    for departure in list(replica.departures):
+        answered_ms = departure.answered_ms + context.thresholds.grace_ms
+        recent = answered_ms <= context.progress_ms <= departure.gone_ms + MOVE_KNOWN_MS
+        if not (departure.judge_again and recent and _moved_before(departure, context)) or _was_in_none(departure):
+            continue
+        count_starter_in(replica, departure.phase)
+        verdict = judge(replica, departure, context)
+        if isinstance(verdict, RebalanceTimeout | SessionExpired):
+            found = True
+            replica.unexplained_ms = None if replica.unexplained_ms == departure.gone_ms else replica.unexplained_ms
+            _report(replica, departure, verdict)
+    return found
+
+
+def _as_it_was_unknown(departure: Departure, context: JudgementContext) -> JudgementContext:
+    """Return the context without what came after a coordinator had said that it knows no such member: it had gone."""
+    member, session_ms = departure.member, session_timeout_ms(departure.member, context)
+    if member.unknown_ms is None or member.clock_ms is None or session_ms is None:
+        return context
+    if max([member.clock_ms, *departure.touches_ms]) + session_ms > member.unknown_ms + CUT_MS:
+        return context
+    return replace(context, timer_resets=[r for r in context.timer_resets if r.low_ms <= member.unknown_ms])
+
+
+def _was_in_none(departure: Departure) -> bool:
+    """Tell whether a classic member is in no known generation: the next coordinator has loaded none that it was in."""
+    return not departure.member.goes_alone and departure.member.generation is None
+
+
+def _a_move_may_become_known(departure: Departure, context: JudgementContext) -> bool:
+    """Tell whether another broker took a member's successor in than coordinates as far as is known yet.
+
+    It has started all sessions anew as it loaded the group. When, and so whether one had ended, is known with the move.
+    """
+    waits = context.progress_ms < departure.gone_ms + MOVE_KNOWN_MS
+    return waits and departure.answered_by not in ("", context.broker)
+
+
+def _moved_before(departure: Departure, context: JudgementContext) -> bool:
+    """Tell whether another broker may have coordinated already as a member was removed, as is known since."""
+    return any(may_precede(move, departure) for move in moves_since_heard(departure, context))
+
+
+def _is_of_a_deposed_coordinator(departure: Departure, context: JudgementContext) -> bool:
+    """Tell whether another broker had taken over before an answer showed the removal: it knows nothing of it."""
+    others = (r for r in context.timer_resets if r.broker != departure.answered_by)
+    moves = [r for r in others if r.cause is Cause.COORDINATOR_MOVED]
+    return departure.answered_by != "" and any(
+        r.low_ms <= departure.gone_ms and (r.high_ms is None or departure.gone_ms <= r.high_ms) for r in moves
+    )

@@ -1,0 +1,53 @@
+"""Members that left: remembered to explain a removal that trails, and to recognise who comes back."""
+
+from coordinator_model.replica.group import LEAVE_MEMORY_MS, MAX_LEAVES, GroupReplica, Leave, Member
+from coordinator_model.replica.session_timer import JudgementContext
+from coordinator_model.states import Cause
+
+CUT_MS = 2
+"""What comes right after an answer on its connection may seem that much earlier: a line's instant is cut to a
+millisecond, and the times that are taken off it are rounded."""
+POLL_REASONS = ("poll timeout has expired",)
+"""KIP-800 reason of Java consumers and Connect workers (kafka-facts 4.6)."""
+ADMIN_REASON = "member was removed by an admin"
+
+
+def leave_cause(reason: str | None) -> Cause:
+    """Read the cause from a LeaveGroup's reason; without one, or with another one, the member just left."""
+    if reason and any(text in reason for text in POLL_REASONS):
+        return Cause.POLL_INTERVAL
+    if reason and ADMIN_REASON in reason:
+        return Cause.ADMIN
+    return Cause.LEFT
+
+
+def is_known_leave(replica: GroupReplica, member_id: str, applied_ms: int) -> bool:
+    """Tell whether this leave has been applied: its row came twice."""
+    return any(leave.member.member_id == member_id and leave.applied_ms == applied_ms for leave in replica.leaves)
+
+
+def came_after(arrival_ms: int, leave: Leave) -> bool:
+    """Tell whether a request came after this leave was answered, both on one connection.
+
+    librdkafka's KIP-848 consumer leaves (-1) only when its application polls again, and joins (0) with the answer.
+    """
+    return leave.applied_ms - CUT_MS <= arrival_ms
+
+
+def remember_leave(replica: GroupReplica, leave: Leave) -> None:
+    """Keep a leave; drop those that are too old or too many."""
+    horizon_ms = leave.applied_ms - LEAVE_MEMORY_MS
+    replica.leaves = [old for old in replica.leaves if old.applied_ms >= horizon_ms][-(MAX_LEAVES - 1) :]
+    replica.leaves.append(leave)
+
+
+def has_left(replica: GroupReplica, member: Member, removed_ms: int, grace_ms: int) -> bool:
+    """Tell whether a leave explains the removal of a member."""
+    own = (leave for leave in replica.leaves if leave.member.member_id == member.member_id)
+    left_ms = (leave.applied_ms for leave in own if leave.cause is not Cause.REPLACED)
+    return any(abs(at_ms - removed_ms) <= grace_ms for at_ms in left_ms)
+
+
+def heard_since(member: Member, left_ms: int | None, context: JudgementContext) -> bool:
+    """Tell whether a member was heard after it sent a leave to no coordinator, whose clock may be another."""
+    return left_ms is not None and (member.last_heartbeat_ms or 0) > left_ms + context.thresholds.grace_ms

@@ -1,0 +1,51 @@
+"""Causes: what the end of a join phase proves of a member that it lost, beside the phase's own timeout."""
+
+from coordinator_model.replica.removals.case import Answer, Case, Missed, NotMissed
+from coordinator_model.replica.removals.departure import Departure
+from coordinator_model.replica.removals.ended_phase import EARLY_MS
+from coordinator_model.replica.removals.phase_timeout import may_have_timed_out, too_young
+from coordinator_model.replica.removals.removal_instant import alive_at_the_end, ends, may_have_ended, was_unknown
+from coordinator_model.replica.session_timer import deadlines
+
+
+def kept_as_static(case: Case) -> Answer:
+    """Answer for a static member: no join phase removes it."""
+    return None if case.member.instance_id is None else NotMissed()
+
+
+def unknown_before_its_end(case: Case) -> Answer:
+    """Answer for a member that the coordinator did not know any more before the phase ended: it had gone."""
+    return NotMissed() if was_unknown(case.departure, case.context) else None
+
+
+def lived_to_its_end(case: Case) -> Answer:
+    """Answer where the end of another's session began the phase, and the member's own cannot have ended by then."""
+    alive = alive_at_the_end(case.departure, case.together, case.context)
+    lived = alive is not None and any(d is case.departure for d in alive[1])
+    return Missed(case.removed_ms) if lived else None
+
+
+def removed_early(case: Case) -> Answer:
+    """Answer by the session alone: a member that was removed before its session ended missed the phase.
+
+    Not if the phase was too young to end by its timeout, nor after a move: then no session's end is known well enough.
+    """
+    departure, context = case.departure, case.context
+    if too_young(departure, context) or _began_as_it_ended(departure) or may_have_ended(departure, context):
+        return NotMissed()
+    spans, earliest_ms = deadlines(departure, context), case.session_end_ms - context.thresholds.grace_ms
+    if may_have_timed_out(departure) and all(origin is None for _, _, origin in spans):
+        earliest_ms = max(earliest_ms, ends(spans)[0] - EARLY_MS)  # no timer runs before its time
+    return Missed(case.removed_ms) if case.removed_ms < earliest_ms else NotMissed()
+
+
+def _began_as_it_ended(departure: Departure) -> bool:
+    """Tell whether nothing shows that a join phase began before the record that shows its end.
+
+    Then no timer of a phase ran out: a leave ends a group of one at once, and its line may be missing. A phase that
+    lasted exactly one timeout began unseen, as a downgrade from KIP-848 does.
+    """
+    phase, removed_ms = departure.phase, departure.removed_ms
+    lasted_a_timeout = abs(removed_ms - phase.after_ms - (phase.limit_ms or 0)) <= EARLY_MS
+    unseen = departure.answered_by == "" and not phase.started_by and (phase.started_ms or 0) >= removed_ms
+    return unseen and not lasted_a_timeout

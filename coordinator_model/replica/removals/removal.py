@@ -1,0 +1,251 @@
+"""A member is found gone: an answer or a record no longer has it. Its removal is judged later, see ``judge``."""
+
+from coordinator_model.events import JoinAnswered
+from coordinator_model.replica.group import MAX_DEPARTURES, GroupReplica, Leave, Member
+from coordinator_model.replica.removals.departure import STALL_MS, Departure
+from coordinator_model.replica.removals.ended_phase import ended_phase, sync_timeout_ms
+from coordinator_model.replica.removals.join_phase import stayed
+from coordinator_model.replica.removals.leaves import has_left, heard_since, remember_leave
+from coordinator_model.replica.returns import who
+from coordinator_model.replica.session_timer import JudgementContext, touches_ms, unheard_since
+from coordinator_model.states import MEMBER_REMOVED, POLL_EXCEEDED, REBALANCE_TIMEOUT, SESSION_EXPIRED, Cause, Evidence
+
+MAX_PARKED = 16
+"""Heartbeats kept a member that waited behind a stalled write."""
+RETRIED_MS = 60_000
+"""How long a timer whose write fails may be tried again (``CoordinatorTimerImpl``), and remove a member's next self."""
+
+
+def remove_member(
+    replica: GroupReplica,
+    member: Member,
+    removed_ms: int,
+    context: JudgementContext,
+    answered_by: str = "",
+    successor: JoinAnswered | None = None,
+) -> None:
+    """Take a member out of the replica: a broker's answer or a record no longer has it."""
+    replica.save_last_record()
+    if _never_loaded(replica, member, context):
+        replica.members.pop(member.member_id, None)
+        loaded = [m for m in replica.recorded if m.instance_id is not None and m.instance_id == member.instance_id]
+        if not loaded:
+            return
+        member = loaded[0]
+    if heard_since(member, replica.undelivered_leaves.get(member.member_id), context):
+        del replica.undelivered_leaves[member.member_id]
+    if not has_left(replica, member, removed_ms, context.thresholds.grace_ms):
+        _note_removal(replica, member, removed_ms, context, answered_by, successor)
+    replica.members.pop(member.member_id, None)
+
+
+def _note_removal(
+    replica: GroupReplica,
+    member: Member,
+    removed_ms: int,
+    context: JudgementContext,
+    answered_by: str,
+    successor: JoinAnswered | None,
+) -> None:
+    """Keep the removal of a member that did not leave: to be judged, or to wait for the coordinator's own log."""
+    if member.replaced_ms is not None:
+        remember_leave(replica, Leave(member, member.replaced_ms, Cause.REPLACED, None))
+    elif context.by_records:
+        if removed_ms >= context.live_from_ms:
+            _depart_unseen(replica, _known_from_records(replica, member, removed_ms))
+    elif member.member_id not in replica.logged and _is_witnessed(replica, member, removed_ms, context):
+        add_departure(replica, _departure(replica, member, removed_ms, context, answered_by, successor))
+    elif removed_ms >= context.live_from_ms:
+        replica.unexplained.append(_departure(replica, member, removed_ms, context, answered_by, successor))
+
+
+def _depart_unseen(replica: GroupReplica, departure: Departure) -> None:
+    """Keep a departure that only a record shows; one whose poll was overdue has left for that."""
+    if departure.cause is Cause.POLL_INTERVAL:
+        remember_leave(replica, Leave(departure.member, departure.removed_ms, departure.cause, None))
+    add_departure(replica, departure)
+
+
+def _known_from_records(replica: GroupReplica, member: Member, removed_ms: int) -> Departure:
+    """Return the departure of a member that only records show: that it is gone, and between which generations."""
+    overdue = member.poll_deadline_ms is not None
+    return Departure(
+        member=member,
+        rule=POLL_EXCEEDED if overdue else MEMBER_REMOVED,
+        cause=Cause.POLL_INTERVAL if overdue else Cause.UNKNOWN,
+        evidence=Evidence.OBSERVED if overdue else Evidence.INFERRED,
+        removed_ms=removed_ms,
+        deadline_ms=member.poll_deadline_ms,
+        generation=replica.generation,
+        broker="",
+        judge_after_ms=0,
+        seen_generation=replica.generation if member.generation is None else min(member.generation, replica.generation),
+    )
+
+
+def _never_loaded(replica: GroupReplica, member: Member, context: JudgementContext) -> bool:
+    """Tell whether a member joined a generation that was never written, before the coordinator moved.
+
+    The next one loaded the log, so the member was never in there: nobody removed it, but perhaps the former self of a
+    static one. A member that a record has shown to be replaced was in the log.
+    """
+    if replica.recorded_generation is None or any(m.member_id == member.member_id for m in replica.recorded):
+        return False
+    if any(leave.member is member and leave.cause is Cause.REPLACED for leave in replica.leaves):
+        return False
+    return any(reset.cause is Cause.COORDINATOR_MOVED for reset in unheard_since(member, context.timer_resets))
+
+
+def _is_witnessed(replica: GroupReplica, member: Member, removed_ms: int, context: JudgementContext) -> bool:
+    """Tell whether we would have seen a leave: telemetry live, and the member or its group seen alive before."""
+    if not context.broker or removed_ms < context.live_from_ms:
+        return False
+    others = len(replica.members) - (member.member_id in replica.members)
+    if member.clock_ms is not None or not others:
+        return True
+    return member.goes_alone or (replica.stable_seen_ms is not None and replica.stable_seen_ms >= context.live_from_ms)
+
+
+def _departure(
+    replica: GroupReplica,
+    member: Member,
+    removed_ms: int,
+    context: JudgementContext,
+    answered_by: str,
+    successor: JoinAnswered | None,
+) -> Departure:
+    """Keep what is known of a removal as the member is found gone: above all of the phase that lost it."""
+    known_ms = removed_ms if successor is None else successor.answer_ms
+    phase, generation, found_ms = replica.phase, replica.generation, removed_ms
+    missed = replica.unreported_phase
+    if missed is not None and stayed(missed, member):
+        missed = None
+    if missed is not None:
+        phase, generation, removed_ms = missed, missed.generation, missed.ended_ms
+    return Departure(
+        member=member,
+        rule=SESSION_EXPIRED,
+        cause=Cause.UNKNOWN,
+        evidence=Evidence.OBSERVED,
+        removed_ms=removed_ms,
+        deadline_ms=None,
+        generation=generation,
+        broker=context.broker,
+        judge_after_ms=max(known_ms, context.progress_ms) + context.thresholds.grace_ms + _stall_ms(replica, member),
+        judged=False,
+        answered_by=answered_by,
+        touches_ms=[at_ms for at_ms in _touches_ms(member, context) if at_ms <= removed_ms],
+        phase=ended_phase(replica, phase, generation, removed_ms, context),
+        found_ms=found_ms,
+        sync_timeout_ms=sync_timeout_ms(replica, member, removed_ms),
+        successor=successor.member_id if successor is not None else None,
+        lines_were_behind=removed_ms - context.progress_ms > context.thresholds.hold_ms,
+        may_be_retried=_may_be_retried(replica, member, removed_ms),
+    )
+
+
+def _touches_ms(member: Member, context: JudgementContext) -> list[int]:
+    """Return the uncertain restarts of a departed member's session timer."""
+    claimed = [] if member.claimed_ms is None else [member.claimed_ms]
+    return touches_ms(member, context.commits, 0) + claimed
+
+
+def _may_be_retried(replica: GroupReplica, member: Member, removed_ms: int) -> bool:
+    """Tell whether a timer that removed a member's former self may have been tried again, as its write had failed."""
+    if replica.stalled_ms is not None and abs(removed_ms - replica.stalled_ms) <= RETRIED_MS:
+        return True
+    name, since_ms = who(member), removed_ms - RETRIED_MS
+    proven = (mark[:2] for mark in replica.violations if mark[2] != Cause.UNKNOWN)
+    return any(name == other and since_ms <= at_ms < removed_ms for other, at_ms in proven)
+
+
+def _stall_ms(replica: GroupReplica, member: Member) -> int:
+    """Return how much longer than a grace lines may trail: those of heartbeats that wait behind a stalled write.
+
+    They tell a session that had ended from a join phase that was missed, which only dynamic members of the classic
+    protocol do.
+    """
+    stalled = replica.stalled_ms is not None and replica.generation_since_ms - replica.stalled_ms <= STALL_MS
+    return STALL_MS if stalled and not member.goes_alone and member.instance_id is None else 0
+
+
+def note_parked_heartbeat(replica: GroupReplica, member_id: str, applied_ms: int, answer_ms: int) -> None:
+    """Note a heartbeat answered 15 behind a stalled write: it may have restarted a session, also of one now gone."""
+    replica.stalled_ms = max(replica.stalled_ms or 0, answer_ms)
+    member = replica.members.get(member_id)
+    if member is not None:
+        member.parked_heartbeat_ms = max(member.parked_heartbeat_ms or 0, applied_ms)
+        if member.is_classic_among_consumers and len(member.may_owe_since_ms) < MAX_PARKED:
+            member.may_owe_since_ms = [*member.may_owe_since_ms, applied_ms]
+    for departure in open_removals(replica, member_id, applied_ms):
+        departure.member.parked_heartbeat_ms = max(departure.member.parked_heartbeat_ms or 0, applied_ms)
+        departure.touches_ms.append(applied_ms)
+
+
+def note_disputed_heartbeat(replica: GroupReplica, member_id: str, applied_ms: int) -> None:
+    """Note a heartbeat accepted by a broker that metadata does not name: it may coordinate already."""
+    member = replica.members.get(member_id)
+    if member is not None:
+        member.claimed_ms = max(member.claimed_ms or 0, applied_ms)
+    for departure in open_removals(replica, member_id, applied_ms):
+        departure.touches_ms.append(applied_ms)
+
+
+def open_removals(replica: GroupReplica, member_id: str, applied_ms: int) -> list[Departure]:
+    """Return a member's removals that came after an instant and are not judged yet: a line of then only trails."""
+    own = (d for d in replica.departures if d.member.member_id == member_id)
+    return [d for d in own if not d.judged and applied_ms <= d.gone_ms]
+
+
+def add_departure(replica: GroupReplica, departure: Departure) -> None:
+    """Keep a departure; one of the same member and rule that is still open goes on as this one.
+
+    One that is not judged yet is another: who came back and left at once had been removed before. Beyond the cap the
+    oldest gives way.
+    """
+    others = [old for old in replica.departures if not (old.judged and is_of_the_same(old, departure))]
+    replica.departures = others[-(MAX_DEPARTURES - 1) :]
+    replica.departures.append(departure)
+    if departure.judged and departure.rule is not None:
+        count_violation(replica, departure)
+
+
+def is_of_the_same(one: Departure, other: Departure) -> bool:
+    """Tell whether two departures are of one member, by one rule."""
+    return (one.rule, one.member.member_id) == (other.rule, other.member.member_id)
+
+
+def count_violation(replica: GroupReplica, departure: Departure) -> None:
+    """Count a violation, so that one that recurs is known."""
+    replica.violations = replica.violations[-(MAX_DEPARTURES - 1) :]
+    replica.violations.append((who(departure.member), departure.removed_ms, departure.cause.value))
+
+
+def explain_by_leave(
+    replica: GroupReplica, member_id: str, applied_ms: int, grace_ms: int, *, lost: bool = False
+) -> Member | None:
+    """Take back a removal that a trailing leave explains, the last of several; return the member as it was.
+
+    ``lost``: it was answered 15 behind a stalled write. In a group of KIP-848 it explains only what it wrote itself:
+    another coordinator, which has never heard of it, removes the member later.
+    """
+    for departure in reversed(replica.departures):
+        if lost and departure.member.goes_alone and departure.removed_ms > applied_ms + grace_ms:
+            continue
+        same = departure.member.member_id == member_id and departure.rule in (
+            SESSION_EXPIRED,
+            REBALANCE_TIMEOUT,
+            MEMBER_REMOVED,
+        )
+        if same and applied_ms <= departure.gone_ms + grace_ms:
+            withdraw(replica, departure)
+            return departure.member
+    return None
+
+
+def withdraw(replica: GroupReplica, departure: Departure) -> None:
+    """Take back a departure, and its place among the violations."""
+    replica.departures.remove(departure)
+    mark = (who(departure.member), departure.removed_ms, departure.cause.value)
+    if mark in replica.violations:
+        replica.violations.remove(mark)

@@ -1,0 +1,59 @@
+"""Cause: a timer of its own, in a group of KIP-848. Nobody waits for such a member.
+
+It has to revoke what it was told to give up; one of the classic protocol among consumers has to rejoin and to sync.
+"""
+
+from coordinator_model.replica.group import Member
+from coordinator_model.replica.removals.case import Answer, Case, Missed, NotMissed
+from coordinator_model.replica.removals.ended_phase import EARLY_MS
+from coordinator_model.replica.session_timer import JudgementContext, session_timeout_ms, unheard_since
+
+
+def not_revoked(case: Case) -> Answer:
+    """Answer for a member of a group of KIP-848: the last of its timers that was due ran nearer than its session's."""
+    if not case.member.goes_alone:
+        return None
+    if _not_revoked_since_a_load(case):
+        return Missed(case.removed_ms)
+    ran_ms = (_when_awake(at_ms, case.context) for at_ms in own_timers_ms(case.member, case.context))
+    timer_ms = max((at_ms for at_ms in ran_ms if at_ms <= case.removed_ms + EARLY_MS), default=None)  # none runs early
+    if timer_ms is None or timer_ms > case.removed_ms >= case.session_end_ms >= case.removed_ms - EARLY_MS:
+        return NotMissed()  # the session had ended, as exactly as instants are known, and this timer was still to run
+    nearest_ms = min(case.context.thresholds.grace_ms, abs(case.session_end_ms - case.removed_ms))
+    return Missed(timer_ms) if abs(case.removed_ms - timer_ms) < nearest_ms else NotMissed()
+
+
+def own_timers_ms(member: Member, context: JudgementContext) -> list[int]:
+    """Return when a member of a KIP-848 group may be removed unless it has revoked, joined or synced by then.
+
+    A coordinator that loads the group waits for who has to revoke anew, and for nobody to join or sync.
+    """
+    loads = [reset for reset in context.timer_resets if reset.may_load]
+    starts_ms = [
+        since_ms
+        for since_ms in (member.owes_since_ms, *member.may_owe_since_ms)
+        if since_ms is not None and not any(reset.low_ms >= since_ms for reset in loads)
+    ]
+    if member.revoking_since_ms is not None:
+        loaded_ms = [reset.high_ms or 0 for reset in loads if reset.low_ms >= member.revoking_since_ms]
+        starts_ms.append(max([member.revoking_since_ms, *loaded_ms]))
+    return [since_ms + (member.rebalance_timeout_ms or 0) for since_ms in starts_ms]
+
+
+def _not_revoked_since_a_load(case: Case) -> bool:
+    """Tell whether a member had to revoke as its coordinator loaded the group, and was not heard since.
+
+    Both of its timers started then, so the shorter one has removed it.
+    """
+    member, timeout_ms = case.member, session_timeout_ms(case.member, case.context) or 0
+    loads = [reset for reset in unheard_since(member, case.context.timer_resets) if reset.may_load]
+    if not loads or member.revoking_since_ms is None or member.rebalance_timeout_ms is None:
+        return False
+    began_ms = case.removed_ms - member.rebalance_timeout_ms
+    return member.revoking_since_ms <= began_ms and member.rebalance_timeout_ms < timeout_ms
+
+
+def _when_awake(due_ms: int, context: JudgementContext) -> int:
+    """Return when a timer ran: one that is due while the coordinator stands still runs as it wakes."""
+    asleep = (r.woke_ms or due_ms for r in context.timer_resets if r.sleeps_at(due_ms, told_at_once=True))
+    return next(asleep, due_ms)

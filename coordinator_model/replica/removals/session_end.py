@@ -1,0 +1,138 @@
+"""The last cause: the member's session ended. When, and whether a coordinator's pause or move is to blame."""
+
+from coordinator_model.brokers.timer_reset import TimerReset
+from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.poll_end import stopped_polling
+from coordinator_model.replica.removals.case import Case, SessionExpired, Unexplained
+from coordinator_model.replica.removals.departure import STALL_MS, Departure
+from coordinator_model.replica.removals.leaves import CUT_MS
+from coordinator_model.replica.removals.removal import RETRIED_MS
+from coordinator_model.replica.removals.removal_instant import deadline_interval_ms, emptied_ms, gone_between
+from coordinator_model.replica.removals.revocation import own_timers_ms
+from coordinator_model.replica.returns import who
+from coordinator_model.replica.session_timer import (
+    TIMER_EARLY_MS,
+    JudgementContext,
+    blamed_reset,
+    gone_by_ms,
+    lines_lost,
+    removal_deadline_ms,
+    session_timeout_ms,
+    unheard_since,
+)
+from coordinator_model.states import Cause
+
+RETRY_MS = STALL_MS + 500
+"""How long after its last run a timer is tried again: its write's timeout, and the pause before another one."""
+SAME_STEP_MS = 50
+"""So much later than it is due a timer may run."""
+UNSEEN_SHARE = 2
+"""A member removed later than this share of its session after the session seems to end has sent more than one
+heartbeat that was not seen: usual clients send three or more in a session."""
+
+
+def possible_end(
+    replica: GroupReplica, departure: Departure, together: list[Departure], context: JudgementContext
+) -> tuple[int, TimerReset | None] | None:
+    """Return when a member's session ended, if that is why it was removed, and the timer reset that it began with.
+
+    None: nothing is known of its session.
+    """
+    went_ms = gone_between(departure, together, context)
+    end_ms, reset = removal_deadline_ms(departure, context, *went_ms)
+    if departure.member.goes_alone:
+        early = end_ms is not None and end_ms > departure.removed_ms
+        early = early and not _is_of_its_own_timer(departure, context)
+        if end_ms is None or (early and _start_is_unsure(replica, departure, context)):
+            end_ms = departure.removed_ms  # what is known of its session does not say otherwise, so it ended here
+    return None if end_ms is None else (end_ms, reset)
+
+
+def session_ended(case: Case) -> SessionExpired | Unexplained:
+    """Judge by the session alone: it had ended by the removal, or a line is missing that would explain the removal."""
+    member, removed_ms, context = case.member, case.removed_ms, case.context
+    grace_ms, end_ms = context.thresholds.grace_ms, case.session_end_ms
+    if not _emptied_by_another(case):
+        end_ms = emptied_ms(case.departure, case.together, context) or end_ms
+    gone_ms = min(gone_by_ms(member, context) or removed_ms, removed_ms)
+    if gone_ms < end_ms - (TIMER_EARLY_MS if member.goes_alone else grace_ms):
+        return _unseen(case)  # a leave that was not seen, or a coordinator that was not
+    if member.goes_alone and case.session_reset is None and removed_ms > end_ms + grace_ms:
+        if removed_ms - end_ms > (session_timeout_ms(member, context) or 0) // UNSEEN_SHARE:
+            return _unseen(case)  # it lived on unseen, and so may its leave be
+        end_ms = removed_ms  # a timer runs in time, so its last heartbeat was not seen
+    return _expired(case, end_ms)
+
+
+def own_cause(member: Member) -> Cause:
+    """Return why a session ended that no coordinator had a hand in.
+
+    A static member sends no leave when it exceeds its poll interval: its heartbeats stop, and only its client can say
+    why. Nor does one of KIP-848 whose application has to take the revocation first (librdkafka with rebalance
+    callbacks).
+    """
+    stays = member.instance_id is not None or member.kip848
+    if stays and (member.poll_deadline_ms is not None or stopped_polling(member)):
+        return Cause.POLL_INTERVAL
+    return Cause.SESSION_OR_POLL if member.beats_in_poll else Cause.SESSION_TIMEOUT
+
+
+def _expired(case: Case, end_ms: int) -> SessionExpired:
+    """Return the verdict that a session ended then."""
+    timeout_ms, reset = session_timeout_ms(case.member, case.context), case.session_reset
+    blamed = reset if reset is not None and reset.cause is not Cause.UNKNOWN else None
+    blamed = blamed or blamed_reset(end_ms, timeout_ms, case.context.timer_resets)
+    from_ms, until_ms = deadline_interval_ms(case.departure, end_ms, blamed, case.context)
+    return SessionExpired(
+        deadline_ms=end_ms,
+        cause=own_cause(case.member) if blamed is None else blamed.cause,
+        timer_reset_ms=None if blamed is None else blamed.low_ms,
+        deadline_from_ms=from_ms,
+        deadline_until_ms=until_ms,
+    )
+
+
+def _unseen(case: Case) -> Unexplained:
+    """Return the verdict that something unseen is why: a move, unless lines were lost."""
+    return Unexplained(judge_again=not lines_lost(case.member, case.context))
+
+
+def _emptied_by_another(case: Case) -> bool:
+    """Tell whether another left as a member was removed, or an id given out was waited for: the record shows that."""
+    waited = any(name in case.replica.pending for name in case.departure.phase.unjoined)
+    left_ms = (leave.applied_ms for leave in case.replica.leaves)
+    return waited or any(abs(at_ms - case.removed_ms) <= CUT_MS for at_ms in left_ms)
+
+
+def _is_of_its_own_timer(departure: Departure, context: JudgementContext) -> bool:
+    """Tell whether a member was removed at the instant of a timer of its own: another that may run again is a guess."""
+    return any(abs(departure.removed_ms - at_ms) <= CUT_MS for at_ms in own_timers_ms(departure.member, context))
+
+
+def _start_is_unsure(replica: GroupReplica, departure: Departure, context: JudgementContext) -> bool:
+    """Tell whether a session may have ended before it seems due: its start is not known well.
+
+    So where the member was never heard and came before we looked, or the timer of its former self may run again; or
+    where its coordinator moved since. Else a removal before the end of the session is a leave that nobody saw.
+    """
+    member = departure.member
+    if _is_retried(replica, departure, context):
+        return True
+    if member.clock_ms is None:
+        return departure.may_be_retried or (member.joined_ms or 0) < context.live_from_ms
+    return any(reset.may_load for reset in unheard_since(member, context.timer_resets))
+
+
+def _is_retried(replica: GroupReplica, departure: Departure, context: JudgementContext) -> bool:
+    """Tell whether a timer that had run out before, and whose write timed out, was tried again and again up to here.
+
+    Its own timer of before it was heard again, or of a group that has changed its kind since; or its former self's.
+    """
+    member, timeout_ms = departure.member, session_timeout_ms(departure.member, context)
+    ran_ms = [at_ms for other, at_ms, _ in replica.violations if other == who(member)]
+    if member.last_heartbeat_ms is not None and timeout_ms is not None:
+        ran_ms.append(member.last_heartbeat_ms + timeout_ms)
+    late_ms = [departure.removed_ms - at_ms for at_ms in ran_ms]
+    return departure.may_be_retried and any(
+        0 < ms <= RETRIED_MS and (ms + CUT_MS) % RETRY_MS <= SAME_STEP_MS for ms in late_ms
+    )

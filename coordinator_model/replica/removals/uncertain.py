@@ -1,0 +1,244 @@
+"""Doubts: what may explain a removal better than the timeout that was found, if a line that shows it is missing.
+
+A member is removed because its session expired, because it missed a rebalance, or because it left. The first two are
+inferred from timers, and missing heartbeats make that inference wrong. The third is known only from its line. So a
+timeout is reported in two cases: the member cannot have been alive unseen, or no line is missing around its removal,
+where its leave would have been seen. Otherwise the removal is ``member-removed``, cause unknown.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from coordinator_model.brokers.blindness import may_have_lived_until_ms, may_miss_lines
+from coordinator_model.brokers.timer_reset import LONGEST_SESSION_MS
+from coordinator_model.replica import join_lines
+from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.removals.case import SessionExpired, Timeout
+from coordinator_model.replica.removals.departure import Departure
+from coordinator_model.replica.session_timer import (
+    JudgementContext,
+    deadlines,
+    latest_deadline_ms,
+    session_timeout_ms,
+    unheard_since,
+)
+from coordinator_model.states import Cause
+
+RECENT_MS = 600_000
+"""A loss this long before a rebalance still counts as recent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """A removal, the timeout that explains it, and what may cast doubt on that. Doubts only read it."""
+
+    replica: GroupReplica
+    departure: Departure
+    together: list[Departure]
+    """All whom the same generation lost."""
+    timeout: Timeout
+    context: JudgementContext
+
+    @property
+    def member(self) -> Member:
+        """The member that is gone."""
+        return self.departure.member
+
+
+def joined_a_later_generation(proof: Proof) -> bool:
+    """Tell whether a classic member had joined a generation after the one that lacks it: instants are not exact."""
+    joined = proof.member.generation
+    return not proof.member.goes_alone and joined is not None and joined > proof.departure.generation
+
+
+def lines_were_behind(proof: Proof) -> bool:
+    """Tell whether the record was applied long before the lines of its time, and no pause is why.
+
+    While the coordinator was paused no lines were late: there were none.
+    """
+    removed_ms = proof.departure.removed_ms
+    since_ms = removed_ms - proof.context.thresholds.hold_ms
+    resets = (r for r in proof.context.timer_resets if r.low_ms <= removed_ms)
+    pauses = (r for r in resets if r.cause is Cause.COORDINATOR_PAUSE)
+    paused = any(max(r.woke_ms or 0, r.high_ms or removed_ms) >= since_ms for r in pauses)
+    return proof.departure.lines_were_behind and not paused
+
+
+def rebalance_began_unseen(proof: Proof) -> bool:
+    """Tell whether the rebalance began before any session had expired, and no request that began it was seen.
+
+    A line is missing then, perhaps a leave of one of the members that the rebalance lost, if lines were lost of late.
+    Not decided for static members, nor if the coordinator paused or moved meanwhile: timers may have run differently.
+    """
+    member, phase = proof.member, proof.departure.phase
+    if not isinstance(proof.timeout, SessionExpired) or not _lost_lines_recently(proof):
+        return False
+    if member.goes_alone or member.instance_id is not None or member.awaiting_sync:
+        return False
+    if phase.started_ms is None or phase.started_by or (member.clock_ms or 0) >= phase.started_ms:
+        return False
+    if any(reset.cause is not Cause.UNKNOWN for reset in unheard_since(member, proof.context.timer_resets)):
+        return False
+    ends_ms = [span[0] for other in proof.together for span in deadlines(other, proof.context)]
+    ends_ms += [(d.member.timer_reset_ms or 0) + d.sync_timeout_ms for d in proof.together if d.sync_timeout_ms]
+    return min(ends_ms, default=0) > phase.started_ms + proof.context.thresholds.grace_ms
+
+
+def heartbeats_are_filtered_out(proof: Proof) -> bool:
+    """Tell whether the member outlived its session although none of its heartbeats was seen.
+
+    Then the request log leaves them out. If a heartbeat of any member of the shard was seen since it joined, its own
+    would have been seen too.
+    """
+    member, seen_ms = proof.member, proof.context.proof_arrival_ms
+    if member.parked_heartbeat_ms is not None or member.last_heartbeat_ms is not None:
+        return False
+    if member.kip848 and member.clock_ms is None and not seen_ms:
+        return True  # it joined by a heartbeat
+    since_ms = max(member.clock_ms or member.joined_ms or 0, proof.context.live_from_ms)
+    return (member.goes_alone or seen_ms <= since_ms) and _outlived_its_session(proof)
+
+
+def request_may_have_been_pending(proof: Proof) -> bool:
+    """Tell whether a classic member may have been silent because its JoinGroup or SyncGroup was pending.
+
+    The coordinator does not expire such a member, and the request is logged only when it is answered. If that answer or
+    a LeaveGroup may be missing, silence proves nothing.
+    """
+    member, departure, context = proof.member, proof.departure, proof.context
+    phase_ms = departure.phase.started_ms
+    if member.goes_alone or member.clock_ms is None:
+        return False
+    if member.awaiting_sync:
+        return may_miss_lines(context.blind, member.clock_ms, departure.gone_ms + 1)
+    if phase_ms is None or phase_ms > (latest_deadline_ms(departure, context) or departure.gone_ms):
+        return False
+    return may_miss_lines(context.blind, max(member.clock_ms, departure.phase.after_ms), departure.gone_ms + 1)
+
+
+def expired_before_group_was_stable(proof: Proof) -> bool:
+    """Tell whether the session would have expired while the group was still seen stable.
+
+    An expiry starts a rebalance, so a heartbeat of the member must be missing.
+    """
+    member, departure = proof.member, proof.departure
+    if member.goes_alone or not isinstance(proof.timeout, SessionExpired):
+        return False
+    after_ms = departure.phase.after_ms - proof.context.thresholds.grace_ms
+    missing = may_miss_lines(proof.context.blind, member.clock_ms or 0, departure.gone_ms)
+    return proof.timeout.deadline_ms < after_ms and missing
+
+
+def may_have_left_unseen(proof: Proof) -> bool:
+    """Tell whether the line of a leave may be missing, and the member may have been alive unseen until then.
+
+    In a group of KIP-848 the line of a leave is written after the records of the removal.
+    """
+    member, blind, leave_ms = proof.member, proof.context.blind, _earliest_leave_ms(proof)
+    until_ms = proof.departure.gone_ms + proof.context.thresholds.grace_ms
+    if member.clock_ms is None:
+        return may_miss_lines(blind, leave_ms, until_ms)
+    silence_ms = _longest_silence_ms(member, proof.context)
+    unseen_ms = may_have_lived_until_ms(blind, member.clock_ms, silence_ms, until_ms)
+    return unseen_ms > max(member.clock_ms, leave_ms)
+
+
+def may_have_waited_unseen(proof: Proof) -> bool:
+    """Tell whether a classic member may have been silent because it waited in a join phase that nobody saw.
+
+    Not if it was silent for too long before, while the group was seen stable in the same generation.
+    """
+    member, stable_ms = proof.member, proof.departure.phase.after_ms
+    since_ms = member.clock_ms or member.joined_ms or 0
+    same = not since_ms < (proof.replica.unseen_generation_ms or 0) <= stable_ms
+    if member.goes_alone or (same and stable_ms > since_ms + _longest_silence_ms(member, proof.context)):
+        return False
+    return join_lines.may_be_missing(proof.replica, since_ms, proof.context)
+
+
+DOUBTS: tuple[Callable[[Proof], bool], ...] = (
+    joined_a_later_generation,
+    lines_were_behind,
+    rebalance_began_unseen,
+    heartbeats_are_filtered_out,
+    request_may_have_been_pending,
+    expired_before_group_was_stable,
+    may_have_left_unseen,
+    may_have_waited_unseen,
+)
+"""One of them is enough, so their order decides nothing; those that cost least come first."""
+
+
+def cause_is_uncertain(proof: Proof) -> bool:
+    """Tell whether an unseen line may explain the removal better than the timeout that was inferred."""
+    return any(doubt(proof) for doubt in DOUBTS)
+
+
+def _outlived_its_session(proof: Proof) -> bool:
+    """Tell whether a member of which no heartbeat was seen went later than its session ended.
+
+    A timeout is believed only if the session ended right at the removal, or as the rebalance began, and if every
+    removal of late has an explanation.
+    """
+    departure, context = proof.departure, proof.context
+    alone, unexplained = departure.member.goes_alone, _unexplained_recently(proof)
+    if any(name in proof.replica.pending for name in departure.phase.unjoined) and not unexplained:
+        return False  # the phase waited for an id given out, however long before the session ended
+    if not alone and (unexplained or _expired_long_before(departure, context)):
+        return True
+    if isinstance(proof.timeout, SessionExpired) and _expired_in_a_rebalance(departure, context):
+        return False
+    lost = [departure] if alone else proof.together
+    ends_ms = [latest_deadline_ms(other, context) or 0 for other in lost]
+    return departure.removed_ms > max(ends_ms, default=0) + context.thresholds.grace_ms
+
+
+def _lost_lines_recently(proof: Proof) -> bool:
+    """Tell whether lines were lost recently: a blind window is known, or an earlier removal had no explanation."""
+    since_ms = proof.departure.phase.after_ms - RECENT_MS
+    return _unexplained_recently(proof) or may_miss_lines(proof.context.blind, since_ms, proof.departure.gone_ms)
+
+
+def _unexplained_recently(proof: Proof) -> bool:
+    unexplained_ms = proof.replica.unexplained_ms
+    return unexplained_ms is not None and unexplained_ms >= proof.departure.phase.after_ms - RECENT_MS
+
+
+def _expired_long_before(departure: Departure, context: JudgementContext) -> bool:
+    """Tell whether the session seems to have ended long before the first sign of the rebalance that it began."""
+    phase_ms, end_ms = departure.phase.started_ms, latest_deadline_ms(departure, context)
+    return (
+        phase_ms is not None
+        and end_ms is not None
+        and end_ms < phase_ms - _longest_silence_ms(departure.member, context)
+    )
+
+
+def _expired_in_a_rebalance(departure: Departure, context: JudgementContext) -> bool:
+    """Tell whether the session ended while the group waited for others: the removal shows only when that is over."""
+    phase_ms, end_ms = departure.phase.started_ms, latest_deadline_ms(departure, context) or 0
+    return not departure.member.goes_alone and phase_ms is not None and end_ms >= phase_ms - context.thresholds.grace_ms
+
+
+def _earliest_leave_ms(proof: Proof) -> int:
+    """Return the earliest instant at which the member can have left.
+
+    A classic group shows a leave only with its next generation, a group of KIP-848 at once.
+    """
+    if proof.member.goes_alone:
+        return proof.departure.removed_ms - proof.context.thresholds.grace_ms
+    return proof.departure.phase.after_ms
+
+
+def _longest_silence_ms(member: Member, context: JudgementContext) -> int:
+    """Return how long a living member can be silent, at most its session timeout.
+
+    That is the longer of one and a half heartbeat intervals and a third of the session timeout. Without a known
+    interval it is the session timeout.
+    """
+    timeout_ms = session_timeout_ms(member, context) or LONGEST_SESSION_MS
+    intervals_ms = [member.heartbeat_interval_ms]
+    if member.last_heartbeat_ms is not None and member.previous_heartbeat_ms is not None:
+        intervals_ms.append(member.last_heartbeat_ms - member.previous_heartbeat_ms)
+    known = [interval_ms for interval_ms in intervals_ms if interval_ms]
+    return min(timeout_ms, max(max(known) * 3 // 2, timeout_ms // 3)) if known else timeout_ms

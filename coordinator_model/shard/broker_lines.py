@@ -1,0 +1,143 @@
+"""A line of a broker: it moves that broker's clock, may prove who coordinates, and is applied if its broker does.
+
+An answer of a broker that coordinates no more is left out; one that is not known to be the coordinator's moves no
+clock.
+"""
+
+from coordinator_model.brokers.blindness import CLOCK_STEPPED
+from coordinator_model.brokers.broker_clock import CoordinatorTracker
+from coordinator_model.brokers.coordinator_check import NOT_COORDINATOR, Proof, proof
+from coordinator_model.brokers.line_clocks import Step
+from coordinator_model.events import (
+    Answer,
+    BrokerLine,
+    ClientSign,
+    CommitRefused,
+    ConsumerHeartbeat,
+    Heartbeat,
+    LeaderNamed,
+    Tick,
+    parked_ms,
+)
+from coordinator_model.heartbeat_block import fast_row
+from coordinator_model.shard.broker_reports import BrokerReports
+from coordinator_model.shard.fast_path import FastPath
+from coordinator_model.shard.group_events import GroupEvents
+from coordinator_model.shard.group_judgement import GroupJudgement
+from coordinator_model.shard.groups import Groups
+from coordinator_model.shard.schedule import Schedule
+
+
+class BrokerLines:
+    """How the lines of brokers are applied to one shard."""
+
+    def __init__(
+        self,
+        groups: Groups,
+        *,
+        events: GroupEvents,
+        judgement: GroupJudgement,
+        brokers: BrokerReports,
+        schedule: Schedule,
+        fast_path: FastPath,
+    ) -> None:
+        self._groups, self._events, self._judgement = groups, events, judgement
+        self._brokers, self._schedule, self._fast_path = brokers, schedule, fast_path
+
+    @property
+    def _clock(self) -> CoordinatorTracker:
+        return self._groups.clock  # another one once a clock has stepped
+
+    def line(self, event: BrokerLine) -> None:
+        """Apply a line of a broker: it moves that broker's clock, and what is due before it comes first."""
+        if event.broker in self._clock.listeners.names:
+            event = event._replace(broker=self._clock.listeners.name(event.broker))
+        at_ms, thresholds = event.order_ms, self._groups.settings.thresholds
+        if isinstance(event, Tick) and event.lost and event.broker in self._clock.brokers:
+            self._clock.lost_lines(event.broker, at_ms, self._clock.brokers[event.broker].line_ms)
+        before_ms = self._clock.advance(event.broker, at_ms, thresholds)
+        if event.broker == self._clock.coordinator:
+            self._brokers.gap(before_ms, at_ms)
+        if isinstance(event, CommitRefused | ClientSign):
+            self._schedule.fire(self._clock.progress_ms)
+            if isinstance(event, ClientSign) or event.broker == self._clock.coordinator:
+                self._events.apply(event)
+            return
+        if not isinstance(event, Tick):
+            self._answer(event)
+            return
+        self._groups.outputs.count("ticks")
+        self._clock.probed(event.broker, event.probe, at_ms, before_ms, thresholds, event.connection)
+        self._schedule.fire(self._clock.progress_ms)
+
+    def _answer(self, event: Answer) -> None:
+        """Apply a request that a broker has answered."""
+        at_ms, thresholds = event.order_ms, self._groups.settings.thresholds
+        remote_ms = event.remote_ms if isinstance(event, Heartbeat | ConsumerHeartbeat) else parked_ms(event)
+        proven = proof(event, remote_ms, thresholds.stalled_write_ms)
+        if proven is not Proof.REFUSES and self._clock.is_deposed(event.broker, at_ms, thresholds):
+            self._deposed(event, proven)
+            return
+        if event.error == NOT_COORDINATOR and event.broker == self._clock.coordinator:
+            self._clock.former.clear()
+            self._clock.leadership.resign(event.broker, at_ms)
+        if self._clock.disputed(event.broker, proven, at_ms):
+            self._disputed(event)
+            return
+        self._brokers.answered(event.broker, event.error, proven, at_ms)
+        if proven in (Proof.LEADS, Proof.COORDINATES):
+            self._into_clock_of(event.broker)
+        if self._clock.answered(event.broker, proven, at_ms, thresholds):
+            self._schedule.look_again(at_ms)
+        self._schedule.fire(self._clock.progress_ms)
+        if isinstance(event, Heartbeat) and event.error in (0, 27):
+            self._schedule.prove(at_ms, event.arrival_ms)
+            if self._fast_path.take(iter((fast_row(event),))):
+                return  # it only had to wait for what was due before it
+        self._events.apply(event)
+
+    def _deposed(self, event: Answer, proven: Proof) -> None:
+        """Count an answer of a broker that coordinates no more."""
+        self._groups.outputs.count("deposed")
+        if isinstance(event, ConsumerHeartbeat) and event.request_epoch < 0 and proven is Proof.NOTHING:
+            self._events.apply(event)  # it waited for its write, which may have come before the next took over
+
+    def _disputed(self, event: Answer) -> None:
+        """Take an answer of a broker that is not known to coordinate: it moves no clock."""
+        self._groups.outputs.count("disputed")
+        if not isinstance(event, Heartbeat):
+            self._events.apply(event)  # a new coordinator's, most likely; it only moves nothing yet
+        elif event.error in (0, 27):
+            self._events.claim(event)
+
+    def named(self, event: LeaderNamed) -> None:
+        """Take which broker metadata names as the leader of the shard's partition."""
+        leader = self._clock.named(event)
+        if leader is not None:
+            self._into_clock_of(leader)
+            self._clock.follow(leader, self._groups.settings.thresholds)
+            self._brokers.moved(event)
+            self._schedule.look_again(event.order_ms)
+
+    def stepped(self, step: Step) -> None:
+        """Let a broker's clock step. Of a shard that it coordinates all that is known goes with it.
+
+        How much time passed meanwhile is known to a second or two, so session timers start anew within that.
+        """
+        if step.broker == self._clock.coordinator:
+            self._rebase(step.delta_ms, step.from_ms)
+        self._clock.stepped(step.broker, step.to_ms)
+        before_ms = min(step.to_ms, step.from_ms + step.delta_ms)
+        self._clock.lost_lines(step.broker, step.to_ms, before_ms, why=CLOCK_STEPPED)
+        self._brokers.stepped(step)
+
+    def _into_clock_of(self, broker: str) -> None:
+        """Move what is known into the clock of a broker that takes over, where one of the two has stepped."""
+        apart_ms = self._clock.apart_ms(broker)
+        if broker and self._clock.coordinator and apart_ms:
+            self._rebase(apart_ms, self._clock.progress_ms)
+
+    def _rebase(self, delta_ms: int, until_ms: int) -> None:
+        """Move all that is known along with the coordinator's clock."""
+        self._judgement.encode()
+        self._groups.rebase(delta_ms, until_ms)

@@ -1,0 +1,108 @@
+"""A part of a batch, event by event, in the order of the coordinator's time.
+
+Three things come in order beside each other: heartbeats as rows of a block, nearly all for the fast path; offset
+commits as rows of another; and all other events, each of which what came before it precedes.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby, islice
+from operator import itemgetter
+
+from coordinator_model.events import (
+    RECORD_RANK,
+    ClientWord,
+    CoordinatorLine,
+    Event,
+    LeaderNamed,
+    OffsetCommitted,
+    RecordRead,
+)
+from coordinator_model.heartbeat_block import FastRow, HeartbeatBlock
+from coordinator_model.shard.broker_lines import BrokerLines
+from coordinator_model.shard.commit_times import CommitQueue, CommitRow
+from coordinator_model.shard.fast_path import FastPath
+from coordinator_model.shard.group_events import GroupEvents
+from coordinator_model.shard.groups import Groups
+from coordinator_model.shard.heartbeat_table import FAR_MS
+from coordinator_model.shard.intake import Part
+from coordinator_model.shard.schedule import Schedule
+
+
+class EventLoop:
+    """The loop over one shard's events."""
+
+    def __init__(
+        self, groups: Groups, *, events: GroupEvents, lines: BrokerLines, schedule: Schedule, fast_path: FastPath
+    ) -> None:
+        self._groups, self._events, self._lines = groups, events, lines
+        self._schedule, self._fast_path = schedule, fast_path
+        self._commits = CommitQueue()
+
+    def apply_part(self, part: Part) -> None:
+        """Apply what lies between two steps of the coordinator's clock: nearly always all of a batch."""
+        if part.step is not None:
+            self._lines.stepped(part.step)
+        beats, self._commits = part.heartbeats, CommitQueue(part.commits)
+        rows, done = beats.fast_rows(), 0
+        for event in part.events:
+            done = self._take_heartbeats(beats, rows, done, beats.before(event))
+            self._take_commits(event)
+            self._try(event)
+        self._take_heartbeats(beats, rows, done, beats.length)
+        self._note_commits(self._commits.before((FAR_MS,)))
+
+    def _take_heartbeats(self, beats: HeartbeatBlock, rows: Iterator[FastRow], start: int, end: int) -> int:
+        """Apply the heartbeats from one to before another, which ``rows`` yields next; returns that other."""
+        while start < end:
+            start += self._fast_path.take(islice(rows, end - start))
+            if start < end:
+                beat = beats.row(start)
+                self._take_commits(beat)
+                self._try(beat)
+                start += 1
+        return end
+
+    def _take_commits(self, event: Event) -> None:
+        """Apply the commits that come before an event; of one instant records come before lines."""
+        at_ms = event[0]
+        if type(event) is RecordRead:
+            place: tuple[int, ...] = (at_ms, event.offset)
+        else:
+            place = (at_ms + (event[1] > RECORD_RANK),)
+        if rows := self._commits.before(place):
+            self._note_commits(rows)
+
+    def _note_commits(self, rows: Sequence[CommitRow]) -> None:
+        """Note commits as signs of life; where the time waits for records they move it one by one."""
+        times = self._groups.commit_times
+        if not self._groups.clock.waiting and not self._groups.clock.by_records:
+            for row in times.take(rows):
+                self._events.committed(row)
+            return
+        for at_ms, of_one_instant in groupby(rows, itemgetter(0)):
+            try:
+                self._schedule.record(at_ms)
+            except Exception as error:  # noqa: BLE001 # whatever it is, the other commits are applied
+                self._groups.outputs.quarantine(at_ms, None, error)
+            for row in times.take(of_one_instant):
+                self._events.committed(row)
+
+    def _try(self, event: Event) -> None:
+        """Apply one event in its place; one that fails before it comes to its group costs itself."""
+        try:
+            self._step(event)
+        except Exception as error:  # noqa: BLE001 # whatever it is, the other events are applied
+            self._groups.outputs.quarantine(event[0], event, error)
+
+    def _step(self, event: Event) -> None:
+        """Apply one event in its place."""
+        if isinstance(event, RecordRead | ClientWord):
+            if isinstance(event, RecordRead):
+                self._schedule.record(event.order_ms)
+            self._events.apply(event)
+        elif isinstance(event, CoordinatorLine):
+            self._events.logged(event)
+        elif isinstance(event, LeaderNamed):
+            self._lines.named(event)
+        elif not isinstance(event, OffsetCommitted):  # a batch's are its commits
+            self._lines.line(event)

@@ -1,0 +1,207 @@
+"""An event of one group: it is replayed on the group's replica, and the group judged.
+
+What may not touch its group is counted (``admission``). What changes no more than counts, or one member's clock, costs
+less: strangers send the first by the thousand, and by the second all members of a cluster enter the fast path.
+"""
+
+from coordinator_model.commit_block import group_in, place_of
+from coordinator_model.decode.records import RecordType
+from coordinator_model.events import (
+    LOADED,
+    RECORD_RANK,
+    ConsumerHeartbeat,
+    CoordinatorLine,
+    Heartbeat,
+    JoinAnswered,
+    OffsetCommitted,
+    RecordRead,
+)
+from coordinator_model.replica.admission import UNKNOWN_GROUP, why_not
+from coordinator_model.replica.advance import take_heartbeats
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.refusals import JOIN_REFUSALS, is_idle, told
+from coordinator_model.replica.removals.removal import note_disputed_heartbeat
+from coordinator_model.replica.replay import GroupEvent, plain_heartbeat, replay
+from coordinator_model.replica.session_timer import JudgementContext
+from coordinator_model.rules.registry import HEARTBEAT_RULES
+from coordinator_model.rules.session import judge
+from coordinator_model.shard.broker_reports import BrokerReports
+from coordinator_model.shard.commit_times import COMMIT_MEMORY_MS, CommitRow
+from coordinator_model.shard.group_judgement import GroupJudgement
+from coordinator_model.shard.groups import Groups
+from coordinator_model.shard.heartbeat_table import FAST_PATH_TYPES
+from coordinator_model.shard.refresh import forget_shown
+from coordinator_model.states import GroupState, GroupType
+
+
+class GroupEvents:
+    """How the events of one shard's groups are applied."""
+
+    def __init__(self, groups: Groups, judgement: GroupJudgement, brokers: BrokerReports) -> None:
+        self._groups, self._judgement, self._brokers = groups, judgement, brokers
+
+    def apply(self, event: GroupEvent) -> None:
+        """Replay one event on its group's replica, and evaluate the group."""
+        self._groups.outputs.count(_kind(event))
+        with self._judgement.alone(event.group, event[0], event):
+            group = event.group
+            self._groups.drop_if_gone_long_ago(group, event[0])
+            replica = self._groups.group_store.replica(group) if group in self._groups.group_store else None
+            refused = why_not(replica, event, loading=self._groups.clock.waiting)
+            if refused is None:
+                if replica is None or not self._counted(replica, event):
+                    self._replay(event)
+            else:
+                self._groups.outputs.count(refused)
+                self._note_refused_join(event, refused)
+
+    def committed(self, row: CommitRow) -> None:
+        """Take a commit of a partition of which none is remembered, or a tombstone: it may make a group, or end one."""
+        record_ms, offset, key, gone = row
+        times, group = self._groups.commit_times, group_in(key)
+        is_known = group in self._groups.group_store and group not in self._groups.memory.deleted
+        if gone:
+            times.drop(key)
+            if not is_known:
+                self._groups.outputs.count(UNKNOWN_GROUP)
+            if not is_known or not times.drop_simple(group, key):
+                return
+        elif self._is_sign_of_life(record_ms):
+            times.add(key, record_ms)
+        if gone or not is_known:
+            event = OffsetCommitted(record_ms, RECORD_RANK, "", self._groups.shard, offset, *place_of(key), gone)
+            with self._judgement.alone(group, record_ms, event):
+                self._groups.drop_if_gone_long_ago(group, record_ms)
+                if not gone:
+                    times.begin_simple(group)
+                self._replay(event)
+        if not gone:
+            times.keep_simple(group, key)
+
+    def _is_sign_of_life(self, record_ms: int) -> bool:
+        """Tell whether a commit may have restarted a session timer that still runs."""
+        horizon_ms = record_ms + COMMIT_MEMORY_MS
+        return horizon_ms > self._groups.settings.live_from_ms and horizon_ms > self._groups.clock.progress_ms
+
+    def logged(self, event: CoordinatorLine) -> None:
+        """Take a line of the coordinator's own log: about a group, or about all groups of the shard.
+
+        A coordinator that loads them starts their session timers anew. A line that names another partition than its
+        group's does not say what it seems to say.
+        """
+        if event.shard not in (-1, self._groups.shard):
+            self._groups.outputs.count("lines_of_another_shard")
+            self._groups.outputs.count(_kind(event))
+        elif event.group:
+            self.apply(event._replace(beside_requests=self._is_beside_requests(event)))
+        else:
+            self._groups.outputs.count(_kind(event))
+            if self._groups.clock.by_records and event.what == LOADED:
+                self._groups.clock.loaded(event.broker, event.order_ms)
+
+    def _is_beside_requests(self, event: CoordinatorLine) -> bool:
+        """Tell whether a request log covers the instant of a line of the coordinator's own log."""
+        covered = self._groups.clock.is_logged(event.broker, event.order_ms)
+        self._groups.outputs.count("lines_beside_request_log", int(covered))
+        return covered
+
+    def claim(self, event: Heartbeat) -> None:
+        """Take a heartbeat accepted by a broker that may be the next coordinator already."""
+        if event.group in self._groups.group_store:
+            with self._judgement.alone(event.group, event[0], event):
+                replica = self._groups.replica(event.group)
+                note_disputed_heartbeat(replica, event.member_id, event.applied_ms)
+                self._groups.group_store.touch(event.group)
+                self._judgement.evaluate(replica, self._groups.clock.progress_ms, event[0])
+
+    def _note_refused_join(self, event: GroupEvent, refused: str) -> None:
+        """Count a refused join of a group that is not known for its client."""
+        if refused != UNKNOWN_GROUP or not isinstance(event, JoinAnswered | ConsumerHeartbeat):
+            return
+        if event.error in JOIN_REFUSALS and event[0] >= self._groups.settings.live_from_ms:
+            self._brokers.report(self._groups.memory.watch.refused_join(event))
+
+    def _counted(self, replica: GroupReplica, event: GroupEvent) -> bool:
+        """Apply an answer that only changes counts, if it is one, at a cost independent of the size of the group.
+
+        Of its members' heartbeats only the sender's are fetched. The group is evaluated only if the counts are worth a
+        report.
+        """
+        if not is_idle(replica, event):
+            return False
+        if isinstance(event, JoinAnswered):
+            take_heartbeats(replica, self._groups.heartbeat_table.heard_of(event.group, event.request_member_id))
+        was_told = told(replica)
+        replay(replica, event, self._groups.context(event.group, self._groups.clock.progress_ms))
+        self._groups.group_store.touch(event.group)
+        if told(replica) != was_told:
+            self._judgement.evaluate(self._groups.replica(event.group), self._groups.clock.progress_ms, event[0])
+            self._groups.changed.add(event.group)
+        return True
+
+    def _replay(self, event: GroupEvent) -> None:
+        """Replay one event that may touch its group, and evaluate it."""
+        group = event.group
+        replica = self._groups.replica(group)
+        context = self._groups.context(group, self._groups.clock.progress_ms)
+        if isinstance(event, Heartbeat) and self._plain(replica, event, context):
+            return
+        forget_shown(group, self._groups.heartbeat_table)
+        before = (replica.state, replica.generation, len(replica.members), replica.deleted)
+        replay(replica, event, context)
+        self._groups.group_store.touch(group)
+        if replica.type is not GroupType.SIMPLE:
+            self._groups.commit_times.end_simple(group)
+        if not replica.deleted:
+            self._groups.memory.deleted.pop(group, None)
+        if not isinstance(event, Heartbeat) or before != (
+            replica.state,
+            replica.generation,
+            len(replica.members),
+            replica.deleted,
+        ):
+            self._groups.changed.add(group)
+        if isinstance(event, RecordRead) and event.record_type != RecordType.GROUP_METADATA and self._waits(event):
+            self._await_write(replica, max(event[0], self._groups.clock.progress_ms))
+        else:
+            self._judgement.evaluate(replica, self._groups.clock.progress_ms, event[0])
+
+    def _waits(self, event: RecordRead) -> bool:
+        """Tell whether something later shows that a write was read whole: a line or, where there is none, a record."""
+        if self._groups.clock.by_records:
+            return event[0] >= self._groups.settings.live_from_ms
+        return bool(self._groups.clock.coordinator)
+
+    def _await_write(self, replica: GroupReplica, due_ms: int) -> None:
+        """Look at a group once a write's records have all come: in their midst it may seem empty, or without leader.
+
+        They have one timestamp, so the next line of the coordinator, or another write, comes after the last of them.
+        """
+        self._groups.heartbeat_table.copy_from(replica, {}, set())
+        self._groups.agenda.look_at(replica.group, due_ms)
+
+    def _plain(self, replica: GroupReplica, event: Heartbeat, context: JudgementContext) -> bool:
+        """Take the member path: a heartbeat of a quiet group changes nothing but its member's clock.
+
+        So only the member is judged, not the group: this is how all members of a cluster enter the fast path.
+        """
+        quiet = not any(row[0] in HEARTBEAT_RULES for row in self._groups.memory.reported.get(replica.group, ()))
+        plain = event.error == 0 and quiet and replica.state is GroupState.STABLE and replica.type in FAST_PATH_TYPES
+        if not plain or context.waiting or replica.stable_seen_ms is None:
+            return False
+        heard = plain_heartbeat(replica, event)
+        if heard is None:
+            return False
+        if heard.told_more:
+            self._groups.group_store.touch(replica.group)
+        verdict = judge(replica, heard.member, context)
+        if verdict.finding is not None:
+            return False
+        self._groups.heartbeat_table.put(event.group, heard.member, verdict.due_ms, fast=True)
+        if verdict.due_ms is not None:
+            self._groups.agenda.due_ms = min(self._groups.agenda.due_ms, verdict.due_ms)
+        return True
+
+
+def _kind(event: GroupEvent) -> str:
+    return f"record_{event.record_type}" if isinstance(event, RecordRead) else type(event).__name__

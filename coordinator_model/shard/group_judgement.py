@@ -1,0 +1,188 @@
+"""A group judged: what is found is reported if it changed, and when to look again is noted.
+
+Whatever fails on the way costs that group only: it is set aside. Each look is at an instant of the coordinator's clock,
+``progress_ms``; where only records tell the time it also ends what nothing confirms any more (``age``).
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from coordinator_model.replica.advance import advance, conclude, end_if_tombstoned
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.replay import GroupEvent
+from coordinator_model.replica.session_timer import JudgementContext, is_heard
+from coordinator_model.rules.evaluate import Evaluation, evaluate, need_heartbeats, violated
+from coordinator_model.rules.findings import Finding
+from coordinator_model.shard.broker_reports import BrokerReports
+from coordinator_model.shard.groups import Groups
+from coordinator_model.shard.heartbeat_table import FAR_MS
+from coordinator_model.shard.outputs import Output
+from coordinator_model.shard.refresh import forget_shown, note_shown
+from coordinator_model.shard.set_aside import failed_replica
+from coordinator_model.shard.view import view
+from coordinator_model.states import SESSION_EXPIRED, Evidence, Severity
+
+
+class GroupJudgement:
+    """The judgement of one shard's groups."""
+
+    def __init__(self, groups: Groups, brokers: BrokerReports) -> None:
+        self._groups, self._brokers = groups, brokers
+
+    def look(self, group: str, due_ms: int) -> None:
+        """Look at a group that is due; what still is afterwards waits for its next event, and is counted."""
+        self._groups.agenda.group_due.pop(group, None)
+        replica = self._groups.replica(group)
+        if replica.ending_ms is not None:
+            self.evaluate(replica, due_ms, due_ms)  # whom it lost last is told before it is gone
+        self._end(replica)
+        self.evaluate(replica, due_ms, due_ms)
+        if self._groups.agenda.put_off(group, due_ms):
+            self._groups.outputs.count("put_off")
+
+    def evaluate(self, replica: GroupReplica, progress_ms: int, at_ms: int) -> None:
+        """Evaluate a group, report its findings if they changed, and note when to look again."""
+        group = replica.group
+        context = self._groups.context(group, progress_ms)
+        if advance(replica, context):
+            self._groups.group_store.touch(group)
+        evaluation = evaluate(replica, context)
+        findings = [f for f in evaluation.findings if f.at_ms >= self._groups.settings.live_from_ms]
+        self._brokers.report(self._groups.memory.watch.attribute(findings))
+        ended = {(f.rule, f.member_id) for f in evaluation.findings if f.closed_reason}
+        if conclude(replica, _expired_ms(evaluation.findings), ended):
+            self._groups.group_store.touch(group)
+        self._tell(replica, context, findings, at_ms=max(at_ms, progress_ms), ended=ended)
+        waits = {m.subject for m in replica.members.values() if not is_heard(m, context.timer_resets)}
+        self._groups.heartbeat_table.copy_from(replica, evaluation.member_due_ms, need_heartbeats(findings) | waits)
+        self._due_next(replica, evaluation)
+        if replica.deleted:
+            self._groups.forget(group)
+
+    def _tell(
+        self,
+        replica: GroupReplica,
+        context: JudgementContext,
+        findings: list[Finding],
+        *,
+        at_ms: int,
+        ended: set[tuple[str, str | None]],
+    ) -> None:
+        """Report a group's findings if they changed, and remember which were reported; those that ended are not."""
+        group = replica.group
+        brief = [[f.rule, f.member_id or f.subject, f.severity, f.evidence, f.cause, f.deadline_ms] for f in findings]
+        reported, is_gone = self._groups.memory.reported, replica.deleted and group in self._groups.changed
+        if brief != reported.get(group, []) or ended or is_gone:
+            self._report(replica, context, findings, at_ms)
+        kept = [row for row in brief if (row[0], row[1]) not in ended]
+        if kept:
+            reported[group] = kept
+        else:
+            reported.pop(group, None)
+
+    def age(self, present_ms: int) -> None:
+        """Let what is reported end as time passes without a record; nothing begins and nothing gets worse by that."""
+        for group in list(self._groups.memory.reported):
+            due_ms = self._groups.agenda.group_due.get(group, FAR_MS)
+            while due_ms <= present_ms and group in self._groups.memory.reported:
+                with self.alone(group, due_ms):
+                    due_ms = max(self._age(group, due_ms), due_ms + 1)
+
+    def _age(self, group: str, at_ms: int) -> int:
+        """Report what of a group's findings has ended by an instant; return when the next may."""
+        replica, context = self._groups.replica(group), self._groups.context(group, at_ms)
+        evaluation = evaluate(replica, context)
+        told = {(row[0], row[1]): row[2] for row in self._groups.memory.reported[group]}
+        known = [f for f in evaluation.findings if (f.rule, f.member_id or f.subject) in told]
+        for finding in known:
+            finding.severity = Severity(told[finding.rule, finding.member_id or finding.subject])
+        ended = {(f.rule, f.member_id) for f in known if f.closed_reason}
+        if conclude(replica, {}, ended):
+            self._groups.group_store.touch(group)
+        self._tell(replica, context, known, at_ms=at_ms, ended=ended)
+        return FAR_MS if evaluation.due_ms is None else evaluation.due_ms
+
+    def _due_next(self, replica: GroupReplica, evaluation: Evaluation) -> None:
+        """Note when to look at a group again, and what decides it sooner."""
+        group, proven_ms = replica.group, None
+        if evaluation.proof_ms is not None:
+            proven_ms = self._groups.clock.proven_ms(evaluation.proof_ms, self._groups.thresholds_of(group).grace_ms)
+        ending_ms = FAR_MS if replica.ending_ms is None else replica.ending_ms
+        self._groups.agenda.looked(group, evaluation, ending_ms, proven_ms)  # its tombstone's write has ended by then
+
+    @contextmanager
+    def alone(self, group: str, at_ms: int, event: GroupEvent | None = None) -> Iterator[None]:
+        """Let a failure on a group cost what is known of that group, and nothing else."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 # whatever it is, the other groups go on
+            self._set_aside(group, error, at_ms, event)
+
+    def _set_aside(self, group: str, error: Exception, at_ms: int, event: GroupEvent | None = None) -> None:
+        """Drop what is known of a group that failed; its next record begins a new replica."""
+        self._groups.outputs.quarantine(at_ms, event, error)
+        self._groups.outputs.count("set_aside")
+        at_ms = max(at_ms, self._groups.clock.progress_ms)
+        resolve_after_ms = self._groups.settings.thresholds.resolve_after_ms
+        replica = failed_replica(self._groups.group_store, group, error, at_ms, resolve_after_ms)
+        self._groups.drop(group)
+        self._groups.group_store.put(replica)
+        try:
+            self.evaluate(replica, self._groups.clock.progress_ms, at_ms)
+        except Exception as again:  # noqa: BLE001 # what fails on any group has been told by the quarantine
+            self._groups.outputs.quarantine(at_ms, event, again)
+
+    def encode(self) -> None:
+        """Encode what was touched; a group that cannot be encoded is set aside."""
+        for group, error in self._groups.group_store.encode().items():
+            self._set_aside(group, error, self._groups.clock.progress_ms)
+
+    def _end(self, replica: GroupReplica) -> None:
+        """Let a group be gone whose tombstone's write did not go on with a group of another kind."""
+        if end_if_tombstoned(replica):
+            self._groups.changed.add(replica.group)
+            self._groups.group_store.touch(replica.group)
+
+    def views(self) -> list[Output]:
+        """Return the group object of every group that is not deleted, sorted by id.
+
+        A group that fails is set aside and left out, which the outputs of the last batch tell.
+        """
+        shown: list[Output] = []
+        for group in self._groups.group_store.names():
+            with self.alone(group, self._groups.clock.progress_ms):
+                shown += self._view(group)
+        return shown
+
+    def _view(self, group: str) -> list[Output]:
+        replica = self._groups.replica(group)
+        if replica.deleted or replica.ending_ms is not None:
+            return []
+        context = self._groups.context(group, self._groups.clock.progress_ms)
+        troubled = violated(evaluate(replica, context).findings)
+        return [view(replica, context, self._groups.settings.cluster, self._groups.shard, troubled)]
+
+    def _report(self, replica: GroupReplica, context: JudgementContext, findings: list[Finding], at_ms: int) -> None:
+        self._groups.changed.discard(replica.group)
+        shown = view(replica, context, self._groups.settings.cluster, self._groups.shard, violated(findings))
+        if findings or replica.deleted:
+            forget_shown(replica.group, self._groups.heartbeat_table)
+        else:
+            note_shown(shown, self._groups.heartbeat_table)
+        self._groups.outputs.report(at_ms, replica.group, shown, findings, deleted=replica.deleted)
+
+    def refresh_view(self, group: str, progress_ms: int) -> None:
+        """Report a group whole, as it is now."""
+        replica, context = self._groups.replica(group), self._groups.context(group, progress_ms)
+        # Records only: nothing else tells that time goes on.
+        if self._groups.clock.coordinator is None or self._groups.clock.by_records:
+            self._end(replica)
+        found = evaluate(replica, context).findings if group in self._groups.memory.reported else []
+        findings = [f for f in found if f.at_ms >= self._groups.settings.live_from_ms and not f.closed_reason]
+        self._report(replica, context, findings, max(progress_ms, replica.state_since_ms))
+
+
+def _expired_ms(findings: Iterable[Finding]) -> dict[str, int | None]:
+    """Return the deadlines that members missed who are not known to be gone, by member id."""
+    timed = (f for f in findings if f.rule == SESSION_EXPIRED and f.evidence is Evidence.INFERRED)
+    return {finding.member_id: finding.deadline_ms for finding in timed if finding.member_id is not None}
