@@ -41,7 +41,7 @@ def conclude(
 
 
 def end_if_tombstoned(replica: GroupReplica) -> bool:
-    """Let a group be gone whose tombstone's write did not go on with a group of another kind; return whether it is."""
+    """Mark a group deleted whose tombstone's write did not go on with a group of another kind; return whether it is."""
     if replica.ending_ms is None:
         return False
     replica.mark_deleted()

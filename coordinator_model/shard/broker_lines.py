@@ -108,7 +108,7 @@ class BrokerLines:
         if not isinstance(event, Heartbeat):
             self._events.apply(event)  # a new coordinator's, most likely; it only moves nothing yet
         elif event.error in (0, 27):
-            self._events.claim(event)
+            self._events.disputed(event)
 
     def named(self, event: LeaderNamed) -> None:
         """Take which broker metadata names as the leader of the shard's partition."""

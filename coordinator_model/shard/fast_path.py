@@ -16,13 +16,13 @@ _NO_SLOTS: dict[str, int] = {}
 
 
 class FastPath:
-    """One shard's."""
+    """The fast path of one shard."""
 
     def __init__(self, groups: Groups, schedule: Schedule) -> None:
         self._groups, self._schedule = groups, schedule
 
     def take(self, rows: Iterator[FastRow]) -> int:
-        """Apply the plainest of heartbeats up to one of another kind, which is taken too; returns how many were plain.
+        """Apply the plainest of heartbeats up to one of another kind, which is consumed too; return their number.
 
         Nearly all events are these, so the loop touches arrays and locals only. They are known members' of the current
         generation, answered 0 by the coordinator, whose clock runs, and nothing is due before them.

@@ -105,7 +105,7 @@ class GroupEvents:
         self._groups.outputs.count("lines_beside_request_log", int(covered))
         return covered
 
-    def claim(self, event: Heartbeat) -> None:
+    def disputed(self, event: Heartbeat) -> None:
         """Take a heartbeat accepted by a broker that may be the next coordinator already."""
         if event.group in self._groups.group_store:
             with self._judgement.alone(event.group, event[0], event):

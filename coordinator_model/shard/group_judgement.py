@@ -34,7 +34,7 @@ class GroupJudgement:
         self._groups.agenda.group_due.pop(group, None)
         replica = self._groups.replica(group)
         if replica.ending_ms is not None:
-            self.evaluate(replica, due_ms, due_ms)  # whom it lost last is told before it is gone
+            self.evaluate(replica, due_ms, due_ms)  # the members that it lost last are judged before it is gone
         self._end(replica)
         self.evaluate(replica, due_ms, due_ms)
         if self._groups.agenda.put_off(group, due_ms):
@@ -138,7 +138,7 @@ class GroupJudgement:
             self._set_aside(group, error, self._groups.clock.progress_ms)
 
     def _end(self, replica: GroupReplica) -> None:
-        """Let a group be gone whose tombstone's write did not go on with a group of another kind."""
+        """Mark a group deleted unless the write of its tombstone goes on with a group of another kind."""
         if end_if_tombstoned(replica):
             self._groups.changed.add(replica.group)
             self._groups.group_store.touch(replica.group)

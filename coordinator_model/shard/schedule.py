@@ -13,7 +13,7 @@ from coordinator_model.shard.heartbeat_table import FAR_MS
 FIRST_LOOK_MS = 1_000
 """How long after a coordinator's first answer its groups are looked at: no session ends sooner."""
 AGE_EVERY_MS = 5_000
-"""How often it is looked at what may end though no record comes."""
+"""How often open findings are looked at that may end though no record comes."""
 
 
 class Schedule:
@@ -26,7 +26,7 @@ class Schedule:
         self._has_records = False
         """Whether the batch has any, where records tell the time."""
         self._aged_ms = 0
-        """When was looked last at what may end though no record comes."""
+        """When they were last looked at."""
 
     @property
     def _clock(self) -> CoordinatorTracker:
@@ -63,7 +63,7 @@ class Schedule:
                     self._judgement.look(group, due_ms)
 
     def prove(self, line_ms: int, arrival_ms: int) -> None:
-        """Note an accepted heartbeat; what waited for one is due once its line is a grace old."""
+        """Note an accepted heartbeat; a verdict that waited for one is due once its line is a grace old."""
         if self._clock.prove(line_ms, arrival_ms) and self._groups.agenda.unproved:
             for group in self._groups.agenda.proved_by(arrival_ms):
                 self._groups.agenda.look_at(group, line_ms + self._groups.thresholds_of(group).grace_ms)

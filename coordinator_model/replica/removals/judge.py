@@ -45,8 +45,8 @@ from coordinator_model.states import MEMBER_REMOVED, REBALANCE_TIMEOUT, SESSION_
 
 MOVE_KNOWN_MS = 20_000
 """How much later than a removal it may become known that another coordinator did it, whose predecessor went on."""
-MOVE_ASKED_MS = 1_000
-"""How often it is asked meanwhile whether that has become known."""
+MOVE_CHECK_MS = 1_000
+"""How often a replacement that such a move may turn into an expiry is judged until then."""
 
 CAUSES: tuple[Callable[[Case], Answer], ...] = (
     due_in_a_pause,
@@ -97,7 +97,7 @@ def judge_removals(replica: GroupReplica, context: JudgementContext) -> bool:
 
 def judge(replica: GroupReplica, departure: Departure, context: JudgementContext) -> Verdict:
     """Return which timeout a removal proves, if one does and nothing unseen may have been the cause."""
-    context = _as_it_was_unknown(departure, context)
+    context = _until_it_was_unknown(departure, context)
     together = [d for d in replica.departures if d.generation == departure.generation]
     if removed_with_one_alive(departure, together, replica.leaves, context):
         if not _moved_before(departure, context):
@@ -146,7 +146,7 @@ def _apply(replica: GroupReplica, departure: Departure, verdict: Verdict, contex
     if not replaced or replacement.may_have_expired(departure, context):
         _mark_unknown(replica, departure, context)
     elif _a_move_may_become_known(departure, context):
-        departure.judge_after_ms = context.progress_ms + MOVE_ASKED_MS
+        departure.judge_after_ms = context.progress_ms + MOVE_CHECK_MS
     else:
         replica.departures.remove(departure)
 
@@ -192,7 +192,8 @@ def _judge_again(replica: GroupReplica, context: JudgementContext) -> bool:
     for departure in list(replica.departures):
         answered_ms = departure.answered_ms + context.thresholds.grace_ms
         recent = answered_ms <= context.progress_ms <= departure.gone_ms + MOVE_KNOWN_MS
-        if not (departure.judge_again and recent and _moved_before(departure, context)) or _was_in_none(departure):
+        due = departure.judge_again and recent and not _was_in_no_generation(departure)
+        if not (due and _moved_before(departure, context)):
             continue
         count_starter_in(replica, departure.phase)
         verdict = judge(replica, departure, context)
@@ -203,8 +204,11 @@ def _judge_again(replica: GroupReplica, context: JudgementContext) -> bool:
     return found
 
 
-def _as_it_was_unknown(departure: Departure, context: JudgementContext) -> JudgementContext:
-    """Return the context without what came after a coordinator had said that it knows no such member: it had gone."""
+def _until_it_was_unknown(departure: Departure, context: JudgementContext) -> JudgementContext:
+    """Return the context without timer resets after the coordinator had answered that it knows no such member (25).
+
+    By then the member had gone.
+    """
     member, session_ms = departure.member, session_timeout_ms(departure.member, context)
     if member.unknown_ms is None or member.clock_ms is None or session_ms is None:
         return context
@@ -213,15 +217,16 @@ def _as_it_was_unknown(departure: Departure, context: JudgementContext) -> Judge
     return replace(context, timer_resets=[r for r in context.timer_resets if r.low_ms <= member.unknown_ms])
 
 
-def _was_in_none(departure: Departure) -> bool:
-    """Tell whether a classic member is in no known generation: the next coordinator has loaded none that it was in."""
+def _was_in_no_generation(departure: Departure) -> bool:
+    """Tell whether a classic member was in no generation that is known: the next coordinator has not loaded it."""
     return not departure.member.goes_alone and departure.member.generation is None
 
 
 def _a_move_may_become_known(departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether another broker took a member's successor in than coordinates as far as is known yet.
+    """Tell whether a broker that is not known as the coordinator yet has let the member's successor in.
 
-    It has started all sessions anew as it loaded the group. When, and so whether one had ended, is known with the move.
+    As that broker loaded the group, it started all sessions anew. When it did, and so whether this session had ended,
+    becomes known with the move.
     """
     waits = context.progress_ms < departure.gone_ms + MOVE_KNOWN_MS
     return waits and departure.answered_by not in ("", context.broker)

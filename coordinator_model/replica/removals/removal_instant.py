@@ -67,11 +67,11 @@ def gone_between(departure: Departure, together: list[Departure], context: Judge
 def deadline_interval_ms(
     departure: Departure, deadline_ms: int, blamed: TimerReset | None, context: JudgementContext
 ) -> tuple[int | None, int | None]:
-    """Return between which instants a session ended that began with a move, if more than its deadline is possible.
+    """Return between which instants a session ended, if more than its deadline is possible.
 
-    The new coordinator loads the group at any instant after its predecessor began, for that one may go on answering
-    unaware; and a classic group shows a removal later. So it does of one that was due as its coordinator may have
-    fallen asleep already.
+    So it is after a move: the new coordinator loads the group at any instant after its predecessor began, for that one
+    may go on answering unaware; and a classic group shows a removal later. And so it is where a session was due just
+    after the last line before a pause: the coordinator may have been asleep already.
     """
     if blamed is None or departure.member.goes_alone:
         return None, None
@@ -86,7 +86,7 @@ def deadline_interval_ms(
 def _before_or_after_sleep(
     departure: Departure, pause: TimerReset, deadline_ms: int, context: JudgementContext
 ) -> tuple[int | None, int | None]:
-    """Return when a session was due and when its coordinator woke, if that had been awake less than a probe before."""
+    """Return when a session was due and when its coordinator woke, if the coordinator may have slept as it was due."""
     slept = slept_over(departure, context)
     due_ms, woke_ms = deadline_ms if slept is None else slept[1], pause.woke_ms or 0
     may_sleep = pause.low_ms < due_ms <= pause.low_ms + AWAKE_BEFORE_LINE_MS
@@ -138,7 +138,7 @@ def removed_with_one_alive(
 
 
 def _left_after(leave: Leave, departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether a member left, and was known where it did, after the record of a removal that lacks it."""
+    """Tell whether a member that the record of a removal lacks left after it, from a coordinator that still knew it."""
     late_ms, generation = leave.applied_ms - departure.removed_ms, leave.member.generation
     listed = generation is None or generation >= departure.generation
     left = leave.cause is not Cause.REPLACED and not departure.member.goes_alone

@@ -105,7 +105,7 @@ def _emptied_by_another(case: Case) -> bool:
 
 
 def _is_of_its_own_timer(departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether a member was removed at the instant of a timer of its own: another that may run again is a guess."""
+    """Tell whether a timer of its own was due as the member was removed: that a former one ran again is a guess."""
     return any(abs(departure.removed_ms - at_ms) <= CUT_MS for at_ms in own_timers_ms(departure.member, context))
 
 
