@@ -10,7 +10,7 @@ from typing import Any
 
 from coordinator_model.decode.cluster_row import ClusterRow
 from coordinator_model.events import OffsetCommitted
-from coordinator_model.group_report import GroupReport, Said, of_kind, reports_in
+from coordinator_model.group_report import GroupReport, Said, instant_ms, of_kind, reports_in
 from coordinator_model.incidents import Kind, OpenIncidents, Transition, fold
 from coordinator_model.lag_tracker import LagTracker, track
 from coordinator_model.thresholds import Thresholds
@@ -87,7 +87,7 @@ class Life:
     partitions: dict[int, Partition]
     group: str = "g"
     type: str = "classic"
-    reports: list[dict[str, Any]] = field(default_factory=list)
+    reports: list[Said] = field(default_factory=list)
     round_ms: int = ROUND_MS
     first_round_ms: int = 0
     missing_rounds: tuple[int, int] = (-1, -1)
@@ -245,12 +245,12 @@ def played(
 ) -> Played:
     """Judge these events and rounds of a life; ``opened`` and ``history``: what a monitor that stopped had stored."""
     tracker = LagTracker("c", lambda _: thresholds or Thresholds(), {life.group: history or []})
-    waiting = sorted(life.reports, key=lambda report: report.at_ms)
-    said: list[GroupReport] = []
+    waiting = sorted(life.reports, key=instant_ms)
+    said: list[Said] = []
 
-    def until(at_ms: int) -> list[GroupReport]:
+    def until(at_ms: int) -> list[Said]:
         told = []
-        while waiting and waiting[0].at_ms <= at_ms:
+        while waiting and instant_ms(waiting[0]) <= at_ms:
             told.append(waiting.pop(0))
         said.extend(told)
         return told

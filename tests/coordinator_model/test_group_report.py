@@ -4,7 +4,7 @@ import json
 from dataclasses import fields
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator_model.group_report import (
@@ -45,6 +45,7 @@ REPORTS = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(REPORTS)
 def test_a_report_is_the_same_after_its_journey_as_json(report):
     assert GroupReport.of_output(json.loads(json.dumps(report.as_output()))) == report
@@ -97,6 +98,7 @@ def test_an_error_repeats_only_the_beginning_of_a_strangers_name():
     assert len(str(refused.value)) < 200
 
 
+@settings(deadline=None)
 @given(st.sampled_from([f.name for f in fields(GroupReport)]), JSON)
 def test_whatever_comes_is_a_report_that_can_be_sent_on_or_is_refused(name, value):
     try:

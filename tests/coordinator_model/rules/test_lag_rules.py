@@ -6,7 +6,7 @@ from itertools import accumulate
 
 import pytest
 
-from coordinator_model.group_report import GroupReport, JudgedBy
+from coordinator_model.group_report import GroupReport, JudgedBy, instant_ms, of_kind
 from coordinator_model.incidents import Incident, diff
 from coordinator_model.lag.columns import MAX_HISTORY, MAX_ROWS
 from coordinator_model.lag.partition import WINDOW, Commit, GroupFacts, Owner, PartitionLag
@@ -401,6 +401,6 @@ def test_a_recreated_topic_begins_a_new_window():
 
 def test_tombstones_of_a_group_that_is_gone_make_none():
     life = Life({0: Partition(listed((1_000, 5), (9_000, -1)))}).view(100).delete(8_000)
-    assert {output["at_ms"] - T0 for output in life.play(30_000).outputs if output["kind"] == "partitions"} == set()
+    assert {output["at_ms"] - T0 for output in of_kind(life.play(30_000).outputs, "partitions")} == set()
     life = Life({0: Partition(listed((1_000, 5), (12_000, -1)))}, type="simple")
-    assert {output["at_ms"] - T0 for output in life.play(30_000).outputs} == {10_000}
+    assert {instant_ms(output) - T0 for output in life.play(30_000).outputs} == {10_000}
