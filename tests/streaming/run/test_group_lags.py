@@ -196,7 +196,8 @@ def test_nobody_is_alive_by_a_coordinator_that_is_not_heard(lags):
 def test_groups_of_which_nothing_is_new_are_judged_once_a_minute(lags):
     lags.apply(commits(("pay", "orders", 0, 50), ("ship", "orders", 0, 40, 1)), report("pay"), report("ship"))
     judged = [
-        {output["group"] for output in lags.round(T0 + number * 10_000, {"orders": [50]})} for number in range(1, 9)
+        {report.group for report in reports_in(lags.round(T0 + number * 10_000, {"orders": [50]}))}
+        for number in range(1, 9)
     ]
     assert [number for number, groups in enumerate(judged, start=1) if "pay" in groups] == [1, 7]
     assert all("ship" in groups for groups in judged)
