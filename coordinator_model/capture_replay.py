@@ -41,6 +41,7 @@ from coordinator_model.events import (
     SyncAnswered,
     Tick,
 )
+from coordinator_model.group_report import Said, of_kind, read_outputs, reports_in
 from coordinator_model.incidents import Kind, Transition, fold, in_order
 from coordinator_model.lag_tracker import LagTracker, redated, track
 from coordinator_model.recreated import Place, begins_again_ms
@@ -72,7 +73,7 @@ class History:
     coverage: dict[str, Any]
     blind: list[dict[str, Any]]
     """When lines of a broker are missing: ``broker``, ``from_ms``, ``until_ms`` and ``why``."""
-    partitions: dict[str, dict[str, Any]] = field(default_factory=dict)
+    partitions: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     """The newest judgement of each group's lag, where the capture has end offsets."""
 
 
@@ -114,22 +115,20 @@ def replay_rows(
     by_shard = _route(reading.events, partitions)
     ticks = _ticks(lines, _gaps(reading), reading.mute)
     newest_record_ms = _newest_record_ms(reading.events)
-    outputs: list[dict[str, Any]] = []
+    outputs: list[Said] = []
     groups: list[dict[str, Any]] = []
     for number, events in by_shard.items():
         shard = Shard.restore(number, settings, None)
         named = [event for row in reading.cluster if (event := row.named(number)) is not None]
-        said = shard.apply([*events, *ticks, *named], final=True, newest_record_ms=newest_record_ms)
+        outputs += read_outputs(shard.apply([*events, *ticks, *named], final=True, newest_record_ms=newest_record_ms))
         groups += shard.views()
-        outputs += said
-        for output in said:
-            if output["kind"] == "quarantine":
-                reading.undecodable[f"{output['source']}: {output['reason']}"] += 1
+    for output in of_kind(outputs, "quarantine"):
+        reading.undecodable[f"{output['source']}: {output['reason']}"] += 1
     groups.sort(key=lambda group: str(group["group"]))
     _name_topics(reading, outputs, groups)
     lags = list(_lags(reading, by_shard, ticks, settings))
     outputs += lags
-    partitions_told = {output["group"]: output for output in lags if output["kind"] == "partitions"}
+    partitions_told = {output["group"]: output for output in of_kind(lags, "partitions")}
     for group in groups:
         group["lag"] = partitions_told[group["group"]]["lag"] if group["group"] in partitions_told else None
     return History(
@@ -139,14 +138,14 @@ def replay_rows(
         decoded=reading.decoded,
         undecodable=reading.undecodable,
         coverage=_coverage(lines, logged, known_partitions),
-        blind=blind_windows(output for output in outputs if output["kind"] == "blind"),
+        blind=blind_windows(of_kind(outputs, "blind")),
         partitions=partitions_told,
     )
 
 
 def _lags(
     reading: _Reading, by_shard: Mapping[int, Sequence[Event]], ticks: Sequence[Tick], settings: ShardSettings
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Said]:
     """Judge the lag of all groups at each round of end offsets."""
     if any(row.end_offsets for row in reading.cluster):
         views = _Views(reading, by_shard, ticks, settings)
@@ -182,14 +181,14 @@ class _Views:
             in_time = sorted([*events, *ticks, *named], key=lambda event: event[:5])
             self._shards.append((Shard.restore(number, settings, None), deque(in_time)))
 
-    def until(self, at_ms: int) -> list[Mapping[str, Any]]:
+    def until(self, at_ms: int) -> list[Said]:
         """Return what the shards say up to an instant."""
-        said: list[dict[str, Any]] = []
+        said: list[Said] = []
         for shard, waiting in self._shards:
             events = []
             while waiting and waiting[0].order_ms <= at_ms:
                 events.append(waiting.popleft())
-            said += shard.apply(events, final=True, newest_record_ms=at_ms)
+            said += read_outputs(shard.apply(events, final=True, newest_record_ms=at_ms))
         _name_topics(self._reading, said, [])
         return in_order(said)
 
@@ -216,12 +215,11 @@ def _record_instants(events: Iterable[Event]) -> set[int]:
     return {event.order_ms for event in events if isinstance(event, RecordRead | OffsetCommitted)}
 
 
-def _name_topics(reading: _Reading, outputs: list[dict[str, Any]], groups: list[dict[str, Any]]) -> None:
+def _name_topics(reading: _Reading, outputs: list[Said], groups: list[dict[str, Any]]) -> None:
     """Put the names that the capture tells in the place of topic ids, as `run` does with those that it asks for."""
     names = {topic: name for row in reading.cluster for topic, name in row.topic_names.items()}
-    for output in outputs:
-        if output["kind"] == "report":
-            name_topics(names, output["view"], output["findings"])
+    for report in reports_in(outputs):
+        name_topics(names, report.view, report.findings)
     for view in groups:
         name_topics(names, view)
 
@@ -402,10 +400,11 @@ def _first_after(gaps: set[tuple[str, int, int]], lines: list[BrokerLine]) -> se
     return found
 
 
-def _transitions(outputs: list[dict[str, Any]], settings: ShardSettings) -> list[Transition]:
+def _transitions(outputs: Iterable[Said], settings: ShardSettings) -> list[Transition]:
     """Fold the reports of all shards into transitions; what only betters what is stored is left out."""
-    reports = (output for output in in_order(outputs) if output["kind"] == "report")
-    transitions, _ = fold({}, reports, lambda group: settings.thresholds_of(group).resolve_after_ms)
+    transitions, _ = fold(
+        {}, reports_in(in_order(outputs)), lambda group: settings.thresholds_of(group).resolve_after_ms
+    )
     return sorted((t for t in transitions if t.kind is not Kind.UPDATED), key=lambda t: t.at_ms)
 
 

@@ -13,10 +13,11 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from coordinator_model.group_report import GroupReport, JudgedBy, Said, instant_ms, place_of
 from coordinator_model.membership import unowned
 from coordinator_model.replica.returns import is_return
 from coordinator_model.rules.group_set_aside import GROUP_SET_ASIDE
@@ -34,9 +35,6 @@ from coordinator_model.rules.telemetry_uncovered import TELEMETRY_UNCOVERED
 from coordinator_model.states import MEMBER_REMOVED, SESSION_EXPIRED, Evidence, GroupState, Severity
 from coordinator_model.thresholds import Thresholds
 
-SHARD = "shard"
-LAG = "lag"
-"""What a report's ``judged`` says: whose it is."""
 RESOLVE_AFTER_MS = Thresholds().resolve_after_ms
 
 
@@ -82,8 +80,8 @@ class Incident:
     client_software: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it flat and JSON-able."""
-        return asdict(self)
+        """Return it flat and JSON-able; its lists are shared, not copied."""
+        return {name: getattr(self, name) for name in _FIELDS}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Incident":
@@ -121,23 +119,23 @@ OpenIncidents = dict[tuple[str, str], dict[str, Incident]]
 """What is open, by cluster and group, then by id."""
 
 
-def in_order(outputs: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Sort outputs by the coordinator's time; those of one shard keep the order in which they are given.
+def in_order(said: Iterable[Said]) -> list[Said]:
+    """Sort what shards say by the coordinator's time; those of one shard keep the order in which they are given.
 
     A shard may look back (a verdict of the past after a newer view): what it says later still comes later.
     """
     newest_ms: dict[int, int] = defaultdict(int)
-    keyed: list[tuple[int, int, Mapping[str, Any]]] = []
-    for output in outputs:
-        shard = output.get("shard", -1)
-        newest_ms[shard] = max(newest_ms[shard], output.get("at_ms") or 0)
+    keyed: list[tuple[int, int, Said]] = []
+    for output in said:
+        shard, _ = place_of(output)
+        newest_ms[shard] = max(newest_ms[shard], instant_ms(output))
         keyed.append((newest_ms[shard], shard, output))
     return [output for *_, output in sorted(keyed, key=lambda row: row[:2])]
 
 
 def fold(
     opened: Mapping[tuple[str, str], Mapping[str, Incident]],
-    reports: Iterable[Mapping[str, Any]],
+    reports: Iterable[GroupReport],
     resolve_after_ms_of: Callable[[str], int | None],
 ) -> tuple[list[Transition], OpenIncidents]:
     """Run ``diff`` over reports in order; returns the transitions, and what is open then where anything was said.
@@ -149,12 +147,12 @@ def fold(
     transitions: list[Transition] = []
     ended: set[str] = set()
     for report in reports:
-        key = (report["cluster"], report["group"])
+        key = (report.cluster, report.group)
         held = changed.get(key, opened.get(key, {}))
-        if not held and not report["findings"]:
+        if not held and not report.findings:
             continue
         after = changed[key] = dict(held)
-        for transition in _steps(held.values(), report, resolve_after_ms_of(report["group"])):
+        for transition in _steps(held.values(), report, resolve_after_ms_of(report.group)):
             incident = transition.incident
             if incident.incident_id in ended:
                 continue
@@ -167,44 +165,43 @@ def fold(
     return transitions, changed
 
 
-def _steps(held: Iterable[Incident], report: Mapping[str, Any], resolve_after_ms: int | None) -> list[Transition]:
+def _steps(held: Iterable[Incident], report: GroupReport, resolve_after_ms: int | None) -> list[Transition]:
     if resolve_after_ms is not None:
         return diff(held, report, resolve_after_ms)
-    at_ms = report["at_ms"]
+    at_ms = report.at_ms
     ended = (replace(incident, closed_ms=at_ms, reason="superseded") for incident in held)
     return [Transition(Kind.CLOSED, incident, at_ms) for incident in ended]
 
 
 def diff(
-    open_incidents: Iterable[Incident], report: Mapping[str, Any], resolve_after_ms: int = RESOLVE_AFTER_MS
+    open_incidents: Iterable[Incident], report: GroupReport, resolve_after_ms: int = RESOLVE_AFTER_MS
 ) -> list[Transition]:
     """Compare the open incidents of a report's (cluster, group) with its findings.
 
-    A shard's reports and those of lag (``"judged": "lag"``) leave each other's incidents alone, but with a group that
+    A shard's reports and those of lag (``judged``) leave each other's incidents alone, but with a group that
     was deleted all ends.
     """
     open_by_key = {incident.key: incident for incident in open_incidents}
     transitions: list[Transition] = []
     found: set[tuple[str, str, str, str, str]] = set()
-    for finding in report["findings"]:
+    for finding in report.findings:
         key = (finding["cluster"], finding["group"], finding["rule"], finding["subject"], finding["incarnation"])
         found.add(key)
         transitions += _on_finding(open_by_key.get(key), finding, report)
     rules_found = {(key[2], key[3]) for key in found}
-    judged_by = report.get("judged", SHARD)
     for key, incident in open_by_key.items():
         if key in found:
             continue
-        if report["deleted"]:
-            transitions.append(_closed(incident, "group-deleted", report["at_ms"]))
-        elif judged_by == LAG and incident.rule in LAG_RULES:
+        if report.deleted:
+            transitions.append(_closed(incident, "group-deleted", report.at_ms))
+        elif report.judged is JudgedBy.LAG and incident.rule in LAG_RULES:
             transitions += _on_absence_of_lag(incident, report)
-        elif judged_by == SHARD and incident.rule not in LAG_RULES:
+        elif report.judged is JudgedBy.SHARD and incident.rule not in LAG_RULES:
             transitions += _on_absence(incident, report, rules_found, resolve_after_ms)
     return transitions
 
 
-def _on_finding(known: Incident | None, finding: Mapping[str, Any], report: Mapping[str, Any]) -> list[Transition]:
+def _on_finding(known: Incident | None, finding: Mapping[str, Any], report: GroupReport) -> list[Transition]:
     values = {name: finding[name] for name in _FROM_FINDING}
     at_ms = finding["at_ms"]
     transitions = []
@@ -219,50 +216,50 @@ def _on_finding(known: Incident | None, finding: Mapping[str, Any], report: Mapp
             values["severity"] = known.severity  # an incident only gets worse until it closes
         after = replace(known, **values, holders=_holders(known, report, hold=True))
         if worse:
-            transitions.append(Transition(Kind.ESCALATED, after, report["at_ms"]))
+            transitions.append(Transition(Kind.ESCALATED, after, report.at_ms))
         elif after != known:
-            transitions.append(Transition(Kind.UPDATED, after, report["at_ms"]))
+            transitions.append(Transition(Kind.UPDATED, after, report.at_ms))
         known = after
     if finding["closed_reason"]:
         transitions.append(_closed(known, finding["closed_reason"], finding["closed_ms"]))
     return transitions
 
 
-def _holders(incident: Incident, report: Mapping[str, Any], *, hold: bool) -> list[str]:
-    if report["group"]:
+def _holders(incident: Incident, report: GroupReport, *, hold: bool) -> list[str]:
+    if report.group:
         return []
-    holder = {report["holder"]}
+    holder = {report.holder}
     return sorted(set(incident.holders) | holder if hold else set(incident.holders) - holder)
 
 
-def _on_absence_of_lag(incident: Incident, report: Mapping[str, Any]) -> list[Transition]:
+def _on_absence_of_lag(incident: Incident, report: GroupReport) -> list[Transition]:
     """Say the same of an incident of lag: silence ends it only where something is known, and nothing still waits."""
-    pending, owners = report["pending"], report["owners"]
+    pending, owners = report.pending, report.owners
     if pending is None:
         return []
     gone = owners is not None and (incident.member_id not in owners if incident.member_id else not owners)
     if gone and incident.rule in OWNER_RULES:
-        return [_closed(incident, "superseded", report["at_ms"])]
+        return [_closed(incident, "superseded", report.at_ms)]
     waits = any(
         (rule, subject) == (incident.rule, incident.subject) and committed_ms <= incident.opened_ms
         for rule, subject, committed_ms in pending
     )
-    return [] if waits else [_closed(incident, "recovered", report["at_ms"])]
+    return [] if waits else [_closed(incident, "recovered", report.at_ms)]
 
 
 def _on_absence(
-    incident: Incident, report: Mapping[str, Any], rules_found: set[tuple[str, str]], resolve_after_ms: int
+    incident: Incident, report: GroupReport, rules_found: set[tuple[str, str]], resolve_after_ms: int
 ) -> list[Transition]:
     """Say why an open incident is no longer found, if that ends it."""
-    at_ms, view = report["at_ms"], report["view"]
+    at_ms, view = report.at_ms, report.view
     over = ENDS_AS.get(incident.rule, "recovered")  # `serve` has rules of its own
-    if not report["group"]:
+    if not report.group:
         left = _holders(incident, report, hold=False)
         if left:
             return (
                 [Transition(Kind.UPDATED, replace(incident, holders=left), at_ms)] if left != incident.holders else []
             )
-        return [_closed(incident, report.get("reason") or over, at_ms)]
+        return [_closed(incident, report.reason or over, at_ms)]
     if incident.rule in AT_RISK_RULES:
         gone = view is not None and all(m["member_id"] != incident.member_id for m in view["members"])
         unsure = view is not None and view["state"] != GroupState.STABLE
@@ -283,10 +280,10 @@ def _on_absence(
 
 
 def _adopted_end(
-    incident: Incident, report: Mapping[str, Any], view: Mapping[str, Any], resolve_after_ms: int
+    incident: Incident, report: GroupReport, view: Mapping[str, Any], resolve_after_ms: int
 ) -> list[Transition]:
     """End an incident that this replica did not open, or no longer holds, by what the group looks like now."""
-    members, at_ms, stable_ms = view["members"], report["at_ms"], view["stable_since_ms"]
+    members, at_ms, stable_ms = view["members"], report.at_ms, view["stable_since_ms"]
     if at_ms < incident.at_ms:
         return []  # a fresh replica that catches up: this was before
     same = [m for m in members if m["member_id"] == incident.member_id]

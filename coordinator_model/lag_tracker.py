@@ -6,15 +6,15 @@ Plain dictionaries, for captures and tests. `run` keeps the same by columns (`st
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from coordinator_model.decode.cluster_row import ClusterRow
 from coordinator_model.events import OffsetCommitted
+from coordinator_model.group_report import GroupReport, Said, instant_ms
 from coordinator_model.lag.lag_context import FRESH_MS
 from coordinator_model.lag.ownership import Place, facts_of, owners_of
 from coordinator_model.lag.partition import Commit, GroupFacts, Owner, PartitionLag
 from coordinator_model.lag.window import extended, is_misdated, waits_since_ms
-from coordinator_model.rules.group_lag import Output, judge_group
+from coordinator_model.rules.group_lag import judge_group
 from coordinator_model.rules.outages import Outages
 from coordinator_model.thresholds import Thresholds
 
@@ -110,18 +110,18 @@ class LagTracker:
             if not group.committed and not group.facts.view_ms:
                 del self._groups[name]
 
-    def report(self, output: Mapping[str, Any]) -> None:
-        """Take an output of a shard: a group's view, its end, or what tells of an outage."""
-        self._outages.take(output)
-        if output["kind"] == "report" and output["group"]:
-            if output["deleted"]:
-                self._groups.pop(output["group"], None)
-            elif (view := output["view"]) is not None:
-                group = self._group(output["group"])
-                group.facts = facts_of(output)
-                group.owners = owners_of(view, output["at_ms"], group.owners)
+    def report(self, said: Said) -> None:
+        """Take what a shard says: a group's view, its end, or what tells of an outage."""
+        self._outages.take(said)
+        if isinstance(said, GroupReport) and said.group:
+            if said.deleted:
+                self._groups.pop(said.group, None)
+            elif (view := said.view) is not None:
+                group = self._group(said.group)
+                group.facts = facts_of(said, view)
+                group.owners = owners_of(view, said.at_ms, group.owners)
 
-    def round(self, row: ClusterRow) -> list[Output]:
+    def round(self, row: ClusterRow) -> list[Said]:
         """Take a round of end offsets, and judge every group."""
         now_ms, before_ms = row.timestamp_ms, self._round_ms
         if before_ms and now_ms > before_ms + FRESH_MS:
@@ -131,7 +131,7 @@ class LagTracker:
             for partition, end in enumerate(ends):
                 if end is not None:
                     self._ask(row, (topic, partition), end, before_ms)
-        outputs: list[Output] = []
+        outputs: list[Said] = []
         for name in sorted(self._groups):
             outputs += self._judge(self._groups[name], now_ms)
         return outputs
@@ -167,7 +167,7 @@ class LagTracker:
         """Return the offsets of a partition, if they are those of the topic with this id."""
         return None if _is_another(topic_id, self._ids.get(place[0])) else self._ends.get(place)
 
-    def _judge(self, group: _Group, now_ms: int) -> list[Output]:
+    def _judge(self, group: _Group, now_ms: int) -> tuple[Said, Said]:
         facts = group.facts
         places = {**group.committed, **group.owners}
         outages_ms = [self._rounds_again_ms, self._outages.end_ms(facts.shard, now_ms)]
@@ -182,7 +182,7 @@ class LagTracker:
             commits=group.commits,
         )
         group.history = [(at_ms, lag) for at_ms, lag in told["columns"]["history"]]
-        return [told, report]
+        return told, report
 
     def _partition(self, group: _Group, place: Place) -> PartitionLag:
         known = group.committed.get(place, _Committed())
@@ -237,19 +237,19 @@ def track(
     tracker: LagTracker,
     commits: Iterable[OffsetCommitted],
     rows: Iterable[ClusterRow],
-    reports_until: Callable[[int], Iterable[Mapping[str, Any]]],
-) -> Iterator[Output]:
+    said_until: Callable[[int], Iterable[Said]],
+) -> Iterator[Said]:
     """Judge the groups at each round of a capture.
 
-    ``reports_until``: what the shards have said up to an instant since it was called last, in order. No commit is
+    ``said_until``: what the shards have said up to an instant since it was called last, in order. No commit is
     misdated (``redated``).
     """
     waiting = deque(sorted(commits, key=lambda event: (event.order_ms, event.partition, event.topic, event.offset)))
     for row in sorted(rows, key=lambda row: row.timestamp_ms):
         tracker.name_topics(row)
         if row.end_offsets:
-            for output in reports_until(row.timestamp_ms):
-                _commit_until(tracker, waiting, min(output["at_ms"], row.timestamp_ms))
+            for output in said_until(row.timestamp_ms):
+                _commit_until(tracker, waiting, min(instant_ms(output), row.timestamp_ms))
                 tracker.report(output)
             _commit_until(tracker, waiting, row.timestamp_ms)
             yield from tracker.round(row)

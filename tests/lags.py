@@ -10,6 +10,7 @@ from typing import Any
 
 from coordinator_model.decode.cluster_row import ClusterRow
 from coordinator_model.events import OffsetCommitted
+from coordinator_model.group_report import GroupReport, Said, instant_ms, of_kind, reports_in
 from coordinator_model.incidents import Kind, OpenIncidents, Transition, fold
 from coordinator_model.lag_tracker import LagTracker, track
 from coordinator_model.thresholds import Thresholds
@@ -86,7 +87,7 @@ class Life:
     partitions: dict[int, Partition]
     group: str = "g"
     type: str = "classic"
-    reports: list[dict[str, Any]] = field(default_factory=list)
+    reports: list[Said] = field(default_factory=list)
     round_ms: int = ROUND_MS
     first_round_ms: int = 0
     missing_rounds: tuple[int, int] = (-1, -1)
@@ -115,10 +116,9 @@ class Life:
         self.reports.append(self.report(at_ms, view))
         return self
 
-    def report(self, at_ms: int, view: dict[str, Any] | None, *, deleted: bool = False) -> dict[str, Any]:
+    def report(self, at_ms: int, view: dict[str, Any] | None, *, deleted: bool = False) -> GroupReport:
         """A shard's report."""
-        head = {"kind": "report", "cluster": "c", "shard": 0, "group": self.group, "at_ms": T0 + at_ms}
-        return {**head, "view": view, "findings": [], "deleted": deleted}
+        return GroupReport(cluster="c", shard=0, group=self.group, at_ms=T0 + at_ms, view=view, deleted=deleted)
 
     def delete(self, at_ms: int) -> "Life":
         """Let the group be deleted."""
@@ -182,7 +182,7 @@ class Played:
     """What a life came to."""
 
     transitions: list[Transition]
-    outputs: list[dict[str, Any]]
+    outputs: list[Said]
     opened: OpenIncidents
 
     def _of(self, kind: Kind) -> list[Transition]:
@@ -197,9 +197,9 @@ class Played:
     def opened_at(self) -> dict[tuple[str, str], int]:
         """When a round first said it; the last opening of a rule and subject."""
         first: dict[str, int] = {}
-        for output in self.outputs:
-            for finding in output.get("findings", ()):
-                first.setdefault(f"{finding['rule']} {finding['subject']} {finding['opened_ms']}", output["at_ms"] - T0)
+        for report in reports_in(self.outputs):
+            for finding in report.findings:
+                first.setdefault(f"{finding['rule']} {finding['subject']} {finding['opened_ms']}", report.at_ms - T0)
         return {
             (i.rule, i.subject): first[f"{i.rule} {i.subject} {i.opened_ms}"]
             for i in (t.incident for t in self._of(Kind.OPENED))
@@ -221,7 +221,7 @@ class Played:
 
     def columns(self, at: int = -1) -> dict[str, Any]:
         """The columns of a round."""
-        return [output for output in self.outputs if output["kind"] == "partitions"][at]["columns"]
+        return list(of_kind(self.outputs, "partitions"))[at]["columns"]
 
     def notes(self, at: int = -1) -> dict[int, str]:
         """By partition, what it looked like at a round."""
@@ -230,7 +230,7 @@ class Played:
 
     def every_note(self, number: int) -> set[str]:
         """All that was ever said of a partition."""
-        rounds = [output for output in self.outputs if output["kind"] == "partitions"]
+        rounds = list(of_kind(self.outputs, "partitions"))
         return {note for at in range(len(rounds)) if (note := self.notes(at).get(number)) is not None}
 
 
@@ -245,12 +245,12 @@ def played(
 ) -> Played:
     """Judge these events and rounds of a life; ``opened`` and ``history``: what a monitor that stopped had stored."""
     tracker = LagTracker("c", lambda _: thresholds or Thresholds(), {life.group: history or []})
-    waiting = sorted(life.reports, key=lambda report: report["at_ms"])
-    said: list[dict[str, Any]] = []
+    waiting = sorted(life.reports, key=instant_ms)
+    said: list[Said] = []
 
-    def until(at_ms: int) -> list[dict[str, Any]]:
+    def until(at_ms: int) -> list[Said]:
         told = []
-        while waiting and waiting[0]["at_ms"] <= at_ms:
+        while waiting and instant_ms(waiting[0]) <= at_ms:
             told.append(waiting.pop(0))
         said.extend(told)
         return told
@@ -260,6 +260,5 @@ def played(
         outputs += [*said, output]
         said.clear()
     outputs += said
-    reports = [output for output in outputs if output["kind"] == "report"]
-    transitions, changed = fold(opened or {}, reports, lambda _: 60_000)
+    transitions, changed = fold(opened or {}, reports_in(outputs), lambda _: 60_000)
     return Played(transitions, outputs, {**(opened or {}), **changed})

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from coordinator_model.group_report import GroupReport
 from coordinator_model.lag.partition import GroupFacts, Owner
 from coordinator_model.states import GroupState, GroupType
 
@@ -46,9 +47,8 @@ def owner_of(member: Mapping[str, Any], since_ms: int) -> Owner:
     )
 
 
-def facts_of(report: Mapping[str, Any]) -> GroupFacts:
-    """Return what a report with a view says of its group as a whole."""
-    view = report["view"]
+def facts_of(report: GroupReport, view: Mapping[str, Any]) -> GroupFacts:
+    """Return what a report says of its group as a whole, with its view."""
     newest = max(view["members"], key=lambda member: member["joined_ms"] or 0, default=None)
     return GroupFacts(
         cluster=view["cluster"],
@@ -58,8 +58,8 @@ def facts_of(report: Mapping[str, Any]) -> GroupFacts:
         generation=view["generation"],
         incarnation=view["incarnation"],
         broker=view["coordinator"] or "",
-        view_ms=report["at_ms"],
+        view_ms=report.at_ms,
         stable_since_ms=view["stable_since_ms"],
         reason=newest["rejoin_reason"] if newest is not None else None,
-        shard=report["shard"],
+        shard=report.shard,
     )

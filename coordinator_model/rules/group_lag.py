@@ -7,6 +7,7 @@ afresh finds the same incidents.
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from coordinator_model.group_report import NO_SHARD, GroupReport, JudgedBy
 from coordinator_model.lag.columns import columns_of
 from coordinator_model.lag.lag_context import LagContext, lag_context
 from coordinator_model.lag.partition import GroupFacts, PartitionLag
@@ -18,7 +19,6 @@ from coordinator_model.thresholds import Thresholds
 Output = dict[str, Any]
 JUDGES = tuple(line.lag for line in REGISTRY if line.lag is not None)
 PENDING = tuple(line.pending for line in REGISTRY if line.pending is not None)
-NO_SHARD = -1
 
 
 def judge_group(
@@ -29,21 +29,25 @@ def judge_group(
     history: Sequence[tuple[int, int]] = (),
     *,
     commits: int = 0,
-) -> list[Output]:
-    """Return a ``partitions`` output and a ``report`` of a group, at the instant of a round of end offsets.
+) -> tuple[Output, GroupReport]:
+    """Return a ``partitions`` output and a report of a group, at the instant of a round of end offsets.
 
     ``history``: the group's lag at earlier rounds, oldest first: ``history`` of the columns that were made last. It is
     that of the partitions that it owns, if it owns any.
     ``commits``: how many were counted, as the columns tell it.
     """
     context = lag_context(facts, partitions, now_ms, thresholds, history)
-    return [_partitions(context, commits), _report(context)]
+    return _partitions(context, commits), _report(context)
 
 
 def _partitions(context: LagContext, commits: int) -> Output:
     statuses = [row.status for row in context.rows]
     return {
-        **_head("partitions", context),
+        "kind": "partitions",
+        "cluster": context.facts.cluster,
+        "shard": NO_SHARD,
+        "group": context.facts.group,
+        "at_ms": context.now_ms,
         "lag": context.total,
         "status": max(statuses, key=lambda status: status.rank, default=Status.UNKNOWN),
         "complete": _is_complete(context),
@@ -57,24 +61,21 @@ def _is_complete(context: LagContext) -> bool:
     return bool(context.rows) and known and context.facts.type != GroupType.SHARE
 
 
-def _report(context: LagContext) -> Output:
-    """Say all that is held of the group's lag.
-
-    ``pending``: which incidents have not ended though they are not found, None: none has, for nothing is known.
-    ``owners``: who has partitions, so that what is said of others is over; None: that is not known, or there are none.
-    """
-    waits, known = any(row.lag != 0 for row in context.rows), context.is_known
+def _report(context: LagContext) -> GroupReport:
+    """Say all that is held of the group's lag; nothing is pending and nobody owns anything where nothing is known."""
+    facts, known = context.facts, context.is_known
+    waits = any(row.lag != 0 for row in context.rows)
     findings = (finding for judge in JUDGES for finding in judge(context)) if waits else ()
-    pending = (row for told in PENDING for row in told(context)) if waits and known else ()
-    return {
-        **_head("report", context),
-        "judged": "lag",
-        "view": None,
-        "findings": [{"cluster": context.facts.cluster, **finding.as_dict()} for finding in findings],
-        "deleted": False,
-        "pending": list(pending) if known else None,
-        "owners": sorted(_owners(context)) if known and not context.instant.is_simple else None,
-    }
+    pending = (row for pending_of in PENDING for row in pending_of(context)) if waits and known else ()
+    return GroupReport(
+        cluster=facts.cluster,
+        group=facts.group,
+        at_ms=context.now_ms,
+        judged=JudgedBy.LAG,
+        findings=[{"cluster": facts.cluster, **finding.as_dict()} for finding in findings],
+        pending=list(pending) if known else None,
+        owners=sorted(_owners(context)) if known and not context.instant.is_simple else None,
+    )
 
 
 def _owners(context: LagContext) -> set[str]:
@@ -82,14 +83,3 @@ def _owners(context: LagContext) -> set[str]:
     if context.facts.state != GroupState.STABLE:
         return set()
     return {owner.member_id for owner in owners if owner is not None and owner.liveness != "violated"}
-
-
-def _head(kind: str, context: LagContext) -> Output:
-    facts = context.facts
-    return {
-        "kind": kind,
-        "cluster": facts.cluster,
-        "shard": NO_SHARD,
-        "group": facts.group,
-        "at_ms": context.now_ms,
-    }

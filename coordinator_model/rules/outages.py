@@ -11,10 +11,8 @@ telemetry lines, so of what can be wrong with lines little counts here:
 - The coordinator has no request log: nobody is known to be alive as long as that lasts. Nothing else changes.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 from coordinator_model.brokers.blindness import CLOCK_STEPPED, NO_LINES
+from coordinator_model.group_report import GroupReport, Said
 from coordinator_model.rules.coordinator_unavailable import COORDINATOR_UNAVAILABLE
 
 COUNTS = frozenset({NO_LINES, CLOCK_STEPPED})
@@ -29,15 +27,18 @@ class Outages:
         self._open: set[tuple[int, str]] = set()
         """Shards whose outage lasts, each with what tells of it."""
 
-    def take(self, output: Mapping[str, Any]) -> None:
+    def take(self, said: Said) -> None:
         """Take a blind window, or a report about brokers; anything else changes nothing."""
-        if output["kind"] == "blind" and output["why"] in COUNTS:
-            self._note(output["shard"], output["broker"], output["until_ms"])
-        elif output["kind"] == "report" and not output["group"]:
-            refused = any(finding["rule"] == COORDINATOR_UNAVAILABLE.id for finding in output["findings"])
-            teller = output.get("holder", "")
-            if refused or (output["shard"], teller) in self._open:
-                self._note(output["shard"], teller, None if refused else output["at_ms"])
+        if isinstance(said, GroupReport):
+            if not said.group:
+                self._take_report(said)
+        elif said["kind"] == "blind" and said["why"] in COUNTS:
+            self._note(said["shard"], said["broker"], said["until_ms"])
+
+    def _take_report(self, report: GroupReport) -> None:
+        refused = any(finding["rule"] == COORDINATOR_UNAVAILABLE.id for finding in report.findings)
+        if refused or (report.shard, report.holder) in self._open:
+            self._note(report.shard, report.holder, None if refused else report.at_ms)
 
     def _note(self, shard: int, teller: str, until_ms: int | None) -> None:
         if until_ms is None:

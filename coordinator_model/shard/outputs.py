@@ -8,6 +8,7 @@ from coordinator_model.brokers.broker_clock import BrokerClock, CoordinatorTrack
 from coordinator_model.decode.parse import DETAIL_CHARACTERS
 from coordinator_model.decode.source_row import TELEMETRY
 from coordinator_model.events import Event
+from coordinator_model.group_report import GroupReport
 from coordinator_model.rules.findings import Finding
 
 Output = dict[str, Any]
@@ -39,11 +40,22 @@ class Outputs:
         findings: list[Finding],
         *,
         deleted: bool = False,
-        **more: Any,
+        holder: str = "",
     ) -> None:
         """Say all that is held of a group at this instant; the empty group is the brokers."""
         told = [{"cluster": self._cluster, **finding.as_dict()} for finding in findings]
-        self._emit("report", at_ms, group=group, view=view, findings=told, deleted=deleted, **more)
+        report = GroupReport(
+            cluster=self._cluster,
+            shard=self._shard,
+            seq=len(self.listed),
+            group=group,
+            at_ms=at_ms,
+            view=view,
+            findings=told,
+            deleted=deleted,
+            holder=holder,
+        )
+        self.listed.append(report.as_output())
 
     def heartbeats(self, at_ms: int, groups: list[Any]) -> None:
         """Show groups again of which only heartbeats came (``refresh``)."""

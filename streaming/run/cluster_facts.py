@@ -17,6 +17,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import ClusterAuthorizationFailedError, KafkaError, UnsupportedVersionError
 
 from coordinator_model.decode.topic_ids import id_of, text_of
+from coordinator_model.group_report import GroupReport
 from coordinator_model.shard.topic_places import name_topics, topic_places
 from streaming.connection.brokers import describe_cluster
 
@@ -100,12 +101,12 @@ class TopicNames:
         self._names: dict[str, str] = {}
         self._asked_s: dict[str, float] = {}
 
-    def resolve(self, outputs: Iterable[Mapping[str, Any]]) -> None:
-        """Put names in the place of ids in the reports among a batch's outputs."""
-        reports = [(output["view"], output["findings"]) for output in outputs if output["kind"] == "report"]
-        self._learn({str(holder[place]) for report in reports for holder, place in topic_places(*report)})
-        for report in reports:
-            name_topics(self._names, *report)
+    def resolve(self, reports: Iterable[GroupReport]) -> None:
+        """Put names in the place of ids in a batch's reports."""
+        shown = [(report.view, report.findings) for report in reports]
+        self._learn({str(holder[place]) for each in shown for holder, place in topic_places(*each)})
+        for each in shown:
+            name_topics(self._names, *each)
 
     def _learn(self, topics: set[str]) -> None:
         now_s = self._now_s()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from coordinator_model.group_report import read_outputs, reports_in
 from coordinator_model.thresholds import Thresholds
 from streaming.config import Settings
 from streaming.run.cluster_facts import TopicNames
@@ -68,8 +69,8 @@ class Sink:
         """Apply a batch: the rows' one action, then the store's one transaction."""
         said = [(row.key, output) for row in frame.collect() for output in json.loads(row.outputs)]
         said = [(key, output) for key, output in said if not self._of_metadata(output)]
-        outputs = [output for _, output in said]
-        self.topic_names.resolve(outputs)
+        outputs = read_outputs(output for _, output in said)
+        self.topic_names.resolve(reports_in(outputs))
         self.store.apply_batch(
             checkpoint_id=self.checkpoint_id,
             batch_id=batch_id,

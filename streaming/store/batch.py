@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, func, select, update
 
+from coordinator_model.group_report import GroupReport, JudgedBy, Said, place_of
 from coordinator_model.incidents import OpenIncidents, Transition, fold, in_order
 from streaming.config import Policy, Settings
 from streaming.store import tables
@@ -21,8 +22,6 @@ from streaming.store.database import add_up, clean, group_key, remove, upsert
 
 QUARANTINE_ROWS = 10_000
 MOST = 2**63 - 1  # of a column: a sum of offsets that strangers commit may be more
-LAG = "lag"
-"""What a report is `judged` by that holds only the rules of lag."""
 MONITOR_STALLED = "monitor-stalled"
 DATA_QUALITY = "data-quality"
 ALERTS_MISSED = "alerts-missed"
@@ -69,21 +68,24 @@ class Rows:
         self.counters.setdefault(cluster, Counter()).update(counts)
 
 
-def ordered(outputs: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def ordered(outputs: Iterable[Said]) -> list[Said]:
     """Sort a batch's outputs as the coordinator's time has them, and those of one shard as it made them."""
-    return in_order(sorted(outputs, key=lambda output: (output.get("shard", -1), output.get("seq", 0))))
+    return in_order(sorted(outputs, key=place_of))
 
 
-def gather(outputs: Iterable[Mapping[str, Any]], checkpoint_id: str) -> Rows:
+def gather(outputs: Iterable[Said], checkpoint_id: str) -> Rows:
     """Collect the rows of all tables; the last output of a key counts."""
     rows = Rows(checkpoint_id)
-    for output in outputs:
-        _GATHER[output["kind"]](rows, output)
+    for said in outputs:
+        if isinstance(said, GroupReport):
+            _gather_report(rows, said)
+        else:
+            _GATHER[said["kind"]](rows, said)
     return rows
 
 
 def judge(
-    reports: Iterable[Mapping[str, Any]], opened: OpenIncidents, settings: Settings
+    reports: Iterable[GroupReport], opened: OpenIncidents, settings: Settings
 ) -> tuple[list[PolicyTransition], OpenIncidents]:
     """Fold the reports, in order, into what is open; returns the transitions and the changed entries of `opened`."""
 
@@ -128,26 +130,26 @@ def write_counters(connection: Connection, counters: Mapping[str, Mapping[str, i
     add_up(connection, tables.counters, increments, tables.counters.c.value)
 
 
-def _gather_report(rows: Rows, output: Mapping[str, Any]) -> None:
-    if output.get("judged") == LAG:
+def _gather_report(rows: Rows, report: GroupReport) -> None:
+    if report.judged is JudgedBy.LAG:
         return  # it tells incidents, and has no view
-    key = group_key(output["cluster"], output["group"])
+    key = group_key(report.cluster, report.group)
     rows.heartbeats.pop(key, None)
-    if output.get("deleted"):
+    if report.deleted:
         rows.groups[key] = None
         rows.lags.pop(key, None)
-    elif view := output.get("view"):
-        rows.groups[key] = {**_group_row(key, output, view), "checkpoint_id": rows.checkpoint_id}
+    elif view := report.view:
+        rows.groups[key] = {**_group_row(key, report, view), "checkpoint_id": rows.checkpoint_id}
         rows.views[key] = json.dumps(view)
 
 
-def _group_row(key: str, output: Mapping[str, Any], view: Mapping[str, Any]) -> dict[str, Any]:
+def _group_row(key: str, report: GroupReport, view: Mapping[str, Any]) -> dict[str, Any]:
     members = view.get("members") or []
     liveness = Counter(member.get("liveness") for member in members)
     return {
         "group_key": key,
-        "cluster": clean(output["cluster"], 255),
-        "group_id": clean(output["group"]),
+        "cluster": clean(report.cluster, 255),
+        "group_id": clean(report.group),
         "type": clean(view.get("type"), 32),
         "state": clean(view.get("state"), 32),
         "generation": view.get("generation"),
@@ -156,7 +158,7 @@ def _group_row(key: str, output: Mapping[str, Any], view: Mapping[str, Any]) -> 
         "members_unknown": liveness["unknown"] + (view.get("unknown_left_out") or 0),
         "worst_headroom": _least(members, "heartbeat_headroom"),
         "worst_poll_headroom": _least(members, "poll_headroom"),
-        "at_ms": output["at_ms"],
+        "at_ms": report.at_ms,
         "heartbeats": None,
     }
 
@@ -270,7 +272,6 @@ def _gather_not_kept(rows: Rows, output: Mapping[str, Any]) -> None:
 
 
 _GATHER: dict[str, Callable[[Rows, Mapping[str, Any]], None]] = {
-    "report": _gather_report,
     "heartbeats": _gather_heartbeats,
     "partitions": _gather_partitions,
     "counted": _gather_counted,

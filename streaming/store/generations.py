@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, select
 
+from coordinator_model.group_report import GroupReport
 from coordinator_model.membership import Membership, compare, membership
 from streaming.store import tables
 from streaming.store.database import clean, group_key, in_portions, remove, upsert
@@ -47,20 +48,20 @@ class Changes(NamedTuple):
 
 
 def changes(
-    reports: Iterable[Mapping[str, Any]], known: Mapping[str, int], load: Callable[[Iterable[str]], Before]
+    reports: Iterable[GroupReport], known: Mapping[str, int], load: Callable[[Iterable[str]], Before]
 ) -> Changes:
     """Find the generations that settled in a batch, in the order of its reports.
 
     `known`: newest settled generation by group key; `load` fetches what the few groups that changed were before.
     """
     result = Changes([], {}, {}, Counter())
-    fresh: list[tuple[str, Mapping[str, Any], bool]] = []
+    fresh: list[tuple[str, GroupReport, bool]] = []
     newest = result.known
     for report in reports:
-        view = None if report.get("deleted") else report.get("view")
-        if view is None and not report.get("deleted"):
+        view = None if report.deleted else report.view
+        if view is None and not report.deleted:
             continue
-        key = group_key(report["cluster"], report["group"])
+        key = group_key(report.cluster, report.group)
         current = newest[key] if key in newest else known.get(key)
         is_settled = view is None or view.get("state") in _SETTLED_STATES
         if is_settled:
@@ -73,23 +74,27 @@ def changes(
     before, shown = load({key for key, *_ in fresh}) if fresh else Before({}, {})
     for key, report, is_settled in fresh:
         was = before.get(key)
-        if report.get("deleted"):
+        if report.deleted or report.view is None:  # only of a deleted one none is shown here
             before.pop(key, None)
             result.settled[key] = None
         elif is_settled:
-            before[key] = _add(result, key, report, was, shown.pop(key, None))
+            before[key] = _add(result, key, report, report.view, was, shown.pop(key, None))
         elif was is not None and key not in newest:  # it leaves what nobody has kept yet
             newest[key] = was.generation
-            _keep(result, key, report["cluster"], was)
+            _keep(result, key, report.cluster, was)
     return result
 
 
 def _add(
-    result: Changes, key: str, report: Mapping[str, Any], before: Settled | None, shown: Mapping[str, Any] | None
+    result: Changes,
+    key: str,
+    report: GroupReport,
+    view: Mapping[str, Any],
+    before: Settled | None,
+    shown: Mapping[str, Any] | None,
 ) -> Settled:
-    view = report["view"]
     after = Settled(view.get("generation") or 0, membership(view))
-    at_ms = view.get("stable_since_ms") or view.get("state_since_ms") or report["at_ms"]
+    at_ms = view.get("stable_since_ms") or view.get("state_since_ms") or report.at_ms
     is_same = before is None or before.generation == after.generation
     body = {
         "generation": view.get("generation"),
@@ -105,7 +110,7 @@ def _add(
     result.rows.append(row)
     result.counts[f"generations:{body['cause']}"] += 1
     result.counts[MOVED] += body["partitions_moved"]
-    _keep(result, key, report["cluster"], after)
+    _keep(result, key, report.cluster, after)
     return after
 
 

@@ -48,8 +48,7 @@ def write_transitions(
     steps: list[dict[str, Any]] = []
     messages: list[dict[str, Any]] = []
     for transition, policy in transitions:
-        contract = to_contract(transition)
-        text = json.dumps(contract)
+        text = json.dumps(to_contract(transition))
         row = _incident_row(transition, policy, text, now_ms=now_ms, late=transition.at_ms < late_before_ms)
         is_step = transition.kind is not Kind.UPDATED
         known = incidents.get(row["incident_id"])
@@ -60,7 +59,7 @@ def write_transitions(
         reason = why_notify(transition.kind, told=incident_id in told, mode=policy.mode)
         if reason.tells:
             told.add(incident_id)
-            messages.append(_message(row, transition, contract, now_ms))
+            messages.append(_message(row, transition, now_ms))
         row["notify"] = incident_id in told
         incidents[incident_id] = row
         if is_step:
@@ -97,16 +96,16 @@ def incident_counts(transitions: Iterable[PolicyTransition]) -> Counter[str]:
     return counts
 
 
-def message_payload(row: Mapping[str, Any], contract: Mapping[str, Any]) -> dict[str, Any]:
-    """Put together what a receiver gets to see of an incident row."""
-    return {
-        "incident": contract,
+def message_payload(row: Mapping[str, Any]) -> str:
+    """Put together, as JSON, what a receiver gets to see of an incident row; its `contract` is JSON already."""
+    rest = {
         "opened_ms": row["opened_ms"],
         "closed_ms": row["closed_ms"],
         "late": row["late"],
         "labels": json.loads(row["labels"]),
         "runbook_url": row["runbook_url"],
     }
+    return f'{{"incident": {row["contract"]}, ' + json.dumps(rest).removeprefix("{")
 
 
 def _incident_row(transition: Transition, policy: Policy, contract: str, *, now_ms: int, late: bool) -> dict[str, Any]:
@@ -146,16 +145,14 @@ def _transition_row(transition: Transition, contract: str, now_ms: int) -> dict[
     }
 
 
-def _message(
-    row: Mapping[str, Any], transition: Transition, contract: Mapping[str, Any], now_ms: int
-) -> dict[str, Any]:
+def _message(row: Mapping[str, Any], transition: Transition, now_ms: int) -> dict[str, Any]:
     return {
         "incident_id": row["incident_id"],
         "transition": transition.kind.value,
         "severity": row["severity"],
         "created_ms": now_ms,
         "receiver": "",
-        "payload": json.dumps(message_payload(row, contract)),
+        "payload": message_payload(row),
         "attempts": 0,
         "next_attempt_ms": 0,
         "delivered_ms": None,

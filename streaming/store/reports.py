@@ -3,22 +3,14 @@
 from collections.abc import Sequence
 from typing import Any
 
+from coordinator_model.group_report import GroupReport
+
 OWN_HOLDER = "serve"
 
 
-def own_report(cluster: str, findings: Sequence[dict[str, Any]], now_ms: int) -> dict[str, Any]:
+def own_report(cluster: str, findings: Sequence[dict[str, Any]], now_ms: int) -> GroupReport:
     """Report about a cluster as a whole."""
-    return {
-        "kind": "report",
-        "cluster": cluster,
-        "shard": -1,
-        "holder": OWN_HOLDER,
-        "group": "",
-        "at_ms": now_ms,
-        "view": None,
-        "findings": list(findings),
-        "deleted": False,
-    }
+    return GroupReport(cluster=cluster, group="", at_ms=now_ms, findings=list(findings), holder=OWN_HOLDER)
 
 
 def own_finding(rule: str, cluster: str, subject: str, **facts: Any) -> dict[str, Any]:

@@ -2,12 +2,14 @@
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
 from sqlalchemy import Column, ColumnElement, Connection, Engine, ExceptionContext, delete, event, select
 from sqlalchemy.exc import IntegrityError
 
+from coordinator_model.group_report import GroupReport, Said, instant_ms, reports_in
 from coordinator_model.incidents import OpenIncidents
 from streaming.config import Settings
 from streaming.store import batch, generations, incident_rows, tables
@@ -62,7 +64,7 @@ class Store:
         *,
         checkpoint_id: str,
         batch_id: int,
-        outputs: Iterable[Mapping[str, Any]],
+        outputs: Iterable[Said],
         settings: Settings,
         caught_up: bool = True,
         late_before_ms: int = NEVER_LATE_MS,
@@ -77,9 +79,9 @@ class Store:
         the cluster; raises `LeaseLostError` where another has it by now. `now_ms`: the wall clock, if not the
         database's. Any error leaves the database as it was.
         """
-        outputs, cluster = batch.ordered(outputs), settings.cluster
-        rows = batch.gather(outputs, checkpoint_id)
-        reports = [_held(output, checkpoint_id) for output in outputs if output["kind"] == "report"]
+        said, cluster = batch.ordered(outputs), settings.cluster
+        rows = batch.gather(said, checkpoint_id)
+        reports = [_held(report, checkpoint_id) for report in reports_in(said)]
         try:
             with self._writer.begin() as connection:
                 if lease is not None:
@@ -92,7 +94,7 @@ class Store:
                 history = _write_history(connection, reports, settled, is_first_reading=not caught_up and not settled)
                 batch.write(connection, rows)
                 if was_behind:
-                    at_ms = max((output.get("at_ms", 0) for output in outputs), default=0)
+                    at_ms = max(map(instant_ms, said), default=0)
                     reports += _vanished(connection, cluster, checkpoint_id, opened, at_ms)
                     reports += _released(cluster, checkpoint_id, opened, at_ms)
                 transitions, changed = _write_incidents(
@@ -108,17 +110,17 @@ class Store:
         self._remember(cluster, changed, history.known)
         return BatchResult(True, tuple(step.transition for step in transitions), tuple(delays_ms))
 
-    def apply_own(self, report: Mapping[str, Any], rule: str, settings: Settings) -> tuple[PolicyTransition, ...]:
+    def apply_own(self, report: GroupReport, rule: str, settings: Settings) -> tuple[PolicyTransition, ...]:
         """Judge a report of `serve` itself (`monitor-stalled`) against its own open incidents, like any other."""
-        key = (report["cluster"], report["group"])
+        key = (report.cluster, report.group)
         with self._writer.begin() as connection:
-            opened = open_incidents(connection, report["cluster"], own_rule=rule)
+            opened = open_incidents(connection, report.cluster, own_rule=rule)
             known = {key: opened.get(key, {})}
             transitions, _ = _write_incidents(
-                connection, [report], known, settings, now_ms=report["at_ms"], late_before_ms=NEVER_LATE_MS
+                connection, [report], known, settings, now_ms=report.at_ms, late_before_ms=NEVER_LATE_MS
             )
             counts = incident_rows.incident_counts(transitions)
-            batch.write_counters(connection, {clean(report["cluster"], 255): counts})
+            batch.write_counters(connection, {clean(report.cluster, 255): counts})
         return tuple(transitions)
 
     def write_quality(self, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -206,7 +208,7 @@ def _alive(
 
 
 def _write_history(
-    connection: Connection, reports: Iterable[Mapping[str, Any]], settled: Mapping[str, int], *, is_first_reading: bool
+    connection: Connection, reports: Iterable[GroupReport], settled: Mapping[str, int], *, is_first_reading: bool
 ) -> generations.Changes:
     """Write which generations have settled; nothing of a cluster's log that is read for the first time."""
     load_before = partial(generations.load_before, connection)
@@ -217,7 +219,7 @@ def _write_history(
 
 def _write_incidents(
     connection: Connection,
-    reports: Iterable[Mapping[str, Any]],
+    reports: Iterable[GroupReport],
     opened: OpenIncidents,
     settings: Settings,
     *,
@@ -237,7 +239,7 @@ def _vanished(
     checkpoint_id: str,
     opened: OpenIncidents,
     at_ms: int,
-) -> list[Mapping[str, Any]]:
+) -> list[GroupReport]:
     """Drop groups that a fresh checkpoint, now caught up, has not seen; report them deleted, so incidents close.
 
     Their tombstones may have been compacted away while nobody read them.
@@ -251,26 +253,24 @@ def _vanished(
     keys = {group_key(cluster, group): group for _, group in opened if group}
     present = existing(connection, known.group_key, keys)
     return [
-        {"kind": "report", "cluster": cluster, "group": keys[key], "at_ms": at_ms, "view": None}
-        | {"findings": [], "deleted": True}
+        GroupReport(cluster=cluster, group=keys[key], at_ms=at_ms, deleted=True)
         for key in sorted(keys.keys() - present)
     ]
 
 
-def _held(report: Mapping[str, Any], checkpoint_id: str) -> Mapping[str, Any]:
+def _held(report: GroupReport, checkpoint_id: str) -> GroupReport:
     """Name who holds a broker's incident open: an operator key means nothing to another checkpoint."""
-    return report if report["group"] else {**report, "holder": f"{checkpoint_id}/{report['holder']}"}
+    return report if report.group else replace(report, holder=f"{checkpoint_id}/{report.holder}")
 
 
-def _released(cluster: str, checkpoint_id: str, opened: OpenIncidents, at_ms: int) -> list[Mapping[str, Any]]:
+def _released(cluster: str, checkpoint_id: str, opened: OpenIncidents, at_ms: int) -> list[GroupReport]:
     """Let go, for the keys of other checkpoints, of the brokers' incidents that they held: they never will.
 
     What this checkpoint, now caught up, has found again is held by its own keys and stays open.
     """
     held = {holder for incident in opened.get((cluster, ""), {}).values() for holder in incident.holders}
     return [
-        {"kind": "report", "cluster": cluster, "group": "", "at_ms": at_ms, "view": None, "findings": []}
-        | {"deleted": False, "holder": holder, "reason": "superseded"}
+        GroupReport(cluster=cluster, group="", at_ms=at_ms, holder=holder, reason="superseded")
         for holder in sorted(held)
         if not holder.startswith(f"{checkpoint_id}/")
     ]

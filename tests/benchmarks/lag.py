@@ -20,6 +20,7 @@ import numpy as np
 from kafka import KafkaAdminClient
 
 from coordinator_model.commit_block import CommitBlock, key_of
+from coordinator_model.group_report import GroupReport
 from coordinator_model.thresholds import Thresholds
 from streaming.embedded import EmbeddedCluster
 from streaming.run.lag import group_lags
@@ -159,8 +160,7 @@ def a_report(group: int) -> dict[str, Any]:
         "stable_since_ms": START_MS,
         "members": members,
     }
-    head = {"kind": "report", "cluster": "bench", "shard": 0, "group": f"group-{group}", "at_ms": START_MS}
-    return {**head, "view": view, "findings": [], "deleted": False}
+    return GroupReport(cluster="bench", shard=0, group=f"group-{group}", at_ms=START_MS, view=view)
 
 
 def of_a_broker() -> None:

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from coordinator_model.group_report import GroupReport
 from coordinator_model.incidents import Incident, Kind, diff, fold, in_order, incident_id, to_contract
 
 OPENED_MS, AT_MS = 1_000_000, 1_000_500
@@ -57,15 +58,8 @@ def member(name="m1", partitions=(0, 1), **changes):
 
 def report(*findings, at_ms=AT_MS + 1_000, members=(), stable_ms=0, state="Stable", broker="broker-1", **changes):
     view = {"state": state, "coordinator": broker, "members": list(members), "stable_since_ms": stable_ms}
-    return {
-        "group": "g",
-        "at_ms": at_ms,
-        "findings": list(findings),
-        "view": view,
-        "deleted": False,
-        "holder": "0",
-        **changes,
-    }
+    values = {"view": view, "findings": list(findings), "holder": "0"} | changes
+    return GroupReport(cluster="c", group="g", at_ms=at_ms, **values)
 
 
 def opened(**changes):
@@ -232,7 +226,7 @@ STALLED = {"rule": "telemetry-stalled", "group": "", "subject": "broker-1", "mem
 
 
 def brokers(*findings, holder, at_ms=AT_MS):
-    return {"group": "", "at_ms": at_ms, "findings": list(findings), "view": None, "deleted": False, "holder": holder}
+    return GroupReport(cluster="c", group="", at_ms=at_ms, findings=list(findings), holder=holder)
 
 
 def test_a_broker_incident_ends_with_the_last_shard_that_sees_it():
@@ -258,9 +252,14 @@ def test_outputs_of_shards_come_in_order_of_time_and_what_one_says_later_stays_l
     looked_back = [named(1, 500), named(1, 300), named(0, 400), named(0, 500)]
     assert in_order(looked_back) == [named(0, 400), named(0, 500), named(1, 500), named(1, 300)]
 
+    def reported(outputs):
+        return [GroupReport(cluster="c", group="g", **output) for output in outputs]
+
+    assert in_order(reported(looked_back)) == reported(in_order(looked_back))
+
 
 def kinds_of(reports, resolve_after_ms=MINUTE_MS):
-    transitions, still_open = fold({}, [{"cluster": "c", **each} for each in reports], lambda _: resolve_after_ms)
+    transitions, still_open = fold({}, reports, lambda _: resolve_after_ms)
     return [step.kind for step in transitions], sum(map(len, still_open.values()))
 
 
@@ -270,7 +269,7 @@ def test_what_has_ended_does_not_begin_again_in_a_later_report():
 
 
 def test_a_group_that_is_switched_off_opens_nothing_and_ends_what_was_open():
-    [opened], held = fold({}, [{"cluster": "c", **report(finding())}], lambda _: MINUTE_MS)
-    [closed], left = fold(held, [{"cluster": "c", **report(finding(subject="m3"))}], lambda _: None)
+    [opened], held = fold({}, [report(finding())], lambda _: MINUTE_MS)
+    [closed], left = fold(held, [report(finding(subject="m3"))], lambda _: None)
     assert (opened.kind, closed.kind, closed.incident.reason) == (Kind.OPENED, Kind.CLOSED, "superseded")
     assert list(left.values()) == [{}]

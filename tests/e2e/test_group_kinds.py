@@ -19,6 +19,7 @@ from kafka import KafkaAdminClient
 
 from coordinator_model.capture_replay import History, replay_rows
 from coordinator_model.decode.topic_ids import text_of
+from coordinator_model.group_report import GroupReport
 from coordinator_model.shard.shard import ShardSettings
 from streaming.capture_file import open_text, read_rows
 from streaming.run.cluster_facts import TopicNames
@@ -285,8 +286,8 @@ def played(tmp_path_factory):
     return play, rows, TopicNames(lambda _: names)
 
 
-def reports(history: History) -> list[dict[str, Any]]:
-    return [{"kind": "report", "view": group, "findings": []} for group in history.groups]
+def reports(history: History) -> list[GroupReport]:
+    return [GroupReport(cluster="c", group=group["group"], at_ms=0, view=group) for group in history.groups]
 
 
 def seen(group: dict[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import pytest
 from coordinator_model.capture_replay import replay_rows
 from coordinator_model.decode.parse import RowParser
 from coordinator_model.decode.source_row import REPORTS, TELEMETRY
+from coordinator_model.group_report import read_outputs, reports_in
 from coordinator_model.incidents import fold, to_contract
 from coordinator_model.shard.shard import ShardSettings
 from coordinator_model.thresholds import Thresholds
@@ -211,8 +212,7 @@ def in_the_end(played):
     settings = ShardSettings(cluster="c", partitions=1, live_from_ms=0)
     monitor = Monitor(settings, reader=RowParser(read_metrics=read_metrics))
     monitor.read((row for row in played[1] if row.source != "cluster"), final=True)
-    reports = [output for output in monitor.outputs if output["kind"] == "report"]
-    steps, _ = fold({}, reports, lambda _: settings.thresholds.resolve_after_ms)
+    steps, _ = fold({}, reports_in(read_outputs(monitor.outputs)), lambda _: settings.thresholds.resolve_after_ms)
     return {step.incident.group: step.incident for step in steps if step.incident.rule == "left-without-reason"}
 
 

@@ -21,6 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 from coordinator_model.decode.parse import OFFSETS, REPORTS, RowParser, SourceRow, parse_row
+from coordinator_model.group_report import read_outputs
 from coordinator_model.shard.shard import ShardSettings
 from streaming.config import Settings
 from streaming.run import operator as operator_module
@@ -208,7 +209,7 @@ class _Job:
             result = self._store.apply_batch(
                 checkpoint_id=self._cluster,
                 batch_id=self._batch_id,
-                outputs=outputs,
+                outputs=read_outputs(outputs),
                 settings=self._settings,
             )
             self._live_keys.update({o["key"]: o["groups"] for o in outputs if o["kind"] == "progress"})

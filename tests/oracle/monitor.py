@@ -11,6 +11,7 @@ from coordinator_model.decode.cluster_row import read_cluster_row
 from coordinator_model.decode.parse import RejectedRow, RowParser, SourceRow
 from coordinator_model.decode.source_row import CLUSTER
 from coordinator_model.events import ClientWord, Event, OffsetCommitted, RecordRead, Tick
+from coordinator_model.group_report import read_outputs
 from coordinator_model.incidents import to_contract
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.session_timer import latest_session, unheard_since
@@ -99,5 +100,4 @@ class Monitor:
 
     def incidents(self) -> list[dict[str, Any]]:
         """Return what `replay` prints of incidents."""
-        reports = [output for output in self.outputs if output["kind"] == "report"]
-        return [to_contract(transition) for transition in _transitions(reports, self.settings)]
+        return [to_contract(transition) for transition in _transitions(read_outputs(self.outputs), self.settings)]

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from coordinator_model.capture_replay import _read, _route, _ticks, _transitions
 from coordinator_model.commit_block import key_of
 from coordinator_model.events import Heartbeat, OffsetCommitted, RecordRead
+from coordinator_model.group_report import read_outputs
 from coordinator_model.heartbeat_block import HeartbeatBlock
 from coordinator_model.incidents import to_contract
 from coordinator_model.shard.shard import Shard, ShardSettings
@@ -54,7 +55,7 @@ def world(name):
 def told(name, outputs):
     """What people are told, without what only betters a stored incident."""
     _, config = world(name)
-    lines = [to_contract(t) for t in _transitions(outputs, config)]
+    lines = [to_contract(t) for t in _transitions(read_outputs(outputs), config)]
     return sorted((x["at_ms"], x["transition"], x["rule"], x["group"], x["subject"], x["evidence"], x["cause"],
                    x["deadline_ms"], x["severity"], x.get("reason"), x["incident_id"]) for x in lines)  # fmt: skip
 

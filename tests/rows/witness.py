@@ -6,6 +6,7 @@ from typing import Any
 from coordinator_model.capture_replay import _transitions
 from coordinator_model.decode.parse import RejectedRow, RowParser, SourceRow
 from coordinator_model.events import Event, Tick
+from coordinator_model.group_report import read_outputs
 from coordinator_model.incidents import to_contract
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.session_timer import latest_session
@@ -67,6 +68,5 @@ class Witness:
 
     def incidents(self) -> list[dict[str, Any]]:
         """Return what people were told of violations: openings, and closings that take one back."""
-        reports = [output for output in self.outputs if output["kind"] == "report"]
-        told = [to_contract(transition) for transition in _transitions(reports, self.settings)]
+        told = [to_contract(transition) for transition in _transitions(read_outputs(self.outputs), self.settings)]
         return [transition for transition in told if transition["rule"] in VIOLATIONS]

@@ -4,6 +4,8 @@ import json
 from itertools import groupby
 from typing import Any
 
+from coordinator_model.group_report import NO_SHARD, GroupReport, JudgedBy
+
 CLUSTER = "prod"
 START_MS = 1_790_000_000_000
 
@@ -85,21 +87,11 @@ def member(member_id: str, **changes: Any) -> dict[str, Any]:
     }
 
 
-def report(group: str = "orders", *findings: dict[str, Any], at_ms: int = START_MS, **changes: Any) -> dict[str, Any]:
+def report(group: str = "orders", *findings: dict[str, Any], at_ms: int = START_MS, **changes: Any) -> GroupReport:
     """What a shard says about one group; no view unless given."""
-    return {
-        "kind": "report",
-        "cluster": CLUSTER,
-        "shard": 7,
-        "group": group,
-        "at_ms": at_ms,
-        "seq": 0,
-        "holder": str(changes.get("shard", 7)),
-        "view": None,
-        "findings": list(findings),
-        "deleted": False,
-        **changes,
-    }
+    shard = changes.get("shard", 7)
+    values = {"cluster": CLUSTER, "shard": shard, "holder": str(shard), "findings": list(findings), **changes}
+    return GroupReport(group=group, at_ms=at_ms, **values)
 
 
 def progress(shard: int = 7, progress_ms: int = START_MS, **changes: Any) -> dict[str, Any]:
@@ -214,6 +206,6 @@ def sums_of(topic: str, **changes: Any) -> list[Any]:
     return [topic, *(sums | {"status": "ok", "stalled": 0, "unknown": 0} | changes).values()]
 
 
-def lag_report(group: str = "orders", *findings: dict[str, Any], at_ms: int = START_MS) -> dict[str, Any]:
+def lag_report(group: str = "orders", *findings: dict[str, Any], at_ms: int = START_MS) -> GroupReport:
     """What the rules of lag say of a group."""
-    return report(group, *findings, at_ms=at_ms, shard=-1) | {"judged": "lag"}
+    return report(group, *findings, at_ms=at_ms, shard=NO_SHARD, judged=JudgedBy.LAG)

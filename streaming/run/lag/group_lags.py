@@ -9,13 +9,14 @@ import base64
 import time
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
 
 import numpy as np
 
+from coordinator_model.group_report import GroupReport, Said, of_kind, reports_in
 from coordinator_model.lag.window import AHEAD_MS
 from coordinator_model.rules.group_lag import judge_group
 from coordinator_model.rules.outages import Outages
@@ -29,7 +30,6 @@ from streaming.run.lag.partition_facts import GroupPartitions, partitions_of
 from streaming.run.lag.rounds import NO_ROUND, History, Round
 from streaming.run.packing import commit_block
 
-Output = dict[str, Any]
 View = tuple[str, int, SeenGroup | None]
 """Group, instant, and what is shown of it; None: it was deleted."""
 
@@ -105,16 +105,16 @@ class GroupLags:
     # ------------------------------------------------------------------ a batch
 
     def apply(
-        self, batch_id: int, outputs: Iterable[Output], thresholds_of: Callable[[str], Thresholds], *, judge: bool
-    ) -> list[Output]:
+        self, batch_id: int, outputs: Iterable[Said], thresholds_of: Callable[[str], Thresholds], *, judge: bool
+    ) -> list[Said]:
         """Take what a batch says; return its outputs but commits, and how far groups are behind.
 
         What the batch has committed is on the disk when this returns. `judge`: whether all has been read.
         """
         told = list(outputs)
-        others = [output for output in told if output["kind"] != "commits"]
+        others = [said for said in told if isinstance(said, GroupReport) or said["kind"] != "commits"]
         views = self._views(others)
-        misdated = self._take_commits(batch_id, [output for output in told if output["kind"] == "commits"], views)
+        misdated = self._take_commits(batch_id, list(of_kind(told, "commits")), views)
         if misdated:
             counts = {COMMIT_FROM_THE_FUTURE: misdated}
             others.append({"kind": "quarantined", "cluster": self.cluster, "counts": counts})
@@ -142,16 +142,19 @@ class GroupLags:
             self._kept.snapshot(self._dump())
         self._kept.close()
 
-    def _views(self, outputs: Iterable[Output]) -> list[View]:
+    def _views(self, said: Iterable[Said]) -> list[View]:
         """Return what reports say of groups, the newest of each."""
         views: dict[str, View] = {}
-        for output in outputs:
-            if output["kind"] == "report" and output["group"] and (output["deleted"] or output["view"] is not None):
-                group, at_ms = output["group"], output["at_ms"]
-                views[group] = group, at_ms, None if output["deleted"] else seen(output)
+        for report in reports_in(said):
+            if not report.group:
+                continue
+            if report.deleted:
+                views[report.group] = report.group, report.at_ms, None
+            elif report.view is not None:
+                views[report.group] = report.group, report.at_ms, seen(report, report.view)
         return list(views.values())
 
-    def _take_commits(self, batch_id: int, commits: list[Output], views: list[View]) -> int:
+    def _take_commits(self, batch_id: int, commits: list[Mapping[str, Any]], views: list[View]) -> int:
         """Keep what a batch says and take its commits in; a batch that comes again has been taken in.
 
         Returns how many were misdated.
@@ -192,15 +195,16 @@ class GroupLags:
     def _ends_at(self, topics: Int32s, partitions: Int32s, at_ms: Int64s) -> Int64s:
         return self._known.ends_at(self._table.topics, topics, partitions, at_ms)
 
-    def _take(self, output: Output) -> None:
-        kind = output["kind"]
-        self._outages.take(output)
-        if kind == "heartbeats":
-            for group, *_ in output["groups"]:
+    def _take(self, said: Said) -> None:
+        self._outages.take(said)
+        if isinstance(said, GroupReport):
+            return
+        if said["kind"] == "heartbeats":
+            for group, *_ in said["groups"]:
                 if group in self._groups:
-                    self._groups[group].shown(output["at_ms"])
-        elif kind == "progress":
-            self.clocks.take(output)
+                    self._groups[group].shown(said["at_ms"])
+        elif said["kind"] == "progress":
+            self.clocks.take(said)
 
     def _take_view(self, group: str, at_ms: int, view: SeenGroup | None) -> None:
         """Take a group's newest view; None: it was deleted."""
@@ -219,7 +223,7 @@ class GroupLags:
 
     # ------------------------------------------------------------------ judging
 
-    def _begin_round(self) -> list[Output]:
+    def _begin_round(self) -> list[Said]:
         """Begin with the newest round that counts by now: first groups in which messages wait, then by age.
 
         Returns counts of what was not told in it.
@@ -258,9 +262,9 @@ class GroupLags:
         self._suspects = suspects
         return {table.groups[number] for number in np.unique(table.group[slots]).tolist()}
 
-    def _judge(self, thresholds_of: Callable[[str], Thresholds]) -> list[Output]:
+    def _judge(self, thresholds_of: Callable[[str], Thresholds]) -> list[Said]:
         """Judge groups for a while; the others wait for the next batch."""
-        outputs: list[Output] = []
+        outputs: list[Said] = []
         began_s = time.monotonic()
         while self._queue and time.monotonic() - began_s < (JUDGE_S if self._queue[0] in self._judged else FIRST_S):
             groups = [self._queue.popleft() for _ in range(min(AT_ONCE, len(self._queue)))]
@@ -281,16 +285,16 @@ class GroupLags:
         silent = self._outages.is_open(facts.shard) or self.clocks.is_silent(facts.broker, self._round.at_ms)
         return group.unheard() if silent else group
 
-    def _judge_group(self, found: GroupPartitions, thresholds_of: Callable[[str], Thresholds]) -> list[Output]:
+    def _judge_group(self, found: GroupPartitions, thresholds_of: Callable[[str], Thresholds]) -> Sequence[Said]:
         name, before = found.group.facts.group, self._judged.get(found.group.facts.group)
         self._new.discard(name)
         if not found.partitions and before is None:
-            return []  # it has none, and had none
+            return ()  # it has none, and had none
         judged = self._judged[name] = before or _Judged()
         at_ms = self._round.at_ms
         facts, pairs = found.group.facts, iter(judged.history)
         outage_end_ms = max(found.outage_end_ms, self._outages.end_ms(facts.shard, at_ms))
-        outputs = judge_group(
+        shown, report = judge_group(
             facts._replace(outage_end_ms=outage_end_ms),
             found.partitions,
             at_ms,
@@ -298,13 +302,12 @@ class GroupLags:
             list(zip(pairs, pairs, strict=True)),
             commits=self._table.commits.get(name, 0),
         )
-        shown, report = outputs
         judged.at_ms = at_ms
-        judged.is_quiet = shown["lag"] == 0 and shown["complete"] and not report["findings"]
+        judged.is_quiet = shown["lag"] == 0 and shown["complete"] and not report.findings
         judged.history = array("q", (number for point in shown["columns"]["history"] for number in point))
         if not found.partitions:
             del self._judged[name]
-        return outputs
+        return shown, report
 
     # ------------------------------------------------------------------ kept over a restart
 

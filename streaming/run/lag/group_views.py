@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from coordinator_model.group_report import GroupReport
 from coordinator_model.lag.ownership import facts_of, owner_of
 from coordinator_model.lag.partition import GroupFacts, Owner
 from coordinator_model.lag.stall import ALIVE
@@ -58,9 +59,9 @@ class SeenGroup:
         return tuple(owner.member_id for owner in self.owners)
 
 
-def seen(output: Mapping[str, Any]) -> SeenGroup:
-    """Read a `report` that has a view."""
-    view, facts = output["view"], facts_of(output)
+def seen(report: GroupReport, view: Mapping[str, Any]) -> SeenGroup:
+    """Read a report with its view."""
+    facts = facts_of(report, view)
     owners = tuple(owner_of(member, 0) for member in view["members"])
     return SeenGroup(facts, owners, tuple(_held(member, facts) for member in view["members"]))
 

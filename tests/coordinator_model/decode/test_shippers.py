@@ -11,6 +11,7 @@ from coordinator_model.capture_replay import _read, _route, _ticks, _transitions
 from coordinator_model.decode.parse import RejectedRow, parse_row
 from coordinator_model.decode.source_row import TELEMETRY
 from coordinator_model.decode.telemetry.shipped import LATE, SEVERAL
+from coordinator_model.group_report import read_outputs
 from coordinator_model.incidents import to_contract
 from coordinator_model.shard.shard import Shard, ShardSettings
 from tests.builders import T0, heartbeat_line, stable, telemetry
@@ -155,7 +156,7 @@ def live(rows, every_ms=1_000):
         batch = [e for e in events if until_ms - every_ms < stamps.get(e[2:5], e.order_ms) <= until_ms]
         told = shard.apply(batch, records_read_ms=until_ms, final=until_ms >= last_ms)
         outputs += [{**output, "seq": len(outputs) + output["seq"]} for output in told]
-    return [to_contract(t) for t in _transitions(outputs, SETTINGS)]
+    return [to_contract(t) for t in _transitions(read_outputs(outputs), SETTINGS)]
 
 
 def without_key(row):

@@ -1,5 +1,7 @@
 """Who owns which partition since when, as views tell it."""
 
+from dataclasses import replace
+
 from coordinator_model.lag.ownership import facts_of, owners_of
 from tests.lags import T0, Life, Partition, never
 
@@ -11,7 +13,7 @@ def told(at_ms, **how):
 
 
 def view(at_ms, **how):
-    return told(at_ms, **how)["view"]
+    return told(at_ms, **how).view
 
 
 def since(owners):
@@ -35,6 +37,7 @@ def test_members_of_a_streams_group_hold_no_partitions():
 
 
 def test_the_facts_of_a_group_are_its_views():
-    facts = facts_of(told(100) | {"at_ms": T0 + 105, "shard": 7})
+    report = replace(told(100), at_ms=T0 + 105, shard=7)
+    facts = facts_of(report, report.view)
     assert (facts.group, facts.type, facts.state, facts.broker) == ("g", "classic", "Stable", "broker-1")
     assert (facts.view_ms, facts.stable_since_ms, facts.shard, facts.outage_end_ms) == (T0 + 105, T0 + 100, 7, 0)

@@ -286,7 +286,7 @@ def test_the_end_of_the_group_ends_it():
     life = Life({n: Partition(keeps_up(until_ms=100_000 * (n + 1) - 5_000)) for n in (0, 1)}).view(100).delete(200_000)
     told = life.play(5 * MINUTE_MS)
     assert told.closings == [(STALLED, "t-0", "group-deleted", 200_000)]
-    assert told.outputs[-1]["at_ms"] == T0 + 200_000
+    assert told.outputs[-1].at_ms == T0 + 200_000
 
 
 def test_nothing_is_said_before_anybody_has_seen_the_group():

@@ -3,6 +3,7 @@
 import pytest
 
 from coordinator_model.decode.parse import parse_row
+from coordinator_model.group_report import read_outputs, reports_in
 from coordinator_model.incidents import Incident, Kind, diff
 from coordinator_model.shard.shard import Shard, ShardSettings
 from tests.builders import T0, Story, rebalance, stable
@@ -100,14 +101,14 @@ class Live:
         wall = T0 + (at_ms if wall_ms is None else wall_ms)
         for number, shard in self.shards.items():
             outputs = shard.apply(events, wall_ms=wall)
-            for report in (o for o in outputs if o["kind"] == "report"):
+            for report in reports_in(read_outputs(outputs)):
                 self.take(report)
             self.shards[number] = Shard.restore(number, self.config, shard.dump())
         return self
 
     def take(self, report):
         """Do what the store does with a report."""
-        held = [i for i in self.open.values() if i.group == report["group"]]
+        held = [i for i in self.open.values() if i.group == report.group]
         for transition in diff(held, report):
             incident = Incident.from_dict(transition.incident.as_dict())
             self.open[incident.incident_id] = incident

@@ -6,6 +6,7 @@ from itertools import accumulate
 
 import pytest
 
+from coordinator_model.group_report import GroupReport, JudgedBy, instant_ms, of_kind
 from coordinator_model.incidents import Incident, diff
 from coordinator_model.lag.columns import MAX_HISTORY, MAX_ROWS
 from coordinator_model.lag.partition import WINDOW, Commit, GroupFacts, Owner, PartitionLag
@@ -103,7 +104,7 @@ def test_a_lag_that_is_lower_than_it_was_is_not_growing():
     slower = at(0)._replace(commits=commits, end_offset=1_200, asked_ms=350_000, waits_since_ms=1)
     for history, rules in (([(1, 500)], []), ([(1, 100)], ["lag-growing"])):
         _, report = judged(slower, now_ms=350_000, history=history)
-        assert [finding["rule"] for finding in report["findings"]] == rules
+        assert [finding["rule"] for finding in report.findings] == rules
 
 
 def test_without_a_history_nobody_says_that_it_has_ended():
@@ -314,8 +315,8 @@ def incident(rule, subject="t", **changes):
 
 
 def lag_report(**changes):
-    report = {"group": "g", "at_ms": 9, "findings": [], "view": None, "deleted": False, "judged": "lag"}
-    return report | {"pending": [], "owners": []} | changes
+    values = {"pending": [], "owners": []} | changes
+    return GroupReport(cluster="c", group="g", at_ms=9, judged=JudgedBy.LAG, **values)
 
 
 ABSENT = {
@@ -338,10 +339,10 @@ def test_a_stall_that_is_not_found_any_more_ends_only_if_something_says_so(case)
 
 def test_reports_of_lag_and_of_shards_leave_each_others_incidents_alone():
     known = [incident("lag-growing"), incident("rebalance-stuck")]
-    shards = {"group": "g", "at_ms": 9, "findings": [], "view": None, "deleted": False}
+    shards = GroupReport(cluster="c", group="g", at_ms=9)
     assert [t.incident.rule for t in diff(known, shards)] == ["rebalance-stuck"]
     assert [t.incident.rule for t in diff(known, lag_report(owners=None))] == ["lag-growing"]
-    assert {(t.incident.rule, t.incident.reason) for t in diff(known, shards | {"deleted": True})} == {
+    assert {(t.incident.rule, t.incident.reason) for t in diff(known, replace(shards, deleted=True))} == {
         ("lag-growing", "group-deleted"),
         ("rebalance-stuck", "group-deleted"),
     }
@@ -353,10 +354,10 @@ def test_the_rules_of_lag_are_the_four():
 
 def test_a_partition_whose_end_is_not_known_ends_nothing_of_its_topic():
     _, report = judged(at(0, end=None), at(1))
-    assert ("offsets-lost", "t", 0) in report["pending"]
-    assert ("partition-stalled", "t-0", 90_000) in report["pending"]
+    assert ("offsets-lost", "t", 0) in report.pending
+    assert ("partition-stalled", "t-0", 90_000) in report.pending
     _, report = judged(at(0, 10))
-    assert report["pending"] == []
+    assert report.pending == []
 
 
 def test_names_of_strangers_are_kept_as_they_are():
@@ -400,6 +401,6 @@ def test_a_recreated_topic_begins_a_new_window():
 
 def test_tombstones_of_a_group_that_is_gone_make_none():
     life = Life({0: Partition(listed((1_000, 5), (9_000, -1)))}).view(100).delete(8_000)
-    assert {output["at_ms"] - T0 for output in life.play(30_000).outputs if output["kind"] == "partitions"} == set()
+    assert {output["at_ms"] - T0 for output in of_kind(life.play(30_000).outputs, "partitions")} == set()
     life = Life({0: Partition(listed((1_000, 5), (12_000, -1)))}, type="simple")
-    assert {output["at_ms"] - T0 for output in life.play(30_000).outputs} == {10_000}
+    assert {instant_ms(output) - T0 for output in life.play(30_000).outputs} == {10_000}

@@ -1,6 +1,7 @@
 """When a shard's groups could not commit, by what shards tell of their brokers."""
 
 from coordinator_model.brokers.blindness import NO_LINES
+from coordinator_model.group_report import GroupReport
 from coordinator_model.rules.outages import Outages
 
 T0 = 1_700_000_000_000
@@ -12,7 +13,7 @@ def blind(until_ms, shard=3):
 
 def brokers(at_ms, *rules, holder="3"):
     findings = [{"rule": rule} for rule in rules]
-    return {"kind": "report", "shard": 3, "group": "", "at_ms": at_ms, "findings": findings, "holder": holder}
+    return GroupReport(cluster="c", shard=3, group="", at_ms=at_ms, findings=findings, holder=holder)
 
 
 def told(*outputs, at_ms=T0 + 7, shard=3):

@@ -6,6 +6,7 @@ import pytest
 
 from coordinator_model.capture_replay import replay_rows
 from coordinator_model.decode.parse import OFFSETS, parse_row
+from coordinator_model.group_report import read_outputs, reports_in
 from coordinator_model.incidents import Kind, fold
 from coordinator_model.shard.shard import Shard, ShardSettings
 from tests.builders import T0, Story, Told, Who, consumers, key, stable
@@ -188,8 +189,7 @@ class Live:
         shard = Shard.restore(0, self.settings, self.state)
         said = shard.apply(events, wall_ms=T0 + wall_ms)
         self.state = shard.dump()
-        reports = [output for output in said if output["kind"] == "report"]
-        told, changed = fold(self.open, reports, lambda _: 60_000)
+        told, changed = fold(self.open, reports_in(read_outputs(said)), lambda _: 60_000)
         self.open |= changed
         self.transitions += [
             (t.kind.value, t.incident.rule, t.incident.severity, t.at_ms - T0)
@@ -263,7 +263,7 @@ def test_the_first_line_of_a_broker_takes_over_and_accuses_nobody():
     first = [event for row in rows if row.source == OFFSETS for event in parse_row(row)]
     late = [e for row in rows if row.source != OFFSETS and row.timestamp_ms <= T0 + 20_000 for e in parse_row(row)]
     said = shard.apply(first, wall_ms=T0 + 50_100) + shard.apply(late, wall_ms=T0 + 51_000)
-    told, _ = fold({}, [output for output in said if output["kind"] == "report"], lambda _: 60_000)
+    told, _ = fold({}, reports_in(read_outputs(said)), lambda _: 60_000)
     assert told == []
     assert shard.clock.progress_ms == T0 + 20_000
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from coordinator_model.decode.parse import parse_row
+from coordinator_model.shard import view_refresh
 from coordinator_model.shard.refresh import with_heartbeats
 from coordinator_model.shard.shard import Shard, ShardSettings
 from tests.builders import T0, stable
@@ -79,3 +80,22 @@ def test_heartbeats_of_another_partitions_view_change_nothing(timeouts_ms):
     """A view of no member and heartbeats of two made every answer of `serve` fail: found by `make fuzz`, seed 60605."""
     view = {"members": [{"member_id": str(n), "session_timeout_ms": ms} for n, ms in enumerate(timeouts_ms)]}
     assert with_heartbeats(view, [1_000, 2_000], 3_000) == view
+
+
+def test_groups_with_findings_are_shown_whole_by_turns(monkeypatch):
+    """A batch that took long has all groups in turn: it shows some, the next one others, and none is left out."""
+    monkeypatch.setattr(view_refresh, "shown_plain", lambda *_: False)
+    monkeypatch.setattr(view_refresh, "WHOLE_AT_ONCE", 3)
+    shard = Shard.restore(0, replace(SETTINGS, view_refresh_ms=10_000), None)
+    names = [f"group-{number}" for number in range(9)]
+    story = stable("m1").beats("m1", 1_000, 200_000)
+    events = [event for row in story.source_rows(200_000) for event in parse_row(row)]
+    shown = []
+    for until_ms in range(2_000, 200_000, 17_000):
+        span = range(T0 + until_ms - 17_000, T0 + until_ms)
+        batch = [event for event in events if event.order_ms in span]
+        outputs = shard.apply([event._replace(group=name) for name in names for event in batch if event.group])
+        shown.append({output["group"] for output in outputs if output["kind"] == "report"})
+    quiet_batches = shown[-5:]  # nothing changes in them
+    assert [len(groups) for groups in quiet_batches] == [3] * 5
+    assert set.union(*quiet_batches) == set(names)

@@ -6,6 +6,7 @@ from array import array
 import numpy as np
 
 from coordinator_model.commit_block import NO_OFFSET, CommitBlock, key_of
+from coordinator_model.group_report import GroupReport, JudgedBy, of_kind, reports_in
 from coordinator_model.thresholds import Thresholds
 from streaming.run.lag.group_lags import GroupLags
 from streaming.run.lag.rounds import Place, Round
@@ -73,8 +74,7 @@ def report(group, *members, at_ms=T0, deleted=False, **changes):
         "members": list(members),
         **changes,
     }
-    head = {"kind": "report", "cluster": CLUSTER, "shard": 3, "seq": 0, "group": group}
-    return {**head, "at_ms": at_ms, "view": view, "findings": [], "deleted": deleted}
+    return GroupReport(cluster=CLUSTER, shard=3, group=group, at_ms=at_ms, view=view, deleted=deleted)
 
 
 def round_of(at_ms, ends, starts=None, ids=None, gone=()):
@@ -102,7 +102,8 @@ class Lags:
         """Apply the next batch, or one of a number; returns what it adds to the outputs."""
         self.batch = self.batch + 1 if batch is None else batch
         told = self.lags.apply(self.batch, outputs, lambda _: Thresholds(), judge=judge)
-        self.said = [output for output in told if output["kind"] == "partitions" or output.get("judged")]
+        judged = (report for report in reports_in(told) if report.judged is JudgedBy.LAG)
+        self.said = [said for pair in zip(of_kind(told, "partitions"), judged, strict=True) for said in pair]
         return self.said
 
     def ask(self, at_ms, ends, **more):
@@ -118,11 +119,11 @@ class Lags:
 
     def rows(self, group):
         """Return topic, partition, committed offset, end offset, lag of each row of a group that was said."""
-        return self.rows_after([output for output in self.said if output["group"] == group])
+        return self.rows_after([output for output in of_kind(self.said, "partitions") if output["group"] == group])
 
     def rows_after(self, said):
         """Return the same of a group that is the only one."""
-        found = [output for output in said if output["kind"] == "partitions"]
+        found = list(of_kind(said, "partitions"))
         return rows_of(found[-1]) if found else None
 
 

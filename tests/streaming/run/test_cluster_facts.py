@@ -11,6 +11,7 @@ from kafka.errors import KafkaTimeoutError
 
 from coordinator_model.decode.parse import parse_row
 from coordinator_model.decode.topic_ids import id_of, text_of
+from coordinator_model.group_report import GroupReport
 from coordinator_model.shard.shard import Shard, ShardSettings
 from streaming.config import Settings
 from streaming.run.cluster_facts import ASK_AGAIN_S, TopicNames, ask_topic_names, read_session_timeouts
@@ -31,13 +32,14 @@ def report(*topics, type_="consumer"):
     waits = [{"member_id": "m2", "partitions": [[topic, 0] for topic in topics]}]
     member = {"member_id": "m1", "assignment": owned, "target": [dict(row) for row in owned], "waits_for": waits}
     finding = {"rule": "session-expired", "partitions": [[topic, 0] for topic in topics]}
-    return {"kind": "report", "view": {"type": type_, "members": [member]}, "findings": [finding]}
+    view = {"type": type_, "members": [member]}
+    return GroupReport(cluster="c", group="g", at_ms=1, view=view, findings=[finding])
 
 
 def names_in(output):
-    member = output["view"]["members"][0]
+    member = output.view["members"][0]
     rows = [row["topic"] for name in ("assignment", "target") for row in member[name]]
-    pairs = [*member["waits_for"][0]["partitions"], *output["findings"][0]["partitions"]]
+    pairs = [*member["waits_for"][0]["partitions"], *output.findings[0]["partitions"]]
     return {*rows, *(topic for topic, _ in pairs)}
 
 
@@ -59,7 +61,7 @@ class Cluster:
 
 def test_ids_become_names_wherever_a_report_names_topics():
     output = report(TOPIC_ID_TEXT)
-    Cluster(**{TOPIC_ID_TEXT: "orders"}).resolver().resolve([{"kind": "progress"}, output])
+    Cluster(**{TOPIC_ID_TEXT: "orders"}).resolver().resolve([output])
     assert names_in(output) == {"orders"}
 
 

@@ -14,6 +14,7 @@ from coordinator_model.brokers.blindness import (
     NO_REQUEST_LOG,
 )
 from coordinator_model.decode.topic_ids import text_of
+from coordinator_model.group_report import of_kind, reports_in
 from coordinator_model.thresholds import Thresholds
 from streaming.run.lag import group_lags, kept
 from streaming.run.lag.commit_table import CommitTable
@@ -31,16 +32,14 @@ def lags(tmp_path):
 
 
 def columns(lags, group="pay"):
-    return next(output for output in lags.said if output["kind"] == "partitions" and output["group"] == group)[
-        "columns"
-    ]
+    return next(output for output in of_kind(lags.said, "partitions") if output["group"] == group)["columns"]
 
 
 def test_a_partitions_lag_is_its_end_less_what_was_committed(lags):
     lags.apply(commits(("pay", "orders", 0, 40), ("pay", "orders", 1, 7, 1)), OWNED)
     [partitions, judged] = lags.round(T0 + 10_000, ENDS)
     assert rows_of(partitions) == [("orders", 0, 40, 50, 10), ("orders", 1, 7, 7, 0), ("orders", 2, None, 3, None)]
-    assert (partitions["lag"], partitions["complete"], judged["judged"], judged["findings"]) == (10, True, "lag", [])
+    assert (partitions["lag"], partitions["complete"], judged.judged, judged.findings) == (10, True, "lag", [])
     assert columns(lags)["owner"] == [0, 0, 1]
 
 
@@ -132,7 +131,7 @@ def test_what_brokers_did_not_tell_is_counted_once_a_round(lags):
     lags.lags.add_round(replace(round_of(T0 + 10_000, ENDS), unanswered={"NotLeaderForPartitionError": 3}))
     lags.lags.read_until(T0 + 10_000)
     said = [lags.lags.apply(number, [], lambda _: Thresholds(), judge=True) for number in (1, 2)]
-    counted = [[output["counts"] for output in outputs if output["kind"] == "counted"] for outputs in said]
+    counted = [[output["counts"] for output in of_kind(outputs, "counted")] for outputs in said]
     assert counted == [[{"end-offsets:NotLeaderForPartitionError": 3}], []]
 
 
@@ -197,7 +196,8 @@ def test_nobody_is_alive_by_a_coordinator_that_is_not_heard(lags):
 def test_groups_of_which_nothing_is_new_are_judged_once_a_minute(lags):
     lags.apply(commits(("pay", "orders", 0, 50), ("ship", "orders", 0, 40, 1)), report("pay"), report("ship"))
     judged = [
-        {output["group"] for output in lags.round(T0 + number * 10_000, {"orders": [50]})} for number in range(1, 9)
+        {report.group for report in reports_in(lags.round(T0 + number * 10_000, {"orders": [50]}))}
+        for number in range(1, 9)
     ]
     assert [number for number, groups in enumerate(judged, start=1) if "pay" in groups] == [1, 7]
     assert all("ship" in groups for groups in judged)
@@ -214,7 +214,7 @@ def test_who_is_behind_is_judged_first_and_the_rest_as_time_allows(lags, monkeyp
     )
     first = lags.round(T0 + 10_000, {"orders": [50]})
     order = [first, lags.apply(), lags.apply(), lags.apply()]
-    assert [[output["group"] for output in said if output["kind"] == "partitions"] for said in order] == [
+    assert [[output["group"] for output in of_kind(said, "partitions")] for said in order] == [
         ["late"],
         ["a"],
         ["b"],
@@ -240,7 +240,7 @@ def test_a_partition_that_its_owner_leaves_behind_is_named(lags):
         lags.apply(commits(*stuck, ("pay", "orders", 1, number * 10, record + 1, at_ms)))
         if number % 2:
             lags.round(at_ms + 1, {"orders": [number * 10, number * 10]})
-    [finding] = lags.said[-1]["findings"]
+    [finding] = lags.said[-1].findings
     assert (finding["rule"], finding["member_id"], finding["partitions"]) == (
         "partition-stalled",
         "m1",
@@ -276,7 +276,10 @@ def life(folder, kill=None):
 
 def said_of(lags):
     """All that is said, but for when it was."""
-    return [{**output, "columns": {**output.get("columns", {}), "history": None}} for output in lags.said]
+    shown = [
+        {**output, "columns": {**output["columns"], "history": None}} for output in of_kind(lags.said, "partitions")
+    ]
+    return [*shown, *reports_in(lags.said)]
 
 
 @pytest.fixture
@@ -352,7 +355,7 @@ def test_a_view_that_says_nothing_new_is_not_written_again(lags):
     lags.apply(COMMITTED, OWNED)
     size = (lags.folder / "journal").stat().st_size
     for number in range(1, 11):
-        lags.apply(report("pay", *OWNED["view"]["members"], at_ms=T0 + number))
+        lags.apply(report("pay", *OWNED.view["members"], at_ms=T0 + number))
     assert (lags.folder / "journal").stat().st_size < size + 10 * 60
 
 
@@ -395,12 +398,10 @@ def test_commits_from_the_future_count_as_of_when_they_are_read_and_are_counted(
         lags.lags.read_until(at_ms)
         said = lags.lags.apply(2 * number - 1, [], lambda _: Thresholds(), judge=True)
         if number == 6:
-            [row] = [output["columns"] for output in said if output["kind"] == "partitions"]
+            [row] = [output["columns"] for output in of_kind(said, "partitions")]
             assert (row["lag"], row["committed_ms"][0] - T0) == ([0, 0], 59_000)
-        named |= {found["subject"]: found["opened_ms"] - T0 for output in said for found in output.get("findings", ())}
-    assert [output["counts"] for output in told if output["kind"] == "quarantined"] == [
-        {"offsets:commit from the future": 1}
-    ]
+        named |= {found["subject"]: found["opened_ms"] - T0 for report in reports_in(said) for found in report.findings}
+    assert [output["counts"] for output in of_kind(told, "quarantined")] == [{"offsets:commit from the future": 1}]
     assert named == {"orders-0": 59_000}
     kept = lags.lags._table.windows(lags.lags._table.slots_of("pay")).at_ms.tolist()
     again = Lags(lags.folder)
@@ -422,5 +423,5 @@ def test_only_blind_windows_in_which_nobody_can_commit_begin_the_count_anew(why,
         blind = {"kind": "blind", "shard": 3, "broker": "broker-1", "until_ms": at_ms, "why": why}
         owned = report("pay", member("m1", partitions=(0, 1)), at_ms=at_ms)
         said = lags.round(at_ms, {"orders": [offset, offset]}, commits(*stuck, well), owned, blind)
-        named |= {finding["subject"] for output in said for finding in output.get("findings", ())}
+        named |= {finding["subject"] for told in reports_in(said) for finding in told.findings}
     assert named == ({"orders-0"} if KINDS[why] else set())

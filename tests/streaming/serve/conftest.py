@@ -5,7 +5,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ import requests
 import uvicorn
 from sqlalchemy import update
 
+from coordinator_model.group_report import GroupReport
 from streaming.config import Settings
 from streaming.serve.app import create_app
 from streaming.serve.health import Health
@@ -49,7 +50,10 @@ def apply(store, settings) -> Callable[..., Any]:
     batches = iter(range(1_000_000))
 
     def _apply(*outputs, cluster=CLUSTER, **arguments):
-        moved = [{**output, "cluster": cluster} for output in outputs]
+        moved = [
+            replace(output, cluster=cluster) if isinstance(output, GroupReport) else {**output, "cluster": cluster}
+            for output in outputs
+        ]
         return store.apply_batch(
             checkpoint_id=f"checkpoint-{cluster}",
             batch_id=next(batches),

@@ -2,6 +2,7 @@
 
 import json
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -9,6 +10,7 @@ pytest.importorskip("great_expectations")
 
 from click.testing import CliRunner
 
+from coordinator_model.group_report import GroupReport
 from streaming.cli import main
 from streaming.quality.checker import Checker, to_frame
 from streaming.quality.sample import COLUMNS, take
@@ -82,8 +84,8 @@ def test_records_of_a_version_that_nobody_knows_are_named(apply, failing):
 
 @pytest.mark.parametrize(("name", "output"), BAD.items(), ids=BAD)
 def test_what_is_wrong_is_named_with_rows_that_show_it(apply, failing, name, output):
-    if output["kind"] == "report" and output["view"] and output["view"]["leader"] == "m-0":
-        output = output | {"view": output["view"] | {"leader": None}}
+    if isinstance(output, GroupReport) and output.view and output.view["leader"] == "m-0":
+        output = replace(output, view=output.view | {"leader": None})
     apply(output)
     found = failing()
     assert set(found) == {name}

@@ -1,5 +1,7 @@
 """A group's history: what each settled generation changed, whoever was restarted in between."""
 
+from dataclasses import replace
+
 import pytest
 
 from coordinator_model.membership import compare, membership
@@ -125,8 +127,8 @@ def test_it_names_whom_the_rebalance_was_last_seen_to_wait_for_if_that_could_be_
     """Sooner than a heartbeat interval nobody has been seen to stop its heartbeats: all would be named."""
     apply(group(3, reads("a", 0), reads("b", 1)))
     phase = {"phase": "join", "since_ms": START_MS, "waiting_for": ["b"], "waiting_for_total": 1}
-    waits = group(3, reads("a", 0), state="PreparingRebalance", rebalance=phase) | {"at_ms": START_MS + into_ms}
-    apply(waits, restart=True)
+    waits = group(3, reads("a", 0), state="PreparingRebalance", rebalance=phase)
+    apply(replace(waits, at_ms=START_MS + into_ms), restart=True)
     newest, _ = apply(group(4, reads("a", 0, 1)), restart=True)
     assert (newest["waited_for"], newest["waited_for_total"]) == (named, len(named))
     assert apply(group(5, reads("a", 0)))[0]["waited_for"] == []

@@ -8,6 +8,7 @@ import pytest
 
 from coordinator_model import capture_replay
 from coordinator_model.decode.parse import SourceRow
+from coordinator_model.group_report import read_outputs
 from coordinator_model.incidents import Kind
 from coordinator_model.shard.shard import Shard, ShardSettings
 from streaming.capture_file import open_text, read_rows
@@ -57,7 +58,7 @@ def test_the_store_holds_what_replay_prints(capture, restarted, tmp_path):
         if restarted:
             store.close()
             store = Store.open(url)
-        result = store.apply_batch(checkpoint_id="c", batch_id=number, outputs=batch, settings=Settings())
+        result = store.apply_batch(checkpoint_id="c", batch_id=number, outputs=read_outputs(batch), settings=Settings())
         told += [step for step in result.transitions if step.kind is not Kind.UPDATED]
     expected = capture_replay.replay_rows(rows(capture), SETTINGS)
     assert sorted((t.incident.incident_id, t.kind, t.at_ms) for t in told) == sorted(

@@ -1,0 +1,171 @@
+"""What is held of a group at an instant: its view and what is wrong with it, as a shard or the rules of lag say it.
+
+A shard's outputs travel through Spark as JSON. ``as_output`` and ``of_output`` are where a report becomes JSON and
+comes from it; ``read_outputs`` reads all that a batch says. Other kinds of outputs stay mappings.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from typing import Any, NoReturn
+
+REPORT = "report"
+NO_SHARD = -1
+MAX_NAME = 100
+"""How much of a group's id an error repeats."""
+
+
+class JudgedBy(StrEnum):
+    """Whose rules a report holds; each leaves the other's incidents alone."""
+
+    SHARD = "shard"
+    LAG = "lag"
+
+
+class BadReportError(ValueError):
+    """An output of the kind ``report`` that is none; the text names the field."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupReport:
+    """All that is held of a group at ``at_ms``: a finding that is not in it is not held."""
+
+    cluster: str
+    """The cluster's name in the configuration."""
+    shard: int = NO_SHARD
+    """The number of the shard; ``NO_SHARD``: no shard says it."""
+    seq: int = 0
+    """Its place among the outputs of its shard in a batch, from 0."""
+    group: str
+    """The group's id; empty: it is about the brokers, and clients of no group."""
+    at_ms: int
+    """The coordinator's time that it is true at, in milliseconds since the epoch."""
+    view: dict[str, Any] | None = None
+    """The group as it is shown, JSON-able; None: nothing is said of that."""
+    findings: list[dict[str, Any]] = field(default_factory=list)
+    """Every finding that is held, JSON-able: the fields of ``Finding``, and ``cluster``."""
+    deleted: bool = False
+    """Whether the group is no more: then all its incidents end."""
+    judged: JudgedBy = JudgedBy.SHARD
+    """Whose rules it holds."""
+    pending: list[tuple[str, str, int]] | None = None
+    """Of lag: rule, subject and the instant of the commit (milliseconds since the epoch) of what has not ended though
+    it is not found; None: nothing has ended, for nothing is known."""
+    owners: list[str] | None = None
+    """Of lag: the ids of the members that have partitions, so that what is said of others is over; None: not known."""
+    holder: str = ""
+    """Of the brokers: who holds their incidents open, an operator key or a part of ``serve``."""
+    reason: str | None = None
+    """Of the brokers: why what it no longer finds is over; None: as its rule says."""
+
+    def as_output(self) -> dict[str, Any]:
+        """Return it as an output, JSON-able; view and findings are shared, not copied."""
+        return {"kind": REPORT, **{name: getattr(self, name) for name in _FIELDS}}
+
+    @classmethod
+    def of_output(cls, output: Mapping[str, Any]) -> "GroupReport":
+        """Read what ``as_output`` returned; unknown fields are left out. Raises ``BadReportError``."""
+        values = {name: output[name] for name in _FIELDS if name in output}
+        for name, value in values.items():
+            if type(value) not in _TYPES[name]:  # exactly: True is an int
+                _refuse(output, name, f"is a {type(value).__name__}")
+        for name in _REQUIRED:
+            if name not in values:
+                _refuse(output, name, "is missing")
+        if (view := values.get("view")) is not None and type(view.get("members")) is not list:
+            _refuse(output, "view", "has no list of members")
+        _check_findings(output, values.get("findings", ()))
+        values["judged"] = _judged(output, values.get("judged", JudgedBy.SHARD))
+        values["pending"] = _pending(output, values.get("pending"))
+        if any(type(owner) is not str for owner in values.get("owners") or ()):
+            _refuse(output, "owners", "holds something else than ids")
+        return cls(**values)
+
+
+Said = GroupReport | Mapping[str, Any]
+"""An output that has been read: a report, or a mapping of another ``kind``."""
+
+FINDING_FIELDS = frozenset(
+    {
+        "cluster", "rule", "severity", "group", "subject", "opened_ms", "at_ms", "evidence", "cause", "summary",
+        "broker", "generation", "incarnation", "member_id", "instance_id", "client_id", "client_host",
+        "connection", "client_software", "deadline_ms", "partitions", "detail", "closed_reason", "closed_ms",
+    }
+)  # fmt: skip
+"""What a finding has in a report."""
+_FIELDS = tuple(f.name for f in fields(GroupReport))
+_REQUIRED = ("cluster", "group", "at_ms", "findings", "deleted")
+_NONE = type(None)
+_TYPES: dict[str, tuple[type, ...]] = {
+    "cluster": (str,),
+    "shard": (int,),
+    "seq": (int,),
+    "group": (str,),
+    "at_ms": (int,),
+    "view": (dict, _NONE),
+    "findings": (list,),
+    "deleted": (bool,),
+    "judged": (str, JudgedBy),
+    "pending": (list, _NONE),
+    "owners": (list, _NONE),
+    "holder": (str,),
+    "reason": (str, _NONE),
+}
+
+
+def _refuse(output: Mapping[str, Any], name: str, why: str) -> NoReturn:
+    where = f"shard {output.get('shard')!r:.20}, group {output.get('group')!r:.{MAX_NAME}}"
+    raise BadReportError(f"not a report ({where}): {name} {why}")
+
+
+def _check_findings(output: Mapping[str, Any], findings: Iterable[Any]) -> None:
+    for finding in findings:
+        if type(finding) is not dict:
+            _refuse(output, "findings", f"holds a {type(finding).__name__}")
+        if not finding.keys() >= FINDING_FIELDS:
+            missing = ", ".join(sorted(FINDING_FIELDS - finding.keys()))
+            _refuse(output, "findings", f"holds one without {missing}")
+
+
+def _judged(output: Mapping[str, Any], told: str) -> JudgedBy:
+    try:
+        return JudgedBy(told)
+    except ValueError:
+        _refuse(output, "judged", f"is {told!r:.20}")
+
+
+def _pending(output: Mapping[str, Any], told: list[Any] | None) -> list[tuple[str, str, int]] | None:
+    if told is None:
+        return None
+    for row in told:
+        if type(row) not in (list, tuple) or [type(value) for value in row] != [str, str, int]:
+            _refuse(output, "pending", "holds something else than rule, subject and instant")
+    return [tuple(row) for row in told]
+
+
+def read_outputs(outputs: Iterable[Mapping[str, Any]]) -> list[Said]:
+    """Read what a shard says of a batch, in its order. Raises ``BadReportError``."""
+    return [GroupReport.of_output(output) if output["kind"] == REPORT else output for output in outputs]
+
+
+def reports_in(said: Iterable[Said]) -> Iterator[GroupReport]:
+    """Yield the reports."""
+    return (output for output in said if isinstance(output, GroupReport))
+
+
+def of_kind(said: Iterable[Said], kind: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the outputs of another kind than reports."""
+    return (output for output in said if not isinstance(output, GroupReport) and output["kind"] == kind)
+
+
+def place_of(said: Said) -> tuple[int, int]:
+    """Return the shard that says something, and its place among what that says in a batch."""
+    if isinstance(said, GroupReport):
+        return said.shard, said.seq
+    return said.get("shard", NO_SHARD), said.get("seq", 0)
+
+
+def instant_ms(said: Said) -> int:
+    """Return the coordinator's time that something is said of; 0: of none."""
+    at_ms = said.at_ms if isinstance(said, GroupReport) else said.get("at_ms")
+    return at_ms or 0
