@@ -377,10 +377,11 @@ def poll_departure(
 def note_fenced(replica: GroupReplica, event: JoinAnswered | SyncAnswered, member_id: str) -> None:
     """Note an answer 82 to a static member's JoinGroup or SyncGroup: another has its instance id now.
 
-    A broker that did not announce the newest generation may have loaded the log, which lacks it.
+    Of one that names an instance id that was never its own, that tells nothing. A broker that did not announce the
+    newest generation may have loaded the log, which lacks it.
     """
     member = replica.members.get(member_id)
-    if event.error != FENCED_INSTANCE_ID or member is None:
+    if event.error != FENCED_INSTANCE_ID or member is None or event.instance_id != member.instance_id:
         return
     member.fenced_ms = event.arrival_ms
     if replica.announced_by not in ("", event.broker) and event.arrival_ms > replica.generation_since_ms:

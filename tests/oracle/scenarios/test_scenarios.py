@@ -10,7 +10,7 @@ import pytest
 
 from streaming.embedded.truth import REBALANCE_TIMEOUT, SESSION_EXPIRED
 from tests.oracle.scenarios.record import Scenario, record, why_not
-from tests.oracle.scenarios.verdicts import BY_HAND, CLASSES, INVISIBLE, JUDGED, UNKNOWN, compared, wrong
+from tests.oracle.scenarios.verdicts import BY_HAND, CLASSES, INVISIBLE, JUDGED, compared, wrong
 
 NEVER_RIGHT = {"extra", "refuted", "crash"}
 
@@ -54,11 +54,6 @@ def test_nobody_is_accused_falsely_in(scenarios, method):
     found = [each for scenario in scenarios[method] for each in wrong(scenario)]
     assert found, "listed in vain"
     assert [str(each) for each in found if each.what in NEVER_RIGHT] == []
-
-
-@pytest.mark.parametrize("method", CLASSES[UNKNOWN])
-def test_a_cause_is_unknown_in(scenarios, method):
-    assert {each.what for scenario in scenarios[method] for each in wrong(scenario)} == {"unknown"}
 
 
 def test_enough_was_compared(scenarios):

@@ -12,7 +12,7 @@ from tests.oracle.scenarios.record import Scenario
 
 TABLES = tomllib.loads(Path(__file__).with_name("classes.toml").read_text())
 CLASSES = {name: [method for table in tables for method in table["scenarios"]] for name, tables in TABLES.items()}
-INVISIBLE, BY_HAND, UNKNOWN, JUDGED = "invisible", "by-hand", "unknown", "judged"
+INVISIBLE, BY_HAND, JUDGED = "invisible", "by-hand", "judged"
 HEARTBEAT, ACCEPTED = b'HEARTBEAT"', (b'"errorCode":0', b'"errorCode":27')
 
 
