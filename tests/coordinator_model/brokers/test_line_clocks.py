@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from coordinator_model.capture_replay import _transitions, replay_rows
 from coordinator_model.decode.parse import parse_row
+from coordinator_model.group_report import read_outputs
 from coordinator_model.incidents import Kind
 from coordinator_model.shard import group_judgement
 from coordinator_model.shard.shard import Shard, ShardSettings
@@ -67,7 +68,7 @@ class Lived:
 
     @property
     def transitions(self):
-        return _transitions(self.outputs, SETTINGS)
+        return _transitions(read_outputs(self.outputs), SETTINGS)
 
     def opened(self, *rules):
         found = [t.incident for t in self.transitions if t.kind is Kind.OPENED and t.incident.rule in rules]

@@ -5,6 +5,7 @@ from itertools import pairwise
 import pytest
 
 from coordinator_model.capture_replay import _read, _transitions
+from coordinator_model.group_report import read_outputs
 from coordinator_model.shard.shard import Shard, ShardSettings
 from tests.builders import T0, Story, Who, consumers, key, stable
 
@@ -152,7 +153,7 @@ def told_in_batches(events, settings, *cuts):
         shard = Shard.restore(0, settings, state)
         outputs += shard.apply(events[start:end], final=end == len(events))
         state = shard.dump()
-    transitions = _transitions([{**output, "seq": n} for n, output in enumerate(outputs)], settings)
+    transitions = _transitions(read_outputs({**output, "seq": n} for n, output in enumerate(outputs)), settings)
     return [(t.kind, t.incident.rule, t.incident.subject, t.incident.reason, t.at_ms) for t in transitions]
 
 
