@@ -4,7 +4,7 @@ Sources: ``KafkaConsumerMetrics``, ``ClientTelemetryReporter`` and ``AbstractHea
 Java client tells whole seconds since its last poll *began*. So a poll that is told late is never told early, and a poll
 age past the limit accuses nobody who is still in: a long ``poll(Duration)`` goes on within it. Who did not poll leaves
 at its limit by itself. So the breach is proven by a later push of a member that has left: its last poll lies a whole
-interval before its goodbye. After ``unsubscribe()`` it lies less than that, though the age goes on to grow.
+interval before its leave. After ``unsubscribe()`` it lies less than that, though the age goes on to grow.
 The limit is the rebalance timeout: clients send ``max.poll.interval.ms`` as that.
 A client that pushes only whether it polled (librdkafka) is judged in ``idle_pushes``.
 """
@@ -123,7 +123,7 @@ def _deadline_ms(event: Metrics, member: Member) -> int | None:
 
 
 def _left_at(applied_ms: int, deadline_ms: int) -> bool:
-    """Tell whether a goodbye came as a limit passed: an age in another unit puts the limit anywhere."""
+    """Tell whether a leave came as a limit passed: an age in another unit puts the limit anywhere."""
     return applied_ms - LATE_MS <= deadline_ms <= applied_ms + TOLERANCE_MS
 
 

@@ -129,7 +129,7 @@ class GroupJudgement:
         self._groups.group_store.put(replica)
         try:
             self.evaluate(replica, self._groups.clock.progress_ms, at_ms)
-        except Exception as again:  # noqa: BLE001 # what fails on any group has been told by the quarantine
+        except Exception as again:  # noqa: BLE001 # what fails on any group is in quarantine already
             self._groups.outputs.quarantine(at_ms, event, again)
 
     def encode(self) -> None:
