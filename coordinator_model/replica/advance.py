@@ -11,6 +11,8 @@ from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.heartbeat_interval import measure_again
 from coordinator_model.replica.removals.judge import judge_removals
 from coordinator_model.replica.session_timer import JudgementContext
+from coordinator_model.replica.transitions import StateEvent
+from coordinator_model.states import GroupState, GroupType
 
 Heard = tuple[str, int, int | None]
 """A member's id, its last heartbeat, and the one before it."""
@@ -45,6 +47,21 @@ def end_if_tombstoned(replica: GroupReplica) -> bool:
     if replica.ending_ms is None:
         return False
     replica.mark_deleted()
+    return True
+
+
+def take_over(replica: GroupReplica, answered_ms: int, at_ms: int) -> bool:
+    """Let another coordinator have loaded a classic group from the log; return whether that changes anything.
+
+    A rebalance is in no record, so the group is as it was before (``GroupMetadataManager.onLoaded``). What came after
+    ``answered_ms``, when the predecessor last answered, the new coordinator has answered before it was named.
+    """
+    rebalancing = replica.state in (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
+    if replica.type is not GroupType.CLASSIC or not rebalancing or replica.state_since_ms > answered_ms:
+        return False
+    replica.revert_to_last_record(at_ms)
+    loaded = StateEvent.LOADED_WITH_MEMBERS if replica.members else StateEvent.LOADED_WITHOUT_MEMBERS
+    replica.enter(loaded, at_ms)
     return True
 
 

@@ -115,7 +115,9 @@ class BrokerLines:
         leader = self._clock.named(event)
         if leader is not None:
             self._into_clock_of(leader)
+            answered_ms = self._clock.last_answer_ms
             self._clock.follow(leader, self._groups.settings.thresholds)
+            self._events.taken_over(answered_ms, event.order_ms)
             self._brokers.moved(event)
             self._schedule.look_again(event.order_ms)
 

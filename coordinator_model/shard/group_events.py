@@ -17,7 +17,7 @@ from coordinator_model.events import (
     RecordRead,
 )
 from coordinator_model.replica.admission import UNKNOWN_GROUP, why_not
-from coordinator_model.replica.advance import take_heartbeats
+from coordinator_model.replica.advance import take_heartbeats, take_over
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.refusals import JOIN_REFUSALS, is_idle, told
 from coordinator_model.replica.removals.removal import note_disputed_heartbeat
@@ -113,6 +113,16 @@ class GroupEvents:
                 note_disputed_heartbeat(replica, event.member_id, event.applied_ms)
                 self._groups.group_store.touch(event.group)
                 self._judgement.evaluate(replica, self._groups.clock.progress_ms, event[0])
+
+    def taken_over(self, answered_ms: int, at_ms: int) -> None:
+        """Let another coordinator have loaded the groups, whose predecessor last answered at ``answered_ms``."""
+        for group in self._groups.group_store.names():
+            with self._judgement.alone(group, at_ms):
+                replica = self._groups.replica(group)
+                if take_over(replica, answered_ms, at_ms):
+                    self._groups.group_store.touch(group)
+                    self._groups.changed.add(group)
+                    self._judgement.evaluate(replica, self._groups.clock.progress_ms, at_ms)
 
     def _note_refused_join(self, event: GroupEvent, refused: str) -> None:
         """Count a refused join of a group that is not known for its client."""

@@ -385,7 +385,8 @@ def judge(played: Played) -> bool:
     found = quiet.compare(played) if played.moments else quiet.Findings()
     print(
         f"quiet points: {found.agreed} of {found.agreed + len(found.wrong)} agreed;"
-        f" {found.untold} more set aside, for a write was pending (at most {quiet.MOST_SET_ASIDE:.0%} of all may be)",
+        f" {found.untold} more set aside, for a write or a move was not told yet"
+        f" (at most {quiet.MOST_SET_ASIDE:.0%} of all may be)",
         *found.wrong,
         sep="\n",
     )

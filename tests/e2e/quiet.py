@@ -8,7 +8,7 @@ answer or a record. In a rebalance nobody outside can know who has rejoined.
 import time
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from math import inf
@@ -16,12 +16,16 @@ from operator import itemgetter
 from threading import Event
 from typing import Any
 
+from coordinator_model.decode.cluster_row import ClusterRow, read_cluster_row
 from coordinator_model.decode.parse import RejectedRow, RowParser
 from coordinator_model.decode.records import RecordType
+from coordinator_model.decode.source_row import CLUSTER
 from coordinator_model.events import (
+    Answer,
     ConsumerHeartbeat,
     Heartbeat,
     JoinAnswered,
+    LeaderNamed,
     OffsetCommitted,
     RecordRead,
     SyncAnswered,
@@ -35,7 +39,9 @@ from coordinator_model.shard.shard import Shard, ShardSettings
 from coordinator_model.shard.sharding import infer_partitions, shard_of
 from coordinator_model.thresholds import Thresholds
 from streaming.capture_file import open_text, read_rows
+from streaming.embedded.truth import TruthEvent
 from tests.e2e.asker import Asker
+from tests.e2e.poll_truth import NO_COORDINATOR
 from tests.e2e.world import CONSUMER_SESSION_MS, Described, Played, World
 
 QUIET_MS = 2_500
@@ -103,7 +109,8 @@ class Findings:
     agreed: int = 0
     untold: int = 0
     """Points at which they differed while a write was pending: the coordinator had applied what no answer had told, nor
-    a record to be read, or had made a record that the brokers describe once it is committed."""
+    a record to be read, or had made a record that the brokers describe once it is committed. Or while another
+    coordinator had loaded the group, and neither an answer nor metadata had told of it."""
     wrong: list[str] = field(default_factory=list)
 
     @property
@@ -121,6 +128,7 @@ def compare(played: Played) -> Findings:
     """Hold the replica to the brokers at each quiet point."""
     moments = sorted(played.moments, key=lambda moment: moment["at_ms"])
     by_shard, partitions = _events(played, {moment["group"] for moment in moments})
+    unseen = unseen_loads(played.truth, by_shard)
     settings = ShardSettings(
         cluster="c",
         partitions=partitions,
@@ -141,7 +149,9 @@ def compare(played: Played) -> Findings:
         theirs = {"state": moment["state"], "members": numbers(moment["members"])}
         if ours == [theirs]:
             found.agreed += 1
-        elif any(since_ms <= at_ms < until_ms for who in (group, "") for since_ms, until_ms in waits[number][who]):
+        elif any(
+            since <= at_ms < until for since, until in (*waits[number][group], *waits[number][""], *unseen[number])
+        ):
             found.untold += 1
         else:
             found.wrong.append(f"{group} at {at_ms}\n  brokers {theirs}\n  replica {ours}")
@@ -178,6 +188,31 @@ def _waits(events: Iterable[KafkaEvent]) -> dict[str, list[tuple[int, float]]]:
     for group, span in taken_back(joins):
         found[group].append(span)
     return found
+
+
+def unseen_loads(
+    truth: Iterable[TruthEvent], by_shard: Mapping[int, Iterable[KafkaEvent]]
+) -> dict[int, list[tuple[int, float]]]:
+    """By shard, from when a broker had loaded its groups to when an answer or metadata first told of it.
+
+    What it loads is in the log, and so it describes it; a rebalance of its predecessor is not. The next load of the
+    shard ends it too.
+    """
+    found = defaultdict[int, list[tuple[int, float]]](list)
+    told = {number: [(e.order_ms, _teller(e)) for e in events if _teller(e)] for number, events in by_shard.items()}
+    loads = [event for event in truth if event.kind == "coordinator-loaded" and event.partition in told]
+    for load in loads:
+        ends = [ms for ms, who in told[load.partition] if who == load.broker and ms >= load.at_ms]
+        ends += [other.at_ms for other in loads if other.partition == load.partition and other.at_ms > load.at_ms]
+        found[load.partition].append((load.at_ms, min(ends, default=inf)))
+    return found
+
+
+def _teller(event: KafkaEvent) -> str:
+    """Return the broker that an event shows to coordinate its shard; "" if none."""
+    if isinstance(event, LeaderNamed):
+        return event.key
+    return event.broker if isinstance(event, Answer) and event.error not in NO_COORDINATOR else ""
 
 
 def taken_back(joins: Iterable[JoinAnswered]) -> Iterator[tuple[str, tuple[int, float]]]:
@@ -227,17 +262,27 @@ def _events(played: Played, groups: Iterable[str]) -> tuple[dict[int, list[Kafka
 
     In order, and numbered so: a shard that is fed up to an instant takes an offset below the last for a duplicate.
     """
-    reader, events = RowParser(), list[KafkaEvent]()
+    reader, events, cluster = RowParser(), list[KafkaEvent](), list[ClusterRow]()
     with open_text(played.capture) as lines:
         for row in read_rows(lines):
+            if row.source == CLUSTER:
+                cluster.append(read_cluster_row(row.value or b""))
+                continue
             read = reader.read(row)
             events += [] if isinstance(read, RejectedRow) else read
     records = [event for event in events if isinstance(event, RecordRead | OffsetCommitted)]
     partitions = infer_partitions({(event.group, event.partition) for event in records})
     by_shard = defaultdict[int, list[KafkaEvent]](list)
     wanted = {shard_of(group, partitions) for group in groups}
-    for event in sorted(events, key=order):
-        for number in wanted if isinstance(event, Tick) else {shard_of(event.group, partitions)} & wanted:
+    for event in sorted([*events, *(named for row in cluster for n in wanted if (named := row.named(n)))], key=order):
+        for number in _shards(event, partitions, wanted):
             mine = by_shard[number]
-            mine.append(event._replace(offset=len(mine)))
+            mine.append(event if isinstance(event, LeaderNamed) else event._replace(offset=len(mine)))
     return by_shard, partitions
+
+
+def _shards(event: KafkaEvent, partitions: int, wanted: set[int]) -> set[int]:
+    """Return which of the shards an event is for: a probe's line for all."""
+    if isinstance(event, Tick):
+        return wanted
+    return {event.partition if isinstance(event, LeaderNamed) else shard_of(event.group, partitions)} & wanted

@@ -5,8 +5,12 @@ from math import inf
 import pytest
 
 from coordinator_model.decode.parse import parse_row
+from coordinator_model.events import Heartbeat, LeaderNamed
+from streaming.embedded.truth import TruthEvent
 from tests.builders import T0, Story, Who
-from tests.e2e.quiet import Findings, Watcher, committed, taken_back
+from tests.e2e.quiet import Findings, Watcher, committed, taken_back, unseen_loads
+
+BEAT = Heartbeat(5_000, 1, "t", 0, 7, "g", "m1", 1, 0, 4_990, 4_980, "broker-2", 0, kip848=False)
 
 
 def said(*members, state="Stable", epoch=None):
@@ -91,3 +95,22 @@ def test_a_replacement_that_timed_out_leaves_log_and_coordinator_apart(name):
     joins = [event for _, _, row in story.rows for event in parse_row(row)]
     found = [(since_ms - T0, until_ms - T0) for _, (since_ms, until_ms) in taken_back(joins)]
     assert found == [pytest.approx(span, abs=2) for span in spans]
+
+
+# when broker-2 loaded shard 3, and by which event of when that is told first -> until when nobody outside can know
+LOADED = {
+    "metadata names it": (LeaderNamed(4_000, 1, "", 3, 4_000, "", 2, "broker-2", ()), 4_000),
+    "metadata names another": (LeaderNamed(4_000, 1, "", 3, 4_000, "", 1, "broker-1", ()), inf),
+    "it answers": (BEAT, 5_000),
+    "it refuses": (BEAT._replace(error=16), inf),
+    "another answers": (BEAT._replace(broker="broker-1"), inf),
+}
+
+
+@pytest.mark.parametrize("name", LOADED)
+def test_a_coordinator_that_has_loaded_is_unseen_until_an_answer_or_metadata_tells(name):
+    event, until_ms = LOADED[name]
+    load = TruthEvent("coordinator-loaded", "", "", 1_000, "broker-2", 3, "", "")
+    assert unseen_loads([load], {3: [event]}) == {3: [(1_000, until_ms)]}
+    assert unseen_loads([load, load._replace(broker="broker-1", at_ms=2_000)], {3: [event]})[3][0] == (1_000, 2_000)
+    assert unseen_loads([load._replace(partition=4)], {3: [event]}) == {}

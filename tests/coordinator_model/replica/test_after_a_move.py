@@ -120,3 +120,38 @@ def test_a_timer_sleeps_that_is_due(name):
     pause = TimerReset(10_000, 14_100, Cause.COORDINATOR_PAUSE, "broker-1", woke_ms=14_000)
     assert pause.sleeps_at(due_ms) is slept
     assert pause.sleeps_at(due_ms, told_at_once=True) is slept_at_once
+
+
+# what broker-1 did with m1 and m2 before it died at 8,500, and broker-2 at 11,500 -> the group at 13,000, as metadata
+# named broker-2 at 12,000
+TAKEN_OVER = {
+    "a rebalance began": (lambda s: s.beat(8_000, "m1", error=27), ("Stable", 1, ["m1", "m2"])),
+    "one left": (lambda s: s.leave(8_000, "m2"), ("Stable", 1, ["m1", "m2"])),
+    "a generation was announced and not stored": (
+        lambda s: s.beat(7_000, "m1", error=27).join(8_000, "m1", 2, listed=["m1"]),
+        ("Stable", 1, ["m1", "m2"]),
+    ),
+    "nothing": (lambda s: s, ("Stable", 1, ["m1", "m2"])),
+    "a rebalance began, and another at the next coordinator": (
+        lambda s: s.beat(8_000, "m1", error=27).join(11_500, "m3", 2, listed=["m3"], broker="broker-2"),
+        ("CompletingRebalance", 2, ["m3"]),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TAKEN_OVER)
+def test_a_coordinator_that_takes_over_knows_of_no_rebalance(name):
+    """Seen on real brokers: all members were frozen, so nobody asked the next one, and it had the group Stable."""
+    happens, expected = TAKEN_OVER[name]
+    story = two_brokers(stable("m1", "m2")).beats("m1", 1_000, 7_000).beats("m2", 1_000, 7_000).leads(0, "broker-1")
+    group = happens(story).silent(8_500, 30_000).leads(12_000, "broker-2").play(13_000).group
+    assert (group["state"], group["generation"], sorted(m["member_id"] for m in group["members"])) == expected
+
+
+def test_whom_the_next_coordinator_loaded_it_lets_expire_though_they_had_left():
+    """m2 left in a generation that was never stored; m1 was frozen. Both sessions began as broker-2 had loaded."""
+    story = two_brokers(stable("m1", "m2")).beats("m1", 1_000, 8_000).beats("m2", 1_000, 7_000).leads(0, "broker-1")
+    story.leave(8_100, "m2").silent(8_500, 40_000).leads(9_500, "broker-2", 14_500)
+    told = story.record(15_300, 2).play(20_000)
+    assert told.group["state"] == "Empty"
+    assert ("session-expired", "m1") in told.accusations
