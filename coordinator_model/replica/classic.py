@@ -250,6 +250,8 @@ def _classic_heartbeat(replica: GroupReplica, member: Member, event: Heartbeat, 
         if event.error == REBALANCE_IN_PROGRESS:
             owe(member, event.applied_ms)
         return
+    if event.generation > replica.generation and context.waiting:
+        return  # a coordinator that loads the log answers 0 to any generation, also to one that was never stored
     if event.generation > replica.generation:  # its join was before we looked, or was lost
         since_ms = max(replica.generation_since_ms, replica.stable_seen_ms or 0)
         join_lines.note_unseen(replica, event.applied_ms, since_ms, context)

@@ -155,3 +155,17 @@ def test_whom_the_next_coordinator_loaded_it_lets_expire_though_they_had_left():
     told = story.record(15_300, 2).play(20_000)
     assert told.group["state"] == "Empty"
     assert ("session-expired", "m1") in told.accusations
+
+
+def test_a_blind_0_to_a_generation_that_was_never_stored_shows_no_lost_line():
+    """Found by simulation: the next coordinator answers while it loads (``GroupCoordinatorService.heartbeat``)."""
+    story = two_brokers(stable("m1", "m2")).beats("m1", 1_000, 7_000).beats("m2", 1_000, 6_000).leads(0, "broker-1")
+    story.join(8_000, "m1", 2, listed=["m1", "m2"]).beat(8_200, "m1", 2, error=16).leads(8_500, "broker-2")
+    story.beat(9_000, "m1", 2, broker="broker-2").beat(10_000, "m1", 2, broker="broker-2")
+    story.join(10_500, "m3", -1, error=79, asked="", broker="broker-2").beat(
+        11_000, "m1", 2, error=22, broker="broker-2"
+    )
+    story.join(16_400, "m3", 2, listed=["m3"], parked_ms=5_800, broker="broker-2").record(16_440, 2, "m3")
+    told = story.sync(16_450, "m3", 2, leader=True, broker="broker-2").play(20_000)
+    assert {subject for _, subject in told.accusations} == {"m1", "m2"}
+    assert told.opened("member-removed") == []
