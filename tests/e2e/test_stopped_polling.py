@@ -35,7 +35,7 @@ from tests.oracle.perturb import Arrival, arrivals
 
 pytestmark = pytest.mark.e2e
 LIMIT_MS = 30_000  # a fifth of it holds a push, which comes every 5 s
-SESSION_MS = 7_000
+SESSION_MS = 7_000  # above Kafka's default minimum, which is reported as such
 STATIC_SESSION_MS = 20_000  # so that a static member is stuck for a while before its session ends
 WAIT_S = 120.0
 LATE_MS = 30_000
@@ -112,7 +112,7 @@ class Scene:
         for fate, kind in GROUPS:
             static = {"instance_id": "i1", "session_timeout_ms": STATIC_SESSION_MS} if fate == "static" else {}
             group, (software, settings, *_) = name(fate, kind), ALL_KINDS[kind]
-            limits = {"max_poll_interval_ms": LIMIT_MS, **settings, **static}
+            limits = {"max_poll_interval_ms": LIMIT_MS, "session_timeout_ms": SESSION_MS, **settings, **static}
             spec = Spec(software, group, f"client-of-{group}", ("orders",), **limits)
             self._keep((fate, kind), Client(spec, self._servers, lambda *_: None))
 

@@ -123,6 +123,7 @@ def test_lag_is_the_brokers_end_less_the_commit(broker, tmp_path):
         assert told["simple", "orders", 0] == (11, 40, 29)
 
         first.stall(600)  # alive, and reads nothing: its lag is that of a member that has its partitions
+        first.wait_for("stalled")
         world.produce("orders", 3, 5)
         told = agrees(monitor, world)
         assert max(lag for (group, *_), (*_, lag) in told.items() if group == "classic") >= 5
