@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import OffsetSpec
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, UnknownBrokerIdError
 from kafka.structs import OffsetAndMetadata
 
 from streaming.embedded import EmbeddedCluster
@@ -67,6 +67,8 @@ class World:
         """Committed and end offset by group, topic and partition; nothing while the broker cannot say."""
         try:
             return self._asked()
+        except UnknownBrokerIdError:  # -1: a partition has no leader
+            return {}
         except KafkaError as error:  # it loads the groups, or their leaders are away
             if not error.retriable:
                 raise
