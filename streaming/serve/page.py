@@ -152,7 +152,7 @@ class Pages:
         return if_changed(request, _page("rule.html", title=rule, text=runbook(rule)))
 
     def _group(self, request: Request, found: Object) -> Response:
-        incidents, incidents_total = self._incidents(found["cluster"], found["group"])
+        incidents = self._incidents(found["cluster"], found["group"])
         minutes = number(request, "minutes", MINUTES, 1, 30 * 24 * 60)
         page_number = number(request, "page", 1, 1, MOST_PAGES)
         drawn = self.store.read.generations(found["cluster"], found["group"], GENERATIONS_DRAWN)
@@ -161,10 +161,9 @@ class Pages:
             "group.html",
             group=found,
             incidents=incidents,
-            incidents_total=incidents_total,
             members=MembersPage.of(request, found, page_number),
             minutes=minutes,
-            timeline=timeline(found, drawn, incidents, minutes * 60_000),
+            timeline=timeline(found, drawn, [*incidents.opened, *incidents.closed], minutes * 60_000),
             heartbeats=heartbeats(found),
             waited_for=waited_for(found["incidents"]),
             lag=None if lag is None else lag_view(lag),
@@ -174,13 +173,21 @@ class Pages:
         )
         return if_changed(request, page)
 
-    def _incidents(self, cluster: str, group: str) -> tuple[list[Object], int]:
-        """Give the open incidents, the worst first, then the newest closed ones; and how many there are in all."""
+    def _incidents(self, cluster: str, group: str) -> "GroupIncidents":
         read = self.store.read
         opened = read.incidents(state="open", cluster=cluster, group=group, by_severity=True, limit=INCIDENTS_SHOWN)
         room = max(1, INCIDENTS_SHOWN - len(opened))
         closed = read.incidents(state="closed", cluster=cluster, group=group, limit=room)
-        return [*opened.objects, *closed.objects][:INCIDENTS_SHOWN], opened.total + closed.total
+        return GroupIncidents(opened.objects, opened.total, closed.objects, closed.total)
+
+
+class GroupIncidents(NamedTuple):
+    """A group's open incidents, the worst first, and its newest closed ones; with how many there are of each."""
+
+    opened: Sequence[Object]
+    opened_total: int
+    closed: Sequence[Object]
+    closed_total: int
 
 
 class MembersPage(NamedTuple):
