@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.streaming.serve import chromium
 
 ALERT, PAGE = "poll-exceeded orders", "/groups/orders?minutes=2"
-SIZE = (1280, 1560)
+SIZE = (1280, 1500)
 
 
 def draw(path: Path) -> int:
