@@ -366,7 +366,7 @@ def test_what_is_read_and_which_sources_show_a_groups_members_is_told_in_a_line(
     apply(report(view=view(members=2, members_total=2, sources={"records": 2, "request-log": 1})), progress())
     overview, group = client.get("/").text, client.get("/groups/orders").text
     assert "records and the request log of 1 broker (tier 2), at most 0.1 s late; 0 of 2 members" in overview
-    assert "Of 2 members records shows 2, request-log shows 1." in group
+    assert "Members by source, of 2: records 2, request-log 1." in group
 
 
 def test_of_the_coordinators_log_alone_the_line_says_that_its_loss_is_not_seen(apply, client):
