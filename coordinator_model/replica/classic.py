@@ -285,11 +285,16 @@ def _refused(replica: GroupReplica, member: Member | None, event: Heartbeat) -> 
 
 
 def _unknown_member(replica: GroupReplica, member: Member, generation: int, at_ms: int) -> None:
-    """Take an answer 25 to a member of the generation that goes on: its removal, seen with its next request."""
-    if generation != replica.generation or at_ms < max(member.clock_ms or 0, member.joined_ms or 0):
+    """Take an answer 25: the member is gone, whatever generation it names (``ClassicGroup.validateMember`` is first).
+
+    Of the generation that goes on it is the removal itself, seen with the member's next request.
+    """
+    if at_ms < (member.clock_ms or 0) or at_ms <= (member.joined_ms or 0):
         return
     if member.unknown_ms is None:
         member.unknown_ms = at_ms
+    if generation != replica.generation:
+        return
     if replica.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE) and len(replica.members) > 1:
         prepare_rebalance(replica, StateEvent.MEMBER_UNKNOWN, at_ms)
     else:

@@ -118,10 +118,12 @@ def _surely_timed_out(replica: GroupReplica, phase: EndedPhase, context: Judgeme
 def _dropped_one_alive(replica: GroupReplica, phase: EndedPhase) -> bool:
     """Tell whether a dynamic member that was heard within its session was unknown (25) once a phase had ended.
 
-    Nothing else removes one that has not left (``GroupMetadataManager.completeClassicGroupJoin``).
+    Nothing else removes one that has not left (``GroupMetadataManager.completeClassicGroupJoin``). A heartbeat that was
+    answered 15 behind a stalled write had been accepted, else it is refused at once.
     """
-    dynamic = (m for m in replica.members.values() if not stayed(phase, m))
-    return any(phase.ended_ms <= (m.unknown_ms or 0) < (m.clock_ms or 0) + (m.session_timeout_ms or 0) for m in dynamic)
+    dynamic = [m for m in replica.members.values() if not stayed(phase, m) and m.unknown_ms is not None]
+    ends_ms = [max(m.clock_ms or 0, m.parked_heartbeat_ms or 0) + (m.session_timeout_ms or 0) for m in dynamic]
+    return any(phase.ended_ms <= (m.unknown_ms or 0) < end_ms for m, end_ms in zip(dynamic, ends_ms, strict=True))
 
 
 def stayed(phase: JoinPhase, member: Member) -> bool:
