@@ -112,6 +112,7 @@ def _enter_recorded(replica: GroupReplica, at_ms: int, *, downgrade: bool) -> No
     came_back = any(member.joined_ms == at_ms for member in replica.members.values())
     if downgrade and replica.members and not came_back:
         prepare_rebalance(replica, StateEvent.DOWNGRADED, at_ms)
+        replica.phase.after_ms = at_ms  # who asked to join before asked a group of another kind
 
 
 def _is_written_again(replica: GroupReplica, generation: int) -> bool:
