@@ -95,6 +95,8 @@ def _end_recorded_phase(replica: GroupReplica, value: dict[str, Any], at_ms: int
     """End the join phase of another generation that a record tells; returns when it ended."""
     if replica.state is not GroupState.PREPARING_REBALANCE:
         join_phase.begin(replica, at_ms)  # nobody told of it: the one before is not this one
+    elif value["generation"] > replica.generation + 1:
+        join_phase.end_untold(replica, at_ms, context)
     completed_ms, ended_ms = value.get("currentStateTimestamp", -1), at_ms
     if replica.phase.after_ms <= completed_ms < at_ms and not context.by_records:
         ended_ms = completed_ms  # its join phase ended then, of which no answer has told yet

@@ -87,6 +87,23 @@ def unanswered(replica: GroupReplica, event: JoinAnswered) -> None:
             phase.unanswered = [*phase.unanswered, event.request_member_id][:MAX_UNANSWERED_JOINS]
 
 
+def end_untold(replica: GroupReplica, by_ms: int, context: JudgementContext) -> None:
+    """End the phase that goes on where a record shows a later generation than its own: no answer told of that one.
+
+    It ended as the session of the last of the others did, or by its timeout. That began the sessions of those who had
+    asked to join, and whose answers were lost (``GroupMetadataManager.completeClassicGroupJoin``).
+    """
+    phase, members = replica.phase, replica.members.values()
+    waiting = [m for m in members if m.member_id in phase.unanswered]
+    others = (m for m in members if m.member_id not in phase.unanswered)
+    ends_ms = [max(m.clock_ms or 0, m.parked_heartbeat_ms or 0) + (m.session_timeout_ms or 0) for m in others]
+    due_ms = (phase.started_ms or 0) + (timeout_ms(replica, phase, by_ms, context) or 0)
+    ended_ms = min(max(ends_ms, default=0), due_ms)
+    if (phase.started_ms or 0) <= ended_ms < by_ms:
+        for member in waiting:
+            member.timer_reset_ms = max(member.timer_reset_ms or 0, ended_ms)
+
+
 def weigh_unreported_phase(replica: GroupReplica, context: JudgementContext) -> None:
     """Keep the unreported phase only if it ended by its timeout: then it left members behind.
 
