@@ -27,8 +27,8 @@ def may_be_any(replica: GroupReplica, departure: Departure, context: JudgementCo
     """
     member, timeout_ms = departure.member, session_timeout_ms(departure.member, context)
     ran_ms = [at_ms for other, at_ms, _ in replica.violations if other == who(member)]
-    if member.last_heartbeat_ms is not None and timeout_ms is not None:
-        ran_ms.append(member.last_heartbeat_ms + timeout_ms)
+    heard_ms = (member.last_heartbeat_ms, member.parked_heartbeat_ms)
+    ran_ms += [at_ms + timeout_ms for at_ms in heard_ms if at_ms is not None and timeout_ms is not None]
     return _is_tried_again(departure, ran_ms)
 
 
