@@ -489,7 +489,13 @@ def leave(replica: GroupReplica, event: LeaveAnswered, context: JudgementContext
     if cause is Cause.POLL_INTERVAL and event.applied_ms >= context.live_from_ms:
         add_departure(replica, poll_departure(left, replica, context, Evidence.OBSERVED, event.applied_ms))
     if replica.type is GroupType.CLASSIC and event.applied_ms >= replica.state_since_ms:
-        _rebalance_without(replica, member, event.applied_ms)
+        if not _is_unlisted(replica, member):
+            _rebalance_without(replica, member, event.applied_ms)
+
+
+def _is_unlisted(replica: GroupReplica, member: Member) -> bool:
+    """Tell whether a generation's list lacks a member: its leave came before that, and perhaps ended the join phase."""
+    return replica.listed_generation == replica.generation and (member.generation or 0) < replica.generation
 
 
 def _leaver(replica: GroupReplica, event: LeaveAnswered, context: JudgementContext, *, lost: bool) -> Member | None:
