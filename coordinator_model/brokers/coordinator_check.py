@@ -19,6 +19,8 @@ from coordinator_model.events import ConsumerHeartbeat, Event, Heartbeat, JoinAn
 COORDINATOR_LOAD_IN_PROGRESS = 14
 COORDINATOR_NOT_AVAILABLE = 15
 NOT_COORDINATOR = 16
+WAITED_MS = 50
+"""A refusal is answered sooner."""
 REFUSALS = frozenset({COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR})
 
 AFTER_CHECK: Mapping[type, frozenset[int]] = {
@@ -56,11 +58,13 @@ class Proof(Enum):
 def proof(event: Event, parked_ms: int, stalled_write_ms: int) -> Proof:
     """Return what an answered request that waited for ``parked_ms`` proves of the broker that answered it.
 
-    A 15 after ``stalled_write_ms`` or more is the end of a write that stalled: neither a refusal nor accepted.
+    A 15 after ``stalled_write_ms`` or more is the end of a write that stalled: neither a refusal nor accepted. So it is
+    for a SyncGroup that waited at all: for the leader's, whose write that was.
     """
     error: int = event.error  # type: ignore[union-attr] # of the five kinds that are answers
     if error in REFUSALS:
-        stalled = error == COORDINATOR_NOT_AVAILABLE and parked_ms >= stalled_write_ms
+        least_ms = WAITED_MS if isinstance(event, SyncAnswered) else stalled_write_ms
+        stalled = error == COORDINATOR_NOT_AVAILABLE and parked_ms >= least_ms
         return Proof.NOTHING if stalled else Proof.REFUSES
     kind = type(event)
     if error not in AFTER_CHECK.get(kind, ()):

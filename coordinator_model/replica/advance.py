@@ -29,14 +29,16 @@ def conclude(
     """Write what the judgement of a group decides for good; return whether anything was.
 
     ``expired_ms``: the deadlines that members are found to have missed, by member id. A rebalance that starts a moment
-    later must not change that. ``ended``: rule and member id of the departures that are over. Of a deleted group
-    nothing is needed any more.
+    later must not change that. ``ended``: rule and member id of the departures that are over; one of the same member
+    that has still to be judged is another. Of a deleted group nothing is needed any more.
     """
     spoken = [m for m in replica.members.values() if m.member_id in expired_ms and m.verdict_ms is None]
     for member in spoken:
         member.verdict_deadline_ms, member.verdict_clock_ms = expired_ms[member.member_id], member.clock_ms
     if ended:
-        replica.departures = [d for d in replica.departures if (d.rule, d.member.member_id) not in ended]
+        replica.departures = [
+            d for d in replica.departures if not d.judged or (d.rule, d.member.member_id) not in ended
+        ]
     if replica.deleted:
         replica.forget_all_but_incarnation()
     return bool(spoken or ended or replica.deleted)

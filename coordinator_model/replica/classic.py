@@ -95,6 +95,8 @@ def _end_recorded_phase(replica: GroupReplica, value: dict[str, Any], at_ms: int
     """End the join phase of another generation that a record tells; returns when it ended."""
     if replica.state is not GroupState.PREPARING_REBALANCE:
         join_phase.begin(replica, at_ms)  # nobody told of it: the one before is not this one
+    elif value["generation"] > replica.generation + 1:
+        join_phase.end_untold(replica, at_ms, context)
     completed_ms, ended_ms = value.get("currentStateTimestamp", -1), at_ms
     if replica.phase.after_ms <= completed_ms < at_ms and not context.by_records:
         ended_ms = completed_ms  # its join phase ended then, of which no answer has told yet
@@ -112,6 +114,7 @@ def _enter_recorded(replica: GroupReplica, at_ms: int, *, downgrade: bool) -> No
     came_back = any(member.joined_ms == at_ms for member in replica.members.values())
     if downgrade and replica.members and not came_back:
         prepare_rebalance(replica, StateEvent.DOWNGRADED, at_ms)
+        replica.phase.after_ms = at_ms  # who asked to join before asked a group of another kind
 
 
 def _is_written_again(replica: GroupReplica, generation: int) -> bool:
@@ -285,11 +288,16 @@ def _refused(replica: GroupReplica, member: Member | None, event: Heartbeat) -> 
 
 
 def _unknown_member(replica: GroupReplica, member: Member, generation: int, at_ms: int) -> None:
-    """Take an answer 25 to a member of the generation that goes on: its removal, seen with its next request."""
-    if generation != replica.generation or at_ms < max(member.clock_ms or 0, member.joined_ms or 0):
+    """Take an answer 25: the member is gone, whatever generation it names (``ClassicGroup.validateMember`` is first).
+
+    Of the generation that goes on it is the removal itself, seen with the member's next request.
+    """
+    if at_ms < (member.clock_ms or 0) or at_ms <= (member.joined_ms or 0):
         return
     if member.unknown_ms is None:
         member.unknown_ms = at_ms
+    if generation != replica.generation:
+        return
     if replica.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE) and len(replica.members) > 1:
         prepare_rebalance(replica, StateEvent.MEMBER_UNKNOWN, at_ms)
     else:
@@ -481,7 +489,13 @@ def leave(replica: GroupReplica, event: LeaveAnswered, context: JudgementContext
     if cause is Cause.POLL_INTERVAL and event.applied_ms >= context.live_from_ms:
         add_departure(replica, poll_departure(left, replica, context, Evidence.OBSERVED, event.applied_ms))
     if replica.type is GroupType.CLASSIC and event.applied_ms >= replica.state_since_ms:
-        _rebalance_without(replica, member, event.applied_ms)
+        if not _is_unlisted(replica, member):
+            _rebalance_without(replica, member, event.applied_ms)
+
+
+def _is_unlisted(replica: GroupReplica, member: Member) -> bool:
+    """Tell whether a generation's list lacks a member: its leave came before that, and perhaps ended the join phase."""
+    return replica.listed_generation == replica.generation and (member.generation or 0) < replica.generation
 
 
 def _leaver(replica: GroupReplica, event: LeaveAnswered, context: JudgementContext, *, lost: bool) -> Member | None:

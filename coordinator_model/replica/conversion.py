@@ -8,6 +8,7 @@ Nobody leaves in it but the member that caused a downgrade, and no incident ends
 from collections.abc import Collection
 
 from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.removals.ended_phase import timeout_ms
 from coordinator_model.replica.removals.removal import remove_member, withdraw
 from coordinator_model.replica.session_timer import JudgementContext, latest_session
 from coordinator_model.replica.transitions import StateEvent
@@ -45,9 +46,11 @@ def dismiss_unconverted(replica: GroupReplica, now_ms: int, context: JudgementCo
     if replica.type not in PROTOCOL_TYPES or now_ms <= upgraded_ms:
         return
     unnamed, replica.unconverted = replica.unconverted, []
-    phase_ended = _join_phase_has_ended(replica, unnamed, upgraded_ms)
+    named = replica.members
+    replica.members = named | {member.member_id: member for member in unnamed}  # their timeouts count for the phase
+    phase_ended = _join_phase_has_ended(replica, upgraded_ms, context)
     gone = [member for member in unnamed if phase_ended or _had_gone(member, upgraded_ms, context)]
-    replica.members |= {member.member_id: member for member in gone}  # their timeouts count for the phase
+    replica.members = named | {member.member_id: member for member in gone}
     for member in gone:
         remove_member(replica, member, upgraded_ms, context)
 
@@ -58,13 +61,13 @@ def _had_gone(member: Member, upgraded_ms: int, context: JudgementContext) -> bo
     return member.unknown_ms is not None or (session is not None and session.end_ms <= upgraded_ms)
 
 
-def _join_phase_has_ended(replica: GroupReplica, unnamed: list[Member], upgraded_ms: int) -> bool:
+def _join_phase_has_ended(replica: GroupReplica, upgraded_ms: int, context: JudgementContext) -> bool:
     """Tell whether a join phase had ended by its timeout as a classic group was upgraded, and announced nothing."""
-    classic = [*unnamed, *(member for member in replica.members.values() if not member.kip848)]
-    limits_ms = (member.rebalance_timeout_ms or 0 for member in classic)
     phase = replica.phase
     unfinished = phase.started_ms is not None and phase.generation < 0
-    return unfinished and (phase.started_ms or 0) + max(limits_ms, default=0) <= upgraded_ms
+    return (
+        unfinished and (phase.started_ms or 0) + (timeout_ms(replica, phase, upgraded_ms, context) or 0) <= upgraded_ms
+    )
 
 
 def become_classic(replica: GroupReplica, listed: Collection[str]) -> None:

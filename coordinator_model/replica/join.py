@@ -249,11 +249,11 @@ def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, co
 
 
 def _replace_in_phase(replica: GroupReplica, event: JoinAnswered, former: list[Member]) -> None:
-    """Note that a newcomer took an instance's place in a join phase, at once."""
+    """Note that a newcomer took an instance's place in a join phase, at once; not that of one that came later."""
     if event.request_member_id or event.arrival_ms < (replica.phase.started_ms or 0):
         return
     for old in former:
-        if not _had_gone(old, event.arrival_ms):
+        if (old.joined_ms or 0) < event.arrival_ms and not _had_gone(old, event.arrival_ms):
             old.replaced_ms = old.replaced_ms or event.arrival_ms
 
 

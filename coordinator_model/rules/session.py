@@ -16,6 +16,7 @@ is at risk: ``telemetry-uncovered`` says so.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from coordinator_model.brokers.blindness import may_miss_lines
 from coordinator_model.brokers.timer_reset import TimerReset
@@ -178,19 +179,24 @@ def _found_gone(replica: GroupReplica, member: Member, context: JudgementContext
     """Judge a member of which its coordinator has said that it knows no such one (25), after its session had ended.
 
     The group may tell of it much later, when a join phase ends, and never where its coordinator does not live so long.
+    Through a pause its timers ran on: what was due in it ended as the coordinator woke.
     """
-    gone_ms, session = gone_by_ms(member, context), latest_session(member, context)
-    if gone_ms is None or session is None or session.end_ms > gone_ms:
+    gone_ms = gone_by_ms(member, context)
+    if gone_ms is None:
         return Verdict(None, None)
-    resets = unheard_since(member, context.timer_resets)
-    if resets and not (_is_dated(resets) and _was_loaded(replica, member)):
-        return Verdict(None, None)  # when its session ended its removal tells better
     verdict_ms = gone_ms + context.thresholds.grace_ms  # a goodbye may trail
-    if may_miss_lines(context.blind, session.start_ms, verdict_ms):
-        return Verdict(None, None)
-    if context.progress_ms < verdict_ms:
+    if context.hole_is_open or context.progress_ms < verdict_ms:
         return Verdict(None, verdict_ms)
-    return Verdict(_expired(replica, member, context, session.end_ms, timeout_ms), None)
+    resets = unheard_since(member, context.timer_resets)
+    pause = resets[0] if len(resets) == 1 and resets[0].woke_ms is not None else None
+    session = latest_session(member, context if pause is None else replace(context, timer_resets=()))
+    if session is None or session.end_ms > gone_ms or may_miss_lines(context.blind, session.start_ms, verdict_ms):
+        return Verdict(None, None)
+    if resets and pause is None and not (_is_dated(resets) and _was_loaded(replica, member)):
+        return Verdict(None, None)  # when its session ended its removal tells better
+    slept = pause is not None and pause.sleeps_at(session.end_ms)
+    deadline_ms = min(pause.woke_ms or 0, gone_ms) if pause is not None and slept else session.end_ms
+    return Verdict(_expired(replica, member, context, deadline_ms, timeout_ms), None)
 
 
 def _is_dated(resets: Sequence[TimerReset]) -> bool:

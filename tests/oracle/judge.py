@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from coordinator_model.decode.source_row import TELEMETRY
 from coordinator_model.shard.shard import ShardSettings
 from coordinator_model.states import MEMBER_REMOVED, Severity
 from coordinator_model.thresholds import Thresholds
@@ -70,24 +71,6 @@ class Judgement:
 
 
 @dataclass(frozen=True)
-class _Removal:
-    """A member removed for a timeout, by the coordinator's log; at several instants where it was tried again."""
-
-    rule: str
-    group: str
-    member_id: str
-    at_ms: tuple[int, ...]
-    certain: bool
-    tolerances_ms: tuple[int, ...]
-    """Of each instant."""
-    by_interval: tuple[bool, ...]
-    """Of each instant: whether a stated interval that holds it will do, as after a move, or around a pause."""
-
-    def tolerance_ms(self, at_ms: int) -> int:
-        return self.tolerances_ms[self.at_ms.index(at_ms)]
-
-
-@dataclass(frozen=True)
 class _Doubts:
     """What makes instants uncertain: when coordinators loaded, and from when to when brokers stood still."""
 
@@ -98,19 +81,37 @@ class _Doubts:
         """Tell whether a coordinator loaded shortly before."""
         return any(0 <= at_ms - load_ms <= MOVE_IS_RECENT_MS for load_ms in self.loads_ms)
 
-    def tolerance_ms(self, at_ms: int) -> int:
-        """Return how far from it an instant may be told."""
-        asleep_ms = [until_ms - from_ms for from_ms, until_ms in self._around(at_ms)]
-        late_ms = max((ms for ms in asleep_ms if ms <= SHORT_PAUSE_MS), default=0)
-        return max(AFTER_A_MOVE_MS if self.moved(at_ms) else 0, TOLERANCE_MS + late_ms)
+    def near(self, at_ms: int, told_ms: int) -> bool:
+        """Tell whether what happened at an instant is told of about that one.
 
-    def by_interval(self, at_ms: int) -> bool:
-        """Tell whether a stated interval that holds it will do."""
-        return self.moved(at_ms) or bool(self._around(at_ms))
+        A timer that was due in a short pause runs late, so what is told of then is its deadline, which was before.
+        """
+        tolerance_ms = AFTER_A_MOVE_MS if self.moved(at_ms) else TOLERANCE_MS
+        slept_ms = [b - a for a, b in self.pauses_ms if b - a <= SHORT_PAUSE_MS and a <= at_ms <= b + TOLERANCE_MS]
+        return -tolerance_ms - max(slept_ms, default=0) <= told_ms - at_ms <= tolerance_ms
 
-    def _around(self, at_ms: int) -> list[tuple[int, int]]:
-        """Return the pauses that begin shortly after an instant, or end shortly before it."""
-        return [(a, b) for a, b in self.pauses_ms if a - TOLERANCE_MS <= at_ms <= b + TOLERANCE_MS]
+    def holds(self, at_ms: int, from_ms: int, until_ms: int) -> bool:
+        """Tell whether a stated interval will do: one that holds it after a move, else one that a pause explains.
+
+        Around a pause only two instants are possible: a timer ran as the coordinator fell asleep, or as it woke.
+        """
+        if self.moved(at_ms):
+            return from_ms - TOLERANCE_MS <= at_ms <= until_ms + TOLERANCE_MS
+        pauses_ms = [(a, b) for a, b in self.pauses_ms if max(abs(from_ms - a), abs(until_ms - b)) <= TOLERANCE_MS]
+        return bool(pauses_ms) and min(abs(at_ms - from_ms), abs(at_ms - until_ms)) <= TOLERANCE_MS
+
+
+@dataclass(frozen=True)
+class _Removal:
+    """A member removed for a timeout, by the coordinator's log; at several instants where it was tried again."""
+
+    rule: str
+    group: str
+    member_id: str
+    at_ms: tuple[int, ...]
+    certain: bool
+    broker: str
+    doubts: _Doubts
 
 
 def judge(life: Life) -> Judgement:
@@ -221,14 +222,22 @@ def _removals(life: Life, told: list[dict[str, Any]], compared: Counter[str]) ->
             yield Disagreement("cause", *where, f"told as {line['rule']}: {line['summary']}")
         elif not _is_dated(removal, line, at_ms):
             yield Disagreement("off", *where, line["evidence"])
-        elif off_ms > removal.tolerance_ms(at_ms):
+        elif not removal.doubts.near(at_ms, _instant(line)):
             compared["dated by an interval"] += 1
     for index, removal in enumerate(removals):
-        if index not in paired and removal.certain and removal.at_ms[0] <= end_ms:
+        if index not in paired and removal.certain and removal.at_ms[0] <= min(end_ms, _trace_ms(life, removal)):
             unknown = next(_told_as_unknown(removal, told), None)
             what, at_ms = ("missing", removal.at_ms[0]) if unknown is None else ("unknown", unknown)
             yield Disagreement(what, removal.rule, removal.group, removal.member_id, at_ms, None)
     yield from _unpaired([line for number, line in enumerate(lines) if number not in used], removals)
+
+
+def _trace_ms(life: Life, removal: _Removal) -> int:
+    """Return when something can have left a trace at the latest: its coordinator may sleep on to the life's end."""
+    later = (event for event in life.truth if event.kind == "coordinator-loaded" and event.at_ms > removal.at_ms[0])
+    brokers = {removal.broker, *(event.broker for event in later)}
+    own = (row for row in life.rows if row.source == TELEMETRY and (row.key or b"").decode() in brokers)
+    return max((row.timestamp_ms for row in own), default=0) - TRAILING_MS
 
 
 def _is_only_one(removal: _Removal, lines: list[dict[str, Any]]) -> bool:
@@ -249,10 +258,9 @@ def _unpaired(lines: Iterable[dict[str, Any]], removals: list[_Removal]) -> Iter
 def _is_dated(removal: _Removal, line: dict[str, Any], at_ms: int) -> bool:
     """Tell whether a removal's instant is told: within the tolerance, or by a stated interval where that will do."""
     from_ms, until_ms = (line["detail"].get(f"deadline_{end}_ms") for end in ("from", "until"))
-    if abs(_instant(line) - at_ms) <= removal.tolerance_ms(at_ms):
+    if removal.doubts.near(at_ms, _instant(line)):
         return True
-    stated = removal.by_interval[removal.at_ms.index(at_ms)] and from_ms is not None and until_ms is not None
-    return stated and from_ms - TOLERANCE_MS <= at_ms <= until_ms + TOLERANCE_MS
+    return from_ms is not None and until_ms is not None and removal.doubts.holds(at_ms, from_ms, until_ms)
 
 
 def _told_as_unknown(removal: _Removal, told: Iterable[dict[str, Any]]) -> Iterator[int]:
@@ -307,15 +315,7 @@ def _doubts(life: Life, truth: Iterable[TruthEvent]) -> _Doubts:
 def _removal(expiry: Expiry, doubts: _Doubts) -> _Removal:
     first: TruthEvent = expiry.lines[0]
     instants = tuple(line.at_ms for line in expiry.lines)
-    return _Removal(
-        first.kind,
-        first.group,
-        first.member_id,
-        instants,
-        expiry.certain,
-        tuple(map(doubts.tolerance_ms, instants)),
-        tuple(map(doubts.by_interval, instants)),
-    )
+    return _Removal(first.kind, first.group, first.member_id, instants, expiry.certain, first.broker, doubts)
 
 
 def _told(told: Iterable[dict[str, Any]], rule: str) -> list[dict[str, Any]]:

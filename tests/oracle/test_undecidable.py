@@ -6,7 +6,7 @@ import pytest
 
 from streaming.embedded.truth import TruthEvent
 from tests.oracle.life import Life
-from tests.oracle.plans import Client, Plan
+from tests.oracle.plans import Client, Event, Plan
 from tests.oracle.undecidable import class_of
 
 AT_MS = 20_000
@@ -15,10 +15,11 @@ CUT = "the join phase went on past the end"
 DIED, GOODBYE = "a join phase that died with its coordinator", "a goodbye said to a deposed coordinator"
 
 
-def life(*lines, protocol="classic", metadata_ms=5_000, loads=(), named=(), logged=()):
-    """A life of lines ``(at_ms, broker, member id, api, error)``.
+def life(*lines, protocol="classic", metadata_ms=5_000, loads=(), named=(), logged=(), paused=()):
+    """A life of lines ``(at_ms, broker, member id, api, error)``, and how long it waited where it did.
 
-    ``loads``: ``(at_ms, broker)``; ``named``: ``(at_ms, number of who leads)``; ``logged``: more of the brokers' logs.
+    ``loads``: ``(at_ms, broker)``; ``named``: ``(at_ms, number of who leads)``; ``logged``: more of the brokers' logs;
+    ``paused``: from when to when the coordinator stood still.
     """
     rows = [
         {
@@ -34,14 +35,19 @@ def life(*lines, protocol="classic", metadata_ms=5_000, loads=(), named=(), logg
                     "requestHeader": {"requestApiKeyName": api},
                     "request": {"memberId": member},
                     "response": {"errorCode": error},
+                    "remoteTimeMs": sum(waited),
+                    "totalTimeMs": sum(waited),
                 },
                 separators=(",", ":"),
             ),
         }
-        for number, (at_ms, broker, member, api, error) in enumerate(lines)
+        for number, (at_ms, broker, member, api, error, *waited) in enumerate(lines)
     ]
     rows += [{"source": "cluster", "timestamp_ms": at_ms, "leaders": [node]} for at_ms, node in named]
-    plan = Plan(1, "classic", 60_000, (Client("c", protocol),), (), metadata_ms=metadata_ms, start_ms=0)
+    events = tuple(
+        Event(at_ms, do, "1") for pause in paused for at_ms, do in zip(pause, ("pause", "resume"), strict=True)
+    )
+    plan = Plan(1, "classic", 60_000, (Client("c", protocol),), events, metadata_ms=metadata_ms, start_ms=0)
     made = Life.parse(plan, [json.dumps(row).encode() for row in rows])
     made.truth = [TruthEvent("coordinator-loaded", "", "", at_ms, broker, 0, "", "") for at_ms, broker in loads]
     made.truth.append(TruthEvent("session-expired", "g", "m", AT_MS, "broker-2", 0, "", ""))
@@ -64,6 +70,14 @@ MISSING = {
         NEVER,
     ),
     "a coordinator that nobody asked": (life(HEARD, protocol="consumer", metadata_ms=0, loads=MOVED), UNSEEN),
+    "one that only refused": (
+        life(HEARD, (15_000, "broker-2", "n", "HEARTBEAT", 15), protocol="consumer", metadata_ms=0, loads=MOVED),
+        UNSEEN,
+    ),
+    "the first one, which only refused": (
+        life((5_000, "broker-2", "m", "HEARTBEAT", 15), protocol="consumer", metadata_ms=0, loads=((0, "broker-2"),)),
+        NEVER,
+    ),
     "one that metadata named": (life(HEARD, protocol="consumer", loads=MOVED), None),
     "one that answered": (
         life(HEARD, (30_000, "broker-2", "n", "HEARTBEAT", 0), protocol="consumer", metadata_ms=0, loads=MOVED),
@@ -119,6 +133,14 @@ OVERLAPPED = {
         life(HEARD, (15_000, "broker-1", "n", "HEARTBEAT", 16), loads=MOVED, named=[(14_000, 2)]),
         False,
     ),
+    "whose predecessor took a request that it refused": (
+        life(HEARD, (15_000, "broker-1", "n", "LEAVE_GROUP", 16, 1_000), loads=MOVED, named=[(14_000, 2)]),
+        True,
+    ),
+    "whose predecessor had taken one before": (
+        life(HEARD, (15_000, "broker-1", "n", "LEAVE_GROUP", 16, 4_000), loads=MOVED, named=[(14_000, 2)]),
+        False,
+    ),
     "of which no broker that was asked knew": (
         life(HEARD, (15_000, "broker-1", "n", "HEARTBEAT", 16), loads=MOVED, named=[(14_000, 1)]),
         True,
@@ -141,6 +163,38 @@ def test_an_unknown_cause_of_a_member_never_heard_is_listed_if_nobody_was(error,
     played = life((10_000, "broker-2", "m", "JOIN_GROUP", 0), (12_000, "broker-2", "n", "HEARTBEAT", error))
     expected = "never heard, nor was anybody since it joined" if listed else None
     assert class_of(played, "unknown", "session-expired", "m", AT_MS, None) == expected
+
+
+def test_an_unknown_cause_of_a_member_that_nothing_named_is_not_listed():
+    played = life((12_000, "broker-2", "n", "HEARTBEAT", 25), JOINED)
+    assert class_of(played, "unknown", "session-expired", "m", AT_MS, None) is None
+
+
+BEGAN = [(12_000, "broker-2", "rebalance", "", "")]
+SHORT = [(19_000, 19_990)]
+ASLEEP = {
+    "a phase that no line shows to begin": (life(HEARD, logged=BEGAN, paused=SHORT), 19_500, True),
+    "a phase that a JoinGroup began": (
+        life(HEARD, (16_000, "broker-2", "n", "JOIN_GROUP", 0, 4_000), logged=BEGAN, paused=SHORT),
+        19_500,
+        False,
+    ),
+    "a phase that a LeaveGroup began": (
+        life(HEARD, (12_000, "broker-2", "n", "LEAVE_GROUP", 0), logged=BEGAN, paused=SHORT),
+        19_500,
+        False,
+    ),
+    "a session that ended before the pause": (life(HEARD, logged=BEGAN, paused=SHORT), 18_500, False),
+    "a pause that is known as one": (life(HEARD, logged=BEGAN, paused=[(16_000, 19_990)]), 19_500, False),
+    "a coordinator that was awake": (life(HEARD, logged=BEGAN), 19_500, False),
+}
+
+
+@pytest.mark.parametrize("name", ASLEEP)
+def test_a_session_told_for_a_rebalance_timeout_is_listed_in(name):
+    played, told_ms, listed = ASLEEP[name]
+    expected = "two timers in a short pause" if listed else None
+    assert class_of(played, "cause", "rebalance-timeout", "m", AT_MS, told_ms) == expected
 
 
 def test_a_wrong_instant_or_an_extra_report_is_never_listed():

@@ -11,16 +11,24 @@ from coordinator_model.brokers.coordinator_check import REFUSALS
 from coordinator_model.decode.records import RecordType, decode
 from coordinator_model.decode.source_row import CLUSTER, OFFSETS, TELEMETRY, SourceRow
 from coordinator_model.replica.removals.judge import MOVE_KNOWN_MS
-from streaming.embedded.truth import LEFT
+from coordinator_model.thresholds import Thresholds
+from streaming.embedded.truth import LEFT, REBALANCE_TIMEOUT
 from tests.oracle.life import PROBE, Life
 
 MISSING, CAUSE, UNKNOWN = "missing", "cause", "unknown"
 MOVE_IS_RECENT_MS = 20_000
 REFUSED = tuple(b'"errorCode":%d' % error for error in sorted(REFUSALS))
 SAME_INSTANT_MS = 2
+WOKE_MS = 1_000
+"""How long after a pause a timer may run that was due in it."""
+SHIPPED_MS = 50
+"""Between a line's own instant and the one at which it is shipped."""
+HELD_MS = 100
+"""A request that is refused for another coordinator's sake is answered sooner."""
 TRAILING_MS = 2_000
 PHASES = ("rebalance", "generation", "empty", "coordinator-unloaded")
 JOIN_GROUP = b'"requestApiKeyName":"JOIN_GROUP"'
+LEAVE_GROUP = b'"requestApiKeyName":"LEAVE_GROUP"'
 HEARTBEAT = b'HEARTBEAT"'
 ACCEPTED = b'"errorCode":0'
 
@@ -71,17 +79,20 @@ def _announces(row: SourceRow, member_id: bytes) -> bool:
 
 
 def _unseen_coordinator(life: Life, removal: Removal) -> bool:
-    """Without metadata: removed by a coordinator that answered nobody from its load on until long after."""
+    """Without metadata: removed by a coordinator that answered nobody as such from its load on until long after.
+
+    Any broker answers 14, 15 or 16, also at the end of a write that timed out.
+    """
     what, _, member_id, at_ms, _ = removal
     if what != MISSING or life.plan.metadata_ms:
         return False
     by = {event.broker for event in life.truth if (event.member_id, event.at_ms) == (member_id, at_ms)}
     loads = [event for event in life.truth if event.kind == "coordinator-loaded" and event.at_ms <= at_ms]
-    if len(loads) < 2 or loads[-1].broker not in by:
+    if not loads or loads[-1].broker not in by:
         return False
     from_ms, until_ms = loads[-1].at_ms, at_ms + MOVE_KNOWN_MS
     own = (row for row in life.rows if row.source == TELEMETRY and (row.key or b"").decode() in by)
-    return not any(from_ms <= row.timestamp_ms <= until_ms and PROBE not in (row.value or b"") for row in own)
+    return not any(from_ms <= row.timestamp_ms <= until_ms and _coordinates(row) for row in own)
 
 
 def _overlapping_coordinators(life: Life, removal: Removal) -> bool:
@@ -97,9 +108,19 @@ def _overlapping_coordinators(life: Life, removal: Removal) -> bool:
         return False
     load = loads[-1]
     others = (row for row in life.rows if row.source == TELEMETRY and (row.key or b"").decode() != load.broker)
+    since = (row for row in others if load.at_ms <= row.timestamp_ms <= at_ms)
     return not _is_named(life, load.broker, load.at_ms, at_ms) or any(
-        load.at_ms <= row.timestamp_ms <= at_ms and _coordinates(row) for row in others
+        _coordinates(row) or _took(row, load.at_ms) for row in since
     )
+
+
+def _took(row: SourceRow, since_ms: int) -> bool:
+    """Tell whether a broker took a request as the coordinator does and refused it only after a wait, as for a write."""
+    value = row.value or b""
+    if PROBE in value or not any(refused in value.partition(b'"response"')[2] for refused in REFUSED):
+        return False
+    waited_ms = int(json.loads(value.partition(b":")[2]).get("remoteTimeMs", 0))
+    return waited_ms >= HELD_MS and row.timestamp_ms - waited_ms >= since_ms
 
 
 def _nobody_was_heard(life: Life, removal: Removal) -> bool:
@@ -110,6 +131,8 @@ def _nobody_was_heard(life: Life, removal: Removal) -> bool:
     what, _, member_id, at_ms, _ = removal
     named_ms = (row.timestamp_ms for row in life.rows if _announces(row, member_id.encode()))
     joined_ms = min(named_ms, default=at_ms)
+    if joined_ms >= at_ms:
+        return False
     since = (
         row.value or b"" for row in life.rows if joined_ms <= row.timestamp_ms <= at_ms and row.source == TELEMETRY
     )
@@ -176,6 +199,38 @@ def _two_timers_at_once(life: Life, removal: Removal) -> bool:
     return what == CAUSE and together and any(_has_one_timeout(row, member_id) for row in life.rows)
 
 
+def _began_unseen(life: Life, removal: Removal) -> bool:
+    """Both timers ran out in a short pause, in a join phase whose JoinGroup or LeaveGroup no line shows.
+
+    Who asks to join again on another connection is answered once: of the first JoinGroup, which began the phase, no
+    line comes. So nobody knows when its timeout was due, and a short pause is not told from a busy coordinator.
+    """
+    what, rule, _, at_ms, told_ms = removal
+    if what != CAUSE or rule != REBALANCE_TIMEOUT or told_ms is None:
+        return False
+    slept = any(a <= told_ms <= b <= at_ms <= b + WOKE_MS for a, b in _short_pauses(life))
+    signs = [event.at_ms for event in life.truth if event.kind == "rebalance" and event.at_ms < at_ms]
+    return slept and bool(signs) and not any(_arrived_at(row, signs[-1]) for row in life.rows)
+
+
+def _short_pauses(life: Life) -> list[tuple[int, int]]:
+    """Return from when to when a broker stood still for less than a pause that is told from a busy one."""
+    events = [(event.do, event.who, life.plan.start_ms + event.at_ms) for event in life.plan.events]
+    began = [(who, at_ms) for do, who, at_ms in events if do == "pause"]
+    ended = [(who, at_ms) for do, who, at_ms in events if do == "resume"]
+    pairs = [(from_ms, until_ms) for who, from_ms in began for other, until_ms in ended if who == other]
+    return [(a, b) for a, b in pairs if 0 < b - a <= Thresholds().progress_gap_ms]
+
+
+def _arrived_at(row: SourceRow, at_ms: int) -> bool:
+    """Tell whether a line is of a JoinGroup or LeaveGroup that arrived then."""
+    value = row.value or b""
+    if row.source != TELEMETRY or not (JOIN_GROUP in value or LEAVE_GROUP in value):
+        return False
+    line = json.loads(value.partition(b":")[2])
+    return abs(row.timestamp_ms - line.get("totalTimeMs", 0) - at_ms) <= SHIPPED_MS
+
+
 def _has_one_timeout(row: SourceRow, member_id: str) -> bool:
     text = row.value or b""
     if member_id.encode() not in text:
@@ -198,6 +253,7 @@ CLASSES: dict[str, Callable[[Life, Removal], bool]] = {
     "a coordinator that nobody saw": _unseen_coordinator,
     "a cause that hangs on when a coordinator loaded": _overlapping_coordinators,
     "two timers in one instant": _two_timers_at_once,
+    "two timers in a short pause": _began_unseen,
     "a join phase that died with its coordinator": _died_with_its_coordinator,
     "a goodbye said to a deposed coordinator": _left_a_deposed_coordinator,
     "never heard, nor was anybody since it joined": _nobody_was_heard,

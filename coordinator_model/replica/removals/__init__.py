@@ -10,6 +10,7 @@ Read in this order:
 3. ``removal``: a member is found gone. ``leaves``: it had left.
 4. ``judge``: once lines can no longer trail, the causes are asked in one order. Each is a pure function of a ``case``:
    ``coordinator_pause``, ``revocation``, ``sync_timeout``, ``phase_end``, ``join_timeout``, and last ``session_end``.
-   ``replacement``: a static member whose successor came. They share ``phase_timeout`` and ``removal_instant``.
+   ``replacement``: a static member whose successor came. They share ``phase_timeout``,
+   ``removal_instant`` and ``retried_timer``.
 5. ``uncertain``: when a missing line may explain a removal better than the timeout that is found.
 """

@@ -87,6 +87,23 @@ def unanswered(replica: GroupReplica, event: JoinAnswered) -> None:
             phase.unanswered = [*phase.unanswered, event.request_member_id][:MAX_UNANSWERED_JOINS]
 
 
+def end_untold(replica: GroupReplica, by_ms: int, context: JudgementContext) -> None:
+    """End the phase that goes on where a record shows a later generation than its own: no answer told of that one.
+
+    It ended as the session of the last of the others did, or by its timeout. That began the sessions of those who had
+    asked to join, and whose answers were lost (``GroupMetadataManager.completeClassicGroupJoin``).
+    """
+    phase, members = replica.phase, replica.members.values()
+    waiting = [m for m in members if m.member_id in phase.unanswered]
+    others = (m for m in members if m.member_id not in phase.unanswered)
+    ends_ms = [max(m.clock_ms or 0, m.parked_heartbeat_ms or 0) + (m.session_timeout_ms or 0) for m in others]
+    due_ms = (phase.started_ms or 0) + (timeout_ms(replica, phase, by_ms, context) or 0)
+    ended_ms = min(max(ends_ms, default=0), due_ms)
+    if (phase.started_ms or 0) <= ended_ms < by_ms:
+        for member in waiting:
+            member.timer_reset_ms = max(member.timer_reset_ms or 0, ended_ms)
+
+
 def weigh_unreported_phase(replica: GroupReplica, context: JudgementContext) -> None:
     """Keep the unreported phase only if it ended by its timeout: then it left members behind.
 
@@ -118,10 +135,12 @@ def _surely_timed_out(replica: GroupReplica, phase: EndedPhase, context: Judgeme
 def _dropped_one_alive(replica: GroupReplica, phase: EndedPhase) -> bool:
     """Tell whether a dynamic member that was heard within its session was unknown (25) once a phase had ended.
 
-    Nothing else removes one that has not left (``GroupMetadataManager.completeClassicGroupJoin``).
+    Nothing else removes one that has not left (``GroupMetadataManager.completeClassicGroupJoin``). A heartbeat that was
+    answered 15 behind a stalled write had been accepted, else it is refused at once.
     """
-    dynamic = (m for m in replica.members.values() if not stayed(phase, m))
-    return any(phase.ended_ms <= (m.unknown_ms or 0) < (m.clock_ms or 0) + (m.session_timeout_ms or 0) for m in dynamic)
+    dynamic = [m for m in replica.members.values() if not stayed(phase, m) and m.unknown_ms is not None]
+    ends_ms = [max(m.clock_ms or 0, m.parked_heartbeat_ms or 0) + (m.session_timeout_ms or 0) for m in dynamic]
+    return any(phase.ended_ms <= (m.unknown_ms or 0) < end_ms for m, end_ms in zip(dynamic, ends_ms, strict=True))
 
 
 def stayed(phase: JoinPhase, member: Member) -> bool:

@@ -38,7 +38,8 @@ def too_young(departure: Departure, context: JudgementContext) -> bool:
 def possible_ends_ms(phase: EndedPhase, session_ends_ms: Iterable[int], context: JudgementContext) -> list[int]:
     """Return its timeout after each start that it can have had: its first sign, or an end of a session before that.
 
-    One that was on as another broker took over began there with the first that joined.
+    One that was on as another broker took over began there with the first that joined; the last answer of the one
+    before is a sign of its own phase.
     """
     limit_ms = phase.limit_ms
     if phase.started_ms is None or limit_ms is None:
@@ -46,9 +47,9 @@ def possible_ends_ms(phase: EndedPhase, session_ends_ms: Iterable[int], context:
     starts = [(phase.started_ms, _limit_with_starter_ms(phase) or limit_ms)]
     starts += [(at_ms, limit_ms) for at_ms in session_ends_ms if phase.after_ms <= at_ms < phase.started_ms]
     moved_ms = max((r.low_ms for r in context.timer_resets if r.cause is Cause.COORDINATOR_MOVED), default=0)
-    if phase.started_ms < moved_ms:
+    if phase.started_ms <= moved_ms:
         starts.append((phase.first_join_ms or 0, limit_ms))
-    return [at_ms + lasts_ms for at_ms, lasts_ms in starts if at_ms >= moved_ms]
+    return [at_ms + lasts_ms for at_ms, lasts_ms in starts if at_ms > moved_ms]
 
 
 def _limit_with_starter_ms(phase: EndedPhase) -> int | None:

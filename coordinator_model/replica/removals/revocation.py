@@ -4,6 +4,7 @@ It has to revoke what it was told to give up; one of the classic protocol among 
 """
 
 from coordinator_model.replica.group import Member
+from coordinator_model.replica.removals import retried_timer
 from coordinator_model.replica.removals.case import Answer, Case, Missed, NotMissed
 from coordinator_model.replica.removals.ended_phase import EARLY_MS
 from coordinator_model.replica.session_timer import JudgementContext, session_timeout_ms, unheard_since
@@ -13,7 +14,7 @@ def not_revoked(case: Case) -> Answer:
     """Answer for a member of a group of KIP-848: the last of its timers that was due ran nearer than its session's."""
     if not case.member.goes_alone:
         return None
-    if _not_revoked_since_a_load(case):
+    if _not_revoked_since_a_load(case) or _missed_one_before(case):
         return Missed(case.removed_ms)
     ran_ms = (_when_awake(at_ms, case.context) for at_ms in own_timers_ms(case.member, case.context))
     timer_ms = max((at_ms for at_ms in ran_ms if at_ms <= case.removed_ms + EARLY_MS), default=None)  # none runs early
@@ -51,6 +52,12 @@ def _not_revoked_since_a_load(case: Case) -> bool:
         return False
     began_ms = case.removed_ms - member.rebalance_timeout_ms
     return member.revoking_since_ms <= began_ms and member.rebalance_timeout_ms < timeout_ms
+
+
+def _missed_one_before(case: Case) -> bool:
+    """Tell whether a timer is tried again that removed the member before, while its session cannot have ended."""
+    alive = case.own_latest_end_ms > case.removed_ms + EARLY_MS
+    return alive and retried_timer.is_of_a_rebalance(case.replica, case.departure)
 
 
 def _when_awake(due_ms: int, context: JudgementContext) -> int:

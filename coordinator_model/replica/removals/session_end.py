@@ -3,13 +3,12 @@
 from coordinator_model.brokers.timer_reset import TimerReset
 from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.replica.poll_end import stopped_polling
+from coordinator_model.replica.removals import retried_timer
 from coordinator_model.replica.removals.case import Case, SessionExpired, Unexplained
-from coordinator_model.replica.removals.departure import STALL_MS, Departure
+from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.leaves import CUT_MS
-from coordinator_model.replica.removals.removal import RETRIED_MS
 from coordinator_model.replica.removals.removal_instant import deadline_interval_ms, emptied_ms, gone_between
 from coordinator_model.replica.removals.revocation import own_timers_ms
-from coordinator_model.replica.returns import who
 from coordinator_model.replica.session_timer import (
     TIMER_EARLY_MS,
     JudgementContext,
@@ -22,10 +21,6 @@ from coordinator_model.replica.session_timer import (
 )
 from coordinator_model.states import Cause
 
-RETRY_MS = STALL_MS + 500
-"""How long after its last run a timer is tried again: its write's timeout, and the pause before another one."""
-SAME_STEP_MS = 50
-"""So much later than it is due a timer may run."""
 UNSEEN_SHARE = 2
 """A member removed later than this share of its session after the session seems to end has sent more than one
 heartbeat that was not seen: usual clients send three or more in a session."""
@@ -116,23 +111,8 @@ def _start_is_unsure(replica: GroupReplica, departure: Departure, context: Judge
     where its coordinator moved since. Else a removal before the end of the session is a leave that nobody saw.
     """
     member = departure.member
-    if _is_retried(replica, departure, context):
+    if retried_timer.may_be_any(replica, departure, context):
         return True
     if member.clock_ms is None:
         return departure.may_be_retried or (member.joined_ms or 0) < context.live_from_ms
     return any(reset.may_load for reset in unheard_since(member, context.timer_resets))
-
-
-def _is_retried(replica: GroupReplica, departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether a timer that had run out before, and whose write timed out, was tried again and again up to here.
-
-    Its own timer of before it was heard again, or of a group that has changed its kind since; or its former self's.
-    """
-    member, timeout_ms = departure.member, session_timeout_ms(departure.member, context)
-    ran_ms = [at_ms for other, at_ms, _ in replica.violations if other == who(member)]
-    if member.last_heartbeat_ms is not None and timeout_ms is not None:
-        ran_ms.append(member.last_heartbeat_ms + timeout_ms)
-    late_ms = [departure.removed_ms - at_ms for at_ms in ran_ms]
-    return departure.may_be_retried and any(
-        0 < ms <= RETRIED_MS and (ms + CUT_MS) % RETRY_MS <= SAME_STEP_MS for ms in late_ms
-    )

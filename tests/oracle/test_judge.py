@@ -1,0 +1,40 @@
+"""What of an instant or an interval that is told is close enough to when a member was removed."""
+
+import pytest
+
+from tests.oracle.judge import _Doubts
+
+LONG, SHORT, MOVE = _Doubts([], [(20_000, 50_000)]), _Doubts([], [(20_000, 21_500)]), _Doubts([20_000], [])
+# what befell the coordinator, when the member was removed, when it is told to be -> whether that will do
+INSTANTS = [
+    (SHORT, 30_000, 30_900, True),
+    (SHORT, 30_000, 31_100, False),
+    (SHORT, 21_500, 20_100, True),  # due in the pause, it ran as the coordinator woke
+    (SHORT, 21_500, 18_900, False),
+    (SHORT, 21_500, 22_600, False),  # nothing tells of it after it has run
+    (SHORT, 19_500, 18_400, False),  # it ran before the pause, in time
+    (LONG, 50_000, 48_900, False),  # a pause that is told from a busy coordinator
+    (MOVE, 30_000, 32_900, True),
+    (MOVE, 41_000, 43_900, False),
+]
+# what befell the coordinator, when the member was removed, the interval that is told -> whether that will do
+INTERVALS = [
+    (LONG, 20_100, (20_300, 50_200), True),
+    (LONG, 50_000, (20_300, 50_200), True),
+    (LONG, 35_000, (20_300, 50_200), False),  # no timer runs while it sleeps
+    (LONG, 50_000, (15_000, 50_200), False),  # wider than the pause
+    (LONG, 50_000, (20_300, 60_000), False),
+    (LONG, 80_000, (70_000, 90_000), False),
+    (MOVE, 30_000, (25_000, 35_000), True),
+    (MOVE, 30_000, (31_500, 35_000), False),
+]
+
+
+@pytest.mark.parametrize(("doubts", "at_ms", "told_ms", "near"), INSTANTS)
+def test_an_instant_is_near_enough_to_a_removal(doubts, at_ms, told_ms, near):
+    assert doubts.near(at_ms, told_ms) is near
+
+
+@pytest.mark.parametrize(("doubts", "at_ms", "told", "holds"), INTERVALS)
+def test_an_interval_holds_a_removal(doubts, at_ms, told, holds):
+    assert doubts.holds(at_ms, *told) is holds
