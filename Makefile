@@ -85,7 +85,7 @@ check: setup ## Lint, format, types, import contracts
 	$(BIN)/lint-imports
 
 docs: setup ## Write anew what is made from code: docs/metrics.md, configuration.md, states.md, broker-log4j2.yaml
-	$(BIN)/python -m tests.streaming.serve.metrics_table
+	$(BIN)/python -m docs.generate.metrics_page
 	$(BIN)/python -m docs.generate.configuration_page
 	$(BIN)/python -m docs.generate.states_page
 	$(BIN)/group-monitor log4j2 --alone --key broker-1 > streaming/embedded/broker-log4j2.yaml

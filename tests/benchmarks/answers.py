@@ -18,7 +18,7 @@ import requests
 
 from streaming.config import Settings
 from streaming.store import Store
-from tests.streaming.outputs import CLUSTER, START_MS, member, partition, partitions, progress, report, view
+from tests.support.outputs import CLUSTER, START_MS, member, partition, partitions, progress, report, view
 
 HUGE = "huge"
 HUGE_MEMBERS = 10_000

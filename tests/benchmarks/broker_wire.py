@@ -5,7 +5,7 @@ import struct
 
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from tests.embedded.requests import JOIN_GROUP, join_group, sized, string
+from tests.support.requests import JOIN_GROUP, join_group, sized, string
 
 PRODUCE, FETCH, HEARTBEAT, SYNC_GROUP = 0, 1, 12, 14
 TOPIC, WIDE_TOPIC = "load", "wide"

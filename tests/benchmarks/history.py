@@ -17,8 +17,8 @@ from streaming.config import Settings
 from streaming.store import Store, tables
 from streaming.store.database import group_key
 from streaming.store.reader import StoreReader
-from tests.streaming import databases
-from tests.streaming.outputs import CLUSTER, START_MS, ended, finding, report, view
+from tests.support import databases
+from tests.support.outputs import CLUSTER, START_MS, ended, finding, report, view
 
 GROUPS = 10_000
 BUSIEST = "orders"

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 from confluent_kafka import Producer
 
-from tests.embedded import requests
+from tests.support import requests
 
 HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, LIST_GROUPS = 12, 13, 14, 16
 CLIENT_TOPIC = "group-client-telemetry"

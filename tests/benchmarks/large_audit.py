@@ -17,7 +17,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from streaming.embedded import EmbeddedCluster
-from tests.builders import Who, group_metadata, key, text
+from tests.support.story import Who, group_metadata, key, text
 
 TOPIC = "large-offsets"
 PARTITIONS = 50

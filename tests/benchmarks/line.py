@@ -19,7 +19,7 @@ from streaming.run.packing import Routing, commit_block, commits_in, events_in, 
 from streaming.run.source import PackRows
 from tests.benchmarks import synthetic
 from tests.benchmarks.synthetic import Member
-from tests.rows import encoder
+from tests.support import records as encoder
 
 START_MS = 1_800_000_000_000
 PARTITIONS, BROKERS, INTERVAL_S = 50, 4, 3

@@ -27,7 +27,7 @@ from streaming.embedded.ports import free_ports
 from streaming.log4j2 import REGEX, Snippet, as_yaml
 from tests.benchmarks.broker_wire import TOPIC, WIDE, WIDE_TOPIC, Wire
 from tests.benchmarks.processes import usage_of
-from tests.embedded import shipper as rsyslog
+from tests.streaming.embedded import shipper as rsyslog
 
 PAIRS = 12
 WARM_UP_PAIRS = 3

@@ -10,7 +10,7 @@ from coordinator_model.capture_replay import replay_rows
 from coordinator_model.decode.source_row import OFFSETS, TELEMETRY
 from coordinator_model.decode.topic_ids import text_of
 from coordinator_model.shard.shard import ShardSettings
-from tests.builders import T0, Story, Told, Who, rebalance
+from tests.support.story import T0, Story, Told, Who, rebalance
 
 UNTIL_MS = 420_000
 ROUND_MS = 10_000

@@ -1,11 +1,11 @@
 """What users of other monitors complain about, as far as rules decide it.
 
-Complaints about the delivery of alerts are in `tests/streaming/serve/test_delivery.py`.
+Complaints about the delivery of alerts are in `tests/streaming/serve/notify/test_delivery.py`.
 """
 
 import pytest
 
-from tests.builders import Who, key, rebalance, stable
+from tests.support.story import Who, key, rebalance, stable
 
 HALF_HOUR_MS = 1_800_000
 STATIC = Who("m1", instance_id="pod-1")

@@ -9,7 +9,7 @@ from coordinator_model.recreated import Place, begins_again_ms
 from coordinator_model.shard.intake import OffsetsRead
 from coordinator_model.shard.shard import Shard, ShardSettings
 from coordinator_model.states import Cause
-from tests.builders import T0, stable
+from tests.support.story import T0, stable
 
 SETTINGS = ShardSettings(cluster="c", partitions=1, live_from_ms=0)
 LINES = ("lines-of-broker-1", 0)

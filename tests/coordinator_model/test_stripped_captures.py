@@ -11,8 +11,8 @@ from coordinator_model.decode.records import RecordType
 from coordinator_model.incidents import Kind
 from coordinator_model.shard.shard import ShardSettings
 from streaming.capture_file import open_text, read_rows
-from tests.builders import key, text
 from tests.coordinator_model.test_captures import CAPTURES
+from tests.support.story import key, text
 
 ACCUSATIONS = {"session-expired", "rebalance-timeout", "poll-exceeded", "session-at-risk", "member-fenced"}
 SETTINGS = ShardSettings(cluster="c", partitions=0, live_from_ms=0)

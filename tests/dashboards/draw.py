@@ -17,7 +17,7 @@ from dashboards.panels import UID
 from streaming.demo.setting import CLUSTER
 from tests.dashboards import grafana
 from tests.dashboards.scenario import ALL_WELL, GROUP, Played, play
-from tests.embedded.waiting import await_true
+from tests.support.waiting import await_true
 
 SHOWN = (
     "State",

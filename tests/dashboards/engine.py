@@ -22,7 +22,7 @@ from ruamel.yaml import YAML
 from streaming.embedded.jars import broker_class_path
 from streaming.embedded.java import java_command
 from tests.dashboards.dockerfile import STAGES, instructions
-from tests.embedded.waiting import await_true
+from tests.support.waiting import await_true
 
 ROOT = Path(__file__).parents[2]
 SERVICES: Mapping[str, Mapping[str, Any]] = YAML(typ="safe").load(ROOT / "docker-compose.yml")["services"]

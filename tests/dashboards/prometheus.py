@@ -11,7 +11,7 @@ from typing import Any
 import requests
 
 from streaming.embedded.ports import free_ports
-from tests.embedded.waiting import await_true
+from tests.support.waiting import await_true
 
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "deploy" / "prometheus" / "prometheus.yml"

@@ -13,8 +13,8 @@ from streaming.demo.setting import Setting
 from streaming.embedded import TELEMETRY_TOPIC
 from streaming.serve import metrics
 from tests.dashboards import prometheus
-from tests.embedded.kafka_io import produce
-from tests.embedded.waiting import await_true
+from tests.support.kafka_io import produce
+from tests.support.waiting import await_true
 
 GROUP = "orders"
 ALONE = "shipping"

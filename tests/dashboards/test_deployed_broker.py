@@ -12,8 +12,8 @@ from streaming.embedded.jars import broker_class_path
 from streaming.embedded.java import JavaMissingError, java_command
 from streaming.embedded.ports import free_ports
 from streaming.embedded.settings import SNIPPET
-from tests.embedded.kafka_io import read_until
-from tests.embedded.waiting import await_true
+from tests.support.kafka_io import read_until
+from tests.support.waiting import await_true
 
 pytestmark = pytest.mark.e2e
 ROOT = Path(__file__).parents[2]

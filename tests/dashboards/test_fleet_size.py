@@ -15,8 +15,8 @@ from streaming.serve import metrics
 from streaming.serve.health import Health
 from streaming.store import Store
 from tests.dashboards import grafana, prometheus
-from tests.embedded.waiting import await_true
-from tests.streaming.outputs import CLUSTER, START_MS, finding, member, partition, partitions, progress, report, view
+from tests.support.outputs import CLUSTER, START_MS, finding, member, partition, partitions, progress, report, view
+from tests.support.waiting import await_true
 
 pytestmark = pytest.mark.skipif(prometheus.missing() is not None, reason=str(prometheus.missing()))
 GROUPS = 10_000

@@ -14,9 +14,9 @@ from streaming.serve import lag_metrics
 from streaming.serve.exporters import burrow, kafka_exporter, kminion
 from streaming.store import Store
 from tests.dashboards import prometheus
-from tests.embedded.waiting import await_true
-from tests.streaming.outputs import CLUSTER, START_MS, member, partition, partitions, progress, report, view
 from tests.streaming.serve.conftest import running
+from tests.support.outputs import CLUSTER, START_MS, member, partition, partitions, progress, report, view
+from tests.support.waiting import await_true
 
 PAGE = (Path(__file__).parents[2] / "docs" / "migrating.md").read_text(encoding="utf-8")
 QUERIES = [line for block in re.findall(r"```promql\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]

@@ -9,7 +9,7 @@ from streaming.demo.setting import CLUSTER
 from streaming.serve import metrics
 from tests.dashboards import grafana, prometheus
 from tests.dashboards.scenario import ALONE, GROUP, play
-from tests.embedded.parts import skip_without_broker
+from tests.support.parts import skip_without_broker
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 NEEDS = {"fleet: Stalled partitions, by topic": "nothing stalls in this scenario"}

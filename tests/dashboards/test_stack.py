@@ -9,9 +9,9 @@ import pytest
 from ruamel.yaml import YAML
 
 from tests.dashboards import engine
-from tests.embedded.parts import skip_without_broker
-from tests.embedded.waiting import await_true
-from tests.streaming import databases
+from tests.support import databases
+from tests.support.parts import skip_without_broker
+from tests.support.waiting import await_true
 
 pytestmark = [pytest.mark.soak, pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(1_800)]
 WELL = 120

@@ -21,9 +21,9 @@ from confluent_kafka import Message, Producer
 
 from coordinator_model.shard.sharding import shard_of
 from streaming.embedded import EmbeddedCluster
-from tests import builders
 from tests.benchmarks import synthetic
 from tests.benchmarks.synthetic import Member
+from tests.support import story as builders
 
 SESSION_MS = 6_000
 BEAT_MS = 2_000

@@ -13,9 +13,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from coordinator_model.shard.sharding import shard_of
 from tests.benchmarks.synthetic import TOPIC
-from tests.builders import key, text
 from tests.e2e.crash_cluster import PARTITIONS, LiveCluster
 from tests.e2e.crash_job import Job
+from tests.support.story import key, text
 
 LOADER, LEDGER = "loader", "ledger"
 STUCK = {LOADER: 2, LEDGER: 1}

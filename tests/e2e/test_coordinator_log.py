@@ -21,7 +21,7 @@ from streaming.embedded.truth import LEFT, SESSION_EXPIRED, read_truth
 from streaming.kafka_config import Kafka
 from streaming.recorder import Recording
 from tests.e2e.clients import Client, Spec
-from tests.embedded.parts import skip_without_broker
+from tests.support.parts import skip_without_broker
 
 pytestmark = pytest.mark.e2e
 ROOT = Path(__file__).resolve().parents[2]

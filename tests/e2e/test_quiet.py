@@ -7,8 +7,8 @@ import pytest
 from coordinator_model.decode.parse import parse_row
 from coordinator_model.events import Heartbeat, LeaderNamed
 from streaming.embedded.truth import TruthEvent
-from tests.builders import T0, Story, Who
 from tests.e2e.quiet import Findings, Watcher, committed, taken_back, unseen_loads
+from tests.support.story import T0, Story, Who
 
 BEAT = Heartbeat(5_000, 1, "t", 0, 7, "g", "m1", 1, 0, 4_990, 4_980, "broker-2", 0, kip848=False)
 

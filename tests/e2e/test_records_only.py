@@ -20,7 +20,7 @@ from streaming.recorder import Recording
 from streaming.reporter.confluent import TOPIC
 from streaming.telemetry_topics import REPORT_CONFIGS
 from tests.e2e.clients import Client, Spec
-from tests.embedded.parts import skip_without_broker
+from tests.support.parts import skip_without_broker
 
 pytestmark = pytest.mark.e2e
 GROUPS = {"kafka-python": "classic", "confluent-848": "kip-848"}

@@ -29,9 +29,9 @@ from streaming.recorder import Recording
 from streaming.reporter.message import TOPIC
 from streaming.telemetry_topics import REPORT_CONFIGS
 from tests.e2e.clients import Client, Spec, java_compiles
-from tests.embedded.parts import skip_without_broker
 from tests.oracle.monitor import Monitor
 from tests.oracle.perturb import Arrival, arrivals
+from tests.support.parts import skip_without_broker
 
 pytestmark = pytest.mark.e2e
 LIMIT_MS = 30_000  # a fifth of it holds a push, which comes every 5 s

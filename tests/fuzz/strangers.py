@@ -12,10 +12,10 @@ from typing import Any
 from coordinator_model.brokers.coordinator_check import Proof, proof
 from coordinator_model.decode.parse import OFFSETS, REPORTS, TELEMETRY, RejectedRow, SourceRow, parse_row
 from coordinator_model.events import ConsumerHeartbeat, Heartbeat, JoinAnswered
-from tests.builders import APIS
 from tests.fuzz import values
 from tests.fuzz.corpus import Corpus
-from tests.rows import encoder
+from tests.support import records as encoder
+from tests.support.story import APIS
 
 CLIENT_TOPIC = "group-client-telemetry"
 ANYBODY = (24, 26, 29, 30, 35, 42, -1)

@@ -2,9 +2,9 @@
 
 import base64
 
-from tests.rows import encoder
 from tests.rows.witness import Witness
 from tests.rows.world import T0_MS, Connection, World
+from tests.support import records as encoder
 
 TOPICS = encoder.subscription(["t"])
 METADATA = base64.b64encode(TOPICS).decode()

@@ -9,10 +9,10 @@ from coordinator_model.replica.member_blobs import MAX_PARTITIONS_SHOWN
 from coordinator_model.shard import view
 from coordinator_model.shard.view import MAX_MEMBERS_SHOWN
 from tests.coordinator_model.rules.test_setup_rules import CONTEXT
-from tests.rows import encoder
-from tests.rows.encoder import ListedMember
 from tests.rows.witness import Witness
 from tests.rows.world import T0_MS, World
+from tests.support import records as encoder
+from tests.support.records import ListedMember
 
 TOPIC_ID = UUID(bytes=bytes(range(1, 17)))
 SUBSCRIBED = encoder.subscription(["t"])

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import create_engine
 
-from tests.embedded.parts import skip_without_broker
-from tests.embedded.secured import AUTHORIZER, secured_broker
-from tests.streaming import databases
+from tests.support import databases
+from tests.support.parts import skip_without_broker
+from tests.support.secured import AUTHORIZER, secured_broker
 
 
 @pytest.fixture(scope="session")

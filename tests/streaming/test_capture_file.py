@@ -12,7 +12,7 @@ from streaming import capture_file
 from streaming.capture_file import BadRow, read_rows
 from streaming.commands.replay import replay_command
 from streaming.recorder import capture_line
-from tests.builders import stable
+from tests.support.story import stable
 
 ROW = {"source": "telemetry", "topic": "group-telemetry", "partition": 0, "offset": 0, "timestamp_ms": 1, "value": "x"}
 

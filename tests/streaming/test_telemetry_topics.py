@@ -14,8 +14,8 @@ from streaming.doctor.topics import check_disk, check_settings
 from streaming.embedded import EmbeddedCluster
 from streaming.kafka_config import Kafka
 from streaming.telemetry_topics import creation_command, replication_for, wanted_configs
-from tests.embedded.parts import skip_without_broker
-from tests.embedded.waiting import await_true
+from tests.support.parts import skip_without_broker
+from tests.support.waiting import await_true
 
 ROOT = Path(__file__).parents[2]
 LINES, REPORTS = "group-telemetry", "group-client-telemetry"

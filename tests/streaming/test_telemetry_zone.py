@@ -14,7 +14,7 @@ from streaming.cli import main
 from streaming.cluster_rows import ClusterRows
 from streaming.config import ConfigError, load
 from streaming.telemetry_zone import FIELD, zone_named
-from tests.builders import T0, stable
+from tests.support.story import T0, stable
 
 HOUR_MS = 3_600_000
 # 2026-07-01 12:00 and 2026-10-25 02:30 and 2026-03-29 02:30, as if clocks showed UTC

@@ -17,7 +17,7 @@ from coordinator_model.decode.parse import parse_row
 from coordinator_model.events import TELEMETRY_RANK, LeaderNamed, Tick
 from coordinator_model.shard.intake import OffsetsRead
 from coordinator_model.shard.shard import Shard, ShardSettings
-from tests.builders import T0, stable
+from tests.support.story import T0, stable
 
 
 def window(from_ms, until_ms, broker="a"):

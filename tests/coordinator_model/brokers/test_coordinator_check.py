@@ -4,7 +4,7 @@ import pytest
 
 from coordinator_model.brokers.coordinator_check import Proof, proof
 from coordinator_model.decode.parse import parse_row
-from tests.builders import Story, stable
+from tests.support.story import Story, stable
 
 STALLED_WRITE_MS = 1_000
 ANSWERS = {

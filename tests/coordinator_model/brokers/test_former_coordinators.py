@@ -6,7 +6,7 @@ from coordinator_model.brokers.broker_clock import CoordinatorTracker
 from coordinator_model.brokers.coordinator_check import Proof
 from coordinator_model.brokers.former_coordinators import GOES_ON_MS, LONGEST_MS, MAX_FORMER, FormerCoordinators
 from coordinator_model.thresholds import Thresholds
-from tests.builders import stable
+from tests.support.story import stable
 
 LIMITS = Thresholds()
 

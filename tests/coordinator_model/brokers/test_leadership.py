@@ -7,7 +7,7 @@ from coordinator_model.brokers.leadership import DISPUTE_MS, MAX_CLAIMS, STALE_M
 from coordinator_model.events import TELEMETRY_RANK, LeaderNamed
 from coordinator_model.shard.shard_memory import ShardMemory
 from coordinator_model.shard.snapshot import dump_memory, load_memory
-from tests.builders import rebalance, stable
+from tests.support.story import rebalance, stable
 
 SURE, BLIND = Proof.COORDINATES, Proof.LEADS
 

@@ -10,8 +10,8 @@ from coordinator_model.decode.source_row import TELEMETRY
 from coordinator_model.shard.shard import Shard, ShardSettings
 from coordinator_model.states import Cause
 from coordinator_model.thresholds import Thresholds
-from tests.builders import T0, stable
 from tests.coordinator_model.brokers.test_broker_clock import clock
+from tests.support.story import T0, stable
 
 SETTINGS = ShardSettings(cluster="c", partitions=1, live_from_ms=0)
 A, B, C = "10.0.0.1:9092", "10.0.0.1:9094", "10.0.0.2:9092"

@@ -9,7 +9,7 @@ from coordinator_model.decode.cluster_row import read_cluster_row
 from coordinator_model.decode.source_row import CLUSTER, SourceRow
 from coordinator_model.decode.telemetry.fields import BadField
 from coordinator_model.shard.shard import ShardSettings
-from tests.builders import T0, TOPIC_ID_TEXT, Story, consumers, stable
+from tests.support.story import T0, TOPIC_ID_TEXT, Story, consumers, stable
 
 ROW = {
     "source": "cluster",

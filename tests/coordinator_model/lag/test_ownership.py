@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from coordinator_model.lag.ownership import facts_of, owners_of
-from tests.lags import T0, Life, Partition, never
+from tests.support.lags import T0, Life, Partition, never
 
 LIFE = {0: Partition(never, member="m1"), 1: Partition(never, member="m2")}
 

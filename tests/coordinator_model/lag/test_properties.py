@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator_model.incidents import Kind
-from tests.lags import T0, Life, Partition, keeps_up, never, paused, played, slow
+from tests.support.lags import T0, Life, Partition, keeps_up, never, paused, played, slow
 
 STALLED = "partition-stalled"
 MINUTE_MS = 60_000

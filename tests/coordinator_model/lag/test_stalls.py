@@ -14,7 +14,7 @@ from coordinator_model.brokers.blindness import (
     NO_REQUEST_LOG,
 )
 from coordinator_model.thresholds import Thresholds
-from tests.lags import T0, Life, Partition, keeps_up, listed, never, paused, played, slow
+from tests.support.lags import T0, Life, Partition, keeps_up, listed, never, paused, played, slow
 
 STALLED = "partition-stalled"
 MINUTE_MS = 60_000

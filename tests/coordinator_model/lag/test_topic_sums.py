@@ -3,7 +3,7 @@
 import pytest
 
 from coordinator_model.lag import columns, topic_sums
-from tests.lags import Life, Partition, keeps_up, slow
+from tests.support.lags import Life, Partition, keeps_up, slow
 
 LIFE = {
     0: Partition(keeps_up(), topic="b"),

@@ -11,7 +11,7 @@ from coordinator_model.replica.admission import makes_known
 from coordinator_model.shard.groups import DELETED_MEMORY_MS
 from coordinator_model.shard.shard import Shard, ShardSettings
 from coordinator_model.states import Cause
-from tests.builders import T0, Story, Who, events_of, key, line, rebalance, stable, text
+from tests.support.story import T0, Story, Who, events_of, key, line, rebalance, stable, text
 
 SETTINGS = ShardSettings(cluster="c", partitions=1, live_from_ms=T0)
 REFUSALS = (14, 15, 16, 22, 23, 24, 25, 26, 27, 30, 60, 69, 79, 81, 82, 110, 111, 112, 113, 128, -1)

@@ -4,7 +4,7 @@ import pytest
 
 from coordinator_model.brokers.timer_reset import TimerReset
 from coordinator_model.states import Cause
-from tests.builders import Who, consumers, stable
+from tests.support.story import Who, consumers, stable
 
 SESSION = {"consumer_session_timeouts_ms": {"": 6_000}}
 OLD, NEW = Who("old", instance_id="pod-1", port=5_001), Who("new", instance_id="pod-1", port=5_002)

@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from tests.builders import POLL_MS, SESSION_MS, T0, Story, Who, blob, key, line, stable, text
+from tests.support.story import POLL_MS, SESSION_MS, T0, Story, Who, blob, key, line, stable, text
 
 
 def connectors(**tasks):

@@ -6,7 +6,7 @@ import pytest
 
 from coordinator_model.replica.classic import record_heartbeat
 from coordinator_model.replica.group import Member
-from tests.builders import T0, Story, Who, rebalance, stable
+from tests.support.story import T0, Story, Who, rebalance, stable
 
 
 def state(story, at_ms):

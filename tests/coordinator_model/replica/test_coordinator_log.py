@@ -8,7 +8,7 @@ import pytest
 from coordinator_model.capture_replay import replay_rows
 from coordinator_model.decode.parse import TELEMETRY, parse_row
 from coordinator_model.shard.shard import Shard, ShardSettings
-from tests.builders import T0, Story, Told, Who, rebalance, stable
+from tests.support.story import T0, Story, Told, Who, rebalance, stable
 
 SETTINGS = ShardSettings(cluster="c", partitions=1, live_from_ms=0)
 M1, M2, M3 = (f"app-{n}-86ec5d8f-035e-4908-be22-8c2dc6c7196{n}" for n in (1, 2, 3))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.builders import Who, rebalance, stable
+from tests.support.story import Who, rebalance, stable
 
 
 def static(name, port=5_001):

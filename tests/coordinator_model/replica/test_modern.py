@@ -5,7 +5,7 @@ import pytest
 from coordinator_model.decode.parse import parse_row
 from coordinator_model.replica.group import MAX_UNANSWERED_JOINS
 from coordinator_model.shard.shard import Shard, ShardSettings
-from tests.builders import POLL_MS, T0, Story, Who, consumers
+from tests.support.story import POLL_MS, T0, Story, Who, consumers
 
 SESSION = {"consumer_session_timeouts_ms": {"": 6_000}}
 

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from tests.builders import T0, TOPIC_ID_TEXT, compact, consumers, key, owned
+from tests.support.story import T0, TOPIC_ID_TEXT, compact, consumers, key, owned
 
 SESSION = {"consumer_session_timeouts_ms": {"": 6_000}}
 STATES = {"stable": 0, "unrevoked": 1, "unreleased": 2}

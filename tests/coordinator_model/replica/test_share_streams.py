@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from tests.builders import T0, TOPIC_ID_TEXT, Story, compact, key, line, owned
+from tests.support.story import T0, TOPIC_ID_TEXT, Story, compact, key, line, owned
 
 TIMEOUTS = {"share_session_timeouts_ms": {"": 6_000}, "streams_session_timeouts_ms": {"": 6_000}}
 SHARE_MEMBER, SHARE_EPOCH, SHARE_TARGET, SHARE_WANTED, SHARE_CURRENT = 10, 11, 12, 13, 14

@@ -6,7 +6,7 @@ from coordinator_model.decode.parse import parse_row
 from coordinator_model.group_report import read_outputs, reports_in
 from coordinator_model.incidents import Incident, Kind, diff
 from coordinator_model.shard.shard import Shard, ShardSettings
-from tests.builders import T0, Story, rebalance, stable
+from tests.support.story import T0, Story, rebalance, stable
 
 
 def pages(told):

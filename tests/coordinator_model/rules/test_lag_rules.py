@@ -14,7 +14,7 @@ from coordinator_model.rules.about_lag import about
 from coordinator_model.rules.group_lag import judge_group
 from coordinator_model.rules.registry import LAG_RULES
 from coordinator_model.thresholds import Thresholds
-from tests.lags import T0, Life, Partition, keeps_up, listed, played, slow
+from tests.support.lags import T0, Life, Partition, keeps_up, listed, played, slow
 
 MINUTE_MS = 60_000
 FACTS = GroupFacts("c", "g", "classic", "Stable", 3, 1, "broker-1", 1, 1)

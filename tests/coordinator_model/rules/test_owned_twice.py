@@ -8,8 +8,8 @@ from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.rules import partition_owned_twice
 from coordinator_model.rules.findings import NOTHING
 from coordinator_model.states import GroupState, GroupType
-from tests.builders import TOPIC_ID_TEXT, Who, consumers, rebalance, stable
 from tests.coordinator_model.rules.test_setup_rules import CONTEXT
+from tests.support.story import TOPIC_ID_TEXT, Who, consumers, rebalance, stable
 
 LATER_MS = 1_000_000
 

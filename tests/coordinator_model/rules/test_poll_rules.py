@@ -7,9 +7,9 @@ import pytest
 
 from coordinator_model.decode.parse import REPORTS, SourceRow
 from coordinator_model.shard.shard import ShardSettings
-from tests.builders import T0, Who, stable
 from tests.oracle.monitor import Monitor
 from tests.oracle.perturb import Arrival, arrivals, late
+from tests.support.story import T0, Who, stable
 
 LIMIT_MS = 60_000
 STATIC = Who("m1", instance_id="i1", client_id="client-m1")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.builders import POLL_MS, Story, Who, stable
+from tests.support.story import POLL_MS, Story, Who, stable
 
 STATIC = Who("m1", instance_id="i1", client_id="client-m1")
 

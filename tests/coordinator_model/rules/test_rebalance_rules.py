@@ -3,7 +3,7 @@
 import pytest
 
 from coordinator_model.thresholds import Thresholds
-from tests.builders import T0, Who, consumers, rebalance, stable
+from tests.support.story import T0, Who, consumers, rebalance, stable
 
 SLOW_MS = 48_000
 """80 % of the stories' rebalance timeout of 60,000, which is less than `rebalance_slow_ms`."""

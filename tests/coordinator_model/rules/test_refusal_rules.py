@@ -8,7 +8,7 @@ from coordinator_model.rules.evaluate import evaluate
 from coordinator_model.rules.refused_unknown import MAX_CLIENTS
 from coordinator_model.shard import group_judgement
 from coordinator_model.shard.shard import Shard, ShardSettings
-from tests.builders import T0, Story, Who, rebalance, stable
+from tests.support.story import T0, Story, Who, rebalance, stable
 
 JOINER = Who("", client_id="worker", host="10.0.0.7")
 

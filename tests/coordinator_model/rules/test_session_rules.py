@@ -3,7 +3,7 @@
 import pytest
 
 from coordinator_model.thresholds import Thresholds
-from tests.builders import T0, Story, Who, rebalance, stable
+from tests.support.story import T0, Story, Who, rebalance, stable
 
 DEADLINE_MS = 16_000
 """m2 is heard every second up to 10,000 and has a session timeout of 6,000."""

@@ -9,7 +9,7 @@ from coordinator_model.rules import setup
 from coordinator_model.shard.shard import Shard, ShardSettings
 from coordinator_model.states import GroupState, GroupType
 from coordinator_model.thresholds import Thresholds
-from tests.builders import SESSION_MS, T0, Story, Who, rebalance, stable
+from tests.support.story import SESSION_MS, T0, Story, Who, rebalance, stable
 
 CONTEXT = JudgementContext(
     progress_ms=1_000_000,

@@ -3,8 +3,8 @@
 import pytest
 
 from coordinator_model.incidents import diff
-from tests.builders import Who, rebalance, stable
 from tests.coordinator_model.test_incidents import AT_MS, member, opened, report
+from tests.support.story import Who, rebalance, stable
 
 
 def same(name, port):

@@ -2,7 +2,7 @@
 
 from coordinator_model.decode.parse import parse_row
 from coordinator_model.shard.shard import Shard, ShardSettings
-from tests.builders import T0, stable
+from tests.support.story import T0, stable
 
 LAST_LINE_MS, BACK_MS = 20_000, 50_000
 

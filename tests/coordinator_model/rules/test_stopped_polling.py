@@ -5,7 +5,7 @@ import pytest
 from coordinator_model.replica.group import Member
 from coordinator_model.replica.poll_times import FEW, note, poll_times
 from coordinator_model.thresholds import Thresholds
-from tests.builders import POLL_MS, T0, Story, Who, rebalance, stable
+from tests.support.story import POLL_MS, T0, Story, Who, rebalance, stable
 
 STATIC = Who("m1", instance_id="i1", client_id="client-m1")
 LEFT_MS = 70_500

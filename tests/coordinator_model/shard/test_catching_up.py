@@ -6,7 +6,7 @@ import pytest
 
 from coordinator_model.decode.parse import OFFSETS, parse_row
 from coordinator_model.shard.shard import Shard, ShardSettings
-from tests.builders import SESSION_MS, T0, rebalance, stable
+from tests.support.story import SESSION_MS, T0, rebalance, stable
 
 LAST_BEAT_MS, END_MS = 40_000, 90_000
 GONE_MS = LAST_BEAT_MS + SESSION_MS

@@ -1,6 +1,6 @@
 """What a member's client is doing by the protocol, why it joined, and what it is."""
 
-from tests.builders import T0, Story, consumers, stable
+from tests.support.story import T0, Story, consumers, stable
 
 
 def phases(story, until_ms):

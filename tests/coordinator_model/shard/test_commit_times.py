@@ -10,7 +10,7 @@ from coordinator_model.commit_block import NO_OFFSET, CommitBlock, key_of, place
 from coordinator_model.events import OffsetCommitted, Tick
 from coordinator_model.shard.commit_times import COMMIT_MEMORY_MS, SWEEP_EVERY_MS
 from coordinator_model.shard.shard import Shard, ShardSettings
-from tests.builders import T0, key, stable, text
+from tests.support.story import T0, key, stable, text
 
 SETTINGS = ShardSettings(cluster="c", partitions=1, live_from_ms=T0, view_refresh_ms=0)
 

@@ -10,7 +10,7 @@ from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.shard import group_judgement
 from coordinator_model.shard.heartbeat_table import FAR_MS, NEVER, NO_INSTANT, HeartbeatTable
 from coordinator_model.shard.shard import Shard, ShardSettings
-from tests.builders import SESSION_MS, T0, consumers, stable
+from tests.support.story import SESSION_MS, T0, consumers, stable
 
 DAY_MS = 24 * 3_600_000
 SETTINGS = ShardSettings(cluster="c", partitions=1, live_from_ms=T0)

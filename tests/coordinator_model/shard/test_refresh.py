@@ -8,7 +8,7 @@ from coordinator_model.decode.parse import parse_row
 from coordinator_model.shard import view_refresh
 from coordinator_model.shard.refresh import with_heartbeats
 from coordinator_model.shard.shard import Shard, ShardSettings
-from tests.builders import T0, stable
+from tests.support.story import T0, stable
 
 SETTINGS = ShardSettings(cluster="c", partitions=1, live_from_ms=T0, view_refresh_ms=1_000)
 

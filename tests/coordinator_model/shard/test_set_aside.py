@@ -10,7 +10,7 @@ from coordinator_model.events import RecordRead
 from coordinator_model.shard import group_events, group_judgement, group_store, snapshot
 from coordinator_model.shard.event_loop import EventLoop
 from coordinator_model.shard.shard import Shard, ShardSettings
-from tests.builders import T0, Told, rebalance, stable
+from tests.support.story import T0, Told, rebalance, stable
 
 BAD, GOOD = "orders", "billing"
 SETTINGS = ShardSettings(cluster="c", partitions=1, live_from_ms=T0, view_refresh_ms=1_000)

@@ -10,7 +10,7 @@ from coordinator_model.decode.parse import parse_row
 from coordinator_model.shard import group_judgement
 from coordinator_model.shard.shard import Shard, ShardSettings
 from coordinator_model.thresholds import Thresholds
-from tests.builders import T0, Story, Who, consumers, rebalance, stable
+from tests.support.story import T0, Story, Who, consumers, rebalance, stable
 
 SETTINGS = ShardSettings(cluster="c", partitions=1, live_from_ms=T0)
 

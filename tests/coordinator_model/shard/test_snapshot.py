@@ -14,7 +14,7 @@ from coordinator_model.replica.removals.phases import EndedPhase, JoinPhase
 from coordinator_model.shard import snapshot
 from coordinator_model.shard.shard import Shard, ShardSettings
 from coordinator_model.states import Cause, Evidence
-from tests.builders import T0, Story, Who, consumers, rebalance, stable
+from tests.support.story import T0, Story, Who, consumers, rebalance, stable
 
 SETTINGS = ShardSettings(cluster="c", partitions=1, live_from_ms=T0)
 HOSTILE = [

@@ -21,7 +21,7 @@ from streaming.run.lag.group_lags import GroupLags
 from streaming.run.sink import LiveKeys, Sink
 from streaming.store import Store
 from streaming.store.lease import Lease
-from tests.builders import TOPIC_ID, TOPIC_ID_TEXT, consumers
+from tests.support.story import TOPIC_ID, TOPIC_ID_TEXT, consumers
 
 OTHER = text_of(UUID(int=7))
 

@@ -22,9 +22,9 @@ from streaming.run.probe import Probe, remembered_nonce
 from streaming.run.sink import Sink
 from streaming.run.source import PackRows
 from streaming.run.state_cell import MemoryCell
-from tests.builders import line
 from tests.streaming.run.events_of import unpacked
 from tests.streaming.run.test_packing import arrow
+from tests.support.story import line
 
 NONCE = "0123456789abcdef"
 ROUTING = Routing(3)

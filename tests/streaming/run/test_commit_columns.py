@@ -29,8 +29,8 @@ from streaming.run.packing import (
 from streaming.run.partition_rows import partition_rows_of
 from streaming.run.source import PackRows
 from tests.benchmarks import synthetic
-from tests.builders import T0
-from tests.rows.encoder import compact_string, int16, int32, int64, string, uvarint
+from tests.support.records import compact_string, int16, int32, int64, string, uvarint
+from tests.support.story import T0
 
 TOPIC = "__consumer_offsets"
 ROUTING = Routing(50)

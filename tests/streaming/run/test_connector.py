@@ -8,7 +8,7 @@ from streaming.embedded.fetch import IVY_FOLDER
 from streaming.embedded.jars import JARS_FOLDER
 from streaming.run import connector
 from streaming.run.errors import RunError
-from tests.embedded.parts import skip_without_broker
+from tests.support.parts import skip_without_broker
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from streaming.run.lag import end_offsets
 from streaming.run.lag.end_offsets import EndOffsets
 from streaming.run.lag.names import Names
 from streaming.run.lag.rounds import History
-from tests.embedded.secured import PASSWORD, USER
 from tests.streaming.run.lag_story import T0, round_of
+from tests.support.secured import PASSWORD, USER
 
 PATIENCE_S = 60
 

@@ -13,8 +13,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from streaming.run.failures import failure_of, reason_of
 from streaming.store import trouble
-from tests.streaming import databases
 from tests.streaming.run.conftest import small_disk
+from tests.support import databases
 
 DATA = Path("/data")
 

@@ -16,7 +16,7 @@ from streaming.run.operator import Operator
 from streaming.run.packing import Routing
 from streaming.run.source import TRIGGER_TOPIC, PackRows
 from streaming.run.state_cell import MemoryCell
-from tests.builders import T0, line, stable
+from tests.support.story import T0, line, stable
 
 BATCH_MS = 800
 LINES = 200  # of strangers, a batch

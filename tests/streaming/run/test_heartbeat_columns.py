@@ -18,8 +18,8 @@ from streaming.run.heartbeat_columns import HeartbeatColumns
 from streaming.run.packing import QUARANTINE_KEY, Routing, heartbeats_in, rejected_in, unpack
 from streaming.run.partition_rows import partition_rows_of
 from streaming.run.source import PackRows
-from tests.builders import T0, heartbeat_line, line
 from tests.streaming.run.events_of import unpacked
+from tests.support.story import T0, heartbeat_line, line
 
 TOPIC = "group-telemetry"
 ROUTING = Routing(50)

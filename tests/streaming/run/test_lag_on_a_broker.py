@@ -13,8 +13,8 @@ from kafka.structs import OffsetAndMetadata
 
 from streaming.embedded import EmbeddedCluster
 from tests.e2e.clients import Client, Spec
-from tests.embedded.parts import skip_without_broker
 from tests.streaming.run.conftest import Monitor
+from tests.support.parts import skip_without_broker
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 

@@ -18,7 +18,7 @@ from streaming.run.state_cell import MemoryCell
 from streaming.store.batch import gather
 from tests.benchmarks import synthetic
 from tests.benchmarks.synthetic import Member
-from tests.rows import encoder
+from tests.support import records as encoder
 
 OTHER_GROUP = "payments"
 OTHER_KEY = Routing(50).key_of(OTHER_GROUP)

@@ -30,9 +30,9 @@ from streaming.run.packing import (
 from streaming.run.source import TRIGGER_TOPIC, PackRows
 from tests.benchmarks import synthetic
 from tests.benchmarks.synthetic import Member
-from tests.builders import probe_line, stable
-from tests.rows import encoder
 from tests.streaming.run.events_of import unpacked
+from tests.support import records as encoder
+from tests.support.story import probe_line, stable
 
 NOW_MS = 1_790_000_000_000
 MEMBERS = [Member(1), Member(2)]

@@ -15,9 +15,9 @@ from streaming.doctor.cluster import check_cluster, create_topics
 from streaming.doctor.rights import acl_lines
 from streaming.kafka_config import Kafka
 from streaming.run.session import start_session
-from tests.embedded.parts import skip_without_broker
-from tests.embedded.secured import AUTHORIZER, PASSWORD, USER, secured_broker
 from tests.streaming.run.test_source import read
+from tests.support.parts import skip_without_broker
+from tests.support.secured import AUTHORIZER, PASSWORD, USER, secured_broker
 
 pytestmark = [pytest.mark.spark, pytest.mark.e2e]
 

@@ -12,9 +12,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from coordinator_model.shard.sharding import shard_of
 from streaming.embedded import EmbeddedCluster
 from tests.e2e.crash_job import processes
-from tests.streaming import databases
 from tests.streaming.run.conftest import Coordinator, Monitor
 from tests.streaming.run.listeners import no_stranger_reaches
+from tests.support import databases
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 

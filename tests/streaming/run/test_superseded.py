@@ -11,9 +11,9 @@ from streaming.run.commit_columns import SUPERSEDED, CommitColumns
 from streaming.run.packing import Routing
 from streaming.run.partition_rows import partition_rows_of
 from tests.benchmarks import synthetic
-from tests.builders import T0
 from tests.coordinator_model.test_captures import CAPTURES
 from tests.streaming.run.test_commit_columns import arrow, packed, row
+from tests.support.story import T0
 
 ROUTING = Routing(50)
 NEVER_MS = 2**52

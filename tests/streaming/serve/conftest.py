@@ -20,7 +20,7 @@ from streaming.serve.health import Health
 from streaming.serve.server import bind, server_config
 from streaming.store import Store, tables
 from streaming.store.database import database_ms
-from tests.streaming.outputs import CLUSTER
+from tests.support.outputs import CLUSTER
 
 NOW_MS = 1_790_000_100_000
 

@@ -7,8 +7,8 @@ from urllib.parse import quote
 import pytest
 
 from streaming.store.store import wall_ms
-from tests.streaming.outputs import CLUSTER, START_MS, blind, ended, finding, progress, report, view
 from tests.streaming.serve.conftest import sign_of_life
+from tests.support.outputs import CLUSTER, START_MS, blind, ended, finding, progress, report, view
 
 CONTRACT_GROUP = {
     "kind", "cluster", "group", "type", "state", "state_evidence", "generation", "protocol_type", "protocol",
@@ -280,7 +280,7 @@ def test_incidents_can_be_asked_for_by_severity_and_by_whether_somebody_was_told
 
 
 def test_rejected_rows_and_messages_given_up_are_shown(apply, client, store):
-    from tests.streaming.outputs import rejected
+    from tests.support.outputs import rejected
 
     apply(rejected(head="/wA="), report("orders", finding()))
     assert [(row["offset"], row["head"]) for row in client.json("/api/v1/quarantine")] == [(1, "/wA=")]

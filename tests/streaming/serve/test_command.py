@@ -15,8 +15,8 @@ import requests
 
 from streaming.config import Settings
 from streaming.store import Store
-from tests.streaming.outputs import CLUSTER, finding, progress, report, view
 from tests.streaming.serve.test_guard import self_signed
+from tests.support.outputs import CLUSTER, finding, progress, report, view
 
 ROOT = Path(__file__).parents[3]
 COMMAND = [sys.executable, "-c", "from streaming.commands.serve import serve_command; serve_command()"]

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from streaming.cli import main
 from streaming.commands import tables, watch
-from tests.streaming.outputs import CLUSTER, START_MS, ended, finding, partition, partitions, rejected, report, view
+from tests.support.outputs import CLUSTER, START_MS, ended, finding, partition, partitions, rejected, report, view
 
 EVIL = "a\x1b[2J\u202e[bold]x[/bold]"
 

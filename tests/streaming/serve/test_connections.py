@@ -16,10 +16,10 @@ import requests
 from streaming.config import Settings
 from streaming.serve import connections
 from streaming.store import Store
-from tests.streaming.outputs import CLUSTER, finding, progress, report, view
 from tests.streaming.serve.conftest import running
 from tests.streaming.serve.test_command import Served, start
 from tests.streaming.serve.test_guard import self_signed
+from tests.support.outputs import CLUSTER, finding, progress, report, view
 
 FEW_FILES = 256  # what a shell on some systems gives
 IDLE = 300  # more than FEW_FILES

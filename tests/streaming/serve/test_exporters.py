@@ -6,7 +6,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from streaming.serve.exporters import endpoints, reading, text
-from tests.streaming.outputs import (
+from tests.streaming.serve.conftest import sign_of_life
+from tests.support.outputs import (
     CLUSTER,
     START_MS,
     decoded,
@@ -18,7 +19,6 @@ from tests.streaming.outputs import (
     sums_of,
     view,
 )
-from tests.streaming.serve.conftest import sign_of_life
 
 NOTHING = {
     "lag": None, "lag_ms": None, "committed_offset": None, "committed_ms": None, "end_offset": None,

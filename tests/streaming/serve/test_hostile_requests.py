@@ -9,9 +9,9 @@ from sqlalchemy import create_engine
 
 from streaming.serve.openapi import OPENAPI
 from streaming.store import Store
-from tests.streaming import databases
-from tests.streaming.outputs import finding, report, view
 from tests.streaming.serve.conftest import Client, running
+from tests.support import databases
+from tests.support.outputs import finding, report, view
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

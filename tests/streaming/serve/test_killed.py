@@ -7,8 +7,8 @@ import pytest
 
 from streaming.config import Settings
 from streaming.store import Store
-from tests.streaming.outputs import CLUSTER, START_MS, ended, finding, report
 from tests.streaming.serve.test_command import Served, start
+from tests.support.outputs import CLUSTER, START_MS, ended, finding, report
 
 SETTINGS = Settings(cluster=CLUSTER)
 

@@ -4,8 +4,8 @@ import pytest
 
 from streaming.serve import lag_metrics, metrics
 from streaming.serve.health import Health
-from tests.streaming.outputs import CLUSTER, START_MS, partition, partitions, report, sums_of, view
 from tests.streaming.serve.test_metrics import labels, scrape
+from tests.support.outputs import CLUSTER, START_MS, partition, partitions, report, sums_of, view
 
 GROUP = {"cluster": CLUSTER, "group": "orders"}
 TOPIC = {**GROUP, "topic": "orders"}

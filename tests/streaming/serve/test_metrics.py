@@ -7,7 +7,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from coordinator_model.states import GroupState
 from streaming.serve import metrics
-from tests.streaming.outputs import (
+from tests.streaming.serve.conftest import sign_of_life
+from tests.support.outputs import (
     CLUSTER,
     START_MS,
     decoded,
@@ -19,7 +20,6 @@ from tests.streaming.outputs import (
     report,
     view,
 )
-from tests.streaming.serve.conftest import sign_of_life
 
 
 def scrape(client) -> dict[str, dict[tuple, float]]:
@@ -200,7 +200,7 @@ def test_a_label_has_an_end_and_two_long_ids_stay_two(apply, client):
 
 def test_the_page_of_metrics_is_the_codes_and_shows_a_sample_of_each():
     """`make docs` writes it."""
-    from tests.streaming.serve import metrics_table
+    from docs.generate import metrics_page as metrics_table
 
     page = metrics_table.page()
     assert page == metrics_table.PAGE.read_text(encoding="utf-8")

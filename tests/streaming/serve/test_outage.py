@@ -8,10 +8,10 @@ import requests
 from streaming.config import Settings
 from streaming.serve.server import Service
 from streaming.store import Store
-from tests.streaming import databases
-from tests.streaming.outputs import CLUSTER, START_MS, ended, finding, progress, report
 from tests.streaming.serve.conftest import listening
-from tests.streaming.serve.test_notify import until
+from tests.streaming.serve.notify.test_notify import until
+from tests.support import databases
+from tests.support.outputs import CLUSTER, START_MS, ended, finding, progress, report
 
 
 @pytest.fixture

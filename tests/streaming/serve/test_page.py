@@ -9,7 +9,8 @@ from urllib.parse import quote
 import pytest
 
 from streaming.serve.timeline import LABEL, MEMBER_ROWS, WIDTH, heartbeats, timeline, waited_for
-from tests.streaming.outputs import (
+from tests.streaming.serve import chromium
+from tests.support.outputs import (
     START_MS,
     finding,
     member,
@@ -20,7 +21,6 @@ from tests.streaming.outputs import (
     sums_of,
     view,
 )
-from tests.streaming.serve import chromium
 
 EVIL = "<script>document.title='pwned'</script><img src=x onerror=\"document.title='pwned'\">\u202e'"
 

@@ -6,7 +6,7 @@ import pytest
 
 from streaming.serve.lag_view import HEIGHT, NOTES, PARTITIONS_SHOWN, line_of
 from streaming.serve.timeline import WIDTH
-from tests.streaming.outputs import CLUSTER, START_MS, columns, partition, partitions, report, view
+from tests.support.outputs import CLUSTER, START_MS, columns, partition, partitions, report, view
 
 CONTRACT = {
     "topic", "topic_id", "partition", "committed_offset", "committed_ms", "start_offset", "end_offset", "lag", "lag_ms",

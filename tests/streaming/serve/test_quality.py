@@ -16,7 +16,7 @@ from streaming.quality.checker import Checker, to_frame
 from streaming.quality.sample import COLUMNS, take
 from streaming.quality.watch import FAILURES_TO_TELL, QualityWatch
 from streaming.store.store import wall_ms
-from tests.streaming.outputs import CLUSTER, START_MS, decoded, finding, member, progress, rejected, report, view
+from tests.support.outputs import CLUSTER, START_MS, decoded, finding, member, progress, rejected, report, view
 
 NOW_MS = START_MS + 1_000
 

@@ -8,8 +8,8 @@ from ruamel.yaml import YAML
 from coordinator_model.rules.registry import RULES
 from dashboards import files
 from streaming.store.batch import OWN_RULES
-from tests.streaming.outputs import finding, member, report, view
-from tests.streaming.serve.test_message import told  # noqa: F401
+from tests.streaming.serve.notify.test_message import told  # noqa: F401
+from tests.support.outputs import finding, member, report, view
 
 USUAL = "http://127.0.0.1:8844"
 ALL_RULES = sorted({rule.id for rule in RULES} | set(OWN_RULES))

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from streaming.serve import metrics, page
-from tests.streaming.outputs import CLUSTER, START_MS, ended, finding, member, report, view
 from tests.streaming.serve.test_commands import command  # noqa: F401
+from tests.support.outputs import CLUSTER, START_MS, ended, finding, member, report, view
 
 PAGED = ("a-small-one", "m-in-the-middle", "zz-last")
 WARNED = ("b-warned", "y-warned")

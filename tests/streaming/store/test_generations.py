@@ -7,7 +7,7 @@ import pytest
 from coordinator_model.membership import compare, membership
 from streaming.config import Settings
 from streaming.store import Store
-from tests.streaming.outputs import CLUSTER, START_MS, member, report, view
+from tests.support.outputs import CLUSTER, START_MS, member, report, view
 
 SETTINGS = Settings(cluster=CLUSTER)
 

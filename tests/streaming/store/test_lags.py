@@ -5,7 +5,7 @@ import pytest
 from streaming.config import Settings
 from streaming.store import Store
 from streaming.store.lags import partitions_of, topic_lags, worst_partitions_first
-from tests.streaming.outputs import (
+from tests.support.outputs import (
     CLUSTER,
     START_MS,
     columns,

@@ -17,8 +17,8 @@ from streaming.config import Settings
 from streaming.store import Store, lease, tables
 from streaming.store.database import database_ms
 from streaming.store.lease import Lease, LeaseHeldError, LeaseLostError
-from tests.streaming import databases
-from tests.streaming.outputs import CLUSTER, finding, progress, report, view
+from tests.support import databases
+from tests.support.outputs import CLUSTER, finding, progress, report, view
 
 SETTINGS = Settings(cluster=CLUSTER)
 RUN = """
@@ -26,7 +26,7 @@ import sys, threading
 from streaming.config import Settings
 from streaming.store import Store, lease
 from streaming.store.lease import Lease, LeaseHeldError, LeaseLostError
-from tests.streaming.outputs import CLUSTER, finding, progress, report, view
+from tests.support.outputs import CLUSTER, finding, progress, report, view
 url, name, lease_ms, standby = sys.argv[1:]
 lease.LEASE_MS, lease.RENEW_S, lease.LOOK_S = int(lease_ms), 0.2, 0.1
 store, stop = Store.open(url), threading.Event()

@@ -10,7 +10,7 @@ from streaming.config import Settings
 from streaming.store import Store, tables
 from streaming.store.database import database_ms
 from streaming.store.notify_reason import Reason, Waiting, outdated, why_notify
-from tests.streaming.outputs import CLUSTER, START_MS, ended, finding, report
+from tests.support.outputs import CLUSTER, START_MS, ended, finding, report
 
 TABLE = [
     # step, told before, mode now -> why or why not

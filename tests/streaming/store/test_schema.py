@@ -16,7 +16,7 @@ from streaming.doctor.machine import check_store
 from streaming.store import Store, tables
 from streaming.store import store as store_module
 from streaming.store.migrations import head, upgrade
-from tests.streaming.outputs import CLUSTER, START_MS, finding, report, view
+from tests.support.outputs import CLUSTER, START_MS, finding, report, view
 
 
 def test_what_the_migrations_make_is_what_the_tables_say(url):

@@ -16,7 +16,7 @@ from streaming.config import Settings
 from streaming.store import Store, StoreError, tables
 from streaming.store.database import database_ms
 from streaming.store.store import wall_ms
-from tests.streaming.outputs import (
+from tests.support.outputs import (
     CLUSTER,
     START_MS,
     ended,
@@ -192,7 +192,7 @@ KILLED = """
 import os, signal, sys
 from streaming.config import Settings
 from streaming.store import Store, incident_rows
-from tests.streaming.outputs import CLUSTER, finding, report, view
+from tests.support.outputs import CLUSTER, finding, report, view
 
 written = incident_rows.write_transitions
 def dies(*arguments, **named):

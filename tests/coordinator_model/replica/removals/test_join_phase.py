@@ -5,7 +5,7 @@ Every case is a verdict of a real broker's log that simpler rules got wrong (cap
 
 import pytest
 
-from tests.builders import T0, Who, rebalance, stable
+from tests.support.story import T0, Who, rebalance, stable
 
 POLL_MS = 10_000
 OLD, NEW = Who("old", instance_id="pod-1", port=5_001), Who("new", instance_id="pod-1", port=5_002)

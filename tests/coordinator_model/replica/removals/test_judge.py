@@ -5,7 +5,7 @@ import pytest
 from coordinator_model.replica.removals import judge
 from coordinator_model.replica.removals.case import RebalanceTimeout, SessionExpired
 from coordinator_model.shard.snapshot import dump_group
-from tests.builders import rebalance, stable
+from tests.support.story import rebalance, stable
 
 
 def missed():

@@ -3,8 +3,8 @@
 import pytest
 
 from coordinator_model.brokers.broker_clock import PROBE_DUE_MS
-from tests.builders import Story, consumers, rebalance, stable
 from tests.coordinator_model.rules.test_departed_rules import group, without
+from tests.support.story import Story, consumers, rebalance, stable
 
 REMOVED, EXPIRED = ("member-removed",), ("session-expired",)
 

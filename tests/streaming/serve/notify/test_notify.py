@@ -1,0 +1,395 @@
+"""From the outbox to somebody: real HTTP peers, a real Alertmanager, and receivers that misbehave."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+
+import pytest
+from tenacity import wait_fixed
+
+from streaming.config import Serve, Settings
+from streaming.serve.health import Health
+from streaming.serve.leader import Leader
+from streaming.serve.maintenance import Maintenance
+from streaming.serve.notify import base, delivery_worker
+from streaming.serve.notify.alertmanager import EXPIRE_MS, LABEL_CHARACTERS, Alertmanager, alert
+from streaming.serve.notify.base import SEVERITIES, Delivered, Rejected, Retry, at_least
+from streaming.serve.notify.delivery_worker import DeliveryWorker, backoff_ms
+from streaming.serve.notify.message import MessageEnricher, complete
+from streaming.serve.notify.receivers import receivers_of
+from streaming.serve.notify.webhook import Webhook
+from streaming.store import Store
+from streaming.store.store import wall_ms
+from tests.streaming.serve import alertmanager as real
+from tests.streaming.serve.conftest import sign_of_life
+from tests.support.outputs import CLUSTER, START_MS, ended, finding, progress, report
+
+WRITTEN = {
+    "incident": {
+        "kind": "incident", "transition": "opened", "incident_id": "i-1", "rule": "session-expired", "severity": "warn",
+        "cluster": "prod", "group": "orders", "member_id": "m-1", "instance_id": None, "client_id": "worker",
+        "client_host": "10.0.0.7", "generation": 3, "broker": "broker-1", "evidence": "observed",
+        "cause": "session-timeout", "deadline_ms": START_MS, "at_ms": START_MS + 500, "summary": "m-1 is gone",
+    },
+    "opened_ms": START_MS, "closed_ms": None, "late": False, "labels": {"team": "shop"}, "runbook_url": "https://r/b",
+}  # fmt: skip
+PAYLOAD = complete(WRITTEN, None, [], Serve())
+CLOSED = PAYLOAD | {
+    "closed_ms": START_MS + 9_000,
+    "incident": WRITTEN["incident"] | {"transition": "closed", "reason": "rejoined", "at_ms": START_MS + 9_000},
+}
+
+
+@pytest.fixture
+def deliver(store, settings, monkeypatch) -> Iterator[Callable[..., None]]:
+    """Start maintenance and delivery workers for some [[notify]] blocks; stopped at the end. Retries come at once."""
+    monkeypatch.setattr(delivery_worker, "WAIT", wait_fixed(0.01))
+    monkeypatch.setattr(delivery_worker, "POLL_S", 0.02)
+    stop = threading.Event()
+    threads: list[threading.Thread] = []
+
+    def _deliver(*blocks: dict, stalled_ms: int = 15_000, serve: Mapping[str, str] = MappingProxyType({})) -> None:
+        given = settings.model_dump()
+        configured = Settings.model_validate(given | {"notify": blocks, "serve": given["serve"] | serve})
+        receivers, leader, enricher = (
+            receivers_of(configured),
+            Leader(store.engine),
+            MessageEnricher(store.read, configured.serve),
+        )
+        health = Health(stalled_ms)
+        new: list[threading.Thread] = [Maintenance(store, configured, health, receivers, leader, stop)]
+        new += [DeliveryWorker(store, receiver, enricher, leader, stop) for receiver in receivers]
+        for thread in new:
+            thread.start()
+        threads.extend(new)
+
+    yield _deliver
+    stop.set()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+def until(condition: Callable[[], bool], timeout_s: float = 20) -> None:
+    """Wait for something another process or thread does and gives no event for."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def totals(store: Store) -> tuple[int, int, int]:
+    """(pending, dead, delivered) over all receivers."""
+    rows = store.outbox.totals()
+    return sum(row.pending for row in rows), sum(row.dead for row in rows), sum(row.delivered for row in rows)
+
+
+class TestWebhook:
+    def test_it_gets_the_contracts_object_once_for_each_transition(self, apply, deliver, peer, store):
+        deliver({"kind": "webhook", "url": peer.url})
+        apply(report("orders", finding()))
+        peer.wait_for(lambda peer: len(peer.bodies) == 1)
+        apply(report("orders", finding(severity="page")))
+        apply(report("orders", ended(finding(severity="page"), START_MS + 9_000)))
+        peer.wait_for(lambda peer: len(peer.bodies) == 3)
+        assert [body["transition"] for body in peer.bodies] == ["opened", "escalated", "closed"]
+        assert [body["severity"] for body in peer.bodies] == ["warn", "page", "page"]
+        opened = peer.bodies[0]
+        assert (opened["kind"], opened["member_id"], opened["labels"]) == ("incident", "m-1", {"team": "shop"})
+        assert len({headers["Idempotency-Key"] for headers in peer.headers}) == 3
+        until(lambda: totals(store) == (0, 0, 3))
+
+    def test_a_server_error_is_retried_and_nothing_overtakes(self, apply, deliver, peer, store):
+        peer.statuses = [500, 503, 429]
+        deliver({"kind": "webhook", "url": peer.url})
+        apply(report("orders", finding()))
+        apply(report("orders", ended(finding(), START_MS + 9_000)))
+        peer.wait_for(lambda peer: len(peer.bodies) == 5)
+        assert [body["transition"] for body in peer.bodies] == ["opened"] * 4 + ["closed"]
+        until(lambda: totals(store) == (0, 0, 2))
+
+    def test_what_is_refused_again_and_again_is_given_up_and_the_next_comes(self, apply, deliver, peer, store):
+        peer.statuses = [400] * delivery_worker.REJECTIONS_TO_GIVE_UP
+        deliver({"kind": "webhook", "url": peer.url})
+        apply(report("orders", finding()))
+        until(lambda: totals(store) == (0, 1, 0))
+        apply(report("orders", finding(member="m-2")))
+        until(lambda: totals(store) == (0, 1, 1))
+        assert len(peer.bodies) == delivery_worker.REJECTIONS_TO_GIVE_UP + 1
+
+    def test_one_that_never_answers_delays_no_other(self, apply, deliver, peer, store, monkeypatch):
+        monkeypatch.setattr(base, "TIMEOUT_S", (1, 600))
+        peer.statuses = [None]
+        deliver({"kind": "webhook", "url": peer.url}, {"kind": "log"})
+        apply(report("orders", finding()))
+        peer.wait_for(lambda peer: len(peer.bodies) == 1)
+        until(lambda: totals(store) == (1, 0, 1))
+        peer.released.set()
+        until(lambda: totals(store) == (0, 0, 2))
+
+    def test_one_that_never_answers_is_asked_again_after_the_timeout(self, peer, monkeypatch):
+        monkeypatch.setattr(base, "TIMEOUT_S", (1, 0.1))
+        peer.statuses = [None]
+        assert Webhook(peer.url, SEVERITIES).send([PAYLOAD]) == Retry("ReadTimeout")
+        assert Webhook(peer.url, SEVERITIES).send([PAYLOAD]) == Delivered()
+
+    @pytest.mark.parametrize(
+        ("status", "answer"),
+        [(200, Delivered()), (204, Delivered()), (302, Rejected("answered 302")), (404, Rejected("answered 404"))]
+        + [(status, Retry(f"answered {status}")) for status in (408, 425, 429, 500, 502, 503)],
+    )
+    def test_the_status_decides(self, peer, status, answer):
+        peer.statuses = [status]
+        assert Webhook(peer.url, SEVERITIES).send([PAYLOAD]) == answer
+
+    def test_nobody_there_is_a_retry_that_keeps_the_address_secret(self):
+        webhook = Webhook("http://127.0.0.1:9/services/s3cret?token=s3cret", SEVERITIES)
+        answer = webhook.send([PAYLOAD])
+        assert isinstance(answer, Retry)
+        assert "s3cret" not in answer.reason + webhook.name
+
+    def test_the_address_may_stand_in_a_file(self, apply, deliver, peer, tmp_path):
+        (tmp_path / "url").write_text(peer.url + "\n")
+        deliver({"kind": "webhook", "url_file": tmp_path / "url"})
+        apply(report("orders", finding()))
+        peer.wait_for(lambda peer: len(peer.bodies) == 1)
+
+
+def test_a_receiver_that_breaks_loses_its_message_not_its_courier(apply, deliver, peer, store, monkeypatch):
+    original = Webhook.send
+
+    def broken(self, payloads):
+        if payloads[0]["incident"]["member_id"] == "m-1":
+            raise ZeroDivisionError
+        return original(self, payloads)
+
+    monkeypatch.setattr(Webhook, "send", broken)
+    deliver({"kind": "webhook", "url": peer.url})
+    apply(report("orders", finding()), report("other", finding("other", "m-2")))
+    peer.wait_for(lambda peer: len(peer.bodies) == 1)
+    until(lambda: totals(store) == (0, 1, 1))
+
+
+class TestSeverity:
+    def test_a_receiver_gets_what_is_bad_enough_for_it(self, apply, deliver, peer, store):
+        deliver({"kind": "webhook", "url": peer.url, "min_severity": "page"}, {"kind": "log", "min_severity": "info"})
+        apply(report("orders", finding(), finding(member="m-2", severity="info")))
+        until(lambda: totals(store) == (0, 0, 2))
+        apply(report("orders", finding(severity="page"), finding(member="m-2", severity="info")))
+        peer.wait_for(lambda peer: len(peer.bodies) == 1)
+        assert peer.bodies[0]["transition"] == "escalated"
+
+    def test_severities_are_ordered(self):
+        assert at_least("info") == ("info", "warn", "page")
+        assert at_least("page") == ("page",)
+
+
+def test_the_waiting_time_grows_to_a_limit_and_is_spread():
+    assert 500 <= backoff_ms(1) <= 1_000
+    assert max(backoff_ms(3) for _ in range(200)) > 2_000
+    assert all(500 <= backoff_ms(1_000) <= 300_000 for _ in range(50))
+    assert len({backoff_ms(5) for _ in range(20)}) > 1
+
+
+def test_messages_of_a_receiver_no_longer_configured_are_given_up(apply, deliver, store):
+    apply(report("orders", finding()))
+    store.outbox.fan_out({"webhook http://old": SEVERITIES})
+    deliver({"kind": "log"})
+    until(lambda: totals(store) == (0, 1, 0))
+
+
+class TestAlert:
+    def test_its_labels_are_few_and_its_annotations_say_who_and_why(self):
+        made = alert(PAYLOAD, START_MS + 1_000)
+        assert made["labels"] == {
+            "alertname": "session-expired",
+            "severity": "warn",
+            "cluster": "prod",
+            "group": "orders",
+            "team": "shop",
+            "incident": "i-1",
+        }
+        wanted = {"summary": "m-1 is gone", "member_id": "m-1", "client_host": "10.0.0.7", "cause": "session-timeout"}
+        assert made["annotations"].items() >= wanted.items()
+        assert made["annotations"]["deadline"] == "2026-09-21T14:13:20.000+00:00"
+        assert "instance_id" not in made["annotations"]
+
+    def test_it_ends_in_the_future_while_open_and_never_before_it_began(self):
+        from datetime import datetime
+
+        def ends_ms(payload, now_ms):
+            return datetime.fromisoformat(alert(payload, now_ms)["endsAt"]).timestamp() * 1_000
+
+        assert ends_ms(PAYLOAD, START_MS + 1_000) == START_MS + 1_000 + EXPIRE_MS
+        assert ends_ms(CLOSED, START_MS + 60_000) == START_MS + 9_000
+        assert ends_ms(CLOSED, START_MS + 5_000) == START_MS + 5_000
+        assert ends_ms(CLOSED | {"closed_ms": START_MS}, START_MS + 5_000) == START_MS + 1
+
+    def test_an_absurd_instant_is_bounded(self):
+        absurd = PAYLOAD | {"opened_ms": -5, "incident": PAYLOAD["incident"] | {"deadline_ms": 2**62}}
+        assert alert(absurd, START_MS)["annotations"]["deadline"].startswith("9999-")
+
+    def test_a_huge_name_is_cut(self):
+        huge = PAYLOAD | {"incident": PAYLOAD["incident"] | {"group": "g" * 32_000, "summary": "\ud800\x00" * 2_000}}
+        made = alert(huge, START_MS)
+        assert len(made["labels"]["group"]) == LABEL_CHARACTERS
+        assert json.dumps(made).isascii()
+
+
+@pytest.fixture
+def alerts(tmp_path, peer) -> Iterator[real.Running]:
+    if reason := real.missing():
+        pytest.skip(reason)
+    with real.alertmanager(tmp_path / "alertmanager", real.quick(peer.url)) as running:
+        yield running
+
+
+class TestRealAlertmanager:
+    def test_an_incident_fires_escalates_and_resolves(self, apply, deliver, alerts, peer):
+        now_ms = wall_ms()
+        found = finding(opened_ms=now_ms - 1_000)
+        deliver({"kind": "alertmanager", "urls": (alerts.url,)})
+        apply(report("orders", found))
+        until(lambda: alerts.alerts().keys() == {("orders", "warn")})
+        assert alerts.alerts()["orders", "warn"]["annotations"]["member_id"] == "m-1"
+        apply(report("orders", found | {"severity": "page"}, at_ms=now_ms))
+        until(lambda: alerts.alerts().keys() == {("orders", "page")})
+        apply(report("orders", ended(found | {"severity": "page"}, now_ms)))
+        until(lambda: alerts.alerts() == {})
+        peer.wait_for(lambda peer: peer.bodies[-1]["status"] == "resolved")
+        assert peer.bodies[0]["status"] == "firing"
+
+    def test_two_members_of_a_group_are_two_alerts_in_one_notification_group(self, apply, deliver, alerts, peer):
+        now_ms = wall_ms()
+        first, second = finding(opened_ms=now_ms - 1_000), finding(member="m-2", opened_ms=now_ms - 1_000)
+        deliver({"kind": "alertmanager", "urls": (alerts.url,)})
+        apply(report("orders", first, second))
+        peer.wait_for(lambda peer: any(len(body["alerts"]) == 2 for body in peer.bodies))
+        apply(report("orders", ended(first, now_ms), second))
+        until(lambda: [alert["annotations"]["member_id"] for alert in alerts.alerts().values()] == ["m-2"])
+
+    def test_severities_have_the_words_that_somebody_routes_by(self, apply, deliver, alerts):
+        words = {"warn": "warning", "page": "critical"}
+        deliver({"kind": "alertmanager", "urls": (alerts.url,), "severity_labels": words})
+        opened = finding(opened_ms=wall_ms() - 1_000)
+        apply(report("orders", opened))
+        until(lambda: alerts.alerts().keys() == {("orders", "warning")})
+        apply(report("orders", opened | {"severity": "page"}))
+        until(lambda: alerts.alerts().keys() == {("orders", "critical")})
+
+    def test_one_word_for_two_severities_leaves_an_escalated_alert_firing(self):
+        escalated = PAYLOAD | {"incident": PAYLOAD["incident"] | {"transition": "escalated", "severity": "page"}}
+        own, one = (Alertmanager("http://a", SEVERITIES, words) for words in ({}, dict.fromkeys(SEVERITIES, "bad")))
+        assert len(own._alerts(escalated, START_MS)) == 3
+        (firing,) = one._alerts(escalated, START_MS)
+        assert firing["labels"]["severity"] == "bad"
+
+    def test_hostile_names_are_accepted_and_shown_unchanged(self, apply, deliver, alerts, store):
+        names = ('a"}{\\', "日本 \u202ex", "a\nb", "{{ .Labels }}")
+        deliver({"kind": "alertmanager", "urls": (alerts.url,)})
+        apply(*(report(name, finding(name, opened_ms=wall_ms() - 1_000, summary=name)) for name in names))
+        until(lambda: alerts.alerts().keys() == {(name, "warn") for name in names})
+        assert totals(store)[1] == 0
+
+    def test_an_alertmanager_that_forgot_is_told_again(self, apply, store, settings, alerts):
+        """A reminder repeats everything open, so one that lost its memory, or was down, catches up."""
+        apply(
+            report("orders", finding(opened_ms=wall_ms() - 1_000)), report("quiet", finding("quiet", severity="info"))
+        )
+        firing = store.read.firing(at_least("warn"))
+        assert [payload["incident"]["group"] for payload in firing] == ["orders"]
+        told = [MessageEnricher(store.read, settings.serve).complete(payload) for payload in firing]
+        assert Alertmanager(alerts.url, at_least("warn")).send(told) == Delivered()
+        assert alerts.alerts().keys() == {("orders", "warn")}
+
+    def test_all_addresses_get_every_alert_though_one_is_down(self, apply, deliver, alerts, store):
+        deliver({"kind": "alertmanager", "urls": ("http://127.0.0.1:9", alerts.url)})
+        apply(report("orders", finding(opened_ms=wall_ms() - 1_000)))
+        until(lambda: alerts.alerts().keys() == {("orders", "warn")})
+        until(lambda: totals(store)[::2] == (1, 1))
+
+
+class TestMonitorStalled:
+    def test_a_run_that_stands_still_is_a_page_until_it_is_back(self, apply, deliver, peer, store):
+        apply(progress())
+        deliver({"kind": "webhook", "url": peer.url}, stalled_ms=200)
+        peer.wait_for(lambda peer: len(peer.bodies) == 1)
+        opened = peer.bodies[0]
+        assert (opened["rule"], opened["severity"], opened["transition"]) == ("monitor-stalled", "page", "opened")
+        assert (opened["cluster"], opened["group"]) == (CLUSTER, "")
+        sign_of_life(store)
+        peer.wait_for(lambda peer: len(peer.bodies) == 2)
+        assert (peer.bodies[1]["transition"], peer.bodies[1]["incident_id"]) == ("closed", opened["incident_id"])
+        assert store.read.incidents(state="open").total == 0
+
+    @pytest.fixture
+    def maintenance(self, store, settings, clock):
+        """Make another delivery worker, as a `serve` that starts."""
+        leader = Leader(store.engine)
+
+        def make() -> Maintenance:
+            return Maintenance(store, settings, Health(15_000, clock=clock), [], leader, threading.Event())
+
+        return make
+
+    @staticmethod
+    def stand_still(maintenance, clock):
+        maintenance.work(wall_ms())
+        clock.now_s += 16
+        maintenance.work(wall_ms())
+
+    def test_run_does_not_close_what_serve_opened(self, apply, store, maintenance, clock):
+        apply(progress())
+        self.stand_still(maintenance(), clock)
+        assert store.read.incidents(state="open").total == 1
+        store._open.clear()
+        assert apply(report("")).transitions == ()
+        assert store.read.incidents(state="open").total == 1
+
+    def test_a_restarted_serve_adopts_its_own_incident_and_says_nothing_before_it_knows(
+        self, apply, store, maintenance, clock
+    ):
+        """The restarted one closed the page, and opened it again fifteen seconds later."""
+        apply(progress())
+        self.stand_still(maintenance(), clock)
+        restarted = maintenance()
+        restarted.work(wall_ms())
+        assert store.read.incidents(state="open").total == 1
+        self.stand_still(restarted, clock)
+        assert [incident["transition"] for incident in store.read.incidents().objects] == ["opened"]
+        apply(progress())
+        restarted.work(wall_ms())
+        assert store.read.incidents(state="open").total == 0
+
+    def test_a_run_gets_its_time_when_serve_itself_has_just_started(self, apply, store, maintenance, clock):
+        apply(progress(), now_ms=START_MS)
+        started = maintenance()
+        started.work(wall_ms())
+        clock.now_s += 14
+        started.work(wall_ms())
+        assert store.read.incidents().total == 0
+
+    def test_no_clock_that_is_set_makes_a_page(self, apply, store, maintenance, clock):
+        """The database's, say, by a day: whatever the row says, it is seen to change."""
+        watching = maintenance()
+        for age_ms in (0, 86_400_000, -86_400_000, 0):
+            apply(progress())
+            sign_of_life(store, age_ms)
+            watching.work(wall_ms())
+            clock.now_s += 10
+        assert store.read.incidents().total == 0
+
+    def test_one_that_follows_knows_what_it_has_seen_when_it_takes_over(
+        self, apply, store, settings, maintenance, clock
+    ):
+        first, leader = maintenance(), Leader(store.engine)
+        apply(progress())
+        first.work(wall_ms())
+        follower = Maintenance(store, settings, Health(15_000, clock=clock), [], leader, threading.Event())
+        self.stand_still(follower, clock)
+        assert store.read.incidents().total == 0
+        first._leader.resign()
+        follower.work(wall_ms())
+        assert store.read.incidents(state="open").total == 1

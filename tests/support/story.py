@@ -1,0 +1,641 @@
+"""Readable makers of what Kafka holds: request-log lines as the broker writes them, records as the coordinator does.
+
+A `Story` is one group's life, told in milliseconds from its beginning; `play` runs it through the real door, the real
+shard and the real diff, and returns what people would be told::
+
+    story = stable("m1", "m2")              # generation 1, both synced by 150 ms
+    story.beats("m1", 1_000, 20_000)        # m1 heartbeats once a second
+    told = story.play(until=20_000)         # a probe's line every 500 ms is added
+    assert told.opened("session-expired") == ["m2"]
+"""
+
+import base64
+import json
+import struct
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID
+
+from coordinator_model.capture_replay import History, replay_rows
+from coordinator_model.decode.parse import OFFSETS, REPORTS, TELEMETRY, SourceRow, parse_row
+from coordinator_model.decode.source_row import CLUSTER
+from coordinator_model.incidents import Kind, to_contract
+from coordinator_model.shard.shard import ShardSettings
+from coordinator_model.thresholds import Thresholds
+from streaming.client_metrics.otlp import read_metrics
+from tests.support.pushes import metrics_data
+
+T0 = 1_700_000_000_000
+"""The beginning of every story, epoch ms; what a story tells is relative to it."""
+SESSION_MS = 6_000
+POLL_MS = 60_000
+APIS = {
+    "JOIN_GROUP": 11,
+    "HEARTBEAT": 12,
+    "LEAVE_GROUP": 13,
+    "SYNC_GROUP": 14,
+    "OFFSET_COMMIT": 8,
+    "TXN_OFFSET_COMMIT": 28,
+    "LIST_GROUPS": 16,
+    "CONSUMER_GROUP_HEARTBEAT": 68,
+    "PUSH_TELEMETRY": 72,
+    "FIND_COORDINATOR": 10,
+}
+TOPIC_ID = UUID(bytes=bytes(range(1, 17)))
+TOPIC_ID_TEXT = "AQIDBAUGBwgJCgsMDQ4PEA"
+
+# ---------------------------------------------------------------------------------------------- the request log
+
+
+def line(
+    api: str,
+    request: Any,
+    response: Any,
+    *,
+    client: str | None = "client",
+    port: int = 5_000,
+    version: int = 4,
+    total_ms: float = 0.5,
+    remote_ms: float = 0.0,
+    **changes: Any,
+) -> str:
+    """One line of `kafka.request.logger`, keys in Kafka's order."""
+    header = {
+        "requestApiKey": APIS.get(api, 3),
+        "requestApiVersion": version,
+        "correlationId": 7,
+        "clientId": client,
+        "requestApiKeyName": api,
+    }
+    body = {
+        "isForwarded": False,
+        "requestHeader": header,
+        "request": request,
+        "response": response,
+        "connection": f"127.0.0.1:9092-10.0.0.7:{port}-0-2",
+        "totalTimeMs": total_ms,
+        "requestQueueTimeMs": 0.1,
+        "localTimeMs": 0.2,
+        "remoteTimeMs": remote_ms,
+        "throttleTimeMs": 0,
+        "responseQueueTimeMs": 0.0,
+        "sendTimeMs": 0.0,
+        "securityProtocol": "PLAINTEXT",
+        "principal": "User:ANONYMOUS",
+        "listener": "PLAINTEXT",
+        "clientInformation": {"softwareName": "apache-kafka-java", "softwareVersion": "4.3.1"},
+    }
+    return "Completed request:" + json.dumps(body | changes, separators=(",", ":"))
+
+
+def heartbeat_line(group: str = "g", member: str = "m1", generation: int = 1, error: int = 0, **how: Any) -> str:
+    """A classic heartbeat."""
+    request = {"groupId": group, "generationId": generation, "memberId": member, "groupInstanceId": None}
+    return line("HEARTBEAT", request, {"throttleTimeMs": 0, "errorCode": error}, **how)
+
+
+def probe_line(number: int, port: int = 5_000) -> str:
+    """The monitor's own probe."""
+    return line(
+        "LIST_GROUPS",
+        {"statesFilter": [f"probe-{number}"]},
+        {"throttleTimeMs": 0, "errorCode": 0, "groups": []},
+        client="group-monitor-probe",
+        port=port,
+    )
+
+
+def telemetry(value: str | bytes, *, at_ms: int = T0, broker: str | None = "broker-1", offset: int = 0) -> SourceRow:
+    """A row of the telemetry topic."""
+    raw = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
+    return SourceRow(TELEMETRY, "group-telemetry", 0, offset, at_ms, broker.encode() if broker else None, raw)
+
+
+def events_of(value: str | bytes, **where: Any) -> Any:
+    """What the door makes of one line."""
+    return parse_row(telemetry(value, **where))
+
+
+# ---------------------------------------------------------------------------------------------- records, as bytes
+
+
+def text(value: str | None) -> bytes:
+    """A string with its int16 length; None is null."""
+    if value is None:
+        return struct.pack(">h", -1)
+    raw = value.encode()
+    return struct.pack(">h", len(raw)) + raw
+
+
+def blob(value: bytes) -> bytes:
+    """Bytes with their int32 length."""
+    return struct.pack(">i", len(value)) + value
+
+
+def compact(value: str | None) -> bytes:
+    """A string of the flexible versions, shorter than 127 bytes."""
+    return b"\0" if value is None else bytes([len(value.encode()) + 1]) + value.encode()
+
+
+def subscription(*topics: str) -> bytes:
+    """A consumer's ConsumerProtocol subscription, version 0."""
+    return struct.pack(">hi", 0, len(topics)) + b"".join(map(text, topics)) + struct.pack(">i", -1)
+
+
+def assignment(**topics: list[int]) -> bytes:
+    """A consumer's ConsumerProtocol assignment, version 0."""
+    body = b"".join(text(t) + struct.pack(f">i{len(ps)}i", len(ps), *ps) for t, ps in topics.items())
+    return struct.pack(">hi", 0, len(topics)) + body + struct.pack(">i", -1)
+
+
+def key(type_: int, group: str, member: str | None = None) -> bytes:
+    """The key of a record about a group, or about one of its members."""
+    return struct.pack(">h", type_) + text(group) + (b"" if member is None else text(member))
+
+
+@dataclass(frozen=True)
+class Who:
+    """A member as its record and its lines show it."""
+
+    member_id: str
+    instance_id: str | None = None
+    client_id: str = "client"
+    host: str = "10.0.0.7"
+    port: int = 5_000
+    partitions: tuple[int, ...] = ()
+    session_ms: int | None = None
+    """Its own session timeout; None: as all have."""
+    poll_ms: int | None = None
+    """Its own rebalance timeout, likewise."""
+
+
+def group_metadata(
+    generation: int,
+    members: list[Who],
+    leader: str | None,
+    *,
+    session_ms: int = SESSION_MS,
+    poll_ms: int = POLL_MS,
+) -> bytes:
+    """A type-2 value, version 3."""
+    parts = [struct.pack(">h", 3), text("consumer"), struct.pack(">i", generation)]
+    parts += [text("range" if members else None), text(leader), struct.pack(">qi", T0, len(members))]
+    for who in members:
+        parts += [text(who.member_id), text(who.instance_id), text(who.client_id), text("/" + who.host)]
+        parts.append(struct.pack(">ii", who.poll_ms or poll_ms, who.session_ms or session_ms))
+        parts += [blob(subscription("t")), blob(assignment(t=list(who.partitions)))]
+    return b"".join(parts)
+
+
+def owned(partitions: tuple[int, ...]) -> bytes:
+    """The partitions of the one topic, as record 8 lists them."""
+    if not partitions:
+        return b"\x01"
+    numbers = struct.pack(f">{len(partitions)}i", *partitions)
+    return b"\x02" + TOPIC_ID.bytes + bytes([len(partitions) + 1]) + numbers + b"\0"
+
+
+# ---------------------------------------------------------------------------------------------- a group's life
+
+
+@dataclass
+class Told:
+    """What a story came to; instants relative to `T0`."""
+
+    history: History
+
+    @property
+    def transitions(self) -> list[dict[str, Any]]:
+        """The contract's incident objects, in time order."""
+        return [to_contract(t) for t in self.history.transitions]
+
+    def of(self, rule: str, transition: str = "opened") -> list[dict[str, Any]]:
+        """The transitions of one rule."""
+        return [t for t in self.transitions if t["rule"] == rule and t["transition"] == transition]
+
+    def opened(self, rule: str) -> list[str]:
+        """Who was accused by a rule, in order."""
+        return [t["subject"] for t in self.of(rule)]
+
+    def facts(self, rule: str, *names: str) -> list[tuple[Any, ...]]:
+        """Chosen fields of a rule's openings; instants relative."""
+        return [tuple(t[n] - T0 if n.endswith("_ms") else t[n] for n in names) for t in self.of(rule)]
+
+    def closed(self, rule: str) -> list[tuple[str, int]]:
+        """(reason, when) of a rule's closings."""
+        return [
+            (t.incident.reason or "", t.at_ms - T0)
+            for t in self.history.transitions
+            if t.kind is Kind.CLOSED and t.incident.rule == rule
+        ]
+
+    @property
+    def accusations(self) -> list[tuple[str, str]]:
+        """(rule, subject) of everything told that says a member is gone."""
+        rules = ("session-expired", "rebalance-timeout", "poll-exceeded")
+        return [
+            (t["rule"], t["subject"]) for t in self.transitions if t["transition"] == "opened" and t["rule"] in rules
+        ]
+
+    @property
+    def group(self) -> dict[str, Any]:
+        """The one group as it is at the end."""
+        [group] = self.history.groups
+        return group
+
+    @property
+    def members(self) -> dict[str, dict[str, Any]]:
+        """Its members by id."""
+        return {m["member_id"]: m for m in self.group["members"]}
+
+
+@dataclass
+class Story:
+    """One group's life on up to a few brokers; each method adds what Kafka would have written at that instant."""
+
+    group: str = "orders"
+    session_ms: int = SESSION_MS
+    poll_ms: int = POLL_MS
+    """The rebalance timeout of all members."""
+    broker: str = "broker-1"
+    rows: list[tuple[int, int, SourceRow]] = field(default_factory=list)
+    who: dict[str, Who] = field(default_factory=dict)
+    silences: list[tuple[str, int, int]] = field(default_factory=list)
+    restarts: list[tuple[str, int]] = field(default_factory=list)
+    losses: list[int] = field(default_factory=list)
+    jumps: list[int] = field(default_factory=list)
+    """Instants of probes before which some were answered whose lines never came."""
+    brokers: dict[str, int] = field(default_factory=lambda: {"broker-1": 0})
+    """Brokers that are probed, and from when on."""
+
+    def know(self, *members: Who | str) -> list[Who]:
+        """Remember how members look; a bare name is a plain dynamic member on a connection of its own."""
+        known = []
+        for member in members:
+            who = self.who.get(member) if isinstance(member, str) else member
+            if who is None:
+                who = Who(str(member), client_id=f"client-{member}", port=5_000 + len(self.who))
+            self.who[who.member_id] = who
+            known.append(who)
+        return known
+
+    # -- lines
+
+    def tell(self, at_ms: int, value: str, broker: str | None = None) -> "Story":
+        """Add a line of a broker's log."""
+        broker = broker or self.broker
+        row = SourceRow(TELEMETRY, f"lines-of-{broker}", 0, -1, T0 + at_ms, broker.encode(), value.encode())
+        self.rows.append((at_ms, 1, row))
+        return self
+
+    def _of(self, member: str, how: dict[str, Any]) -> dict[str, Any]:
+        [who] = self.know(member)
+        return {"client": who.client_id, "port": who.port, **how}
+
+    def beat(self, at_ms: int, member: str, generation: int = 1, error: int = 0, **how: Any) -> "Story":
+        """Answer a classic heartbeat; `parked_ms`: it waited so long behind a stalled write."""
+        broker, parked_ms = how.pop("broker", None), how.pop("parked_ms", 0)
+        request = {
+            "groupId": self.group,
+            "generationId": generation,
+            "memberId": member,
+            "groupInstanceId": self.know(member)[0].instance_id,
+        }
+        answer = {"throttleTimeMs": 0, "errorCode": error}
+        how = {"total_ms": parked_ms, "remote_ms": parked_ms, **self._of(member, how)}
+        return self.tell(at_ms, line("HEARTBEAT", request, answer, **how), broker)
+
+    def refused_commit(
+        self, at_ms: int, member: str, *partitions: int, error: int = 25, generation: int = 1, **how: Any
+    ) -> "Story":
+        """Answer a commit of partitions of topic t; `named` is the member id that it names, its own unless told."""
+        broker, named, api = how.pop("broker", None), how.pop("named", member), how.pop("api", "OFFSET_COMMIT")
+        which = [{"partitionIndex": number, "committedOffset": 7} for number in partitions]
+        epoch = "generationIdOrMemberEpoch" if api == "OFFSET_COMMIT" else "generationId"
+        request = {
+            "groupId": self.group,
+            epoch: generation,
+            "memberId": named,
+            "groupInstanceId": self.know(member)[0].instance_id,
+            "topics": [{"name": "t", "partitions": which}],
+        }
+        answered = [{"partitionIndex": number, "errorCode": error} for number in partitions]
+        response = {"throttleTimeMs": 0, "topics": [{"name": "t", "partitions": answered}]}
+        return self.tell(at_ms, line(api, request, response, **self._of(member, how)), broker)
+
+    def beats(self, member: str, start_ms: int, end_ms: int, generation: int = 1, **how: Any) -> "Story":
+        """Answer heartbeats once a second, from `start_ms` up to and with `end_ms`."""
+        for at_ms in range(start_ms, end_ms + 1, how.pop("every_ms", 1_000)):
+            self.beat(at_ms, member, generation, **how)
+        return self
+
+    def join(
+        self, at_ms: int, member: str | Who, generation: int, listed: Any = (), error: int = 0, **how: Any
+    ) -> "Story":
+        """Answer a JoinGroup; `listed`: the members told to the leader."""
+        [who] = self.know(member)
+        broker, parked_ms = how.pop("broker", None), how.pop("parked_ms", 10)
+        asked, leader = how.pop("asked", who.member_id), how.pop("leader", None)
+        session_ms = who.session_ms or self.session_ms
+        metadata = base64.b64encode(subscription("t")).decode()
+        request = {
+            "groupId": self.group,
+            "sessionTimeoutMs": session_ms,
+            "rebalanceTimeoutMs": who.poll_ms or self.poll_ms,
+            "memberId": asked,
+            "groupInstanceId": who.instance_id,
+            "protocolType": "consumer",
+            "protocols": [{"name": "range", "metadata": metadata}],
+            "reason": "",
+        }
+        members = [
+            {"memberId": w.member_id, "groupInstanceId": w.instance_id, "metadata": metadata}
+            for w in self.know(*listed)
+        ]
+        response = {
+            "throttleTimeMs": 0,
+            "errorCode": error,
+            "generationId": generation,
+            "protocolType": "consumer",
+            "protocolName": "range" if error == 0 else None,
+            "leader": leader or (members[0]["memberId"] if members else ""),
+            "skipAssignment": False,
+            "memberId": who.member_id,
+            "members": members,
+        }
+        how = {"total_ms": parked_ms, "remote_ms": parked_ms, "version": 9, **self._of(who.member_id, how)}
+        return self.tell(at_ms, line("JOIN_GROUP", request, response, **how), broker)
+
+    def sync(self, at_ms: int, member: str, generation: int, *, leader: bool = False, **how: Any) -> "Story":
+        """Answer a SyncGroup; the leader's carries the assignments."""
+        [who] = self.know(member)
+        broker, parked_ms = how.pop("broker", None), how.pop("parked_ms", 5)
+        assigned = base64.b64encode(assignment(t=list(who.partitions))).decode()
+        request = {
+            "groupId": self.group,
+            "generationId": generation,
+            "memberId": who.member_id,
+            "groupInstanceId": who.instance_id,
+            "assignments": [{"memberId": who.member_id, "assignment": assigned}] if leader else [],
+        }
+        answer = {"throttleTimeMs": 0, "errorCode": how.pop("error", 0), "assignment": assigned}
+        how = {"total_ms": parked_ms, "remote_ms": parked_ms, "version": 5, **self._of(member, how)}
+        return self.tell(at_ms, line("SYNC_GROUP", request, answer, **how), broker)
+
+    def leave(self, at_ms: int, *members: str, reason: str | None = None, **how: Any) -> "Story":
+        """Answer a LeaveGroup: version 5, a batch; `errors` by member, `parked_ms` behind a stalled write."""
+        parked_ms, errors, error = how.pop("parked_ms", 0), how.pop("errors", {}), how.pop("error", 0)
+        known = [(m, self.know(m)[0].instance_id) for m in members]
+        asked = [{"memberId": m, "groupInstanceId": i, "reason": reason} for m, i in known]
+        let_go = [{"memberId": m, "groupInstanceId": i, "errorCode": errors.get(m, 0)} for m, i in known]
+        response = {"throttleTimeMs": 0, "errorCode": error, "members": let_go}
+        how = {"total_ms": parked_ms, "remote_ms": parked_ms, "version": 5, **self._of(members[0], how)}
+        return self.tell(at_ms, line("LEAVE_GROUP", {"groupId": self.group, "members": asked}, response, **how))
+
+    def hello(self, at_ms: int, member: str, asked: int, epoch: int, error: int = 0, **how: Any) -> "Story":
+        """Answer a CONSUMER_GROUP_HEARTBEAT (KIP-848): `asked` 0 joins, -1 leaves, -2 leaves for a while."""
+        [who] = self.know(member)
+        broker, parked_ms = how.pop("broker", None), how.pop("parked_ms", 0)
+        request = {
+            "groupId": self.group,
+            "memberId": who.member_id,
+            "memberEpoch": asked,
+            "instanceId": who.instance_id,
+            "rebalanceTimeoutMs": self.poll_ms if asked == 0 else -1,
+        }
+        response = {"throttleTimeMs": 0, "errorCode": error, "memberId": who.member_id, "memberEpoch": epoch}
+        how = {"total_ms": parked_ms, "remote_ms": parked_ms, "version": 1, **self._of(member, how)}
+        return self.tell(at_ms, line("CONSUMER_GROUP_HEARTBEAT", request, response, **how), broker)
+
+    def hellos(self, member: str, start_ms: int, end_ms: int, epoch: int) -> "Story":
+        """Answer plain KIP-848 heartbeats once a second."""
+        for at_ms in range(start_ms, end_ms + 1, 1_000):
+            self.hello(at_ms, member, epoch, epoch)
+        return self
+
+    def exports(self, at_ms: int, member: str, poll_age_s: float | None, **how: Any) -> "Story":
+        """Let a collector's record tell a client's metrics."""
+        data = metrics_data(self.group, how.pop("member_id", member), poll_age_s, **how)
+        row = SourceRow(REPORTS, "otlp_metrics", 0, -1, T0 + at_ms, None, data)
+        self.rows.append((at_ms, 1, row))
+        return self
+
+    def reports(self, at_ms: int, member: str, poll_age_ms: int, limit_ms: int = POLL_MS) -> "Story":
+        """Let a consumer's own reporter tell its poll age."""
+        [who] = self.know(member)
+        report = {
+            "group_monitor_reporter": 1,
+            "group": self.group,
+            "member_id": member,
+            "instance_id": who.instance_id,
+            "client_id": who.client_id,
+            "poll_age_ms": poll_age_ms,
+            "max_poll_interval_ms": limit_ms,
+        }
+        row = SourceRow(
+            REPORTS,
+            "group-client-telemetry",
+            0,
+            -1,
+            T0 + at_ms,
+            None,
+            json.dumps(report, separators=(",", ":")).encode(),
+        )
+        self.rows.append((at_ms, 1, row))
+        return self
+
+    def pushes(self, at_ms: int, member: str, poll_age_s: float | None, **how: Any) -> "Story":
+        """Let a client push its metrics to a broker, which need not coordinate."""
+        [who] = self.know(member)
+        broker, error = how.pop("broker", None), how.pop("error", 0)
+        data = how.pop("data", None) or metrics_data(
+            self.group, how.pop("member_id", who.member_id), poll_age_s, idle=how.pop("idle", None)
+        )
+        request = {
+            "clientInstanceId": how.pop("instance", "YqZmXnBkTvWJRVC_XQ1WtA"),
+            "subscriptionId": 7,
+            "terminating": False,
+            "compressionType": 0,
+            "metrics": base64.b64encode(data).decode(),
+        }
+        how = {"version": 0, **self._of(member, how)}
+        answer = {"throttleTimeMs": 0, "errorCode": error}
+        return self.tell(at_ms, line("PUSH_TELEMETRY", request, answer, **how), broker)
+
+    def asks(self, at_ms: int, member: str, **how: Any) -> "Story":
+        """Let a client ask a broker, any broker, who coordinates its group."""
+        self.know(member)
+        request = {"key": how.pop("group", self.group), "keyType": 0}
+        answer = {"throttleTimeMs": 0, "errorCode": 0, "nodeId": 1, "host": "h", "port": 9092}
+        broker = how.pop("broker", None)
+        return self.tell(
+            at_ms, line("FIND_COORDINATOR", request, answer, **{"version": 2, **self._of(member, how)}), broker
+        )
+
+    # -- records
+
+    def write(self, at_ms: int, key_: bytes, value: bytes | None) -> "Story":
+        """Write any record of the group's partition."""
+        self.rows.append((at_ms, 0, SourceRow(OFFSETS, "__consumer_offsets", 0, -1, T0 + at_ms, key_, value)))
+        return self
+
+    def record(self, at_ms: int, generation: int, *members: str | Who, leader: str | None = None) -> "Story":
+        """Write the classic group as it is: stable with these members, or empty."""
+        known = self.know(*members)
+        leader = leader or (known[0].member_id if known else None)
+        value = group_metadata(generation, known, leader, session_ms=self.session_ms, poll_ms=self.poll_ms)
+        return self.write(at_ms, key(2, self.group), value)
+
+    def deleted(self, at_ms: int) -> "Story":
+        """Write the classic group's tombstone."""
+        return self.write(at_ms, key(2, self.group), None)
+
+    def commit(self, at_ms: int, topic: str, partition: int, offset: int = 42, topic_id: UUID | None = None) -> "Story":
+        """Write an offset commit; one that names the topic's id as Kafka 4.1 does."""
+        head, at = struct.pack(">qi", offset, -1), struct.pack(">q", T0 + at_ms)
+        value = struct.pack(">h", 3) + head + text("") + at
+        if topic_id is not None:
+            value = struct.pack(">h", 4) + head + compact("") + at + b"\x01\x00\x10" + topic_id.bytes
+        return self.write(at_ms, key(1, self.group) + text(topic) + struct.pack(">i", partition), value)
+
+    def uncommit(self, at_ms: int, topic: str, partition: int) -> "Story":
+        """Write a commit's tombstone."""
+        return self.write(at_ms, key(1, self.group) + text(topic) + struct.pack(">i", partition), None)
+
+    def epoch(self, at_ms: int, epoch: int | None) -> "Story":
+        """Write record 3, the KIP-848 group epoch; None is its tombstone."""
+        return self.write(at_ms, key(3, self.group), None if epoch is None else struct.pack(">hi", 0, epoch) + b"\0")
+
+    def target(self, at_ms: int, epoch: int | None) -> "Story":
+        """Write record 6, the epoch of the target assignment."""
+        return self.write(at_ms, key(6, self.group), None if epoch is None else struct.pack(">hi", 0, epoch) + b"\0")
+
+    def member(self, at_ms: int, member: str | Who, *, classic_session_ms: int | None = None) -> "Story":
+        """Write record 5."""
+        [who] = self.know(member)
+        head = (
+            struct.pack(">h", 0) + compact(who.instance_id) + b"\0" + compact(who.client_id) + compact("/" + who.host)
+        )
+        body = head + b"\x02" + compact("t") + b"\0" + struct.pack(">i", self.poll_ms) + b"\0"
+        if classic_session_ms is None:
+            tagged = b"\x01\x00\x01\x00"
+        else:
+            inner = (
+                b"\x01" + struct.pack(">i", classic_session_ms) + b"\x02" + compact("range") + b"\x03\x00\x01\x00\x00"
+            )
+            tagged = b"\x01\x00" + bytes([len(inner)]) + inner
+        return self.write(at_ms, key(5, self.group, who.member_id), body + tagged)
+
+    def current(self, at_ms: int, member: str, epoch: int, state: int = 0, partitions: tuple[int, ...] = ()) -> "Story":
+        """Write record 8: state 0 stable, 1 unrevoked, 2 unreleased partitions."""
+        body = struct.pack(">hiib", 0, epoch, epoch - 1, state) + owned(partitions) + b"\x01\0"
+        return self.write(at_ms, key(8, self.group, member), body)
+
+    def gone(self, at_ms: int, member: str) -> "Story":
+        """Write the tombstones 8, 7, 5 of a KIP-848 member."""
+        for type_ in (8, 7, 5):
+            self.write(at_ms, key(type_, self.group, member), None)
+        return self
+
+    # -- the brokers
+
+    def leads(self, at_ms: int, leader: str | None, *more: int, **facts: Any) -> "Story":
+        """Let metadata say at an instant, and at `more`, who leads the one partition: "broker-<node>", None for nobody.
+
+        All brokers that are probed have their names as keys.
+        """
+        brokers = {name.removeprefix("broker-"): {"key": name} for name in self.brokers}
+        node = None if leader is None else int(leader.removeprefix("broker-"))
+        for instant_ms in (at_ms, *more):
+            row = {"timestamp_ms": T0 + instant_ms, "leaders": [node], "brokers": brokers, **facts}
+            value = json.dumps({"source": "cluster", **row}).encode()
+            self.rows.append((instant_ms, 2, SourceRow(CLUSTER, "", 0, -1, T0 + instant_ms, None, value)))
+        return self
+
+    def silent(self, start_ms: int, end_ms: int, broker: str = "broker-1", *, restart: bool = False) -> "Story":
+        """Let a broker answer no probe for a while: the next has the next number, for one is asked at a time.
+
+        It stands still, and its connections live on, unless it is restarted.
+        """
+        self.silences.append((broker, start_ms, end_ms))
+        if restart:
+            self.restarts.append((broker, end_ms))
+        return self
+
+    def lose(self, at_ms: int) -> "Story":
+        """Let offsets of broker-1's telemetry be missing just before its first line from `at_ms` on."""
+        self.losses.append(at_ms)
+        return self
+
+    def _probes(self, until_ms: int) -> list[tuple[int, int, SourceRow]]:
+        made = Story()
+        for broker, from_ms in self.brokers.items():
+            number = 0
+            for at_ms in range(from_ms, until_ms + 1, 500):
+                if not any(b == broker and start < at_ms < end for b, start, end in self.silences):
+                    number += 7 if at_ms in self.jumps else 1
+                    port = 5_000 + sum(1 for b, ended_ms in self.restarts if b == broker and ended_ms <= at_ms)
+                    made.tell(at_ms, probe_line(number, port), broker)
+        return made.rows
+
+    def source_rows(self, until: int) -> list[SourceRow]:
+        """All rows up to an instant, probes in, each partition with offsets in the order of its instants."""
+        told = [entry for entry in self.rows if entry[0] <= until] + self._probes(until)
+        offsets: dict[str, int] = {}
+        losses = sorted(self.losses)
+        numbered = []
+        for at_ms, _, row in sorted(told, key=lambda entry: entry[:2]):
+            offsets[row.topic] = offsets.get(row.topic, -1) + 1
+            if losses and at_ms >= losses[0] and row.topic == "lines-of-broker-1":
+                offsets[row.topic] += 5
+                losses.pop(0)
+            numbered.append(row._replace(offset=offsets[row.topic]))
+        return numbered
+
+    def play(
+        self, until: int, thresholds: Thresholds | None = None, *, may_fail: bool = False, **settings: Any
+    ) -> Told:
+        """Run the story through the model, which sets no group aside unless it `may_fail`."""
+        config = ShardSettings(
+            cluster="c", partitions=1, live_from_ms=0, thresholds=thresholds or Thresholds(), **settings
+        )
+        history = replay_rows(self.source_rows(until), config, read_metrics=read_metrics)
+        assert may_fail or not any(reason.startswith("group:") for reason in history.undecodable), history.undecodable
+        return Told(history)
+
+
+def stable(*members: str | Who, session_ms: int = SESSION_MS, partitions: int = 0, poll_ms: int = POLL_MS) -> Story:
+    """Begin a story with a classic group that is stable in generation 1: joined at 100 ms, synced by 150 ms.
+
+    The first member leads; each owns `partitions` partitions of topic t.
+    """
+    story = Story(session_ms=session_ms, poll_ms=poll_ms)
+    everybody = []
+    for n, who in enumerate(story.know(*members)):
+        mine = tuple(range(n * partitions, (n + 1) * partitions)) or who.partitions
+        everybody.append(replace(who, partitions=mine))
+    story.know(*everybody)
+    return rebalance(story, 100, 1, *everybody)
+
+
+def rebalance(story: Story, at_ms: int, generation: int, *members: str | Who) -> Story:
+    """Complete a join phase at an instant: joins answered, synced 40 ms later, the record in between."""
+    everybody = story.know(*members)
+    for n, who in enumerate(everybody):
+        story.join(at_ms, who, generation, listed=everybody if n == 0 else ())
+    story.record(at_ms + 40, generation, *everybody)
+    for n, who in enumerate(everybody):
+        story.sync(at_ms + 50, who.member_id, generation, leader=n == 0, parked_ms=20)
+    return story
+
+
+def consumers(*members: str | Who, epoch: int = 2, poll_ms: int = POLL_MS) -> Story:
+    """Begin a story with a KIP-848 group that is stable at an epoch by 110 ms."""
+    story = Story(poll_ms=poll_ms)
+    for who in story.know(*members):
+        story.hello(100, who.member_id, 0, epoch)
+        story.member(105, who)
+    story.epoch(105, epoch).target(106, epoch)
+    for who in story.know(*members):
+        story.current(110, who.member_id, epoch)
+    return story
