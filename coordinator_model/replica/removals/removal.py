@@ -1,12 +1,12 @@
 """A member is found gone: an answer or a record no longer has it. Its removal is judged later, see ``judge``."""
 
+from coordinator_model.client import who
 from coordinator_model.events import JoinAnswered
 from coordinator_model.replica.group import MAX_DEPARTURES, GroupReplica, Leave, Member
 from coordinator_model.replica.removals.departure import STALL_MS, Departure
 from coordinator_model.replica.removals.ended_phase import ended_phase, sync_timeout_ms
 from coordinator_model.replica.removals.join_phase import stayed
 from coordinator_model.replica.removals.leaves import has_left, heard_since, remember_leave
-from coordinator_model.replica.returns import who
 from coordinator_model.replica.session_timer import JudgementContext, touches_ms, unheard_since
 from coordinator_model.states import MEMBER_REMOVED, POLL_EXCEEDED, REBALANCE_TIMEOUT, SESSION_EXPIRED, Cause, Evidence
 

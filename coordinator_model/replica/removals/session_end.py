@@ -1,6 +1,7 @@
 """The last cause: the member's session ended. When, and whether a coordinator's pause or move is to blame."""
 
 from coordinator_model.brokers.timer_reset import TimerReset
+from coordinator_model.client import who
 from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.replica.poll_end import stopped_polling
 from coordinator_model.replica.removals.case import Case, SessionExpired, Unexplained
@@ -9,7 +10,6 @@ from coordinator_model.replica.removals.leaves import CUT_MS
 from coordinator_model.replica.removals.removal import RETRIED_MS
 from coordinator_model.replica.removals.removal_instant import deadline_interval_ms, emptied_ms, gone_between
 from coordinator_model.replica.removals.revocation import own_timers_ms
-from coordinator_model.replica.returns import who
 from coordinator_model.replica.session_timer import (
     TIMER_EARLY_MS,
     JudgementContext,
