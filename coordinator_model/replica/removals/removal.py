@@ -182,15 +182,6 @@ def note_parked_heartbeat(replica: GroupReplica, member_id: str, applied_ms: int
         departure.touches_ms.append(applied_ms)
 
 
-def note_disputed_heartbeat(replica: GroupReplica, member_id: str, applied_ms: int) -> None:
-    """Note a heartbeat accepted by a broker that metadata does not name: it may coordinate already."""
-    member = replica.members.get(member_id)
-    if member is not None:
-        member.claimed_ms = max(member.claimed_ms or 0, applied_ms)
-    for departure in open_removals(replica, member_id, applied_ms):
-        departure.touches_ms.append(applied_ms)
-
-
 def open_removals(replica: GroupReplica, member_id: str, applied_ms: int) -> list[Departure]:
     """Return a member's removals that came after an instant and are not judged yet: a line of then only trails."""
     own = (d for d in replica.departures if d.member.member_id == member_id)
