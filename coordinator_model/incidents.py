@@ -15,11 +15,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any
 
+from coordinator_model.client import ShownClient, is_same_client, who
 from coordinator_model.group_report import GroupReport, JudgedBy, Said, instant_ms, place_of
-from coordinator_model.membership import unowned
-from coordinator_model.replica.returns import is_return
+from coordinator_model.membership import held_by, unowned
 from coordinator_model.rules.group_set_aside import GROUP_SET_ASIDE
 from coordinator_model.rules.registry import (
     AT_RISK_RULES,
@@ -300,7 +300,8 @@ def _adopted_end(
     if same or any(_is_return(incident, member, members) for member in members):
         return [_closed(incident, "rejoined", at_ms)]
     well_ms = max(stable_ms, incident.at_ms) + resolve_after_ms
-    is_well = at_ms >= well_ms and (not members or not unowned(incident.partitions, members))
+    held = (place for member in members for place in held_by(member))
+    is_well = at_ms >= well_ms and (not members or not unowned(map(tuple, incident.partitions), held))
     return [_closed(incident, "recovered", well_ms)] if is_well else []
 
 
@@ -310,24 +311,13 @@ def _is_accepted(incident: Incident, member: Mapping[str, Any]) -> bool:
     return since_ms > incident.opened_ms or (member["generation"] or 0) > incident.generation
 
 
-class _Shown(NamedTuple):
-    """The client of a view's member."""
-
-    member_id: str
-    instance_id: str | None
-    client_id: str | None
-    client_host: str | None
-    connection: str | None
-
-
 def _is_return(incident: Incident, member: Mapping[str, Any], members: Sequence[Mapping[str, Any]]) -> bool:
     """Tell whether a member of a view has joined since an incident began, and is its client."""
     if (member["joined_ms"] or 0) < incident.opened_ms:
         return False
-    client = (incident.client_id, incident.client_host)
-    alike = [m for m in members if (m["client_id"], m["client_host"]) == client and m["instance_id"] is None]
-    alone = not any((m["joined_ms"] or 0) < incident.opened_ms for m in alike)
-    return is_return(incident, _Shown(*(member[name] for name in _Shown._fields)), alone=alone)
+    before = (ShownClient.of(other) for other in members if (other["joined_ms"] or 0) < incident.opened_ms)
+    alone = all(who(other) != who(incident) for other in before)
+    return is_same_client(incident, ShownClient.of(member), alone=alone)
 
 
 def _closed(incident: Incident, reason: str, at_ms: int) -> Transition:

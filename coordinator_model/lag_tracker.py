@@ -11,9 +11,10 @@ from coordinator_model.decode.cluster_row import ClusterRow
 from coordinator_model.events import OffsetCommitted
 from coordinator_model.group_report import GroupReport, Said, instant_ms
 from coordinator_model.lag.lag_context import FRESH_MS
-from coordinator_model.lag.ownership import Place, facts_of, owners_of
+from coordinator_model.lag.ownership import facts_of, owners_of
 from coordinator_model.lag.partition import Commit, GroupFacts, Owner, PartitionLag
 from coordinator_model.lag.window import extended, is_misdated, waits_since_ms
+from coordinator_model.membership import Partition
 from coordinator_model.rules.group_lag import judge_group
 from coordinator_model.rules.outages import Outages
 from coordinator_model.thresholds import Thresholds
@@ -36,8 +37,8 @@ class _Committed:
 @dataclass(slots=True)
 class _Group:
     facts: GroupFacts
-    committed: dict[Place, _Committed] = field(default_factory=dict)
-    owners: dict[Place, Owner] = field(default_factory=dict)
+    committed: dict[Partition, _Committed] = field(default_factory=dict)
+    owners: dict[Partition, Owner] = field(default_factory=dict)
     history: list[tuple[int, int]] = field(default_factory=list)
     commits: int = 0
 
@@ -71,10 +72,10 @@ class LagTracker:
         self._histories = histories or {}
         self._thresholds_of = thresholds_of
         self._groups: dict[str, _Group] = {}
-        self._ends: dict[Place, _Ends] = {}
+        self._ends: dict[Partition, _Ends] = {}
         self._ids: dict[str, str] = {}
         """Topic to its id, where metadata has told it."""
-        self._newest: dict[tuple[str, Place, int], tuple[str, int]] = {}
+        self._newest: dict[tuple[str, Partition, int], tuple[str, int]] = {}
         """Where the newest record of a partition's commits lies: what lies before it is old, whatever its instant."""
         self._outages = Outages()
         self._rounds_again_ms = 0
@@ -103,7 +104,7 @@ class LagTracker:
         known.leader_epoch, known.metadata = event.leader_epoch, event.metadata
         group.commits += 1
 
-    def _uncommit(self, name: str, place: Place) -> None:
+    def _uncommit(self, name: str, place: Partition) -> None:
         group = self._groups.get(name)
         if group is not None:
             group.committed.pop(place, None)
@@ -150,7 +151,7 @@ class LagTracker:
             known = self._groups[name] = _Group(facts, history=list(self._histories.get(name, ())))
         return known
 
-    def _ask(self, row: ClusterRow, place: Place, end: int, before_ms: int) -> None:
+    def _ask(self, row: ClusterRow, place: Partition, end: int, before_ms: int) -> None:
         topic, partition = place
         ends = self._ends.setdefault(place, _Ends())
         if 0 < ends.asked_ms < before_ms:
@@ -163,7 +164,7 @@ class LagTracker:
         if not ends.grown or end > ends.grown[-1][0]:
             ends.grown.append((end, row.timestamp_ms))
 
-    def _ends_of(self, place: Place, topic_id: str | None) -> _Ends | None:
+    def _ends_of(self, place: Partition, topic_id: str | None) -> _Ends | None:
         """Return the offsets of a partition, if they are those of the topic with this id."""
         return None if _is_another(topic_id, self._ids.get(place[0])) else self._ends.get(place)
 
@@ -184,7 +185,7 @@ class LagTracker:
         group.history = [(at_ms, lag) for at_ms, lag in told["columns"]["history"]]
         return told, report
 
-    def _partition(self, group: _Group, place: Place) -> PartitionLag:
+    def _partition(self, group: _Group, place: Partition) -> PartitionLag:
         known = group.committed.get(place, _Committed())
         owner = group.owners.get(place)
         if owner is not None and self._outages.is_open(group.facts.shard):

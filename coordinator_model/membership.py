@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from coordinator_model.client import ShownClient, lasting_name
+
 NAMES_KEPT = 100
 """Members named in each list; the counts beside them are of all."""
 
@@ -11,14 +13,23 @@ Membership = dict[str, dict[str, Any]]
 """Member id -> ``client_id``, ``client_host``, ``instance_id``, ``partitions`` (pairs of topic and number)."""
 
 
-def held_by(member: Mapping[str, Any]) -> list[tuple[str, int]]:
+Partition = tuple[str, int]
+"""A topic (or topic id, or subtopology id) and a number."""
+
+
+def held_by(member: Mapping[str, Any]) -> list[Partition]:
     """Return the partitions that a member of a view holds."""
     return [(a["topic"], number) for a in member.get("assignment") or () for number in a["partitions"]]
 
 
-def unowned(partitions: Iterable[Iterable[Any]], members: Iterable[Mapping[str, Any]]) -> set[tuple[Any, ...]]:
-    """Return which of some partitions no member of a view holds."""
-    return {tuple(partition) for partition in partitions} - {held for member in members for held in held_by(member)}
+def partitions_of(assignment: Mapping[str, Iterable[int]]) -> list[Partition]:
+    """Return the partitions of an assignment as the replica keeps it."""
+    return [(topic, number) for topic, numbers in assignment.items() for number in numbers]
+
+
+def unowned(wanted: Iterable[Partition], owned: Iterable[Partition]) -> list[Partition]:
+    """Return which of some partitions nobody holds, sorted."""
+    return sorted(set(wanted).difference(owned))
 
 
 def membership(view: Mapping[str, Any]) -> Membership:
@@ -42,11 +53,11 @@ def compare(before: Membership | None, after: Membership) -> dict[str, Any]:
     if before is None:
         return {"cause": "first-seen", "joined": [], "left": [], "returned": [], "partitions_moved": 0}
     joined, left = sorted(after.keys() - before.keys()), sorted(before.keys() - after.keys())
-    gone = Counter(_identity(before[name]) for name in left)
+    gone = Counter(lasting_name(ShownClient.of(before[name])) for name in left)
     returned = []
     for name in joined:
-        if gone[identity := _identity(after[name])] > 0:
-            gone[identity] -= 1
+        if gone[client := lasting_name(ShownClient.of(after[name]))] > 0:
+            gone[client] -= 1
             returned.append(name)
     owners = {(topic, number): name for name, member in before.items() for topic, number in member["partitions"]}
     moved = sum(
@@ -64,12 +75,6 @@ def compare(before: Membership | None, after: Membership) -> dict[str, Any]:
         "returned_total": len(returned),
         "partitions_moved": moved,
     }
-
-
-def _identity(member: Mapping[str, Any]) -> tuple[Any, ...]:
-    if member["instance_id"] is not None:
-        return ("instance", member["instance_id"])
-    return ("client", member["client_id"], member["client_host"])
 
 
 def _cause(joined: list[str], left: list[str], returned: list[str], moved: int) -> str:

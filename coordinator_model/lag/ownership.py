@@ -5,13 +5,13 @@ from typing import Any
 
 from coordinator_model.group_report import GroupReport
 from coordinator_model.lag.partition import GroupFacts, Owner
+from coordinator_model.membership import Partition, held_by
 from coordinator_model.states import GroupState, GroupType
 
-Place = tuple[str, int]
-Owners = Mapping[Place, Owner]
+Owners = Mapping[Partition, Owner]
 
 
-def owners_of(view: Mapping[str, Any], at_ms: int, before: Owners) -> dict[Place, Owner]:
+def owners_of(view: Mapping[str, Any], at_ms: int, before: Owners) -> dict[Partition, Owner]:
     """Return the owner of each partition that somebody holds.
 
     ``before``: what this returned for the group's last view; who goes on with a partition keeps its ``since_ms``. Of
@@ -21,15 +21,13 @@ def owners_of(view: Mapping[str, Any], at_ms: int, before: Owners) -> dict[Place
     if view["type"] == GroupType.STREAMS:
         return {}
     since_ms = view["stable_since_ms"] if view["state"] == GroupState.STABLE else None
-    owners: dict[Place, Owner] = {}
+    owners: dict[Partition, Owner] = {}
     for member in view["members"]:
         owner = owner_of(member, at_ms if since_ms is None else since_ms)
-        for held in member["assignment"]:
-            for partition in held["partitions"]:
-                place = (held["topic"], partition)
-                known = before.get(place)
-                goes_on = known is not None and known.member_id == owner.member_id
-                owners[place] = owner._replace(since_ms=known.since_ms) if known is not None and goes_on else owner
+        for place in held_by(member):
+            known = before.get(place)
+            goes_on = known is not None and known.member_id == owner.member_id
+            owners[place] = owner._replace(since_ms=known.since_ms) if known is not None and goes_on else owner
     return owners
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 
+from coordinator_model.membership import Partition, partitions_of, unowned
 from coordinator_model.replica.notes import (
     Divergence,
     JoiningMember,
@@ -388,13 +389,11 @@ class GroupReplica:
         """Name this life of a member: the group id's incarnation and its member id."""
         return f"{self.incarnation}/{member.member_id}"
 
-    def owned(self) -> set[tuple[str, int]]:
+    def owned(self) -> set[Partition]:
         """Return every (topic, partition) that a member holds."""
-        return {(topic, p) for m in self.members.values() for topic, ps in m.assignment.items() for p in ps}
+        return {place for member in self.members.values() for place in partitions_of(member.assignment)}
 
-    def unowned(self, assignment: Assignment) -> list[tuple[str, int]]:
+    def unowned(self, assignment: Assignment) -> list[Partition]:
         """Return the partitions of an assignment that nobody reads now."""
-        lost = {(topic, p) for topic, ps in assignment.items() for p in ps}
-        if self.state in (GroupState.STABLE, GroupState.RECONCILING, GroupState.ASSIGNING):
-            lost -= self.owned()
-        return sorted(lost)
+        counts = self.state in (GroupState.STABLE, GroupState.RECONCILING, GroupState.ASSIGNING)
+        return unowned(partitions_of(assignment), self.owned() if counts else ())

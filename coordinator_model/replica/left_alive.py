@@ -6,6 +6,7 @@ one that asks and does not join lives: it stopped polling for good, or it unsubs
 tell. Nor do pushes without any metric of polls, as franz-go's.
 """
 
+from coordinator_model.client import on_host
 from coordinator_model.events import ClientSeen
 from coordinator_model.replica.group import GroupReplica, Leave
 from coordinator_model.states import Cause
@@ -28,11 +29,11 @@ def seen(replica: GroupReplica, event: ClientSeen) -> None:
 
 def _leave_of(replica: GroupReplica, event: ClientSeen) -> Leave | None:
     """Return the newest leave of the client that was seen; clients of one id on one host are not told apart."""
-    name = event.client_id, event.client_host
-    mine = [leave for leave in replica.leaves if (leave.member.client_id, leave.member.client_host) == name]
+    name = on_host(event)
+    mine = [leave for leave in replica.leaves if on_host(leave.member) == name]
     if not all(name) or not mine or mine[-1].cause is not Cause.LEFT or mine[-1].reason:
         return None
     if mine[-1].alive_ms is not None or mine[-1].applied_ms + CLOSING_MS > event.order_ms:
         return None
-    alone = not any((member.client_id, member.client_host) == name for member in replica.members.values())
+    alone = all(on_host(member) != name for member in replica.members.values())
     return mine[-1] if alone else None

@@ -7,11 +7,10 @@ claim one partition (kafka-facts 8.1): the larger member epoch wins, as in the c
 
 from typing import Any
 
+from coordinator_model.membership import Partition, partitions_of
 from coordinator_model.replica.group import Assignment, GroupReplica, Member
 from coordinator_model.states import GroupState, GroupType
 
-Partition = tuple[str, int]
-"""(topic id, or subtopology id for streams groups, partition)."""
 KINDS = (GroupType.CONSUMER, GroupType.SHARE, GroupType.STREAMS)
 
 
@@ -19,7 +18,7 @@ def owners(replica: GroupReplica) -> dict[Partition, Member]:
     """Return who owns each partition."""
     owned: dict[Partition, Member] = {}
     for member in replica.members.values():
-        for partition in _partitions(member.assignment):
+        for partition in partitions_of(member.assignment):
             holder = owned.get(partition)
             if holder is None or (member.generation or 0) > (holder.generation or 0):
                 owned[partition] = member
@@ -33,7 +32,7 @@ def waits(replica: GroupReplica) -> dict[str, dict[str, list[Partition]]]:
     owned = owners(replica)
     waiting: dict[str, dict[str, list[Partition]]] = {}
     for member in replica.members.values():
-        for partition in _partitions(member.target):
+        for partition in partitions_of(member.target):
             holder = owned.get(partition, member)
             if holder is not member:
                 waiting.setdefault(member.member_id, {}).setdefault(holder.member_id, []).append(partition)
@@ -74,7 +73,3 @@ def member_fields(replica: GroupReplica, waiting: dict[str, dict[str, list[Parti
 def shown_assignment(assignment: Assignment) -> list[dict[str, Any]]:
     """Return an assignment as the contract writes it."""
     return [{"topic": topic, "partitions": partitions} for topic, partitions in sorted(assignment.items())]
-
-
-def _partitions(assignment: Assignment) -> list[Partition]:
-    return [(topic, number) for topic, numbers in assignment.items() for number in numbers]

@@ -1,7 +1,8 @@
 """One group, replayed: live run, restart, the replay command and the tests share it.
 
-Every event goes through ``replay``, but for a heartbeat that changes nothing but its member's clock: that one the shard
-can take without judging the whole group (``plain_heartbeat``).
+Every event goes through ``replay``, but for two kinds of heartbeats: one that changes nothing but its member's clock,
+which the shard can take without judging the whole group (``plain_heartbeat``), and one that a broker accepted which may
+not coordinate (``disputed_heartbeat``).
 """
 
 from typing import NamedTuple, assert_never
@@ -40,11 +41,12 @@ from coordinator_model.replica import (
     zombies,
 )
 from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.removals.removal import open_removals
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.replica.transitions import StateEvent
 from coordinator_model.states import GroupState, GroupType
 
-__all__ = ["GroupEvent", "Heard", "plain_heartbeat", "replay"]
+__all__ = ["GroupEvent", "Heard", "disputed_heartbeat", "plain_heartbeat", "replay"]
 
 GroupEvent = (
     RecordRead
@@ -104,6 +106,15 @@ def plain_heartbeat(replica: GroupReplica, event: Heartbeat) -> Heard | None:
         return None
     told_more = classic.record_heartbeat(member, event.applied_ms)
     return Heard(member, is_named or told_more)
+
+
+def disputed_heartbeat(replica: GroupReplica, event: Heartbeat) -> None:
+    """Take a heartbeat accepted by a broker that metadata does not name: it may coordinate already."""
+    member = replica.members.get(event.member_id)
+    if member is not None:
+        member.claimed_ms = max(member.claimed_ms or 0, event.applied_ms)
+    for departure in open_removals(replica, event.member_id, event.applied_ms):
+        departure.touches_ms.append(event.applied_ms)
 
 
 def _apply(replica: GroupReplica, event: GroupEvent, context: JudgementContext) -> None:

@@ -1,33 +1,8 @@
 """Who that joins is one that went: it ends that one's incident."""
 
-from typing import Protocol
-
+from coordinator_model.client import is_same_client, who
 from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.replica.removals.departure import Departure
-
-
-class Client(Protocol):
-    """What tells clients apart: a member's, or that of an incident or a view."""
-
-    @property
-    def member_id(self) -> str | None:
-        """Its id as a member."""
-
-    @property
-    def instance_id(self) -> str | None:
-        """Its ``group.instance.id``."""
-
-    @property
-    def client_id(self) -> str | None:
-        """Its ``client.id``."""
-
-    @property
-    def client_host(self) -> str | None:
-        """The host it connects from."""
-
-    @property
-    def connection(self) -> str | None:
-        """The connection it has with the coordinator."""
 
 
 def came_back(replica: GroupReplica, member: Member, at_ms: int) -> None:
@@ -39,9 +14,9 @@ def came_back(replica: GroupReplica, member: Member, at_ms: int) -> None:
     if any(departure.returned_as == member.member_id for departure in replica.departures):
         return
     open_since = [d for d in replica.departures if d.returned_ms is None and d.removed_ms <= at_ms]
-    may_end = [d for d in open_since if is_return(d.member, member, alone=_alone(replica, d, member))]
+    may_end = [d for d in open_since if is_same_client(d.member, member, alone=_alone(replica, d, member))]
     if may_end:
-        ended = max(may_end, key=lambda d: (d.member.member_id == member.member_id, _same_connection(d.member, member)))
+        ended = max(may_end, key=lambda d: (d.member.member_id == member.member_id, _on_connection_of(d, member)))
         ended.returned_ms, ended.returned_as = at_ms, member.member_id
 
 
@@ -65,23 +40,5 @@ def beside(replica: GroupReplica, departure: Departure, joining: Member | None =
     )
 
 
-def who(member: Member) -> str:
-    """Who a recurring trouble is counted for: the instance, else the client on its host."""
-    return member.instance_id or f"{member.client_id}\n{member.client_host}"
-
-
-def is_return(gone: Client, joining: Client, *, alone: bool) -> bool:
-    """Tell whether a joining member is one that went: same instance, else id, connection, or client id and host.
-
-    ``alone``: nobody else looks like it.
-    """
-    if gone.instance_id is not None or joining.instance_id is not None:
-        return gone.instance_id == joining.instance_id
-    if gone.member_id == joining.member_id or _same_connection(gone, joining):
-        return True
-    known = alone and bool(gone.client_id)
-    return known and (gone.client_id, gone.client_host) == (joining.client_id, joining.client_host)
-
-
-def _same_connection(gone: Client, joining: Client) -> bool:
-    return gone.connection is not None and gone.connection == joining.connection
+def _on_connection_of(departure: Departure, joining: Member) -> bool:
+    return joining.connection is not None and departure.member.connection == joining.connection

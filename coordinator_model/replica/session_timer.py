@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 
 from coordinator_model.brokers.blindness import BlindWindow
 from coordinator_model.brokers.timer_reset import TimerReset
+from coordinator_model.membership import partitions_of
 from coordinator_model.replica.group import Member
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.states import Cause
@@ -128,8 +129,8 @@ def touches_ms(member: Member, commits: Commits, since_ms: int) -> list[int]:
         return []
     found = [] if member.parked_heartbeat_ms is None else [member.parked_heartbeat_ms]
     if not member.goes_alone:
-        places = ((topic, p) for topic, ps in member.assignment.items() for p in ps)
-        found += [at_ms for place in places if (at_ms := commits.get(place)) is not None]
+        last_ms = map(commits.get, partitions_of(member.assignment))
+        found += [at_ms for at_ms in last_ms if at_ms is not None]
     return [at_ms for at_ms in found if at_ms > since_ms]
 
 

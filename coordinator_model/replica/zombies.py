@@ -11,6 +11,7 @@ librdkafka names no member once it has left, only the generation: it is known by
 from typing import Any
 
 from coordinator_model.events import CommitRefused
+from coordinator_model.membership import partitions_of
 from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.replica.notes import Zombie
 from coordinator_model.replica.refusals import MAX_NAME, MAX_NAMED, REFUSAL_MEMORY_MS
@@ -74,11 +75,10 @@ def _lost(replica: GroupReplica, event: CommitRefused) -> list[list[Any]]:
     if event.error != ILLEGAL_GENERATION:
         return partitions
     others = {
-        (topic, number)
+        partition
         for member in replica.members.values()
         if member.member_id != event.member_id
-        for topic, numbers in member.assignment.items()
-        for number in numbers
+        for partition in partitions_of(member.assignment)
     }
     known = event.member_id in replica.members
     return [pair for pair in partitions if known and (pair[0], pair[1]) in others]

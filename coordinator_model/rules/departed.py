@@ -6,12 +6,13 @@ of its own (``coordinator-paused``), not one a member.
 """
 
 from coordinator_model import states
+from coordinator_model.client import who
 from coordinator_model.replica import poll_times
 from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.replica.reconciliation import KINDS
 from coordinator_model.replica.refusals import refused_as_member
 from coordinator_model.replica.removals.departure import Departure
-from coordinator_model.replica.returns import beside, who
+from coordinator_model.replica.returns import beside
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.findings import NOTHING, Finding, Verdict, about_member, name_of
 from coordinator_model.rules.rule import WARN_THEN_PAGE, Rule

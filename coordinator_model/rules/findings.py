@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
+from coordinator_model.membership import partitions_of
 from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import Cause, Evidence, Severity
@@ -89,7 +90,7 @@ def about_member(replica: GroupReplica, member: Member, context: JudgementContex
         "client_host": member.client_host,
         "connection": member.connection,
         "client_software": member.software,
-        "partitions": sorted((t, p) for t, ps in member.assignment.items() for p in ps)[:MAX_PARTITIONS_NAMED],
+        "partitions": sorted(partitions_of(member.assignment))[:MAX_PARTITIONS_NAMED],
     }
 
 

@@ -8,6 +8,7 @@ says that it was not closed: it has stopped polling, or unsubscribed.
 
 from collections.abc import Iterable, Iterator
 
+from coordinator_model.client import Name, names_of
 from coordinator_model.replica.group import GroupReplica, Leave, Member
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.findings import Finding, Verdict, about_member, name_of
@@ -29,7 +30,6 @@ LEFT_WITHOUT_REASON = Rule(
     thresholds=("unstable_after_ms",),
     unexplained=True,
 )
-Name = tuple[str, str]
 TOLD_FOR_MS = 660_000
 """How long it is told: librdkafka asks for its coordinator every ten minutes, and metrics are pushed every five where
 their subscription does not say (KIP-714)."""
@@ -42,7 +42,7 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Iterator[Verdict]
     unclear = [leave for leave in newest if _is_unclear(leave)]
     joined_ms = _newest_joins([*replica.members.values(), *(leave.member for leave in newest)]) if unclear else {}
     for leave in unclear:
-        if any(joined_ms.get(name, -1) >= leave.applied_ms for name in _names(leave.member)):
+        if any(joined_ms.get(name, -1) >= leave.applied_ms for name in names_of(leave.member)):
             continue  # it is back
         at_ms = leave.applied_ms + context.thresholds.unstable_after_ms
         lives_ms = _sign_ms(leave) + context.thresholds.unstable_after_ms  # one that starts again asks, and joins
@@ -67,21 +67,9 @@ def _newest_joins(members: Iterable[Member]) -> dict[Name, int]:
     """Return under which names members joined, and when last, also such as are gone again: who left before was back."""
     joined_ms: dict[Name, int] = {}
     for member in members:
-        for name in _names(member):
+        for name in names_of(member):
             joined_ms[name] = max(member.joined_ms or 0, joined_ms.get(name, 0))
     return joined_ms
-
-
-def _names(member: Member) -> Iterator[Name]:
-    """Yield what a client is known by, as in ``returns``: its instance, else id, connection, or client id and host."""
-    if member.instance_id is not None:
-        yield "instance", member.instance_id
-        return
-    yield "member", member.member_id
-    if member.connection is not None:
-        yield "connection", member.connection
-    if member.client_id:
-        yield "client", f"{member.client_id}\n{member.client_host}"
 
 
 def _finding(replica: GroupReplica, leave: Leave, at_ms: int, context: JudgementContext) -> Finding:

@@ -4,6 +4,7 @@ How many partitions a topic has is not in the coordinator's log: the live run as
 whose partitions are not known, or that nobody holds a partition of by name, are not judged.
 """
 
+from coordinator_model.membership import Partition, partitions_of, unowned
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.findings import MAX_PARTITIONS_NAMED, NOTHING, Finding, Verdict, about_group
@@ -29,15 +30,15 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
     since_ms = quiet_since_ms(replica, context)
     if since_ms is None or not context.topic_partitions or context.waiting or context.stalled:
         return NOTHING
-    unowned = unowned_partitions(replica, context)
-    if not unowned:
+    missing = unowned_partitions(replica, context)
+    if not missing:
         return NOTHING
     warn_ms = since_ms + context.thresholds.unstable_after_ms
     page_ms = since_ms + max(context.thresholds.page_after_ms, context.thresholds.unstable_after_ms)
     if context.progress_ms < warn_ms:
         return Verdict(None, warn_ms)
     paging = context.progress_ms >= page_ms
-    listed = ", ".join(f"{topic}-{partition}" for topic, partition in unowned[:8])
+    listed = ", ".join(f"{topic}-{partition}" for topic, partition in missing[:8])
     finding = Finding(
         rule=PARTITION_UNOWNED.id,
         severity=PARTITION_UNOWNED.worst if paging else PARTITION_UNOWNED.severity,
@@ -45,15 +46,15 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
         at_ms=warn_ms,
         evidence=Evidence.OBSERVED,
         cause=Cause.UNKNOWN,
-        summary=f"{replica.group} is stable, and {len(unowned)} partitions of its topics have no owner: {listed}",
-        partitions=unowned[:MAX_PARTITIONS_NAMED],
-        detail={"unowned": len(unowned)},
+        summary=f"{replica.group} is stable, and {len(missing)} partitions of its topics have no owner: {listed}",
+        partitions=missing[:MAX_PARTITIONS_NAMED],
+        detail={"unowned": len(missing)},
         **about_group(replica, context),
     )
     return Verdict(finding, None if paging else page_ms)
 
 
-def unowned_partitions(replica: GroupReplica, context: JudgementContext) -> list[tuple[str, int]]:
+def unowned_partitions(replica: GroupReplica, context: JudgementContext) -> list[Partition]:
     """Return the partitions of subscribed topics that nobody holds, sorted."""
     wanted = {topic for member in replica.members.values() for topic in member.topics}
     owned = replica.owned()
@@ -61,9 +62,4 @@ def unowned_partitions(replica: GroupReplica, context: JudgementContext) -> list
         return []  # who owns the rest is not kept
     if not wanted & {topic for topic, _ in owned}:
         return []  # nothing assigned, or topics known by id only
-    return sorted(
-        (topic, partition)
-        for topic in wanted
-        for partition in range(context.topic_partitions.get(topic, 0))
-        if (topic, partition) not in owned
-    )
+    return unowned(partitions_of({topic: range(context.topic_partitions.get(topic, 0)) for topic in wanted}), owned)

@@ -9,8 +9,8 @@ a coming or going that explains it. Nothing is counted before the first has gone
 from collections import Counter
 from typing import NamedTuple
 
+from coordinator_model.client import who
 from coordinator_model.replica.group import GroupReplica
-from coordinator_model.replica.returns import who
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.findings import NOTHING, Finding, Verdict, about_group
 from coordinator_model.rules.rule import Rule

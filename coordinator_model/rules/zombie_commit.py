@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from coordinator_model.membership import partitions_of
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.notes import Zombie
 from coordinator_model.replica.refusals import FENCINGS
@@ -80,5 +81,5 @@ def _owners(replica: GroupReplica, partitions: set[tuple[str, int]]) -> list[str
     return sorted(
         member.member_id
         for member in replica.members.values()
-        if any((topic, number) in partitions for topic, numbers in member.assignment.items() for number in numbers)
+        if not partitions.isdisjoint(partitions_of(member.assignment))
     )[:MAX_OWNERS]

@@ -20,8 +20,7 @@ from coordinator_model.replica.admission import UNKNOWN_GROUP, why_not
 from coordinator_model.replica.advance import take_heartbeats, take_over
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.refusals import JOIN_REFUSALS, is_idle, told
-from coordinator_model.replica.removals.removal import note_disputed_heartbeat
-from coordinator_model.replica.replay import GroupEvent, plain_heartbeat, replay
+from coordinator_model.replica.replay import GroupEvent, disputed_heartbeat, plain_heartbeat, replay
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.registry import HEARTBEAT_RULES
 from coordinator_model.rules.session import judge
@@ -110,7 +109,7 @@ class GroupEvents:
         if event.group in self._groups.group_store:
             with self._judgement.alone(event.group, event[0], event):
                 replica = self._groups.replica(event.group)
-                note_disputed_heartbeat(replica, event.member_id, event.applied_ms)
+                disputed_heartbeat(replica, event)
                 self._groups.group_store.touch(event.group)
                 self._judgement.evaluate(replica, self._groups.clock.progress_ms, event[0])
 

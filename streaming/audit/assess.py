@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from coordinator_model.client import lasting_name
 from coordinator_model.decode.member_protocol import subscription
 from coordinator_model.decode.records import RecordType
 from coordinator_model.events import RecordRead
-from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.replay import replay
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules import setup
@@ -156,9 +157,9 @@ def _note(ledger: Ledger, event: RecordRead, gaps: list[int], thresholds: Thresh
     replay(replica, event, _scene(event.order_ms, thresholds, {}))
     if not first:
         came, went = replica.members.keys() - before.keys(), before.keys() - replica.members.keys()
-        ledger.comings += [(event.order_ms, _who(replica.members[name])) for name in came]
-        ledger.goings += [(event.order_ms, _who(before[name])) for name in went]
-    ledger.peak |= Counter(_who(member) for member in replica.members.values())
+        ledger.comings += [(event.order_ms, lasting_name(replica.members[name])) for name in came]
+        ledger.goings += [(event.order_ms, lasting_name(before[name])) for name in went]
+    ledger.peak |= Counter(lasting_name(member) for member in replica.members.values())
     if event.record_type == RecordType.GROUP_METADATA and event.value is not None:
         ledger.old = _old(event.value)
         if not first and generation >= 0 and replica.incarnation == incarnation:
@@ -166,10 +167,6 @@ def _note(ledger: Ledger, event: RecordRead, gaps: list[int], thresholds: Thresh
         ledger.offset = event.offset
     elif not first and replica.generation > generation >= 0 and replica.incarnation == incarnation:
         ledger.rebalances.append(event.order_ms)
-
-
-def _who(member: Member) -> Name:
-    return (member.instance_id, "") if member.instance_id else (member.client_id, member.client_host)
 
 
 def _note_generation(ledger: Ledger, event: RecordRead, before: int, gaps: list[int]) -> None:

@@ -37,9 +37,8 @@ CHANGING = {
 }
 """Methods that change a list, a dict or a set in place."""
 DOORS = {
-    "replay": {"replay", "plain_heartbeat"},
+    "replay": {"replay", "plain_heartbeat", "disputed_heartbeat"},
     "advance": {"advance", "conclude", "end_if_tombstoned", "take_heartbeats", "take_over"},
-    "removals.removal": {"note_disputed_heartbeat"},
 }
 """What of `replica` others may call though it writes: an event, or time and judgement."""
 EXPLAINED = {

@@ -1,12 +1,12 @@
 """A member is found gone: an answer or a record no longer has it. Its removal is judged later, see ``judge``."""
 
+from coordinator_model.client import who
 from coordinator_model.events import JoinAnswered
 from coordinator_model.replica.group import MAX_DEPARTURES, GroupReplica, Leave, Member
 from coordinator_model.replica.removals.departure import STALL_MS, Departure
 from coordinator_model.replica.removals.ended_phase import ended_phase, sync_timeout_ms
 from coordinator_model.replica.removals.join_phase import stayed
 from coordinator_model.replica.removals.leaves import has_left, heard_since, remember_leave
-from coordinator_model.replica.returns import who
 from coordinator_model.replica.session_timer import JudgementContext, touches_ms, unheard_since
 from coordinator_model.states import MEMBER_REMOVED, POLL_EXCEEDED, REBALANCE_TIMEOUT, SESSION_EXPIRED, Cause, Evidence
 
@@ -179,15 +179,6 @@ def note_parked_heartbeat(replica: GroupReplica, member_id: str, applied_ms: int
             member.may_owe_since_ms = [*member.may_owe_since_ms, applied_ms]
     for departure in open_removals(replica, member_id, applied_ms):
         departure.member.parked_heartbeat_ms = max(departure.member.parked_heartbeat_ms or 0, applied_ms)
-        departure.touches_ms.append(applied_ms)
-
-
-def note_disputed_heartbeat(replica: GroupReplica, member_id: str, applied_ms: int) -> None:
-    """Note a heartbeat accepted by a broker that metadata does not name: it may coordinate already."""
-    member = replica.members.get(member_id)
-    if member is not None:
-        member.claimed_ms = max(member.claimed_ms or 0, applied_ms)
-    for departure in open_removals(replica, member_id, applied_ms):
         departure.touches_ms.append(applied_ms)
 
 

@@ -1,5 +1,6 @@
 """A static member that is gone and whose successor came: it was replaced, or its session had ended before."""
 
+from coordinator_model.client import who
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.ended_phase import EARLY_MS
@@ -9,7 +10,6 @@ from coordinator_model.replica.removals.removal_instant import (
     may_have_started,
     moves_since_heard,
 )
-from coordinator_model.replica.returns import who
 from coordinator_model.replica.session_timer import (
     JudgementContext,
     deadlines,
