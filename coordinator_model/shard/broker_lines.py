@@ -59,7 +59,7 @@ class BrokerLines:
         if event.broker == self._clock.coordinator:
             self._brokers.gap(before_ms, at_ms)
         if isinstance(event, CommitRefused | ClientSign):
-            self._schedule.fire(self._clock.progress_ms)
+            self._schedule.judge_due(self._clock.progress_ms)
             if isinstance(event, ClientSign) or event.broker == self._clock.coordinator:
                 self._events.apply(event)
             return
@@ -68,7 +68,7 @@ class BrokerLines:
             return
         self._groups.outputs.count("ticks")
         self._clock.probed(event.broker, event.probe, at_ms, before_ms, thresholds, event.connection)
-        self._schedule.fire(self._clock.progress_ms)
+        self._schedule.judge_due(self._clock.progress_ms)
 
     def _answer(self, event: Answer) -> None:
         """Apply a request that a broker has answered."""
@@ -86,10 +86,10 @@ class BrokerLines:
             return
         self._brokers.answered(event.broker, event.error, proven, at_ms)
         if proven in (Proof.LEADS, Proof.COORDINATES):
-            self._into_clock_of(event.broker)
+            self._move_into_clock_of(event.broker)
         if self._clock.answered(event.broker, proven, at_ms, thresholds):
             self._schedule.look_again(at_ms)
-        self._schedule.fire(self._clock.progress_ms)
+        self._schedule.judge_due(self._clock.progress_ms)
         if isinstance(event, Heartbeat) and event.error in (0, 27):
             self._schedule.prove(at_ms, event.arrival_ms)
             if self._fast_path.take(iter((fast_row(event),))):
@@ -114,7 +114,7 @@ class BrokerLines:
         """Take which broker metadata names as the leader of the shard's partition."""
         leader = self._clock.named(event)
         if leader is not None:
-            self._into_clock_of(leader)
+            self._move_into_clock_of(leader)
             answered_ms = self._clock.last_answer_ms
             self._clock.follow(leader, self._groups.settings.thresholds)
             self._events.taken_over(answered_ms, event.order_ms)
@@ -133,7 +133,7 @@ class BrokerLines:
         self._clock.lost_lines(step.broker, step.to_ms, before_ms, why=CLOCK_STEPPED)
         self._brokers.stepped(step)
 
-    def _into_clock_of(self, broker: str) -> None:
+    def _move_into_clock_of(self, broker: str) -> None:
         """Move what is known into the clock of a broker that takes over, where one of the two has stepped."""
         apart_ms = self._clock.apart_ms(broker)
         if broker and self._clock.coordinator and apart_ms:

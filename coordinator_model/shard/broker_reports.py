@@ -101,7 +101,7 @@ class BrokerReports:
         clock = memory.clock.brokers.get(memory.clock.coordinator or "")
         if clock is None or not self._groups.heartbeat_table.slots or clock.line_ms < self._settings.live_from_ms:
             return
-        now_ms = memory.clock.now_ms(0 if wall_ms is None else wall_ms - (memory.lag_ms or 0))
+        now_ms = memory.clock.now_ms(0 if wall_ms is None else wall_ms - (memory.behind_ms or 0))
         limit_ms = clock.line_ms + self._settings.thresholds.telemetry_stalled_ms
         if memory.clock.now_ms(0) <= limit_ms < now_ms and not memory.watch.is_confirmed(clock.line_ms):
             return

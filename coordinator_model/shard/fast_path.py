@@ -35,8 +35,8 @@ class FastPath:
             return 0
         slots, last, interval, generations = (
             heartbeat_table.slots,
-            heartbeat_table.last,
-            heartbeat_table.interval,
+            heartbeat_table.last_ms,
+            heartbeat_table.interval_ms,
             heartbeat_table.generation,
         )
         names = clock.listeners.names

@@ -28,23 +28,23 @@ FAST_PATH_TYPES = (GroupType.CLASSIC, GroupType.CONSUMER, GroupType.SHARE, Group
 class HeartbeatTable:
     """The slots of one shard's members."""
 
-    __slots__ = ("free", "generation", "index", "interval", "last", "slots", "span", "timeout")
+    __slots__ = ("free", "generation", "index", "interval_ms", "last_ms", "slots", "span_ms", "timeout_ms")
 
     def __init__(self) -> None:
         self.slots: dict[str, dict[str, int]] = {}
         self.free: list[int] = []
-        self.last = array("q")
-        self.interval = array("i")
+        self.last_ms = array("q")
+        self.interval_ms = array("i")
         self.generation = array("i")
-        self.span = array("q")
-        self.timeout = array("i")
+        self.span_ms = array("q")
+        self.timeout_ms = array("i")
         self.index: bytes | None = None
         """Which member has which slot, as ``snapshot`` wrote it; None: that has changed since."""
 
     @property
     def columns(self) -> tuple["array[int]", ...]:
         """All columns, as they are kept."""
-        return self.last, self.interval, self.generation, self.span, self.timeout
+        return self.last_ms, self.interval_ms, self.generation, self.span_ms, self.timeout_ms
 
     def add(self, group: str, member_id: str) -> int:
         """Return a member's slot, a new one if it has none."""
@@ -54,7 +54,7 @@ class HeartbeatTable:
             if self.free:
                 slot = self.free.pop()
             else:
-                slot = len(self.last)
+                slot = len(self.last_ms)
                 for column in self.columns:
                     column.append(0)
             members[member_id] = slot
@@ -66,8 +66,8 @@ class HeartbeatTable:
         members = self.slots.get(group, {})
         slot = members.pop(member_id, None)
         if slot is not None:
-            self.last[slot], self.generation[slot], self.span[slot] = NO_INSTANT, SLOW_PATH, NEVER
-            self.timeout[slot] = 0
+            self.last_ms[slot], self.generation[slot], self.span_ms[slot] = NO_INSTANT, SLOW_PATH, NEVER
+            self.timeout_ms[slot] = 0
             self.free.append(slot)
             self.index = None
         if not members:
@@ -90,7 +90,7 @@ class HeartbeatTable:
             yield self._heard(member_id, slot)
 
     def _heard(self, member_id: str, slot: int) -> Heard:
-        last_ms, interval_ms = self.last[slot], self.interval[slot]
+        last_ms, interval_ms = self.last_ms[slot], self.interval_ms[slot]
         return member_id, last_ms, last_ms - interval_ms if interval_ms else None
 
     def copy_from(self, replica: GroupReplica, dues: dict[str, int], troubled: set[str]) -> None:
@@ -113,29 +113,29 @@ class HeartbeatTable:
             member.last_heartbeat_ms or 0,
             member.previous_heartbeat_ms,
         )
-        self.last[slot] = last_ms
-        self.interval[slot] = 0 if previous_ms is None else min(max(0, last_ms - previous_ms), MAX_INTERVAL_MS)
+        self.last_ms[slot] = last_ms
+        self.interval_ms[slot] = 0 if previous_ms is None else min(max(0, last_ms - previous_ms), MAX_INTERVAL_MS)
         steady = fast and member.heartbeat_interval_ms is not None and not member.awaiting_sync
         steady = steady and previous_ms is not None
         self.generation[slot] = member.generation if steady and member.generation is not None else SLOW_PATH
-        self.span[slot] = NEVER if due_ms is None else max(0, due_ms - last_ms)
+        self.span_ms[slot] = NEVER if due_ms is None else max(0, due_ms - last_ms)
 
     def rebase(self, delta_ms: int) -> None:
         """Move the heartbeats of all members along with their coordinator's clock."""
-        self.last = array("q", [at_ms + delta_ms if at_ms < NO_INSTANT else at_ms for at_ms in self.last])
+        self.last_ms = array("q", [at_ms + delta_ms if at_ms < NO_INSTANT else at_ms for at_ms in self.last_ms])
 
     def forget_timeouts(self) -> None:
         """Let all groups be shown whole the next time."""
-        self.timeout = array("i", bytes(self.timeout.itemsize * len(self.timeout)))
+        self.timeout_ms = array("i", bytes(self.timeout_ms.itemsize * len(self.timeout_ms)))
 
     def due_ms(self) -> int:
         """Return the earliest instant at which some member must be looked at."""
-        due_ms = min(map(add, self.last, self.span), default=FAR_MS)
+        due_ms = min(map(add, self.last_ms, self.span_ms), default=FAR_MS)
         return due_ms if due_ms < NO_INSTANT else FAR_MS
 
     def groups_due(self, due_ms: int) -> set[str]:
         """Return the groups with a member to be looked at by then."""
-        last, span = self.last, self.span
+        last, span = self.last_ms, self.span_ms
         return {
             group
             for group, members in self.slots.items()
@@ -144,7 +144,9 @@ class HeartbeatTable:
 
     def put_off(self, group: str, due_ms: int) -> bool:
         """Let the members that are due by then wait for their next heartbeat; return whether there were any."""
-        overdue = [slot for slot in self.slots.get(group, {}).values() if self.last[slot] + self.span[slot] <= due_ms]
+        overdue = [
+            slot for slot in self.slots.get(group, {}).values() if self.last_ms[slot] + self.span_ms[slot] <= due_ms
+        ]
         for slot in overdue:
-            self.span[slot], self.generation[slot] = NEVER, SLOW_PATH
+            self.span_ms[slot], self.generation[slot] = NEVER, SLOW_PATH
         return bool(overdue)

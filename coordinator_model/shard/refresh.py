@@ -18,7 +18,7 @@ def note_shown(shown: dict[str, Any], heartbeat_table: HeartbeatTable) -> None:
     ]
     if all(timeouts) and len(timeouts) == len(slots) == shown["members_total"]:
         for member, timeout_ms in zip(shown["members"], timeouts, strict=True):
-            heartbeat_table.timeout[slots[member["member_id"]]] = timeout_ms
+            heartbeat_table.timeout_ms[slots[member["member_id"]]] = timeout_ms
     else:
         forget_shown(shown["group"], heartbeat_table)
 
@@ -32,18 +32,18 @@ def _timeout_if_plain(member: dict[str, Any], slot: int | None, heartbeat_table:
 def forget_shown(group: str, heartbeat_table: HeartbeatTable) -> None:
     """Let a group be shown whole the next time."""
     for slot in heartbeat_table.slots.get(group, {}).values():
-        heartbeat_table.timeout[slot] = 0
+        heartbeat_table.timeout_ms[slot] = 0
 
 
 def shown_plain(group: str, heartbeat_table: HeartbeatTable) -> bool:
     """Tell whether a group was shown and nothing but heartbeats came since."""
     slots = heartbeat_table.slots.get(group, {})
-    return any(heartbeat_table.timeout[slot] > 0 for slot in slots.values())
+    return any(heartbeat_table.timeout_ms[slot] > 0 for slot in slots.values())
 
 
 def refreshed(group: str, heartbeat_table: HeartbeatTable, now_ms: int) -> list[Any]:
     """Return ``[group, least headroom, [last heartbeat, ...]]``, heartbeats in the order in which members are shown."""
-    last, timeout = heartbeat_table.last, heartbeat_table.timeout
+    last, timeout = heartbeat_table.last_ms, heartbeat_table.timeout_ms
     slots = [slot for _, slot in sorted(heartbeat_table.slots[group].items())]
     used = max([(now_ms - last[slot]) / timeout[slot] for slot in slots])
     return [group, _left(used), [last[slot] for slot in slots]]

@@ -97,7 +97,7 @@ def dump_index(heartbeat_table: HeartbeatTable) -> bytes:
     if heartbeat_table.index is not None:
         return heartbeat_table.index
     order = [slot for members in heartbeat_table.slots.values() for slot in members.values()]
-    if order != list(range(len(heartbeat_table.last))):
+    if order != list(range(len(heartbeat_table.last_ms))):
         _reorder(heartbeat_table, order)
     listing = [[group, list(members)] for group, members in heartbeat_table.slots.items()]
     heartbeat_table.index = zlib.compress(json.dumps(listing, separators=(",", ":")).encode(), _LEVEL)
@@ -147,7 +147,7 @@ def load_heartbeat_table(data: bytes, index: bytes, known: HeartbeatTable) -> He
     slots = known.slots if known.index == index else load_index(index)
     heartbeat_table.slots, heartbeat_table.index = slots, index
     members, start = sum(map(len, slots.values())), 0
-    lasts = members * heartbeat_table.last.itemsize
+    lasts = members * heartbeat_table.last_ms.itemsize
     data = data[:lasts] + zlib.decompress(data[lasts:])
     for column in heartbeat_table.columns:
         end = start + members * column.itemsize
@@ -155,7 +155,7 @@ def load_heartbeat_table(data: bytes, index: bytes, known: HeartbeatTable) -> He
         if sys.byteorder == "big":
             column.byteswap()
         start = end
-    if start != len(data) or len(heartbeat_table.timeout) != members:
+    if start != len(data) or len(heartbeat_table.timeout_ms) != members:
         raise ValueError("hot state: lengths do not agree")
     return heartbeat_table
 

@@ -24,7 +24,7 @@ def refresh_views(groups: Groups, judgement: GroupJudgement) -> None:
     due += [(group, False) for group in _in_turn(groups, progress_ms) if group not in groups.changed]
     by_heartbeats, whole = [], 0
     for group, has_changed in due:
-        with judgement.alone(group, progress_ms):
+        with judgement.isolated(group, progress_ms):
             if shown_plain(group, table) and not groups.clock.waiting:
                 by_heartbeats.append(refreshed(group, table, progress_ms))
             elif has_changed or whole < WHOLE_AT_ONCE:
