@@ -1,8 +1,8 @@
-"""When each group of a shard must be looked at again, because something about it may have become true by then.
+"""When each group of a shard must be looked at again, because a verdict may be due by then.
 
-A member's instant is its last heartbeat plus its *span* (``heartbeat_table``), so that a heartbeat moves it; a group's
-own instants stand beside. A verdict that waits for another heartbeat of the shard has none: the heartbeat that proves
-it makes one.
+A member is due at its last heartbeat plus its *span* (``heartbeat_table``), so each heartbeat puts that off. A group
+has a due instant of its own besides. A verdict that waits for another heartbeat of the shard, which proves that its
+lines arrive, is due only when that heartbeat has come.
 """
 
 from dataclasses import dataclass, field
@@ -13,23 +13,23 @@ from coordinator_model.shard.heartbeat_table import FAR_MS, HeartbeatTable
 
 @dataclass(slots=True)
 class Agenda:
-    """What is due, and when; ``due_ms`` is never later than the next of it."""
+    """What is due, and when. ``due_ms`` is never later than the next due instant."""
 
     heartbeat_table: HeartbeatTable
     group_due: dict[str, int] = field(default_factory=dict)
     unproved: dict[str, int] = field(default_factory=dict)
-    """Group to the arrival from which on another heartbeat of the shard decides a verdict on one of its members."""
+    """Group with a verdict that waits for proof, to the earliest arrival of a heartbeat of the shard that is proof."""
     due_ms: int = 0
 
     def look_at(self, group: str, at_ms: int) -> None:
-        """Let a group be looked at then, if not sooner."""
+        """Let a group be looked at at an instant, or sooner."""
         self.group_due[group] = min(at_ms, self.group_due.get(group, FAR_MS))
         self.due_ms = min(self.due_ms, at_ms)
 
-    def looked(self, group: str, evaluation: Evaluation, due_ms: int, proven_ms: int | None) -> None:
-        """Take what a look at a group found, in the place of what was known.
+    def note_look(self, group: str, evaluation: Evaluation, due_ms: int, proven_ms: int | None) -> None:
+        """Note when a group that was evaluated is due next, in the place of what was noted before.
 
-        ``due_ms``: the group is due by then for another reason. ``proven_ms``: when the proof that it waits for counts.
+        ``due_ms``: when the group is due for another reason. ``proven_ms``: when the proof that it waits for counts.
         """
         self.unproved.pop(group, None)
         if proven_ms is not None:
@@ -45,7 +45,7 @@ class Agenda:
         self.due_ms = min(self.due_ms, due_ms, *evaluation.member_due_ms.values())
 
     def proved_by(self, arrival_ms: int) -> list[str]:
-        """Return the groups with a verdict that a heartbeat decides which arrived then."""
+        """Return the groups with a verdict that is proved by a heartbeat that arrived at an instant."""
         return [group for group, proof_ms in self.unproved.items() if arrival_ms >= proof_ms]
 
     def next_ms(self) -> int:
@@ -54,12 +54,12 @@ class Agenda:
         return self.due_ms
 
     def groups_due(self, due_ms: int) -> list[str]:
-        """Return the groups that something is due for by then."""
+        """Return the groups for which something is due by an instant."""
         waiting = {group for group, at_ms in self.group_due.items() if at_ms <= due_ms}
         return sorted(self.heartbeat_table.groups_due(due_ms) | waiting)
 
     def put_off(self, group: str, due_ms: int) -> bool:
-        """Let what is due of a group by then wait for its next event; return whether anything was."""
+        """Let everything that is due for a group wait for its next event. Return whether anything was due."""
         overdue = self.heartbeat_table.put_off(group, due_ms)
         if self.group_due.get(group, FAR_MS) <= due_ms:
             del self.group_due[group]

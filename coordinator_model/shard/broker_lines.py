@@ -1,7 +1,7 @@
-"""A line of a broker: it moves that broker's clock, may prove who coordinates, and is applied if its broker does.
+"""Applies the lines of brokers. A line moves its broker's clock, and an answer may prove who the coordinator is.
 
-An answer of a broker that coordinates no more is left out; one that is not known to be the coordinator's moves no
-clock.
+An answer counts for its group if its broker is the coordinator. One of a broker that coordinates no more is left out.
+One of a broker that is not known to be the coordinator moves no clock.
 """
 
 from coordinator_model.brokers.blindness import CLOCK_STEPPED
@@ -46,10 +46,10 @@ class BrokerLines:
 
     @property
     def _clock(self) -> CoordinatorTracker:
-        return self._groups.clock  # another one once a clock has stepped
+        return self._groups.clock  # not kept: a rebase puts another object in its place
 
     def line(self, event: BrokerLine) -> None:
-        """Apply a line of a broker: it moves that broker's clock, and what is due before it comes first."""
+        """Apply a line of a broker: it moves the broker's clock, and verdicts that are due before it come first."""
         if event.broker in self._clock.listeners.names:
             event = event._replace(broker=self._clock.listeners.name(event.broker))
         at_ms, thresholds = event.order_ms, self._groups.settings.thresholds
@@ -59,7 +59,7 @@ class BrokerLines:
         if event.broker == self._clock.coordinator:
             self._brokers.gap(before_ms, at_ms)
         if isinstance(event, CommitRefused | ClientSign):
-            self._schedule.fire(self._clock.progress_ms)
+            self._schedule.judge_due(self._clock.progress_ms)
             if isinstance(event, ClientSign) or event.broker == self._clock.coordinator:
                 self._events.apply(event)
             return
@@ -68,7 +68,7 @@ class BrokerLines:
             return
         self._groups.outputs.count("ticks")
         self._clock.probed(event.broker, event.probe, at_ms, before_ms, thresholds, event.connection)
-        self._schedule.fire(self._clock.progress_ms)
+        self._schedule.judge_due(self._clock.progress_ms)
 
     def _answer(self, event: Answer) -> None:
         """Apply a request that a broker has answered."""
@@ -86,35 +86,35 @@ class BrokerLines:
             return
         self._brokers.answered(event.broker, event.error, proven, at_ms)
         if proven in (Proof.LEADS, Proof.COORDINATES):
-            self._into_clock_of(event.broker)
+            self._move_into_clock_of(event.broker)
         if self._clock.answered(event.broker, proven, at_ms, thresholds):
             self._schedule.look_again(at_ms)
-        self._schedule.fire(self._clock.progress_ms)
+        self._schedule.judge_due(self._clock.progress_ms)
         if isinstance(event, Heartbeat) and event.error in (0, 27):
             self._schedule.prove(at_ms, event.arrival_ms)
             if self._fast_path.take(iter((fast_row(event),))):
-                return  # it only had to wait for what was due before it
+                return  # it took the slow path only because something was due before it
         self._events.apply(event)
 
     def _deposed(self, event: Answer, proven: Proof) -> None:
         """Count an answer of a broker that coordinates no more."""
         self._groups.outputs.count("deposed")
         if isinstance(event, ConsumerHeartbeat) and event.request_epoch < 0 and proven is Proof.NOTHING:
-            self._events.apply(event)  # it waited for its write, which may have come before the next took over
+            self._events.apply(event)  # a leave whose write may have ended before the next coordinator took over
 
     def _disputed(self, event: Answer) -> None:
-        """Take an answer of a broker that is not known to coordinate: it moves no clock."""
+        """Apply an answer of a broker that metadata does not name: most likely it is the next coordinator."""
         self._groups.outputs.count("disputed")
         if not isinstance(event, Heartbeat):
-            self._events.apply(event)  # a new coordinator's, most likely; it only moves nothing yet
+            self._events.apply(event)  # it counts, but it moves no clock yet
         elif event.error in (0, 27):
             self._events.disputed(event)
 
     def named(self, event: LeaderNamed) -> None:
-        """Take which broker metadata names as the leader of the shard's partition."""
+        """Note which broker metadata names as the leader of the shard's partition: it may have taken over."""
         leader = self._clock.named(event)
         if leader is not None:
-            self._into_clock_of(leader)
+            self._move_into_clock_of(leader)
             answered_ms = self._clock.last_answer_ms
             self._clock.follow(leader, self._groups.settings.thresholds)
             self._events.taken_over(answered_ms, event.order_ms)
@@ -122,9 +122,10 @@ class BrokerLines:
             self._schedule.look_again(event.order_ms)
 
     def stepped(self, step: Step) -> None:
-        """Let a broker's clock step. Of a shard that it coordinates all that is known goes with it.
+        """Let a broker's clock step. If the broker is the coordinator, all instants of the shard step with it.
 
-        How much time passed meanwhile is known to a second or two, so session timers start anew within that.
+        The time that passed during the step is known to a second or two only. That is noted as lost lines, so that each
+        session may have started anew within it.
         """
         if step.broker == self._clock.coordinator:
             self._rebase(step.delta_ms, step.from_ms)
@@ -133,13 +134,13 @@ class BrokerLines:
         self._clock.lost_lines(step.broker, step.to_ms, before_ms, why=CLOCK_STEPPED)
         self._brokers.stepped(step)
 
-    def _into_clock_of(self, broker: str) -> None:
-        """Move what is known into the clock of a broker that takes over, where one of the two has stepped."""
+    def _move_into_clock_of(self, broker: str) -> None:
+        """Move all instants of the shard to the clock of a broker that takes over, if that clock differs."""
         apart_ms = self._clock.apart_ms(broker)
         if broker and self._clock.coordinator and apart_ms:
             self._rebase(apart_ms, self._clock.progress_ms)
 
     def _rebase(self, delta_ms: int, until_ms: int) -> None:
-        """Move all that is known along with the coordinator's clock."""
+        """Move all instants of the shard along with the coordinator's clock."""
         self._judgement.encode()
         self._groups.rebase(delta_ms, until_ms)

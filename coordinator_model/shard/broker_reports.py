@@ -1,6 +1,6 @@
-"""Reports what a shard notices about its brokers: silence, refusals, pauses and moves that have cost somebody.
+"""Reports what a shard notices about its brokers: silence, refusals, and pauses and moves that ended a session.
 
-``BrokerWatch`` remembers and decides; here it is asked at the right moments, and what changed becomes a report.
+``BrokerWatch`` remembers and decides. This module asks it at the right moments, and reports what has changed.
 """
 
 from coordinator_model.brokers.blindness import NO_LINES, NO_REQUEST_LOG
@@ -12,27 +12,27 @@ from coordinator_model.shard.groups import Groups
 
 
 class BrokerReports:
-    """One shard's."""
+    """The reports of one shard about its brokers."""
 
     def __init__(self, groups: Groups) -> None:
         self._groups = groups
         self._memory, self._settings = groups.memory, groups.settings
 
     def report(self, instants: list[int]) -> None:
-        """Report what is true of the brokers, and of clients of no group, at some instants."""
+        """Report the findings about brokers, and about clients without a group, at some instants."""
         for at_ms in instants:
             coordinator = self._memory.clock.coordinator or ""
             findings = evaluate_brokers(self._memory.watch, coordinator, self._settings.thresholds)
             self._groups.outputs.report(at_ms, "", None, findings, holder=self._groups.key)
 
     def _report_silence(self, instants: list[int]) -> None:
-        """Report that telemetry stopped or came back, and with it that all members are unknown, or known again."""
+        """Report that telemetry stopped or came back. All members of the shard become unknown, or known again."""
         self.report(instants)
         if instants:
             self._groups.changed |= self._groups.heartbeat_table.slots.keys()
 
     def _silent(self, line_ms: int, silence_ms: int) -> list[int]:
-        """Note a silence of the coordinator, and whose it is."""
+        """Note that the coordinator is silent, and which broker that is."""
         watch = self._memory.watch
         instants = watch.silent(line_ms, silence_ms, self._settings.thresholds)
         if instants:
@@ -40,16 +40,16 @@ class BrokerReports:
         return instants
 
     def _report_blind(self, from_ms: int, until_ms: int | None, why: str, broker: str) -> None:
-        """Report since when, or how long, lines of a broker are missing."""
+        """Report a blind window of a broker; ``until_ms`` None: it goes on."""
         self._groups.outputs.blind(self._memory.clock.progress_ms, broker, from_ms, until_ms, why)
 
     def blind_windows(self) -> None:
-        """Report when lines of the coordinator were missing, as far as that is new."""
+        """Report the blind windows of the coordinator that are new."""
         for window in self._memory.clock.take_noted():
             self._report_blind(window.from_ms, window.until_ms, window.why, window.broker)
 
     def gap(self, before_ms: int, at_ms: int) -> None:
-        """Report a hole in the coordinator's lines: a stall of telemetry, though it is over when we learn of it."""
+        """Report a gap in the coordinator's lines: the line after it shows that telemetry had stalled."""
         watch = self._memory.watch
         if before_ms >= self._settings.live_from_ms:
             self._report_silence(self._silent(before_ms, at_ms - before_ms))
@@ -60,7 +60,7 @@ class BrokerReports:
             self._report_blind(silent_from_ms, at_ms, NO_LINES, watch.silent_broker)
 
     def answered(self, broker: str, error: int, proof: Proof, at_ms: int) -> None:
-        """Report clients that find no coordinator for longer than a failover takes, and the end of that."""
+        """Report that clients find no coordinator for longer than a failover takes, and when they find one again."""
         watch, thresholds = self._memory.watch, self._settings.thresholds
         if at_ms < self._settings.live_from_ms:
             return
@@ -71,7 +71,7 @@ class BrokerReports:
             self.report(watch.refused(broker, error, at_ms, answered_ms, thresholds))
 
     def moved(self, event: LeaderNamed) -> None:
-        """Report that metadata names another leader, or one that has no request log, and what ends with that."""
+        """Report that metadata names another leader, or one without a request log, and what ends by that."""
         clock = self._memory.clock
         since_ms = clock.leadership.unlogged_ms
         unlogged = None if clock.coordinator is not None or since_ms is None else [since_ms, event.node]
@@ -93,15 +93,15 @@ class BrokerReports:
             self.report([max(at_ms, self._memory.clock.progress_ms)])
 
     def silence(self, wall_ms: int | None) -> None:
-        """Report that nothing comes from the coordinator: only a peer's clock or the wall's tells for how long.
+        """Report that no line of the coordinator comes. Only a peer's lines or the wall clock tell for how long.
 
-        What the wall clock alone shows has to last until the next batch.
+        A silence that only the wall clock shows is reported if it lasts until the next batch.
         """
         memory = self._memory
         clock = memory.clock.brokers.get(memory.clock.coordinator or "")
         if clock is None or not self._groups.heartbeat_table.slots or clock.line_ms < self._settings.live_from_ms:
             return
-        now_ms = memory.clock.now_ms(0 if wall_ms is None else wall_ms - (memory.lag_ms or 0))
+        now_ms = memory.clock.now_ms(0 if wall_ms is None else wall_ms - (memory.behind_ms or 0))
         limit_ms = clock.line_ms + self._settings.thresholds.telemetry_stalled_ms
         if memory.clock.now_ms(0) <= limit_ms < now_ms and not memory.watch.is_confirmed(clock.line_ms):
             return
@@ -111,6 +111,6 @@ class BrokerReports:
             self._report_blind(clock.line_ms, None, NO_LINES, memory.watch.silent_broker)
 
     def expire(self, progress_ms: int) -> None:
-        """Report the end of what nothing has renewed for long enough."""
+        """Report the end of findings that nothing has renewed for long enough."""
         self.report(self._memory.watch.expire(progress_ms, self._settings.thresholds))
         self.report(self._memory.watch.given_up(progress_ms, self._settings.thresholds))

@@ -1,4 +1,4 @@
-"""What a member's client is doing by the protocol, as far as the coordinator's answers tell."""
+"""Which phase of the protocol a member's client is in, as far as the coordinator's answers tell."""
 
 from enum import StrEnum
 
@@ -20,9 +20,9 @@ class ClientPhase(StrEnum):
 def client_phase(replica: GroupReplica, member: Member, context: JudgementContext) -> ClientPhase | None:
     """Return the phase; None where nothing seen tells it.
 
-    A classic client that has sent its JoinGroup sends no heartbeats until that is answered (kafka-facts 8.12): once
-    told 27, it is joining when they stop, and still what it was while they go on. Where only
-    records are seen nobody knows whether it still is what they say.
+    A classic client sends no heartbeats while its JoinGroup is pending (kafka-facts 8.12). So after an answer 27 it is
+    joining once its heartbeats stop, and stable while they go on. Where only records are seen, nobody knows whether a
+    client that they show stable still is.
     """
     phase = _phase(replica, member, context.progress_ms)
     return None if context.by_records and phase is ClientPhase.STABLE else phase

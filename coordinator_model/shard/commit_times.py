@@ -1,9 +1,9 @@
-"""When each partition was last committed to: a sign of life of its owner, and what a simple group consists of.
+"""When each partition was last committed to. That is a sign of life of the partition's owner.
 
-Offset commits are nearly all that the offsets topic holds, so here they are rows of a block and not events: a loop over
-a dict and an array is all that a commit of a known partition costs. A partition has a slot while its newest commit is
-younger than ``COMMIT_MEMORY_MS``. Beside that the partitions of a simple group are kept as long as they have a commit,
-for it is gone with the last.
+Nearly all records of the offsets topic are offset commits. So they are rows of a block here, not events: a commit of a
+known partition costs a lookup in a dict and a write to an array. A partition has a slot while its newest commit is
+younger than ``COMMIT_MEMORY_MS``. A simple group has nothing but commits, and ends with the last of them. So its
+partitions are kept besides, each as long as it has a commit.
 """
 
 from array import array
@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 from coordinator_model.commit_block import NO_OFFSET, CommitBlock, key_of
 
 COMMIT_MEMORY_MS = 600_000
-"""An offset commit older than this restarts no session timer that matters."""
+"""A session that an older offset commit restarted has ended by now, or was restarted again."""
 SWEEP_EVERY_MS = 60_000
-"""How often older ones are forgotten: it writes the keys anew."""
+"""How often older commits are forgotten. Each time the commit index must be written anew."""
 CommitRow = tuple[int, int, bytes, bool]
-"""Record's instant, its offset, its key without the version, and whether it is a tombstone; sorts by instant."""
+"""A record's instant, its offset, its key without the version, and whether it is a tombstone. Rows sort by instant."""
 
 
 class ReadTo(NamedTuple):
@@ -38,7 +38,7 @@ def rows_of(block: CommitBlock) -> Iterable[CommitRow]:
 
 
 class CommitTimes:
-    """One shard's partitions with commits, by key of their records."""
+    """The last commits of one shard's partitions, by the key of their records."""
 
     __slots__ = ("_free", "index", "last", "simple", "slots", "swept_ms")
 
@@ -46,14 +46,14 @@ class CommitTimes:
         self.slots: dict[bytes, int] = {}
         self.last = array("q")
         self.simple: dict[str, set[bytes]] = {}
-        """Simple groups, and which partitions they have committed to."""
+        """Simple group to the keys of the partitions that it has committed to."""
         self.swept_ms = 0
         self.index: bytes | None = None
-        """Slots and simple groups, as ``snapshot`` wrote them; None: they have changed since."""
+        """Slots and simple groups, as ``snapshot`` last wrote them; None: they have changed since."""
         self._free: list[int] = []
 
     def take(self, rows: Iterable[CommitRow]) -> Iterator[CommitRow]:
-        """Note when partitions were committed to; yields the rows of those that have no slot, and tombstones."""
+        """Note when partitions were committed to; yield tombstones, and the rows of partitions without a slot."""
         slots, last = self.slots, self.last
         for row in rows:
             record_ms, _, key, gone = row
@@ -75,19 +75,19 @@ class CommitTimes:
         self.index = None
 
     def drop(self, key: bytes) -> None:
-        """Take a partition's slot, if it has one."""
+        """Free a partition's slot, if it has one."""
         slot = self.slots.pop(key, None)
         if slot is not None:
             self._free.append(slot)
             self.index = None
 
     def begin_simple(self, group: str) -> None:
-        """Keep which partitions a group commits to, which has nothing else."""
+        """Begin to keep the partitions of a group: it is a simple one."""
         self.simple[group] = set()
         self.index = None
 
     def end_simple(self, group: str) -> None:
-        """Keep them no longer: the group is gone, or has members."""
+        """Stop to keep the partitions of a group: it is gone, or has members."""
         if self.simple.pop(group, None) is not None:
             self.index = None
 
@@ -108,7 +108,7 @@ class CommitTimes:
         return not keys
 
     def of_group(self, group: str) -> "GroupCommits":
-        """Return a group's, by topic and partition."""
+        """Return a group's newest commits."""
         return GroupCommits(group, self)
 
     def rebase(self, delta_ms: int) -> None:
@@ -117,7 +117,7 @@ class CommitTimes:
         self.swept_ms += delta_ms
 
     def sweep(self, progress_ms: int) -> None:
-        """Forget the partitions that were not committed to for so long that it tells nothing, now and then."""
+        """Forget the partitions whose last commit is too old to matter, once in ``SWEEP_EVERY_MS``."""
         if abs(progress_ms - self.swept_ms) < SWEEP_EVERY_MS:
             return
         self.swept_ms, horizon_ms = progress_ms, progress_ms - COMMIT_MEMORY_MS
@@ -132,7 +132,7 @@ class CommitTimes:
 
 
 class GroupCommits:
-    """The newest commits of one group: what a judgement asks."""
+    """The newest commits of one group, by topic and partition."""
 
     __slots__ = ("_group", "_times")
 
@@ -149,7 +149,7 @@ class GroupCommits:
 
 
 class CommitQueue:
-    """The commits of a part of a batch, in order, as far as they are not applied yet."""
+    """The commits of a part of a batch that are not applied yet, in order."""
 
     __slots__ = ("_done", "_rows")
 
@@ -157,7 +157,7 @@ class CommitQueue:
         self._rows, self._done = rows, 0
 
     def before(self, place: tuple[Any, ...]) -> Sequence[CommitRow]:
-        """Return the next that come before a place: ``(instant, offset)``, or an instant alone."""
+        """Return the next commits before a place, which is ``(instant, offset)`` or ``(instant,)``."""
         start = self._done
         if start == len(self._rows) or self._rows[start] >= place:
             return ()
@@ -166,14 +166,14 @@ class CommitQueue:
 
 
 def fresh_rows(rows: list[CommitRow], read_to: ReadTo) -> list[CommitRow]:
-    """Return the rows that were not read before. Where the topic was recreated its offsets begin again, later."""
+    """Return the rows that were not read before. A recreated topic has lower offsets, with newer instants."""
     if all(offset > read_to.offset for _, offset, _, _ in rows):
         return rows
     return [row for row in rows if row[1] > read_to.offset or row[0] > read_to.at_ms]
 
 
 def now_read(rows: list[CommitRow], read_to: ReadTo) -> ReadTo:
-    """Return how far commits were read once these are."""
+    """Return how far commits have been read, after these rows."""
     if not rows:
         return read_to
     offsets, newest_ms = [row[1] for row in rows], max(rows, key=itemgetter(0))[0]

@@ -1,6 +1,6 @@
-"""Which sources show a member: what is known of it, and how far it can be trusted, follows from that.
+"""Which sources show a member. That tells what can be known of it, and how far to trust it.
 
-A further source adds its name and how it shows.
+A new source needs a name in ``Source`` and a function in ``_SHOWS``.
 """
 
 from collections import Counter
@@ -12,14 +12,14 @@ from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import GroupState
 
 REPORTED_WITHIN_MS = 60_000
-"""A reporter tells once a second: one that is silent for so long has ended."""
+"""A client reports once a second. One that has been silent for so long does not report any more."""
 PUSHED_WITHIN_MS = 600_000
 """Twice the interval of pushes where the subscription names none (KIP-714)."""
 _UNWRITTEN = (GroupState.UNKNOWN, GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
 
 
 class Source(StrEnum):
-    """What shows a member; the contract's words."""
+    """A source, by its name in the contract."""
 
     RECORDS = "records"
     REQUEST_LOG = "request-log"
@@ -33,13 +33,16 @@ def sources_of(replica: GroupReplica, member: Member, context: JudgementContext)
 
 
 def counted(sources: Iterable[Iterable[str]]) -> dict[str, int]:
-    """Return by source how many of a group's members it shows, of all sources that the model knows."""
+    """Return how many members each source shows; a source that shows none has 0."""
     counts = Counter(name for names in sources for name in names)
     return {source.value: counts[source.value] for source in Source}
 
 
 def _in_records(replica: GroupReplica, member: Member, _: JudgementContext) -> bool:
-    """Tell whether the group's last record lists a member; a generation is written only with its leader's sync."""
+    """Tell whether the group's last record lists a member.
+
+    A classic generation has no record before its leader's sync.
+    """
     if replica.recorded_generation is not None:
         return any(listed.member_id == member.member_id for listed in replica.recorded)
     return replica.state not in _UNWRITTEN

@@ -1,7 +1,7 @@
-"""A part of a batch, event by event, in the order of the coordinator's time.
+"""Applies a part of a batch, event by event, in the order of the coordinator's time.
 
-Three things come in order beside each other: heartbeats as rows of a block, nearly all for the fast path; offset
-commits as rows of another; and all other events, each of which what came before it precedes.
+Three sequences are merged here, each in order: heartbeats, the rows of a block, of which the fast path takes nearly
+all; offset commits, the rows of another; and all other events.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,7 +39,7 @@ class EventLoop:
         self._commits = CommitQueue()
 
     def apply_part(self, part: Part) -> None:
-        """Apply what lies between two steps of the coordinator's clock: nearly always all of a batch."""
+        """Apply a part: all of a batch, unless the coordinator's clock has stepped in it."""
         if part.step is not None:
             self._lines.stepped(part.step)
         beats, self._commits = part.heartbeats, CommitQueue(part.commits)
@@ -47,23 +47,23 @@ class EventLoop:
         for event in part.events:
             done = self._take_heartbeats(beats, rows, done, beats.before(event))
             self._take_commits(event)
-            self._try(event)
+            self._apply_alone(event)
         self._take_heartbeats(beats, rows, done, beats.length)
         self._note_commits(self._commits.before((FAR_MS,)))
 
     def _take_heartbeats(self, beats: HeartbeatBlock, rows: Iterator[FastRow], start: int, end: int) -> int:
-        """Apply the heartbeats from one to before another, which ``rows`` yields next; returns that other."""
+        """Apply the heartbeats from ``start`` to before ``end``, which ``rows`` yields next; return ``end``."""
         while start < end:
             start += self._fast_path.take(islice(rows, end - start))
             if start < end:
                 beat = beats.row(start)
                 self._take_commits(beat)
-                self._try(beat)
+                self._apply_alone(beat)
                 start += 1
         return end
 
     def _take_commits(self, event: Event) -> None:
-        """Apply the commits that come before an event; of one instant records come before lines."""
+        """Apply the commits that come before an event. At one instant, records come before lines."""
         at_ms = event[0]
         if type(event) is RecordRead:
             place: tuple[int, ...] = (at_ms, event.offset)
@@ -73,7 +73,10 @@ class EventLoop:
             self._note_commits(rows)
 
     def _note_commits(self, rows: Sequence[CommitRow]) -> None:
-        """Note commits as signs of life; where the time waits for records they move it one by one."""
+        """Note commits as signs of life.
+
+        Where records tell the time, or a timer reset is open, each also moves the schedule.
+        """
         times = self._groups.commit_times
         if not self._groups.clock.waiting and not self._groups.clock.by_records:
             for row in times.take(rows):
@@ -87,15 +90,18 @@ class EventLoop:
             for row in times.take(of_one_instant):
                 self._events.committed(row)
 
-    def _try(self, event: Event) -> None:
-        """Apply one event in its place; one that fails before it comes to its group costs itself."""
+    def _apply_alone(self, event: Event) -> None:
+        """Apply one event.
+
+        One that fails before it comes to its group goes to the quarantine; the others are applied.
+        """
         try:
-            self._step(event)
+            self._apply(event)
         except Exception as error:  # noqa: BLE001 # whatever it is, the other events are applied
             self._groups.outputs.quarantine(event[0], event, error)
 
-    def _step(self, event: Event) -> None:
-        """Apply one event in its place."""
+    def _apply(self, event: Event) -> None:
+        """Apply one event by its kind."""
         if isinstance(event, RecordRead | ClientWord):
             if isinstance(event, RecordRead):
                 self._schedule.record(event.order_ms)
@@ -104,5 +110,5 @@ class EventLoop:
             self._events.logged(event)
         elif isinstance(event, LeaderNamed):
             self._lines.named(event)
-        elif not isinstance(event, OffsetCommitted):  # a batch's are its commits
+        elif not isinstance(event, OffsetCommitted):  # the batch's commits are applied as rows
             self._lines.line(event)

@@ -1,7 +1,7 @@
-"""The plainest of heartbeats: nearly all events, and all that they touch are two numbers in packed arrays.
+"""The fast path: a heartbeat that only writes two numbers in packed arrays. Nearly all events are of this kind.
 
-Whatever makes a member special (a finding, a rebalance, fewer than two heartbeats) sets its slot's generation to -1 in
-the ``heartbeat_table``, which sends its next heartbeat to the slow path: its group's replica.
+A finding, a rebalance, or fewer than two heartbeats set the generation of a member's slot to -1 in the
+``heartbeat_table``. Then its next heartbeat takes the slow path, on its group's replica.
 """
 
 from collections.abc import Iterator
@@ -22,10 +22,11 @@ class FastPath:
         self._groups, self._schedule = groups, schedule
 
     def take(self, rows: Iterator[FastRow]) -> int:
-        """Apply the plainest of heartbeats up to one of another kind, which is consumed too; return their number.
+        """Apply heartbeats up to the first that must take the slow path; return how many were applied.
 
-        Nearly all events are these, so the loop touches arrays and locals only. They are known members' of the current
-        generation, answered 0 by the coordinator, whose clock runs, and nothing is due before them.
+        That one is consumed from ``rows`` too. A heartbeat is applied here if the coordinator answered it 0, the member
+        is known in that generation, no timer reset is open, and no verdict is due before it. The loop touches arrays
+        and locals only, since nearly all events pass through it.
         """
         heartbeat_table, clock = self._groups.heartbeat_table, self._groups.clock
         coordinator, due_ms = clock.coordinator, self._groups.agenda.due_ms
@@ -35,8 +36,8 @@ class FastPath:
             return 0
         slots, last, interval, generations = (
             heartbeat_table.slots,
-            heartbeat_table.last,
-            heartbeat_table.interval,
+            heartbeat_table.last_ms,
+            heartbeat_table.interval_ms,
             heartbeat_table.generation,
         )
         names = clock.listeners.names
@@ -53,7 +54,7 @@ class FastPath:
             if order_ms > line_ms:
                 line_ms = order_ms
             interval_ms = applied_ms - last[slot]
-            if interval_ms > 0:  # one that trails a later one changes nothing
+            if interval_ms > 0:  # a line that comes after a later heartbeat's changes nothing
                 interval[slot] = interval_ms if interval_ms < MAX_INTERVAL_MS else MAX_INTERVAL_MS  # noqa: FURB136 # a call
                 last[slot] = applied_ms
             if order_ms >= proof_due_ms:

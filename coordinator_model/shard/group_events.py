@@ -1,7 +1,8 @@
-"""An event of one group: it is replayed on the group's replica, and the group judged.
+"""Applies an event of one group: it is replayed on the group's replica, and the group is evaluated.
 
-What may not touch its group is counted (``admission``). What changes no more than counts, or one member's clock, costs
-less: strangers send the first by the thousand, and by the second all members of a cluster enter the fast path.
+An event that may not touch its group is only counted (``admission``). Two kinds of events take a cheaper path. An
+answer that only changes counts is applied without the group's other members: strangers may cause thousands of them. A
+plain heartbeat is applied and judged for its member alone: this is how every member enters the fast path.
 """
 
 from coordinator_model.commit_block import group_in, place_of
@@ -42,20 +43,20 @@ class GroupEvents:
     def apply(self, event: GroupEvent) -> None:
         """Replay one event on its group's replica, and evaluate the group."""
         self._groups.outputs.count(_kind(event))
-        with self._judgement.alone(event.group, event[0], event):
+        with self._judgement.isolated(event.group, event[0], event):
             group = event.group
             self._groups.drop_if_gone_long_ago(group, event[0])
             replica = self._groups.group_store.replica(group) if group in self._groups.group_store else None
             refused = why_not(replica, event, loading=self._groups.clock.waiting)
             if refused is None:
-                if replica is None or not self._counted(replica, event):
+                if replica is None or not self._apply_to_counts(replica, event):
                     self._replay(event)
             else:
                 self._groups.outputs.count(refused)
                 self._note_refused_join(event, refused)
 
     def committed(self, row: CommitRow) -> None:
-        """Take a commit of a partition of which none is remembered, or a tombstone: it may make a group, or end one."""
+        """Apply a commit of a partition without a remembered one, or a tombstone: it may begin a group, or end one."""
         record_ms, offset, key, gone = row
         times, group = self._groups.commit_times, group_in(key)
         is_known = group in self._groups.group_store and group not in self._groups.memory.deleted
@@ -69,7 +70,7 @@ class GroupEvents:
             times.add(key, record_ms)
         if gone or not is_known:
             event = OffsetCommitted(record_ms, RECORD_RANK, "", self._groups.shard, offset, *place_of(key), gone)
-            with self._judgement.alone(group, record_ms, event):
+            with self._judgement.isolated(group, record_ms, event):
                 self._groups.drop_if_gone_long_ago(group, record_ms)
                 if not gone:
                     times.begin_simple(group)
@@ -85,8 +86,8 @@ class GroupEvents:
     def logged(self, event: CoordinatorLine) -> None:
         """Take a line of the coordinator's own log: about a group, or about all groups of the shard.
 
-        A coordinator that loads them starts their session timers anew. A line that names another partition than its
-        group's does not say what it seems to say.
+        A coordinator that loads the groups starts their session timers anew. A line that names another partition than
+        the group's is only counted: it is not what it seems to be.
         """
         if event.shard not in (-1, self._groups.shard):
             self._groups.outputs.count("lines_of_another_shard")
@@ -107,16 +108,16 @@ class GroupEvents:
     def disputed(self, event: Heartbeat) -> None:
         """Take a heartbeat accepted by a broker that may be the next coordinator already."""
         if event.group in self._groups.group_store:
-            with self._judgement.alone(event.group, event[0], event):
+            with self._judgement.isolated(event.group, event[0], event):
                 replica = self._groups.replica(event.group)
                 disputed_heartbeat(replica, event)
                 self._groups.group_store.touch(event.group)
                 self._judgement.evaluate(replica, self._groups.clock.progress_ms, event[0])
 
     def taken_over(self, answered_ms: int, at_ms: int) -> None:
-        """Let another coordinator have loaded the groups, whose predecessor last answered at ``answered_ms``."""
+        """Note that another coordinator has loaded the groups. Its predecessor last answered at ``answered_ms``."""
         for group in self._groups.group_store.names():
-            with self._judgement.alone(group, at_ms):
+            with self._judgement.isolated(group, at_ms):
                 replica = self._groups.replica(group)
                 if take_over(replica, answered_ms, at_ms):
                     self._groups.group_store.touch(group)
@@ -124,17 +125,17 @@ class GroupEvents:
                     self._judgement.evaluate(replica, self._groups.clock.progress_ms, at_ms)
 
     def _note_refused_join(self, event: GroupEvent, refused: str) -> None:
-        """Count a refused join of a group that is not known for its client."""
+        """Count a refused join for its client, if its group is not known."""
         if refused != UNKNOWN_GROUP or not isinstance(event, JoinAnswered | ConsumerHeartbeat):
             return
         if event.error in JOIN_REFUSALS and event[0] >= self._groups.settings.live_from_ms:
             self._brokers.report(self._groups.memory.watch.refused_join(event))
 
-    def _counted(self, replica: GroupReplica, event: GroupEvent) -> bool:
-        """Apply an answer that only changes counts, if it is one, at a cost independent of the size of the group.
+    def _apply_to_counts(self, replica: GroupReplica, event: GroupEvent) -> bool:
+        """Apply an answer if it only changes counts; return whether it did.
 
-        Of its members' heartbeats only the sender's are fetched. The group is evaluated only if the counts are worth a
-        report.
+        The cost does not depend on the size of the group: only the sender's heartbeats are fetched. The group is
+        evaluated only if the counts are worth a report.
         """
         if not is_idle(replica, event):
             return False
@@ -153,7 +154,7 @@ class GroupEvents:
         group = event.group
         replica = self._groups.replica(group)
         context = self._groups.context(group, self._groups.clock.progress_ms)
-        if isinstance(event, Heartbeat) and self._plain(replica, event, context):
+        if isinstance(event, Heartbeat) and self._apply_to_member(replica, event, context):
             return
         forget_shown(group, self._groups.heartbeat_table)
         before = (replica.state, replica.generation, len(replica.members), replica.deleted)
@@ -170,29 +171,34 @@ class GroupEvents:
             replica.deleted,
         ):
             self._groups.changed.add(group)
-        if isinstance(event, RecordRead) and event.record_type != RecordType.GROUP_METADATA and self._waits(event):
+        if (
+            isinstance(event, RecordRead)
+            and event.record_type != RecordType.GROUP_METADATA
+            and self._shows_its_end(event)
+        ):
             self._await_write(replica, max(event[0], self._groups.clock.progress_ms))
         else:
             self._judgement.evaluate(replica, self._groups.clock.progress_ms, event[0])
 
-    def _waits(self, event: RecordRead) -> bool:
-        """Tell whether something later shows that a write was read whole: a line or, where there is none, a record."""
+    def _shows_its_end(self, event: RecordRead) -> bool:
+        """Tell whether a later event will show that the record's write was read whole: a line, else another record."""
         if self._groups.clock.by_records:
             return event[0] >= self._groups.settings.live_from_ms
         return bool(self._groups.clock.coordinator)
 
     def _await_write(self, replica: GroupReplica, due_ms: int) -> None:
-        """Look at a group once a write's records have all come: in their midst it may seem empty, or without leader.
+        """Evaluate a group only when all records of a write have come.
 
-        They have one timestamp, so the next line of the coordinator, or another write, comes after the last of them.
+        Before that it may seem empty, or without leader. The records of a write have one timestamp, so a later line of
+        the coordinator, or a later write, comes after them.
         """
         self._groups.heartbeat_table.copy_from(replica, {}, set())
         self._groups.agenda.look_at(replica.group, due_ms)
 
-    def _plain(self, replica: GroupReplica, event: Heartbeat, context: JudgementContext) -> bool:
-        """Take the member path: a heartbeat of a quiet group changes nothing but its member's clock.
+    def _apply_to_member(self, replica: GroupReplica, event: Heartbeat, context: JudgementContext) -> bool:
+        """Apply a heartbeat of a quiet group if it only moves its member's clock; return whether it did.
 
-        So only the member is judged, not the group: this is how all members of a cluster enter the fast path.
+        Then only the member is judged, not the group.
         """
         quiet = not any(row[0] in HEARTBEAT_RULES for row in self._groups.memory.reported.get(replica.group, ()))
         plain = event.error == 0 and quiet and replica.state is GroupState.STABLE and replica.type in FAST_PATH_TYPES

@@ -1,7 +1,7 @@
-"""A group judged: what is found is reported if it changed, and when to look again is noted.
+"""Judges a group, reports its findings if they have changed, and notes when to look again.
 
-Whatever fails on the way costs that group only: it is set aside. Each look is at an instant of the coordinator's clock,
-``progress_ms``; where only records tell the time it also ends what nothing confirms any more (``age``).
+A failure on the way costs that group only: it is set aside. A group is judged at an instant of the coordinator's clock,
+``progress_ms``. Where only records tell the time, findings that no record confirms any more end too (``age``).
 """
 
 from collections.abc import Iterable, Iterator
@@ -30,11 +30,14 @@ class GroupJudgement:
         self._groups, self._brokers = groups, brokers
 
     def look(self, group: str, due_ms: int) -> None:
-        """Look at a group that is due; what still is afterwards waits for its next event, and is counted."""
+        """Look at a group that is due.
+
+        If it is still due afterwards it waits for its next event, so that the loop ends.
+        """
         self._groups.agenda.group_due.pop(group, None)
         replica = self._groups.replica(group)
         if replica.ending_ms is not None:
-            self.evaluate(replica, due_ms, due_ms)  # the members that it lost last are judged before it is gone
+            self.evaluate(replica, due_ms, due_ms)  # judges its last departures before the group is deleted
         self._end(replica)
         self.evaluate(replica, due_ms, due_ms)
         if self._groups.agenda.put_off(group, due_ms):
@@ -55,9 +58,9 @@ class GroupJudgement:
         self._tell(replica, context, findings, at_ms=max(at_ms, progress_ms), ended=ended)
         waits = {m.subject for m in replica.members.values() if not is_heard(m, context.timer_resets)}
         self._groups.heartbeat_table.copy_from(replica, evaluation.member_due_ms, need_heartbeats(findings) | waits)
-        self._due_next(replica, evaluation)
+        self._note_next_look(replica, evaluation)
         if replica.deleted:
-            self._groups.forget(group)
+            self._groups.keep_only_incarnation(group)
 
     def _tell(
         self,
@@ -68,7 +71,7 @@ class GroupJudgement:
         at_ms: int,
         ended: set[tuple[str, str | None]],
     ) -> None:
-        """Report a group's findings if they changed, and remember which were reported; those that ended are not."""
+        """Report a group's findings if they have changed, and remember those that go on."""
         group = replica.group
         brief = [[f.rule, f.member_id or f.subject, f.severity, f.evidence, f.cause, f.deadline_ms] for f in findings]
         reported, is_gone = self._groups.memory.reported, replica.deleted and group in self._groups.changed
@@ -81,15 +84,15 @@ class GroupJudgement:
             reported.pop(group, None)
 
     def age(self, present_ms: int) -> None:
-        """Let what is reported end as time passes without a record; nothing begins and nothing gets worse by that."""
+        """Let reported findings end as time passes without a record. No finding begins, and none gets more severe."""
         for group in list(self._groups.memory.reported):
             due_ms = self._groups.agenda.group_due.get(group, FAR_MS)
             while due_ms <= present_ms and group in self._groups.memory.reported:
-                with self.alone(group, due_ms):
+                with self.isolated(group, due_ms):
                     due_ms = max(self._age(group, due_ms), due_ms + 1)
 
     def _age(self, group: str, at_ms: int) -> int:
-        """Report what of a group's findings has ended by an instant; return when the next may."""
+        """Report which of a group's findings have ended by an instant; return when the next one may end."""
         replica, context = self._groups.replica(group), self._groups.context(group, at_ms)
         evaluation = evaluate(replica, context)
         told = {(row[0], row[1]): row[2] for row in self._groups.memory.reported[group]}
@@ -102,17 +105,18 @@ class GroupJudgement:
         self._tell(replica, context, known, at_ms=at_ms, ended=ended)
         return FAR_MS if evaluation.due_ms is None else evaluation.due_ms
 
-    def _due_next(self, replica: GroupReplica, evaluation: Evaluation) -> None:
-        """Note when to look at a group again, and what decides it sooner."""
+    def _note_next_look(self, replica: GroupReplica, evaluation: Evaluation) -> None:
+        """Note when to look at a group again, or which proof its verdict waits for."""
         group, proven_ms = replica.group, None
         if evaluation.proof_ms is not None:
             proven_ms = self._groups.clock.proven_ms(evaluation.proof_ms, self._groups.thresholds_of(group).grace_ms)
+        # A group that ends is due at its tombstone's instant: what comes after that is not of the tombstone's write.
         ending_ms = FAR_MS if replica.ending_ms is None else replica.ending_ms
-        self._groups.agenda.looked(group, evaluation, ending_ms, proven_ms)  # its tombstone's write has ended by then
+        self._groups.agenda.note_look(group, evaluation, ending_ms, proven_ms)
 
     @contextmanager
-    def alone(self, group: str, at_ms: int, event: GroupEvent | None = None) -> Iterator[None]:
-        """Let a failure on a group cost what is known of that group, and nothing else."""
+    def isolated(self, group: str, at_ms: int, event: GroupEvent | None = None) -> Iterator[None]:
+        """Set a group aside if the body fails on it: a failure costs what is known of that group, and nothing else."""
         try:
             yield
         except Exception as error:  # noqa: BLE001 # whatever it is, the other groups go on
@@ -129,7 +133,7 @@ class GroupJudgement:
         self._groups.group_store.put(replica)
         try:
             self.evaluate(replica, self._groups.clock.progress_ms, at_ms)
-        except Exception as again:  # noqa: BLE001 # what fails on any group is in quarantine already
+        except Exception as again:  # noqa: BLE001 # the first error is in the quarantine already
             self._groups.outputs.quarantine(at_ms, event, again)
 
     def encode(self) -> None:
@@ -138,7 +142,7 @@ class GroupJudgement:
             self._set_aside(group, error, self._groups.clock.progress_ms)
 
     def _end(self, replica: GroupReplica) -> None:
-        """Mark a group deleted unless the write of its tombstone goes on with a group of another kind."""
+        """Mark a tombstoned group deleted, unless the same write makes it a group of another type."""
         if end_if_tombstoned(replica):
             self._groups.changed.add(replica.group)
             self._groups.group_store.touch(replica.group)
@@ -146,11 +150,11 @@ class GroupJudgement:
     def views(self) -> list[Output]:
         """Return the group object of every group that is not deleted, sorted by id.
 
-        A group that fails is set aside and left out, which the outputs of the last batch tell.
+        A group that fails is set aside and left out: a report of that joins the outputs of the last batch.
         """
         shown: list[Output] = []
         for group in self._groups.group_store.names():
-            with self.alone(group, self._groups.clock.progress_ms):
+            with self.isolated(group, self._groups.clock.progress_ms):
                 shown += self._view(group)
         return shown
 
@@ -172,9 +176,9 @@ class GroupJudgement:
         self._groups.outputs.report(at_ms, replica.group, shown, findings, deleted=replica.deleted)
 
     def refresh_view(self, group: str, progress_ms: int) -> None:
-        """Report a group whole, as it is now."""
+        """Report a group's whole view as it is now."""
         replica, context = self._groups.replica(group), self._groups.context(group, progress_ms)
-        # Records only: nothing else tells that time goes on.
+        # Where only records are seen, no line will end the tombstone's write.
         if self._groups.clock.coordinator is None or self._groups.clock.by_records:
             self._end(replica)
         found = evaluate(replica, context).findings if group in self._groups.memory.reported else []
@@ -183,6 +187,6 @@ class GroupJudgement:
 
 
 def _expired_ms(findings: Iterable[Finding]) -> dict[str, int | None]:
-    """Return the deadlines that members missed who are not known to be gone, by member id."""
+    """Return member id to missed session deadline, of members that are not known to be removed."""
     timed = (f for f in findings if f.rule == SESSION_EXPIRED and f.evidence is Evidence.INFERRED)
     return {finding.member_id: finding.deadline_ms for finding in timed if finding.member_id is not None}

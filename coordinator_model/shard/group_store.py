@@ -1,6 +1,6 @@
-"""The groups of a shard: a compressed slice each, and the replicas that a batch has taken out of them.
+"""The groups of a shard: a compressed slice each, and the replicas that a batch has decoded from slices.
 
-Nearly all batches bring nothing but heartbeats, which touch none of it: then the joined slices stay as they were.
+Nearly all batches bring nothing but heartbeats, which touch no replica. Then the joined slices stay the same bytes.
 """
 
 from coordinator_model.replica.group import GroupReplica
@@ -8,7 +8,7 @@ from coordinator_model.shard import snapshot
 
 
 class GroupStore:
-    """Replicas by group id; what is changed in one counts only once it is marked by ``touch``."""
+    """Replicas by group id. A change in one is kept only if ``touch`` marks the group."""
 
     __slots__ = ("_open", "_slices", "_touched", "joined")
 
@@ -30,11 +30,11 @@ class GroupStore:
         return sorted(self._slices.keys() | self._open.keys())
 
     def opened(self, group: str) -> GroupReplica | None:
-        """Return a group's replica if this batch has taken it out."""
+        """Return a group's replica if this batch has decoded it."""
         return self._open.get(group)
 
     def replica(self, group: str) -> GroupReplica:
-        """Return a group's replica, out of its slice if need be, a new one if it is not known."""
+        """Return a group's replica, decoded from its slice if need be; a new one if the group is not known."""
         replica = self._open.get(group)
         if replica is None:
             piece = self._slices.get(group)
@@ -59,7 +59,7 @@ class GroupStore:
         self._touched.add(group)
 
     def encode(self) -> dict[str, Exception]:
-        """Encode the replicas that were touched; returns why those that cannot be are not."""
+        """Encode the replicas that were touched; return the errors of those that cannot be encoded."""
         failed: dict[str, Exception] = {}
         for group in self._touched:
             try:
@@ -72,14 +72,14 @@ class GroupStore:
         return failed
 
     def rebase(self, delta_ms: int, until_ms: int) -> None:
-        """Move all instants of the groups that are encoded along with their coordinator's clock; none may be open."""
+        """Move all instants of the groups along with their coordinator's clock. Every change must have been encoded."""
         self._open.clear()
         for group, piece in self._slices.items():
             self._slices[group] = snapshot.rebase_group(piece, delta_ms, until_ms)
         self.joined = None
 
     def dump(self) -> bytes:
-        """Put all replicas back and return the slices, joined."""
+        """Encode what was touched, drop all decoded replicas, and return the slices, joined."""
         self.encode()
         if self.joined is None:
             self.joined = snapshot.dump_slices(self._slices)

@@ -1,7 +1,7 @@
 """The groups of a shard: what is kept of them, and what one of them is judged by.
 
-A replica lies in a compressed slice (``group_store``) until something touches its group. Its members' heartbeats lie
-in packed arrays (``heartbeat_table``), and are filled in as the replica is taken out.
+A replica is a compressed slice (``group_store``) until an event needs it. Its members' heartbeats are in packed arrays
+(``heartbeat_table``), and are filled in when the replica is decoded.
 """
 
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ from coordinator_model.states import GroupType
 from coordinator_model.thresholds import Thresholds
 
 DELETED_MEMORY_MS = 3_600_000
-"""How long a deleted group's id and count of incarnations are kept, for what trails its end."""
+"""How long a deleted group's id and count of incarnations are kept, to recognise its late events."""
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class Groups:
     group_store: GroupStore = field(default_factory=GroupStore)
     agenda: Agenda = field(init=False)
     changed: set[str] = field(default_factory=set)
-    """Groups to be shown again though nothing was found."""
+    """Groups that have changed since they were last shown."""
     outputs: Outputs = field(init=False)
     _thresholds: dict[str, Thresholds] = field(default_factory=dict)
 
@@ -52,13 +52,13 @@ class Groups:
         return self.memory.clock
 
     def replica(self, group: str) -> GroupReplica:
-        """Return a group's replica, out of its slice if need be, with the heartbeats of the fast path."""
+        """Return a group's replica with the heartbeats that the fast path has taken."""
         replica = self.group_store.replica(group)
         take_heartbeats(replica, self.heartbeat_table.heard(group))
         return replica
 
     def context(self, group: str, progress_ms: int) -> JudgementContext:
-        """Return what a group is judged by at an instant."""
+        """Return the context in which a group is judged at an instant."""
         thresholds = self.thresholds_of(group)
         return JudgementContext(
             progress_ms=progress_ms,
@@ -103,7 +103,7 @@ class Groups:
         )
 
     def rebase(self, delta_ms: int, until_ms: int) -> None:
-        """Move all that is known along with the coordinator's clock, which stepped; nothing may be held."""
+        """Move all instants along with the coordinator's clock, which has stepped."""
         self.dump()
         self.heartbeat_table.rebase(delta_ms)
         self.commit_times.rebase(delta_ms)
@@ -125,12 +125,12 @@ class Groups:
         self.changed.discard(group)
 
     def drop_if_gone_long_ago(self, group: str, at_ms: int) -> None:
-        """Forget a group that was deleted so long before an event that the event can be of another group only."""
+        """Drop a group that was deleted so long before an event that the event must be of another group with its id."""
         if self.memory.deleted.get(group, FAR_MS) <= at_ms - DELETED_MEMORY_MS:
             self.drop(group)
 
-    def forget(self, group: str) -> None:
-        """Forget a deleted group: only its count of incarnations stays, for what comes under its name later."""
+    def keep_only_incarnation(self, group: str) -> None:
+        """Forget a deleted group, except its count of incarnations: that tells it from the next group with its id."""
         self.heartbeat_table.drop_group(group)
         self.commit_times.end_simple(group)
         self.agenda.forget(group)
@@ -138,7 +138,7 @@ class Groups:
         self._thresholds.pop(group, None)
 
     def forget_deleted(self, now_ms: int) -> None:
-        """Forget the groups that were deleted long ago: what trails their end has come."""
+        """Drop the groups that were deleted long ago: no late event of theirs is expected any more."""
         deleted = self.memory.deleted
         for group in [group for group, at_ms in deleted.items() if at_ms <= now_ms - DELETED_MEMORY_MS]:
             self.drop(group)

@@ -1,8 +1,9 @@
-"""Heartbeats in packed arrays: what nearly every event touches, and all that it touches.
+"""Heartbeats in packed arrays. Nearly every event touches these arrays, and nothing else.
 
-A member has a slot; a slot has its last heartbeat, the interval before it, the generation that the fast path accepts
-(-1: none, the slow path), the *span* after the last heartbeat at which the member must be looked at, and, while its
-group is shown again by its heartbeats alone (``refresh``), its session *timeout*.
+Each member has a slot. A slot holds the last heartbeat, the interval before it, the generation that the fast path
+accepts (-1: none, so the next heartbeat takes the slow path), and the *span*: how long after the last heartbeat the
+member must be looked at. It also holds the session timeout, while heartbeats are all that can change in the view of the
+member's group (``refresh``).
 """
 
 from array import array
@@ -14,13 +15,13 @@ from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.states import GroupState, GroupType
 
 FAR_MS = 2**62
-"""No instant: nothing is due."""
+"""Later than any instant: the due instant of a group or shard for which nothing is due."""
 NO_INSTANT = 2**61
-"""Instants from here on are none: what is due then is never due."""
+"""A value from here on is no instant: a free slot's heartbeat, or the due instant of a member that is never due."""
 NEVER = NO_INSTANT
-"""The span of a member that need not be looked at: a sum with it is no instant."""
+"""The span of a member that need not be looked at. An instant plus this is no instant."""
 MAX_INTERVAL_MS = 2**31 - 1
-"""The longest interval between two heartbeats that is told apart from a longer one."""
+"""The longest interval between two heartbeats that is kept as it is; a longer one is cut to it."""
 SLOW_PATH = -1
 FAST_PATH_TYPES = (GroupType.CLASSIC, GroupType.CONSUMER, GroupType.SHARE, GroupType.STREAMS)
 
@@ -28,23 +29,23 @@ FAST_PATH_TYPES = (GroupType.CLASSIC, GroupType.CONSUMER, GroupType.SHARE, Group
 class HeartbeatTable:
     """The slots of one shard's members."""
 
-    __slots__ = ("free", "generation", "index", "interval", "last", "slots", "span", "timeout")
+    __slots__ = ("free", "generation", "index", "interval_ms", "last_ms", "slots", "span_ms", "timeout_ms")
 
     def __init__(self) -> None:
         self.slots: dict[str, dict[str, int]] = {}
         self.free: list[int] = []
-        self.last = array("q")
-        self.interval = array("i")
+        self.last_ms = array("q")
+        self.interval_ms = array("i")
         self.generation = array("i")
-        self.span = array("q")
-        self.timeout = array("i")
+        self.span_ms = array("q")
+        self.timeout_ms = array("i")
         self.index: bytes | None = None
-        """Which member has which slot, as ``snapshot`` wrote it; None: that has changed since."""
+        """Which member has which slot, as ``snapshot`` last wrote it; None: it has changed since."""
 
     @property
     def columns(self) -> tuple["array[int]", ...]:
-        """All columns, as they are kept."""
-        return self.last, self.interval, self.generation, self.span, self.timeout
+        """All columns, in the order in which the state has them."""
+        return self.last_ms, self.interval_ms, self.generation, self.span_ms, self.timeout_ms
 
     def add(self, group: str, member_id: str) -> int:
         """Return a member's slot, a new one if it has none."""
@@ -54,7 +55,7 @@ class HeartbeatTable:
             if self.free:
                 slot = self.free.pop()
             else:
-                slot = len(self.last)
+                slot = len(self.last_ms)
                 for column in self.columns:
                     column.append(0)
             members[member_id] = slot
@@ -62,19 +63,19 @@ class HeartbeatTable:
         return slot
 
     def drop(self, group: str, member_id: str) -> None:
-        """Give a slot back; nothing is due in it any more."""
+        """Free a member's slot, so that nothing is due in it."""
         members = self.slots.get(group, {})
         slot = members.pop(member_id, None)
         if slot is not None:
-            self.last[slot], self.generation[slot], self.span[slot] = NO_INSTANT, SLOW_PATH, NEVER
-            self.timeout[slot] = 0
+            self.last_ms[slot], self.generation[slot], self.span_ms[slot] = NO_INSTANT, SLOW_PATH, NEVER
+            self.timeout_ms[slot] = 0
             self.free.append(slot)
             self.index = None
         if not members:
             self.slots.pop(group, None)
 
     def drop_group(self, group: str) -> None:
-        """Give all slots of a group back."""
+        """Free all slots of a group."""
         for member_id in list(self.slots.get(group, {})):
             self.drop(group, member_id)
 
@@ -84,17 +85,20 @@ class HeartbeatTable:
             yield self._heard(member_id, slot)
 
     def heard_of(self, group: str, member_id: str) -> Iterator[Heard]:
-        """Yield the same of one member, if it has a slot."""
+        """Yield the last two heartbeats of one member, if it has a slot."""
         slot = self.slots.get(group, {}).get(member_id)
         if slot is not None:
             yield self._heard(member_id, slot)
 
     def _heard(self, member_id: str, slot: int) -> Heard:
-        last_ms, interval_ms = self.last[slot], self.interval[slot]
+        last_ms, interval_ms = self.last_ms[slot], self.interval_ms[slot]
         return member_id, last_ms, last_ms - interval_ms if interval_ms else None
 
     def copy_from(self, replica: GroupReplica, dues: dict[str, int], troubled: set[str]) -> None:
-        """Write a group's heartbeats back; only an untroubled member takes the fast path."""
+        """Write the heartbeats of a replica's members into the table, and when each must be looked at.
+
+        ``troubled``: the subjects whose heartbeats must take the slow path.
+        """
         group = replica.group
         for member_id in list(self.slots.get(group, {})):
             member = replica.members.get(member_id)
@@ -107,35 +111,35 @@ class HeartbeatTable:
                 self.put(group, member, dues.get(member.member_id), fast=fast)
 
     def put(self, group: str, member: Member, due_ms: int | None, *, fast: bool) -> None:
-        """Write one member's heartbeats back, and when it must be looked at."""
+        """Write one member's heartbeats into the table, and when it must be looked at."""
         slot, last_ms, previous_ms = (
             self.add(group, member.member_id),
             member.last_heartbeat_ms or 0,
             member.previous_heartbeat_ms,
         )
-        self.last[slot] = last_ms
-        self.interval[slot] = 0 if previous_ms is None else min(max(0, last_ms - previous_ms), MAX_INTERVAL_MS)
-        steady = fast and member.heartbeat_interval_ms is not None and not member.awaiting_sync
-        steady = steady and previous_ms is not None
+        self.last_ms[slot] = last_ms
+        self.interval_ms[slot] = 0 if previous_ms is None else min(max(0, last_ms - previous_ms), MAX_INTERVAL_MS)
+        heard_twice = previous_ms is not None and member.heartbeat_interval_ms is not None
+        steady = fast and heard_twice and not member.awaiting_sync
         self.generation[slot] = member.generation if steady and member.generation is not None else SLOW_PATH
-        self.span[slot] = NEVER if due_ms is None else max(0, due_ms - last_ms)
+        self.span_ms[slot] = NEVER if due_ms is None else max(0, due_ms - last_ms)
 
     def rebase(self, delta_ms: int) -> None:
         """Move the heartbeats of all members along with their coordinator's clock."""
-        self.last = array("q", [at_ms + delta_ms if at_ms < NO_INSTANT else at_ms for at_ms in self.last])
+        self.last_ms = array("q", [at_ms + delta_ms if at_ms < NO_INSTANT else at_ms for at_ms in self.last_ms])
 
     def forget_timeouts(self) -> None:
-        """Let all groups be shown whole the next time."""
-        self.timeout = array("i", bytes(self.timeout.itemsize * len(self.timeout)))
+        """Forget all session timeouts, so that every group is shown whole the next time."""
+        self.timeout_ms = array("i", bytes(self.timeout_ms.itemsize * len(self.timeout_ms)))
 
     def due_ms(self) -> int:
         """Return the earliest instant at which some member must be looked at."""
-        due_ms = min(map(add, self.last, self.span), default=FAR_MS)
+        due_ms = min(map(add, self.last_ms, self.span_ms), default=FAR_MS)
         return due_ms if due_ms < NO_INSTANT else FAR_MS
 
     def groups_due(self, due_ms: int) -> set[str]:
-        """Return the groups with a member to be looked at by then."""
-        last, span = self.last, self.span
+        """Return the groups with a member that must be looked at by an instant."""
+        last, span = self.last_ms, self.span_ms
         return {
             group
             for group, members in self.slots.items()
@@ -143,8 +147,10 @@ class HeartbeatTable:
         }
 
     def put_off(self, group: str, due_ms: int) -> bool:
-        """Let the members that are due by then wait for their next heartbeat; return whether there were any."""
-        overdue = [slot for slot in self.slots.get(group, {}).values() if self.last[slot] + self.span[slot] <= due_ms]
+        """Let the members that are due by an instant wait for their next heartbeat; return whether any was due."""
+        overdue = [
+            slot for slot in self.slots.get(group, {}).values() if self.last_ms[slot] + self.span_ms[slot] <= due_ms
+        ]
         for slot in overdue:
-            self.span[slot], self.generation[slot] = NEVER, SLOW_PATH
+            self.span_ms[slot], self.generation[slot] = NEVER, SLOW_PATH
         return bool(overdue)

@@ -1,8 +1,8 @@
-"""What of a batch may be applied now, and in which order.
+"""Which events of a batch may be applied now, and in which order.
 
-Rows of one key come from several sources, each in its own order and with its own delay. They are applied in the
-coordinator's time order: what is newer than the slowest live source has been read is held back, at most ``hold_ms``.
-What was read before is a duplicate, and a line whose instant cannot be is left out (``line_clocks``).
+The events of one key come from several sources, each in its own order and with its own delay. They are applied in the
+order of the coordinator's time. An event newer than the slowest live source has been read is held back, for ``hold_ms``
+at most. An event that was read before is a duplicate. A line whose instant is impossible is left out (``line_clocks``).
 """
 
 from bisect import bisect_right
@@ -33,13 +33,13 @@ Place = tuple[str, int]
 """Topic and partition."""
 
 LATE_MS = 60_000
-"""How much later than clients' reports lines may come: until then the reports wait for them."""
+"""How much later than clients' reports lines may come. The reports wait so long for them, not longer."""
 
 
 class Part(NamedTuple):
-    """What may be applied after a step of the coordinator's clock, if any: heartbeats, and other events in order.
+    """The events between two steps of the coordinator's clock that may be applied.
 
-    Offset commits stand apart, in order too.
+    Heartbeats, offset commits and other events are three sequences, each in order.
     """
 
     step: Step | None
@@ -49,15 +49,15 @@ class Part(NamedTuple):
 
     @property
     def last_ms(self) -> int:
-        """The newest instant but of heartbeats; 0: there is none."""
+        """The newest instant of its events and commits, heartbeats apart; 0: there is none."""
         return max(self.events[-1][0] if self.events else 0, self.commits[-1][0] if self.commits else 0)
 
 
 class Taken(NamedTuple):
-    """The parts of a batch, one after the other: nearly always one; and what is not applied.
+    """The parts of a batch in order, nearly always one, and what is not applied.
 
-    ``steps``: of all brokers' clocks. ``misdated``: lines whose instant cannot be. ``lost``: brokers of whose lines
-    some are missing, and the first instant after those. ``committed``: how many offset commits came.
+    ``steps``: the steps of all brokers' clocks. ``misdated``: lines whose instant is impossible. ``lost``: brokers with
+    missing lines, and the first instant after the loss. ``committed``: how many offset commits came.
     """
 
     parts: list[Part]
@@ -69,7 +69,7 @@ class Taken(NamedTuple):
 
 
 class OffsetsRead(NamedTuple):
-    """Offsets of a telemetry partition that were read, all of them."""
+    """A range of offsets of a telemetry partition, all of which were read."""
 
     topic: str
     partition: int
@@ -78,10 +78,10 @@ class OffsetsRead(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What came for a shard: events, heartbeats and commits as blocks, and what is known of how far it was read.
+    """What came for a shard: events, heartbeats and commits as blocks, and how far the sources have been read.
 
-    ``records_read_ms``: up to which instant the records have been read. ``read``: which offsets of telemetry were read,
-    for all shards. ``final``: nothing more comes.
+    ``records_read_ms``: the instant up to which records have been read. ``read``: the offsets of telemetry that were
+    read, for all shards. ``final``: nothing more comes.
     """
 
     events: Iterable[Event]
@@ -94,7 +94,7 @@ class Batch(NamedTuple):
 
 
 def take(memory: ShardMemory, batch: Batch, hold_ms: int) -> Taken:
-    """Sort a batch with what was held, without what came before, and hold what is too new."""
+    """Sort a batch together with what was held back, without duplicates, and hold back what is too new."""
     wall_ms, final = batch.wall_ms, batch.final
     fresh = _Fresh(memory)
     for block in batch.heartbeats:
@@ -109,7 +109,7 @@ def take(memory: ShardMemory, batch: Batch, hold_ms: int) -> Taken:
     fresh.note_offsets(memory, sifted, recreated)
     newest_ms = max([0, *(row[0] for row in fresh.commits), *(event.order_ms for event in fresh.others)])
     latest_ms, misdated = _latest_ms(memory, sifted, wall_ms), list[Event](sifted.misdated)
-    named = fresh.named if wall_ms is None else _as_read(fresh.named, memory.lag_ms or 0)
+    named = fresh.named if wall_ms is None else _as_read(fresh.named, memory.behind_ms or 0)
     polls = _believed(fresh.polls, latest_ms and latest_ms + _late_ms(memory), hold_ms, misdated)
     logged = _believed(fresh.logged, max(latest_ms, newest_ms) if latest_ms else 0, hold_ms, misdated)
     others = _parted([*fresh.others, *polls, *logged, *named], sifted.parted_by)
@@ -125,7 +125,7 @@ def take(memory: ShardMemory, batch: Batch, hold_ms: int) -> Taken:
 
 
 class _Ready:
-    """What may be applied: what was held, and what came, in order. Afterwards nothing is held."""
+    """What was held back and what came now, in order. Making one leaves nothing held back in the memory."""
 
     def __init__(
         self,
@@ -147,15 +147,18 @@ class _Ready:
         memory.held, memory.held_heartbeats, memory.held_commits = [], HeartbeatBlock.of_events(()), []
 
     def hold_back(self, memory: ShardMemory, watermark_ms: int, hold_ms: int) -> None:
-        """Hold what is newer than an instant, but for brokers whose clock is apart from the coordinator's."""
+        """Hold back what is newer than an instant, except events of brokers whose clock differs from the coordinator's.
+
+        Their instants say nothing about the coordinator's time, so these events are applied at once.
+        """
         cut = len(self.others)
         while cut and self.others[cut - 1][0] > watermark_ms:
             cut -= 1
-        astray: list[Event] = []
+        of_other_clocks: list[Event] = []
         memory.held = []
         for event in self.others[cut:]:
-            (astray if memory.clock.is_apart(event, hold_ms) else memory.held).append(event)
-        self.others[cut:] = astray
+            (of_other_clocks if memory.clock.is_apart(event, hold_ms) else memory.held).append(event)
+        self.others[cut:] = of_other_clocks
         until = self.heartbeats.until(watermark_ms)
         memory.held_heartbeats = self.heartbeats.cut(until, self.heartbeats.length)
         self.heartbeats = self.heartbeats.cut(0, until)
@@ -175,7 +178,7 @@ def _watermark_ms(memory: ShardMemory, ready: _Ready, latest_ms: int, records_re
 
 
 def _note_read(memory: ShardMemory, sifted: Sifted, wall_ms: int | None) -> None:
-    """Note how far the brokers have been read, and how far this machine's clock is ahead of that."""
+    """Note how far the brokers have been read, and how far that is behind this machine's clock."""
     clock = memory.clock
     for step in sifted.steps:
         clock.restart_reading(step.broker, step.total_ms)
@@ -183,40 +186,43 @@ def _note_read(memory: ShardMemory, sifted: Sifted, wall_ms: int | None) -> None
         clock.read(broker, f"{topic}/{partition}", line_ms)
     if wall_ms is not None and sifted.newest:
         newest_ms = max(at_ms - clock.stepped_ms(broker) for (broker, *_), at_ms in sifted.newest.items())
-        memory.lag_ms = wall_ms - newest_ms
+        memory.behind_ms = wall_ms - newest_ms
 
 
 def _present_ms(memory: ShardMemory, wall_ms: int | None) -> int | None:
-    """Return the present as the brokers have it; None where it is not known, or this machine is catching up."""
-    if wall_ms is None or memory.lag_ms is None or memory.lag_ms > STALE_MS:
+    """Return the present on the brokers' clocks; None where it is not known, or the job is catching up."""
+    if wall_ms is None or memory.behind_ms is None or memory.behind_ms > STALE_MS:
         return None
-    return wall_ms - memory.lag_ms
+    return wall_ms - memory.behind_ms
 
 
 def _latest_ms(memory: ShardMemory, sifted: Sifted, wall_ms: int | None) -> int:
-    """Return the present as the coordinator has it in what is read: its newest line, and the time since it came.
+    """Return the instant that the sources have reached on the coordinator's clock; 0: no line has come.
 
-    A job that catches up reads the records of an hour beside the lines of a minute, and the wall clock is ahead of
-    both: only how long no line came makes a source late, or telemetry stalled. 0: there is none.
+    That is the newest line, plus the time that has passed since it came. While the job catches up, the wall clock is
+    ahead of everything that is read. So only the time without a line makes a source late, or telemetry stalled.
     """
     ahead_ms = memory.clock.stepped_ms(memory.clock.coordinator or "")
     if wall_ms is not None:
-        return wall_ms - (memory.lag_ms or 0) + ahead_ms
+        return wall_ms - (memory.behind_ms or 0) + ahead_ms
     lines = [at_ms - memory.clock.stepped_ms(broker) for (broker, *_), at_ms in sifted.newest.items()]
     return max(lines) + ahead_ms if lines else 0
 
 
 def _late_ms(memory: ShardMemory) -> int:
-    """Return how much sooner than lines clients' reports may come, by way of another topic; they wait for the lines.
+    """Return how late lines may be beside clients' reports, which come by another topic and wait for them.
 
-    Of a job that catches up nobody knows whether the lines are late or this machine's clock is wrong.
+    0 while the job catches up: then nobody knows whether the lines are late or this machine's clock is wrong.
     """
-    lag_ms = memory.lag_ms or 0
-    return lag_ms if 0 < lag_ms <= LATE_MS else 0
+    behind_ms = memory.behind_ms or 0
+    return behind_ms if 0 < behind_ms <= LATE_MS else 0
 
 
 def _believed(told: Iterable[Event], latest_ms: int, hold_ms: int, misdated: list[Event]) -> list[Event]:
-    """Return what moves no clock without what is from the future: it would wait for it."""
+    """Return the events that are not from the future; add those that are to ``misdated``.
+
+    These events move no clock, so one from the future would be held back until its instant has come.
+    """
     believed: list[Event] = []
     for event in told:
         future = latest_ms and event.order_ms > latest_ms + hold_ms
@@ -225,9 +231,9 @@ def _believed(told: Iterable[Event], latest_ms: int, hold_ms: int, misdated: lis
 
 
 def _parted(events: list[Event], steps: Sequence[Step]) -> list[list[Event]]:
-    """Divide events other than lines by the coordinator's steps; its records step with it.
+    """Divide events other than lines among the parts between the coordinator's steps.
 
-    Ahead, an instant tells; back, only records of a partition whose instants go back: else they were before.
+    The instants of its records step with its clock. All other events go to the last part.
     """
     parts: list[list[Event]] = [[] for _ in range(len(steps) + 1)]
     if not steps:
@@ -259,24 +265,29 @@ def _parted_commits(rows: list[CommitRow], steps: Sequence[Step]) -> list[list[C
 
 
 def _is_after(at_ms: int, newest_ms: int, step: Step) -> bool:
+    """Tell whether a record was written after a step; ``newest_ms`` is the newest instant of the records before it.
+
+    After a step ahead its instant is enough to tell. After a step back the instants of the records must go back too:
+    an old instant alone may be of before the step.
+    """
     middle_ms = (step.from_ms + step.to_ms) // 2
     if step.to_ms >= step.from_ms:
         return at_ms > middle_ms
     return newest_ms > middle_ms >= at_ms
 
 
-def _as_read(named: list[LeaderNamed], lag_ms: int) -> list[LeaderNamed]:
-    """Return what metadata says, asked by this machine's clock, as of what was read then; nothing while catching up.
+def _as_read(named: list[LeaderNamed], behind_ms: int) -> list[LeaderNamed]:
+    """Return the leaders that metadata named, dated by how far lines had been read then; none while catching up.
 
-    Current metadata cannot dispute answers of an hour ago.
+    Their instants are of this machine's clock, and current metadata cannot dispute answers of an hour ago.
     """
-    if lag_ms > STALE_MS:
+    if behind_ms > STALE_MS:
         return []
-    return [event._replace(order_ms=event.order_ms - lag_ms) for event in named]
+    return [event._replace(order_ms=event.order_ms - behind_ms) for event in named]
 
 
 def _gaps(memory: ShardMemory, read: Iterable[OffsetsRead], recreated: AbstractSet[Place]) -> set[Place]:
-    """Return the partitions of telemetry of which offsets are missing since the last batch: retention took them."""
+    """Return the partitions of telemetry with missing offsets since the last batch, which retention has deleted."""
     gaps = set()
     for topic, partition, first, last in sorted(read):
         place = (topic, partition)
@@ -292,7 +303,7 @@ def _gaps(memory: ShardMemory, read: Iterable[OffsetsRead], recreated: AbstractS
 def _lost(
     memory: ShardMemory, sifted: Sifted, recreated: AbstractSet[Place], gaps: AbstractSet[Place]
 ) -> dict[str, int]:
-    """Return the brokers that write to a partition of which lines are missing, and their first instant now."""
+    """Return the brokers that write to a partition with missing lines, each with the first instant of its lines now."""
     lost: dict[str, int] = {}
     if not recreated and not gaps:
         return lost
@@ -304,17 +315,17 @@ def _lost(
 
 
 class _Fresh:
-    """What of a batch was not read before, by kind.
+    """The events of a batch that were not read before, by kind.
 
-    Where a topic was recreated or cut short its offsets begin again: an event at an offset that was read, and newer
-    than all that was read there, is a new one.
+    Where a topic was recreated or cut short, its offsets begin again. So an event at an offset that was read is new if
+    it is newer than all that was read of that partition.
     """
 
     def __init__(self, memory: ShardMemory) -> None:
         self._seen, self._newest_ms, self._clock = memory.offsets, memory.newest_ms, memory.clock
         self._greatest: dict[Place, int] = {}
         self._again: dict[Place, dict[int, Event]] = {}
-        """Events at offsets that were read, and newer than all that was."""
+        """Events at offsets that were read, which are newer than all that was read of their partition."""
         self.items: list[Item] = []
         """Lines, and heartbeats as blocks."""
         self.others: list[Event] = []
@@ -343,7 +354,7 @@ class _Fresh:
             self.commits += rows_of(block)
 
     def add(self, events: Iterable[Event]) -> None:
-        """Take events one by one, but commits together."""
+        """Take events: each by its kind, commits as one block."""
         commits: list[OffsetCommitted] = []
         for event in events:
             if isinstance(event, OffsetCommitted):
@@ -365,13 +376,13 @@ class _Fresh:
             self.add_commits([CommitBlock.of_events(commits)])
 
     def _is_new(self, event: Event) -> bool:
-        """Note the offset of an event; false if it was read there before."""
+        """Note the offset of an event, and tell whether the event was not read before."""
         order_ms, _, topic, partition, offset, *_ = event
         place = (topic, partition)
         if offset > self._seen.get(place, -1):
             self._greatest[place] = max(offset, self._greatest.get(place, -1))
             return True
-        if type(event) is LeaderNamed:  # named again each time, until another one is
+        if type(event) is LeaderNamed:  # a leader is named in each batch, at the same offset until it changes
             return False
         apart_ms = self._clock.stepped_ms(getattr(event, "broker", ""))
         if order_ms - apart_ms <= self._newest_ms.get(place, FAR_MS):
@@ -381,12 +392,12 @@ class _Fresh:
         return True
 
     def recreated(self, sifted: Sifted) -> set[Place]:
-        """Return the partitions whose offsets begin again: something at an offset that was read is believed."""
+        """Return the partitions whose offsets begin again: one event at an offset that was read is credible."""
         doubted = {line[2:5] for line in sifted.misdated} | {line[2:5] for line in sifted.waiting}
         return {place for place, events in self._again.items() if any(e[2:5] not in doubted for e in events.values())}
 
     def note_offsets(self, memory: ShardMemory, sifted: Sifted, recreated: AbstractSet[Place]) -> None:
-        """Note what was read now, by offset and by instant; commits that were read before are left out."""
+        """Note the offsets and instants that were read now, and leave out commits that were read before."""
         read_to, rows = memory.commits_read, len(self.commits)
         self.commits = fresh_rows(self.commits, read_to)
         self.duplicates += rows - len(self.commits)

@@ -1,4 +1,4 @@
-"""What a shard says of a batch, in order: findings and views (``report``), heartbeats, progress."""
+"""The outputs of a batch, in order: reports of findings and views, heartbeats, progress, blind windows, quarantine."""
 
 import base64
 from collections.abc import Mapping
@@ -13,14 +13,14 @@ from coordinator_model.rules.findings import Finding
 
 Output = dict[str, Any]
 FAILED = "group"
-"""The source of a row of the quarantine that was read, and failed as it was applied to its group."""
+"""The source of a quarantined event that could be read, but failed when it was applied to its group."""
 FROM_THE_FUTURE = "line from the future"
 EVENT_CHARACTERS = 1_000
 """How much of an event the quarantine keeps."""
 
 
 class Outputs:
-    """A batch's outputs and counts; each output names its cluster and shard and has a running number."""
+    """The outputs and counts of a batch. Each output names its cluster and shard, and has a running number."""
 
     def __init__(self, cluster: str, shard: int) -> None:
         self.listed: list[Output] = []
@@ -42,7 +42,7 @@ class Outputs:
         deleted: bool = False,
         holder: str = "",
     ) -> None:
-        """Say all that is held of a group at this instant; the empty group is the brokers."""
+        """Report all findings about a group at an instant. The empty group id stands for the brokers."""
         told = [{"cluster": self._cluster, **finding.as_dict()} for finding in findings]
         report = GroupReport(
             cluster=self._cluster,
@@ -58,11 +58,11 @@ class Outputs:
         self.listed.append(report.as_output())
 
     def heartbeats(self, at_ms: int, groups: list[Any]) -> None:
-        """Show groups again of which only heartbeats came (``refresh``)."""
+        """Report the heartbeats of groups that had nothing but heartbeats since they were last shown (``refresh``)."""
         self._emit("heartbeats", at_ms, groups=groups)
 
     def progress(self, clock: CoordinatorTracker, wall_ms: int | None, **numbers: int) -> None:
-        """Say how far the brokers have been read, and what was counted; of records alone nobody can say how far."""
+        """Report how far the brokers have been read, and the counts. Where only records are read there is no broker."""
         brokers = {name: _broker_progress(name, broker, clock, wall_ms) for name, broker in clock.brokers.items()}
         self._emit(
             "progress",
@@ -74,11 +74,11 @@ class Outputs:
         )
 
     def blind(self, at_ms: int, broker: str, from_ms: int, until_ms: int | None, why: str) -> None:
-        """Say that lines of a broker are missing between two instants; None: they still are."""
+        """Report that lines of a broker are missing between two instants; ``until_ms`` None: they still are."""
         self._emit("blind", at_ms, broker=broker, from_ms=from_ms, until_ms=until_ms, why=why)
 
     def quarantine(self, at_ms: int, event: Event | None, error: Exception) -> None:
-        """Keep what failed, and why; no event: it failed as time went on, or as state was read or written."""
+        """Quarantine what failed. No event: the failure was at a verdict, or when state was read or written."""
         place = ("", self._shard, at_ms) if event is None else event[2:5]
         topic, partition, offset = place
         head = "" if event is None else f"{type(event).__name__}{event[5:]!r}"
@@ -96,7 +96,7 @@ class Outputs:
         )
 
     def misdated(self, event: Event) -> None:
-        """Keep where a line lies whose instant cannot be; its contents are left out."""
+        """Quarantine the place of a line whose instant is impossible, without its contents."""
         _, _, topic, partition, offset, *_ = event
         self._emit(
             "quarantine",
@@ -120,7 +120,7 @@ class Outputs:
 def _broker_progress(
     name: str, broker: BrokerClock, clock: CoordinatorTracker, wall_ms: int | None
 ) -> Mapping[str, Any]:
-    """Tell a broker's progress; its delay is how far its newest line lies behind this machine's clock."""
+    """Return a broker's progress. Its delay is how far its newest line is behind this machine's clock."""
     waiting = name == clock.coordinator and clock.waiting
     delay_ms = None if wall_ms is None or not broker.line_ms else max(0, wall_ms - broker.line_ms)
     return {"progress_ms": broker.line_ms, "covered": not waiting, "delay_ms": delay_ms}

@@ -1,17 +1,17 @@
-"""What is known of a shard, moved along with its coordinator's clock when that steps.
+"""Moves all instants of a shard along with its coordinator's clock when that clock steps.
 
-All that a shard remembers is in its coordinator's time: when a member was heard, since when a group is stable, when
-something is due. When that clock goes an hour ahead, or back, the ages of all that stay what they were: so every
-instant goes with it. Instants are found as what they are, numbers beyond the year 2004 and not far beyond the step:
-nothing else that is remembered is so large, but hashes and ids, which are far larger.
+The instants that a shard remembers are on its coordinator's clock: when a member was heard, since when a group is
+stable, when something is due. When that clock steps an hour ahead or back, their ages stay the same. So every instant
+is moved by the same hour. Instants are recognised by their size: later than the year 2004, and not far beyond the step.
+Other numbers in the state are smaller, except hashes and ids, which are far larger.
 """
 
 from typing import Any
 
 EARLIEST_MS = 2**40
-"""November 2004: no broker's clock shows less, and no other number that is kept is as large."""
+"""November 2004. No broker's clock shows less, and no other number in the state lies between this and an instant."""
 AHEAD_MS = 2**32
-"""The longest time ahead that anything is due: the longest timeout, 24 days, and more."""
+"""The farthest ahead that anything is due: more than the longest timeout, 24 days."""
 
 
 def rebased(value: Any, delta_ms: int, until_ms: int) -> Any:

@@ -1,7 +1,7 @@
 """When verdicts are made: each at its own instant, before what comes later is applied.
 
-The coordinator's own lines move the time; where only records are seen, they do (``record``), and what is open then ends
-as the present passes without any (``pass_time``). What is due, and when, lies in the ``agenda``.
+The coordinator's own lines move the time. Where only records are seen, the records do (``record``), and open findings
+end as time passes without a record (``pass_time``). The ``agenda`` knows what is due, and when.
 """
 
 from coordinator_model.brokers.broker_clock import CoordinatorTracker
@@ -13,7 +13,7 @@ from coordinator_model.shard.heartbeat_table import FAR_MS
 FIRST_LOOK_MS = 1_000
 """How long after a coordinator's first answer its groups are looked at: no session ends sooner."""
 AGE_EVERY_MS = 5_000
-"""How often open findings are looked at that may end though no record comes."""
+"""How often it is looked whether an open finding has ended, while no record comes."""
 
 
 class Schedule:
@@ -22,24 +22,25 @@ class Schedule:
     def __init__(self, groups: Groups, judgement: GroupJudgement) -> None:
         self._groups, self._judgement = groups, judgement
         self._present_ms = FAR_MS
-        """The present of a batch: as this machine's clock has it, or a capture's newest record."""
+        """The present of a batch: this machine's clock, or the newest record of a capture."""
         self._has_records = False
-        """Whether the batch has any, where records tell the time."""
+        """Whether the batch has a record, where records tell the time."""
         self._aged_ms = 0
-        """When they were last looked at."""
+        """When open findings were last looked at without a record."""
 
     @property
     def _clock(self) -> CoordinatorTracker:
-        return self._groups.clock  # another one once a clock has stepped
+        return self._groups.clock  # not kept: a rebase puts another object in its place
 
     def begin(self, present_ms: int) -> None:
-        """Begin a batch, in the present as it is now."""
+        """Begin a batch: its present is now, and no record of it has been seen yet."""
         self._present_ms, self._has_records = present_ms, False
 
     def record(self, record_ms: int) -> None:
-        """Let a record close a timer reset, and move the time where only records are seen: what was due comes first.
+        """Take the instant of a record: it may close a timer reset, and it moves the time where only records are seen.
 
-        What is due at its own instant waits: the records of one write have one instant.
+        Then what was due before the instant is judged. What is due at the instant itself waits, since all records of
+        one write have the same instant.
         """
         if self._clock.wrote(record_ms):
             self.look_again(record_ms)
@@ -47,39 +48,39 @@ class Schedule:
             self._has_records = True
             self._clock.recorded(record_ms, self._present_ms)
             if record_ms >= self._groups.settings.live_from_ms:
-                self.fire(self._clock.record_ms - 1)
+                self.judge_due(self._clock.record_ms - 1)
 
-    def fire(self, until_ms: int) -> None:
-        """Make every verdict that is due up to here, each at its own instant, earliest first.
+    def judge_due(self, until_ms: int) -> None:
+        """Make every verdict that is due up to an instant, each at its own instant, earliest first.
 
-        A round looks once at each group that is due, and leaves nothing due at its instant: so it ends.
+        Each round looks once at every group that is due, and leaves nothing due at that instant. So the loop ends.
         """
         while self._groups.agenda.due_ms <= until_ms and not self._clock.hole_is_open:
             due_ms = self._groups.agenda.next_ms()
             if due_ms > until_ms:
                 return
             for group in self._groups.agenda.groups_due(due_ms):
-                with self._judgement.alone(group, due_ms):
+                with self._judgement.isolated(group, due_ms):
                     self._judgement.look(group, due_ms)
 
     def prove(self, line_ms: int, arrival_ms: int) -> None:
-        """Note an accepted heartbeat; a verdict that waited for one is due once its line is a grace old."""
+        """Note an accepted heartbeat. A verdict that waited for one is due a grace after the heartbeat's line."""
         if self._clock.prove(line_ms, arrival_ms) and self._groups.agenda.unproved:
             for group in self._groups.agenda.proved_by(arrival_ms):
                 self._groups.agenda.look_at(group, line_ms + self._groups.thresholds_of(group).grace_ms)
 
     def look_again(self, at_ms: int) -> None:
-        """Look at what is due now, and at every group a little later, once, unless its timers are open still."""
+        """Look at what is due now, and once at every group a little later, unless a timer reset is still open."""
         self._groups.agenda.due_ms = min(self._groups.agenda.due_ms, at_ms)
         if self._clock.timer_resets and not self._clock.waiting:
             for group in self._groups.heartbeat_table.slots:
                 self._groups.agenda.look_at(group, at_ms + FIRST_LOOK_MS)
 
     def pass_time(self, *, final: bool) -> None:
-        """Make the verdicts of the newest records, and let what is open end as time passes without any.
+        """Judge by the newest records, and let open findings end as time passes without a record.
 
-        A write is read whole, and its group looked at, once the present is later by a grace. While this machine catches
-        up its clock is ahead of what it has read, and ends nothing.
+        The newest write is read whole, and its group judged, once the present is a grace later. While the job catches
+        up, the present is ahead of what was read, so no finding ends.
         """
         settings = self._groups.settings
         record_ms, present_ms = self._clock.record_ms, self._present_ms
@@ -87,7 +88,7 @@ class Schedule:
         if record_ms < settings.live_from_ms:
             return
         if final or behind_ms >= settings.thresholds.grace_ms:
-            self.fire(record_ms)
+            self.judge_due(record_ms)
         caught_up = final or behind_ms < STALE_MS or not self._has_records
         if caught_up and self._aged_ms + AGE_EVERY_MS <= present_ms < FAR_MS:
             self._aged_ms = present_ms

@@ -1,7 +1,7 @@
-"""What stays of a group that this monitor itself failed on: who it was, and that it failed.
+"""What is kept of a group when this monitor's own code fails on it: its id, type and incarnation, and the failure.
 
-Nothing else of it can be trusted. The next record of the group begins its replica anew (``admission``), and
-``rules/group_set_aside.py`` tells of it meanwhile.
+Nothing else of the replica can be trusted. The next record of the group begins a new replica (``admission``). Meanwhile
+``rules/group_set_aside.py`` reports the failure.
 """
 
 from coordinator_model.replica.group import GroupReplica
@@ -14,7 +14,7 @@ def failed_replica(
 ) -> GroupReplica:
     """Return the replica to put in the place of one that failed at an instant.
 
-    A failure within ``resolve_after_ms`` of the group's resumption belongs to the failure before it.
+    A failure within ``resolve_after_ms`` after the group resumed counts as the same trouble as the failure before it.
     """
     set_aside = SetAside(at_ms, type(error).__name__, 1, None)
     try:

@@ -1,14 +1,15 @@
 """Everything one partition of ``__consumer_offsets`` coordinates, event by event.
 
-Theory of operation. A batch is sorted by the coordinator's time; what is newer than the slowest live source is held
-back, at most ``hold_ms``. Then, event by event: the broker's clock moves to it; every verdict that became due before
-it is made, at its own instant; the event is applied; the group it touched is evaluated. So the same events give the
-same reports in whatever batches they come.
+Theory of operation. A batch is sorted by the coordinator's time. Events newer than the slowest live source has been
+read are held back, for ``hold_ms`` at most. The rest is applied one by one: the event moves its broker's clock; every
+verdict that is due before the event is made, at its own instant; the event is applied; its group is evaluated. So the
+reports do not depend on how the events are divided into batches.
 
-Two paths. A heartbeat of a known member of a stable group, answered 0, only moves two numbers in packed arrays (the
-fast path; nearly all events). Anything else takes the group's replica out of its slice, replays, evaluates and puts
-the heartbeats back. Each slot's *span* says how long after its last heartbeat the member must be looked at again, so
-that "is anything due?" is one pass over arrays.
+Two paths. Nearly all events are heartbeats of known members of stable groups, answered 0. The fast path applies such a
+heartbeat by writing two numbers in packed arrays. The slow path applies every other event: it takes the group's replica
+out of its slice, replays the event, evaluates the group and writes its heartbeats back to the arrays. Each slot has a
+*span*: how long after its last heartbeat the member must be looked at again. So one pass over arrays tells whether
+anything is due.
 """
 
 from collections.abc import Iterable
@@ -38,12 +39,12 @@ from coordinator_model.shard.view_refresh import refresh_views
 __all__ = ["Shard", "ShardSettings", "State"]
 
 State = tuple[int, bytes, bytes, bytes, bytes, bytes, bytes]
-"""Version, heartbeat table, memory, index, group store, commit times and their index; index and group store stay the
-same objects while only heartbeats and commits come, the commit index while no partition is new."""
+"""Version, heartbeat table, memory, index, group store, commit times and their index. The index and the group store
+stay the same objects while only heartbeats and commits come. The commit index does so while no partition is new."""
 
 
 class Shard:
-    """One operator key's world. Made by ``restore``, fed by ``apply``, kept by ``dump``."""
+    """The shard of one operator key. ``restore`` makes it, ``apply`` takes a batch, ``dump`` returns its state."""
 
     def __init__(self, groups: Groups) -> None:
         self._groups = groups
@@ -76,7 +77,7 @@ class Shard:
 
     @property
     def group_store(self) -> GroupStore:
-        """All else of the groups."""
+        """The replicas of all groups."""
         return self._groups.group_store
 
     @property
@@ -91,14 +92,14 @@ class Shard:
         state: State | None,
         key: str | None = None,
         *,
-        moved: bool = False,
-        like: "Shard | None" = None,
+        views_kept: bool = False,
+        reuse_from: "Shard | None" = None,
     ) -> "Shard":
         """Make a shard from what ``dump`` returned, or a new one. Raises ValueError on a state it cannot read.
 
-        ``key`` names the operator key where a shard is split over several. ``moved``: who keeps what is shown goes on
-        with it; else every group is shown whole again. ``like``: an outdated copy, not used any more after its
-        ``dump``; what the state has in common with it is taken from it.
+        ``key`` names the operator key where a shard is split over several. ``views_kept``: the receiver of views still
+        has those that the state's shard sent; else every group is shown whole again. ``reuse_from``: an outdated copy
+        of the shard that is not used any more. The parts of the state that have not changed since are taken from it.
         """
         made = Groups(settings, shard, key or str(shard))
         if state is None:
@@ -106,9 +107,9 @@ class Shard:
         version, heartbeat_table, memory, index, group_store, commit_times, commit_index = state
         if version != snapshot.VERSION:
             raise ValueError(f"state version {version}, this monitor reads {snapshot.VERSION}")
-        known = like._groups if like else made  # noqa: SLF001
+        known = reuse_from._groups if reuse_from else made  # noqa: SLF001
         made.heartbeat_table = snapshot.load_heartbeat_table(heartbeat_table, index, known.heartbeat_table)
-        if not moved:
+        if not views_kept:
             made.heartbeat_table.forget_timeouts()
         made.group_store = (
             known.group_store
@@ -122,7 +123,10 @@ class Shard:
         return cls(made)
 
     def dump(self) -> State:
-        """Return the state. A group that cannot be encoded is set aside: the list that ``apply`` returned tells it."""
+        """Return the state.
+
+        A group that cannot be encoded is set aside: a report of that joins the list that ``apply`` returned.
+        """
         self._judgement.encode()
         heartbeat_table, index, group_store, commit_times, commit_index = self._groups.dump()
         agenda = {"group_due": self.agenda.group_due, "unproved": self.agenda.unproved}
@@ -143,7 +147,7 @@ class Shard:
     def views(self) -> list[Output]:
         """Return the group object of every group that is not deleted, sorted by id.
 
-        A group that fails is set aside and left out: the list that ``apply`` returned tells it.
+        A group that fails is set aside and left out: a report of that joins the list that ``apply`` returned.
         """
         return self._judgement.views()
 
@@ -163,12 +167,13 @@ class Shard:
     ) -> list[Output]:
         """Apply a batch and return its outputs in order.
 
-        Heartbeats and offset commits may stand among the events, or come as blocks, which costs least. ``wall_ms`` only
-        tells how long nothing came (``telemetry-stalled``, and what ends where only records are seen); in a capture,
-        which has none, ``newest_record_ms`` is its newest record of all shards. ``records_read_ms``: up to which
-        instant the records have been read; a batch that reads to their end, as Spark's do, says nothing. ``read``:
-        which offsets of telemetry were read, for all shards: where some are missing lines were lost. ``final`` ends a
-        capture: nothing waits.
+        Heartbeats and offset commits may stand among the events, or come as blocks, which costs less.
+
+        ``wall_ms``: this machine's clock. It only tells for how long nothing came: for ``telemetry-stalled``, and to
+        end findings where only records are seen. A capture has no such clock, but ``newest_record_ms``, the instant of
+        the newest record of all its shards. ``records_read_ms``: the instant up to which records have been read; not
+        given where a batch reads to their end, as Spark's do. ``read``: the offsets of telemetry that were read, for
+        all shards; a gap in them means lost lines. ``final``: the capture ends, so no event is held back.
         """
         self._groups.outputs = Outputs(self.settings.cluster, self._groups.shard)
         self._schedule.begin(newest_record_ms if wall_ms is None else wall_ms)
@@ -178,9 +183,9 @@ class Shard:
         batch = Batch(events, heartbeats, wall_ms, records_read_ms, read, final, commits)
         taken = take(self.memory, batch, self.settings.thresholds.hold_ms)
         self._note_left_out(taken)
-        parting = [part.step for part in taken.parts]
+        steps_of_parts = [part.step for part in taken.parts]
         for step in taken.steps:
-            if step not in parting:
+            if step not in steps_of_parts:
                 self._lines.stepped(step)
         for part in taken.parts:
             self._loop.apply_part(part)
@@ -195,7 +200,7 @@ class Shard:
         return self._outputs.listed
 
     def _note_left_out(self, taken: Taken) -> None:
-        """Count what of a batch is not applied, and note which lines are missing."""
+        """Count the events of a batch that are not applied, and note which lines are missing."""
         if taken.duplicates:
             self._outputs.count("duplicates", taken.duplicates)
         if taken.committed:
@@ -207,9 +212,10 @@ class Shard:
             self.clock.lost_lines(broker, line_ms, self.clock.brokers[broker].line_ms)
 
     def _begin_anew(self) -> None:
-        """Forget which lines were read: a shard without groups is not told of each, and has lost none.
+        """Forget which lines were read.
 
-        Nor does a line that was held then prove anything beside those that come now.
+        A shard without groups is not given every line, so a gap is no loss. For the same reason a tick that was held
+        back proves nothing together with the lines that come now.
         """
         self.memory.held = [event for event in self.memory.held if not isinstance(event, Tick)]
         self.memory.read_to.clear()

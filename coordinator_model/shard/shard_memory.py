@@ -1,4 +1,4 @@
-"""The small things a shard remembers from batch to batch beside its groups, and their way into the state and back."""
+"""What a shard remembers from batch to batch besides its groups, and how that is written to the state and read back."""
 
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, field, fields
@@ -23,13 +23,13 @@ _WATCH_FIELDS = [f.name for f in fields(BrokerWatch)]
 _COORDINATORS_TIME = (
     "clock", "leadership", "listeners", "former", "restarts", "blind", "watch", "reported", "deleted", "viewed_ms",
 )  # fmt: skip
-"""What of the state is in the coordinator's time."""
+"""The values whose instants are in the coordinator's time."""
 _EVENTS: dict[str, Any] = {kind.__name__: kind for kind in get_args(Event)}
 
 
 @dataclass(slots=True)
 class ShardMemory:
-    """Clocks, what is held back, what has been reported, offsets read."""
+    """Clocks, events that are held back, findings that were reported, offsets that were read."""
 
     clock: CoordinatorTracker = field(default_factory=CoordinatorTracker)
     watch: BrokerWatch = field(default_factory=BrokerWatch)
@@ -38,23 +38,26 @@ class ShardMemory:
     held_commits: list[CommitRow] = field(default_factory=list)
     commits_read: ReadTo = NOTHING_READ
     reported: dict[str, list[list[Any]]] = field(default_factory=dict)
-    """Group to its findings of the last report, in brief; groups without findings are left out."""
+    """Group to the findings of its last report, in brief. Groups without findings are left out."""
     offsets: dict[tuple[str, int], int] = field(default_factory=dict)
-    """(topic, partition) to the greatest offset read: what comes again is a duplicate."""
+    """(topic, partition) to the greatest offset read. An event at such an offset or below is a duplicate."""
     newest_ms: dict[tuple[str, int], int] = field(default_factory=dict)
-    """(topic, partition) to the newest instant read: what is newer, at an offset that was read, is no duplicate."""
+    """(topic, partition) to the newest instant read.
+
+    An event that is newer is no duplicate, though its offset was read.
+    """
     read_to: dict[tuple[str, int], int] = field(default_factory=dict)
-    """(topic, partition) of telemetry to the last offset read, whichever shard it concerned."""
+    """(topic, partition) of telemetry to the last offset read, for whichever shard."""
     deleted: dict[str, int] = field(default_factory=dict)
-    """Groups whose end is remembered for what trails it, and when it was."""
+    """Group that was deleted to when that was: late events of the group are recognised by this."""
     viewed_ms: int = 0
-    lag_ms: int | None = None
-    """How far the wall clock was ahead of the newest line when one last came: more than a moment while catching up."""
+    behind_ms: int | None = None
+    """How far the newest line was behind the wall clock when one last came: much while the job catches up."""
     doubts: dict[str, Doubt] = field(default_factory=dict)
-    """Lines that are far from where their broker was, by broker."""
+    """Broker to its lines whose instants are far from its clock: they wait until it is known which is right."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it JSON-able (blobs in held records excepted)."""
+        """Return the memory as values for JSON, except the blobs in records that are held back."""
         clock = self.clock
         return {
             "brokers": {name: list(astuple(broker)) for name, broker in clock.brokers.items()},
@@ -83,12 +86,12 @@ class ShardMemory:
             "read_to": _from_places(self.read_to),
             "deleted": self.deleted,
             "viewed_ms": self.viewed_ms,
-            "lag_ms": self.lag_ms,
+            "lag_ms": self.behind_ms,
             "doubts": {broker: _from_doubt(doubt) for broker, doubt in self.doubts.items()},
         }
 
     def rebase(self, delta_ms: int, until_ms: int) -> None:
-        """Move what is remembered along with the coordinator's clock; the brokers' own clocks, and what waits, stay."""
+        """Move all instants along with the coordinator's clock; the brokers' own clocks and events held back stay."""
         brokers, clocks, values = self.clock.brokers, self.watch.clocks, self.as_dict()
         values |= {name: rebased(values[name], delta_ms, until_ms) for name in _COORDINATORS_TIME}
         moved = ShardMemory.from_dict(load_memory(dump_memory(values)))
@@ -130,7 +133,7 @@ class ShardMemory:
             read_to=_to_places(values["read_to"]),
             deleted=values["deleted"],
             viewed_ms=values["viewed_ms"],
-            lag_ms=values["lag_ms"],
+            behind_ms=values["lag_ms"],
             doubts={broker: _to_doubt(doubt) for broker, doubt in values["doubts"].items()},
         )
 

@@ -1,4 +1,4 @@
-"""What a shard is told from outside: the same for all shards of a cluster, and the same for a whole run of the job."""
+"""The settings of the shards of one cluster. They do not change during a run of the job."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -8,29 +8,29 @@ from coordinator_model.thresholds import DEFAULT_THRESHOLDS, Thresholds
 
 
 def no_own_thresholds(_group: str) -> Thresholds | None:
-    """Say of every group that it has the thresholds of all."""
+    """Return None for every group: no group has thresholds of its own."""
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class ShardSettings:
-    """What a shard is told from outside; the same for all shards of a cluster."""
+    """The settings that all shards of one cluster share."""
 
     cluster: str
     partitions: int
     live_from_ms: int
-    """Nothing that was decided before this instant is raised: catching up."""
+    """Findings of before this instant are not reported: the job was still catching up."""
     thresholds: Thresholds = DEFAULT_THRESHOLDS
     group_thresholds: Callable[[str], Thresholds | None] = no_own_thresholds
-    """The thresholds of a group that has its own; None for the others."""
+    """Returns a group's own thresholds, or None if it has none."""
     consumer_session_timeouts_ms: Mapping[str, int] = field(default_factory=dict)
     """KIP-848 session timeouts by group; "" is the broker's default."""
     share_session_timeouts_ms: Mapping[str, int] = field(default_factory=dict)
-    """The same of share groups."""
+    """The same for share groups."""
     streams_session_timeouts_ms: Mapping[str, int] = field(default_factory=dict)
-    """The same of streams groups."""
+    """The same for streams groups."""
     topic_partitions: Mapping[str, int] = field(default_factory=dict)
-    """Topic to its number of partitions, as of the start of the run; topics left out are not judged by it."""
+    """Topic to its number of partitions at the start of the run. A topic that is missing here has an unknown number."""
     view_refresh_ms: int = 10_000
 
     def thresholds_of(self, group: str) -> Thresholds:
@@ -39,7 +39,7 @@ class ShardSettings:
         return self.thresholds if own is None else own
 
     def session_timeout_ms(self, group: str, type_: GroupType | None, thresholds: Thresholds) -> int | None:
-        """Return the session timeout of a group's members that bring none of their own; None: unknown."""
+        """Return the session timeout that a group gives members without one of their own; None: unknown."""
         by_group, default_ms = self.consumer_session_timeouts_ms, thresholds.consumer_session_timeout_ms
         if type_ is GroupType.SHARE:
             by_group, default_ms = self.share_session_timeouts_ms, None

@@ -6,7 +6,8 @@ from functools import lru_cache
 DEFAULT_PARTITIONS = 50
 """``offsets.topic.num.partitions`` as Kafka ships it."""
 REMEMBERED_CHARACTERS = 256
-"""A longer id is hashed each time: it may have 32,767 bytes, and a stranger has as many of them as it likes."""
+"""Longer ids are not cached. An id may have 32,767 bytes, and clients choose their ids, so a cache of long ids could
+grow without a useful bound."""
 
 
 def java_string_hash(text: str) -> int:
@@ -32,16 +33,16 @@ def _shard_of(group: str, partitions: int) -> int:
     return shard_of_hash(java_string_hash(group), partitions)
 
 
-# Asked for each event but known heartbeats, and dearer than the rest of routing it. Strangers fill it with ids that
-# never come again: it may be no larger than some megabytes.
+# Every event needs this except a known member's heartbeat, and the hash costs more than the rest of the routing.
+# Clients can send ids that never come again, so the cache is bounded to some megabytes.
 _remembered = lru_cache(maxsize=2**14)(_shard_of)
 
 
 def infer_partitions(placements: Iterable[tuple[str, int]]) -> int | None:
-    """Return how many partitions the offsets topic must have, seen ``(group, partition)`` pairs of its records.
+    """Infer the number of partitions of the offsets topic from ``(group, partition)`` pairs of its records.
 
-    The default of 50 where it explains every pair, else the smallest number that does; None, unknown, where there is
-    no pair or no number that explains them.
+    Return the default of 50 if it puts every group into the partition where it was found, else the smallest number
+    that does. None: there is no pair, or no number fits all pairs.
     """
     pairs = set(placements)
     if not pairs:

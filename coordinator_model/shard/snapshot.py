@@ -1,32 +1,28 @@
-"""A shard to versioned bytes and back.
+"""Writes a shard to versioned bytes and reads it back.
 
-That is ``(version, heartbeat table, memory, index, group store, commit times, commit index)``.
+The state is ``(version, heartbeat table, memory, index, group store, commit times, commit index)``. The parts differ in
+how often they change, so that a batch of heartbeats and commits writes little:
 
-The heartbeat table changes with every heartbeat: packed arrays over the members' slots; and memory with every batch:
-what the shard knows beside its groups. The index, which member has which slot, and the group store, one compressed
-slice a group, stay the same bytes until something other than a heartbeat comes, and are read only by who has not read
-them before.
+- The heartbeat table, packed arrays over the members' slots, changes with every heartbeat.
+- The memory, what the shard knows besides its groups, changes with every batch.
+- The index (which member has which slot) and the group store (one compressed slice a group) stay the same bytes until
+  something other than a heartbeat or a commit comes. A reader that has the same bytes decoded already skips them.
+- Commit times change with every offset commit, the commit index only when a partition is new or forgotten.
 
-Commit times change with every offset commit, the commit index with every partition that is committed to anew.
+``CHANGELOG.md`` says what each format changed. This is format 26:
 
-Format 26 (in 25 each departure had a copy of its join phase, members of before a conversion stood among those of the
-last record, and slices had the heartbeats that the heartbeat table has; in 24 commits stood in memory by topic and
-partition, and nothing was kept of simple groups nor of clients that live on in no group; in 23 less was known of what
-clients tell; in 22 nothing was known of the coordinator's own log and of pushes without an age; in 21 no deadline had
-an interval; in 20 nothing of refused commits, and records told no time; in 19 nothing was known of leaders that were
-replaced or have resigned; in 18 nothing of coordinators that go on; in 17 nothing of blind windows; in 16 of recreated
-topics; in 15 less of what may be owed; in 14 nothing of stepped clocks; in 13 less of timers; in 12 nothing of leaders;
-in 11 less of refused, deleted and failed groups; in 10 spans had four bytes; in 9, 6, 5 and 4 less was known of join
-phases; in 8 slices shared nothing; in 7 these parts were two; 3 had no timeouts; in 2 heartbeats that wait stood among
-other events; in 1 less was known of groups and members).
-Heartbeat table = last, then zlib'd interval, generation, span, timeout
-(``array`` bytes, little-endian, slots in index order). memory = zlib(JSON). index = zlib(JSON
-``[[group, [member id, ...]], ...]``). Group store = slices, zlib'd with ``_COMMON`` as preset dictionary (RFC 1950),
-each with its uint32 length and its group's name before it. Commit times = ``array`` bytes. Commit index = zlib(uint32
-bytes of the keys with a slot, in the order of their slots, those keys, then the keys of simple groups).
+- heartbeat table = last heartbeats, then zlib(interval, generation, span, timeout), each the bytes of an ``array``,
+  little-endian, slots in index order
+- memory = zlib(JSON)
+- index = zlib(JSON ``[[group, [member id, ...]], ...]``)
+- group store = slices, each behind its uint32 length and its group's id, zlib'd with ``_COMMON`` as preset dictionary
+  (RFC 1950)
+- commit times = the bytes of an ``array``
+- commit index = zlib(uint32 bytes of the keys with a slot, those keys in the order of their slots, the keys of simple
+  groups)
 
-Migration guide: another version is refused, which the run's layout file turns into a fresh checkpoint beforehand (see
-``streaming/run/layout.py``); open incidents are adopted by it.
+Migration guide: a state of another version is refused. Before that happens the run's layout file, which names the
+version, makes the job begin a fresh checkpoint (``streaming/run/layout.py``); it adopts the open incidents.
 """
 
 import base64
@@ -70,7 +66,10 @@ _COMMON = (
     b'"172.17.0.1",null,null,null,null,null,45000,300000,[""]},0,1,1800000000000,1800000000000,1800000000000,1800000000000,'
     b'null,null,null,null,null,null,false,null,[],null,{},{},null,{},false,null,false,false,null,null,null,null,null,3000],["'
 )
-"""What slices have in common, most of it last. Another one is another format."""
+"""A preset dictionary for zlib: text that is common in slices, the most common last.
+
+To change it is to change the format.
+"""
 _MEMBER_FIELDS = [f.name for f in fields(Member)]
 _HEARD = slice(_MEMBER_FIELDS.index("last_heartbeat_ms"), _MEMBER_FIELDS.index("previous_heartbeat_ms") + 1)
 _APART = {"group", "members", "recorded", "unconverted", "leaves", "departures", "unexplained", "type", "state"}
@@ -86,18 +85,18 @@ _NOTES: dict[str, Callable[..., Any]] = {
     "refused": Refusal,
     "zombies": Zombie,
 }
-"""What a group notes by name of a member or client: JSON has made a list of each."""
+"""Fields of a group that are dicts of notes. JSON makes a list of each note."""
 _PHASE_FIELDS = [f.name for f in fields(JoinPhase)]
 _ENDED_FIELDS = [f.name for f in fields(EndedPhase)]
 _DEPARTURE_FIELDS = [f.name for f in fields(Departure) if f.name not in ("member", "phase")]
 
 
 def dump_index(heartbeat_table: HeartbeatTable) -> bytes:
-    """Put the slots in the order of their members, and return who they are; that stays the same object while it can."""
+    """Put the slots in the order of their members, and return the index: the same object unless it has changed."""
     if heartbeat_table.index is not None:
         return heartbeat_table.index
     order = [slot for members in heartbeat_table.slots.values() for slot in members.values()]
-    if order != list(range(len(heartbeat_table.last))):
+    if order != list(range(len(heartbeat_table.last_ms))):
         _reorder(heartbeat_table, order)
     listing = [[group, list(members)] for group, members in heartbeat_table.slots.items()]
     heartbeat_table.index = zlib.compress(json.dumps(listing, separators=(",", ":")).encode(), _LEVEL)
@@ -105,7 +104,7 @@ def dump_index(heartbeat_table: HeartbeatTable) -> bytes:
 
 
 def dump_heartbeat_table(heartbeat_table: HeartbeatTable) -> bytes:
-    """Encode what heartbeats change; no slot may have come or gone since ``dump_index``."""
+    """Encode the heartbeat table. No slot may have come or gone since ``dump_index``."""
     last, *others = map(_bytes, heartbeat_table.columns)
     return last + zlib.compress(b"".join(others), _LEVEL)
 
@@ -139,7 +138,7 @@ def load_index(index: bytes) -> dict[str, dict[str, int]]:
 
 
 def load_heartbeat_table(data: bytes, index: bytes, known: HeartbeatTable) -> HeartbeatTable:
-    """Read what ``dump_heartbeat_table`` wrote; the slots are those of ``known`` where it has the same index.
+    """Read what ``dump_heartbeat_table`` wrote. A table ``known`` with the same index gives its slots away.
 
     Raises ValueError or zlib.error on anything else.
     """
@@ -147,7 +146,7 @@ def load_heartbeat_table(data: bytes, index: bytes, known: HeartbeatTable) -> He
     slots = known.slots if known.index == index else load_index(index)
     heartbeat_table.slots, heartbeat_table.index = slots, index
     members, start = sum(map(len, slots.values())), 0
-    lasts = members * heartbeat_table.last.itemsize
+    lasts = members * heartbeat_table.last_ms.itemsize
     data = data[:lasts] + zlib.decompress(data[lasts:])
     for column in heartbeat_table.columns:
         end = start + members * column.itemsize
@@ -155,13 +154,13 @@ def load_heartbeat_table(data: bytes, index: bytes, known: HeartbeatTable) -> He
         if sys.byteorder == "big":
             column.byteswap()
         start = end
-    if start != len(data) or len(heartbeat_table.timeout) != members:
-        raise ValueError("hot state: lengths do not agree")
+    if start != len(data) or len(heartbeat_table.timeout_ms) != members:
+        raise ValueError("heartbeat table: lengths do not agree")
     return heartbeat_table
 
 
 def dump_commit_times(times: CommitTimes) -> tuple[bytes, bytes]:
-    """Return the instants of commits, and whose they are; that stays the same object while it can."""
+    """Return the instants of commits, and their index: the same object unless it has changed."""
     if times.index is None:
         times.pack()
         simple = b"".join(key for keys in times.simple.values() for key in sorted(keys))
@@ -171,7 +170,7 @@ def dump_commit_times(times: CommitTimes) -> tuple[bytes, bytes]:
 
 
 def load_commit_times(data: bytes, index: bytes, known: CommitTimes) -> CommitTimes:
-    """Read what ``dump_commit_times`` wrote; what is in ``known`` too is taken from it.
+    """Read what ``dump_commit_times`` wrote. A ``known`` one with the same index gives its slots away.
 
     Raises ValueError or zlib.error on anything else.
     """
@@ -191,7 +190,7 @@ def load_commit_times(data: bytes, index: bytes, known: CommitTimes) -> CommitTi
 
 
 def dump_commit_rows(rows: Sequence[CommitRow]) -> list[bytes]:
-    """Encode commits that wait."""
+    """Encode commits that are held back."""
     instants, offsets, keys, gone = zip(*rows, strict=True) if rows else ((), (), (), ())
     return [_bytes(array("q", instants)), _bytes(array("q", offsets)), b"".join(keys), bytes(gone)]
 
@@ -203,7 +202,7 @@ def load_commit_rows(columns: list[bytes]) -> list[CommitRow]:
 
 
 def _keys(joined: bytes) -> Iterator[bytes]:
-    """Yield keys of commits that follow one another: each tells its own length."""
+    """Yield the keys of commits in joined bytes: each key tells its own length."""
     start = 0
     while start < len(joined):
         end = key_end(joined, start)
@@ -219,7 +218,7 @@ def _numbers(data: bytes) -> "array[int]":
 
 
 def dump_memory(memory: dict[str, Any]) -> bytes:
-    """Encode what a shard knows beside its groups."""
+    """Encode the memory of a shard."""
     return zlib.compress(json.dumps(memory, separators=(",", ":"), default=_from_bytes).encode(), _LEVEL)
 
 
@@ -230,7 +229,7 @@ def load_memory(data: bytes) -> dict[str, Any]:
 
 
 def dump_slices(slices: dict[str, bytes]) -> bytes:
-    """Join slices, each with its name before it."""
+    """Join slices, each behind its group's id."""
     parts = []
     for name, piece in slices.items():
         encoded = name.encode()
@@ -239,17 +238,17 @@ def dump_slices(slices: dict[str, bytes]) -> bytes:
 
 
 def load_slices(data: bytes) -> dict[str, bytes]:
-    """Read slices by their names."""
+    """Read slices by their groups' ids."""
     return dict(_pieces(data))
 
 
 def _from_bytes(value: bytes) -> dict[str, str]:
-    """Write the blobs in a record that is held back."""
+    """Encode a blob of a record that is held back: JSON has no bytes."""
     return {_BYTES: base64.b64encode(value).decode()}
 
 
 def _to_bytes(value: dict[str, Any]) -> Any:
-    """Read those blobs; a group may have that name too, but nothing keyed by names is a text."""
+    """Decode a blob. A group may have the marker as its id, but the value of such a key is never a text."""
     blob = value.get(_BYTES)
     return base64.b64decode(blob) if isinstance(blob, str) and len(value) == 1 else value
 
@@ -289,7 +288,7 @@ def dump_group(replica: GroupReplica) -> bytes:
 
 
 def _squeezed(body: list[Any]) -> bytes:
-    squeezer = zlib.compressobj(zdict=_COMMON)  # at zlib's usual level: seldom written, carried through each batch
+    squeezer = zlib.compressobj(zdict=_COMMON)  # zlib's default level: written rarely, stored with each batch
     return squeezer.compress(json.dumps(body, separators=(",", ":")).encode()) + squeezer.flush()
 
 
@@ -335,7 +334,7 @@ def _from_member(member: Member) -> list[Any]:
 
 
 def _without_heartbeats(values: list[Any]) -> list[Any]:
-    """Leave out what the heartbeat table has of a member that is in its group."""
+    """Leave out the heartbeats of a member that is in its group: the heartbeat table has them."""
     values[_HEARD] = None, None
     return values
 
@@ -345,7 +344,7 @@ def _to_member(values: list[Any]) -> Member:
 
 
 def _from_departure(departure: Departure, ended: Mapping[int, int]) -> list[Any]:
-    """Write a departure; its phase by its number among the ended ones."""
+    """Encode a departure; its phase is a number in the list of ended phases."""
     others = [getattr(departure, name) for name in _DEPARTURE_FIELDS]
     return [_from_member(departure.member), ended[id(departure.phase)], *others]
 

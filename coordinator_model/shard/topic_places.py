@@ -1,11 +1,14 @@
-"""Where a group's view and its findings name topics: groups of KIP-848 and share groups do so by id."""
+"""Finds where a group's view and its findings name topics, to put names in the place of topic ids.
+
+Consumer groups of KIP-848 and share groups name topics by id.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 
 def topic_places(view: Mapping[str, Any] | None, findings: Iterable[Mapping[str, Any]] = ()) -> Iterator[Any]:
-    """Yield what holds a topic, and the key or index of it there."""
+    """Yield each dict or list that holds a topic, and the topic's key or index in it."""
     if view is not None and view["type"] not in ("consumer", "share"):
         return  # classic groups name topics, streams groups subtopologies
     for member in view["members"] if view is not None else ():
@@ -20,6 +23,6 @@ def topic_places(view: Mapping[str, Any] | None, findings: Iterable[Mapping[str,
 def name_topics(
     names: Mapping[str, str], view: Mapping[str, Any] | None, findings: Iterable[Mapping[str, Any]] = ()
 ) -> None:
-    """Put names in the place of ids; an id without a name stays."""
+    """Replace topic ids by names; an id without a known name stays."""
     for holder, place in topic_places(view, findings):
         holder[place] = names.get(holder[place], holder[place])

@@ -1,4 +1,4 @@
-"""A group as people and programs are shown it: the contract's group object and a few more fields."""
+"""The view of a group, for people and programs: the contract's group object and a few more fields."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ MAX_MEMBERS_SHOWN = 5_000
 def view(
     replica: GroupReplica, context: JudgementContext, cluster: str, partition: int, violated: set[str]
 ) -> dict[str, Any]:
-    """Return the group object; ``violated`` names the subjects that an open finding holds to be violated."""
+    """Return the group object; ``violated`` are the subjects that broke a timeout by an open finding."""
     members = sorted(replica.members.values(), key=lambda m: m.member_id)
     shown, left_out = _shown_and_left_out(members, violated)
     more = member_fields(replica, waits(replica))
@@ -59,7 +59,7 @@ def view(
 
 
 def _shown_and_left_out(members: list[Member], violated: set[str]) -> tuple[list[Member], list[Member]]:
-    """Split the members where there are too many to show: those that are violated are shown before all others."""
+    """Split the members into those shown and those left out. If there are too many, violated ones are shown first."""
     if len(members) <= MAX_MEMBERS_SHOWN:
         return members, []
     ordered = sorted(members, key=lambda m: m.subject not in violated)
@@ -67,13 +67,13 @@ def _shown_and_left_out(members: list[Member], violated: set[str]) -> tuple[list
 
 
 def _state_evidence(replica: GroupReplica, context: JudgementContext) -> Evidence:
-    """Return how the state is known: a rebalance of a classic group leaves no record before its end."""
+    """Return how the state is known. Where only records are seen, a settled classic group may be rebalancing unseen."""
     may_rebalance = replica.type is GroupType.CLASSIC and replica.state in SETTLED
     return Evidence.INFERRED if context.by_records and may_rebalance else replica.state_evidence
 
 
 def _rebalance(replica: GroupReplica, context: JudgementContext) -> dict[str, Any] | None:
-    """Return the phase that a group is in and whom it waits for, as `rebalance-stuck` would say once it lasts."""
+    """Return the rebalance phase that a group is in and whom it waits for, as `rebalance-stuck` reports it later."""
     phase = phase_of(replica, context)
     if phase is None:
         return None
@@ -86,9 +86,9 @@ def _rebalance(replica: GroupReplica, context: JudgementContext) -> dict[str, An
 
 
 def _rebalanced(replica: GroupReplica) -> dict[str, int | None] | None:
-    """Return when the rebalance that led to a settled generation began and when all had joined; None: nobody saw.
+    """Return when the rebalance before a settled generation began, and when all had joined; None: that was not seen.
 
-    Records alone do not tell when a classic group's join phase began: it then seems to begin where it ends.
+    Records alone do not show when a classic group's join phase began: it then seems to begin where it ends.
     """
     joined_ms = replica.generation_since_ms
     if replica.state not in SETTLED or replica.type is GroupType.SIMPLE:
@@ -140,7 +140,7 @@ def _liveness(replica: GroupReplica, member: Member, context: JudgementContext, 
 
 
 def _polls(member: Member) -> dict[str, Any]:
-    """Return what its client has told of its polls, and of itself."""
+    """Return what the member's client has reported of its polls, and of itself."""
     return {
         "max_poll_interval_ms": member.max_poll_interval_ms or member.rebalance_timeout_ms,
         "poll_age_ms": member.poll_age_ms,
@@ -153,7 +153,7 @@ def _polls(member: Member) -> dict[str, Any]:
 
 
 def _poll_headroom(member: Member) -> float | None:
-    """Return which part of its poll interval was left when its client last told; nobody else knows its polls."""
+    """Return which share of the poll interval was left at the client's last report: only the client knows its polls."""
     if member.poll_age_ms is None or not member.max_poll_interval_ms:
         return None
     return headroom(member.poll_age_ms, 0, member.max_poll_interval_ms)

@@ -1,8 +1,8 @@
-"""Which groups are shown again at the end of a batch, though nothing was found of them.
+"""Which groups are shown again at the end of a batch, though their findings have not changed.
 
-Those that changed, and each once in ``view_refresh_ms``, staggered by the hash of its name. To show a group whole takes
-a millisecond or two. Where all groups have findings, as in an outage, only some of those whose turn has come are shown
-whole in one batch: else a batch that took long would make the next one take longer.
+These are the groups that have changed, and each group once in ``view_refresh_ms``, staggered by the hash of its id. A
+whole view takes a millisecond or two. If all groups have findings, as in an outage, one batch shows only some of the
+groups in turn: else a batch that takes long would make the next one take longer.
 """
 
 import zlib
@@ -12,11 +12,11 @@ from coordinator_model.shard.groups import Groups
 from coordinator_model.shard.refresh import forget_shown, refreshed, shown_plain
 
 WHOLE_AT_ONCE = 40
-"""Of a shard's groups, in one batch, that have not changed."""
+"""How many groups that have not changed are shown whole in one batch of a shard."""
 
 
 def refresh_views(groups: Groups, judgement: GroupJudgement) -> None:
-    """Show the groups that are due: whole, or by their heartbeats alone where nothing else came since."""
+    """Show the groups that are due: by their heartbeats alone if nothing else came since, otherwise whole."""
     progress_ms, table = groups.clock.progress_ms, groups.heartbeat_table
     for group in groups.changed:
         forget_shown(group, table)
@@ -24,7 +24,7 @@ def refresh_views(groups: Groups, judgement: GroupJudgement) -> None:
     due += [(group, False) for group in _in_turn(groups, progress_ms) if group not in groups.changed]
     by_heartbeats, whole = [], 0
     for group, has_changed in due:
-        with judgement.alone(group, progress_ms):
+        with judgement.isolated(group, progress_ms):
             if shown_plain(group, table) and not groups.clock.waiting:
                 by_heartbeats.append(refreshed(group, table, progress_ms))
             elif has_changed or whole < WHOLE_AT_ONCE:
@@ -36,7 +36,7 @@ def refresh_views(groups: Groups, judgement: GroupJudgement) -> None:
 
 
 def _in_turn(groups: Groups, progress_ms: int) -> list[str]:
-    """Return the groups whose turn has come since the batch before, first those whose turn came last."""
+    """Return the groups whose turn has come since the batch before, the latest turn first."""
     viewed_ms, period_ms = groups.memory.viewed_ms, groups.settings.view_refresh_ms
     if progress_ms <= viewed_ms or not period_ms:
         return []

@@ -24,7 +24,7 @@ LIVE_KEYS_FILE = "live-keys.json"
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """All that must be equal for a checkpoint to be gone on with."""
+    """All that must be equal for the job to go on with a checkpoint."""
 
     cluster: str
     offsets_topic: str
@@ -59,7 +59,7 @@ class Checkpoint:
 def open_checkpoint(
     data_folder: Path, layout: Layout, live_from_ms: Callable[[], int], because: tuple[str, ...] = ()
 ) -> Checkpoint:
-    """Return the checkpoint to go on with, or a fresh one, noting in the layout file what it is made with.
+    """Return the checkpoint to go on with, or a fresh one; note in the layout file what it is made with.
 
     `live_from_ms` is asked for a fresh checkpoint only. `because`: why the one that there is cannot be gone on with.
     """

@@ -119,18 +119,22 @@ class Operator:
         before = {} if held is None else held.lane
         parts = iter(texts.split(_BETWEEN))
         return {
-            key: self._restored(key, version, islice(parts, len(_NO_PARTS)), before.get(key), moved=same_query)
+            key: self._restored(key, version, islice(parts, len(_NO_PARTS)), before.get(key), views_kept=same_query)
             for key in json.loads(keys)
         }
 
-    def _restored(self, key: str, version: int, texts: Iterable[str], before: _Kept | None, *, moved: bool) -> _Kept:
-        like, known = before or (None, _NO_PARTS)
+    def _restored(
+        self, key: str, version: int, texts: Iterable[str], before: _Kept | None, *, views_kept: bool
+    ) -> _Kept:
+        outdated, known = before or (None, _NO_PARTS)
         parts = [
             was if text == was[1] else (base64.b64decode(text), text) for text, was in zip(texts, known, strict=True)
         ]
-        hot, memory, index, cold, commits, commit_index = (part for part, _ in parts)
-        kept = version, hot, memory, index, cold, commits, commit_index
-        return _Kept(Shard.restore(shard_of_key(key), self.settings, kept, key, moved=moved, like=like), parts)
+        heartbeats, memory, index, groups, commits, commit_index = (part for part, _ in parts)
+        kept = version, heartbeats, memory, index, groups, commits, commit_index
+        shard = shard_of_key(key)
+        restored = Shard.restore(shard, self.settings, kept, key, views_kept=views_kept, reuse_from=outdated)
+        return _Kept(restored, parts)
 
     def _committed(self, shard: int, block: bytes, wall_ms: int) -> dict[str, Any]:
         """Hand a block of offset commits on to the sink, which judges lag."""

@@ -6,7 +6,7 @@ As the coordinator wakes, it runs what was due in the order in which it was due.
 from coordinator_model.brokers.timer_reset import TimerReset
 from coordinator_model.replica.removals.case import Answer, Case, Missed, NotMissed
 from coordinator_model.replica.removals.ended_phase import LATE_MS
-from coordinator_model.replica.removals.phase_timeout import due_ms
+from coordinator_model.replica.removals.phase_timeout import phase_due_ms
 from coordinator_model.replica.removals.removal_instant import was_unknown
 from coordinator_model.replica.removals.revocation import own_timers_ms
 from coordinator_model.replica.removals.sync_timeout import sync_deadline_ms
@@ -35,4 +35,4 @@ def _rebalance_due_ms(case: Case, pause: TimerReset) -> int | None:
     stays = member.instance_id is not None or was_unknown(departure, case.context)
     if sync_ms is not None or stays or abs(case.removed_ms - (pause.woke_ms or 0)) > LATE_MS:
         return sync_ms
-    return due_ms(departure, case.latest_ends_ms.values(), case.context)
+    return phase_due_ms(departure, case.latest_ends_ms.values(), case.context)

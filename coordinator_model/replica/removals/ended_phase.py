@@ -28,7 +28,7 @@ def ended_phase(
     ended = _ended(phase, removed_ms)
     if phase is not replica.unreported_phase:
         ended.unjoined = unjoined(replica, generation, removed_ms)
-    ended.limit_ms = ended.limit_ms or timeout_ms(replica, phase, removed_ms, context)
+    ended.limit_ms = ended.limit_ms or phase_limit_ms(replica, phase, removed_ms, context)
     ended.static_in = static_in(replica, phase)
     ended.unanswered = []
     return ended
@@ -59,11 +59,11 @@ def unjoined(replica: GroupReplica, generation: int, ended_ms: int) -> list[str]
     return out + [m.instance_id for m in members if m.instance_id is not None and (m.generation or -1) < generation]
 
 
-def timeout_ms(replica: GroupReplica, phase: JoinPhase, removed_ms: int, context: JudgementContext) -> int | None:
+def phase_limit_ms(replica: GroupReplica, phase: JoinPhase, removed_ms: int, context: JudgementContext) -> int | None:
     """Return how long the phase that ended at an instant could last: the longest timeout of the group's members.
 
     Only members that were in the group when the phase began count. A member that joined later does not, except the one
-    whose JoinGroup began it, which ``count_starter_in`` adds. A member that was gone by then does not count either,
+    whose JoinGroup began it, which ``note_starter_timeout`` adds. A member that was gone by then does not count either,
     even if the end of its session began the phase.
     """
     members, begun_ms = replica.members.values(), phase.started_ms or 0
@@ -97,7 +97,7 @@ def _not_less_than_it_lasted(
     return min((longer_ms for longer_ms in known_ms if longer_ms >= lasted_ms), default=limit_ms)
 
 
-def count_starter_in(replica: GroupReplica, phase: EndedPhase) -> None:
+def note_starter_timeout(replica: GroupReplica, phase: EndedPhase) -> None:
     """Note the timeout of the member whose JoinGroup began the phase: by now all answers that show it have come."""
     left = (leave.member for leave in replica.leaves if leave.applied_ms > phase.removed_ms)
     starters = [m for m in chain(replica.members.values(), left) if m.member_id == phase.started_by]

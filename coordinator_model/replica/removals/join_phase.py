@@ -10,7 +10,7 @@ the deadline of somebody whom it lost.
 
 from coordinator_model.events import JoinAnswered
 from coordinator_model.replica.group import MAX_UNANSWERED_JOINS, GroupReplica, Member
-from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS, timeout_ms, unreported_phase
+from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS, phase_limit_ms, unreported_phase
 from coordinator_model.replica.removals.phases import EndedPhase, JoinPhase
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import GroupState
@@ -113,7 +113,7 @@ def weigh_unreported_phase(replica: GroupReplica, context: JudgementContext) -> 
     phase = replica.unreported_phase
     if phase is None:
         return
-    phase.limit_ms = timeout_ms(replica, phase, phase.ended_ms, context)
+    phase.limit_ms = phase_limit_ms(replica, phase, phase.ended_ms, context)
     if phase.generation != replica.generation and not _surely_timed_out(replica, phase, context):
         replica.unreported_phase = None
 

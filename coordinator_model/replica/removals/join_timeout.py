@@ -2,7 +2,7 @@
 
 from coordinator_model.replica.removals.case import Answer, Case, Missed, NotMissed
 from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS
-from coordinator_model.replica.removals.phase_timeout import due_ms, possible_ends_ms, timed_out
+from coordinator_model.replica.removals.phase_timeout import phase_due_ms, possible_ends_ms, timed_out
 from coordinator_model.replica.removals.sync_timeout import first_sync_deadline_ms
 
 
@@ -14,7 +14,7 @@ def phase_was_extended(case: Case) -> Answer:
     generation asked to only after that. It seems to, where the answers of a generation in between were lost.
     """
     starts_ms = _session_ends_ms(case)
-    end_ms = due_ms(case.departure, starts_ms, case.context)
+    end_ms = phase_due_ms(case.departure, starts_ms, case.context)
     if end_ms is None or not _outlasted_its_timeout(case, starts_ms):
         return None
     return Missed(end_ms) if case.own_latest_end_ms > end_ms + EARLY_MS else NotMissed()
@@ -26,7 +26,7 @@ def not_rejoined(case: Case) -> Answer:
     That is for those whose session may have lasted so long, or else for the last to expire of all whom it lost.
     """
     starts_ms = _session_ends_ms(case)
-    end_ms = due_ms(case.departure, starts_ms, case.context)
+    end_ms = phase_due_ms(case.departure, starts_ms, case.context)
     if not (_waited_to_its_timeout(case, end_ms) or timed_out(case.departure, starts_ms, case.context)):
         return None
     own_ms = case.latest_ends_ms[id(case.departure)]

@@ -19,7 +19,7 @@ from coordinator_model.replica.removals.case import (
 )
 from coordinator_model.replica.removals.coordinator_pause import due_in_a_pause
 from coordinator_model.replica.removals.departure import Departure
-from coordinator_model.replica.removals.ended_phase import count_starter_in
+from coordinator_model.replica.removals.ended_phase import note_starter_timeout
 from coordinator_model.replica.removals.join_timeout import not_rejoined, phase_was_extended
 from coordinator_model.replica.removals.leaves import CUT_MS
 from coordinator_model.replica.removals.phase_end import (
@@ -39,7 +39,7 @@ from coordinator_model.replica.removals.removal_instant import (
 from coordinator_model.replica.removals.revocation import not_revoked, own_timers_ms
 from coordinator_model.replica.removals.session_end import possible_end, session_ended
 from coordinator_model.replica.removals.sync_timeout import not_synced
-from coordinator_model.replica.removals.uncertain import Proof, cause_is_uncertain
+from coordinator_model.replica.removals.uncertain import Inference, cause_is_uncertain
 from coordinator_model.replica.session_timer import JudgementContext, lines_lost, session_timeout_ms
 from coordinator_model.states import MEMBER_REMOVED, REBALANCE_TIMEOUT, SESSION_EXPIRED, Cause, Evidence
 
@@ -90,7 +90,7 @@ def judge_removals(replica: GroupReplica, context: JudgementContext) -> bool:
             replica.departures.remove(departure)
             replica.revert_to_last_record(departure.gone_ms)
         else:
-            count_starter_in(replica, departure.phase)
+            note_starter_timeout(replica, departure.phase)
             _apply(replica, departure, judge(replica, departure, context), context)
     return _judge_again(replica, context) or bool(due)
 
@@ -106,7 +106,7 @@ def judge(replica: GroupReplica, departure: Departure, context: JudgementContext
     verdict = explain(replica, departure, together, context_before(departure, context))
     if isinstance(verdict, Unexplained):
         return verdict
-    if cause_is_uncertain(Proof(replica, departure, together, verdict, context)):
+    if cause_is_uncertain(Inference(replica, departure, together, verdict, context)):
         return Uncertain(judge_again=not lines_lost(departure.member, context))
     return verdict
 
@@ -195,7 +195,7 @@ def _judge_again(replica: GroupReplica, context: JudgementContext) -> bool:
         due = departure.judge_again and recent and not _was_in_no_generation(departure)
         if not (due and _moved_before(departure, context)):
             continue
-        count_starter_in(replica, departure.phase)
+        note_starter_timeout(replica, departure.phase)
         verdict = judge(replica, departure, context)
         if isinstance(verdict, RebalanceTimeout | SessionExpired):
             found = True

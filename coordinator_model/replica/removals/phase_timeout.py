@@ -9,7 +9,7 @@ from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import Cause
 
 
-def due_ms(departure: Departure, session_ends_ms: Iterable[int], context: JudgementContext) -> int | None:
+def phase_due_ms(departure: Departure, session_ends_ms: Iterable[int], context: JudgementContext) -> int | None:
     """Return when the phase had to end, by the earliest of its possible starts; None: no start is known."""
     return min(possible_ends_ms(departure.phase, session_ends_ms, context), default=None)
 

@@ -22,7 +22,7 @@ from coordinator_model.replica.session_timer import (
 )
 from coordinator_model.states import Cause
 
-UNSEEN_SHARE = 2
+UNSEEN_DIVISOR = 2
 """A member removed later than this share of its session after the session seems to end has sent more than one
 heartbeat that was not seen: usual clients send three or more in a session."""
 
@@ -54,7 +54,7 @@ def session_ended(case: Case) -> SessionExpired | Unexplained:
     if gone_ms < end_ms - (TIMER_EARLY_MS if member.goes_alone else grace_ms):
         return _unseen(case)  # a leave that was not seen, or a coordinator that was not
     if member.goes_alone and case.session_reset is None and removed_ms > end_ms + grace_ms:
-        if removed_ms - end_ms > (session_timeout_ms(member, context) or 0) // UNSEEN_SHARE:
+        if removed_ms - end_ms > (session_timeout_ms(member, context) or 0) // UNSEEN_DIVISOR:
             return _unseen(case)  # it lived on unseen, and so may its leave be
         end_ms = removed_ms  # a timer runs in time, so its last heartbeat was not seen
     return _expired(case, end_ms)

@@ -29,7 +29,7 @@ RECENT_MS = 600_000
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class Inference:
     """A removal, the timeout that explains it, and what may cast doubt on that. Doubts only read it."""
 
     replica: GroupReplica
@@ -45,67 +45,67 @@ class Proof:
         return self.departure.member
 
 
-def joined_a_later_generation(proof: Proof) -> bool:
+def joined_a_later_generation(inference: Inference) -> bool:
     """Tell whether a classic member had joined a generation after the one that lacks it: instants are not exact."""
-    joined = proof.member.generation
-    return not proof.member.goes_alone and joined is not None and joined > proof.departure.generation
+    joined = inference.member.generation
+    return not inference.member.goes_alone and joined is not None and joined > inference.departure.generation
 
 
-def lines_were_behind(proof: Proof) -> bool:
+def lines_were_behind(inference: Inference) -> bool:
     """Tell whether the record was applied long before the lines of its time, and no pause is why.
 
     While the coordinator was paused no lines were late: there were none.
     """
-    removed_ms = proof.departure.removed_ms
-    since_ms = removed_ms - proof.context.thresholds.hold_ms
-    resets = (r for r in proof.context.timer_resets if r.low_ms <= removed_ms)
+    removed_ms = inference.departure.removed_ms
+    since_ms = removed_ms - inference.context.thresholds.hold_ms
+    resets = (r for r in inference.context.timer_resets if r.low_ms <= removed_ms)
     pauses = (r for r in resets if r.cause is Cause.COORDINATOR_PAUSE)
     paused = any(max(r.woke_ms or 0, r.high_ms or removed_ms) >= since_ms for r in pauses)
-    return proof.departure.lines_were_behind and not paused
+    return inference.departure.lines_were_behind and not paused
 
 
-def rebalance_began_unseen(proof: Proof) -> bool:
+def rebalance_began_unseen(inference: Inference) -> bool:
     """Tell whether the rebalance began before any session had expired, and no request that began it was seen.
 
     A line is missing then, perhaps a leave of one of the members that the rebalance lost, if lines were lost of late.
     Not decided for static members, nor if the coordinator paused or moved meanwhile: timers may have run differently.
     """
-    member, phase = proof.member, proof.departure.phase
-    if not isinstance(proof.timeout, SessionExpired) or not _lost_lines_recently(proof):
+    member, phase = inference.member, inference.departure.phase
+    if not isinstance(inference.timeout, SessionExpired) or not _lost_lines_recently(inference):
         return False
     if member.goes_alone or member.instance_id is not None or member.awaiting_sync:
         return False
     if phase.started_ms is None or phase.started_by or (member.clock_ms or 0) >= phase.started_ms:
         return False
-    if any(reset.cause is not Cause.UNKNOWN for reset in unheard_since(member, proof.context.timer_resets)):
+    if any(reset.cause is not Cause.UNKNOWN for reset in unheard_since(member, inference.context.timer_resets)):
         return False
-    ends_ms = [span[0] for other in proof.together for span in deadlines(other, proof.context)]
-    ends_ms += [(d.member.timer_reset_ms or 0) + d.sync_timeout_ms for d in proof.together if d.sync_timeout_ms]
-    return min(ends_ms, default=0) > phase.started_ms + proof.context.thresholds.grace_ms
+    ends_ms = [span[0] for other in inference.together for span in deadlines(other, inference.context)]
+    ends_ms += [(d.member.timer_reset_ms or 0) + d.sync_timeout_ms for d in inference.together if d.sync_timeout_ms]
+    return min(ends_ms, default=0) > phase.started_ms + inference.context.thresholds.grace_ms
 
 
-def heartbeats_are_filtered_out(proof: Proof) -> bool:
+def heartbeats_are_filtered_out(inference: Inference) -> bool:
     """Tell whether the member outlived its session although none of its heartbeats was seen.
 
     Then the request log leaves them out. If a heartbeat of any member of the shard was seen since it joined, its own
     would have been seen too.
     """
-    member, seen_ms = proof.member, proof.context.proof_arrival_ms
+    member, seen_ms = inference.member, inference.context.proof_arrival_ms
     if member.parked_heartbeat_ms is not None or member.last_heartbeat_ms is not None:
         return False
     if member.kip848 and member.clock_ms is None and not seen_ms:
         return True  # it joined by a heartbeat
-    since_ms = max(member.clock_ms or member.joined_ms or 0, proof.context.live_from_ms)
-    return (member.goes_alone or seen_ms <= since_ms) and _outlived_its_session(proof)
+    since_ms = max(member.clock_ms or member.joined_ms or 0, inference.context.live_from_ms)
+    return (member.goes_alone or seen_ms <= since_ms) and _outlived_its_session(inference)
 
 
-def request_may_have_been_pending(proof: Proof) -> bool:
+def request_may_have_been_pending(inference: Inference) -> bool:
     """Tell whether a classic member may have been silent because its JoinGroup or SyncGroup was pending.
 
     The coordinator does not expire such a member, and the request is logged only when it is answered. If that answer or
     a LeaveGroup may be missing, silence proves nothing.
     """
-    member, departure, context = proof.member, proof.departure, proof.context
+    member, departure, context = inference.member, inference.departure, inference.context
     phase_ms = departure.phase.started_ms
     if member.goes_alone or member.clock_ms is None:
         return False
@@ -116,47 +116,47 @@ def request_may_have_been_pending(proof: Proof) -> bool:
     return may_miss_lines(context.blind, max(member.clock_ms, departure.phase.after_ms), departure.gone_ms + 1)
 
 
-def expired_before_group_was_stable(proof: Proof) -> bool:
+def expired_before_group_was_stable(inference: Inference) -> bool:
     """Tell whether the session would have expired while the group was still seen stable.
 
     An expiry starts a rebalance, so a heartbeat of the member must be missing.
     """
-    member, departure = proof.member, proof.departure
-    if member.goes_alone or not isinstance(proof.timeout, SessionExpired):
+    member, departure = inference.member, inference.departure
+    if member.goes_alone or not isinstance(inference.timeout, SessionExpired):
         return False
-    after_ms = departure.phase.after_ms - proof.context.thresholds.grace_ms
-    missing = may_miss_lines(proof.context.blind, member.clock_ms or 0, departure.gone_ms)
-    return proof.timeout.deadline_ms < after_ms and missing
+    after_ms = departure.phase.after_ms - inference.context.thresholds.grace_ms
+    missing = may_miss_lines(inference.context.blind, member.clock_ms or 0, departure.gone_ms)
+    return inference.timeout.deadline_ms < after_ms and missing
 
 
-def may_have_left_unseen(proof: Proof) -> bool:
+def may_have_left_unseen(inference: Inference) -> bool:
     """Tell whether the line of a leave may be missing, and the member may have been alive unseen until then.
 
     In a group of KIP-848 the line of a leave is written after the records of the removal.
     """
-    member, blind, leave_ms = proof.member, proof.context.blind, _earliest_leave_ms(proof)
-    until_ms = proof.departure.gone_ms + proof.context.thresholds.grace_ms
+    member, blind, leave_ms = inference.member, inference.context.blind, _earliest_leave_ms(inference)
+    until_ms = inference.departure.gone_ms + inference.context.thresholds.grace_ms
     if member.clock_ms is None:
         return may_miss_lines(blind, leave_ms, until_ms)
-    silence_ms = _longest_silence_ms(member, proof.context)
+    silence_ms = _longest_silence_ms(member, inference.context)
     unseen_ms = may_have_lived_until_ms(blind, member.clock_ms, silence_ms, until_ms)
     return unseen_ms > max(member.clock_ms, leave_ms)
 
 
-def may_have_waited_unseen(proof: Proof) -> bool:
+def may_have_waited_unseen(inference: Inference) -> bool:
     """Tell whether a classic member may have been silent because it waited in a join phase that nobody saw.
 
     Not if it was silent for too long before, while the group was seen stable in the same generation.
     """
-    member, stable_ms = proof.member, proof.departure.phase.after_ms
+    member, stable_ms = inference.member, inference.departure.phase.after_ms
     since_ms = member.clock_ms or member.joined_ms or 0
-    same = not since_ms < (proof.replica.unseen_generation_ms or 0) <= stable_ms
-    if member.goes_alone or (same and stable_ms > since_ms + _longest_silence_ms(member, proof.context)):
+    same = not since_ms < (inference.replica.unseen_generation_ms or 0) <= stable_ms
+    if member.goes_alone or (same and stable_ms > since_ms + _longest_silence_ms(member, inference.context)):
         return False
-    return join_lines.may_be_missing(proof.replica, since_ms, proof.context)
+    return join_lines.may_be_missing(inference.replica, since_ms, inference.context)
 
 
-DOUBTS: tuple[Callable[[Proof], bool], ...] = (
+DOUBTS: tuple[Callable[[Inference], bool], ...] = (
     joined_a_later_generation,
     lines_were_behind,
     rebalance_began_unseen,
@@ -169,39 +169,41 @@ DOUBTS: tuple[Callable[[Proof], bool], ...] = (
 """One of them is enough, so their order decides nothing; those that cost least come first."""
 
 
-def cause_is_uncertain(proof: Proof) -> bool:
+def cause_is_uncertain(inference: Inference) -> bool:
     """Tell whether an unseen line may explain the removal better than the timeout that was inferred."""
-    return any(doubt(proof) for doubt in DOUBTS)
+    return any(doubt(inference) for doubt in DOUBTS)
 
 
-def _outlived_its_session(proof: Proof) -> bool:
+def _outlived_its_session(inference: Inference) -> bool:
     """Tell whether a member of which no heartbeat was seen went later than its session ended.
 
     A timeout is believed only if the session ended right at the removal, or as the rebalance began, and if every
     removal of late has an explanation.
     """
-    departure, context = proof.departure, proof.context
-    alone, unexplained = departure.member.goes_alone, _unexplained_recently(proof)
-    if any(name in proof.replica.pending for name in departure.phase.unjoined) and not unexplained:
+    departure, context = inference.departure, inference.context
+    alone, unexplained = departure.member.goes_alone, _unexplained_recently(inference)
+    if any(name in inference.replica.pending for name in departure.phase.unjoined) and not unexplained:
         return False  # the phase waited for an id given out, however long before the session ended
     if not alone and (unexplained or _expired_long_before(departure, context)):
         return True
-    if isinstance(proof.timeout, SessionExpired) and _expired_in_a_rebalance(departure, context):
+    if isinstance(inference.timeout, SessionExpired) and _expired_in_a_rebalance(departure, context):
         return False
-    lost = [departure] if alone else proof.together
+    lost = [departure] if alone else inference.together
     ends_ms = [latest_deadline_ms(other, context) or 0 for other in lost]
     return departure.removed_ms > max(ends_ms, default=0) + context.thresholds.grace_ms
 
 
-def _lost_lines_recently(proof: Proof) -> bool:
+def _lost_lines_recently(inference: Inference) -> bool:
     """Tell whether lines were lost recently: a blind window is known, or an earlier removal had no explanation."""
-    since_ms = proof.departure.phase.after_ms - RECENT_MS
-    return _unexplained_recently(proof) or may_miss_lines(proof.context.blind, since_ms, proof.departure.gone_ms)
+    since_ms = inference.departure.phase.after_ms - RECENT_MS
+    return _unexplained_recently(inference) or may_miss_lines(
+        inference.context.blind, since_ms, inference.departure.gone_ms
+    )
 
 
-def _unexplained_recently(proof: Proof) -> bool:
-    unexplained_ms = proof.replica.unexplained_ms
-    return unexplained_ms is not None and unexplained_ms >= proof.departure.phase.after_ms - RECENT_MS
+def _unexplained_recently(inference: Inference) -> bool:
+    unexplained_ms = inference.replica.unexplained_ms
+    return unexplained_ms is not None and unexplained_ms >= inference.departure.phase.after_ms - RECENT_MS
 
 
 def _expired_long_before(departure: Departure, context: JudgementContext) -> bool:
@@ -220,14 +222,14 @@ def _expired_in_a_rebalance(departure: Departure, context: JudgementContext) -> 
     return not departure.member.goes_alone and phase_ms is not None and end_ms >= phase_ms - context.thresholds.grace_ms
 
 
-def _earliest_leave_ms(proof: Proof) -> int:
+def _earliest_leave_ms(inference: Inference) -> int:
     """Return the earliest instant at which the member can have left.
 
     A classic group shows a leave only with its next generation, a group of KIP-848 at once.
     """
-    if proof.member.goes_alone:
-        return proof.departure.removed_ms - proof.context.thresholds.grace_ms
-    return proof.departure.phase.after_ms
+    if inference.member.goes_alone:
+        return inference.departure.removed_ms - inference.context.thresholds.grace_ms
+    return inference.departure.phase.after_ms
 
 
 def _longest_silence_ms(member: Member, context: JudgementContext) -> int:

@@ -159,7 +159,7 @@ def test_a_copy_that_knows_the_partitions_takes_only_their_instants_from_the_sta
     shard.apply([commit(0, 0)])
     old = restored(shard)
     shard.apply([commit(1, 500)])
-    new = restored(shard, like=old)
+    new = restored(shard, reuse_from=old)
     assert new._groups.commit_times.slots is old._groups.commit_times.slots
     assert times_of(new) == {0: 500}
 

@@ -131,30 +131,32 @@ def expired(outputs):
 
 
 def test_a_span_of_never_is_never_due():
-    hot = HeartbeatTable()
-    slot = hot.add("g", "m")
+    table = HeartbeatTable()
+    slot = table.add("g", "m")
     for last_ms in (0, T0, LATEST_MS, NO_INSTANT):
-        hot.last[slot], hot.span[slot] = last_ms, NEVER
-        assert hot.due_ms() == FAR_MS
-        assert hot.groups_due(LATEST_MS) == set()
+        table.last_ms[slot], table.span_ms[slot] = last_ms, NEVER
+        assert table.due_ms() == FAR_MS
+        assert table.groups_due(LATEST_MS) == set()
 
 
 @pytest.mark.parametrize("span_ms", [0, 45_000, INT32 - 1, INT32, 40 * DAY_MS])
 def test_a_members_due_instant_is_kept_whatever_its_span(span_ms):
     """A session timeout is an int32: no sum of one and an instant may be cut to another instant."""
-    hot, member = HeartbeatTable(), Member("m", last_heartbeat_ms=T0, previous_heartbeat_ms=T0 - 3_000, generation=1)
-    hot.put("g", member, T0 + span_ms, fast=True)
-    assert hot.due_ms() == T0 + span_ms
-    assert hot.groups_due(T0 + span_ms - 1) == set()
-    assert hot.groups_due(T0 + span_ms) == {"g"}
+    table, member = HeartbeatTable(), Member("m", last_heartbeat_ms=T0, previous_heartbeat_ms=T0 - 3_000, generation=1)
+    table.put("g", member, T0 + span_ms, fast=True)
+    assert table.due_ms() == T0 + span_ms
+    assert table.groups_due(T0 + span_ms - 1) == set()
+    assert table.groups_due(T0 + span_ms) == {"g"}
 
 
 @pytest.mark.parametrize("apart_ms", [-INT32 - 5, -1, 3_000, INT32, 400 * DAY_MS])
 def test_an_interval_of_any_length_is_kept_or_bounded(apart_ms):
-    hot, replica = HeartbeatTable(), GroupReplica("g")
-    hot.put("g", Member("m", last_heartbeat_ms=T0, previous_heartbeat_ms=T0 - apart_ms, generation=1), None, fast=True)
+    table, replica = HeartbeatTable(), GroupReplica("g")
+    table.put(
+        "g", Member("m", last_heartbeat_ms=T0, previous_heartbeat_ms=T0 - apart_ms, generation=1), None, fast=True
+    )
     replica.members["m"] = member = Member("m")
-    take_heartbeats(replica, hot.heard("g"))
+    take_heartbeats(replica, table.heard("g"))
     assert member.last_heartbeat_ms == T0
     assert member.previous_heartbeat_ms is None or T0 - INT32 < member.previous_heartbeat_ms <= T0
 

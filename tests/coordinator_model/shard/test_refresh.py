@@ -68,7 +68,7 @@ def test_whatever_else_happens_shows_the_whole_group_again(event):
 @pytest.mark.parametrize("moved", [True, False])
 def test_a_restored_shard_shows_its_groups_whole_first_unless_it_only_moved(moved):
     story, screen = quiet(), Screen().play(quiet(), 0, 12)
-    screen.shard = Shard.restore(0, SETTINGS, screen.shard.dump(), moved=moved)
+    screen.shard = Shard.restore(0, SETTINGS, screen.shard.dump(), views_kept=moved)
     screen.kinds = []
     screen.play(story, 12, 16)
     assert ["report" in kinds for kinds in screen.kinds] == [not moved, False, False, False]

@@ -219,14 +219,14 @@ def test_the_event_is_kept_with_its_place_its_error_and_its_beginning(monkeypatc
 
 
 def test_an_event_that_fails_before_it_comes_to_its_group_costs_itself(monkeypatch):
-    whole = EventLoop._step
+    whole = EventLoop._apply
 
     def fails(loop, event):
         if event.order_ms == T0 + 5_000 and event.group == BAD:
             raise IndexError("no such clock")
         return whole(loop, event)
 
-    monkeypatch.setattr(EventLoop, "_step", fails)
+    monkeypatch.setattr(EventLoop, "_apply", fails)
     told = two_groups().play(20_000, may_fail=True)
     assert told.history.undecodable == {"group: failed: IndexError": 1}
     assert sorted(told.opened("session-expired")) == ["b2", "m2"]

@@ -85,7 +85,7 @@ def test_what_is_held_back_survives(name):
     story.silent(6_000, 99_000, "broker-2")
     rebalance(story, 6_500, 2, Who(name, client_id=name))
     shard = shard_of_story(story, 8_000)
-    back = Shard.restore(0, SETTINGS, shard.dump(), moved=True)
+    back = Shard.restore(0, SETTINGS, shard.dump(), views_kept=True)
     assert len(back.memory.held) > 5
     assert [type(e) for e in back.memory.held] == [type(e) for e in shard.memory.held]
     assert back.dump() == shard.dump()
@@ -96,7 +96,7 @@ def test_what_is_held_back_survives(name):
 def test_dump_restore_dump_is_the_same_bytes(story):
     shard = shard_of_story(story.beats("m1", 1_000, 3_000), 5_000)
     state = shard.dump()
-    assert Shard.restore(0, SETTINGS, state, moved=True).dump() == state
+    assert Shard.restore(0, SETTINGS, state, views_kept=True).dump() == state
 
 
 def test_another_version_is_refused_in_words():
