@@ -8,7 +8,7 @@ Nobody leaves in it but the member that caused a downgrade, and no incident ends
 from collections.abc import Collection
 
 from coordinator_model.replica.group import GroupReplica, Member
-from coordinator_model.replica.removals.ended_phase import timeout_ms
+from coordinator_model.replica.removals.ended_phase import phase_limit_ms
 from coordinator_model.replica.removals.removal import remove_member, withdraw
 from coordinator_model.replica.session_timer import JudgementContext, latest_session
 from coordinator_model.replica.transitions import StateEvent
@@ -64,10 +64,9 @@ def _had_gone(member: Member, upgraded_ms: int, context: JudgementContext) -> bo
 def _join_phase_has_ended(replica: GroupReplica, upgraded_ms: int, context: JudgementContext) -> bool:
     """Tell whether a join phase had ended by its timeout as a classic group was upgraded, and announced nothing."""
     phase = replica.phase
-    unfinished = phase.started_ms is not None and phase.generation < 0
-    return (
-        unfinished and (phase.started_ms or 0) + (timeout_ms(replica, phase, upgraded_ms, context) or 0) <= upgraded_ms
-    )
+    if phase.started_ms is None or phase.generation >= 0:
+        return False
+    return phase.started_ms + (phase_limit_ms(replica, phase, upgraded_ms, context) or 0) <= upgraded_ms
 
 
 def become_classic(replica: GroupReplica, listed: Collection[str]) -> None:

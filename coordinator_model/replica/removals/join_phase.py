@@ -97,7 +97,7 @@ def end_untold(replica: GroupReplica, by_ms: int, context: JudgementContext) -> 
     waiting = [m for m in members if m.member_id in phase.unanswered]
     others = (m for m in members if m.member_id not in phase.unanswered)
     ends_ms = [max(m.clock_ms or 0, m.parked_heartbeat_ms or 0) + (m.session_timeout_ms or 0) for m in others]
-    due_ms = (phase.started_ms or 0) + (timeout_ms(replica, phase, by_ms, context) or 0)
+    due_ms = (phase.started_ms or 0) + (phase_limit_ms(replica, phase, by_ms, context) or 0)
     ended_ms = min(max(ends_ms, default=0), due_ms)
     if (phase.started_ms or 0) <= ended_ms < by_ms:
         for member in waiting:

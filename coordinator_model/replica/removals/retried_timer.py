@@ -6,11 +6,11 @@ what removed a member once removes it again by the same rule, also where it has 
 
 from collections.abc import Iterable
 
+from coordinator_model.client import who
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.removals.departure import STALL_MS, Departure
 from coordinator_model.replica.removals.leaves import CUT_MS
 from coordinator_model.replica.removals.removal import RETRIED_MS
-from coordinator_model.replica.returns import who
 from coordinator_model.replica.session_timer import JudgementContext, session_timeout_ms
 from coordinator_model.states import Cause
 

@@ -1,7 +1,6 @@
 """The last cause: the member's session ended. When, and whether a coordinator's pause or move is to blame."""
 
 from coordinator_model.brokers.timer_reset import TimerReset
-from coordinator_model.client import who
 from coordinator_model.replica.group import GroupReplica, Member
 from coordinator_model.replica.poll_end import stopped_polling
 from coordinator_model.replica.removals import retried_timer
