@@ -7,7 +7,6 @@ has it before compaction. Prints how long the command took as a whole process, i
 import argparse
 import json
 import resource
-import struct
 import subprocess
 import sys
 import tempfile
@@ -17,7 +16,8 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from streaming.embedded import EmbeddedCluster
-from tests.support.story import Who, group_metadata, key, text
+from tests.support.records import commit_key, commit_value, key
+from tests.support.story import Who, group_metadata
 
 TOPIC = "large-offsets"
 PARTITIONS = 50
@@ -28,7 +28,7 @@ COMMITS = 2_000
 
 def fill(servers: str, records: int) -> None:
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 50, "queue.buffering.max.messages": 1_000_000})
-    value = struct.pack(">hqi", 3, 42, -1) + text("") + struct.pack(">q", 1_700_000_000_000)
+    value = commit_value(42, 1_700_000_000_000)
     for number in range(records):
         group = number % GROUPS
         if number // GROUPS % COMMITS == 0:
@@ -36,7 +36,7 @@ def fill(servers: str, records: int) -> None:
             members = [Who(f"{name}-{n}", client_id=f"client-{n}") for n in range(5)]
             record = key(2, name), group_metadata(1 + number // GROUPS // COMMITS, members, members[0].member_id)
         else:
-            record = key(1, f"group-{group}") + text("orders") + struct.pack(">i", number % 12), value
+            record = commit_key(f"group-{group}", "orders", number % 12), value
         while True:
             try:
                 producer.produce(TOPIC, record[1], key=record[0], partition=group % PARTITIONS)

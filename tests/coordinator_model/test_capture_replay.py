@@ -7,7 +7,9 @@ from coordinator_model.decode.parse import OFFSETS, REPORTS, TELEMETRY, SourceRo
 from coordinator_model.incidents import to_contract
 from coordinator_model.shard.shard import ShardSettings
 from coordinator_model.shard.sharding import shard_of
-from tests.support.story import T0, Story, group_metadata, heartbeat_line, key, rebalance, stable
+from tests.support.records import key
+from tests.support.request_log import heartbeat_line
+from tests.support.story import T0, Story, group_metadata, rebalance, stable
 
 SETTINGS = ShardSettings(cluster="c", partitions=0, live_from_ms=0)
 

@@ -5,7 +5,8 @@ Complaints about the delivery of alerts are in `tests/streaming/serve/notify/tes
 
 import pytest
 
-from tests.support.story import Who, key, rebalance, stable
+from tests.support.records import key
+from tests.support.story import Who, rebalance, stable
 
 HALF_HOUR_MS = 1_800_000
 STATIC = Who("m1", instance_id="pod-1")

@@ -1,6 +1,5 @@
 """The captures of real clusters without their telemetry: nobody is accused, and what the records tell is told once."""
 
-import struct
 from collections import Counter
 
 import pytest
@@ -12,7 +11,7 @@ from coordinator_model.incidents import Kind
 from coordinator_model.shard.shard import ShardSettings
 from streaming.capture_file import open_text, read_rows
 from tests.coordinator_model.test_captures import CAPTURES
-from tests.support.story import key, text
+from tests.support.records import commit_key, commit_value
 
 ACCUSATIONS = {"session-expired", "rebalance-timeout", "poll-exceeded", "session-at-risk", "member-fenced"}
 SETTINGS = ShardSettings(cluster="c", partitions=0, live_from_ms=0)
@@ -81,18 +80,22 @@ def test_whoever_is_in_is_of_unknown_liveness_and_nobody_is_called_stable(rows):
 
 def test_no_page_stays_open_once_records_of_others_tell_that_time_goes_on(rows):
     last_ms = max(row.timestamp_ms for row in rows if row.source == OFFSETS)
-    value = struct.pack(">hqi", 3, 42, -1) + text("") + struct.pack(">q", last_ms)
+    value = commit_value(42, last_ms)
     others = [
-        SourceRow(OFFSETS, "__consumer_offsets", 49, 10_000_000 + n, last_ms + n * HALF_HOUR_MS, commit_key(), value)
+        SourceRow(
+            OFFSETS,
+            "__consumer_offsets",
+            49,
+            10_000_000 + n,
+            last_ms + n * HALF_HOUR_MS,
+            commit_key("another-group", "t", 0),
+            value,
+        )
         for n in (1, 2)
     ]
     history = replay_rows([*rows, *others], SETTINGS)
     assert {name for name, _ in left_open(replay_rows(rows, SETTINGS))} <= {"member-removed", "rebalance-storm"}
     assert [left for left in left_open(history) if left[1] == "page" or left[0] == "rebalance-storm"] == []
-
-
-def commit_key():
-    return key(1, "another-group") + text("t") + struct.pack(">i", 0)
 
 
 def left_open(history):

@@ -23,7 +23,6 @@ from coordinator_model.shard.sharding import shard_of
 from streaming.embedded import EmbeddedCluster
 from tests.benchmarks import synthetic
 from tests.benchmarks.synthetic import Member
-from tests.support import story as builders
 
 SESSION_MS = 6_000
 BEAT_MS = 2_000
@@ -174,7 +173,7 @@ class LiveCluster:
             return
         member = self.random.choice(group.members)
         group.alive.remove(member)
-        self.line(leave_line(group.name, member), at_ms)
+        self.line(synthetic.leave_line(group.name, member), at_ms)
         self._remove(at_ms, group, member)
         self.awaited += 1
         newcomer = Member(next(self._numbers), SESSION_MS)
@@ -306,14 +305,6 @@ class Restarted(Member):
     @property
     def host(self) -> str:
         return Member(self.of).host
-
-
-def leave_line(group: str, member: Member) -> bytes:
-    """Answer a LeaveGroup."""
-    gone = {"memberId": member.member_id, "groupInstanceId": None}
-    request = {"groupId": group, "members": [{**gone, "reason": "the consumer is being closed"}]}
-    response = {"throttleTimeMs": 0, "errorCode": 0, "members": [{**gone, "errorCode": 0}]}
-    return builders.line("LEAVE_GROUP", request, response, client=member.client_id, version=5).encode()
 
 
 def now_ms() -> int:

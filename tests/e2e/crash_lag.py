@@ -5,7 +5,6 @@ the others, and one of a member that commits nothing any more. What the job hold
 """
 
 import json
-import struct
 from collections import Counter
 from typing import Any, NamedTuple
 
@@ -15,7 +14,7 @@ from coordinator_model.shard.sharding import shard_of
 from tests.benchmarks.synthetic import TOPIC
 from tests.e2e.crash_cluster import PARTITIONS, LiveCluster
 from tests.e2e.crash_job import Job
-from tests.support.story import key, text
+from tests.support.records import commit_key, commit_value
 
 LOADER, LEDGER = "loader", "ledger"
 STUCK = {LOADER: 2, LEDGER: 1}
@@ -69,8 +68,8 @@ class Commits:
     def _commit(self, group: str, partition: int, at_ms: int) -> None:
         offset = self.committed[group, partition] = self._ends[partition]
         self.committed_ms[group, partition] = at_ms
-        place = key(1, group) + text(TOPIC) + struct.pack(">i", partition)
-        value = struct.pack(">hqi", 3, offset, -1) + text("") + struct.pack(">q", at_ms)
+        place = commit_key(group, TOPIC, partition)
+        value = commit_value(offset, at_ms)
         self.cluster.write(place, value, at_ms, shard_of(group, PARTITIONS))
 
     def truth(self) -> dict[str, list[Row]]:

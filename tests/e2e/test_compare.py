@@ -10,7 +10,7 @@ from tests.e2e import compare, quiet
 from tests.e2e.compare import Row, judge, named, poll_rows, rebalance_rows, score, session_rows, with_ties
 from tests.e2e.poll_truth import Sleepers, returns, slept
 from tests.e2e.world import Played
-from tests.support.story import heartbeat_line, line
+from tests.support.request_log import heartbeat_line, line
 
 
 def logged(at_ms: int, *, kind: str = "session-expired", member_id: str = "m", partition: int = 3) -> TruthEvent:

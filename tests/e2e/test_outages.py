@@ -1,7 +1,6 @@
 """The world misbehaves: telemetry breaks, the broker goes away, strangers choose hostile names. The job goes on."""
 
 import json
-import struct
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from tests.benchmarks import synthetic
 from tests.benchmarks.synthetic import Member
 from tests.e2e.crash_cluster import PARTITIONS, LiveCluster, now_ms
 from tests.e2e.crash_job import ROOT, Job
+from tests.support import records
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(1_200)]
 
@@ -109,8 +109,8 @@ def closed_in_turn(running, number):
 
 def the_group_without_a_name_commits(cluster):
     """Old clients may commit offsets under the group id "", which elsewhere in the monitor means a broker."""
-    key = struct.pack(">hhh1si", 1, 0, 1, b"t", 0)
-    value = struct.pack(">hqihq", 3, 5, -1, 0, now_ms())
+    key = records.commit_key("", "t", 0)
+    value = records.commit_value(5, now_ms())
     producer = Producer({"bootstrap.servers": cluster.broker.bootstrap_servers})
     producer.produce(cluster.records, value, key, shard_of("", PARTITIONS))
     producer.flush()

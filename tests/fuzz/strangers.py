@@ -15,14 +15,13 @@ from coordinator_model.events import ConsumerHeartbeat, Heartbeat, JoinAnswered
 from tests.fuzz import values
 from tests.fuzz.corpus import Corpus
 from tests.support import records as encoder
-from tests.support.story import APIS
+from tests.support import request_log
 
 CLIENT_TOPIC = "group-client-telemetry"
 ANYBODY = (24, 26, 29, 30, 35, 42, -1)
 """Kafka answers these before it looks who coordinates, and whether there is such a group."""
 HIDDEN = ("join-refused", "member-fenced", "zombie-commit")
 """Rules that strangers make true of any group by right: they tell that somebody is refused."""
-_SHARES = {"SHARE_GROUP_HEARTBEAT": 76, "STREAMS_GROUP_HEARTBEAT": 88}
 
 
 def lines(corpus: Corpus, chance: Random, count: int) -> list[tuple[SourceRow, SourceRow]]:
@@ -41,22 +40,17 @@ def _telling(corpus: Corpus) -> list[SourceRow]:
 
 
 def _line(neighbour: SourceRow, api: str, request: Any, response: Any, chance: Random, **more: Any) -> SourceRow:
-    header = {
-        "requestApiKey": APIS.get(api, _SHARES.get(api, 3)),
-        "requestApiVersion": chance.choice([0, 1, 4, 5, 9]),
-        "correlationId": chance.randrange(2**31),
-        "clientId": more.pop("client_id", None) or values.name(chance),
-        "requestApiKeyName": api,
-    }
-    body = {
-        "isForwarded": False, "requestHeader": header, "request": request, "response": response,
+    # what is drawn is drawn in this order, so that a case keeps its number
+    version, correlation_id = chance.choice([0, 1, 4, 5, 9]), chance.randrange(2**31)
+    client = more.pop("client_id", None) or values.name(chance)
+    drawn = {
         "connection": f"127.0.0.1:9092-10.6.6.6:{chance.randrange(1_024, 65_536)}-0-{chance.randrange(99)}",
-        "totalTimeMs": 0.5, "requestQueueTimeMs": 0.1, "localTimeMs": 0.2, "remoteTimeMs": 0.0, "throttleTimeMs": 0,
-        "responseQueueTimeMs": 0.0, "sendTimeMs": 0.0, "securityProtocol": "PLAINTEXT",
-        "principal": chance.choice(["User:ANONYMOUS", "User:mallory", values.name(chance)]), "listener": "PLAINTEXT",
+        "principal": chance.choice(["User:ANONYMOUS", "User:mallory", values.name(chance)]),
         "clientInformation": {"softwareName": values.name(chance)[:30], "softwareVersion": "1"},
-    } | more  # fmt: skip
-    value = b"Completed request:" + values.as_json(body).encode("utf-8", "surrogatepass")
+    }
+    how = {"client": client, "version": version, "correlation_id": correlation_id}
+    body = request_log.entry(api, request, response, **how, **(drawn | more))
+    value = (request_log.PREFIX + values.as_json(body)).encode("utf-8", "surrogatepass")
     return neighbour._replace(value=value)
 
 

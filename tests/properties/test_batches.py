@@ -8,7 +8,6 @@ behind, and a batch holds whatever has come since the last one.
 import bisect
 import functools
 import random
-import struct
 from array import array
 from collections import defaultdict
 from dataclasses import replace
@@ -31,6 +30,7 @@ from streaming.capture_file import open_text, read_rows
 from streaming.run.commit_columns import CommitColumns
 from streaming.run.packing import Routing
 from streaming.run.partition_rows import PartitionRows
+from tests.support.records import commit_value
 
 CAPTURES = Path(__file__).parent.parent / "fixtures" / "captures"
 NAMES = ["kills", "classic", "failover", "broker", "java"]
@@ -83,7 +83,7 @@ def commits_as_blocks(records, live_from_ms):
         key, value = b"\0\2\0\1g", None
         if isinstance(event, OffsetCommitted):
             key = b"\0\1" + key_of(event.group, event.committed_topic, event.committed_partition)
-            value = None if event.tombstone else struct.pack(">hqihq", 3, event.committed_offset, -1, 0, 0)
+            value = None if event.tombstone else commit_value(event.committed_offset, 0)
         rows.append((event.offset, event.order_ms, key, value))
     if not rows:
         return []

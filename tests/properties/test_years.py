@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from coordinator_model.decode.parse import parse_row
 from coordinator_model.shard import group_judgement
 from coordinator_model.shard.shard import Shard, ShardSettings
-from tests.support.story import T0, Story, Who, consumers, probe_line, rebalance, stable
+from tests.support.request_log import probe_line
+from tests.support.story import T0, Story, Who, consumers, rebalance, stable
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

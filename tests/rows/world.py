@@ -1,21 +1,13 @@
 """The two logs that a broker writes, row by row: records, and lines of ``kafka.request.logger``."""
 
-import json
 from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator_model.decode.source_row import OFFSETS, TELEMETRY, SourceRow
+from tests.support import request_log
 
 T0_MS = 1_700_000_000_000
 PROBE_EVERY_MS = 500
-APIS = {
-    "JOIN_GROUP": (11, 9),
-    "HEARTBEAT": (12, 4),
-    "LEAVE_GROUP": (13, 5),
-    "SYNC_GROUP": (14, 5),
-    "LIST_GROUPS": (16, 5),
-    "CONSUMER_GROUP_HEARTBEAT": (68, 1),
-}
 
 
 def number_of_probe(line: bytes) -> int | None:
@@ -33,7 +25,7 @@ class Connection:
     port: int
 
 
-PROBE = Connection("group-monitor-probe", "10.9.9.9", 9_999)
+PROBE = Connection(request_log.PROBE_CLIENT, "10.9.9.9", 9_999)
 
 
 @dataclass
@@ -86,35 +78,22 @@ class World:
         version: int | None = None,
     ) -> None:
         """Write the line of an answered request; what it was parked is its remote time only as far as it waited."""
-        number, newest = APIS[api]
         waited_ms = 0 if arrival_ms is None else self.now_ms - arrival_ms
-        line = {
-            "isForwarded": False,
-            "requestHeader": {
-                "requestApiKey": number,
-                "requestApiVersion": newest if version is None else version,
-                "correlationId": len(self.rows),
-                "clientId": connection.client_id,
-                "requestApiKeyName": api,
-            },
-            "request": request,
-            "response": {"throttleTimeMs": 0, **response},
-            "connection": f"10.0.0.1:9092-{connection.host}:{connection.port}-0-1",
-            "totalTimeMs": float(waited_ms + self.line_delay_ms),
-            "requestQueueTimeMs": 0.0,
-            "localTimeMs": 0.0,
-            "remoteTimeMs": float(waited_ms),
-            "throttleTimeMs": 0,
-            "responseQueueTimeMs": 0.0,
-            "sendTimeMs": float(self.line_delay_ms),
-            "securityProtocol": "PLAINTEXT",
-            "principal": "User:ANONYMOUS",
-            "listener": "PLAINTEXT",
-            "clientInformation": {"softwareName": "apache-kafka-java", "softwareVersion": "4.3.1"},
-        }
-        text = "Completed request:" + json.dumps(line, separators=(",", ":"))
-        at_ms = self.now_ms + self.line_delay_ms
-        self._append(TELEMETRY, "group-telemetry", at_ms, b"broker-1", text.encode())
+        line = request_log.line(
+            api,
+            request,
+            {"throttleTimeMs": 0, **response},
+            client=connection.client_id,
+            version=version,
+            correlation_id=len(self.rows),
+            total_ms=float(waited_ms + self.line_delay_ms),
+            remote_ms=float(waited_ms),
+            connection=f"10.0.0.1:9092-{connection.host}:{connection.port}-0-1",
+            requestQueueTimeMs=0.0,
+            localTimeMs=0.0,
+            sendTimeMs=float(self.line_delay_ms),
+        )
+        self._append(TELEMETRY, "group-telemetry", self.now_ms + self.line_delay_ms, b"broker-1", line.encode())
 
     def _append(self, source: str, topic: str, at_ms: int, key: bytes, value: bytes | None) -> None:
         offset = self._offsets[topic] = self._offsets.get(topic, -1) + 1

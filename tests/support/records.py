@@ -1,4 +1,4 @@
-"""Records of ``__consumer_offsets`` as bytes, written from kafka-facts 1.2-1.4 and its byte vectors.
+"""Records of ``__consumer_offsets`` as bytes, by kafka-facts 1.2-1.4 and its byte vectors: one encoder for all tests.
 
 Nothing here looks at the decoder under test: what both get wrong alike, a common source would hide.
 """
@@ -43,6 +43,10 @@ def array(items: Sequence[bytes]) -> bytes:
     return int32(len(items)) + b"".join(items)
 
 
+def int32_array(numbers: Sequence[int]) -> bytes:
+    return struct.pack(f">i{len(numbers)}i", len(numbers), *numbers)
+
+
 def uvarint(number: int) -> bytes:
     out = bytearray()
     while number > 0x7F:
@@ -64,6 +68,15 @@ def compact_array(items: Sequence[bytes]) -> bytes:
     return uvarint(len(items) + 1) + b"".join(items)
 
 
+def compact_data(raw: bytes) -> bytes:
+    return uvarint(len(raw) + 1) + raw
+
+
+def tags(*tagged: tuple[int, bytes]) -> bytes:
+    """Tagged fields, by number."""
+    return uvarint(len(tagged)) + b"".join(uvarint(n) + uvarint(len(raw)) + raw for n, raw in tagged)
+
+
 # ---------------------------------------------------------------------------------------------- ConsumerProtocol
 
 
@@ -74,7 +87,7 @@ def subscription(topics: Iterable[str]) -> bytes:
 
 def assignment(partitions: Mapping[str, Sequence[int]]) -> bytes:
     """Assignment v0; zero bytes, not this, is what the broker writes where the leader sent none."""
-    listed = [string(topic) + array([int32(p) for p in ps]) for topic, ps in sorted(partitions.items())]
+    listed = [string(topic) + int32_array(ps) for topic, ps in sorted(partitions.items())]
     return int16(0) + array(listed) + int32(-1)
 
 
@@ -107,9 +120,16 @@ class ListedMember:
     assignment: bytes
 
 
-def commit_value(offset: int, at_ms: int) -> bytes:
-    """OffsetCommitValue v3."""
-    return int16(3) + int64(offset) + int32(-1) + string("") + int64(at_ms)
+def commit_value(
+    offset: int, at_ms: int, *, leader_epoch: int = -1, metadata: str = "", topic_id: UUID | None = None
+) -> bytes:
+    """OffsetCommitValue v3; v4, which Kafka 4.1 writes, where it names the topic's id."""
+    if topic_id is None and not metadata:  # in one go: benchmarks write thousands a second
+        return struct.pack(">hqihq", 3, offset, leader_epoch, 0, at_ms)
+    if topic_id is None:
+        return int16(3) + int64(offset) + int32(leader_epoch) + string(metadata) + int64(at_ms)
+    head = int16(4) + int64(offset) + int32(leader_epoch) + compact_string(metadata) + int64(at_ms)
+    return head + tags((0, topic_id.bytes))
 
 
 def group_metadata(
@@ -156,10 +176,23 @@ def target_epoch(epoch: int) -> bytes:
     return int16(0) + int32(epoch) + NO_TAGS
 
 
+def classic_part(session_ms: int) -> bytes:
+    """What a consumer group's member record keeps of a member that speaks the classic protocol."""
+    protocol = compact_string("range") + compact_data(b"\0\1") + NO_TAGS
+    return b"\1" + int32(session_ms) + compact_array([protocol]) + NO_TAGS
+
+
 def member_metadata(
-    client_id: str, client_host: str, topics: Iterable[str], rebalance_timeout_ms: int, instance_id: str | None = None
+    client_id: str,
+    client_host: str,
+    topics: Iterable[str],
+    rebalance_timeout_ms: int,
+    instance_id: str | None = None,
+    *,
+    regex: str | None = "",
+    classic: bytes = b"\0",
 ) -> bytes:
-    """ConsumerGroupMemberMetadataValue (type 5) of a KIP-848 member: a null classic part is tag 0, one byte, zero."""
+    """ConsumerGroupMemberMetadataValue (type 5); a KIP-848 member's classic part is null: tag 0, one byte, zero."""
     return (
         int16(0)
         + compact_string(instance_id)
@@ -167,14 +200,20 @@ def member_metadata(
         + compact_string(client_id)
         + compact_string(client_host)
         + compact_array([compact_string(topic) for topic in sorted(topics)])
-        + compact_string("")
+        + compact_string(regex)
         + int32(rebalance_timeout_ms)
         + compact_string(None)
-        + bytes([1, 0, 1, 0])
+        + tags((0, classic))
     )
 
 
-def _by_id(partitions: Mapping[UUID, Sequence[int]]) -> bytes:
+def resolved_regex(topics: Iterable[str]) -> bytes:
+    """ConsumerGroupRegularExpressionValue (type 16): hash, version and timestamp are zero."""
+    return int16(0) + compact_array([compact_string(topic) for topic in topics]) + int64(0) + int64(0) + NO_TAGS
+
+
+def by_topic_id(partitions: Mapping[UUID, Sequence[int]]) -> bytes:
+    """Partitions by topic; a topic without any is left out."""
     items = [
         topic_id.bytes + compact_array([int32(p) for p in ps]) + NO_TAGS
         for topic_id, ps in sorted(partitions.items())
@@ -185,7 +224,7 @@ def _by_id(partitions: Mapping[UUID, Sequence[int]]) -> bytes:
 
 def target(partitions: Mapping[UUID, Sequence[int]]) -> bytes:
     """ConsumerGroupTargetAssignmentMemberValue (type 7)."""
-    return int16(0) + _by_id(partitions) + NO_TAGS
+    return int16(0) + by_topic_id(partitions) + NO_TAGS
 
 
 def current(
@@ -197,4 +236,65 @@ def current(
 ) -> bytes:
     """ConsumerGroupCurrentMemberAssignmentValue (type 8), before assignment epochs (4.3)."""
     head = int16(0) + int32(epoch) + int32(previous_epoch) + struct.pack(">b", state)
-    return head + _by_id(assigned) + _by_id(pending_revocation) + NO_TAGS
+    return head + by_topic_id(assigned) + by_topic_id(pending_revocation) + NO_TAGS
+
+
+# ---------------------------------------------------------------------------------------------- share groups
+
+
+def share_member(client_id: str, client_host: str, topics: Iterable[str]) -> bytes:
+    """ShareGroupMemberMetadataValue (type 10)."""
+    names = compact_string(None) + compact_string(client_id) + compact_string(client_host)
+    return int16(0) + names + compact_array([compact_string(topic) for topic in topics]) + NO_TAGS
+
+
+def hashed_epoch(epoch: int, *, validated: int | None = None) -> bytes:
+    """ShareGroupMetadataValue (11) and StreamsGroupMetadataValue (17), which may name a validated topology."""
+    tagged = [] if validated is None else [(0, int32(validated))]
+    return int16(0) + int32(epoch) + int64(7) + tags(*tagged)
+
+
+def share_current(epoch: int, previous_epoch: int, state: int, assigned: Mapping[UUID, Sequence[int]]) -> bytes:
+    """ShareGroupCurrentMemberAssignmentValue (type 14)."""
+    return int16(0) + int32(epoch) + int32(previous_epoch) + struct.pack(">b", state) + by_topic_id(assigned) + NO_TAGS
+
+
+# ---------------------------------------------------------------------------------------------- streams groups
+
+
+def streams_member(client_id: str, client_host: str, rebalance_timeout_ms: int, process_id: str) -> bytes:
+    """StreamsGroupMemberMetadataValue (type 19) of topology epoch 1, with neither endpoint nor client tags."""
+    names = compact_string(None) + compact_string(None) + compact_string(client_id) + compact_string(client_host)
+    topology = int32(rebalance_timeout_ms) + int32(1) + compact_string(process_id)
+    return int16(0) + names + topology + b"\xff" + compact_array([]) + NO_TAGS
+
+
+def tasks(partitions: Sequence[int], *, epochs: bool = True) -> bytes:
+    """Tasks of subtopology 0, as records 21 (without epochs) and 22 list them."""
+    if not partitions:
+        return compact_array([])
+    numbers = compact_array([int32(number) for number in partitions])
+    return compact_array([compact_string("0") + numbers + (tags((0, b"\0")) if epochs else NO_TAGS)])
+
+
+def streams_target(active: Sequence[int]) -> bytes:
+    """StreamsGroupTargetAssignmentMemberValue (type 21): active tasks only."""
+    return int16(0) + tasks(active, epochs=False) + tasks(()) + tasks(()) + NO_TAGS
+
+
+def streams_current(
+    epoch: int,
+    previous_epoch: int,
+    state: int,
+    active: Sequence[int],
+    standby: Sequence[int] = (),
+    revoking: Sequence[int] = (),
+) -> bytes:
+    """StreamsGroupCurrentMemberAssignmentValue (type 22), without warm-up tasks."""
+    held = tasks(active) + tasks(standby) + tasks(()) + tasks(revoking) + tasks(()) + tasks(())
+    return int16(0) + int32(epoch) + int32(previous_epoch) + struct.pack(">b", state) + held + NO_TAGS
+
+
+def topology(epoch: int) -> bytes:
+    """StreamsGroupTopologyValue (type 23) without subtopologies."""
+    return int16(0) + int32(epoch) + compact_array([]) + NO_TAGS

@@ -2,16 +2,10 @@
 
 import struct
 
+from tests.support.records import data as sized
+from tests.support.records import string
+
 JOIN_GROUP = 11
-
-
-def string(text):
-    data = text.encode()
-    return struct.pack(">h", len(data)) + data
-
-
-def sized(data):
-    return struct.pack(">i", len(data)) + data
 
 
 def join_group(group, *, member_id="", session_timeout_ms=10_000, metadata=b"", protocol_type="consumer"):

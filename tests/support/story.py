@@ -1,6 +1,6 @@
-"""Readable makers of what Kafka holds: request-log lines as the broker writes them, records as the coordinator does.
+"""A `Story` is one group's life: records as the coordinator writes them, request-log lines as the broker does.
 
-A `Story` is one group's life, told in milliseconds from its beginning; `play` runs it through the real door, the real
+It is told in milliseconds from its beginning; `play` runs it through the real door, the real
 shard and the real diff, and returns what people would be told::
 
     story = stable("m1", "m2")              # generation 1, both synced by 150 ms
@@ -11,7 +11,6 @@ shard and the real diff, and returns what people would be told::
 
 import base64
 import json
-import struct
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
@@ -23,86 +22,20 @@ from coordinator_model.incidents import Kind, to_contract
 from coordinator_model.shard.shard import ShardSettings
 from coordinator_model.thresholds import Thresholds
 from streaming.client_metrics.otlp import read_metrics
+from tests.support import records, request_log
 from tests.support.pushes import metrics_data
+from tests.support.records import key
+from tests.support.request_log import line, probe_line
 
 T0 = 1_700_000_000_000
 """The beginning of every story, epoch ms; what a story tells is relative to it."""
 SESSION_MS = 6_000
 POLL_MS = 60_000
-APIS = {
-    "JOIN_GROUP": 11,
-    "HEARTBEAT": 12,
-    "LEAVE_GROUP": 13,
-    "SYNC_GROUP": 14,
-    "OFFSET_COMMIT": 8,
-    "TXN_OFFSET_COMMIT": 28,
-    "LIST_GROUPS": 16,
-    "CONSUMER_GROUP_HEARTBEAT": 68,
-    "PUSH_TELEMETRY": 72,
-    "FIND_COORDINATOR": 10,
-}
 TOPIC_ID = UUID(bytes=bytes(range(1, 17)))
 TOPIC_ID_TEXT = "AQIDBAUGBwgJCgsMDQ4PEA"
+SUBSCRIPTION = records.subscription(["t"])
 
-# ---------------------------------------------------------------------------------------------- the request log
-
-
-def line(
-    api: str,
-    request: Any,
-    response: Any,
-    *,
-    client: str | None = "client",
-    port: int = 5_000,
-    version: int = 4,
-    total_ms: float = 0.5,
-    remote_ms: float = 0.0,
-    **changes: Any,
-) -> str:
-    """One line of `kafka.request.logger`, keys in Kafka's order."""
-    header = {
-        "requestApiKey": APIS.get(api, 3),
-        "requestApiVersion": version,
-        "correlationId": 7,
-        "clientId": client,
-        "requestApiKeyName": api,
-    }
-    body = {
-        "isForwarded": False,
-        "requestHeader": header,
-        "request": request,
-        "response": response,
-        "connection": f"127.0.0.1:9092-10.0.0.7:{port}-0-2",
-        "totalTimeMs": total_ms,
-        "requestQueueTimeMs": 0.1,
-        "localTimeMs": 0.2,
-        "remoteTimeMs": remote_ms,
-        "throttleTimeMs": 0,
-        "responseQueueTimeMs": 0.0,
-        "sendTimeMs": 0.0,
-        "securityProtocol": "PLAINTEXT",
-        "principal": "User:ANONYMOUS",
-        "listener": "PLAINTEXT",
-        "clientInformation": {"softwareName": "apache-kafka-java", "softwareVersion": "4.3.1"},
-    }
-    return "Completed request:" + json.dumps(body | changes, separators=(",", ":"))
-
-
-def heartbeat_line(group: str = "g", member: str = "m1", generation: int = 1, error: int = 0, **how: Any) -> str:
-    """A classic heartbeat."""
-    request = {"groupId": group, "generationId": generation, "memberId": member, "groupInstanceId": None}
-    return line("HEARTBEAT", request, {"throttleTimeMs": 0, "errorCode": error}, **how)
-
-
-def probe_line(number: int, port: int = 5_000) -> str:
-    """The monitor's own probe."""
-    return line(
-        "LIST_GROUPS",
-        {"statesFilter": [f"probe-{number}"]},
-        {"throttleTimeMs": 0, "errorCode": 0, "groups": []},
-        client="group-monitor-probe",
-        port=port,
-    )
+# ---------------------------------------------------------------------------------------------- rows, members
 
 
 def telemetry(value: str | bytes, *, at_ms: int = T0, broker: str | None = "broker-1", offset: int = 0) -> SourceRow:
@@ -114,43 +47,6 @@ def telemetry(value: str | bytes, *, at_ms: int = T0, broker: str | None = "brok
 def events_of(value: str | bytes, **where: Any) -> Any:
     """What the door makes of one line."""
     return parse_row(telemetry(value, **where))
-
-
-# ---------------------------------------------------------------------------------------------- records, as bytes
-
-
-def text(value: str | None) -> bytes:
-    """A string with its int16 length; None is null."""
-    if value is None:
-        return struct.pack(">h", -1)
-    raw = value.encode()
-    return struct.pack(">h", len(raw)) + raw
-
-
-def blob(value: bytes) -> bytes:
-    """Bytes with their int32 length."""
-    return struct.pack(">i", len(value)) + value
-
-
-def compact(value: str | None) -> bytes:
-    """A string of the flexible versions, shorter than 127 bytes."""
-    return b"\0" if value is None else bytes([len(value.encode()) + 1]) + value.encode()
-
-
-def subscription(*topics: str) -> bytes:
-    """A consumer's ConsumerProtocol subscription, version 0."""
-    return struct.pack(">hi", 0, len(topics)) + b"".join(map(text, topics)) + struct.pack(">i", -1)
-
-
-def assignment(**topics: list[int]) -> bytes:
-    """A consumer's ConsumerProtocol assignment, version 0."""
-    body = b"".join(text(t) + struct.pack(f">i{len(ps)}i", len(ps), *ps) for t, ps in topics.items())
-    return struct.pack(">hi", 0, len(topics)) + body + struct.pack(">i", -1)
-
-
-def key(type_: int, group: str, member: str | None = None) -> bytes:
-    """The key of a record about a group, or about one of its members."""
-    return struct.pack(">h", type_) + text(group) + (b"" if member is None else text(member))
 
 
 @dataclass(frozen=True)
@@ -178,21 +74,20 @@ def group_metadata(
     poll_ms: int = POLL_MS,
 ) -> bytes:
     """A type-2 value, version 3."""
-    parts = [struct.pack(">h", 3), text("consumer"), struct.pack(">i", generation)]
-    parts += [text("range" if members else None), text(leader), struct.pack(">qi", T0, len(members))]
-    for who in members:
-        parts += [text(who.member_id), text(who.instance_id), text(who.client_id), text("/" + who.host)]
-        parts.append(struct.pack(">ii", who.poll_ms or poll_ms, who.session_ms or session_ms))
-        parts += [blob(subscription("t")), blob(assignment(t=list(who.partitions)))]
-    return b"".join(parts)
-
-
-def owned(partitions: tuple[int, ...]) -> bytes:
-    """The partitions of the one topic, as record 8 lists them."""
-    if not partitions:
-        return b"\x01"
-    numbers = struct.pack(f">{len(partitions)}i", *partitions)
-    return b"\x02" + TOPIC_ID.bytes + bytes([len(partitions) + 1]) + numbers + b"\0"
+    listed = [
+        records.ListedMember(
+            who.member_id,
+            who.instance_id,
+            who.client_id,
+            "/" + who.host,
+            who.poll_ms or poll_ms,
+            who.session_ms or session_ms,
+            SUBSCRIPTION,
+            records.assignment({"t": who.partitions}),
+        )
+        for who in members
+    ]
+    return records.group_metadata("consumer", generation, "range" if members else None, leader, T0, listed)
 
 
 # ---------------------------------------------------------------------------------------------- a group's life
@@ -295,15 +190,11 @@ class Story:
     def beat(self, at_ms: int, member: str, generation: int = 1, error: int = 0, **how: Any) -> "Story":
         """Answer a classic heartbeat; `parked_ms`: it waited so long behind a stalled write."""
         broker, parked_ms = how.pop("broker", None), how.pop("parked_ms", 0)
-        request = {
-            "groupId": self.group,
-            "generationId": generation,
-            "memberId": member,
-            "groupInstanceId": self.know(member)[0].instance_id,
-        }
-        answer = {"throttleTimeMs": 0, "errorCode": error}
+        told = request_log.heartbeat(
+            self.group, member, generation, instance=self.know(member)[0].instance_id, error=error
+        )
         how = {"total_ms": parked_ms, "remote_ms": parked_ms, **self._of(member, how)}
-        return self.tell(at_ms, line("HEARTBEAT", request, answer, **how), broker)
+        return self.tell(at_ms, line("HEARTBEAT", *told, **how), broker)
 
     def refused_commit(
         self, at_ms: int, member: str, *partitions: int, error: int = 25, generation: int = 1, **how: Any
@@ -335,77 +226,65 @@ class Story:
         """Answer a JoinGroup; `listed`: the members told to the leader."""
         [who] = self.know(member)
         broker, parked_ms = how.pop("broker", None), how.pop("parked_ms", 10)
-        asked, leader = how.pop("asked", who.member_id), how.pop("leader", None)
-        session_ms = who.session_ms or self.session_ms
-        metadata = base64.b64encode(subscription("t")).decode()
-        request = {
-            "groupId": self.group,
-            "sessionTimeoutMs": session_ms,
-            "rebalanceTimeoutMs": who.poll_ms or self.poll_ms,
-            "memberId": asked,
-            "groupInstanceId": who.instance_id,
-            "protocolType": "consumer",
-            "protocols": [{"name": "range", "metadata": metadata}],
-            "reason": "",
-        }
-        members = [
-            {"memberId": w.member_id, "groupInstanceId": w.instance_id, "metadata": metadata}
-            for w in self.know(*listed)
-        ]
-        response = {
-            "throttleTimeMs": 0,
-            "errorCode": error,
-            "generationId": generation,
-            "protocolType": "consumer",
-            "protocolName": "range" if error == 0 else None,
-            "leader": leader or (members[0]["memberId"] if members else ""),
-            "skipAssignment": False,
-            "memberId": who.member_id,
-            "members": members,
-        }
-        how = {"total_ms": parked_ms, "remote_ms": parked_ms, "version": 9, **self._of(who.member_id, how)}
-        return self.tell(at_ms, line("JOIN_GROUP", request, response, **how), broker)
+        asked, leader = how.pop("asked", None), how.pop("leader", None)
+        members = [(w.member_id, w.instance_id) for w in self.know(*listed)]
+        told = request_log.join(
+            self.group,
+            who.member_id,
+            generation,
+            session_ms=who.session_ms or self.session_ms,
+            rebalance_ms=who.poll_ms or self.poll_ms,
+            metadata=SUBSCRIPTION,
+            asked=asked,
+            leader=leader or (members[0][0] if members else ""),
+            listed=members,
+            instance=who.instance_id,
+            error=error,
+        )
+        how = {"total_ms": parked_ms, "remote_ms": parked_ms, **self._of(who.member_id, how)}
+        return self.tell(at_ms, line("JOIN_GROUP", *told, **how), broker)
 
     def sync(self, at_ms: int, member: str, generation: int, *, leader: bool = False, **how: Any) -> "Story":
         """Answer a SyncGroup; the leader's carries the assignments."""
         [who] = self.know(member)
         broker, parked_ms = how.pop("broker", None), how.pop("parked_ms", 5)
-        assigned = base64.b64encode(assignment(t=list(who.partitions))).decode()
-        request = {
-            "groupId": self.group,
-            "generationId": generation,
-            "memberId": who.member_id,
-            "groupInstanceId": who.instance_id,
-            "assignments": [{"memberId": who.member_id, "assignment": assigned}] if leader else [],
-        }
-        answer = {"throttleTimeMs": 0, "errorCode": how.pop("error", 0), "assignment": assigned}
-        how = {"total_ms": parked_ms, "remote_ms": parked_ms, "version": 5, **self._of(member, how)}
-        return self.tell(at_ms, line("SYNC_GROUP", request, answer, **how), broker)
+        assigned = records.assignment({"t": who.partitions})
+        told = request_log.sync(
+            self.group,
+            who.member_id,
+            generation,
+            assigned=assigned,
+            sent={who.member_id: assigned} if leader else None,
+            instance=who.instance_id,
+            error=how.pop("error", 0),
+        )
+        how = {"total_ms": parked_ms, "remote_ms": parked_ms, **self._of(member, how)}
+        return self.tell(at_ms, line("SYNC_GROUP", *told, **how), broker)
 
     def leave(self, at_ms: int, *members: str, reason: str | None = None, **how: Any) -> "Story":
         """Answer a LeaveGroup: version 5, a batch; `errors` by member, `parked_ms` behind a stalled write."""
         parked_ms, errors, error = how.pop("parked_ms", 0), how.pop("errors", {}), how.pop("error", 0)
         known = [(m, self.know(m)[0].instance_id) for m in members]
-        asked = [{"memberId": m, "groupInstanceId": i, "reason": reason} for m, i in known]
-        let_go = [{"memberId": m, "groupInstanceId": i, "errorCode": errors.get(m, 0)} for m, i in known]
-        response = {"throttleTimeMs": 0, "errorCode": error, "members": let_go}
-        how = {"total_ms": parked_ms, "remote_ms": parked_ms, "version": 5, **self._of(members[0], how)}
-        return self.tell(at_ms, line("LEAVE_GROUP", {"groupId": self.group, "members": asked}, response, **how))
+        told = request_log.leave(self.group, known, reason=reason, errors=errors, error=error)
+        how = {"total_ms": parked_ms, "remote_ms": parked_ms, **self._of(members[0], how)}
+        return self.tell(at_ms, line("LEAVE_GROUP", *told, **how))
 
     def hello(self, at_ms: int, member: str, asked: int, epoch: int, error: int = 0, **how: Any) -> "Story":
         """Answer a CONSUMER_GROUP_HEARTBEAT (KIP-848): `asked` 0 joins, -1 leaves, -2 leaves for a while."""
         [who] = self.know(member)
         broker, parked_ms = how.pop("broker", None), how.pop("parked_ms", 0)
-        request = {
-            "groupId": self.group,
-            "memberId": who.member_id,
-            "memberEpoch": asked,
-            "instanceId": who.instance_id,
-            "rebalanceTimeoutMs": self.poll_ms if asked == 0 else -1,
-        }
-        response = {"throttleTimeMs": 0, "errorCode": error, "memberId": who.member_id, "memberEpoch": epoch}
-        how = {"total_ms": parked_ms, "remote_ms": parked_ms, "version": 1, **self._of(member, how)}
-        return self.tell(at_ms, line("CONSUMER_GROUP_HEARTBEAT", request, response, **how), broker)
+        rebalance_ms = self.poll_ms if asked == 0 else -1
+        told = request_log.consumer_heartbeat(
+            self.group,
+            who.member_id,
+            asked,
+            epoch,
+            rebalance_ms=rebalance_ms,
+            instance=who.instance_id,
+            error=error,
+        )
+        how = {"total_ms": parked_ms, "remote_ms": parked_ms, **self._of(member, how)}
+        return self.tell(at_ms, line("CONSUMER_GROUP_HEARTBEAT", *told, **how), broker)
 
     def hellos(self, member: str, start_ms: int, end_ms: int, epoch: int) -> "Story":
         """Answer plain KIP-848 heartbeats once a second."""
@@ -458,9 +337,8 @@ class Story:
             "compressionType": 0,
             "metrics": base64.b64encode(data).decode(),
         }
-        how = {"version": 0, **self._of(member, how)}
         answer = {"throttleTimeMs": 0, "errorCode": error}
-        return self.tell(at_ms, line("PUSH_TELEMETRY", request, answer, **how), broker)
+        return self.tell(at_ms, line("PUSH_TELEMETRY", request, answer, **self._of(member, how)), broker)
 
     def asks(self, at_ms: int, member: str, **how: Any) -> "Story":
         """Let a client ask a broker, any broker, who coordinates its group."""
@@ -492,44 +370,34 @@ class Story:
 
     def commit(self, at_ms: int, topic: str, partition: int, offset: int = 42, topic_id: UUID | None = None) -> "Story":
         """Write an offset commit; one that names the topic's id as Kafka 4.1 does."""
-        head, at = struct.pack(">qi", offset, -1), struct.pack(">q", T0 + at_ms)
-        value = struct.pack(">h", 3) + head + text("") + at
-        if topic_id is not None:
-            value = struct.pack(">h", 4) + head + compact("") + at + b"\x01\x00\x10" + topic_id.bytes
-        return self.write(at_ms, key(1, self.group) + text(topic) + struct.pack(">i", partition), value)
+        value = records.commit_value(offset, T0 + at_ms, topic_id=topic_id)
+        return self.write(at_ms, records.commit_key(self.group, topic, partition), value)
 
     def uncommit(self, at_ms: int, topic: str, partition: int) -> "Story":
         """Write a commit's tombstone."""
-        return self.write(at_ms, key(1, self.group) + text(topic) + struct.pack(">i", partition), None)
+        return self.write(at_ms, records.commit_key(self.group, topic, partition), None)
 
     def epoch(self, at_ms: int, epoch: int | None) -> "Story":
         """Write record 3, the KIP-848 group epoch; None is its tombstone."""
-        return self.write(at_ms, key(3, self.group), None if epoch is None else struct.pack(">hi", 0, epoch) + b"\0")
+        return self.write(at_ms, key(3, self.group), None if epoch is None else records.group_epoch(epoch))
 
     def target(self, at_ms: int, epoch: int | None) -> "Story":
         """Write record 6, the epoch of the target assignment."""
-        return self.write(at_ms, key(6, self.group), None if epoch is None else struct.pack(">hi", 0, epoch) + b"\0")
+        return self.write(at_ms, key(6, self.group), None if epoch is None else records.target_epoch(epoch))
 
     def member(self, at_ms: int, member: str | Who, *, classic_session_ms: int | None = None) -> "Story":
         """Write record 5."""
         [who] = self.know(member)
-        head = (
-            struct.pack(">h", 0) + compact(who.instance_id) + b"\0" + compact(who.client_id) + compact("/" + who.host)
+        classic = b"\0" if classic_session_ms is None else records.classic_part(classic_session_ms)
+        value = records.member_metadata(
+            who.client_id, "/" + who.host, ["t"], self.poll_ms, who.instance_id, classic=classic
         )
-        body = head + b"\x02" + compact("t") + b"\0" + struct.pack(">i", self.poll_ms) + b"\0"
-        if classic_session_ms is None:
-            tagged = b"\x01\x00\x01\x00"
-        else:
-            inner = (
-                b"\x01" + struct.pack(">i", classic_session_ms) + b"\x02" + compact("range") + b"\x03\x00\x01\x00\x00"
-            )
-            tagged = b"\x01\x00" + bytes([len(inner)]) + inner
-        return self.write(at_ms, key(5, self.group, who.member_id), body + tagged)
+        return self.write(at_ms, key(5, self.group, who.member_id), value)
 
     def current(self, at_ms: int, member: str, epoch: int, state: int = 0, partitions: tuple[int, ...] = ()) -> "Story":
         """Write record 8: state 0 stable, 1 unrevoked, 2 unreleased partitions."""
-        body = struct.pack(">hiib", 0, epoch, epoch - 1, state) + owned(partitions) + b"\x01\0"
-        return self.write(at_ms, key(8, self.group, member), body)
+        value = records.current(epoch, epoch - 1, state, {TOPIC_ID: partitions}, {})
+        return self.write(at_ms, key(8, self.group, member), value)
 
     def gone(self, at_ms: int, member: str) -> "Story":
         """Write the tombstones 8, 7, 5 of a KIP-848 member."""
@@ -575,7 +443,7 @@ class Story:
                 if not any(b == broker and start < at_ms < end for b, start, end in self.silences):
                     number += 7 if at_ms in self.jumps else 1
                     port = 5_000 + sum(1 for b, ended_ms in self.restarts if b == broker and ended_ms <= at_ms)
-                    made.tell(at_ms, probe_line(number, port), broker)
+                    made.tell(at_ms, probe_line(number, port=port), broker)
         return made.rows
 
     def source_rows(self, until: int) -> list[SourceRow]:

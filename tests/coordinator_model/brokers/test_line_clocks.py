@@ -12,7 +12,8 @@ from coordinator_model.group_report import read_outputs
 from coordinator_model.incidents import Kind
 from coordinator_model.shard import group_judgement
 from coordinator_model.shard.shard import Shard, ShardSettings
-from tests.support.story import T0, heartbeat_line, probe_line, rebalance, stable, telemetry
+from tests.support.request_log import heartbeat_line, probe_line
+from tests.support.story import T0, rebalance, stable, telemetry
 
 SECOND_MS, MINUTE_MS, HOUR_MS = 1_000, 60_000, 3_600_000
 DAY_MS = 24 * HOUR_MS

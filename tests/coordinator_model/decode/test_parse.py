@@ -10,7 +10,9 @@ from coordinator_model.decode import parse as ingest_module
 from coordinator_model.decode.parse import OFFSETS, REPORTS, TELEMETRY, RejectedRow, RowParser, SourceRow, parse_row
 from coordinator_model.events import ClientPoll, Event, OffsetCommitted, RecordRead, Tick
 from coordinator_model.shard.shard import Shard, ShardSettings
-from tests.support.story import T0, Story, events_of, group_metadata, heartbeat_line, key, line, probe_line, telemetry
+from tests.support.records import key
+from tests.support.request_log import heartbeat_line, line, probe_line
+from tests.support.story import T0, Story, events_of, group_metadata, telemetry
 
 REPORT = {
     "group_monitor_reporter": 1,

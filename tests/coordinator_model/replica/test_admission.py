@@ -11,7 +11,9 @@ from coordinator_model.replica.admission import makes_known
 from coordinator_model.shard.groups import DELETED_MEMORY_MS
 from coordinator_model.shard.shard import Shard, ShardSettings
 from coordinator_model.states import Cause
-from tests.support.story import T0, Story, Who, events_of, key, line, rebalance, stable, text
+from tests.support.records import key, string
+from tests.support.request_log import line
+from tests.support.story import T0, Story, Who, events_of, rebalance, stable
 
 SETTINGS = ShardSettings(cluster="c", partitions=1, live_from_ms=T0)
 REFUSALS = (14, 15, 16, 22, 23, 24, 25, 26, 27, 30, 60, 69, 79, 81, 82, 110, 111, 112, 113, 128, -1)
@@ -49,7 +51,7 @@ def test_of_a_group_that_is_not_known_only_an_accepted_answer_tells(api, error):
         (Story().epoch(0, 3), True),
         (Story().epoch(0, None), False),
         (Story().commit(0, "t", 1), True),
-        (Story().write(0, key(1, "orders") + text("t") + bytes(4), None), False),
+        (Story().write(0, key(1, "orders") + string("t") + bytes(4), None), False),
         (Story().reports(0, "m1", 10), False),
     ],
     ids=["a record", "a tombstone", "an epoch", "its tombstone", "a commit", "its tombstone", "a client's report"],

@@ -5,34 +5,37 @@ import struct
 
 import pytest
 
-from tests.support.story import POLL_MS, SESSION_MS, T0, Story, Who, blob, key, line, stable, text
+from tests.support.records import ListedMember, data, group_metadata, key, string, subscription
+from tests.support.request_log import line
+from tests.support.story import POLL_MS, SESSION_MS, T0, Story, Who, stable
 
 
 def connectors(**tasks):
     """[(connector, [task, ...])] as Connect's protocol lists them; task -1 is the connector itself."""
-    body = b"".join(text(name) + struct.pack(f">i{len(n)}i", len(n), *n) for name, n in tasks.items())
+    body = b"".join(string(name) + struct.pack(f">i{len(n)}i", len(n), *n) for name, n in tasks.items())
     return struct.pack(">i", len(tasks)) + body
 
 
 def given(version, assigned, revoked=None, delay_ms=0):
     """A Connect worker's assignment."""
-    head = (
-        struct.pack(">hh", version, 0) + text("w1") + text("http://w1") + struct.pack(">q", 9) + connectors(**assigned)
+    head = struct.pack(">hh", version, 0) + string("w1") + string("http://w1") + struct.pack(">q", 9)
+    return (
+        head
+        + connectors(**assigned)
+        + (connectors(**(revoked or {})) + struct.pack(">i", delay_ms) if version else b"")
     )
-    return head + (connectors(**(revoked or {})) + struct.pack(">i", delay_ms) if version else b"")
 
 
 def worker(version, runs=None):
     """What a Connect worker says of itself as it joins."""
-    head = struct.pack(">h", version) + text("http://w1") + struct.pack(">q", 9)
-    return head + (blob(given(version, runs)) if runs is not None else b"\xff\xff\xff\xff" if version else b"")
+    head = struct.pack(">h", version) + string("http://w1") + struct.pack(">q", 9)
+    return head + (data(given(version, runs)) if runs is not None else b"\xff\xff\xff\xff" if version else b"")
 
 
 def group_of(protocol_type, protocol, subscribed, assigned, *, client_id="client"):
     """A classic group of one member with these bytes."""
-    value = struct.pack(">h", 3) + text(protocol_type) + struct.pack(">i", 1) + text(protocol) + text("w1")
-    value += struct.pack(">qi", T0, 1) + text("w1") + text(None) + text(client_id) + text("/10.0.0.7")
-    value += struct.pack(">ii", POLL_MS, SESSION_MS) + blob(subscribed) + blob(assigned)
+    member = ListedMember("w1", None, client_id, "/10.0.0.7", POLL_MS, SESSION_MS, subscribed, assigned)
+    value = group_metadata(protocol_type, 1, protocol, "w1", T0, [member])
     return Story().write(100, key(2, "orders"), value)
 
 
@@ -71,11 +74,11 @@ def test_the_bytes_of_any_other_protocol_stay_opaque():
 def streams_assignment():
     """Partition 1 of topic t, active task 0_1 and standby 1_0."""
     user_data = struct.pack(">iiiiii", 11, 11, 1, 0, 1, 0) + struct.pack(">iiiii", 1, 1, 0, 0, 0)
-    return struct.pack(">hi", 1, 1) + text("t") + struct.pack(">ii", 1, 1) + blob(user_data)
+    return struct.pack(">hi", 1, 1) + string("t") + struct.pack(">ii", 1, 1) + data(user_data)
 
 
 def test_a_kafka_streams_consumers_tasks_are_shown():
-    subscribed = struct.pack(">hi", 1, 1) + text("t") + struct.pack(">i", -1) + struct.pack(">i", 0)
+    subscribed = struct.pack(">hi", 1, 1) + string("t") + struct.pack(">i", -1) + struct.pack(">i", 0)
     member = group_of("consumer", "stream", subscribed, streams_assignment()).play(200).members["w1"]
     assert member["tasks"] == {"active": {"0": [1]}, "standby": {"1": [0]}}
     assert member["assignment"] == [{"topic": "t", "partitions": [1]}]
@@ -117,7 +120,7 @@ def test_a_client_that_only_looks_like_a_thread_of_streams_is_told_as_others_are
 
 
 def test_streams_consumers_with_client_ids_of_their_own_are_known_by_their_protocol():
-    metadata = base64.b64encode(struct.pack(">hi", 0, 1) + text("t") + struct.pack(">i", -1)).decode()
+    metadata = base64.b64encode(subscription(["t"])).decode()
     protocols = [{"name": "stream", "metadata": metadata}]
     request = {"groupId": "orders", "memberId": "m1", "protocolType": "consumer", "protocols": protocols}
     request |= {"sessionTimeoutMs": SESSION_MS, "rebalanceTimeoutMs": POLL_MS}

@@ -7,7 +7,8 @@ import pytest
 from coordinator_model.capture_replay import _read, _transitions
 from coordinator_model.group_report import read_outputs
 from coordinator_model.shard.shard import Shard, ShardSettings
-from tests.support.story import T0, Story, Who, consumers, key, stable
+from tests.support.records import key
+from tests.support.story import T0, Story, Who, consumers, stable
 
 SESSION = {"consumer_session_timeouts_ms": {"": 6_000}}
 NEW = Who("new", client_id="client-new", port=5_050)

@@ -2,7 +2,9 @@
 
 from coordinator_model.decode.parse import parse_row
 from coordinator_model.shard.shard import Shard, ShardSettings
-from tests.support.story import T0, Story, Who, events_of, key, probe_line, rebalance, stable
+from tests.support.records import key
+from tests.support.request_log import probe_line
+from tests.support.story import T0, Story, Who, events_of, rebalance, stable
 
 
 def replica_of(story, until_ms):

@@ -1,10 +1,10 @@
 """Who waits for whom in a KIP-848 group, what regular expressions resolve to, and the timeout of a revocation."""
 
-import struct
-
 import pytest
 
-from tests.support.story import T0, TOPIC_ID_TEXT, compact, consumers, key, owned
+from tests.support import records
+from tests.support.records import key
+from tests.support.story import T0, TOPIC_ID, TOPIC_ID_TEXT, consumers
 
 SESSION = {"consumer_session_timeouts_ms": {"": 6_000}}
 STATES = {"stable": 0, "unrevoked": 1, "unreleased": 2}
@@ -16,13 +16,13 @@ def play(story, until):
 
 def owns(story, at_ms, member, epoch, *partitions, state="stable", revoking=()):
     """Write record 8 with what the member keeps and what it has to give up."""
-    head = struct.pack(">hiib", 0, epoch, epoch - 1, STATES[state])
-    return story.write(at_ms, key(8, story.group, member), head + owned(partitions) + owned(revoking) + b"\0")
+    value = records.current(epoch, epoch - 1, STATES[state], {TOPIC_ID: partitions}, {TOPIC_ID: revoking})
+    return story.write(at_ms, key(8, story.group, member), value)
 
 
 def wants(story, at_ms, member, *partitions):
     """Write record 7."""
-    return story.write(at_ms, key(7, story.group, member), b"\0\0" + owned(partitions) + b"\0")
+    return story.write(at_ms, key(7, story.group, member), records.target({TOPIC_ID: partitions}))
 
 
 def handover():
@@ -151,16 +151,13 @@ def test_who_misses_a_rebalance_since_it_does_not_poll_has_that_cause(name):
 
 def subscribes(story, at_ms, member, *topics, regex=None):
     """Write record 5 with topics and a regular expression."""
-    names = bytes([len(topics) + 1]) + b"".join(map(compact, topics))
-    head = struct.pack(">h", 0) + b"\0\0" + compact("c") + compact("/10.0.0.7")
-    body = head + names + compact(regex) + struct.pack(">i", 60_000) + b"\0" + b"\x01\x00\x01\x00"
-    return story.write(at_ms, key(5, story.group, member), body)
+    value = records.member_metadata("c", "/10.0.0.7", topics, 60_000, regex=regex)
+    return story.write(at_ms, key(5, story.group, member), value)
 
 
 def resolves(story, at_ms, regex, *topics):
     """Write record 16; without topics its tombstone."""
-    value = struct.pack(">h", 0) + bytes([len(topics) + 1]) + b"".join(map(compact, topics)) + bytes(16) + b"\0"
-    return story.write(at_ms, key(16, story.group, regex), value if topics else None)
+    return story.write(at_ms, key(16, story.group, regex), records.resolved_regex(topics) if topics else None)
 
 
 @pytest.mark.parametrize("first", ["the member", "the resolution"], ids=lambda first: f"{first} first")

@@ -1,15 +1,17 @@
 """Share and streams groups: states, epochs, assignments and tasks from their records, life from their heartbeats."""
 
-import struct
-
 import pytest
 
-from tests.support.story import T0, TOPIC_ID_TEXT, Story, compact, key, line, owned
+from tests.support import records
+from tests.support.records import key
+from tests.support.request_log import line
+from tests.support.story import T0, TOPIC_ID, TOPIC_ID_TEXT, Story
 
 TIMEOUTS = {"share_session_timeouts_ms": {"": 6_000}, "streams_session_timeouts_ms": {"": 6_000}}
 SHARE_MEMBER, SHARE_EPOCH, SHARE_TARGET, SHARE_WANTED, SHARE_CURRENT = 10, 11, 12, 13, 14
 EPOCH, MEMBER, TARGET, WANTED, CURRENT, TOPOLOGY = 17, 19, 20, 21, 22, 23
 STABLE, UNREVOKED, UNRELEASED = 1, 2, 3
+READ = {TOPIC_ID: (0, 1)}
 
 
 def play(story, until):
@@ -34,20 +36,18 @@ def share(*members, epoch=2):
     story = Story()
     for member in members:
         beats(story, "SHARE_GROUP_HEARTBEAT", member, 100, 100, epoch, asked=0)
-        head = b"\0\0" + b"\0" + compact(f"client-{member}") + compact("/10.0.0.7")
-        story.write(105, key(SHARE_MEMBER, story.group, member), head + b"\x02" + compact("t") + b"\0")
+        value = records.share_member(f"client-{member}", "/10.0.0.7", ["t"])
+        story.write(105, key(SHARE_MEMBER, story.group, member), value)
     share_epoch(story, 105, epoch)
-    story.write(106, key(SHARE_TARGET, story.group), struct.pack(">hi", 0, epoch) + b"\0")
+    story.write(106, key(SHARE_TARGET, story.group), records.target_epoch(epoch))
     for member in members:
-        story.write(106, key(SHARE_WANTED, story.group, member), b"\0\0" + owned((0, 1)) + b"\0")
-        head = struct.pack(">hiib", 0, epoch, epoch - 1, 0)
-        story.write(110, key(SHARE_CURRENT, story.group, member), head + owned((0, 1)) + b"\0")
+        story.write(106, key(SHARE_WANTED, story.group, member), records.target(READ))
+        story.write(110, key(SHARE_CURRENT, story.group, member), records.share_current(epoch, epoch - 1, 0, READ))
     return story
 
 
 def share_epoch(story, at_ms, epoch):
-    value = None if epoch is None else struct.pack(">hiq", 0, epoch, 7) + b"\0"
-    return story.write(at_ms, key(SHARE_EPOCH, story.group), value)
+    return story.write(at_ms, key(SHARE_EPOCH, story.group), None if epoch is None else records.hashed_epoch(epoch))
 
 
 def share_gone(story, at_ms, member):
@@ -104,49 +104,36 @@ def test_a_deleted_share_group_is_gone():
 # ------------------------------------------------------------------------------------------------ streams groups
 
 
-def tasks(*partitions, epochs=True):
-    """Tasks of subtopology 0, as records 21 (without epochs) and 22 list them."""
-    if not partitions:
-        return b"\x01"
-    numbers = struct.pack(f">{len(partitions)}i", *partitions)
-    tags = b"\x01\x00\x01\x00" if epochs else b"\0"
-    return b"\x02" + compact("0") + bytes([len(partitions) + 1]) + numbers + tags
-
-
 def has(story, at_ms, member, epoch, *active, standby=(), revoking=(), state=STABLE):
     """Write record 22."""
-    held = tasks(*active) + tasks(*standby) + tasks() + tasks(*revoking) + tasks() + tasks()
-    head = struct.pack(">hiib", 0, epoch, epoch - 1, state)
-    return story.write(at_ms, key(CURRENT, story.group, member), head + held + b"\0")
+    value = records.streams_current(epoch, epoch - 1, state, active, standby, revoking)
+    return story.write(at_ms, key(CURRENT, story.group, member), value)
 
 
 def wants(story, at_ms, member, *active):
     """Write record 21."""
-    held = tasks(*active, epochs=False) + tasks(epochs=False) + tasks(epochs=False)
-    return story.write(at_ms, key(WANTED, story.group, member), b"\0\0" + held + b"\0")
+    return story.write(at_ms, key(WANTED, story.group, member), records.streams_target(active))
 
 
 def streams_epoch(story, at_ms, epoch, *, validated=None):
     """Write record 17; `validated` is the topology epoch that the broker has found to fit its topics (4.2)."""
-    tags = b"\0" if validated is None else b"\x01\x00\x04" + struct.pack(">i", validated)
-    value = None if epoch is None else struct.pack(">hiq", 0, epoch, 7) + tags
+    value = None if epoch is None else records.hashed_epoch(epoch, validated=validated)
     return story.write(at_ms, key(EPOCH, story.group), value)
 
 
 def target(story, at_ms, epoch):
-    return story.write(at_ms, key(TARGET, story.group), struct.pack(">hi", 0, epoch) + b"\0")
+    return story.write(at_ms, key(TARGET, story.group), records.target_epoch(epoch))
 
 
 def topology(story, at_ms, epoch):
     """Write record 23 without subtopologies."""
-    return story.write(at_ms, key(TOPOLOGY, story.group), struct.pack(">hi", 0, epoch) + b"\x01\0")
+    return story.write(at_ms, key(TOPOLOGY, story.group), records.topology(epoch))
 
 
 def joins(story, at_ms, member):
     """Write record 19."""
-    names = b"\0\0" + compact(f"client-{member}") + compact("/10.0.0.7")
-    rest = struct.pack(">ii", 60_000, 1) + compact("process") + b"\xff" + b"\x01"
-    return story.write(at_ms, key(MEMBER, story.group, member), b"\0\0" + names + rest + b"\0")
+    value = records.streams_member(f"client-{member}", "/10.0.0.7", 60_000, "process")
+    return story.write(at_ms, key(MEMBER, story.group, member), value)
 
 
 def streams(*members, validated=1):

@@ -9,7 +9,8 @@ from coordinator_model.rules.departed import SUMMARIES
 from coordinator_model.states import MEMBER_REMOVED, Cause, Evidence
 from coordinator_model.thresholds import Thresholds
 from tests.coordinator_model.replica.test_session_timer import context
-from tests.support.story import T0, Story, Who, key, rebalance, stable
+from tests.support.records import key
+from tests.support.story import T0, Story, Who, rebalance, stable
 
 
 def without(story, member, at_ms, *, generation=2, others=("m1",), heard=True):

@@ -10,7 +10,8 @@ from coordinator_model.replica.refusals import MAX_NAME, MAX_NAMED
 from coordinator_model.replica.zombies import MAX_PARTITIONS
 from coordinator_model.shard import group_judgement
 from coordinator_model.shard.shard import Shard, ShardSettings
-from tests.support.story import Who, events_of, line, rebalance, stable
+from tests.support.request_log import line
+from tests.support.story import Who, events_of, rebalance, stable
 
 ZOMBIE = Who("m2", client_id="billing", host="10.0.0.7", port=6_000)
 RULE = "zombie-commit"

@@ -1,6 +1,5 @@
 """Offset commits in a shard: signs of life by partition, simple groups that begin and end with them, what waits."""
 
-import struct
 from dataclasses import replace
 
 import pytest
@@ -10,7 +9,8 @@ from coordinator_model.commit_block import NO_OFFSET, CommitBlock, key_of, place
 from coordinator_model.events import OffsetCommitted, Tick
 from coordinator_model.shard.commit_times import COMMIT_MEMORY_MS, SWEEP_EVERY_MS
 from coordinator_model.shard.shard import Shard, ShardSettings
-from tests.support.story import T0, key, stable, text
+from tests.support.records import commit_key
+from tests.support.story import T0, stable
 
 SETTINGS = ShardSettings(cluster="c", partitions=1, live_from_ms=T0, view_refresh_ms=0)
 
@@ -120,7 +120,7 @@ def test_a_commit_of_a_simple_group_long_ago_keeps_it():
 
 
 def test_a_group_that_gets_members_does_not_end_with_its_commits():
-    story = stable("m1").commit(200, "t", 0).write(300, key(1, "orders") + text("t") + struct.pack(">i", 0), None)
+    story = stable("m1").commit(200, "t", 0).write(300, commit_key("orders", "t", 0), None)
     history = replay_rows(story.source_rows(5_000), SETTINGS)
     assert [group["state"] for group in history.groups] == ["Stable"]
 

@@ -9,7 +9,8 @@ from coordinator_model.decode.parse import OFFSETS, parse_row
 from coordinator_model.group_report import read_outputs, reports_in
 from coordinator_model.incidents import Kind, fold
 from coordinator_model.shard.shard import Shard, ShardSettings
-from tests.support.story import T0, Story, Told, Who, consumers, key, stable
+from tests.support.records import key
+from tests.support.story import T0, Story, Told, Who, consumers, stable
 
 SETTINGS = ShardSettings(cluster="c", partitions=1, live_from_ms=T0)
 HOUR_MS = 3_600_000

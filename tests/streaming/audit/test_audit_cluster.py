@@ -23,8 +23,8 @@ from streaming.embedded import EmbeddedCluster, readiness
 from streaming.kafka_config import Kafka
 from streaming.tiers import COORDINATOR_LOG, RECORDS_ONLY, REQUEST_LOG
 from tests.support.parts import skip_without_broker
+from tests.support.request_log import probe_line
 from tests.support.secured import PASSWORD, USER
-from tests.support.story import probe_line
 from tests.support.waiting import await_true, interruptible
 
 pytestmark = pytest.mark.e2e

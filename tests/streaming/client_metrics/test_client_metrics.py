@@ -20,7 +20,8 @@ from streaming.client_metrics.compression import MAX_BYTES, decompress
 from streaming.client_metrics.otlp import read_metrics
 from streaming.client_metrics.plugin import ASSIGNED_PARTITIONS, HEARTBEAT_AGE, LAST_POLL, POLL_INTERVAL, REBALANCE
 from tests.support.pushes import metrics_data
-from tests.support.story import T0, line, telemetry
+from tests.support.request_log import line
+from tests.support.story import T0, telemetry
 
 PUSHED = metrics_data("g", "m1", 7.0)
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)

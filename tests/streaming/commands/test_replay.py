@@ -11,7 +11,8 @@ from coordinator_model.capture_replay import replay_rows
 from coordinator_model.shard.shard import ShardSettings
 from streaming.cli import main
 from streaming.commands.replay import _tell
-from tests.support.story import T0, probe_line, stable
+from tests.support.request_log import probe_line
+from tests.support.story import T0, stable
 
 DAMAGED = bytearray(gzip.compress(b"".join(b"%d once upon a time\n" % n for n in range(20_000))))
 DAMAGED[len(DAMAGED) // 2 : len(DAMAGED) // 2 + 200] = b"\xff" * 200

@@ -23,7 +23,7 @@ from streaming.kafka_config import Kafka
 from streaming.store import Store
 from tests.support.outputs import CLUSTER, report, view
 from tests.support.parts import skip_without_broker
-from tests.support.story import probe_line
+from tests.support.request_log import probe_line
 
 ROOT = Path(__file__).parents[3]
 TIMEOUT_S = 120

@@ -14,8 +14,8 @@ from streaming.embedded.cluster import REQUEST_LOGGER
 from streaming.embedded.ports import free_ports
 from streaming.log4j2 import COORDINATOR_LOGGERS, REFUSED_COMMIT
 from tests.support.kafka_io import read_until
+from tests.support.request_log import heartbeat_line, line
 from tests.support.secured import PASSWORD, USER, secured_broker
-from tests.support.story import heartbeat_line, line
 
 STOCK = """
 Configuration:

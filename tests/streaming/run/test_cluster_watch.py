@@ -24,7 +24,7 @@ from streaming.run.source import PackRows
 from streaming.run.state_cell import MemoryCell
 from tests.streaming.run.events_of import unpacked
 from tests.streaming.run.test_packing import arrow
-from tests.support.story import line
+from tests.support.request_log import line
 
 NONCE = "0123456789abcdef"
 ROUTING = Routing(3)

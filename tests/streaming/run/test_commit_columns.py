@@ -29,7 +29,7 @@ from streaming.run.packing import (
 from streaming.run.partition_rows import partition_rows_of
 from streaming.run.source import PackRows
 from tests.benchmarks import synthetic
-from tests.support.records import compact_string, int16, int32, int64, string, uvarint
+from tests.support.records import commit_key, commit_value, compact_string, int16, int32, int64, string, uvarint
 from tests.support.story import T0
 
 TOPIC = "__consumer_offsets"
@@ -242,11 +242,11 @@ def segment_of(line, rows):
 
 
 def commit(offset, at_ms, partition=0, value=None):
-    return row(int16(1) + string("g") + string("t") + int32(partition), value or plain(offset), offset, T0 + at_ms)
+    return row(commit_key("g", "t", partition), value or plain(offset), offset, T0 + at_ms)
 
 
 def plain(offset):
-    return struct.pack(">hqih", 3, offset, 5, 0) + int64(T0)
+    return commit_value(offset, T0, leader_epoch=5)
 
 
 def group_row(offset, at_ms):
@@ -297,7 +297,7 @@ def test_a_fault_in_the_columns_costs_no_commit(tmp_path, monkeypatch):
 
 
 def test_a_long_metadata_is_kept_as_its_head(tmp_path):
-    long = struct.pack(">hqi", 3, 1, 5) + string("é" * 3_000) + int64(T0)
+    long = commit_value(1, T0, leader_epoch=5, metadata="é" * 3_000)
     flexible = struct.pack(">hqi", 4, 1, 5) + uvarint(6_001) + "é".encode() * 3_000 + int64(T0) + b"\0"
     for value in (long, flexible):
         [payloads] = packed(tmp_path, [commit(0, 0, value=value)]).values()

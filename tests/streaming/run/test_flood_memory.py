@@ -16,7 +16,8 @@ from streaming.run.operator import Operator
 from streaming.run.packing import Routing
 from streaming.run.source import TRIGGER_TOPIC, PackRows
 from streaming.run.state_cell import MemoryCell
-from tests.support.story import T0, line, stable
+from tests.support.request_log import line
+from tests.support.story import T0, stable
 
 BATCH_MS = 800
 LINES = 200  # of strangers, a batch

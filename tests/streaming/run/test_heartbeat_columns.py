@@ -19,7 +19,8 @@ from streaming.run.packing import QUARANTINE_KEY, Routing, heartbeats_in, reject
 from streaming.run.partition_rows import partition_rows_of
 from streaming.run.source import PackRows
 from tests.streaming.run.events_of import unpacked
-from tests.support.story import T0, heartbeat_line, line
+from tests.support.request_log import heartbeat_line, line
+from tests.support.story import T0
 
 TOPIC = "group-telemetry"
 ROUTING = Routing(50)

@@ -32,7 +32,8 @@ from tests.benchmarks import synthetic
 from tests.benchmarks.synthetic import Member
 from tests.streaming.run.events_of import unpacked
 from tests.support import records as encoder
-from tests.support.story import probe_line, stable
+from tests.support.request_log import probe_line
+from tests.support.story import stable
 
 NOW_MS = 1_790_000_000_000
 MEMBERS = [Member(1), Member(2)]

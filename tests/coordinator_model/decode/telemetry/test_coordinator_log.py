@@ -19,7 +19,8 @@ from coordinator_model.decode.telemetry.coordinator_log import (
     UNKNOWN_WORDING,
 )
 from coordinator_model.events import CoordinatorLine, Heartbeat
-from tests.support.story import T0, events_of, heartbeat_line, telemetry
+from tests.support.request_log import heartbeat_line
+from tests.support.story import T0, events_of, telemetry
 
 JAVA = "[GroupCoordinator id=1 topic=__consumer_offsets partition=3] "
 SCALA = "[GroupCoordinator 1]: "

@@ -20,7 +20,8 @@ from coordinator_model.events import (
     SyncAnswered,
     Tick,
 )
-from tests.support.story import T0, Story, events_of, heartbeat_line, line, probe_line, telemetry
+from tests.support.request_log import heartbeat_line, line, probe_line
+from tests.support.story import T0, Story, events_of, telemetry
 
 HEARTBEAT = heartbeat_line(total_ms=9.5, remote_ms=2.25, responseQueueTimeMs=0.75, sendTimeMs=1.5)
 

@@ -10,7 +10,8 @@ from coordinator_model.decode.source_row import TELEMETRY
 from coordinator_model.decode.telemetry.shipped import AHEAD, LATE, MAX_WRAPS, NO_DATE, bare, needs_zone
 from coordinator_model.events import Heartbeat
 from coordinator_model.shard.shard import ShardSettings
-from tests.support.story import T0, heartbeat_line, probe_line, stable, telemetry
+from tests.support.request_log import heartbeat_line, probe_line
+from tests.support.story import T0, stable, telemetry
 
 LINE = heartbeat_line(total_ms=3.0, remote_ms=1.0)
 SHIPPED_MS = T0 + 4_000

@@ -14,7 +14,8 @@ from coordinator_model.decode.telemetry.shipped import LATE, SEVERAL
 from coordinator_model.group_report import read_outputs
 from coordinator_model.incidents import to_contract
 from coordinator_model.shard.shard import Shard, ShardSettings
-from tests.support.story import T0, heartbeat_line, stable, telemetry
+from tests.support.request_log import heartbeat_line
+from tests.support.story import T0, stable, telemetry
 
 LINE = heartbeat_line(total_ms=3.0, remote_ms=1.0)
 FILE = f"[2023-11-14T22:13:20,000+00:00] DEBUG {LINE} (kafka.request.logger)"
