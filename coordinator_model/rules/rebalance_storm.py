@@ -50,11 +50,11 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
     least = thresholds.storm_rebalances
     if len(replica.rebalances) < least:
         return NOTHING
-    since_ms = replica.rebalances[-1][0] - thresholds.storm_window_ms
-    over_ms = replica.rebalances[-least][0] + thresholds.storm_window_ms
+    since_ms = replica.rebalances[-1].at_ms - thresholds.storm_window_ms
+    over_ms = replica.rebalances[-least].at_ms + thresholds.storm_window_ms
     gone = goings(replica, since_ms)
     first_ms = min((going.at_ms for going in gone), default=since_ms)
-    recent = [at_ms for at_ms, _ in replica.rebalances if at_ms > since_ms and at_ms >= first_ms]
+    recent = [one.at_ms for one in replica.rebalances if one.at_ms > since_ms and one.at_ms >= first_ms]
     if len(recent) < least or context.progress_ms >= over_ms:
         return NOTHING
     came = sum(1 for member in replica.members.values() if (member.joined_ms or 0) > since_ms)
@@ -71,7 +71,7 @@ def goings(replica: GroupReplica, since_ms: int) -> list[Going]:
         for leave in replica.leaves
         if leave.applied_ms > since_ms and leave.cause is not Cause.REPLACED
     ]
-    thrown_out = [Going(name, Cause(cause), at_ms) for name, at_ms, cause in replica.violations if at_ms > since_ms]
+    thrown_out = [Going(v.client, Cause(v.cause), v.at_ms) for v in replica.violations if v.at_ms > since_ms]
     return said + [going for going in thrown_out if going.cause is not Cause.POLL_INTERVAL]  # those said so
 
 

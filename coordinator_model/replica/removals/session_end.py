@@ -129,7 +129,7 @@ def _is_retried(replica: GroupReplica, departure: Departure, context: JudgementC
     Its own timer of before it was heard again, or of a group that has changed its kind since; or its former self's.
     """
     member, timeout_ms = departure.member, session_timeout_ms(departure.member, context)
-    ran_ms = [at_ms for other, at_ms, _ in replica.violations if other == who(member)]
+    ran_ms = [seen.at_ms for seen in replica.violations if seen.client == who(member)]
     if member.last_heartbeat_ms is not None and timeout_ms is not None:
         ran_ms.append(member.last_heartbeat_ms + timeout_ms)
     late_ms = [departure.removed_ms - at_ms for at_ms in ran_ms]

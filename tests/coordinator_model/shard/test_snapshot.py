@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from coordinator_model.decode.parse import parse_row
 from coordinator_model.replica.group import GroupReplica, Leave
+from coordinator_model.replica.notes import Violation
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.phases import EndedPhase, JoinPhase
 from coordinator_model.shard import snapshot
@@ -161,7 +162,7 @@ def replicas(draw):
         group.departures.append(departure)
     group.phase, group.unreported_phase = draw(phases), draw(st.none() | st.sampled_from(ended))
     group.undelivered_leaves = draw(st.dictionaries(TEXT, INSTANT, max_size=2))
-    group.violations = [(draw(TEXT), draw(st.integers(0, 2**53)), draw(TEXT))]
+    group.violations = [Violation(draw(TEXT), draw(st.integers(0, 2**53)), draw(TEXT))]
     group.protocol, group.leader, group.recorded_generation = draw(st.none() | TEXT), draw(st.none() | TEXT), draw(MS)
     return group
 
