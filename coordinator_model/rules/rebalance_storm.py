@@ -1,8 +1,8 @@
 """``rebalance-storm``: a group that rebalances again and again, who is behind it, and whether it is only a deploy.
 
-A rolling deploy looks like a storm from afar: every member goes once, says goodbye, and comes back once. It is told
+A rolling deploy looks like a storm from afar: every member leaves once and comes back once. It is told
 apart by *who* goes: the instance id, else the client on its host. Nobody may go twice (more often than it has members
-there now), no two may be thrown out (Kafka Streams excepted, which never says goodbye), and every rebalance must have
+there now), no two may be thrown out (Kafka Streams excepted, which never leaves), and every rebalance must have
 a coming or going that explains it. Nothing is counted before the first has gone: so a group starts and grows.
 """
 
@@ -29,7 +29,7 @@ REBALANCE_STORM = Rule(
 )
 
 STREAMS_PROTOCOL = "stream"
-MAY_BE_GOODBYES = (Cause.LEFT, Cause.STATIC_LEFT, Cause.ADMIN, Cause.UNKNOWN)
+MAY_BE_LEAVES = (Cause.LEFT, Cause.STATIC_LEFT, Cause.ADMIN, Cause.UNKNOWN)
 """Of an unknown cause are those of which only records tell."""
 REBALANCES_EACH = 2
 """A coming or going costs up to two rebalances: cooperative assignors take one to revoke and one to assign."""
@@ -77,7 +77,7 @@ def goings(replica: GroupReplica, since_ms: int) -> list[Going]:
 
 def is_wild(replica: GroupReplica, gone: list[Going], came: int, rebalances: int) -> bool:
     """Tell a storm from a deploy, a start or a growth."""
-    thrown_out = sum(1 for going in gone if going.cause not in MAY_BE_GOODBYES)
+    thrown_out = sum(1 for going in gone if going.cause not in MAY_BE_LEAVES)
     if thrown_out > 1 and replica.protocol != STREAMS_PROTOCOL:
         return True
     here = Counter(who(member) for member in replica.members.values())

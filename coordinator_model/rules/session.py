@@ -185,7 +185,7 @@ def _found_gone(replica: GroupReplica, member: Member, context: JudgementContext
     resets = unheard_since(member, context.timer_resets)
     if resets and not (_is_dated(resets) and _was_loaded(replica, member)):
         return Verdict(None, None)  # when its session ended its removal tells better
-    verdict_ms = gone_ms + context.thresholds.grace_ms  # a goodbye may trail
+    verdict_ms = gone_ms + context.thresholds.grace_ms  # a leave may trail
     if may_miss_lines(context.blind, session.start_ms, verdict_ms):
         return Verdict(None, None)
     if context.progress_ms < verdict_ms:
