@@ -8,10 +8,12 @@ from coordinator_model.replica.notes import (
     JoiningMember,
     LoggedRemoval,
     PendingMember,
+    Rebalance,
     Refusal,
     RolledBackReplacement,
     SetAside,
     UnansweredJoin,
+    Violation,
     Zombie,
 )
 from coordinator_model.replica.removals.departure import Departure
@@ -267,20 +269,20 @@ class GroupReplica:
     """By member id: classic members that only that log has named so far."""
     unexplained: list[Departure] = field(default_factory=list)
     """Recent removals that neither answers nor a line of that log explain yet."""
-    violations: list[tuple[str, int, str]] = field(default_factory=list)
-    """(who, when, cause) of recent violations, to count recurrences."""
+    violations: list[Violation] = field(default_factory=list)
+    """Recent ones."""
     unexplained_ms: int | None = None
     """When a member went last whose removal no line explains."""
     unseen_generation_ms: int | None = None
     """When a generation began last of which no JoinGroup was seen: JoinGroup lines are missing."""
     seen_generation: int = -1
     """The generation of the last accepted JoinGroup that was seen; -1: none since ``unseen_generation_ms``."""
-    rebalances: list[tuple[int, int]] = field(default_factory=list)
-    """(when, generation) of recent rebalances, oldest first."""
+    rebalances: list[Rebalance] = field(default_factory=list)
+    """Recent ones, oldest first."""
     announced: int | None = None
     """The generation that was answered to joining members and has not been synced."""
-    aborted: list[tuple[int, int]] = field(default_factory=list)
-    """(when, generation) of those that never were, since the group was last stable."""
+    aborted: list[Rebalance] = field(default_factory=list)
+    """The generations that never were, since the group was last stable."""
     refused: dict[str, Refusal] = field(default_factory=dict)
     """Clients that are refused, see ``refusals``; the one refused last stands last."""
     zombies: dict[str, Zombie] = field(default_factory=dict)

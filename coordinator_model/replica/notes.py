@@ -103,6 +103,23 @@ class LoggedRemoval(NamedTuple):
     broker: str
 
 
+class Violation(NamedTuple):
+    """A violation of late, kept to count those that recur."""
+
+    client: str
+    """By the name that it keeps as it restarts, see ``client.who``."""
+    at_ms: int
+    cause: str
+    """The value of a ``Cause``."""
+
+
+class Rebalance(NamedTuple):
+    """A new generation, or one that was announced and never completed."""
+
+    at_ms: int
+    generation: int
+
+
 class SetAside(NamedTuple):
     """This monitor's own failure on a group, which cost all that was known of it."""
 

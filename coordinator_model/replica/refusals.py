@@ -113,8 +113,8 @@ def _is_known(replica: GroupReplica, member_id: str) -> bool:
     return member_id in replica.members or any(d.member.member_id == member_id for d in replica.departures)
 
 
-def told(replica: GroupReplica) -> dict[str, int]:
-    """Return what is worth telling: who was refused repeatedly, again each time twice as often; whether ids are out."""
+def counts_to_report(replica: GroupReplica) -> dict[str, int]:
+    """Return what is worth a report: who is refused repeatedly, anew each time it doubles; whether ids are out."""
     refused = ((key, refusal) for key, refusal in replica.refused.items() if refusal.repeated_ms is not None)
     counts = {key: refusal.times.bit_length() for key, refusal in refused}
     counts |= {f"zombie\n{key}": zombie.commits.bit_length() for key, zombie in replica.zombies.items()}

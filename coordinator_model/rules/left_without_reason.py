@@ -36,7 +36,7 @@ their subscription does not say (KIP-714)."""
 
 
 def judge(replica: GroupReplica, context: JudgementContext) -> Iterator[Verdict]:
-    """Judge the newest goodbyes; one is told when its client has had the time to come back."""
+    """Judge the newest leaves; one is told when its client has had the time to come back."""
     since_ms = max(context.live_from_ms, context.progress_ms - TOLD_FOR_MS + 1)
     newest = [leave for leave in reversed(replica.leaves) if _sign_ms(leave) >= since_ms]
     unclear = [leave for leave in newest if _is_unclear(leave)]

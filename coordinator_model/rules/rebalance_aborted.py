@@ -30,13 +30,13 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
     """Judge the generations given up since the group was last stable."""
     if not replica.aborted:
         return NOTHING
-    first_ms = replica.aborted[0][0]
+    first_ms = replica.aborted[0].at_ms
     due_ms = first_ms + context.thresholds.unstable_after_ms
     if len(replica.aborted) >= IN_A_ROW:
-        due_ms = min(due_ms, replica.aborted[IN_A_ROW - 1][0])
+        due_ms = min(due_ms, replica.aborted[IN_A_ROW - 1].at_ms)
     if context.progress_ms < due_ms:
         return Verdict(None, due_ms)
-    generations = [generation for _, generation in replica.aborted]
+    generations = [one.generation for one in replica.aborted]
     finding = Finding(
         rule=REBALANCE_ABORTED.id,
         severity=REBALANCE_ABORTED.severity,

@@ -1,8 +1,8 @@
 """``rebalance-storm``: a group that rebalances again and again, who is behind it, and whether it is only a deploy.
 
-A rolling deploy looks like a storm from afar: every member goes once, says goodbye, and comes back once. It is told
+A rolling deploy looks like a storm from afar: every member leaves once and comes back once. It is told
 apart by *who* goes: the instance id, else the client on its host. Nobody may go twice (more often than it has members
-there now), no two may be thrown out (Kafka Streams excepted, which never says goodbye), and every rebalance must have
+there now), no two may be thrown out (Kafka Streams excepted, which never leaves), and every rebalance must have
 a coming or going that explains it. Nothing is counted before the first has gone: so a group starts and grows.
 """
 
@@ -29,7 +29,7 @@ REBALANCE_STORM = Rule(
 )
 
 STREAMS_PROTOCOL = "stream"
-MAY_BE_GOODBYES = (Cause.LEFT, Cause.STATIC_LEFT, Cause.ADMIN, Cause.UNKNOWN)
+MAY_BE_LEAVES = (Cause.LEFT, Cause.STATIC_LEFT, Cause.ADMIN, Cause.UNKNOWN)
 """Of an unknown cause are those of which only records tell."""
 REBALANCES_EACH = 2
 """A coming or going costs up to two rebalances: cooperative assignors take one to revoke and one to assign."""
@@ -50,11 +50,11 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
     least = thresholds.storm_rebalances
     if len(replica.rebalances) < least:
         return NOTHING
-    since_ms = replica.rebalances[-1][0] - thresholds.storm_window_ms
-    over_ms = replica.rebalances[-least][0] + thresholds.storm_window_ms
+    since_ms = replica.rebalances[-1].at_ms - thresholds.storm_window_ms
+    over_ms = replica.rebalances[-least].at_ms + thresholds.storm_window_ms
     gone = goings(replica, since_ms)
     first_ms = min((going.at_ms for going in gone), default=since_ms)
-    recent = [at_ms for at_ms, _ in replica.rebalances if at_ms > since_ms and at_ms >= first_ms]
+    recent = [one.at_ms for one in replica.rebalances if one.at_ms > since_ms and one.at_ms >= first_ms]
     if len(recent) < least or context.progress_ms >= over_ms:
         return NOTHING
     came = sum(1 for member in replica.members.values() if (member.joined_ms or 0) > since_ms)
@@ -71,13 +71,13 @@ def goings(replica: GroupReplica, since_ms: int) -> list[Going]:
         for leave in replica.leaves
         if leave.applied_ms > since_ms and leave.cause is not Cause.REPLACED
     ]
-    thrown_out = [Going(name, Cause(cause), at_ms) for name, at_ms, cause in replica.violations if at_ms > since_ms]
+    thrown_out = [Going(v.client, Cause(v.cause), v.at_ms) for v in replica.violations if v.at_ms > since_ms]
     return said + [going for going in thrown_out if going.cause is not Cause.POLL_INTERVAL]  # those said so
 
 
 def is_wild(replica: GroupReplica, gone: list[Going], came: int, rebalances: int) -> bool:
     """Tell a storm from a deploy, a start or a growth."""
-    thrown_out = sum(1 for going in gone if going.cause not in MAY_BE_GOODBYES)
+    thrown_out = sum(1 for going in gone if going.cause not in MAY_BE_LEAVES)
     if thrown_out > 1 and replica.protocol != STREAMS_PROTOCOL:
         return True
     here = Counter(who(member) for member in replica.members.values())

@@ -184,7 +184,7 @@ def _found_gone(replica: GroupReplica, member: Member, context: JudgementContext
     gone_ms = gone_by_ms(member, context)
     if gone_ms is None:
         return Verdict(None, None)
-    verdict_ms = gone_ms + context.thresholds.grace_ms  # a goodbye may trail
+    verdict_ms = gone_ms + context.thresholds.grace_ms  # a leave may trail
     if context.hole_is_open or context.progress_ms < verdict_ms:
         return Verdict(None, verdict_ms)
     resets = unheard_since(member, context.timer_resets)

@@ -20,7 +20,7 @@ from coordinator_model.events import (
 from coordinator_model.replica.admission import UNKNOWN_GROUP, why_not
 from coordinator_model.replica.advance import take_heartbeats, take_over
 from coordinator_model.replica.group import GroupReplica
-from coordinator_model.replica.refusals import JOIN_REFUSALS, is_idle, told
+from coordinator_model.replica.refusals import JOIN_REFUSALS, counts_to_report, is_idle
 from coordinator_model.replica.replay import GroupEvent, disputed_heartbeat, plain_heartbeat, replay
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.registry import HEARTBEAT_RULES
@@ -141,10 +141,10 @@ class GroupEvents:
             return False
         if isinstance(event, JoinAnswered):
             take_heartbeats(replica, self._groups.heartbeat_table.heard_of(event.group, event.request_member_id))
-        was_told = told(replica)
+        before = counts_to_report(replica)
         replay(replica, event, self._groups.context(event.group, self._groups.clock.progress_ms))
         self._groups.group_store.touch(event.group)
-        if told(replica) != was_told:
+        if counts_to_report(replica) != before:
             self._judgement.evaluate(self._groups.replica(event.group), self._groups.clock.progress_ms, event[0])
             self._groups.changed.add(event.group)
         return True

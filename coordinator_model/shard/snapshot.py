@@ -41,10 +41,12 @@ from coordinator_model.replica.notes import (
     JoiningMember,
     LoggedRemoval,
     PendingMember,
+    Rebalance,
     Refusal,
     RolledBackReplacement,
     SetAside,
     UnansweredJoin,
+    Violation,
     Zombie,
 )
 from coordinator_model.replica.removals.departure import Departure
@@ -310,9 +312,9 @@ def load_group(group: str, data: bytes) -> GroupReplica:
     replica.state_evidence = Evidence(replica.state_evidence)
     replica.set_aside = SetAside(*replica.set_aside) if replica.set_aside else None
     replica.diverged = Divergence(*replica.diverged) if replica.diverged else None
-    replica.violations = [(who, at_ms, cause) for who, at_ms, cause in replica.violations]
-    replica.rebalances = [(at_ms, generation) for at_ms, generation in replica.rebalances]
-    replica.aborted = [(at_ms, generation) for at_ms, generation in replica.aborted]
+    replica.violations = [Violation(*each) for each in replica.violations]
+    replica.rebalances = [Rebalance(*each) for each in replica.rebalances]
+    replica.aborted = [Rebalance(*each) for each in replica.aborted]
     for member in map(_to_member, members):
         replica.members[member.member_id] = member
     replica.leaves = [Leave(_to_member(m), at_ms, Cause(cause), *more) for m, at_ms, cause, *more in leaves]

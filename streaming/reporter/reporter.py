@@ -1,6 +1,6 @@
 """kafka-python: a consumer's poll age, sent once a second from a thread of its own: the one thing that no broker sees.
 
-On the wire the goodbye of a kafka-python consumer that stopped polling equals the one of a consumer that is closed.
+On the wire the leave of a kafka-python consumer that stopped polling equals the one of a consumer that is closed.
 The report tells them apart. It carries ages, which need no clock; its instant is the topic's append time, so create
 the topic with ``message.timestamp.type=LogAppendTime``. No method of the consumer is called and no lock of it taken:
 its own attributes say when it polled.

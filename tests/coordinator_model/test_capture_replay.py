@@ -117,7 +117,7 @@ def test_forged_heartbeats_hide_no_death():
     assert told(history) == told(replay_rows(rows(), SETTINGS)) != []
 
 
-def test_a_forged_goodbye_makes_no_departure():
+def test_a_forged_leave_makes_no_departure():
     forged = Story().leave(5_000, "m1").leave(5_100, "m2")
     history = replay_rows([*rows(), *forged_by_an_application(forged.source_rows(6_000))], SETTINGS)
     assert told(history) == told(replay_rows(rows(), SETTINGS))

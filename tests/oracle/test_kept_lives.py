@@ -10,7 +10,7 @@ KEPT = sorted(FOLDER.glob("*.jsonl.gz"))
 
 LISTED = {
     "a-successor-that-metadata-did-not-yet-name": "never heard, nor was anybody since it joined",
-    "emptied-by-a-coordinator-unseen-as-one-left-another": "a goodbye said to a deposed coordinator",
+    "emptied-by-a-coordinator-unseen-as-one-left-another": "a leave sent to a deposed coordinator",
 }
 """What else nobody can decide in a life: of other members than the one that was judged wrong."""
 

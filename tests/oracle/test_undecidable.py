@@ -12,7 +12,7 @@ from tests.oracle.undecidable import class_of
 AT_MS = 20_000
 NEVER, UNSEEN = "a newcomer that nothing had named", "a coordinator that nobody saw"
 CUT = "the join phase went on past the end"
-DIED, GOODBYE = "a join phase that died with its coordinator", "a goodbye said to a deposed coordinator"
+DIED, LEFT = "a join phase that died with its coordinator", "a leave sent to a deposed coordinator"
 
 
 def life(*lines, protocol="classic", metadata_ms=5_000, loads=(), named=(), logged=(), paused=()):
@@ -106,15 +106,15 @@ MISSING |= {
         ),
         None,
     ),
-    "a goodbye to a deposed coordinator": (
+    "a leave to a deposed coordinator": (
         life(HEARD, JOINED, loads=MOVED, logged=[(15_000, "broker-1", "left", "m", "explicit `LeaveGroup` request")]),
-        GOODBYE,
+        LEFT,
     ),
-    "a goodbye to the coordinator": (
+    "a leave to the coordinator": (
         life(HEARD, JOINED, loads=MOVED, logged=[(15_000, "broker-2", "left", "m", "explicit `LeaveGroup` request")]),
         None,
     ),
-    "a goodbye of KIP-848": (
+    "a leave of KIP-848": (
         life(HEARD, JOINED, loads=MOVED, logged=[(15_000, "broker-1", "left", "m", "left the consumer group")]),
         None,
     ),

@@ -47,7 +47,7 @@ def class_of(life: Life, what: str, rule: str, member_id: str, truth_ms: int | N
 def _phase_goes_on(life: Life, removal: Removal) -> bool:
     """A classic member that went in a join phase which the life's end cut off: no answer, no record told of it in time.
 
-    What tells of it a moment before the end is not judged any more: a goodbye may trail.
+    What tells of it a moment before the end is not judged any more: a leave may trail.
     """
     what, _, member_id, at_ms, _ = removal
     classic = what == MISSING and any(client.protocol == "classic" for client in life.plan.clients)
@@ -168,9 +168,9 @@ def _died_with_its_coordinator(life: Life, removal: Removal) -> bool:
 
 
 def _left_a_deposed_coordinator(life: Life, removal: Removal) -> bool:
-    """A classic member that said goodbye to a coordinator that another had replaced: that one let its session end.
+    """A classic member whose leave went to a coordinator that another had replaced: that one let its session end.
 
-    The client left, and that is what the monitor makes of its goodbye, answered as one that waited for a write.
+    The client left, and that is what the monitor makes of its LeaveGroup, answered as one that waited for a write.
     """
     what, _, member_id, at_ms, _ = removal
     by = {event.broker for event in life.truth if (event.member_id, event.at_ms) == (member_id, at_ms)}
@@ -255,6 +255,6 @@ CLASSES: dict[str, Callable[[Life, Removal], bool]] = {
     "two timers in one instant": _two_timers_at_once,
     "two timers in a short pause": _began_unseen,
     "a join phase that died with its coordinator": _died_with_its_coordinator,
-    "a goodbye said to a deposed coordinator": _left_a_deposed_coordinator,
+    "a leave sent to a deposed coordinator": _left_a_deposed_coordinator,
     "never heard, nor was anybody since it joined": _nobody_was_heard,
 }

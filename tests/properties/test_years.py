@@ -44,7 +44,7 @@ STEPS = {
     "refused": lambda story, at_ms, member, broker, n: story.beat(at_ms, member, error=16, broker=broker),
     "behind a write": lambda s, at_ms, m, b, n: s.beat(at_ms, m, error=15, parked_ms=1_500, broker=b),
     "a KIP-848 heartbeat": lambda story, at_ms, member, broker, n: story.hello(at_ms, member, 2, 2, broker=broker),
-    "a KIP-848 goodbye": lambda story, at_ms, member, broker, n: story.hello(at_ms, member, -1, -1, broker=broker),
+    "a KIP-848 leave": lambda story, at_ms, member, broker, n: story.hello(at_ms, member, -1, -1, broker=broker),
     "a join": lambda story, at_ms, member, broker, n: story.join(at_ms, member, 2, MEMBERS, broker=broker),
     "a sync": lambda story, at_ms, member, broker, n: story.sync(at_ms, member, 2, leader=True, broker=broker),
     "a leave": lambda story, at_ms, member, broker, n: story.leave(at_ms, member),

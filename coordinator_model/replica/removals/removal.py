@@ -3,6 +3,7 @@
 from coordinator_model.client import who
 from coordinator_model.events import JoinAnswered
 from coordinator_model.replica.group import MAX_DEPARTURES, GroupReplica, Leave, Member
+from coordinator_model.replica.notes import Violation
 from coordinator_model.replica.removals.departure import STALL_MS, Departure
 from coordinator_model.replica.removals.ended_phase import ended_phase, sync_timeout_ms
 from coordinator_model.replica.removals.join_phase import stayed
@@ -155,8 +156,8 @@ def _may_be_retried(replica: GroupReplica, member: Member, removed_ms: int) -> b
     if replica.stalled_ms is not None and abs(removed_ms - replica.stalled_ms) <= RETRIED_MS:
         return True
     name, since_ms = who(member), removed_ms - RETRIED_MS
-    proven = (mark[:2] for mark in replica.violations if mark[2] != Cause.UNKNOWN)
-    return any(name == other and since_ms <= at_ms < removed_ms for other, at_ms in proven)
+    mine = (seen for seen in replica.violations if seen.client == name and seen.cause != Cause.UNKNOWN)
+    return any(since_ms <= seen.at_ms < removed_ms for seen in mine)
 
 
 def _stall_ms(replica: GroupReplica, member: Member) -> int:
@@ -209,7 +210,11 @@ def is_of_the_same(one: Departure, other: Departure) -> bool:
 def count_violation(replica: GroupReplica, departure: Departure) -> None:
     """Count a violation, so that one that recurs is known."""
     replica.violations = replica.violations[-(MAX_DEPARTURES - 1) :]
-    replica.violations.append((who(departure.member), departure.removed_ms, departure.cause.value))
+    replica.violations.append(_violation(departure))
+
+
+def _violation(departure: Departure) -> Violation:
+    return Violation(who(departure.member), departure.removed_ms, departure.cause.value)
 
 
 def explain_by_leave(
@@ -237,6 +242,6 @@ def explain_by_leave(
 def withdraw(replica: GroupReplica, departure: Departure) -> None:
     """Take back a departure, and its place among the violations."""
     replica.departures.remove(departure)
-    mark = (who(departure.member), departure.removed_ms, departure.cause.value)
-    if mark in replica.violations:
-        replica.violations.remove(mark)
+    violation = _violation(departure)
+    if violation in replica.violations:
+        replica.violations.remove(violation)

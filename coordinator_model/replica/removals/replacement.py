@@ -79,4 +79,4 @@ def _began_the_phase(departure: Departure, first_end_ms: int) -> bool:
 def _is_reported(replica: GroupReplica, departure: Departure) -> bool:
     """Tell whether an earlier removal since it was last heard is reported: the loaded log did not have that one."""
     name, heard_ms = who(departure.member), departure.member.clock_ms or 0
-    return any(other == name and heard_ms < at_ms < departure.removed_ms for other, at_ms, _ in replica.violations)
+    return any(one.client == name and heard_ms < one.at_ms < departure.removed_ms for one in replica.violations)

@@ -26,7 +26,7 @@ def may_be_any(replica: GroupReplica, departure: Departure, context: JudgementCo
     Its own timer of before it was heard again, or of a group that has changed its kind since; or its former self's.
     """
     member, timeout_ms = departure.member, session_timeout_ms(departure.member, context)
-    ran_ms = [at_ms for other, at_ms, _ in replica.violations if other == who(member)]
+    ran_ms = [seen.at_ms for seen in replica.violations if seen.client == who(member)]
     heard_ms = (member.last_heartbeat_ms, member.parked_heartbeat_ms)
     ran_ms += [at_ms + timeout_ms for at_ms in heard_ms if at_ms is not None and timeout_ms is not None]
     return _is_tried_again(departure, ran_ms)
@@ -35,8 +35,8 @@ def may_be_any(replica: GroupReplica, departure: Departure, context: JudgementCo
 def is_of_a_rebalance(replica: GroupReplica, departure: Departure) -> bool:
     """Tell whether a timer was tried again that had removed the member before as it missed a rebalance."""
     name = who(departure.member)
-    marks = [(at_ms, cause) for other, at_ms, cause in replica.violations if other == name]
-    return _is_tried_again(departure, (at_ms for at_ms, cause in marks if cause == Cause.REBALANCE_TIMEOUT))
+    missed = (seen for seen in replica.violations if seen.client == name and seen.cause == Cause.REBALANCE_TIMEOUT)
+    return _is_tried_again(departure, (seen.at_ms for seen in missed))
 
 
 def _is_tried_again(departure: Departure, ran_ms: Iterable[int]) -> bool:

@@ -103,7 +103,7 @@ def test_what_a_deposed_coordinator_accepts_keeps_nobody_alive():
 def test_a_removal_that_nothing_explains_is_told_once_a_move_does():
     """broker-2 has loaded the group and let it expire; broker-1 answers m1 until it refuses, at 14 s.
 
-    Only 5 s after the removal is a goodbye answered that had to wait for its write.
+    Only 5 s after the removal is a leave answered that had to wait for its write.
     """
     story = stable("m1")
     story.brokers["broker-2"] = 0

@@ -136,7 +136,7 @@ def test_a_report_of_another_shape_is_rejected(change):
 
 @pytest.mark.parametrize("value", LINES_OF_A_BROKER)
 def test_a_brokers_line_is_not_believed_where_every_application_may_write(value):
-    """Forged heartbeats hid nine deaths of nine; a forged goodbye made a page."""
+    """Forged heartbeats hid nine deaths of nine; a forged leave made a page."""
     rejected = reported(value)
     assert isinstance(rejected, RejectedRow)
     assert rejected.reason == "not a client's report, in a topic of reports"

@@ -27,8 +27,8 @@ ANSWERS = {
     "a LeaveGroup": (lambda error: Story().leave(0, "m9", errors={"m9": error}), set()),
     "a KIP-848 join": (lambda error: Story().hello(0, "m9", 0, 1, error=error), {0}),
     "a KIP-848 heartbeat": (lambda error: Story().hello(0, "m9", 3, 3, error=error), {0}),
-    "a KIP-848 goodbye": (lambda error: Story().hello(0, "m9", -1, -1, error=error), set()),
-    "a static KIP-848 goodbye": (lambda error: Story().hello(0, "m9", -2, -2, error=error), set()),
+    "a KIP-848 leave": (lambda error: Story().hello(0, "m9", -1, -1, error=error), set()),
+    "a static KIP-848 leave": (lambda error: Story().hello(0, "m9", -2, -2, error=error), set()),
 }
 
 

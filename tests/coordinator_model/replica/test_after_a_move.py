@@ -15,16 +15,16 @@ def two_brokers(story):
     return story
 
 
-# when the tombstones of c2 are written, whose goodbye of 10,000 was answered 15 behind a stalled write -> told
-GOODBYES = {
+# when the tombstones of c2 are written, whose leave of 10,000 was answered 15 behind a stalled write -> told
+LEAVES = {
     "by its own write": (10_000, []),
     "by another coordinator, as its session ends": (14_400, [("session-expired", "c2")]),
 }
 
 
-@pytest.mark.parametrize("name", GOODBYES)
-def test_a_goodbye_behind_a_stalled_write_explains_what_is_written(name):
-    gone_ms, told = GOODBYES[name]
+@pytest.mark.parametrize("name", LEAVES)
+def test_a_leave_behind_a_stalled_write_explains_what_is_written(name):
+    gone_ms, told = LEAVES[name]
     story = two_brokers(consumers("c1", "c2")).hellos("c1", 1_000, 9_000, 2).hellos("c2", 1_000, 8_400, 2)
     story.hello(15_000, "c2", -1, -1, error=15, parked_ms=5_000).gone(gone_ms, "c2")
     for at_ms in range(15_500, 30_000, 1_000):

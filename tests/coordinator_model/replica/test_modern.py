@@ -80,8 +80,8 @@ def removed(at_ms, *, last_ms=10_000, before=lambda s: s, after=lambda s: s, pol
     return after(before(story).gone(at_ms, "m2").epoch(at_ms, 3).target(at_ms, 3).current(at_ms + 100, "m1", 3))
 
 
-def test_a_removal_whose_record_comes_late_waits_for_the_goodbye_that_comes_with_it():
-    """A write that stalls is read when it is committed, and a goodbye behind it is answered 15 at the same time."""
+def test_a_removal_whose_record_comes_late_waits_for_the_leave_that_comes_with_it():
+    """A write that stalls is read when it is committed, and a leave behind it is answered 15 at the same time."""
     story = removed(11_000, after=lambda s: s.hello(16_000, "m2", -1, -1, error=15, parked_ms=5_000))
     rows = story.source_rows(20_000)
     early = [row for row in rows if row.timestamp_ms < T0 + (11_000 if row.source == "offsets" else 16_000)]
@@ -133,7 +133,7 @@ def moved(story, at_ms):
 # story, who is accused of what, the deadline
 REMOVALS = {
     "when its session has ended": (removed(16_003), [("session-expired", "m2")], 16_000),
-    "before its session has ended: a goodbye that nobody saw": (removed(13_000), [], None),
+    "before its session has ended: a leave that nobody saw": (removed(13_000), [], None),
     "before its session seems to end, but its coordinator moved": (
         removed(13_000, before=lambda s: moved(s, 10_500)),
         [("session-expired", "m2")],
@@ -236,8 +236,8 @@ def test_a_slept_over_poll_shows_also_where_the_leave_was_refused(asked, error, 
 
 
 @pytest.mark.parametrize("error", [16, 0])
-def test_who_says_goodbye_again_has_slept_over_its_poll_once(error):
-    """First to no coordinator; much later it joins anew without a goodbye, as one does that was fenced."""
+def test_who_leaves_again_has_slept_over_its_poll_once(error):
+    """First to no coordinator; much later it joins anew without a leave, as one does that was fenced."""
     story = consumers("m1", "m2", poll_ms=5_000).hellos("m1", 1_000, 24_000, 2).hellos("m2", 1_000, 10_000, 2)
     story.hello(11_000, "m2", -1, -1, error=16).hello(11_200, "m2", -1, -1, error=error)
     story.hello(13_000, "m2", 0, 2).hellos("m2", 14_000, 20_000, 2).hello(21_000, "m2", 0, 2)
@@ -245,7 +245,7 @@ def test_who_says_goodbye_again_has_slept_over_its_poll_once(error):
     assert told.accusations == [("poll-exceeded", "m2")]
 
 
-def test_a_goodbye_to_no_coordinator_that_is_told_after_the_return_is_over():
+def test_a_leave_to_no_coordinator_that_is_told_after_the_return_is_over():
     """Two brokers' clocks: the 16 of 11,200 came before the join of 11,000. Later its session ends, and it is back."""
     story = consumers("m1", "m2").hellos("m1", 1_000, 60_000, 2).hellos("m2", 1_000, 10_000, 2)
     story.brokers["broker-2"] = 0
@@ -256,19 +256,19 @@ def test_a_goodbye_to_no_coordinator_that_is_told_after_the_return_is_over():
     assert told.accusations == [("session-expired", "m2")]
 
 
-def test_a_goodbye_to_no_coordinator_ends_with_its_group():
+def test_a_leave_to_no_coordinator_ends_with_its_group():
     story = consumers("m1").hellos("m1", 1_000, 10_000, 2).hello(11_000, "m1", -1, -1, error=16)
     story.gone(16_003, "m1").epoch(16_003, 3).target(30_000, None).epoch(30_000, None)
     story.member(60_000, "m1").epoch(60_000, 1).target(60_000, 1).current(60_000, "m1", 1).hello(60_002, "m1", 0, 1)
     assert play(story.hellos("m1", 61_000, 66_000, 1), 66_000).opened("poll-exceeded") == []
 
 
-def test_a_goodbye_to_no_coordinator_excuses_nobody_whose_session_ends():
+def test_a_leave_to_no_coordinator_excuses_nobody_whose_session_ends():
     story = removed(16_003, before=lambda s: s.hello(15_999, "m2", -1, -1, error=16))
     assert ("session-expired", "m2") in play(story, 25_000).accusations
 
 
-def test_goodbyes_to_no_coordinator_cost_bounded_memory():
+def test_leaves_to_no_coordinator_cost_bounded_memory():
     story = consumers("m1")
     for n in range(MAX_UNANSWERED_JOINS + 6):
         story.hello(1_000 + n, f"stranger-{n}", -1, -1, error=16).hello(2_000 + n, f"stranger-{n}", 0, 2)
@@ -348,14 +348,14 @@ def test_a_member_back_right_after_its_expiry_is_accused_once():
 
 
 def test_whose_session_ended_just_before_its_groups_deletion_is_told():
-    """Found by simulation: the group was deleted before the grace for a goodbye that trails had passed."""
+    """Found by simulation: the group was deleted before the grace for a leave that trails had passed."""
     story = consumers("m1").hellos("m1", 1_000, 3_000, 2).gone(9_002, "m1").epoch(9_002, 3).target(9_002, 3)
     told = play(story.target(9_300, None).epoch(9_300, None), 12_000)
     assert told.facts("session-expired", "subject", "deadline_ms") == [("m1", 9_000)]
     assert [reason for reason, _ in told.closed("session-expired")] == ["group-deleted"]
 
 
-def test_whose_goodbye_came_just_before_its_groups_deletion_is_not_accused():
+def test_whose_leave_came_just_before_its_groups_deletion_is_not_accused():
     """Its answer waited for the replicas, and is told after the deletion."""
     story = consumers("m1").hellos("m1", 1_000, 3_000, 2).gone(4_000, "m1").epoch(4_000, 3).target(4_000, 3)
     story.target(4_300, None).epoch(4_300, None).hello(6_000, "m1", -1, -1, parked_ms=2_001)

@@ -319,7 +319,7 @@ def test_who_was_never_heard_but_was_in_a_group_seen_stable_did_go_while_we_look
 @pytest.mark.parametrize("at_ms", [13_000, 15_500], ids=["before its deadline", "at its deadline"])
 @pytest.mark.parametrize("how", ["offsets missing", "a jump of the probe's numbers"])
 def test_when_lines_were_lost_a_removal_proves_an_expiry_only_at_its_deadline(how, at_ms):
-    """Before it, the goodbye that explains it may be among the lines that were lost."""
+    """Before it, the leave that explains it may be among the lines that were lost."""
     story = group(last_ms=10_000, m1_until_ms=12_500)
     if how == "offsets missing":
         story.lose(11_000)

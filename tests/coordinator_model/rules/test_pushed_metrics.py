@@ -15,7 +15,7 @@ def classic(*pushes, until_ms=100_000):
 
 
 def modern(*others, leave_ms=60_500, asked=-1):
-    """A KIP-848 group; m1 joins at once, and says goodbye."""
+    """A KIP-848 group; m1 joins at once, and leaves."""
     story = Story(poll_ms=POLL_MS)
     members = ("m1", *others)
     for member in members:
@@ -84,7 +84,7 @@ def test_it_is_told_once_however_often_it_pushes():
 
 
 def test_who_unsubscribed_and_lives_on_has_not_exceeded_its_interval():
-    """Its age goes on to grow; but it had polled within the interval before its goodbye."""
+    """Its age goes on to grow; but it had polled within the interval before its leave."""
     story = modern("m2", leave_ms=40_500)
     for at_ms in range(45_000, 99_000, 5_000):
         story.pushes(at_ms, "m1", (at_ms - 30_000) // 1_000)

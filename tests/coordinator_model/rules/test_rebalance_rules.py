@@ -135,7 +135,7 @@ def flapping(times, *, size=3):
 
 
 def deploy(count):
-    """Every pod says goodbye once and its successor comes from the same place."""
+    """Every pod leaves once and its successor comes from the same place."""
     story, living, generation, at_ms = begun(count), [pod(n) for n in range(count)], 1, 10_000
     for n in range(count):
         story.leave(at_ms, living[n].member_id)
@@ -187,7 +187,7 @@ def test_a_storm_names_who_is_behind_it_and_counts_the_causes():
 
 
 def test_two_expiries_among_leaves_are_no_deploy():
-    """Two sessions end among the goodbyes."""
+    """Two sessions end among the leaves."""
     story = stable(*(pod(n) for n in range(4)), session_ms=6_000).beats("pod-3-0", 1_000, 60_000)
     story.beats("pod-2-0", 1_000, 60_000).beats("pod-1-0", 1_000, 20_000)
     rebalance(story, 6_120, 2, *(pod(n) for n in range(1, 4)))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from coordinator_model.decode.parse import parse_row
 from coordinator_model.replica.group import GroupReplica, Leave
+from coordinator_model.replica.notes import Violation
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.phases import EndedPhase, JoinPhase
 from coordinator_model.shard import snapshot
@@ -130,8 +131,8 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
 MS = st.none() | st.integers(0, 2**53)
 
 
-def test_a_goodbye_whose_answer_was_lost_tells_the_same_however_batches_are_cut():
-    """The member stays in, as far as is known, and is heard again: what it said goodbye with is what it was then."""
+def test_a_leave_whose_answer_was_lost_tells_the_same_however_batches_are_cut():
+    """The member stays in, as far as is known, and is heard again: what it left with is what it was then."""
     story = consumers("m1", "m2").hellos("m1", 1_000, 24_000, 2).hellos("m2", 1_000, 14_000, 2)
     story.hello(16_000, "m2", -1, -1, error=15, parked_ms=1_500).hello(17_000, "m2", 0, 2)
     story.hellos("m2", 17_500, 23_500, 2)
@@ -161,7 +162,7 @@ def replicas(draw):
         group.departures.append(departure)
     group.phase, group.unreported_phase = draw(phases), draw(st.none() | st.sampled_from(ended))
     group.undelivered_leaves = draw(st.dictionaries(TEXT, INSTANT, max_size=2))
-    group.violations = [(draw(TEXT), draw(st.integers(0, 2**53)), draw(TEXT))]
+    group.violations = [Violation(draw(TEXT), draw(st.integers(0, 2**53)), draw(TEXT))]
     group.protocol, group.leader, group.recorded_generation = draw(st.none() | TEXT), draw(st.none() | TEXT), draw(MS)
     return group
 

@@ -362,7 +362,7 @@ def test_of_two_sessions_that_end_at_once_the_second_is_still_in_as_the_phase_be
 
 
 def test_a_phase_younger_than_its_timeout_cannot_have_been_missed():
-    """m2's goodbye was never seen: neither its session had ended nor the phase."""
+    """m2's leave was never seen: neither its session had ended nor the phase."""
     story = group().beat(9_000, "m1", error=27)
     assert ends(story, 12_000).accusations == []
 

@@ -57,13 +57,13 @@ def test_what_is_unknown_is_never_a_page():
     assert (removed["cause"], removed["evidence"], removed["deadline_ms"]) == ("unknown", "inferred", None)
 
 
-def test_a_goodbye_whose_line_was_lost_is_told_as_unknown():
-    """No timer runs before its time: who is removed then said goodbye, and nobody saw it."""
+def test_a_leave_whose_line_was_lost_is_told_as_unknown():
+    """No timer runs before its time: who is removed then left, and nobody saw it."""
     told = consumers("m1", "m2").hellos("m1", 1_000, 30_000, 2).hellos("m2", 1_000, 8_000, 2).gone(9_000, "m2")
     assert rules(told.play(30_000, consumer_session_timeouts_ms={"": 6_000})) == REMOVED
 
 
-def test_a_goodbye_whose_line_trails_takes_it_back():
+def test_a_leave_whose_line_trails_takes_it_back():
     story = killed(removed_ms=12_000).leave(12_000, "m2", trails_ms=3_000)
     told = story.play(40_000)
     assert [reason for reason, _ in told.closed("member-removed")] in ([], ["refuted"])
