@@ -34,7 +34,7 @@ class Departure:
     timer_reset_ms: int | None = None
     """When the coordinator's pause or move began, if that is the cause."""
     deadline_from_ms: int | None = None
-    """Begin of the interval in which the deadline lies, if no more is known; None: ``deadline_ms`` is exact."""
+    """Start of the interval in which the deadline lies, if no more is known; None: ``deadline_ms`` is exact."""
     deadline_until_ms: int | None = None
     """End of that interval."""
     judged: bool = True
@@ -72,7 +72,7 @@ class Departure:
 
     @property
     def gone_ms(self) -> int:
-        """When it was found gone. A line of before this instant is late news."""
+        """When it was found gone. A line of before this instant only came late."""
         return max(self.removed_ms, self.found_ms)
 
     @property

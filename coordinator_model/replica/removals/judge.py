@@ -136,9 +136,9 @@ def _rebalance_timeout(case: Case, missed: Missed) -> RebalanceTimeout | Unexpla
 
 
 def _apply(replica: GroupReplica, departure: Departure, verdict: Verdict, context: JudgementContext) -> None:
-    """Write a verdict into the removal.
+    """Write a verdict into the departure.
 
-    A static member that was only replaced was not removed, so that one is dropped.
+    A departure of a static member that was only replaced is dropped: nobody removed the member.
     """
     if isinstance(verdict, RebalanceTimeout | SessionExpired):
         _report(replica, departure, verdict)

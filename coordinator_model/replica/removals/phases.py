@@ -22,7 +22,7 @@ class JoinPhase:
     last_join_ms: int = 0
     """When the last JoinGroup of its generation arrived; 0: no answer was seen.
 
-    Until the phase ends this is the former's.
+    Until the phase ends this is the former phase's.
     """
     generation: int = -1
     """The generation that ended it; -1: no answer and no record has shown one."""

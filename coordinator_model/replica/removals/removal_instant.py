@@ -50,7 +50,7 @@ def gone_between(departure: Departure, together: list[Departure], context: Judge
         began_ms, alive = lived[0], set(map(id, lived[1]))
         phase = replace(phase, after_ms=began_ms - LATE_MS, started_ms=began_ms, started_by="")
     if phase.started_ms is None or phase.started_by or phase.started_ms >= departure.removed_ms:
-        return found_ms  # the start of the phase was seen, so there is nothing to infer
+        return found_ms  # no start of a phase has to be explained
     if (departure.member.clock_ms or 0) > phase.started_ms:
         return found_ms  # heard since the phase began, so its session did not begin it
     spans = [(d, deadlines(d, context_before(d, context))) for d in together if id(d) not in alive]
