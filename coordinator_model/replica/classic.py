@@ -92,7 +92,7 @@ def _count_if_lower(replica: GroupReplica, generation: int) -> None:
 
 
 def _end_recorded_phase(replica: GroupReplica, value: dict[str, Any], at_ms: int, context: JudgementContext) -> int:
-    """End the join phase of another generation that a record tells; returns when it ended."""
+    """End the join phase that led to a record's generation; return when it ended."""
     if replica.state is not GroupState.PREPARING_REBALANCE:
         join_phase.begin(replica, at_ms)  # nobody told of it: the one before is not this one
     elif value["generation"] > replica.generation + 1:
@@ -106,9 +106,9 @@ def _end_recorded_phase(replica: GroupReplica, value: dict[str, Any], at_ms: int
 
 
 def _enter_recorded(replica: GroupReplica, at_ms: int, *, downgrade: bool) -> None:
-    """Enter the state that a record tells; a downgrade from KIP-848 goes on with a join phase.
+    """Enter the state that a record shows; after a downgrade from KIP-848 the group begins a join phase.
 
-    Unless a static member came back by the classic protocol in the place of the last that spoke the other.
+    It does not if a static member replaced the last KIP-848 member by coming back with the classic protocol.
     """
     replica.enter(StateEvent.RECORD_WITH_MEMBERS if replica.members else StateEvent.RECORD_WITHOUT_MEMBERS, at_ms)
     came_back = any(member.joined_ms == at_ms for member in replica.members.values())
@@ -118,9 +118,9 @@ def _enter_recorded(replica: GroupReplica, at_ms: int, *, downgrade: bool) -> No
 
 
 def _is_written_again(replica: GroupReplica, generation: int) -> bool:
-    """Tell whether a record is of the generation of the last one: a static member was replaced in a stable group.
+    """Tell whether a record repeats the last one's generation: a static member was replaced in a stable group.
 
-    The group may seem to be in a join phase: of a coordinator that was deposed and did not know it.
+    The group may seem to be in a join phase, by answers of a deposed coordinator that did not know that it was.
     """
     was_stable = replica.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE)
     return was_stable and generation == replica.generation and replica.recorded_generation in (None, generation)
@@ -129,8 +129,8 @@ def _is_written_again(replica: GroupReplica, generation: int) -> bool:
 def _counts_from_the_log(replica: GroupReplica, value: dict[str, Any]) -> bool:
     """Tell whether the coordinator that wrote a record had loaded the log, which lacks what was only announced.
 
-    Then a higher generation had been announced, or its own of the same number lacks who had joined that one: who goes
-    before the record goes with the next generation.
+    Then a higher generation had been announced, or the record has the same generation but lacks members that had joined
+    the announced one.
     """
     generation, recorded = value["generation"], replica.recorded_generation
     if recorded is None or not recorded <= generation <= replica.generation:
@@ -156,9 +156,9 @@ def drop_unlisted(
     context: JudgementContext,
     answered_by: str = "",
 ) -> None:
-    """Let go of whom the coordinator no longer lists; a static member's successor explains its predecessor.
+    """Remove the members that the coordinator no longer lists. A static member with a successor was replaced.
 
-    Where the record of a generation tells that first, it had come into the join phase that the generation ended.
+    If a record shows the successor first, it had joined in the join phase that led to the record's generation.
     """
     gone = [member for member in replica.members.values() if member.member_id not in listed]
     join_phase.weigh_unreported_phase(replica, context)
@@ -189,13 +189,13 @@ def member_of(replica: GroupReplica, member_id: str, at_ms: int) -> Member:
 
 
 def lend_session(former: Member | None, successor: Member) -> None:
-    """Let the session that a static successor begins in a stable group last as long as its former self's timeout."""
+    """Note that a static successor's first session in a stable group lasts as long as its predecessor's timeout."""
     if former is not None and former.session_timeout_ms != successor.session_timeout_ms:
         successor.lent_timeout_ms, successor.lent_from_ms = former.session_timeout_ms, successor.timer_reset_ms
 
 
 def came_back_if_new(replica: GroupReplica, member: Member) -> None:
-    """Let a member that joined with this generation end the departure of its former self."""
+    """Note that a member that joined with this generation came back, if it had departed."""
     if member.joined_ms is not None and member.joined_ms >= replica.generation_since_ms:
         came_back(replica, member, member.joined_ms)
 
@@ -288,9 +288,9 @@ def _refused(replica: GroupReplica, member: Member | None, event: Heartbeat) -> 
 
 
 def _unknown_member(replica: GroupReplica, member: Member, generation: int, at_ms: int) -> None:
-    """Take an answer 25: the member is gone, whatever generation it names (``ClassicGroup.validateMember`` is first).
+    """Note an answer 25: the member is gone, whatever generation it names (``ClassicGroup.validateMember`` is first).
 
-    Of the generation that goes on it is the removal itself, seen with the member's next request.
+    If it names the current generation, the member's next request shows its removal.
     """
     if at_ms < (member.clock_ms or 0) or at_ms <= (member.joined_ms or 0):
         return
@@ -305,10 +305,10 @@ def _unknown_member(replica: GroupReplica, member: Member, generation: int, at_m
 
 
 def record_heartbeat(member: Member, applied_ms: int) -> bool:
-    """Note an accepted heartbeat; one that trails a later one changes nothing. Return whether it told anything else.
+    """Note an accepted heartbeat, unless a later one is known. Return whether anything but its instant changed.
 
-    That the coordinator knows the member again; and the second one how often it sends them, unless a rebalance lay
-    between.
+    A heartbeat also shows that the coordinator knows the member again. The second one shows the member's interval,
+    unless a rebalance lay between.
     """
     known_again = member.unknown_ms is not None and applied_ms > member.unknown_ms
     if known_again:
@@ -328,9 +328,9 @@ def record_heartbeat(member: Member, applied_ms: int) -> bool:
 
 
 def is_gone(replica: GroupReplica, member_id: str, applied_ms: int) -> bool:
-    """Tell whether a member had gone after this instant: its heartbeat's line only trails.
+    """Tell whether a member was gone after this instant, so that its heartbeat's line is late.
 
-    As a coordinator wakes from a pause it may answer a heartbeat and replace its member in one millisecond.
+    A coordinator that wakes from a pause may answer a heartbeat and replace its member in the same millisecond.
     """
     return any(d.member.member_id == member_id and d.gone_ms >= applied_ms for d in replica.departures) or any(
         leave.member.member_id == member_id and leave.applied_ms + _cut_ms(leave) >= applied_ms
@@ -359,7 +359,7 @@ def _heartbeat_tells_state(replica: GroupReplica, event: Heartbeat, context: Jud
 
 
 def prepare_rebalance(replica: GroupReplica, event: StateEvent, at_ms: int, by: str = "") -> None:
-    """Enter the join phase, or learn that it is on; ``by`` is the member whose leave or join started it."""
+    """Enter the join phase, or note a sign of the one that goes on; ``by``: the member whose leave or join began it."""
     if replica.state is not GroupState.PREPARING_REBALANCE:
         join_phase.begin(replica, at_ms, by)
     else:
@@ -385,10 +385,10 @@ def poll_departure(
 
 
 def note_fenced(replica: GroupReplica, event: JoinAnswered | SyncAnswered, member_id: str) -> None:
-    """Note an answer 82 to a static member's JoinGroup or SyncGroup: another has its instance id now.
+    """Note an answer 82 to a static member's JoinGroup or SyncGroup: another member has its instance id now.
 
-    Of one that names an instance id that was never its own, that tells nothing. A broker that did not announce the
-    newest generation may have loaded the log, which lacks it.
+    The answer says nothing if the request names an instance id that is not the member's. A broker that did not announce
+    the newest generation may have loaded the log, which lacks it.
     """
     member = replica.members.get(member_id)
     if event.error != FENCED_INSTANCE_ID or member is None or event.instance_id != member.instance_id:
@@ -399,7 +399,7 @@ def note_fenced(replica: GroupReplica, event: JoinAnswered | SyncAnswered, membe
 
 
 def sync(replica: GroupReplica, event: SyncAnswered, context: JudgementContext) -> None:
-    """Apply an answered SyncGroup; one that was parked restarts the timer, one answered from Stable or at once not."""
+    """Apply an answered SyncGroup. It restarts the session timer if it was parked, not if it was answered at once."""
     member = replica.members.get(event.member_id)
     if event.error != 0 or member is None:
         _refused_sync(replica, event, member)
@@ -436,7 +436,7 @@ def _take_assignment(replica: GroupReplica, member: Member, event: SyncAnswered)
 
 
 def _refused_sync(replica: GroupReplica, event: SyncAnswered, member: Member | None) -> None:
-    """Take a SyncGroup that was refused, or is of nobody who is known."""
+    """Apply a SyncGroup that was refused, or whose member is not known."""
     note_fenced(replica, event, event.member_id)
     _not_stored(replica, event)
     if member is None:
@@ -451,16 +451,16 @@ def _refused_sync(replica: GroupReplica, event: SyncAnswered, member: Member | N
 
 
 def _wait_was_cut_off(replica: GroupReplica, event: SyncAnswered) -> None:
-    """A SyncGroup that had to wait is answered 27 at the instant at which the next join phase begins."""
+    """Begin the next join phase: a SyncGroup that had to wait is answered 27 at that instant."""
     its_own = replica.type is GroupType.CLASSIC and event.generation == replica.generation
     if its_own and event.error == REBALANCE_IN_PROGRESS and replica.state is GroupState.COMPLETING_REBALANCE:
         prepare_rebalance(replica, StateEvent.REBALANCE_IN_PROGRESS, event.answer_ms)
 
 
 def _not_stored(replica: GroupReplica, event: SyncAnswered) -> None:
-    """The leader's assignment could not be written (15, 16, -1): the coordinator prepares another rebalance.
+    """Begin the next join phase if the leader's assignment could not be written (15, 16, -1).
 
-    One that was written too late is in the log all the same, and its record may have been read first.
+    An assignment that was written too late is in the log all the same, and its record may have been read first.
     """
     its_own = event.from_leader and event.generation == replica.generation
     read_first = replica.state is GroupState.STABLE and event.arrival_ms <= replica.state_since_ms < event.answer_ms
@@ -470,9 +470,9 @@ def _not_stored(replica: GroupReplica, event: SyncAnswered) -> None:
 
 
 def leave(replica: GroupReplica, event: LeaveAnswered, context: JudgementContext) -> None:
-    """Apply a LeaveGroup: the member is gone by its own word, its client's or an admin's.
+    """Apply a LeaveGroup, which the member's client or an admin sent.
 
-    One answered 15 that waited was applied, and only its answer was lost behind a stalled write.
+    One that waited and was answered 15 was applied too: only its answer was lost behind a stalled write.
     """
     lost = event.error == STALLED_WRITE and event.remote_ms >= context.thresholds.stalled_write_ms
     if (event.error != 0 and not lost) or is_known_leave(replica, event.member_id, event.applied_ms):
@@ -535,6 +535,6 @@ def _by_instance(replica: GroupReplica, event: LeaveAnswered) -> Member | None:
 
 
 def _departed_instance(replica: GroupReplica, instance_id: str | None) -> str:
-    """Return the id of the last to go that had an instance id: an admin names nothing else; "" where none had it."""
+    """Return the id of the last departed member with an instance id, which is all that an admin names; "": none."""
     gone = (d.member for d in reversed(replica.departures) if d.member.instance_id is not None)
     return next((member.member_id for member in gone if member.instance_id == instance_id), "")

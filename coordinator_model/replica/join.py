@@ -1,7 +1,7 @@
 """An answered JoinGroup: the richest line there is (kafka-facts 3.3 and 3.6).
 
-It ends a join phase, tells the leader every member, replaces a static member or finds that it had expired; refused, it
-may still have been applied, and only its answer been lost behind a stalled write.
+It ends a join phase, lists all members to the leader, and replaces a static member or shows that its session had ended.
+A refused one may have been applied all the same, if only its answer was lost behind a stalled write.
 """
 
 from coordinator_model.events import JoinAnswered
@@ -100,7 +100,7 @@ def _is_of_an_empty_generation(replica: GroupReplica, event: JoinAnswered) -> bo
 
 
 def _take_leader(replica: GroupReplica, event: JoinAnswered) -> None:
-    """Take the leader that an answer names, unless it has gone since."""
+    """Take the leader that an answer names, unless that member is gone by now."""
     leader = _leader(replica, event)
     if leader and not is_gone(replica, leader, _applied_ms(replica, event)):
         replica.leader = leader
@@ -117,7 +117,7 @@ def _went_as_it_waited(replica: GroupReplica, event: JoinAnswered) -> bool:
 
 
 def _let_in(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
-    """Take the member that asked into the generation, in the place of who held its instance id before."""
+    """Take the member that joined into the generation, in the place of the former holder of its instance id."""
     replica.rolled_back_replacements.pop(event.instance_id or "", None)
     former = _replace_static(replica, event, context)
     member = member_of(replica, event.member_id, event.answer_ms)
@@ -136,10 +136,10 @@ def _let_in(replica: GroupReplica, event: JoinAnswered, context: JudgementContex
 
 
 def _applied_ms(replica: GroupReplica, event: JoinAnswered) -> int:
-    """Return of when an answer tells.
+    """Return the instant at which a JoinGroup was applied.
 
-    Into a classic group that is stable it came by replacement: that is answered long after, if the record has to wait,
-    and says who led as it was asked.
+    A join into a stable classic group is a replacement. It is applied when it arrives, but answered only once its
+    record is written, and it names the leader of its arrival.
     """
     return event.arrival_ms if _is_into_a_stable_group(replica, event) else event.answer_ms
 
@@ -150,7 +150,7 @@ def _is_into_a_stable_group(replica: GroupReplica, event: JoinAnswered) -> bool:
 
 
 def _is_told_what_is_so(replica: GroupReplica, event: JoinAnswered) -> bool:
-    """Tell whether a member of the generation asked again and was only told it: what it asked for changed nothing."""
+    """Tell whether a member of the generation joined again and only got the current state, with nothing changed."""
     again = event.request_member_id == event.member_id and event.generation == replica.generation
     return replica.type is GroupType.CLASSIC and again and event.arrival_ms > replica.generation_since_ms
 
@@ -189,7 +189,7 @@ def _note_unknown(replica: GroupReplica, event: JoinAnswered) -> None:
 
 
 def _was_replaced_in_turn(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
-    """Take a static newcomer's JoinGroup that waited and was answered 82: it had the instance's place meanwhile."""
+    """Apply a static newcomer's JoinGroup that waited and was answered 82: it held the instance id meanwhile."""
     newcomer = event.instance_id is not None and not event.request_member_id and event.member_id
     if event.error != FENCED_INSTANCE_ID or not newcomer:
         return
@@ -208,7 +208,7 @@ def _was_replaced_in_turn(replica: GroupReplica, event: JoinAnswered, context: J
 def _was_in_between(
     replica: GroupReplica, event: JoinAnswered, former: list[Member], context: JudgementContext
 ) -> None:
-    """Put a newcomer between its former self and who took its place in turn, of whom the record has told first."""
+    """Put a newcomer between its predecessor and its successor, of which the record told first."""
     for leave in [leave for leave in replica.leaves if leave.member in former]:
         newcomer = Member(event.member_id, joined_ms=event.arrival_ms, fenced_ms=event.arrival_ms)
         _fill_from_join(newcomer, event)
@@ -292,7 +292,7 @@ def _leader(replica: GroupReplica, event: JoinAnswered) -> str:
 
 
 def _name_the_leader(replica: GroupReplica, event: JoinAnswered, leader: str) -> None:
-    """Learn the id of a member whose own JoinGroup's answer was lost: the others are told when it leads."""
+    """Learn the id of a member whose own JoinGroup's answer was lost: other answers name it as leader."""
     if leader in replica.members or leader == event.member_id:
         return
     member = _named(replica, leader, event.answer_ms)
@@ -350,7 +350,7 @@ def _replace_static(replica: GroupReplica, event: JoinAnswered, context: Judgeme
 
 
 def _former_selves(replica: GroupReplica, event: JoinAnswered) -> list[Member]:
-    """Return who held this instance id until this join: still listed, or dropped by the leader's list just before."""
+    """Return who held this instance id until this join: a member, or one that the leader's list just dropped."""
     listed = [m for m in replica.members.values() if m.instance_id == event.instance_id]
     dropped = [
         leave.member
@@ -391,7 +391,7 @@ def _fill_from_join(member: Member, event: JoinAnswered, *, with_timeouts: bool 
 
 
 def _poll_leave_comes_back(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
-    """A silent leave and then a join on the same connection: the client overslept its poll, and woke."""
+    """Recognise a late poll: a leave without a reason, and then a join on the same connection."""
     for leave in replica.leaves:
         silent = leave.cause is Cause.LEFT and not leave.reason and leave.member.instance_id is None
         same = leave.member.connection == event.connection and came_after(event.arrival_ms, leave)
@@ -402,7 +402,7 @@ def _poll_leave_comes_back(replica: GroupReplica, event: JoinAnswered, context: 
 
 
 def _tells_the_leaders_list(replica: GroupReplica, event: JoinAnswered) -> bool:
-    """Tell whether an answer has a generation's list of members that is not known yet.
+    """Tell whether an answer has the member list of a generation whose list is not known yet.
 
     A group of KIP-848 has no leader: its coordinator made it a classic one, and the record of that tells who is in. A
     deposed coordinator writes none (``GroupMetadataManager.convertToClassicGroup``).
@@ -421,7 +421,7 @@ def _must_sync_first(replica: GroupReplica, member: Member) -> bool:
 
 
 def _apply_leaders_list(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
-    """The leader is told every member: who is not listed was dropped, and every listed one's timer starts anew."""
+    """Apply the leader's member list: unlisted members were dropped, and every listed member's timer starts anew."""
     came_since = {m.member_id for m in replica.members.values() if (m.joined_ms or 0) > event.answer_ms}
     listed = {member_id for member_id, _, _ in event.members} | came_since
     instances = {instance_id for _, instance_id, _ in event.members}

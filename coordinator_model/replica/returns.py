@@ -1,4 +1,4 @@
-"""Who that joins is one that went: it ends that one's incident."""
+"""Recognises a joining member as one that was removed: its return ends the incident."""
 
 from coordinator_model.client import is_same_client, who
 from coordinator_model.replica.group import GroupReplica, Member
@@ -6,10 +6,10 @@ from coordinator_model.replica.removals.departure import Departure
 
 
 def came_back(replica: GroupReplica, member: Member, at_ms: int) -> None:
-    """Mark the departure that this joining member ends: same id or instance, else connection, else client and host.
+    """Mark the departure that this joining member ends, as ``is_return`` tells.
 
-    A member ends one departure only: two processes of one client on one host come back one by one. Of several that it
-    may end its own comes first: of the same id, or one whose connection it has.
+    A member ends only one departure, so two processes of one client on one host come back one by one. If it may end
+    several, the one with its member id comes first, then one with its connection.
     """
     if any(departure.returned_as == member.member_id for departure in replica.departures):
         return
@@ -21,14 +21,14 @@ def came_back(replica: GroupReplica, member: Member, at_ms: int) -> None:
 
 
 def _alone(replica: GroupReplica, departure: Departure, joining: Member) -> bool:
-    """Tell whether nobody else looks like a member that went; of KIP-848 the client id and host are enough."""
+    """Tell whether no other member looks like a departed one. For a KIP-848 member client id and host are enough."""
     return departure.member.kip848 or not beside(replica, departure, joining)
 
 
 def beside(replica: GroupReplica, departure: Departure, joining: Member | None = None) -> int:
-    """Count the members that were in beside one that went, and look like it: the same client id on the same host.
+    """Count the members that were in the group with a departed one and have its client id and host.
 
-    So do all clients with a library's own client id behind one address; which of them comes or goes nobody can tell.
+    Clients with a library's default client id behind one address all look alike, so they cannot be told apart.
     """
     gone, name = departure.member, who(departure.member)
     if gone.instance_id is not None:

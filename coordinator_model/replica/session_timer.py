@@ -4,8 +4,8 @@ Theory. The coordinator keeps one timer a member and restarts it at instants whi
 completion, the leader's sync), nearly see (an accepted offset commit restarts it, but a transactional one looks alike
 and does not), or cannot see: a coordinator that was paused, restarted or moved starts all timers anew somewhere
 between two of its answers. So a deadline is a point, one of several points, or an interval. The timer's verdict takes
-the latest of them, so that no living member is accused; a removal, which proves that some deadline has passed, takes
-the one nearest to it, and of an interval that its group's rebalance bounds the middle.
+the latest of them, so that no living member is accused. A removal proves that some deadline has passed. Its verdict
+takes the deadline nearest to it, and of an interval that the group's rebalance bounds, the middle.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,20 +22,23 @@ from coordinator_model.states import Cause
 from coordinator_model.thresholds import Thresholds
 
 SAME_START_MS = 10
-"""So far apart lie a record's instant and what its answer's line tells of the same step."""
+"""How far apart a record's instant and its answer's line may date the same step."""
 FIRST_ANSWER_MS = 200
-"""How long before its line a new coordinator's first answer may have been applied."""
+"""How long before its line the first answer of a new coordinator may have been applied."""
 TIMER_EARLY_MS = 250
 """How much earlier than a session's end its removal's record may seem to be, in a group of KIP-848 or the like, where
 nobody waits. No timer runs before its time, but a heartbeat is applied at the beginning of its ``localTimeMs``, and its
 instant is taken from the end: 151 ms apart were seen on a busy broker."""
 AWAKE_BEFORE_LINE_MS = 500
-"""How long a broker that woke may run its timers before its first line, and run on after its last before a pause: the
-probe asks again within this."""
+"""How long a broker may run its timers before its first line after a pause, and after its last line before one: the
+probe asks again within this time."""
 USUAL_LOAD_MS = 10_000
-"""Heartbeats answered 0 for longer are taken for accepted where it is only asked when a session ended."""
+"""If a loading coordinator answers heartbeats 0 for longer, it is taken to have loaded.
+
+This only dates a session's end.
+"""
 UNSEEN_TERM_MS = 2_000
-"""How long a deposed coordinator may have gone on answering though nothing shows that it did."""
+"""How long a deposed coordinator may have gone on, if none of its answers shows that it did."""
 
 
 class Commits(Protocol):
@@ -102,7 +105,7 @@ def session_timeout_ms(member: Member, context: JudgementContext) -> int | None:
 
 
 def gone_by_ms(member: Member, context: JudgementContext) -> int | None:
-    """Return when the coordinator was found not to know a member any more, unless another has taken over since."""
+    """Return when the coordinator answered that it knows no such member (25), unless another has taken over since."""
     if member.unknown_ms is None or any(
         r.cause is Cause.COORDINATOR_MOVED and (r.high_ms is None or r.high_ms > member.unknown_ms)
         for r in context.timer_resets
@@ -121,9 +124,9 @@ def is_covered(member: Member, context: JudgementContext) -> bool:
 
 
 def touches_ms(member: Member, commits: Commits, since_ms: int) -> list[int]:
-    """Return the uncertain restarts of a session timer after ``since_ms``.
+    """Return the possible restarts of a session timer after ``since_ms``.
 
-    Offset commits (not in groups of KIP-848) and heartbeats that were answered 15 behind a stalled write.
+    These are offset commits (not in groups of KIP-848) and heartbeats that were answered 15 behind a stalled write.
     """
     if not commits and member.parked_heartbeat_ms is None:
         return []
@@ -135,10 +138,10 @@ def touches_ms(member: Member, commits: Commits, since_ms: int) -> list[int]:
 
 
 def unheard_since(member: Member, timer_resets: Sequence[TimerReset]) -> list[TimerReset]:
-    """Return the timer resets after which the member has not been heard nor joined, newest first.
+    """Return the timer resets since which the member has neither been heard nor joined, newest first.
 
-    Who was heard before another coordinator surely answered was heard by one that may have been deposed already, or
-    blindly by one that was loading.
+    A heartbeat before the next coordinator's first certain answer does not count. It may have been answered by a
+    deposed coordinator, or blindly by one that was loading.
     """
     clock_ms = member.clock_ms if member.clock_ms is not None else member.joined_ms
     return [r for r in reversed(timer_resets) if clock_ms is None or clock_ms <= _heard_from_ms(r)]
@@ -160,10 +163,11 @@ def _heard_from_ms(reset: TimerReset) -> float:
 
 
 def latest_session(member: Member, context: JudgementContext) -> Session | None:
-    """Return the session that began last of those that a member can be in; None while that is open or unknown.
+    """Return the latest session that a member can be in; None while a timer reset is open.
 
-    Of a pause too, though its coordinator's timers may have run on: what looks like a pause may be lost telemetry, and
-    the member have been heard in it.
+    None too if the member's last restart or its timeout is unknown. A pause counts as a start too, though the
+    coordinator's timers may have run on. What looks like a pause may be lost telemetry, during which the member was
+    heard.
     """
     clock_ms, timeout_ms = member.clock_ms, session_timeout_ms(member, context)
     if clock_ms is None or timeout_ms is None:
@@ -182,13 +186,13 @@ def latest_session(member: Member, context: JudgementContext) -> Session | None:
 
 
 def _is_claim_confirmed(member: Member, context: JudgementContext) -> bool:
-    """Tell whether the coordinator moved before a heartbeat that metadata disputed: it was the next one's, then."""
+    """Tell whether the coordinator moved before a heartbeat that metadata disputed: the next one accepted it then."""
     moves = (reset for reset in context.timer_resets if reset.cause is Cause.COORDINATOR_MOVED)
     return member.claimed_ms is not None and any(move.low_ms <= member.claimed_ms for move in list(moves)[-1:])
 
 
 def _timeout_from_ms(member: Member, start_ms: int, timeout_ms: int) -> int:
-    """Return how long a session lasts that began with a certain restart of the timer.
+    """Return how long a session lasts that began with a known restart of the timer.
 
     A static successor's first one lasts as long as its predecessor's would have: the timer is started before the
     successor's own timeout is taken (``GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin``).
@@ -227,11 +231,12 @@ def unseen_from_ms(member: Member, context: JudgementContext) -> int | None:
 def removal_deadline_ms(
     departure: Departure, context: JudgementContext, since_ms: int, by_ms: int
 ) -> tuple[int | None, TimerReset | None]:
-    """Return the possible deadline nearest to a removal, and the timer reset it comes from if one does.
+    """Return the possible deadline nearest to a removal, and the timer reset that it comes from, if any.
 
-    The member went between ``since_ms`` and ``by_ms``; of an interval in there that is the middle, so that at most half
-    of it is wrong. One that has not passed at the removal counts only if none has. None counts that had passed when the
-    member was last touched: its commit would have been refused, its heartbeat answered 25 at once.
+    The member was removed between ``since_ms`` and ``by_ms``. Of an interval within these the middle is returned, so
+    that the error is at most half of it. A deadline after the removal counts only if no other is possible. A deadline
+    before the member's last touch does not count: after it the commit would have been refused, or the heartbeat
+    answered 25.
     """
     removed_ms, spans = gone_by_ms(departure.member, context) or departure.removed_ms, deadlines(departure, context)
     touched_ms = max(departure.touches_ms, default=0)
@@ -248,14 +253,15 @@ def removal_deadline_ms(
 
 
 def latest_deadline_ms(departure: Departure, context: JudgementContext) -> int | None:
-    """Return the latest instant at which a session that a removal has ended can have ended of itself."""
+    """Return the latest possible deadline of a departed member's session; None: none is known."""
     return max((last_ms for _, last_ms, _ in deadlines(departure, context)), default=None)
 
 
 def deadlines(departure: Departure, context: JudgementContext) -> list[Span]:
-    """Return the spans ``(first, last, restart it comes from)`` in which a departed member's session can have ended.
+    """Return the spans in which a departed member's session can have ended.
 
-    A timer that is due while the coordinator stands still runs as it wakes; what was removed before had not slept. The
+    A timer that is due while the coordinator is paused runs when the coordinator wakes; a removal before that came
+    from a timer that was not delayed. The
     removal's record may be older than the first line after the pause: then the coordinator was awake at the record.
     """
     ends, removed_ms = _due(departure, context), departure.removed_ms
@@ -267,9 +273,9 @@ def deadlines(departure: Departure, context: JudgementContext) -> list[Span]:
 
 
 def _due(departure: Departure, context: JudgementContext) -> list[Span]:
-    """Return those spans as the timers stood, whether or not the coordinator could run them.
+    """Return these spans by the timers' due instants, as if the coordinator had not been paused.
 
-    Where none had begun, another broker had loaded the group before its predecessor, which went on, last answered.
+    If none of them explains the removal, another broker had loaded the group before its predecessor's last answer.
     """
     timer_resets = [reset for reset in context.timer_resets if reset.low_ms <= departure.removed_ms]
     ends = _due_after(departure, context, timer_resets)
@@ -286,9 +292,9 @@ def _explains(span: Span, departure: Departure, grace_ms: int) -> bool:
 
 
 def _due_since_before(departure: Departure, context: JudgementContext) -> list[Span]:
-    """Return when a session ended that began with a move earlier than its predecessor's last answer.
+    """Return when a session ended that a new coordinator began before its predecessor's last answer.
 
-    A predecessor of which that is not seen otherwise went on for a moment at most.
+    Unless something else shows that the predecessor went on, it did so for ``UNSEEN_TERM_MS`` at most.
     """
     timeout_ms = session_timeout_ms(departure.member, context)
     for move in unheard_since(departure.member, context.timer_resets):
@@ -303,10 +309,10 @@ def _due_since_before(departure: Departure, context: JudgementContext) -> list[S
 
 
 def earliest_load_ms(move: TimerReset, departure: Departure) -> int:
-    """Return when the coordinator that took over with a move can have loaded the group at the earliest.
+    """Return the earliest instant at which the coordinator that took over with a move can have loaded the group.
 
-    Its predecessor went on unaware until the move, if anything shows that: else for a moment at most. The new one's
-    word that the member is gone shows it too, where its session could not have ended otherwise.
+    Its predecessor went on unaware until the move, if anything shows that; else for ``UNSEEN_TERM_MS`` at most. The new
+    coordinator's answer 25 shows it too.
     """
     if move.since_ms is None:
         return move.low_ms
@@ -317,10 +323,10 @@ def earliest_load_ms(move: TimerReset, departure: Departure) -> int:
 
 
 def _due_after(departure: Departure, context: JudgementContext, timer_resets: Sequence[TimerReset]) -> list[Span]:
-    """Return those spans, as these timer resets explain them.
+    """Return these spans by the given timer resets.
 
-    A member never heard since we look may have been heard at any instant before: then every deadline up to
-    ``live_from_ms`` + timeout is possible.
+    A member that was never heard may have been heard at any instant before telemetry was live. Then every deadline up
+    to ``live_from_ms`` + timeout is possible.
     """
     member = departure.member
     timeout_ms = session_timeout_ms(member, context)
@@ -359,7 +365,7 @@ def _due_after(departure: Departure, context: JudgementContext, timer_resets: Se
 
 
 def _lost_too_late(departure: Departure, timeout_ms: int, context: JudgementContext) -> list[TimerReset]:
-    """Return the losses of lines that came when the member's session had ended: no heartbeat of its was among them."""
+    """Return the losses of lines after the member's session had ended: none of its heartbeats was among these lines."""
     member = departure.member
     if member.clock_ms is None:
         return []
@@ -374,9 +380,9 @@ def _lost_too_late(departure: Departure, timeout_ms: int, context: JudgementCont
 
 
 def _blindly_heard_ms(member: Member, reset: TimerReset) -> int:
-    """Return when a coordinator that may have been loading last accepted a heartbeat: no session ends sooner after it.
+    """Return when a coordinator that may have been loading last accepted a heartbeat of the member.
 
-    If it had loaded the session began with that, else later.
+    If it had loaded, the session began with that heartbeat; if not, later.
     """
     clock_ms, blind_ms = member.last_heartbeat_ms or 0, reset.blind_ms
     return clock_ms if blind_ms is not None and clock_ms >= blind_ms - SAME_START_MS else 0
@@ -393,7 +399,7 @@ def slept_over(departure: Departure, context: JudgementContext) -> tuple[TimerRe
 
 
 def _moved_to_waking(span: Span, pause: TimerReset, woke_ms: int, *, told_at_once: bool) -> Span:
-    """Move deadlines that passed while the coordinator stood still to the instant at which it woke."""
+    """Move deadlines that passed while the coordinator was paused to the instant at which it woke."""
     first_ms, last_ms, origin = span
     moved_ms = [
         woke_ms if pause.sleeps_at(at_ms, told_at_once=told_at_once) and at_ms < woke_ms else at_ms
@@ -410,7 +416,7 @@ def lines_lost(member: Member, context: JudgementContext) -> bool:
 def blamed_reset(
     deadline_ms: int | None, timeout_ms: int | None, timer_resets: Iterable[TimerReset]
 ) -> TimerReset | None:
-    """Return the coordinator's pause or move within one session timeout of which a session ended, if any."""
+    """Return the pause or move within one session timeout of which a session ended: it is blamed for that."""
     if deadline_ms is None or timeout_ms is None:
         return None
     for reset in timer_resets:

@@ -22,7 +22,7 @@ class Agenda:
     due_ms: int = 0
 
     def look_at(self, group: str, at_ms: int) -> None:
-        """Let a group be looked at at an instant, or sooner."""
+        """Have a group looked at by an instant."""
         self.group_due[group] = min(at_ms, self.group_due.get(group, FAR_MS))
         self.due_ms = min(self.due_ms, at_ms)
 

@@ -82,12 +82,12 @@ class CommitTimes:
             self.index = None
 
     def begin_simple(self, group: str) -> None:
-        """Begin to keep the partitions of a group: it is a simple one."""
+        """Begin keeping the partitions of a group: it is a simple one."""
         self.simple[group] = set()
         self.index = None
 
     def end_simple(self, group: str) -> None:
-        """Stop to keep the partitions of a group: it is gone, or has members."""
+        """Stop keeping the partitions of a group: it is gone, or has members."""
         if self.simple.pop(group, None) is not None:
             self.index = None
 

@@ -174,13 +174,13 @@ class GroupEvents:
         if (
             isinstance(event, RecordRead)
             and event.record_type != RecordType.GROUP_METADATA
-            and self._shows_its_end(event)
+            and self._write_end_will_show(event)
         ):
             self._await_write(replica, max(event[0], self._groups.clock.progress_ms))
         else:
             self._judgement.evaluate(replica, self._groups.clock.progress_ms, event[0])
 
-    def _shows_its_end(self, event: RecordRead) -> bool:
+    def _write_end_will_show(self, event: RecordRead) -> bool:
         """Tell whether a later event will show that the record's write was read whole: a line, else another record."""
         if self._groups.clock.by_records:
             return event[0] >= self._groups.settings.live_from_ms

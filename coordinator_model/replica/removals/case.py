@@ -1,8 +1,8 @@
 """A removal that is to be judged, and the typed answers that a cause may give.
 
 A cause is a pure function of a ``Case``. It answers ``Missed`` (the member missed a phase of the rebalance, or a timer
-of its own), ``NotMissed`` (it did not, so only the end of its session can be why), or None: this cause does not tell,
-and the next one is asked.
+of its own), ``NotMissed`` (it did not, so only the end of its session can explain the removal), or None (this cause
+cannot tell, so the next one is asked).
 """
 
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ from coordinator_model.states import Cause
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """The member had to rejoin, sync or revoke by then, and did not."""
+    """The member did not rejoin, sync or revoke by the deadline."""
 
     deadline_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class NotMissed:
-    """No phase of the rebalance has removed the member: its session has ended, or nothing known explains it."""
+    """No phase of the rebalance removed the member. Either its session ended, or nothing known explains the removal."""
 
 
 Answer = Missed | NotMissed | None
@@ -46,10 +46,10 @@ class SessionExpired:
     deadline_ms: int
     cause: Cause
     timer_reset_ms: int | None
-    """Where a coordinator's pause or move is the cause: when that began."""
+    """When the coordinator's pause or move began, if that is the cause."""
     deadline_from_ms: int | None
     deadline_until_ms: int | None
-    """The deadline lies between these two, where only that is known; None: ``deadline_ms`` is it."""
+    """If the deadline is known only within an interval, this is the interval; None: ``deadline_ms`` is exact."""
 
 
 Timeout = RebalanceTimeout | SessionExpired
@@ -60,12 +60,12 @@ class Unexplained:
     """Verdict: no timeout explains the removal."""
 
     judge_again: bool = False
-    """Whether a move of the coordinator that becomes known later may explain it."""
+    """Whether the removal is judged again if a move of the coordinator becomes known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Uncertain:
-    """Verdict: a timeout explains the removal, and a line that is missing may explain it better."""
+    """Verdict: a timeout explains the removal, but a missing line may explain it better."""
 
     judge_again: bool
 
@@ -75,18 +75,18 @@ Verdict = RebalanceTimeout | SessionExpired | Unexplained | Uncertain
 
 @dataclass(frozen=True)
 class Case:
-    """A removal, and what it is judged by. Causes only read it."""
+    """A removal with all that the causes may ask of it. Causes only read it."""
 
     replica: GroupReplica
     departure: Departure
     together: list[Departure]
-    """All whom the same generation lost, and the departure itself."""
+    """All departures that the same generation showed, this one among them."""
     context: JudgementContext
-    """With the timer resets only that can have come before the removal."""
+    """The judgement context, with only the timer resets that can have come before the removal."""
     session_end_ms: int
-    """When the member's session ended, if that is why it was removed: the possible instant nearest to the removal."""
+    """When the member's session ended, if that caused the removal: the possible instant nearest to the removal."""
     session_reset: TimerReset | None
-    """The timer reset with which that session began, if one."""
+    """The timer reset that began that session; None: none did."""
 
     @property
     def member(self) -> Member:
@@ -95,24 +95,24 @@ class Case:
 
     @property
     def removed_ms(self) -> int:
-        """When its absence became a fact."""
+        """When the member was removed, as far as that is known."""
         return self.departure.removed_ms
 
     @cached_property
     def dropped(self) -> list[Departure]:
-        """Those whom the phase lost at the same instant."""
+        """The departures at the same instant, without replaced static members."""
         return [d for d in self.together if d.removed_ms == self.removed_ms and d.successor is None]
 
     @cached_property
     def latest_ends_ms(self) -> dict[int, int]:
-        """When the sessions of those dropped had ended at the latest, by the departure's ``id``; 0: not known."""
+        """``id`` of each dropped departure to the latest instant at which its session can have ended; 0: not known."""
         return {id(d): self.latest_end_ms(d) or 0 for d in self.dropped}
 
     @property
     def own_latest_end_ms(self) -> int:
-        """When the member's own session had ended at the latest; 0: not known."""
+        """The latest instant at which the member's own session can have ended; 0: not known."""
         return self.latest_end_ms(self.departure) or 0
 
     def latest_end_ms(self, departure: Departure) -> int | None:
-        """Return when the session of one that was removed had ended at the latest."""
+        """Return the latest instant at which the session of a departed member can have ended; None: not known."""
         return latest_deadline_ms(departure, context_before(departure, self.context))

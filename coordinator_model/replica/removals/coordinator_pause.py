@@ -1,6 +1,6 @@
-"""Cause: a timer that ran out while the coordinator stood still.
+"""Cause: a timer that ran out while the coordinator was paused.
 
-As the coordinator wakes, it runs what was due in the order in which it was due.
+When the coordinator wakes, it runs the timers that came due in the order in which they were due.
 """
 
 from coordinator_model.brokers.timer_reset import TimerReset
@@ -14,7 +14,7 @@ from coordinator_model.replica.session_timer import slept_over
 
 
 def due_in_a_pause(case: Case) -> Answer:
-    """Answer by which timer was due first, where the session's came due in a pause."""
+    """Answer for a session that came due in a pause, by which of the member's timers was due first."""
     slept = slept_over(case.departure, case.context)
     if slept is None:
         return None
@@ -27,7 +27,7 @@ def due_in_a_pause(case: Case) -> Answer:
 
 
 def _rebalance_due_ms(case: Case, pause: TimerReset) -> int | None:
-    """Return by when the member had to revoke, sync or rejoin; None: it had not to, as far as is known."""
+    """Return by when the member had to revoke, sync or rejoin; None: it did not have to, as far as is known."""
     departure, member = case.departure, case.member
     if member.goes_alone:
         return min(own_timers_ms(member, case.context), default=None)

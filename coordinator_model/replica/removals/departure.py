@@ -1,4 +1,4 @@
-"""A member that is gone, and what is known of why."""
+"""A member that is gone, and what is known of the cause."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -15,60 +15,67 @@ STALL_MS = 5_000
 
 @dataclass(slots=True)
 class Departure:
-    """A member that is gone, and what is known of why; ``rule`` None: explained, no incident."""
+    """A member that is gone, and what is known of the cause.
+
+    ``rule`` None: it is explained, so there is no incident.
+    """
 
     member: "Member"
     rule: str | None
     cause: Cause
     evidence: Evidence
     removed_ms: int
-    """The instant at which its absence became a fact."""
+    """When it was removed, as far as that is known: when an answer or a record first shows that it is gone."""
     deadline_ms: int | None
     generation: int
     broker: str
     judge_after_ms: int
-    """Not judged before progress has come here: the explanation may trail."""
+    """It is not judged before progress has reached this instant: a line that explains it may come late."""
     timer_reset_ms: int | None = None
-    """Where a coordinator's pause or move is the cause: when that began."""
+    """When the coordinator's pause or move began, if that is the cause."""
     deadline_from_ms: int | None = None
-    """The deadline lies between these two, where only that is known, as after a move; None: ``deadline_ms`` is it."""
+    """Start of the interval in which the deadline lies, if no more is known; None: ``deadline_ms`` is exact."""
     deadline_until_ms: int | None = None
+    """End of that interval."""
     judged: bool = True
-    """Whether it is known what the removal proves: not before ``judge_after_ms``."""
+    """Whether the removal has been judged, which is not done before ``judge_after_ms``."""
     judge_again: bool = False
-    """Nothing known explained it; a move of its coordinator that becomes known later may."""
+    """Nothing explained it so far, but a move of its coordinator that becomes known later may."""
     answered_by: str = ""
-    """The broker whose answer no longer had it: it was the coordinator then. Empty: a record no longer had it."""
+    """The broker whose answer no longer listed it, the coordinator then. Empty: a record no longer listed it."""
     touches_ms: list[int] = field(default_factory=list)
     """Uncertain restarts of the session timer before the removal."""
     phase: EndedPhase = field(default_factory=EndedPhase)
-    """The join phase that lost it, if its group has one."""
+    """The join phase after which it was gone, if its group has join phases."""
     found_ms: int = 0
-    """When it was found gone, where that is later: an earlier phase had lost it."""
+    """When it was found gone, if that is later than ``removed_ms``: it was already gone after an earlier phase."""
     sync_timeout_ms: int | None = None
-    """How long it had to sync, once it had joined."""
+    """How much time it had to sync after it joined; None: it did not have to."""
     successor: str | None = None
-    """The static member that came in its place: that explains its absence, unless it had gone before."""
+    """The id of the static member that replaced it.
+
+    The replacement explains the removal unless its session had ended before.
+    """
     may_be_retried: bool = False
     """Whether the timer that removed the member's former self may have been tried again, and removed this one."""
     lines_were_behind: bool = False
-    """Whether its record was applied long before the lines of its time: they came more than ``hold_ms`` late."""
+    """Whether the lines of that time came more than ``hold_ms`` later than the record that no longer lists it."""
     returned_ms: int | None = None
     returned_as: str | None = None
     """The member id under which it came back."""
     seen_generation: int | None = None
-    """Where only records are read: the last generation that it is seen in; None: answers are seen too."""
+    """The last generation that lists it, where only records are read; None: answers are read too."""
     from_log: bool = False
     """Whether the coordinator's own log says why, and when it was removed."""
     refuted_ms: int | None = None
-    """When that log was seen to name another cause, of which the request log has no line."""
+    """When the coordinator's log named another cause, of which the request log has no line."""
 
     @property
     def gone_ms(self) -> int:
-        """When it was found gone: a line of before then only trails."""
+        """When it was found gone. A line of before this instant only came late."""
         return max(self.removed_ms, self.found_ms)
 
     @property
     def answered_ms(self) -> int:
-        """By when a leave of before then is answered, though it had to wait for a write."""
+        """By when a leave of before ``gone_ms`` has been answered, even if it waited for a stalled write."""
         return self.gone_ms + STALL_MS

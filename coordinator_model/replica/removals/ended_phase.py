@@ -10,16 +10,16 @@ from coordinator_model.replica.session_timer import JudgementContext, touches_ms
 from coordinator_model.states import Cause
 
 EARLY_MS, LATE_MS = 10, 200
-"""Between a phase's first sign plus its timeout and its end: instants are rounded; a JoinGroup arrives before it is
-applied, and timers are late, on a busy machine."""
+"""How much earlier and later than its first sign plus its timeout a phase may end by its timeout. Instants are rounded,
+a JoinGroup is applied after it arrives, and timers run late on a busy machine."""
 
 
 def ended_phase(
     replica: GroupReplica, phase: JoinPhase, generation: int, removed_ms: int, context: JudgementContext
 ) -> EndedPhase:
-    """Return what is kept of the phase that lost members at an instant: for all of them the same object.
+    """Return what is kept of the phase that lost members at an instant: the same object for all these members.
 
-    What it says is taken when the first of them is found gone. ``generation``: the one that no longer has them.
+    It is made when the first of them is found gone. ``generation``: the one that no longer has them.
     """
     before = replica.departures[-1] if replica.departures else None
     same = before is not None and (before.removed_ms, before.generation) == (removed_ms, generation)
@@ -35,7 +35,7 @@ def ended_phase(
 
 
 def unreported_phase(replica: GroupReplica) -> EndedPhase:
-    """Return what is kept of the group's phase where the next one begins before an answer has shown who was in it."""
+    """Return what is kept of the group's phase when the next one begins before an answer has listed its members."""
     ended = _ended(replica.phase, replica.phase.ended_ms)
     ended.unjoined = unjoined(replica, replica.generation, ended.removed_ms)
     return ended
@@ -53,7 +53,7 @@ def static_in(replica: GroupReplica, phase: JoinPhase) -> bool:
 
 
 def unjoined(replica: GroupReplica, generation: int, ended_ms: int) -> list[str]:
-    """Return who is not seen to have joined a generation whose phase waited for it: an instance, or an id given out."""
+    """Return who is not seen to have joined a generation though its phase waited: static members, and ids given out."""
     members = replica.members.values()
     out = [name for name, pending in replica.pending.items() if pending.given_ms < ended_ms <= pending.until_ms]
     return out + [m.instance_id for m in members if m.instance_id is not None and (m.generation or -1) < generation]
@@ -71,7 +71,7 @@ def phase_limit_ms(replica: GroupReplica, phase: JoinPhase, removed_ms: int, con
     in_by_ms = min(phase.started_ms or removed_ms, removed_ms - EARLY_MS)
     early = [m for m in members if (m.joined_ms or 0) <= in_by_ms and m.member_id not in gone]
     limits = [m.rebalance_timeout_ms for m in early or members]
-    since = [leave for leave in replica.leaves if leave.applied_ms >= begun_ms]  # but whose leave began it is out
+    since = [leave for leave in replica.leaves if leave.applied_ms >= begun_ms]  # not the leave that began it
     left = [leave.member for leave in since if leave.applied_ms > begun_ms or leave.cause is Cause.REPLACED]
     left = [m for m in left if m.member_id not in gone]
     limits += [m.rebalance_timeout_ms for m in left if (m.joined_ms or 0) <= begun_ms]
@@ -106,9 +106,10 @@ def note_starter_timeout(replica: GroupReplica, phase: EndedPhase) -> None:
 
 
 def _gone_as_it_began(replica: GroupReplica, phase: JoinPhase, removed_ms: int, context: JudgementContext) -> set[str]:
-    """Return who was gone when a phase began whose first sign came then: it may have begun with their going.
+    """Return which members were already gone when a phase began, among them those whose removal may have begun it.
 
-    The first session to end begins it, and who expires after that is still in; a missed sync ends for all at once.
+    The first session to end begins the phase, and a member that expires later is still in it. A sync timeout removes
+    all members that have not synced at once.
     """
     begun_ms = phase.started_ms or 0
     ends: list[tuple[int, bool, str]] = []
@@ -133,9 +134,10 @@ def _gone_as_it_began(replica: GroupReplica, phase: JoinPhase, removed_ms: int, 
 
 
 def sync_timeout_ms(replica: GroupReplica, member: Member, removed_ms: int) -> int | None:
-    """Return how long a member that joined had to sync: the longest timeout of those in the generation as it began.
+    """Return how much time a member that joined had to sync.
 
-    Members that have left or expired since count too. None: it has synced, or had not joined.
+    That is the longest timeout of the members of the generation when it began. Members that have left or expired since
+    count too. None: it has synced, or had not joined.
     """
     waits = member.awaiting_sync and member.timer_reset_ms is not None
     return _sync_limit_ms(replica, member.timer_reset_ms or 0, removed_ms) if waits else None

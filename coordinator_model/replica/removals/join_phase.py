@@ -1,11 +1,11 @@
-"""The join phase as it goes on: when it began, who has joined, and when it ended.
+"""The group's join phase: when it began, who has joined, and when it ended.
 
 Theory (kafka-facts 3.3). A group enters PreparingRebalance when a member leaves, expires, joins anew or rejoins with
 something changed, and the coordinator then waits for the others, at most for the longest rebalance timeout of its
 members. At that instant, to some milliseconds, it drops the dynamic members that have not rejoined; a static one it
-keeps. So a phase that ended then ended by its timeout, and one that is younger cannot have: whoever it lost had
+keeps. So a phase that lasted that long ended by its timeout. A shorter one did not, and the members that it lost had
 expired. The start is seen in its first sign: a leave, a JoinGroup that had to wait, a heartbeat answered 27 or 25, or
-the deadline of somebody whom it lost.
+the session deadline of a member that it lost.
 """
 
 from coordinator_model.events import JoinAnswered
@@ -16,13 +16,13 @@ from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import GroupState
 
 NEW_MEMBER_MS = 300_000
-"""How long a newcomer's JoinGroup waits for the phase to end at most."""
+"""The longest that a newcomer's JoinGroup waits for the phase to end."""
 
 
 def begin(replica: GroupReplica, sign_ms: int, by: str = "") -> None:
-    """Start a join phase at its first sign; it did not begin before the last sign of the generation before it."""
+    """Start a join phase at its first sign. Its earliest start is the last sign of the generation before it."""
     unreported = replica.state is GroupState.COMPLETING_REBALANCE and replica.listed_generation != replica.generation
-    if unreported and replica.unreported_phase is None:  # the earliest: who missed it is in none of those since
+    if unreported and replica.unreported_phase is None:  # the earliest: who missed it is in no later one
         replica.unreported_phase = unreported_phase(replica)
     members = replica.members.values()
     heard = [at_ms or 0 for m in members for at_ms in (m.previous_heartbeat_ms, m.last_heartbeat_ms)]
@@ -34,9 +34,9 @@ def begin(replica: GroupReplica, sign_ms: int, by: str = "") -> None:
 
 
 def sign(replica: GroupReplica, generation: int, sign_ms: int, by: str = "") -> None:
-    """Note a sign of the join phase before a generation that is earlier than its first one so far.
+    """Note a sign of the join phase that led to a generation, if it is the earliest so far.
 
-    Or one of the same instant that shows who began it.
+    A sign of the same instant counts if it shows who began the phase.
     """
     in_the_next = generation == replica.generation and replica.state is GroupState.PREPARING_REBALANCE
     phases = [] if in_the_next else [replica.phase]
@@ -48,7 +48,7 @@ def sign(replica: GroupReplica, generation: int, sign_ms: int, by: str = "") -> 
 
 
 def _ended(replica: GroupReplica, generation: int) -> list[EndedPhase]:
-    """Return the ended phases of a generation that lines may still trail: some removal of each is not judged yet."""
+    """Return the ended phases of a generation that are still open: some removal of each is not judged yet."""
     phases = [d.phase for d in replica.departures if d.generation == generation and not d.judged]
     unreported = replica.unreported_phase
     phases += [unreported] if unreported is not None and unreported.generation == generation else []
@@ -56,7 +56,7 @@ def _ended(replica: GroupReplica, generation: int) -> list[EndedPhase]:
 
 
 def end(replica: GroupReplica, generation: int, at_ms: int) -> None:
-    """End a join phase with a new generation; a generation that was skipped ended another phase, which was not seen."""
+    """End the join phase with a new generation. If generations were skipped, earlier phases ended unseen."""
     phase = replica.phase
     phase.first_join_ms, phase.last_join_ms = 0 if generation > replica.generation + 1 > 0 else None, 0
     phase.generation = replica.generation = generation
@@ -65,7 +65,7 @@ def end(replica: GroupReplica, generation: int, at_ms: int) -> None:
 
 
 def joined(replica: GroupReplica, event: JoinAnswered) -> None:
-    """Note who had asked to join a generation by its beginning, and when the first and the last of them did."""
+    """Note by a JoinGroup's answer who joined a generation, and when the first and the last JoinGroup arrived."""
     for ended in _ended(replica, event.generation):
         _note_join(replica, ended, event)
         if event.arrival_ms <= ended.removed_ms + EARLY_MS:
@@ -81,7 +81,7 @@ def _note_join(replica: GroupReplica, phase: JoinPhase, event: JoinAnswered) -> 
 
 
 def unanswered(replica: GroupReplica, event: JoinAnswered) -> None:
-    """Note who asked to join and was let in though its answer was lost behind a stalled write."""
+    """Note a member that joined though its JoinGroup's answer was lost behind a stalled write."""
     for phase in (replica.phase, replica.unreported_phase):
         if phase is not None and (phase.generation < 0 or event.arrival_ms <= phase.ended_ms):
             phase.unanswered = [*phase.unanswered, event.request_member_id][:MAX_UNANSWERED_JOINS]
@@ -105,10 +105,10 @@ def end_untold(replica: GroupReplica, by_ms: int, context: JudgementContext) -> 
 
 
 def weigh_unreported_phase(replica: GroupReplica, context: JudgementContext) -> None:
-    """Keep the unreported phase only if it ended by its timeout: then it left members behind.
+    """Forget the unreported phase unless it ended by its timeout, for only then it dropped members.
 
-    To be asked before anybody is dropped: the timeouts of all who were in decide how long it could last. Where the list
-    that comes now is its own, after the next phase's first sign, the phase need not have timed out.
+    This must come before members are dropped from the replica: their timeouts decide how long the phase could last.
+    Where the list of members that comes now is the phase's own, which is late, the phase need not have timed out.
     """
     phase = replica.unreported_phase
     if phase is None:
@@ -119,9 +119,9 @@ def weigh_unreported_phase(replica: GroupReplica, context: JudgementContext) -> 
 
 
 def _surely_timed_out(replica: GroupReplica, phase: EndedPhase, context: JudgementContext) -> bool:
-    """Tell whether a phase ended by its timeout: it lasted that long, or it dropped a member that lived.
+    """Tell whether a phase surely ended by its timeout: it lasted that long, or it dropped a member that was alive.
 
-    Its start was seen, under the same coordinator, and no line was lost.
+    Its start must have been seen, under the same coordinator, with no lines lost since.
     """
     if phase.started_ms is None or phase.limit_ms is None or len(phase.unanswered) == MAX_UNANSWERED_JOINS:
         return False
@@ -133,10 +133,11 @@ def _surely_timed_out(replica: GroupReplica, phase: EndedPhase, context: Judgeme
 
 
 def _dropped_one_alive(replica: GroupReplica, phase: EndedPhase) -> bool:
-    """Tell whether a dynamic member that was heard within its session was unknown (25) once a phase had ended.
+    """Tell whether a dynamic member was unknown (25) after a phase, though its session had not ended.
 
-    Nothing else removes one that has not left (``GroupMetadataManager.completeClassicGroupJoin``). A heartbeat that was
-    answered 15 behind a stalled write had been accepted, else it is refused at once.
+    Only a phase's timeout removes such a member, if it has not left
+    (``GroupMetadataManager.completeClassicGroupJoin``). A heartbeat that was answered 15 behind a stalled write had
+    been accepted: a refused one is answered at once.
     """
     dynamic = [m for m in replica.members.values() if not stayed(phase, m) and m.unknown_ms is not None]
     ends_ms = [max(m.clock_ms or 0, m.parked_heartbeat_ms or 0) + (m.session_timeout_ms or 0) for m in dynamic]
@@ -144,21 +145,22 @@ def _dropped_one_alive(replica: GroupReplica, phase: EndedPhase) -> bool:
 
 
 def stayed(phase: JoinPhase, member: Member) -> bool:
-    """Tell whether a phase that timed out kept a member: a static one, or one that is known to have asked to join."""
+    """Tell whether a phase that timed out kept a member: a static one, or one that is known to have rejoined."""
     if member.kip848 or member.instance_id is not None or member.member_id in phase.unanswered:
         return True
     return (member.generation or -1) >= phase.generation
 
 
 def newcomer_waited(event: JoinAnswered) -> bool:
-    """Tell whether a newcomer's JoinGroup waited for as long as one may."""
+    """Tell whether a newcomer's JoinGroup waited as long as one can."""
     return event.answer_ms - event.arrival_ms >= NEW_MEMBER_MS - EARLY_MS
 
 
 def note_refused_newcomer(replica: GroupReplica, event: JoinAnswered) -> None:
-    """Take the answer 25 to a newcomer that waited for as long as one may: the phase that it began goes on without it.
+    """Note the answer 25 to a newcomer that waited as long as one can: the phase that it began goes on without it.
 
-    The phase's time was set as it came (kafka-facts 3.3). A static one and a client before JoinGroup v4 have no id yet.
+    The newcomer's timeout counted when the phase began (kafka-facts 3.3), so it still limits the phase. A static member
+    and a client before JoinGroup v4 have no member id yet.
     """
     by = event.request_member_id or event.instance_id or event.client_id
     if replica.state is GroupState.PREPARING_REBALANCE and newcomer_waited(event):

@@ -7,11 +7,12 @@ from coordinator_model.replica.removals.sync_timeout import first_sync_deadline_
 
 
 def phase_was_extended(case: Case) -> Answer:
-    """Answer where the phase went on after its timeout: it dropped whoever had not rejoined as that ran out.
+    """Answer for a phase that went on after its timeout: it dropped whoever had not rejoined when the timeout ran out.
 
-    So it does where nobody has rejoined and static members are still in: it drops the dynamic ones, waits for the
-    others once more, and announces nothing (``GroupMetadataManager.completeClassicGroupJoin``). So whoever joined the
-    generation asked to only after that. It seems to, where the answers of a generation in between were lost.
+    If nobody has rejoined by then and static members are left, the coordinator drops the dynamic members, waits once
+    more for the static ones, and answers nobody (``GroupMetadataManager.completeClassicGroupJoin``). Every JoinGroup of
+    the generation then arrives after the timeout. It looks the same if the answers of a generation in between were
+    lost.
     """
     starts_ms = _session_ends_ms(case)
     end_ms = phase_due_ms(case.departure, starts_ms, case.context)
@@ -21,9 +22,9 @@ def phase_was_extended(case: Case) -> Answer:
 
 
 def not_rejoined(case: Case) -> Answer:
-    """Answer where the phase ended by its timeout: it waited for somebody to the end.
+    """Answer for a phase that ended by its timeout, so that it waited for somebody to the end.
 
-    That is for those whose session may have lasted so long, or else for the last to expire of all whom it lost.
+    It waited for the members whose session may have lasted until then, or else for the last of the dropped to expire.
     """
     starts_ms = _session_ends_ms(case)
     end_ms = phase_due_ms(case.departure, starts_ms, case.context)
@@ -33,12 +34,12 @@ def not_rejoined(case: Case) -> Answer:
     if end_ms is not None and _ended_with_the_session(own_ms, case.removed_ms, end_ms):
         return NotMissed()
     stayed = set(case.departure.phase.unjoined) - {d.member.instance_id for d in case.dropped}
-    last_ms = case.removed_ms if stayed else max(case.latest_ends_ms.values())  # who stayed was waited for in any case
+    last_ms = case.removed_ms if stayed else max(case.latest_ends_ms.values())  # it waited for those in any case
     return Missed(case.removed_ms) if own_ms >= min(case.removed_ms - LATE_MS, last_ms) else NotMissed()
 
 
 def _session_ends_ms(case: Case) -> list[int]:
-    """Return the ends of sessions that can have begun the phase: also those of members replaced or not synced."""
+    """Return the session ends and sync timeouts that can have begun the phase, those of replaced members included."""
     syncs_ms = (first_sync_deadline_ms(case, d) for d in case.dropped)
     replaced_ms = (case.latest_end_ms(d) for d in case.together if d.successor is not None)
     known = (at_ms for at_ms in (*syncs_ms, *replaced_ms) if at_ms is not None)
@@ -46,11 +47,11 @@ def _session_ends_ms(case: Case) -> list[int]:
 
 
 def _outlasted_its_timeout(case: Case, session_ends_ms: list[int]) -> bool:
-    """Tell whether the phase went on after its timeout, under a coordinator that is known to be the same."""
+    """Tell whether the phase went on after its timeout, under the same coordinator for certain."""
     phase = case.departure.phase
     ends_ms = possible_ends_ms(phase, session_ends_ms, case.context)
     if phase.started_by == "" and len(ends_ms) > 1:
-        ends_ms = ends_ms[1:]  # nobody's join or leave began it, so a session's end did, before its first sign
+        ends_ms = ends_ms[1:]  # the end of a session began it, before its first sign
     started_ms, last_ms = phase.started_ms, max(ends_ms, default=case.removed_ms)
     if started_ms is None or last_ms + LATE_MS >= case.removed_ms:
         return False
@@ -62,10 +63,10 @@ def _outlasted_its_timeout(case: Case, session_ends_ms: list[int]) -> bool:
 
 
 def _waited_to_its_timeout(case: Case, end_ms: int | None) -> bool:
-    """Tell whether the phase waited to its timeout for one that had neither joined nor expired.
+    """Tell whether the phase waited until its timeout, for a member that had neither joined nor expired.
 
-    Else the last join or the last end of a session would have ended it. A busy coordinator runs its timers late; a
-    grace is enough for that. ``end_ms``: when the timeout was due.
+    Otherwise the last JoinGroup, or the last end of a session, would have ended it earlier. A busy coordinator runs its
+    timers late, by a grace at most. ``end_ms``: when the timeout was due.
     """
     if end_ms is None:
         return False
@@ -77,10 +78,10 @@ def _waited_to_its_timeout(case: Case, end_ms: int | None) -> bool:
         return True
     if not case.session_end_ms + LATE_MS < removed_ms < case.latest_ends_ms[id(case.departure)]:
         return False
-    return end_ms <= removed_ms <= end_ms + grace_ms  # it may have lived: a timer that ran late explains it better
+    return end_ms <= removed_ms <= end_ms + grace_ms  # it may have been alive: a late timer explains it better
 
 
 def _ended_with_the_session(session_ms: int, removed_ms: int, due_ms: int) -> bool:
-    """Tell whether a session's end ended the phase rather than its timeout, which was due a moment later."""
+    """Tell whether the end of a session ended the phase, a moment before its timeout was due."""
     nearer = session_ms <= removed_ms < due_ms and removed_ms - session_ms < due_ms - removed_ms
     return removed_ms - LATE_MS <= session_ms and (nearer or session_ms < due_ms - EARLY_MS)

@@ -1,4 +1,4 @@
-"""Judges removals once their grace has passed: which timeout each proves, and whether anything unseen may be why."""
+"""Judges removals once their grace has passed: which timeout each proves, unless something unseen may explain it."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -44,9 +44,9 @@ from coordinator_model.replica.session_timer import JudgementContext, lines_lost
 from coordinator_model.states import MEMBER_REMOVED, REBALANCE_TIMEOUT, SESSION_EXPIRED, Cause, Evidence
 
 MOVE_KNOWN_MS = 20_000
-"""How much later than a removal it may become known that another coordinator did it, whose predecessor went on."""
+"""How long after a removal it may become known that another broker had taken over, while its predecessor went on."""
 MOVE_CHECK_MS = 1_000
-"""How often a replacement that such a move may turn into an expiry is judged until then."""
+"""How often a replacement is judged again until then: such a move may show that the session had ended before."""
 
 CAUSES: tuple[Callable[[Case], Answer], ...] = (
     due_in_a_pause,
@@ -66,21 +66,21 @@ CAUSES: tuple[Callable[[Case], Answer], ...] = (
 2. Groups of KIP-848 have no join phase, so a member of theirs is judged by its own timers, and no further.
 3. A member that joined has to sync before the next join phase begins, so this deadline comes before that phase's.
 4. What is left is the join phase, and no join phase removes a static member.
-5. A phase that was extended dropped its dynamic members when its timeout ran out, some time before they are found gone.
-   The causes below take these two instants for one.
+5. An extended phase dropped its dynamic members when its timeout ran out, some time before they are found gone. The
+   causes below take these two instants for one, so this one is asked before them.
 6. A member that the coordinator did not know any more before the phase ended was not removed by its end.
-7. Where another member's session end began the phase, the phase's end dates that, and shows whose session went on.
+7. If the end of another member's session began the phase, the phase's end shows when, and whose session went on.
 8. Otherwise the phase's start and limit show whether it ended by its timeout, and for whom it had waited.
-9. Where they do not, a member that was removed before its session ended missed the phase. This one always answers.
+9. If they do not, a member that was removed before its session ended missed the phase. This one always answers.
 
 ``NotMissed`` leaves one cause, the end of the session (``session_ended``).
 """
 
 
 def judge_removals(replica: GroupReplica, context: JudgementContext) -> bool:
-    """Judge the removals whose grace has passed: by now a leave that trails, or a coordinator's pause, is known.
+    """Judge the removals whose grace has passed: by now a late leave, or a coordinator's pause, is known.
 
-    Return whether any was.
+    Return whether any removal was judged.
     """
     if context.hole_is_open:
         return False
@@ -114,7 +114,7 @@ def judge(replica: GroupReplica, departure: Departure, context: JudgementContext
 def explain(
     replica: GroupReplica, departure: Departure, together: list[Departure], context: JudgementContext
 ) -> Timeout | Unexplained:
-    """Return the timeout that explains a removal best, beside those removed with it."""
+    """Return the timeout that explains a removal best, given the removals together with it."""
     end = possible_end(replica, departure, together, context)
     if end is None or replacement.was_taken_back(departure):
         return Unexplained()
@@ -136,7 +136,10 @@ def _rebalance_timeout(case: Case, missed: Missed) -> RebalanceTimeout | Unexpla
 
 
 def _apply(replica: GroupReplica, departure: Departure, verdict: Verdict, context: JudgementContext) -> None:
-    """Write a verdict into the removal; a static member that was replaced is no removal."""
+    """Write a verdict into the departure.
+
+    A departure of a static member that was only replaced is dropped: nobody removed the member.
+    """
     if isinstance(verdict, RebalanceTimeout | SessionExpired):
         _report(replica, departure, verdict)
         _drop_earlier(replica, departure)
@@ -166,7 +169,7 @@ def _report(replica: GroupReplica, departure: Departure, timeout: Timeout) -> No
 def _mark_unknown(replica: GroupReplica, departure: Departure, context: JudgementContext) -> None:
     """Report the removal as ``member-removed``, cause unknown.
 
-    That is a sign of lost lines, unless the coordinator had moved since the member was heard.
+    It is a sign of lost lines, unless the coordinator had moved since the member was last heard.
     """
     if not moves_since_heard(departure, context):
         replica.unexplained_ms = max(replica.unexplained_ms or 0, departure.gone_ms)
@@ -177,16 +180,16 @@ def _mark_unknown(replica: GroupReplica, departure: Departure, context: Judgemen
 
 
 def _drop_earlier(replica: GroupReplica, departure: Departure) -> None:
-    """Let a removal take the place of an earlier one of the same member, by the same rule."""
+    """Drop an earlier judged removal of the same member by the same rule."""
     others = [d for d in replica.departures if d is not departure and d.judged]
     earlier = [id(other) for other in others if is_of_the_same(other, departure)]
     replica.departures = [d for d in replica.departures if id(d) not in earlier]
 
 
 def _judge_again(replica: GroupReplica, context: JudgementContext) -> bool:
-    """Judge again what nothing explained, where it is only known since that the coordinator had moved.
+    """Judge a removal that nothing explained once more, if a move of the coordinator has become known since.
 
-    By then a leave is answered that had to wait for its write. Return whether a move explains any.
+    It waits until a leave behind a stalled write would have been answered. Return whether a move explains any removal.
     """
     found = False
     for departure in list(replica.departures):
@@ -205,9 +208,9 @@ def _judge_again(replica: GroupReplica, context: JudgementContext) -> bool:
 
 
 def _until_it_was_unknown(departure: Departure, context: JudgementContext) -> JudgementContext:
-    """Return the context without timer resets after the coordinator had answered that it knows no such member (25).
+    """Return the context without timer resets after the coordinator's answer that it knows no such member (25).
 
-    By then the member had gone.
+    The member was gone by that answer, so later resets say nothing about it.
     """
     member, session_ms = departure.member, session_timeout_ms(departure.member, context)
     if member.unknown_ms is None or member.clock_ms is None or session_ms is None:
@@ -218,27 +221,27 @@ def _until_it_was_unknown(departure: Departure, context: JudgementContext) -> Ju
 
 
 def _was_in_no_generation(departure: Departure) -> bool:
-    """Tell whether a classic member was in no generation that is known: the next coordinator has not loaded it."""
+    """Tell whether a classic member was in no known generation, so that the next coordinator did not load it."""
     return not departure.member.goes_alone and departure.member.generation is None
 
 
 def _a_move_may_become_known(departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether a broker that is not known as the coordinator yet has let the member's successor in.
+    """Tell whether the member's successor was let in by a broker that is not known to be the coordinator yet.
 
-    As that broker loaded the group, it started all sessions anew. When it did, and so whether this session had ended,
-    becomes known with the move.
+    That broker started all sessions anew when it loaded the group. When that was, and so whether this session had
+    ended, becomes known with the move.
     """
     waits = context.progress_ms < departure.gone_ms + MOVE_KNOWN_MS
     return waits and departure.answered_by not in ("", context.broker)
 
 
 def _moved_before(departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether another broker may have coordinated already as a member was removed, as is known since."""
+    """Tell whether another broker, as is known now, may have been the coordinator already when a member was removed."""
     return any(may_precede(move, departure) for move in moves_since_heard(departure, context))
 
 
 def _is_of_a_deposed_coordinator(departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether another broker had taken over before an answer showed the removal: it knows nothing of it."""
+    """Tell whether a deposed coordinator's answer showed the removal: the broker that took over knows nothing of it."""
     others = (r for r in context.timer_resets if r.broker != departure.answered_by)
     moves = [r for r in others if r.cause is Cause.COORDINATOR_MOVED]
     return departure.answered_by != "" and any(

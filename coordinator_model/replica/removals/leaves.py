@@ -1,19 +1,19 @@
-"""Members that left: remembered to explain a removal that trails, and to recognise who comes back."""
+"""Members that left, kept to explain a removal that is seen later, and to recognise a member that comes back."""
 
 from coordinator_model.replica.group import LEAVE_MEMORY_MS, MAX_LEAVES, GroupReplica, Leave, Member
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import Cause
 
 CUT_MS = 2
-"""What comes right after an answer on its connection may seem that much earlier: a line's instant is cut to a
-millisecond, and the times that are taken off it are rounded."""
+"""How much earlier than an answer the next request on its connection may seem to be. A line's instant is cut to a
+millisecond, and the times that are subtracted from it are rounded."""
 POLL_REASONS = ("poll timeout has expired",)
 """KIP-800 reason of Java consumers and Connect workers (kafka-facts 4.6)."""
 ADMIN_REASON = "member was removed by an admin"
 
 
 def leave_cause(reason: str | None) -> Cause:
-    """Read the cause from a LeaveGroup's reason; without one, or with another one, the member just left."""
+    """Return the cause that a LeaveGroup's reason names; without a known reason the member just left."""
     if reason and any(text in reason for text in POLL_REASONS):
         return Cause.POLL_INTERVAL
     if reason and ADMIN_REASON in reason:
@@ -22,7 +22,7 @@ def leave_cause(reason: str | None) -> Cause:
 
 
 def is_known_leave(replica: GroupReplica, member_id: str, applied_ms: int) -> bool:
-    """Tell whether this leave has been applied: its row came twice."""
+    """Tell whether this leave has been applied already: its line came twice."""
     return any(leave.member.member_id == member_id and leave.applied_ms == applied_ms for leave in replica.leaves)
 
 
@@ -49,5 +49,5 @@ def has_left(replica: GroupReplica, member: Member, removed_ms: int, grace_ms: i
 
 
 def heard_since(member: Member, left_ms: int | None, context: JudgementContext) -> bool:
-    """Tell whether a member was heard after it sent a leave to no coordinator, whose clock may be another."""
+    """Tell whether a member was heard after its leave to a broker that was no coordinator, whose clock may differ."""
     return left_ms is not None and (member.last_heartbeat_ms or 0) > left_ms + context.thresholds.grace_ms

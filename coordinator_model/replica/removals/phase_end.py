@@ -1,4 +1,4 @@
-"""Causes: what the end of a join phase proves of a member that it lost, beside the phase's own timeout."""
+"""Causes: what the end of a join phase proves about a member that it lost, apart from the phase's timeout."""
 
 from coordinator_model.replica.removals.case import Answer, Case, Missed, NotMissed
 from coordinator_model.replica.removals.departure import Departure
@@ -14,12 +14,12 @@ def kept_as_static(case: Case) -> Answer:
 
 
 def unknown_before_its_end(case: Case) -> Answer:
-    """Answer for a member that the coordinator did not know any more before the phase ended: it had gone."""
+    """Answer for a member that the coordinator no longer knew before the phase ended: it was gone by then."""
     return NotMissed() if was_unknown(case.departure, case.context) else None
 
 
 def lived_to_its_end(case: Case) -> Answer:
-    """Answer where the end of another's session began the phase, and the member's own cannot have ended by then."""
+    """Answer if the end of another session began the phase, and the member's own cannot have ended within it."""
     alive = alive_at_the_end(case.departure, case.together, case.context)
     lived = alive is not None and any(d is case.departure for d in alive[1])
     return Missed(case.removed_ms) if lived else None
@@ -28,7 +28,8 @@ def lived_to_its_end(case: Case) -> Answer:
 def removed_early(case: Case) -> Answer:
     """Answer by the session alone: a member that was removed before its session ended missed the phase.
 
-    Not if the phase was too young to end by its timeout, nor after a move: then no session's end is known well enough.
+    It did not if the phase was too short to end by its timeout, or after a move: then no session's end is known well
+    enough.
     """
     departure, context = case.departure, case.context
     if too_young(departure, context) or _began_as_it_ended(departure) or may_have_ended(departure, context):
@@ -40,10 +41,10 @@ def removed_early(case: Case) -> Answer:
 
 
 def _began_as_it_ended(departure: Departure) -> bool:
-    """Tell whether nothing shows that a join phase began before the record that shows its end.
+    """Tell whether nothing shows that the join phase began before the record that shows its end.
 
-    Then no timer of a phase ran out: a leave ends a group of one at once, and its line may be missing. A phase that
-    lasted exactly one timeout began unseen, as a downgrade from KIP-848 does.
+    Then the phase's timer did not run out. A leave empties a group of one at once, and its line may be missing. But a
+    phase that lasted exactly one timeout began unseen, as the one after a downgrade from KIP-848 does.
     """
     phase, removed_ms = departure.phase, departure.removed_ms
     lasted_a_timeout = abs(removed_ms - phase.after_ms - (phase.limit_ms or 0)) <= EARLY_MS

@@ -1,4 +1,4 @@
-"""When the timeout of an ended join phase was due, by each start that the phase can have had."""
+"""When the timeout of an ended join phase was due, for each possible start of the phase."""
 
 from collections.abc import Iterable
 
@@ -10,25 +10,25 @@ from coordinator_model.states import Cause
 
 
 def phase_due_ms(departure: Departure, session_ends_ms: Iterable[int], context: JudgementContext) -> int | None:
-    """Return when the phase had to end, by the earliest of its possible starts; None: no start is known."""
+    """Return when the timeout of the phase was due, by the earliest of its possible starts; None: no start is known."""
     return min(possible_ends_ms(departure.phase, session_ends_ms, context), default=None)
 
 
 def timed_out(departure: Departure, session_ends_ms: Iterable[int], context: JudgementContext) -> bool:
-    """Tell whether the phase ended by its timeout; ``session_ends_ms`` are of those whom it lost."""
+    """Tell whether the phase ended by its timeout; ``session_ends_ms``: the sessions of the members that it lost."""
     ends_ms = possible_ends_ms(departure.phase, session_ends_ms, context)
     return any(-EARLY_MS <= departure.removed_ms - end_ms <= LATE_MS for end_ms in ends_ms)
 
 
 def may_have_timed_out(departure: Departure) -> bool:
-    """Tell whether the phase can have lasted its whole timeout, also with a timer that ran late."""
+    """Tell whether the phase can have lasted its whole timeout, or longer if a timer ran late."""
     limit_ms = _limit_with_starter_ms(departure.phase)
     known = departure.phase.started_ms is not None and limit_ms is not None
     return known and departure.removed_ms - departure.phase.after_ms >= (limit_ms or 0)
 
 
 def too_young(departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether the phase had not lasted long enough, however early it began, to end by its timeout."""
+    """Tell whether the phase was too short to end by its timeout, even from its earliest possible start."""
     limit_ms = _limit_with_starter_ms(departure.phase)
     if departure.phase.started_ms is None or limit_ms is None:
         return False
@@ -36,10 +36,10 @@ def too_young(departure: Departure, context: JudgementContext) -> bool:
 
 
 def possible_ends_ms(phase: EndedPhase, session_ends_ms: Iterable[int], context: JudgementContext) -> list[int]:
-    """Return its timeout after each start that it can have had: its first sign, or an end of a session before that.
+    """Return when the phase's timeout was due, for each possible start: its first sign, or an earlier end of a session.
 
-    One that was on as another broker took over began there with the first that joined; the last answer of the one
-    before is a sign of its own phase.
+    If another broker took over during the phase, the phase began there with the first JoinGroup. The last answer of
+    the broker before it is a sign of that broker's phase only.
     """
     limit_ms = phase.limit_ms
     if phase.started_ms is None or limit_ms is None:
@@ -53,5 +53,5 @@ def possible_ends_ms(phase: EndedPhase, session_ends_ms: Iterable[int], context:
 
 
 def _limit_with_starter_ms(phase: EndedPhase) -> int | None:
-    """Return how long the phase could last if it began with its first sign: that member's timeout counts."""
+    """Return how long the phase could last if its first sign began it: then the timeout of that member counts."""
     return None if phase.limit_ms is None else max(phase.limit_ms, phase.starter_timeout_ms or 0)

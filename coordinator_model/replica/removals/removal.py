@@ -1,4 +1,4 @@
-"""A member is found gone: an answer or a record no longer has it. Its removal is judged later, see ``judge``."""
+"""Notes that a member is gone: an answer or a record no longer lists it. Its removal is judged later, see ``judge``."""
 
 from coordinator_model.client import who
 from coordinator_model.events import JoinAnswered
@@ -12,9 +12,12 @@ from coordinator_model.replica.session_timer import JudgementContext, touches_ms
 from coordinator_model.states import MEMBER_REMOVED, POLL_EXCEEDED, REBALANCE_TIMEOUT, SESSION_EXPIRED, Cause, Evidence
 
 MAX_PARKED = 16
-"""Heartbeats kept a member that waited behind a stalled write."""
+"""How many heartbeats that waited behind a stalled write are kept for one member."""
 RETRIED_MS = 60_000
-"""How long a timer whose write fails may be tried again (``CoordinatorTimerImpl``), and remove a member's next self."""
+"""How long a timer whose write fails may be retried (``CoordinatorTimerImpl``).
+
+It may then remove the member's successor.
+"""
 
 
 def remove_member(
@@ -25,7 +28,7 @@ def remove_member(
     answered_by: str = "",
     successor: JoinAnswered | None = None,
 ) -> None:
-    """Take a member out of the replica: a broker's answer or a record no longer has it."""
+    """Take a member out of the replica: a broker's answer or a record no longer lists it."""
     replica.save_last_record()
     if _never_loaded(replica, member, context):
         replica.members.pop(member.member_id, None)
@@ -48,7 +51,7 @@ def _note_removal(
     answered_by: str,
     successor: JoinAnswered | None,
 ) -> None:
-    """Keep the removal of a member that did not leave: to be judged, or to wait for the coordinator's own log."""
+    """Keep the removal of a member that is not known to have left, for the judgement or the coordinator's own log."""
     if member.replaced_ms is not None:
         remember_leave(replica, Leave(member, member.replaced_ms, Cause.REPLACED, None))
     elif context.by_records:
@@ -61,14 +64,14 @@ def _note_removal(
 
 
 def _depart_unseen(replica: GroupReplica, departure: Departure) -> None:
-    """Keep a departure that only a record shows; one whose poll was overdue has left for that."""
+    """Keep a departure that only a record shows. A member whose poll was overdue is taken to have left for that."""
     if departure.cause is Cause.POLL_INTERVAL:
         remember_leave(replica, Leave(departure.member, departure.removed_ms, departure.cause, None))
     add_departure(replica, departure)
 
 
 def _known_from_records(replica: GroupReplica, member: Member, removed_ms: int) -> Departure:
-    """Return the departure of a member that only records show: that it is gone, and between which generations."""
+    """Return the departure of a member that only records show. They tell after which generation it was gone."""
     overdue = member.poll_deadline_ms is not None
     return Departure(
         member=member,
@@ -85,10 +88,10 @@ def _known_from_records(replica: GroupReplica, member: Member, removed_ms: int) 
 
 
 def _never_loaded(replica: GroupReplica, member: Member, context: JudgementContext) -> bool:
-    """Tell whether a member joined a generation that was never written, before the coordinator moved.
+    """Tell whether a member joined a generation that was never written before the coordinator moved.
 
-    The next one loaded the log, so the member was never in there: nobody removed it, but perhaps the former self of a
-    static one. A member that a record has shown to be replaced was in the log.
+    The next coordinator loaded the log, where the member was not, so it did not remove the member. It may have removed
+    the predecessor of a static one. A member that a record has shown to be replaced was in the log.
     """
     if replica.recorded_generation is None or any(m.member_id == member.member_id for m in replica.recorded):
         return False
@@ -98,7 +101,7 @@ def _never_loaded(replica: GroupReplica, member: Member, context: JudgementConte
 
 
 def _is_witnessed(replica: GroupReplica, member: Member, removed_ms: int, context: JudgementContext) -> bool:
-    """Tell whether we would have seen a leave: telemetry live, and the member or its group seen alive before."""
+    """Tell whether a leave would have been seen: telemetry is live, and the member or its group was seen before."""
     if not context.broker or removed_ms < context.live_from_ms:
         return False
     others = len(replica.members) - (member.member_id in replica.members)
@@ -115,7 +118,10 @@ def _departure(
     answered_by: str,
     successor: JoinAnswered | None,
 ) -> Departure:
-    """Keep what is known of a removal as the member is found gone: above all of the phase that lost it."""
+    """Return what is known of a removal when the member is found gone, with the join phase that lost it.
+
+    If the unreported phase dropped it, it was removed then, before it was found gone.
+    """
     known_ms = removed_ms if successor is None else successor.answer_ms
     phase, generation, found_ms = replica.phase, replica.generation, removed_ms
     missed = replica.unreported_phase
@@ -146,13 +152,13 @@ def _departure(
 
 
 def _touches_ms(member: Member, context: JudgementContext) -> list[int]:
-    """Return the uncertain restarts of a departed member's session timer."""
+    """Return the possible restarts of a departed member's session timer."""
     claimed = [] if member.claimed_ms is None else [member.claimed_ms]
     return touches_ms(member, context.commits, 0) + claimed
 
 
 def _may_be_retried(replica: GroupReplica, member: Member, removed_ms: int) -> bool:
-    """Tell whether a timer that removed a member's former self may have been tried again, as its write had failed."""
+    """Tell whether a timer that removed a member's predecessor may have been retried, since its write had failed."""
     if replica.stalled_ms is not None and abs(removed_ms - replica.stalled_ms) <= RETRIED_MS:
         return True
     name, since_ms = who(member), removed_ms - RETRIED_MS
@@ -161,17 +167,17 @@ def _may_be_retried(replica: GroupReplica, member: Member, removed_ms: int) -> b
 
 
 def _stall_ms(replica: GroupReplica, member: Member) -> int:
-    """Return how much longer than a grace lines may trail: those of heartbeats that wait behind a stalled write.
+    """Return how long after a grace the judgement must still wait for heartbeats behind a stalled write.
 
-    They tell a session that had ended from a join phase that was missed, which only dynamic members of the classic
-    protocol do.
+    Their lines distinguish the end of a session from a missed join phase. Only a dynamic member of a classic group can
+    miss a join phase, so only its removal has to wait.
     """
     stalled = replica.stalled_ms is not None and replica.generation_since_ms - replica.stalled_ms <= STALL_MS
     return STALL_MS if stalled and not member.goes_alone and member.instance_id is None else 0
 
 
 def note_parked_heartbeat(replica: GroupReplica, member_id: str, applied_ms: int, answer_ms: int) -> None:
-    """Note a heartbeat answered 15 behind a stalled write: it may have restarted a session, also of one now gone."""
+    """Note a heartbeat answered 15 behind a stalled write: it may have restarted the session of a member now gone."""
     replica.stalled_ms = max(replica.stalled_ms or 0, answer_ms)
     member = replica.members.get(member_id)
     if member is not None:
@@ -184,16 +190,19 @@ def note_parked_heartbeat(replica: GroupReplica, member_id: str, applied_ms: int
 
 
 def open_removals(replica: GroupReplica, member_id: str, applied_ms: int) -> list[Departure]:
-    """Return a member's removals that came after an instant and are not judged yet: a line of then only trails."""
+    """Return a member's removals after an instant that are not judged yet.
+
+    A line of that instant belongs before them.
+    """
     own = (d for d in replica.departures if d.member.member_id == member_id)
     return [d for d in own if not d.judged and applied_ms <= d.gone_ms]
 
 
 def add_departure(replica: GroupReplica, departure: Departure) -> None:
-    """Keep a departure; one of the same member and rule that is still open goes on as this one.
+    """Keep a departure in the place of an earlier judged one of the same member and rule.
 
-    One that is not judged yet is another: who came back and left at once had been removed before. Beyond the cap the
-    oldest gives way.
+    One that is not judged yet stays: it is another removal, of a member that came back and left at once. Beyond
+    ``MAX_DEPARTURES`` the oldest is dropped.
     """
     others = [old for old in replica.departures if not (old.judged and is_of_the_same(old, departure))]
     replica.departures = others[-(MAX_DEPARTURES - 1) :]
@@ -208,7 +217,7 @@ def is_of_the_same(one: Departure, other: Departure) -> bool:
 
 
 def count_violation(replica: GroupReplica, departure: Departure) -> None:
-    """Count a violation, so that one that recurs is known."""
+    """Count a violation, so that a recurring one is recognised."""
     replica.violations = replica.violations[-(MAX_DEPARTURES - 1) :]
     replica.violations.append(_violation(departure))
 
@@ -220,10 +229,10 @@ def _violation(departure: Departure) -> Violation:
 def explain_by_leave(
     replica: GroupReplica, member_id: str, applied_ms: int, grace_ms: int, *, lost: bool = False
 ) -> Member | None:
-    """Take back a removal that a trailing leave explains, the last of several; return the member as it was.
+    """Take back the last removal that a late leave explains; return the member as it was.
 
-    ``lost``: it was answered 15 behind a stalled write. In a group of KIP-848 it explains only what it wrote itself:
-    another coordinator, which has never heard of it, removes the member later.
+    ``lost``: the leave was answered 15 behind a stalled write. In a group of KIP-848 such a leave explains only a
+    removal that it wrote itself. A later removal is another coordinator's, which does not know of the leave.
     """
     for departure in reversed(replica.departures):
         if lost and departure.member.goes_alone and departure.removed_ms > applied_ms + grace_ms:
@@ -240,7 +249,7 @@ def explain_by_leave(
 
 
 def withdraw(replica: GroupReplica, departure: Departure) -> None:
-    """Take back a departure, and its place among the violations."""
+    """Take back a departure and the violation that it counted."""
     replica.departures.remove(departure)
     violation = _violation(departure)
     if violation in replica.violations:

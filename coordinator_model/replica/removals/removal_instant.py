@@ -1,4 +1,4 @@
-"""When a member went: by its phase, by those who went with it, and by the move of its coordinator."""
+"""When a member was removed: by its phase, by those removed together with it, and by a move of its coordinator."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -38,10 +38,11 @@ def may_precede(reset: TimerReset, departure: Departure) -> bool:
 
 
 def gone_between(departure: Departure, together: list[Departure], context: JudgementContext) -> tuple[int, int]:
-    """Return between which instants a member went: where one timer alone can have begun the phase, as that ran out.
+    """Return between which instants a member was removed.
 
-    It may be its own, or that of those whose sessions began with its own, as their coordinator loaded the group. Else
-    all that is known is when it was found gone, and who went with it.
+    If only one session timer can have begun the phase, that timer ran out as the phase began. It may be the member's
+    own, or of members whose sessions began together with its own when their coordinator loaded the group. Otherwise
+    only the instant at which it was found gone is known, and who was removed with it.
     """
     found_ms, phase = (departure.removed_ms, _gone_by_ms(departure, together, context)), departure.phase
     alive: set[int] = set()
@@ -49,11 +50,11 @@ def gone_between(departure: Departure, together: list[Departure], context: Judge
         began_ms, alive = lived[0], set(map(id, lived[1]))
         phase = replace(phase, after_ms=began_ms - LATE_MS, started_ms=began_ms, started_by="")
     if phase.started_ms is None or phase.started_by or phase.started_ms >= departure.removed_ms:
-        return found_ms  # what is seen as it happens needs no arithmetic
+        return found_ms  # no start of a phase has to be explained
     if (departure.member.clock_ms or 0) > phase.started_ms:
-        return found_ms  # heard since that phase began: it did not begin it, and the next coordinator began its own
+        return found_ms  # heard since the phase began, so its session did not begin it
     spans = [(d, deadlines(d, context_before(d, context))) for d in together if id(d) not in alive]
-    starters = [d for d, span in spans if d.sync_timeout_ms or not span or _overlap(phase, span)]
+    starters = [d for d, span in spans if d.sync_timeout_ms or not span or _may_have_begun(phase, span)]
     timers = {_timer(d, context) for d in starters}
     if len(timers) != 1 or any(d.sync_timeout_ms for d in starters if d is not departure):
         return found_ms
@@ -67,11 +68,11 @@ def gone_between(departure: Departure, together: list[Departure], context: Judge
 def deadline_interval_ms(
     departure: Departure, deadline_ms: int, blamed: TimerReset | None, context: JudgementContext
 ) -> tuple[int | None, int | None]:
-    """Return between which instants a session ended, if more than its deadline is possible.
+    """Return the interval in which a session ended, if the deadline is not exact; else None twice.
 
-    So it is after a move: the new coordinator loads the group at any instant after its predecessor began, for that one
-    may go on answering unaware; and a classic group shows a removal later. And so it is where a session was due just
-    after the last line before a pause: the coordinator may have been asleep already.
+    After a move it is not: the predecessor may go on answering unaware, so the new coordinator may have loaded the
+    group at any instant since the predecessor began, and a classic group shows a removal late. It is not exact either
+    if the session was due just after the last line before a pause: the coordinator may have been paused already.
     """
     if blamed is None or departure.member.goes_alone:
         return None, None
@@ -86,7 +87,7 @@ def deadline_interval_ms(
 def _before_or_after_sleep(
     departure: Departure, pause: TimerReset, deadline_ms: int, context: JudgementContext
 ) -> tuple[int | None, int | None]:
-    """Return when a session was due and when its coordinator woke, if the coordinator may have slept as it was due."""
+    """Return when a session was due and when its coordinator woke, if the pause may have begun before that deadline."""
     slept = slept_over(departure, context)
     due_ms, woke_ms = deadline_ms if slept is None else slept[1], pause.woke_ms or 0
     may_sleep = pause.low_ms < due_ms <= pause.low_ms + AWAKE_BEFORE_LINE_MS
@@ -94,9 +95,10 @@ def _before_or_after_sleep(
 
 
 def may_have_ended(departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether a session that a new coordinator began may have ended before a removal, however early it loaded.
+    """Tell whether a session that a new coordinator began may have ended before a removal.
 
-    Not where the member committed an offset within its last session: that record is of the new coordinator or before.
+    The earliest possible load of the group counts. The session did not end if the member committed an offset less than
+    one session timeout before the removal.
     """
     touched_ms = max(departure.touches_ms, default=0) + (session_timeout_ms(departure.member, context) or 0)
     if touched_ms > departure.removed_ms:
@@ -114,7 +116,7 @@ def moves_since_heard(departure: Departure, context: JudgementContext) -> list[T
 
 
 def _earliest_since(move: TimerReset, departure: Departure, context: JudgementContext) -> int:
-    """Return the earliest end of a session that began as a new coordinator loaded the group."""
+    """Return the earliest end of a session that began when a new coordinator loaded the group."""
     loads_ms = max(move.low_ms if move.since_ms is None else move.since_ms, departure.member.joined_ms or 0)
     return loads_ms + (session_timeout_ms(departure.member, context) or 0)
 
@@ -122,12 +124,12 @@ def _earliest_since(move: TimerReset, departure: Departure, context: JudgementCo
 def removed_with_one_alive(
     departure: Departure, together: list[Departure], leaves: Iterable[Leave], context: JudgementContext
 ) -> bool:
-    """Tell whether the same record removed a member whose session cannot have ended and that did not leave.
+    """Tell whether the same record removed another member that its coordinator had no reason to remove.
 
-    Nor did it miss the join phase: a static one is kept through any, and others through one that was too young. Or it
-    removed one of which another broker accepted a leave afterwards.
+    That is a member that did not leave, whose session cannot have ended, and that cannot have missed the join phase: it
+    is static, or the phase was too short. A member that left afterwards, by another broker's answer, is such a one too.
 
-    The coordinator that heard it did not write that record, so what it heard of the others says nothing either.
+    Then another coordinator wrote the record, so the known coordinator's heartbeats say nothing about the removals.
     """
     same = [d for d in together if d.removed_ms == departure.removed_ms and d.successor is None and not d.answered_by]
     if departure in same and any(_left_after(leave, departure, context) for leave in leaves):
@@ -138,7 +140,7 @@ def removed_with_one_alive(
 
 
 def _left_after(leave: Leave, departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether a member that the record of a removal lacks left after it, from a coordinator that still knew it."""
+    """Tell whether a member that the record no longer lists left after it, by an answer of another coordinator."""
     late_ms, generation = leave.applied_ms - departure.removed_ms, leave.member.generation
     listed = generation is None or generation >= departure.generation
     left = leave.cause is not Cause.REPLACED and not departure.member.goes_alone
@@ -146,14 +148,14 @@ def _left_after(leave: Leave, departure: Departure, context: JudgementContext) -
 
 
 def _outlived(departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether the session had not ended by the removal, under the coordinator that was known then."""
+    """Tell whether the session cannot have ended by the removal, under the coordinator that was known then."""
     known = replace(context, timer_resets=[r for r in context.timer_resets if r.low_ms <= departure.removed_ms])
     spans = deadlines(departure, context_before(departure, known))
     return bool(spans) and ends(spans)[0] > departure.removed_ms + context.thresholds.grace_ms
 
 
 def after_a_move(departure: Departure, context: JudgementContext) -> JudgementContext:
-    """Return the context in which the coordinator had moved before a removal, as is known only after it."""
+    """Return the context with the coordinator's move before the removal, though it became known only afterwards."""
     low_ms = departure.removed_ms
     timer_resets = [
         replace(r, low_ms=low_ms, went_on=True)
@@ -165,10 +167,10 @@ def after_a_move(departure: Departure, context: JudgementContext) -> JudgementCo
 
 
 def emptied_ms(departure: Departure, together: list[Departure], context: JudgementContext) -> int | None:
-    """Return when a session ended by the record of a classic group that the end of the last session left empty.
+    """Return when a session ended, by the record of a classic group that became empty when its last session ended.
 
-    Such a record is written as that session ends. Where it seems late, all sessions had begun anew unseen, as another
-    coordinator loaded the group. None: it is not late, or not such a record.
+    Such a record is written when that session ends. If it seems late, all sessions had begun anew unseen, because
+    another coordinator had loaded the group. None: the record is not late, or not such a record.
     """
     same = [d for d in together if d.removed_ms == departure.removed_ms and d.successor is None]
     timeout_ms = session_timeout_ms(departure.member, context)
@@ -183,21 +185,22 @@ def emptied_ms(departure: Departure, together: list[Departure], context: Judgeme
 
 
 def _timer(departure: Departure, context: JudgementContext) -> tuple[int, int]:
-    """Return what distinguishes a session: the move with which it began, else who had it; and how long it lasts."""
+    """Return what identifies a session timer, and how long it lasts: the move that began it, else the departure."""
     moves = [r for r in unheard_since(departure.member, context.timer_resets) if r.cause is Cause.COORDINATOR_MOVED]
     with_move = bool(moves) and not _touched_since(departure, moves[0])
     return moves[0].low_ms if with_move else -id(departure), session_timeout_ms(departure.member, context) or 0
 
 
 def _touched_since(departure: Departure, reset: TimerReset) -> bool:
-    """Tell whether the session may have begun anew after all of its shard did."""
+    """Tell whether the member's session may have begun anew after a timer reset of its shard."""
     return max(departure.touches_ms, default=reset.low_ms) > reset.low_ms
 
 
 def _gone_by_ms(departure: Departure, together: list[Departure], context: JudgementContext) -> int:
-    """Return by when a member had gone whose session began as its coordinator loaded the group.
+    """Return by when a member was gone whose session began when its coordinator loaded the group.
 
-    So did those of all who were not heard since: as the last of them had ended, the shorter ones had before.
+    The sessions of all members that were not heard since began then too. When the longest had ended, at the removal,
+    the shorter ones had ended earlier.
     """
     loads = [reset for reset in unheard_since(departure.member, context.timer_resets) if reset.may_load][:1]
     timeout_ms = session_timeout_ms(departure.member, context)
@@ -212,11 +215,11 @@ def _gone_by_ms(departure: Departure, together: list[Departure], context: Judgem
 def alive_at_the_end(
     departure: Departure, together: list[Departure], context: JudgementContext
 ) -> tuple[int, list[Departure]] | None:
-    """Return when the join phase began and who lived to its end; None unless another's session end began it.
+    """Return when the join phase began and who was alive at its end; None unless the end of another session began it.
 
-    That end is known only within a span, as after a move, so the phase's own end dates it: it came one timeout later.
-    It did not end with the last JoinGroup, nor with the end of a session, and the members may have lived: they
-    committed.
+    After a move the end of that session is known only within a span. The phase's own end dates it, one timeout later,
+    if neither the last JoinGroup nor the end of a session ended the phase. Members whose session may have gone on
+    beyond the phase, because they committed, were alive.
     """
     phase, removed_ms = departure.phase, departure.removed_ms
     if phase.limit_ms is None or phase.started_ms is None or not 0 < phase.last_join_ms < removed_ms - LATE_MS:
@@ -226,9 +229,9 @@ def alive_at_the_end(
         return None
     dropped = [d for d in together if d.removed_ms == removed_ms and d.successor is None]
     spans = [(d, deadlines(d, context_before(d, context))) for d in dropped]
-    if any(_holds(own, removed_ms - LATE_MS, removed_ms + EARLY_MS) for _, own in spans):
+    if any(_overlap(own, removed_ms - LATE_MS, removed_ms + EARLY_MS) for _, own in spans):
         return None
-    starters = [d for d, own in spans if _holds(own, began_ms - LATE_MS, began_ms + EARLY_MS)]
+    starters = [d for d, own in spans if _overlap(own, began_ms - LATE_MS, began_ms + EARLY_MS)]
     alive = [
         d
         for d, own in spans
@@ -241,22 +244,24 @@ def alive_at_the_end(
 
 
 def was_unknown(departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether the coordinator answered that it knows no such member before it was found gone."""
+    """Tell whether the coordinator answered that it knows no such member (25) before the member was removed."""
     gone_ms = gone_by_ms(departure.member, context)
     return gone_ms is not None and gone_ms < departure.removed_ms - EARLY_MS
 
 
-def _holds(spans: list[Span], from_ms: int, until_ms: int) -> bool:
+def _overlap(spans: list[Span], from_ms: int, until_ms: int) -> bool:
+    """Tell whether one of the spans overlaps an interval."""
     return any(first_ms <= until_ms and last_ms >= from_ms for first_ms, last_ms, _ in spans)
 
 
 def may_have_started(departure: Departure, spans: list[Span]) -> bool:
-    """Tell whether a session that ended in one of these spans can have started the phase that lost a member."""
-    return _overlap(departure.phase, spans)
+    """Tell whether a session that ended in one of these spans can have begun the phase that lost a member."""
+    return _may_have_begun(departure.phase, spans)
 
 
-def _overlap(phase: JoinPhase, spans: list[Span]) -> bool:
-    return _holds(spans, phase.after_ms, phase.started_ms or 0)
+def _may_have_begun(phase: JoinPhase, spans: list[Span]) -> bool:
+    """Tell whether one of the spans overlaps the interval in which a phase began."""
+    return _overlap(spans, phase.after_ms, phase.started_ms or 0)
 
 
 def ends(spans: list[Span]) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""A static member that is gone and whose successor came: it was replaced, or its session had ended before."""
+"""A static member that is gone and has a successor: it was replaced, or its session had ended before that."""
 
 from coordinator_model.client import who
 from coordinator_model.replica.group import GroupReplica
@@ -21,18 +21,19 @@ from coordinator_model.replica.session_timer import (
 def had_expired(
     replica: GroupReplica, departure: Departure, together: list[Departure], context: JudgementContext
 ) -> bool:
-    """Tell whether a static member's session had ended before its successor came: a replacement starts no rebalance.
+    """Tell whether a static member's session had ended before its successor came.
 
-    So where one began that nobody is seen to have started, it was the one whose session must have ended first.
+    A replacement starts no rebalance. If one began that nobody is seen to have started, the member whose session must
+    have ended first started it.
     """
     member, removed_ms = departure.member, departure.removed_ms
     if member.fenced_ms is not None and member.fenced_ms < removed_ms:
-        return False  # it was waiting for the others: nobody expires who waits
+        return False  # its JoinGroup was pending, and such a member does not expire
     spans = {id(d): deadlines(d, context_before(d, context)) for d in together}
     first_ms, last_ms = ends(spans[id(departure)])
     if last_ms <= removed_ms:
         return True
-    # Before its removal was recorded, a coordinator answered that it does not know the member.
+    # A coordinator answered that it does not know the member, before the removal was recorded.
     if (member.unknown_ms or removed_ms) < removed_ms:
         return not _is_reported(replica, departure)
     others = [span for d in together if d is not departure and (span := spans[id(d)])]
@@ -42,9 +43,9 @@ def had_expired(
 
 
 def may_have_expired(departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether its session may have ended before its successor came, as it began with a move of the coordinator.
+    """Tell whether a session that began with a move of the coordinator may have ended before the successor came.
 
-    The new coordinator may have loaded the group somewhat before its predecessor's last answer.
+    The new coordinator may have loaded the group a little before its predecessor's last answer.
     """
     member, timeout_ms = departure.member, session_timeout_ms(departure.member, context) or 0
     if (member.fenced_ms or departure.removed_ms) < departure.removed_ms:
@@ -56,10 +57,10 @@ def may_have_expired(departure: Departure, context: JudgementContext) -> bool:
 
 
 def was_taken_back(departure: Departure) -> bool:
-    """Tell whether a member was answered 82 since it was heard, and nobody is seen to have come in its place.
+    """Tell whether a member was answered 82 since it was last heard, and no successor was seen.
 
-    Its instance was another's already: a replacement that a stalled write took back
-    (``GroupMetadataManager.replaceStaticMember``, reverted as its record times out). Whose session ended is not known.
+    Then another member had its instance id for a while, in a replacement that was reverted because its write timed out
+    (``GroupMetadataManager.replaceStaticMember``). Which of the two sessions ended is not known.
     """
     member = departure.member
     fenced = member.fenced_ms is not None and member.fenced_ms >= (member.clock_ms or 0)
@@ -67,9 +68,10 @@ def was_taken_back(departure: Departure) -> bool:
 
 
 def _began_the_phase(departure: Departure, first_end_ms: int) -> bool:
-    """Tell whether the phase can have begun with the end of this member's session: nobody else is seen to have.
+    """Tell whether the phase can have begun with the end of this member's session.
 
-    Its successor would have begun none in a stable group, but in one that waited for SyncGroups it does.
+    It can if nobody else is seen to have begun it. The successor's JoinGroup begins no phase in a stable group, but it
+    does in one that waits for SyncGroups.
     """
     started_ms, by = departure.phase.started_ms, departure.phase.started_by
     unseen = by == "" or (by == departure.successor and not departure.member.awaiting_sync)
@@ -77,6 +79,6 @@ def _began_the_phase(departure: Departure, first_end_ms: int) -> bool:
 
 
 def _is_reported(replica: GroupReplica, departure: Departure) -> bool:
-    """Tell whether an earlier removal since it was last heard is reported: the loaded log did not have that one."""
+    """Tell whether another removal of the client since it was last heard is reported, which the log did not have."""
     name, heard_ms = who(departure.member), departure.member.clock_ms or 0
     return any(one.client == name and heard_ms < one.at_ms < departure.removed_ms for one in replica.violations)

@@ -15,15 +15,16 @@ from coordinator_model.replica.session_timer import JudgementContext, session_ti
 from coordinator_model.states import Cause
 
 RETRY_MS = STALL_MS + 500
-"""How long after its last run a timer is tried again: its write's timeout, and the pause before another one."""
+"""How long after a run whose write timed out a timer runs again: the timeout, and the pause before the retry."""
 SAME_STEP_MS = 50
-"""So much later than it is due a timer may run."""
+"""How much later than it is due a timer may run."""
 
 
 def may_be_any(replica: GroupReplica, departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether a timer that had run out before was tried again and again up to a removal, of whatever it was.
+    """Tell whether the removal is a retry of any timer that had run out before and whose write timed out.
 
-    Its own timer of before it was heard again, or of a group that has changed its kind since; or its former self's.
+    That may be its own timer, from before it was heard again or before its group changed its type, or its
+    predecessor's.
     """
     member, timeout_ms = departure.member, session_timeout_ms(departure.member, context)
     ran_ms = [seen.at_ms for seen in replica.violations if seen.client == who(member)]
@@ -33,7 +34,7 @@ def may_be_any(replica: GroupReplica, departure: Departure, context: JudgementCo
 
 
 def is_of_a_rebalance(replica: GroupReplica, departure: Departure) -> bool:
-    """Tell whether a timer was tried again that had removed the member before as it missed a rebalance."""
+    """Tell whether the removal is a retry of a rebalance timer that had removed the member before."""
     name = who(departure.member)
     missed = (seen for seen in replica.violations if seen.client == name and seen.cause == Cause.REBALANCE_TIMEOUT)
     return _is_tried_again(departure, (seen.at_ms for seen in missed))

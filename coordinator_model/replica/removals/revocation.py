@@ -1,6 +1,7 @@
-"""Cause: a timer of its own, in a group of KIP-848. Nobody waits for such a member.
+"""Cause: in a group of KIP-848, a rebalance timer of the member's own. Such a group does not wait for a member.
 
-It has to revoke what it was told to give up; one of the classic protocol among consumers has to rejoin and to sync.
+A member has to revoke the partitions that it was told to give up. A classic member of such a group has to rejoin and to
+sync.
 """
 
 from coordinator_model.replica.group import Member
@@ -11,7 +12,7 @@ from coordinator_model.replica.session_timer import JudgementContext, session_ti
 
 
 def not_revoked(case: Case) -> Answer:
-    """Answer for a member of a group of KIP-848: the last of its timers that was due ran nearer than its session's."""
+    """Answer for a member of a KIP-848 group by the timer due nearer to the removal: its own last, or its session's."""
     if not case.member.goes_alone:
         return None
     if _not_revoked_since_a_load(case) or _missed_one_before(case):
@@ -19,15 +20,15 @@ def not_revoked(case: Case) -> Answer:
     ran_ms = (_when_awake(at_ms, case.context) for at_ms in own_timers_ms(case.member, case.context))
     timer_ms = max((at_ms for at_ms in ran_ms if at_ms <= case.removed_ms + EARLY_MS), default=None)  # none runs early
     if timer_ms is None or timer_ms > case.removed_ms >= case.session_end_ms >= case.removed_ms - EARLY_MS:
-        return NotMissed()  # the session had ended, as exactly as instants are known, and this timer was still to run
+        return NotMissed()  # the session had ended, and this timer was not due yet
     nearest_ms = min(case.context.thresholds.grace_ms, abs(case.session_end_ms - case.removed_ms))
     return Missed(timer_ms) if abs(case.removed_ms - timer_ms) < nearest_ms else NotMissed()
 
 
 def own_timers_ms(member: Member, context: JudgementContext) -> list[int]:
-    """Return when a member of a KIP-848 group may be removed unless it has revoked, joined or synced by then.
+    """Return by when a member of a KIP-848 group may have had to revoke, rejoin or sync.
 
-    A coordinator that loads the group waits for who has to revoke anew, and for nobody to join or sync.
+    A coordinator that loads the group starts the timers of revocations anew, and none for joins and syncs.
     """
     loads = [reset for reset in context.timer_resets if reset.may_load]
     starts_ms = [
@@ -42,9 +43,9 @@ def own_timers_ms(member: Member, context: JudgementContext) -> list[int]:
 
 
 def _not_revoked_since_a_load(case: Case) -> bool:
-    """Tell whether a member had to revoke as its coordinator loaded the group, and was not heard since.
+    """Tell whether the revocation timer removed a member that was not heard since its coordinator loaded the group.
 
-    Both of its timers started then, so the shorter one has removed it.
+    The load started both of its timers, so the shorter one removed it.
     """
     member, timeout_ms = case.member, session_timeout_ms(case.member, case.context) or 0
     loads = [reset for reset in unheard_since(member, case.context.timer_resets) if reset.may_load]
@@ -61,6 +62,6 @@ def _missed_one_before(case: Case) -> bool:
 
 
 def _when_awake(due_ms: int, context: JudgementContext) -> int:
-    """Return when a timer ran: one that is due while the coordinator stands still runs as it wakes."""
+    """Return when a timer ran: if it was due while the coordinator was paused, when the coordinator woke."""
     asleep = (r.woke_ms or due_ms for r in context.timer_resets if r.sleeps_at(due_ms, told_at_once=True))
     return next(asleep, due_ms)

@@ -1,4 +1,4 @@
-"""The last cause: the member's session ended. When, and whether a coordinator's pause or move is to blame."""
+"""The last cause: the member's session ended. When that was, and whether a coordinator's pause or move is to blame."""
 
 from coordinator_model.brokers.timer_reset import TimerReset
 from coordinator_model.replica.group import GroupReplica, Member
@@ -22,14 +22,14 @@ from coordinator_model.replica.session_timer import (
 from coordinator_model.states import Cause
 
 UNSEEN_DIVISOR = 2
-"""A member removed later than this share of its session after the session seems to end has sent more than one
-heartbeat that was not seen: usual clients send three or more in a session."""
+"""If a member is removed later than half a session timeout after its session seems to end, more than one of its
+heartbeats was not seen: clients usually send three or more in a session."""
 
 
 def possible_end(
     replica: GroupReplica, departure: Departure, together: list[Departure], context: JudgementContext
 ) -> tuple[int, TimerReset | None] | None:
-    """Return when a member's session ended, if that is why it was removed, and the timer reset that it began with.
+    """Return when a member's session ended, if that caused the removal, and the timer reset that began the session.
 
     None: nothing is known of its session.
     """
@@ -39,28 +39,28 @@ def possible_end(
         early = end_ms is not None and end_ms > departure.removed_ms
         early = early and not _is_of_its_own_timer(departure, context)
         if end_ms is None or (early and _start_is_unsure(replica, departure, context)):
-            end_ms = departure.removed_ms  # what is known of its session does not say otherwise, so it ended here
+            end_ms = departure.removed_ms  # nothing known of its session contradicts that it ended here
     return None if end_ms is None else (end_ms, reset)
 
 
 def session_ended(case: Case) -> SessionExpired | Unexplained:
-    """Judge by the session alone: it had ended by the removal, or a line is missing that would explain the removal."""
+    """Judge by the session alone: it had ended by the removal, or a missing line would explain the removal."""
     member, removed_ms, context = case.member, case.removed_ms, case.context
     grace_ms, end_ms = context.thresholds.grace_ms, case.session_end_ms
     if not _emptied_by_another(case):
         end_ms = emptied_ms(case.departure, case.together, context) or end_ms
     gone_ms = min(gone_by_ms(member, context) or removed_ms, removed_ms)
     if gone_ms < end_ms - (TIMER_EARLY_MS if member.goes_alone else grace_ms):
-        return _unseen(case)  # a leave that was not seen, or a coordinator that was not
+        return _unseen(case)  # a leave or a move of the coordinator was not seen
     if member.goes_alone and case.session_reset is None and removed_ms > end_ms + grace_ms:
         if removed_ms - end_ms > (session_timeout_ms(member, context) or 0) // UNSEEN_DIVISOR:
-            return _unseen(case)  # it lived on unseen, and so may its leave be
-        end_ms = removed_ms  # a timer runs in time, so its last heartbeat was not seen
+            return _unseen(case)  # it went on unseen, so its leave may be unseen too
+        end_ms = removed_ms  # timers run in time, so one heartbeat was not seen
     return _expired(case, end_ms)
 
 
 def own_cause(member: Member) -> Cause:
-    """Return why a session ended that no coordinator had a hand in.
+    """Return why a session ended without a pause or move of the coordinator.
 
     A static member sends no leave when it exceeds its poll interval: its heartbeats stop, and only its client can say
     why. Nor does one of KIP-848 whose application has to take the revocation first (librdkafka with rebalance
@@ -88,27 +88,28 @@ def _expired(case: Case, end_ms: int) -> SessionExpired:
 
 
 def _unseen(case: Case) -> Unexplained:
-    """Return the verdict that something unseen is why: a move, unless lines were lost."""
+    """Return the verdict that something unseen caused the removal: if no lines were lost, a move of the coordinator."""
     return Unexplained(judge_again=not lines_lost(case.member, case.context))
 
 
 def _emptied_by_another(case: Case) -> bool:
-    """Tell whether another left as a member was removed, or an id given out was waited for: the record shows that."""
+    """Tell whether another member left as this one was removed, or the phase waited for an id given out (79)."""
     waited = any(name in case.replica.pending for name in case.departure.phase.unjoined)
     left_ms = (leave.applied_ms for leave in case.replica.leaves)
     return waited or any(abs(at_ms - case.removed_ms) <= CUT_MS for at_ms in left_ms)
 
 
 def _is_of_its_own_timer(departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether a timer of its own was due as the member was removed: that a former one ran again is a guess."""
+    """Tell whether one of the member's own rebalance timers was due at its removal: a better reason than a retry."""
     return any(abs(departure.removed_ms - at_ms) <= CUT_MS for at_ms in own_timers_ms(departure.member, context))
 
 
 def _start_is_unsure(replica: GroupReplica, departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether a session may have ended before it seems due: its start is not known well.
+    """Tell whether a session may have ended before it seems due, because its start is not known well.
 
-    So where the member was never heard and came before we looked, or the timer of its former self may run again; or
-    where its coordinator moved since. Else a removal before the end of the session is a leave that nobody saw.
+    That is so if the member was never heard and joined before telemetry was live, if its predecessor's timer may have
+    been retried, or if its coordinator has moved since. Otherwise a removal before the session's end is an unseen
+    leave.
     """
     member = departure.member
     if retried_timer.may_be_any(replica, departure, context):

@@ -1,4 +1,4 @@
-"""Cause: the member joined and did not sync in time. All who have not are removed at once (``expirePendingSync``)."""
+"""Cause: the member joined and did not sync in time. All such members are removed at once (``expirePendingSync``)."""
 
 from coordinator_model.replica.removals.case import Answer, Case, Missed, NotMissed
 from coordinator_model.replica.removals.departure import Departure
@@ -7,17 +7,17 @@ from coordinator_model.replica.session_timer import JudgementContext
 
 
 def not_synced(case: Case) -> Answer:
-    """Answer for a member that had to sync by its removal: missed, unless its session ended before."""
+    """Answer for a member whose sync was due by its removal: it missed that, unless its session ended earlier."""
     sync_ms = first_sync_deadline_ms(case, case.departure)
     if sync_ms is None:
         return None
-    lived_on = case.own_latest_end_ms > case.removed_ms + EARLY_MS  # heard behind a stalled write, perhaps
+    lived_on = case.own_latest_end_ms > case.removed_ms + EARLY_MS  # e.g. heard behind a stalled write
     missed = sync_ms < case.session_end_ms or (sync_ms == case.session_end_ms and lived_on)
     return Missed(sync_ms) if missed else NotMissed()
 
 
 def first_sync_deadline_ms(case: Case, departure: Departure) -> int | None:
-    """Return by when a member had to sync, unless another's session ended before, which began a join phase."""
+    """Return by when a member had to sync; None if another session ended before that and so began a join phase."""
     sync_ms = sync_deadline_ms(departure, case.context)
     others_ms = (end_ms for other, end_ms in case.latest_ends_ms.items() if other != id(departure) and end_ms)
     if sync_ms is None or any(end_ms < sync_ms - EARLY_MS for end_ms in others_ms):
@@ -26,9 +26,9 @@ def first_sync_deadline_ms(case: Case, departure: Departure) -> int | None:
 
 
 def sync_deadline_ms(departure: Departure, context: JudgementContext) -> int | None:
-    """Return by when a member that joined had to sync, unless it did or another join phase began before.
+    """Return by when a member that joined had to sync; None if it has, or another join phase began before that.
 
-    A coordinator that loads the group knows nothing of those who had yet to sync, and removes nobody for that.
+    A coordinator that loads the group does not know which members had yet to sync, and removes none for that.
     """
     member, limit_ms, started_ms = departure.member, departure.sync_timeout_ms, departure.phase.started_ms
     if not member.awaiting_sync or member.timer_reset_ms is None or limit_ms is None:
@@ -39,5 +39,5 @@ def sync_deadline_ms(departure: Departure, context: JudgementContext) -> int | N
     if started_ms is not None and started_ms < deadline_ms - EARLY_MS:
         return None
     if (member.last_heartbeat_ms or 0) > deadline_ms + LATE_MS:
-        return None  # it had synced: who has not by then is removed at once
+        return None  # it was heard after the deadline, so it had synced
     return deadline_ms if deadline_ms <= departure.removed_ms + EARLY_MS else None

@@ -35,7 +35,7 @@ class Inference:
     replica: GroupReplica
     departure: Departure
     together: list[Departure]
-    """All whom the same generation lost."""
+    """All departures that the same generation showed."""
     timeout: Timeout
     context: JudgementContext
 
@@ -46,15 +46,15 @@ class Inference:
 
 
 def joined_a_later_generation(inference: Inference) -> bool:
-    """Tell whether a classic member had joined a generation after the one that lacks it: instants are not exact."""
+    """Tell whether a classic member had joined a later generation than the one that lacks it: instants are inexact."""
     joined = inference.member.generation
     return not inference.member.goes_alone and joined is not None and joined > inference.departure.generation
 
 
 def lines_were_behind(inference: Inference) -> bool:
-    """Tell whether the record was applied long before the lines of its time, and no pause is why.
+    """Tell whether the lines of the removal's time came long after its record, and not because of a pause.
 
-    While the coordinator was paused no lines were late: there were none.
+    While the coordinator was paused there were no lines that could be late.
     """
     removed_ms = inference.departure.removed_ms
     since_ms = removed_ms - inference.context.thresholds.hold_ms
@@ -94,7 +94,7 @@ def heartbeats_are_filtered_out(inference: Inference) -> bool:
     if member.parked_heartbeat_ms is not None or member.last_heartbeat_ms is not None:
         return False
     if member.kip848 and member.clock_ms is None and not seen_ms:
-        return True  # it joined by a heartbeat
+        return True  # it joined by a heartbeat, which was not seen
     since_ms = max(member.clock_ms or member.joined_ms or 0, inference.context.live_from_ms)
     return (member.goes_alone or seen_ms <= since_ms) and _outlived_its_session(inference)
 
@@ -175,7 +175,7 @@ def cause_is_uncertain(inference: Inference) -> bool:
 
 
 def _outlived_its_session(inference: Inference) -> bool:
-    """Tell whether a member of which no heartbeat was seen went later than its session ended.
+    """Tell whether a member without a seen heartbeat was removed later than its session ended.
 
     A timeout is believed only if the session ended right at the removal, or as the rebalance began, and if every
     removal of late has an explanation.
