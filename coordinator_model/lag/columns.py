@@ -49,7 +49,7 @@ def _columns(context: LagContext, rows: Sequence[Row], commits: int) -> Columns:
         "note": {str(at): row.stall.note.value for at, row in enumerate(rows) if row.stall.note is not None},
         "metadata": {str(at): p.metadata for at, p in enumerate(partitions) if p.metadata},
         "asked_ms": max((row.p.asked_ms for row in context.rows if row.p.asked_ms is not None), default=None),
-        "history": _history(context),
+        "history": history_of(context),
         "commits": commits,
         **_owners(partitions),
     }
@@ -94,7 +94,8 @@ def rate_of(p: PartitionLag, now_ms: int) -> float | None:
     return round((last.offset - first.offset) * 1_000 / span_ms, 3)
 
 
-def _history(context: LagContext) -> list[list[int]]:
+def history_of(context: LagContext) -> list[list[int]]:
+    """Return the points of the sparkline: the lags at earlier rounds, and the one of now."""
     points = [[at_ms, lag] for at_ms, lag in context.history]
     if context.read is not None:
         points.append([context.now_ms, context.read])

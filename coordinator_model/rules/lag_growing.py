@@ -62,11 +62,16 @@ def pending(context: LagContext) -> Iterator[Pending]:
     Of some partition nobody knows where it ends; or the group's lag still grows, if not at its last few commits, or has
     not been watched for long enough to say.
     """
-    may_grow = _growth(context) is not None or not _is_watched(context)
+    grows = may_grow(context)
     for topic, rows in context.topics.items():
-        waits = may_grow and any(row.lag and not had_no_lag(row.p.commits) for row in rows)
+        waits = grows and any(row.lag and not had_no_lag(row.p.commits) for row in rows)
         if waits or any(not row.fresh for row in rows):
             yield LAG_GROWING.id, topic, 0
+
+
+def may_grow(context: LagContext) -> bool:
+    """Tell whether the group's lag grows, or has not been watched for long enough to say."""
+    return _growth(context) is not None or not _is_watched(context)
 
 
 def _is_watched(context: LagContext) -> bool:

@@ -1,8 +1,10 @@
 """The end of the job: one batch, one Spark action, one SQL transaction; how far groups are behind joins in here."""
 
+import gc
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,7 +62,8 @@ class Sink:
             if self._closed:
                 raise RuntimeError("the query is being stopped")
             try:
-                self._apply(frame, batch_id)
+                with without_collections():
+                    self._apply(frame, batch_id)
             except Exception as error:
                 self.failure = error
                 raise
@@ -95,6 +98,16 @@ class Sink:
         for asked, key in output["keys"].items():
             self.watch.heard(asked, key)
         return True
+
+
+@contextmanager
+def without_collections() -> Iterator[None]:
+    """Put garbage collections off: a batch makes many objects, which reference counts free, and each costs one."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 class LiveKeys:

@@ -28,6 +28,7 @@ from streaming.run.lag.commit_table import CommitTable
 from streaming.run.lag.end_offsets import EndOffsets
 from streaming.run.lag.group_lags import GroupLags
 from streaming.run.lag.rounds import Place, Round
+from streaming.run.packing import pack_commits
 
 PARTITIONS, TOPICS = 24, 500
 COMMITS = 16_000
@@ -119,7 +120,7 @@ def commits(keys: list[bytes], number: int) -> Iterator[list[dict[str, Any]]]:
             columns = [array("q", [value]) * len(own) for value in (at_ms, 100 + number, at_ms, 3, 1)]
             records = array("q", range(at, at + len(own)))
             block = CommitBlock(tuple(own), records, *columns, (b"",) * len(own), {})
-            packed = base64.b64encode(marshal.dumps(block.as_tuple(), 2)).decode()
+            packed = base64.b64encode(pack_commits(block)).decode()
             outputs.append({"kind": "commits", "cluster": "bench", "shard": 0, "at_ms": at_ms, "block": packed})
         yield outputs
 

@@ -11,12 +11,14 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, Self
 
 import numpy as np
 
 from coordinator_model.group_report import GroupReport, Said, of_kind, reports_in
+from coordinator_model.lag.partition import PartitionLag
 from coordinator_model.lag.window import AHEAD_MS
 from coordinator_model.rules.group_lag import judge_group
 from coordinator_model.rules.outages import Outages
@@ -26,7 +28,8 @@ from streaming.run.lag.broker_clocks import BrokerClocks
 from streaming.run.lag.commit_table import CommitTable, Int32s, Int64s
 from streaming.run.lag.group_views import SeenGroup, disown, note_owners, seen
 from streaming.run.lag.kept import Batch, Kept
-from streaming.run.lag.partition_facts import GroupPartitions, partitions_of
+from streaming.run.lag.partition_facts import Partitions
+from streaming.run.lag.plain_groups import Answer, Question, plain_answers
 from streaming.run.lag.rounds import NO_ROUND, History, Round
 from streaming.run.packing import commit_block
 
@@ -269,15 +272,28 @@ class GroupLags:
         while self._queue and time.monotonic() - began_s < (JUDGE_S if self._queue[0] in self._judged else FIRST_S):
             groups = [self._queue.popleft() for _ in range(min(AT_ONCE, len(self._queue)))]
             known = [self._as_heard(self._groups[group]) for group in groups if group in self._groups]
-            for found in partitions_of(self._table, self._round, self._history, known):
-                group_began_s = time.perf_counter()
-                outputs += self._judge_group(found, thresholds_of)
-                self._note_cost(found, 1_000 * (time.perf_counter() - group_began_s))
+            outputs += self._judge_groups(known, thresholds_of)
         return outputs
 
-    def _note_cost(self, found: GroupPartitions, took_ms: float) -> None:
-        if (judged := self._judged.get(found.group.facts.group)) is not None:
-            judged.took_ms = took_ms
+    def _judge_groups(self, groups: list[SeenGroup], thresholds_of: Callable[[str], Thresholds]) -> list[Said]:
+        """Judge some groups: the plain ones together, the others one by one."""
+        outputs: list[Said] = []
+        found = Partitions(self._table, self._round, self._history, groups)
+        questions = [self._question(found, number, thresholds_of) for number in range(len(groups))]
+        for number, (question, answer) in enumerate(zip(questions, plain_answers(found, questions), strict=True)):
+            began_s = time.perf_counter()
+            outputs += self._judge_group(question, found.of(number)) if answer is None else self._note(question, answer)
+            if (judged := self._judged.get(question.facts.group)) is not None:
+                judged.took_ms = 1_000 * (time.perf_counter() - began_s)
+        return outputs
+
+    def _question(self, found: Partitions, number: int, thresholds_of: Callable[[str], Thresholds]) -> Question:
+        facts, at_ms = found.groups[number].facts, self._round.at_ms
+        outage_end_ms = max(found.outage_end_ms(number), self._outages.end_ms(facts.shard, at_ms))
+        judged = self._judged.get(facts.group)
+        pairs = iter(() if judged is None else judged.history)
+        history, commits = list(zip(pairs, pairs, strict=True)), self._table.commits.get(facts.group, 0)
+        return Question(facts._replace(outage_end_ms=outage_end_ms), thresholds_of(facts.group), history, commits)
 
     def _as_heard(self, group: SeenGroup) -> SeenGroup:
         """Return a group as it is known at the round: of a coordinator that is not heard nobody knows who is alive."""
@@ -285,29 +301,26 @@ class GroupLags:
         silent = self._outages.is_open(facts.shard) or self.clocks.is_silent(facts.broker, self._round.at_ms)
         return group.unheard() if silent else group
 
-    def _judge_group(self, found: GroupPartitions, thresholds_of: Callable[[str], Thresholds]) -> Sequence[Said]:
-        name, before = found.group.facts.group, self._judged.get(found.group.facts.group)
-        self._new.discard(name)
-        if not found.partitions and before is None:
+    def _judge_group(self, question: Question, partitions: list[PartitionLag]) -> Sequence[Said]:
+        facts, thresholds, history, commits = question
+        if not partitions and facts.group not in self._judged:
+            self._new.discard(facts.group)
             return ()  # it has none, and had none
-        judged = self._judged[name] = before or _Judged()
-        at_ms = self._round.at_ms
-        facts, pairs = found.group.facts, iter(judged.history)
-        outage_end_ms = max(found.outage_end_ms, self._outages.end_ms(facts.shard, at_ms))
-        shown, report = judge_group(
-            facts._replace(outage_end_ms=outage_end_ms),
-            found.partitions,
-            at_ms,
-            thresholds_of(name),
-            list(zip(pairs, pairs, strict=True)),
-            commits=self._table.commits.get(name, 0),
-        )
-        judged.at_ms = at_ms
+        answer = judge_group(facts, partitions, self._round.at_ms, thresholds, history, commits=commits)
+        self._note(question, answer)
+        if not partitions:
+            del self._judged[facts.group]
+        return answer
+
+    def _note(self, question: Question, answer: Answer) -> Answer:
+        """Remember how a group was judged."""
+        (shown, report), group = answer, question.facts.group
+        self._new.discard(group)
+        judged = self._judged.setdefault(group, _Judged())
+        judged.at_ms = self._round.at_ms
         judged.is_quiet = shown["lag"] == 0 and shown["complete"] and not report.findings
-        judged.history = array("q", (number for point in shown["columns"]["history"] for number in point))
-        if not found.partitions:
-            del self._judged[name]
-        return shown, report
+        judged.history = array("q", chain.from_iterable(shown["columns"]["history"]))
+        return answer
 
     # ------------------------------------------------------------------ kept over a restart
 

@@ -1,6 +1,7 @@
 """From columns to what the core judges: `PartitionLag` objects of some groups, at a round of end offsets."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -9,25 +10,19 @@ import numpy as np
 from coordinator_model.commit_block import NO_OFFSET
 from coordinator_model.decode.topic_ids import text_of
 from coordinator_model.lag.partition import WINDOW, Commit, Owner, PartitionLag
-from streaming.run.lag.commit_table import CommitTable, Int64s
+from streaming.run.lag.commit_table import CommitTable, Int32s, Int64s
 from streaming.run.lag.group_views import SeenGroup
 from streaming.run.lag.rounds import History, Round
 
 _COLUMN = np.arange(WINDOW)
 
 
-class GroupPartitions(NamedTuple):
-    """A group's partitions; `outage_end_ms`: since when all of their leaders have answered, 0: always."""
-
-    group: SeenGroup
-    partitions: list[PartitionLag]
-    outage_end_ms: int
-
-
-class _Columns(NamedTuple):
+class Columns(NamedTuple):
     """Of some slots: what the round says of their partitions, and their commits up to it."""
 
     slots: Int64s
+    topics: Int32s
+    partitions: Int32s
     ends: Int64s
     starts: Int64s
     asked_ms: Int64s
@@ -40,21 +35,55 @@ class _Columns(NamedTuple):
     """Whether messages wait, or nobody can say."""
 
 
-def partitions_of(
-    table: CommitTable, at: Round, history: History, groups: Sequence[SeenGroup]
-) -> Iterator[GroupPartitions]:
-    """Yield what is known of each group's partitions; those that do not exist any more are left out."""
-    listed = [_existing(table, at, table.slots_of(group.facts.group)) for group in groups]
-    slots = np.concatenate(listed) if listed else np.empty(0, np.int64)
-    windows = table.windows(slots)
-    columns = _columns(table, at, history, slots, windows)
-    rows = _Rows(table, at, columns, windows)
-    start = 0
-    for group, own in zip(groups, listed, strict=True):
-        end = start + len(own)
-        outage_end_ms = int(columns.answered_since_ms[start:end].max(initial=0))
-        yield GroupPartitions(group, rows.partitions(group.owners, start, end), outage_end_ms)
-        start = end
+class Partitions:
+    """What is known of the partitions of some groups; those that do not exist any more are left out.
+
+    They are columns, in the order of groups, topics and partitions; objects are made of one group at a time.
+    """
+
+    def __init__(self, table: CommitTable, at: Round, history: History, groups: Sequence[SeenGroup]) -> None:
+        self.table, self.at, self.groups = table, at, groups
+        listed = [_existing(table, at, table.slots_of(group.facts.group)) for group in groups]
+        self.bounds = np.cumsum([0, *map(len, listed)])
+        """Before which row each group begins, and where the last one ends."""
+        slots = np.concatenate(listed) if listed else np.empty(0, np.int64)
+        of_group = np.repeat(np.arange(len(groups)), np.diff(self.bounds))
+        ranks = _ranks(table, table.topic[slots])
+        slots = slots[np.lexsort((table.partition[slots], ranks, of_group))]
+        self.of_group = of_group
+        """The number of each row's group."""
+        self._texts: dict[int, str | None] = {0: None}
+        self.windows = table.windows(slots)
+        self.columns = _columns(table, at, history, slots, self.windows)
+
+    def outage_end_ms(self, number: int) -> int:
+        """Return since when all leaders of a group's partitions have answered, 0: always."""
+        start, end = self.bounds[number : number + 2]
+        return int(self.columns.answered_since_ms[start:end].max(initial=0))
+
+    def of(self, number: int) -> list[PartitionLag]:
+        """Return the partitions of a group."""
+        start, end = self.bounds[number : number + 2].tolist()
+        return self._rows.partitions(self.groups[number].owners, start, end)
+
+    def text_of(self, number: int) -> str | None:
+        """Return the id of a topic by its number in the table."""
+        if number not in self._texts:
+            self._texts[number] = text_of(UUID(bytes=self.table.topic_ids[number]))
+        return self._texts[number]
+
+    @cached_property
+    def _rows(self) -> "_Rows":
+        return _Rows(self)
+
+
+def _ranks(table: CommitTable, topics: Int32s) -> Int64s:
+    """Return the places of topics in the order of their names."""
+    distinct, places = np.unique(topics, return_inverse=True)
+    names = [table.topics[number] for number in distinct.tolist()]
+    ranks = np.empty(len(names), np.int64)
+    ranks[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+    return ranks[places]
 
 
 def _existing(table: CommitTable, at: Round, slots: Int64s) -> Int64s:
@@ -62,7 +91,7 @@ def _existing(table: CommitTable, at: Round, slots: Int64s) -> Int64s:
     return slots[(counts < 0) | (table.partition[slots] < counts)]
 
 
-def _columns(table: CommitTable, at: Round, history: History, slots: Int64s, windows: Any) -> _Columns:
+def _columns(table: CommitTable, at: Round, history: History, slots: Int64s, windows: Any) -> Columns:
     topics, partitions = table.topic[slots], table.partition[slots]
     ends, starts, asked_ms, since_ms = at.offsets_of(table.topics, topics, partitions)
     first, last = _up_to(at.at_ms, windows)
@@ -71,7 +100,19 @@ def _columns(table: CommitTable, at: Round, history: History, slots: Int64s, win
     waits_since_ms = np.zeros(len(slots), np.int64)
     waits_since_ms[waits] = history.waits_since_ms(table.topics, topics[waits], partitions[waits], committed[waits])
     is_behind = waits | (ends == NO_OFFSET)
-    return _Columns(slots, ends, starts, asked_ms, np.maximum(since_ms, 0), first, last, waits_since_ms, is_behind)
+    return Columns(
+        slots,
+        topics,
+        partitions,
+        ends,
+        starts,
+        asked_ms,
+        np.maximum(since_ms, 0),
+        first,
+        last,
+        waits_since_ms,
+        is_behind,
+    )
 
 
 def _up_to(at_ms: int, windows: Any) -> tuple[Int64s, Int64s]:
@@ -87,15 +128,15 @@ def _up_to(at_ms: int, windows: Any) -> tuple[Int64s, Int64s]:
 class _Rows:
     """Makes the objects, from columns as lists: a large cluster has hundreds of thousands of rows a minute."""
 
-    def __init__(self, table: CommitTable, at: Round, columns: _Columns, windows: Any) -> None:
+    def __init__(self, found: Partitions) -> None:
+        table, columns, windows = found.table, found.columns, found.windows
         slots = columns.slots
-        self._table, self._at = table, at
-        places = table.topic[slots], table.partition[slots], table.topic_id[slots], table.leader_epoch[slots]
+        self._table, self._at, self._text_of = table, found.at, found.text_of
+        places = columns.topics, columns.partitions, table.topic_id[slots], table.leader_epoch[slots]
         owners = table.owner[slots], table.since_ms[slots]
         asked = columns.ends, columns.starts, columns.asked_ms, columns.waits_since_ms
         commits = columns.first, columns.last, columns.is_behind, *windows[:3]
         self._columns = [column.tolist() for column in (slots, *places, *owners, *asked, *commits)]
-        self._texts: dict[int, str | None] = {0: None}
 
     def partitions(self, owners: Sequence[Owner], start: int, end: int) -> list[PartitionLag]:
         """Return a group's partitions."""
@@ -108,7 +149,7 @@ class _Rows:
     ) -> PartitionLag:
         slot, number, partition, topic_number, epoch, owner, since_ms, ends, starts, asked_ms, waits_since_ms = row[:11]
         table, at = self._table, self._at
-        topic, topic_id = table.topics[number], self._text(topic_number)
+        topic, topic_id = table.topics[number], self._text_of(topic_number)
         place = at.places.get(topic)
         asked_id = None if place is None else place.topic_id
         if ends == NO_OFFSET or (topic_id and asked_id and topic_id != asked_id):
@@ -127,11 +168,6 @@ class _Rows:
             epoch,
             table.metadata.get(slot, ""),
         )
-
-    def _text(self, number: int) -> str | None:
-        if number not in self._texts:
-            self._texts[number] = text_of(UUID(bytes=self._table.topic_ids[number]))
-        return self._texts[number]
 
 
 def _commits(
