@@ -1,7 +1,8 @@
 """Who that joins is one that went: it ends that one's incident."""
 
 from coordinator_model.client import is_same_client, who
-from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.departure import Departure
 
 

@@ -3,7 +3,7 @@
 It has to revoke what it was told to give up; one of the classic protocol among consumers has to rejoin and to sync.
 """
 
-from coordinator_model.replica.group import Member
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.case import Answer, Case, Missed, NotMissed
 from coordinator_model.replica.removals.ended_phase import EARLY_MS
 from coordinator_model.replica.session_timer import JudgementContext, session_timeout_ms, unheard_since

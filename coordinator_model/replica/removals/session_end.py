@@ -2,7 +2,8 @@
 
 from coordinator_model.brokers.timer_reset import TimerReset
 from coordinator_model.client import who
-from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.poll_end import stopped_polling
 from coordinator_model.replica.removals.case import Case, SessionExpired, Unexplained
 from coordinator_model.replica.removals.departure import STALL_MS, Departure
