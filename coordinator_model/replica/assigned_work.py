@@ -7,7 +7,7 @@ groups have it: ``{"active": {"0": [1, 2]}}``, ``{"connectors": {"jdbc": [-1, 0]
 from collections.abc import Iterable
 
 from coordinator_model.decode.member_protocol import Task, connect_assignment, connect_worker, streams_tasks
-from coordinator_model.replica.group import Assignment
+from coordinator_model.replica.member import Assignment
 
 CONNECT_PROTOCOL_TYPE = "connect"
 STREAMS_PROTOCOL = "stream"

@@ -12,7 +12,8 @@ from coordinator_model.events import Heartbeat, JoinAnswered, LeaveAnswered, Rec
 from coordinator_model.replica import divergence, join_lines, rolled_back_replacement
 from coordinator_model.replica.assigned_work import STREAMS_PROTOCOL, assigned_work
 from coordinator_model.replica.conversion import PROTOCOL_TYPES, become_classic
-from coordinator_model.replica.group import GroupReplica, Leave, Member
+from coordinator_model.replica.group import GroupReplica, Leave
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.member_blobs import fill_blobs, from_base64, read_assignment
 from coordinator_model.replica.removals import join_phase
 from coordinator_model.replica.removals.departure import STALL_MS, Departure

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 from coordinator_model.events import ClientPoll, MetricsExported, MetricsPushed
 from coordinator_model.replica import classic, poll_times
-from coordinator_model.replica.group import GroupReplica, Leave, Member
+from coordinator_model.replica.group import GroupReplica, Leave
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.poll_end import missed_cause
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.leaves import remember_leave

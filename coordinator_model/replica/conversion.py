@@ -7,7 +7,8 @@ Nobody leaves in it but the member that caused a downgrade, and no incident ends
 
 from collections.abc import Collection
 
-from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.ended_phase import phase_limit_ms
 from coordinator_model.replica.removals.removal import remove_member, withdraw
 from coordinator_model.replica.session_timer import JudgementContext, latest_session

@@ -16,7 +16,8 @@ from dataclasses import replace
 
 from coordinator_model.decode.records import RecordType
 from coordinator_model.events import JOINED, LEFT, PENDING_GONE, REPLACED, CoordinatorLine, RecordRead
-from coordinator_model.replica.group import GroupReplica, Leave, Member
+from coordinator_model.replica.group import GroupReplica, Leave
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.notes import JoiningMember, LoggedRemoval
 from coordinator_model.replica.poll_end import missed_cause
 from coordinator_model.replica.removals.departure import Departure

@@ -3,7 +3,8 @@
 from typing import Any, NamedTuple
 
 from coordinator_model.decode.records import RecordType
-from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.notes import Divergence
 from coordinator_model.states import GroupState
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 from coordinator_model.membership import Partition, partitions_of, unowned
+from coordinator_model.replica.member import Assignment, Member
 from coordinator_model.replica.notes import (
     Divergence,
     JoiningMember,
@@ -19,7 +20,7 @@ from coordinator_model.replica.notes import (
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.phases import EndedPhase, JoinPhase
 from coordinator_model.replica.transitions import STATE_CHANGES, StateEvent
-from coordinator_model.states import Cause, Evidence, GroupState, GroupType, MemberState
+from coordinator_model.states import Cause, Evidence, GroupState, GroupType
 
 MAX_LEAVES = 256
 """Leaves remembered a group, to explain a removal that trails and to know who comes back."""
@@ -30,157 +31,6 @@ MAX_DEPARTURES = 1_024
 LEAVE_MEMORY_MS = 3_600_000
 JOIN_MS = 1_000
 """How much later than its last poll a member that never polled again may seem to have joined."""
-
-Assignment = dict[str, list[int]]
-"""Topic (or topic id) to its partitions."""
-
-
-@dataclass(slots=True)
-class Member:
-    """One member as the coordinator must see it. Instants are the coordinator's."""
-
-    member_id: str
-    instance_id: str | None = None
-    client_id: str = ""
-    client_host: str = ""
-    connection: str | None = None
-    software: str | None = None
-    listener: str | None = None
-    principal: str | None = None
-    rejoin_reason: str | None = None
-    """Why it last joined, in its client's own words."""
-    session_timeout_ms: int | None = None
-    rebalance_timeout_ms: int | None = None
-    topics: list[str] = field(default_factory=list)
-    assignment: Assignment = field(default_factory=dict)
-    partitions_left_out: int = 0
-    """Partitions assigned to it beyond the bound of what is kept."""
-    generation: int | None = None
-    """Generation it last joined, or its KIP-848 member epoch."""
-    joined_ms: int | None = None
-    asked_ms: int | None = None
-    """When it first asked to join, where brokers that were no coordinator refused it before it was let in."""
-    timer_reset_ms: int | None = None
-    """Latest certain restart of the session timer by something other than a heartbeat."""
-    last_heartbeat_ms: int | None = None
-    """While it is in its group the heartbeat table has this and the one before; a replica is given them as it is taken
-    out of the store, and its slice has none."""
-    previous_heartbeat_ms: int | None = None
-    parked_heartbeat_ms: int | None = None
-    """A heartbeat answered 15 behind a stalled write: it may have restarted the timer."""
-    claimed_ms: int | None = None
-    """A heartbeat that another broker accepted than metadata named: if that one coordinated, it restarted the timer."""
-    unknown_ms: int | None = None
-    """When its coordinator first answered that it knows no such member (25); None while it does."""
-    replaced_ms: int | None = None
-    """When a JoinGroup replaced it whose answer was lost behind a stalled write: nobody knows its successor's id."""
-    fenced_ms: int | None = None
-    """When a JoinGroup or SyncGroup of its arrived that was answered 82: a wait that its successor ended."""
-    verdict_deadline_ms: int | None = None
-    """The timer has spoken: this deadline has passed, and the member has not been heard since."""
-    verdict_clock_ms: int | None = None
-    awaiting_sync: bool = False
-    synced_ms: int | None = None
-    """When its SyncGroup was last answered: it lived, though from a stable group that restarts no timer."""
-    state: str | None = None
-    """KIP-848, share and streams: a ``MemberState``."""
-    subscribed: list[str] = field(default_factory=list)
-    """The topics that a KIP-848 member names; ``topics`` has those of its regular expression too."""
-    topic_regex: str | None = None
-    target: Assignment = field(default_factory=dict)
-    """What the target assignment wants it to own (records 7, 13, 21)."""
-    revoking: Assignment = field(default_factory=dict)
-    """What of its assignment it has been told to give up (records 8, 22)."""
-    revoking_since_ms: int | None = None
-    tasks: dict[str, Assignment] = field(default_factory=dict)
-    """Role (active, standby, warmup; connectors) to names to numbers: what is assigned where it is not partitions."""
-    kip848: bool = False
-    away_ms: int | None = None
-    """Since when a static KIP-848 member is away for a while (epoch -2); None: it is not."""
-    beats_in_poll: bool = False
-    """A client from before 0.10.1 (JoinGroup v0): its heartbeats stop when its polls do."""
-    streams: bool = False
-    """Whether its classic group chose Kafka Streams' protocol."""
-    poll_deadline_ms: int | None = None
-    """From a client's own report: when its poll age passed max.poll.interval.ms; None while it has not."""
-    poll_told_ms: int | None = None
-    """When it told so first."""
-    poll_age_ms: int | None = None
-    poll_reported_ms: int | None = None
-    max_poll_interval_ms: int | None = None
-    """From that report too."""
-    pushed_ms: int | None = None
-    """When its client last pushed metrics (KIP-714) about its polls."""
-    pushed: dict[str, float] = field(default_factory=dict)
-    """What else they told, by name: shown to people."""
-    longest_poll_ms: int | None = None
-    """The longest time between polls that they told last."""
-    poll_times: dict[str, int] = field(default_factory=dict)
-    """How often it went how long between two polls, see ``poll_times``."""
-    client_instance_id: str = ""
-    """Under which its client pushes them: librdkafka names no member once it has left."""
-    polled_from_ms: int | None = None
-    """From a client that pushes whether it polled: it last did in the interval from here ..."""
-    polled_until_ms: int | None = None
-    """... to here."""
-    no_poll_until_ms: int | None = None
-    """It has told without a gap up to here that it did not since."""
-    heartbeat_interval_ms: int | None = None
-    """Between the first two heartbeats that were seen of it with no restart of its session in between; measured again
-    where that proves too long."""
-    lent_timeout_ms: int | None = None
-    """How long its session lasts that began at ``lent_from_ms``, where that is not its own timeout."""
-    lent_from_ms: int | None = None
-    owes_since_ms: int | None = None
-    """Since when a classic member among consumers of KIP-848 owes a JoinGroup or, once it has joined, a SyncGroup."""
-    may_owe_since_ms: list[int] = field(default_factory=list)
-    """Such a member's heartbeats that were answered 15 behind a stalled write: each may have been told to rejoin."""
-
-    @property
-    def clock_ms(self) -> int | None:
-        """Latest certain restart of the session timer."""
-        if self.last_heartbeat_ms is None:
-            return self.timer_reset_ms
-        return (
-            self.last_heartbeat_ms if self.timer_reset_ms is None else max(self.timer_reset_ms, self.last_heartbeat_ms)
-        )
-
-    @property
-    def tells_of_polls(self) -> bool:
-        """Whether its client has told anything of its polls."""
-        return self.poll_age_ms is not None or self.pushed_ms is not None
-
-    @property
-    def verdict_ms(self) -> int | None:
-        """The deadline that the timer found broken, as long as nothing has restarted the clock since."""
-        return self.verdict_deadline_ms if self.verdict_clock_ms == self.clock_ms else None
-
-    @property
-    def is_classic_among_consumers(self) -> bool:
-        """Whether it speaks the classic protocol in a group of KIP-848."""
-        return not self.kip848 and self.state is not None
-
-    @property
-    def goes_alone(self) -> bool:
-        """Whether its group has no join phase that could lose it, but timers of its own: a group of KIP-848."""
-        return self.kip848 or self.is_classic_among_consumers
-
-    @property
-    def subject(self) -> str:
-        """Who it is across restarts: the instance id, else the member id."""
-        return self.instance_id or self.member_id
-
-    @property
-    def unrevoked(self) -> bool:
-        """Whether it still holds partitions that it was told to give up (records 8, 22)."""
-        return self.state == MemberState.UNREVOKED
-
-    @property
-    def revoke_deadline_ms(self) -> int | None:
-        """When the coordinator removes it unless it has given up what it was told to; None: there is nothing."""
-        if self.revoking_since_ms is None or self.rebalance_timeout_ms is None:
-            return None
-        return self.revoking_since_ms + self.rebalance_timeout_ms
 
 
 @dataclass(slots=True)

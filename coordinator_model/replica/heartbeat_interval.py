@@ -1,6 +1,7 @@
 """How often a member sends heartbeats: fewer than three in a session leave no room for a lost one."""
 
-from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.session_timer import JudgementContext
 
 HEARTBEATS_A_SESSION = 3

@@ -20,7 +20,8 @@ from coordinator_model.replica.classic import (
     poll_departure,
     prepare_rebalance,
 )
-from coordinator_model.replica.group import MAX_UNANSWERED_JOINS, GroupReplica, Leave, Member
+from coordinator_model.replica.group import MAX_UNANSWERED_JOINS, GroupReplica, Leave
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.member_blobs import fill_topics, from_base64
 from coordinator_model.replica.notes import PendingMember, UnansweredJoin
 from coordinator_model.replica.removals import join_phase

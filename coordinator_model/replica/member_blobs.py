@@ -8,7 +8,7 @@ import base64
 import binascii
 
 from coordinator_model.decode.member_protocol import assignment, subscription
-from coordinator_model.replica.group import Assignment, Member
+from coordinator_model.replica.member import Assignment, Member
 
 MAX_PARTITIONS_SHOWN = 4_096
 """Partitions kept a member; a stranger's blob could name millions."""

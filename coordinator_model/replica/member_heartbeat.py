@@ -9,7 +9,8 @@ from dataclasses import replace
 from coordinator_model.brokers.coordinator_check import REFUSALS
 from coordinator_model.events import ConsumerHeartbeat
 from coordinator_model.replica.classic import STALLED_WRITE, is_gone, poll_departure, record_heartbeat
-from coordinator_model.replica.group import LEAVE_MEMORY_MS, MAX_UNANSWERED_JOINS, GroupReplica, Leave, Member
+from coordinator_model.replica.group import LEAVE_MEMORY_MS, MAX_UNANSWERED_JOINS, GroupReplica, Leave
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.modern import derive_state, modern_member
 from coordinator_model.replica.removals.leaves import came_after, heard_since, is_known_leave, remember_leave
 from coordinator_model.replica.removals.removal import add_departure, explain_by_leave, note_parked_heartbeat

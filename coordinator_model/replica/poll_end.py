@@ -8,7 +8,7 @@ then show why they stopped. That is inferred: a process may be killed in the sam
 
 from typing import NamedTuple
 
-from coordinator_model.replica.group import Member
+from coordinator_model.replica.member import Member
 from coordinator_model.states import Cause
 
 GAP_MS = 2_000

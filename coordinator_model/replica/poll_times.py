@@ -10,7 +10,7 @@ So the number of polls is not known, only that of the times that were told. Leng
 import math
 from typing import NamedTuple
 
-from coordinator_model.replica.group import Member
+from coordinator_model.replica.member import Member
 
 STEP = 2**0.25
 SHORTEST_MS = 1_000

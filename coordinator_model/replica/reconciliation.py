@@ -8,7 +8,8 @@ claim one partition (kafka-facts 8.1): the larger member epoch wins, as in the c
 from typing import Any
 
 from coordinator_model.membership import Partition, partitions_of
-from coordinator_model.replica.group import Assignment, GroupReplica, Member
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.member import Assignment, Member
 from coordinator_model.states import GroupState, GroupType
 
 KINDS = (GroupType.CONSUMER, GroupType.SHARE, GroupType.STREAMS)

@@ -20,7 +20,8 @@ from coordinator_model.events import (
     LeaveAnswered,
     SyncAnswered,
 )
-from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.notes import Refusal
 from coordinator_model.replica.removals.join_phase import newcomer_waited
 

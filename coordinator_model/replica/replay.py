@@ -40,7 +40,8 @@ from coordinator_model.replica import (
     rolled_back_replacement,
     zombies,
 )
-from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.removal import open_removals
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.replica.transitions import StateEvent

@@ -1,7 +1,8 @@
 """Recognises a joining member as one that was removed: its return ends the incident."""
 
 from coordinator_model.client import is_same_client, who
-from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.departure import Departure
 
 

@@ -8,7 +8,8 @@ right until the instance asks again, or until a coordinator loads the log.
 """
 
 from coordinator_model.events import JoinAnswered
-from coordinator_model.replica.group import MAX_UNANSWERED_JOINS, GroupReplica, Leave, Member
+from coordinator_model.replica.group import MAX_UNANSWERED_JOINS, GroupReplica, Leave
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.notes import RolledBackReplacement
 from coordinator_model.replica.removals.ended_phase import EARLY_MS
 from coordinator_model.replica.removals.leaves import remember_leave

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 from coordinator_model.brokers.blindness import BlindWindow
 from coordinator_model.brokers.timer_reset import TimerReset
 from coordinator_model.membership import partitions_of
-from coordinator_model.replica.group import Member
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.states import Cause
 from coordinator_model.thresholds import Thresholds

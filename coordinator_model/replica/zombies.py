@@ -12,7 +12,8 @@ from typing import Any
 
 from coordinator_model.events import CommitRefused
 from coordinator_model.membership import partitions_of
-from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.notes import Zombie
 from coordinator_model.replica.refusals import MAX_NAME, MAX_NAMED, REFUSAL_MEMORY_MS
 

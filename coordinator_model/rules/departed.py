@@ -8,7 +8,8 @@ of its own (``coordinator-paused``), not one a member.
 from coordinator_model import states
 from coordinator_model.client import who
 from coordinator_model.replica import poll_times
-from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.reconciliation import KINDS
 from coordinator_model.replica.refusals import refused_as_member
 from coordinator_model.replica.removals.departure import Departure

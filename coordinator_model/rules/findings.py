@@ -4,7 +4,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 from coordinator_model.membership import partitions_of
-from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import Cause, Evidence, Severity
 

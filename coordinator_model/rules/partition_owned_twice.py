@@ -7,7 +7,8 @@ Partitions of share groups have many owners by design; streams groups are assign
 
 from collections import defaultdict
 
-from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.findings import MAX_PARTITIONS_NAMED, NOTHING, Finding, Verdict, about_group
 from coordinator_model.rules.rule import Rule

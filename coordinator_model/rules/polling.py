@@ -6,7 +6,8 @@ it keeps its partitions, unread, until its session ends (kafka-facts 4.6).
 
 from coordinator_model.brokers.blindness import may_miss_lines
 from coordinator_model.replica import poll_times
-from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.poll_end import poll_end, stopped_at_its_end
 from coordinator_model.replica.session_timer import JudgementContext, is_covered, latest_session
 from coordinator_model.rules.findings import NOTHING, Finding, Verdict, about_member, name_of

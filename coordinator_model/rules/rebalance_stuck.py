@@ -8,7 +8,8 @@ waited for who have not given up what they were told to.
 
 from typing import NamedTuple
 
-from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.modern import is_reconciled
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.findings import NOTHING, Finding, Verdict, about_group, name_of

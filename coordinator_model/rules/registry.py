@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from coordinator_model.lag.lag_context import LagContext
-from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules import (

@@ -21,7 +21,8 @@ from dataclasses import replace
 from coordinator_model.brokers.blindness import may_miss_lines
 from coordinator_model.brokers.timer_reset import TimerReset
 from coordinator_model.replica import join_lines
-from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.refusals import refused_as_member
 from coordinator_model.replica.removals.ended_phase import sync_timeout_ms
 from coordinator_model.replica.removals.session_end import own_cause

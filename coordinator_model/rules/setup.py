@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from coordinator_model.brokers.timer_reset import LONGEST_SESSION_MS
-from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.heartbeat_interval import HEARTBEATS_A_SESSION, is_slow
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.findings import Finding, Verdict, about_group
 from coordinator_model.rules.rule import Rule

@@ -2,7 +2,7 @@
 
 import re
 
-from coordinator_model.replica.group import Member
+from coordinator_model.replica.member import Member
 from coordinator_model.states import Severity
 
 STREAMS_SEVERITY = Severity.INFO

@@ -5,7 +5,8 @@ shard that moved to a broker without a request log: then all its members fall si
 has no other heartbeat to prove it.
 """
 
-from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.session_timer import JudgementContext, session_timeout_ms, unseen_from_ms
 from coordinator_model.rules.findings import NOTHING, Finding, Verdict, about_group
 from coordinator_model.rules.rule import Rule

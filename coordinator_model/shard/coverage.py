@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 
-from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import GroupState
 

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from operator import add
 
 from coordinator_model.replica.advance import Heard
-from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.member import Member
 from coordinator_model.states import GroupState, GroupType
 
 FAR_MS = 2**62

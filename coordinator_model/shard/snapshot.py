@@ -35,7 +35,8 @@ from dataclasses import fields
 from typing import Any
 
 from coordinator_model.commit_block import key_end, place_of
-from coordinator_model.replica.group import GroupReplica, Leave, Member
+from coordinator_model.replica.group import GroupReplica, Leave
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.notes import (
     Divergence,
     JoiningMember,

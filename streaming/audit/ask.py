@@ -15,7 +15,8 @@ from kafka import KafkaAdminClient
 from kafka.errors import GroupAuthorizationFailedError, KafkaError, for_code
 
 from coordinator_model.decode.member_protocol import assignment, subscription
-from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.member import Member
 from coordinator_model.states import Evidence, GroupState, GroupType
 from streaming.audit.schemas import ConsumerGroupDescribeRequest
 from streaming.connection.brokers import describe_cluster

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_model.replica.group import GroupReplica, Leave, Member
+from coordinator_model.replica.group import GroupReplica, Leave
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.judge import CAUSES, explain, judge
 from coordinator_model.replica.removals.phases import EndedPhase, JoinPhase
@@ -178,7 +179,7 @@ def called(node, imported, module=""):
 def writing_methods():
     """The methods of the replica's classes that write."""
     methods = {}
-    for cls in tree_of(CORE / "replica" / "group.py").body:
+    for cls in (cls for name in ("group", "member") for cls in tree_of(REPLICA[name]).body):
         for node in cls.body if isinstance(cls, ast.ClassDef) else ():
             if isinstance(node, ast.FunctionDef):
                 methods[node.name] = node

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from coordinator_model.brokers.timer_reset import TimerReset
-from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.removal_instant import context_before
 from coordinator_model.replica.session_timer import JudgementContext, latest_deadline_ms

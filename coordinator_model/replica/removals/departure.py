@@ -1,13 +1,10 @@
 """A member that is gone, and what is known of the cause."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.phases import EndedPhase
 from coordinator_model.states import Cause, Evidence
-
-if TYPE_CHECKING:
-    from coordinator_model.replica.group import Member
 
 STALL_MS = 5_000
 """How long a request waits for a write that stalls before it is answered 15 (`offsets.commit.timeout.ms`)."""
@@ -20,7 +17,7 @@ class Departure:
     ``rule`` None: it is explained, so there is no incident.
     """
 
-    member: "Member"
+    member: Member
     rule: str | None
     cause: Cause
     evidence: Evidence

@@ -4,7 +4,8 @@ from dataclasses import fields
 from itertools import chain
 from operator import itemgetter
 
-from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.phases import EndedPhase, JoinPhase
 from coordinator_model.replica.session_timer import JudgementContext, touches_ms
 from coordinator_model.states import Cause

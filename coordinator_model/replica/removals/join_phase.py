@@ -9,7 +9,8 @@ the session deadline of a member that it lost.
 """
 
 from coordinator_model.events import JoinAnswered
-from coordinator_model.replica.group import MAX_UNANSWERED_JOINS, GroupReplica, Member
+from coordinator_model.replica.group import MAX_UNANSWERED_JOINS, GroupReplica
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS, phase_limit_ms, unreported_phase
 from coordinator_model.replica.removals.phases import EndedPhase, JoinPhase
 from coordinator_model.replica.session_timer import JudgementContext

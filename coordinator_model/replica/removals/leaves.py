@@ -1,6 +1,7 @@
 """Members that left, kept to explain a removal that is seen later, and to recognise a member that comes back."""
 
-from coordinator_model.replica.group import LEAVE_MEMORY_MS, MAX_LEAVES, GroupReplica, Leave, Member
+from coordinator_model.replica.group import LEAVE_MEMORY_MS, MAX_LEAVES, GroupReplica, Leave
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import Cause
 

@@ -2,7 +2,8 @@
 
 from coordinator_model.client import who
 from coordinator_model.events import JoinAnswered
-from coordinator_model.replica.group import MAX_DEPARTURES, GroupReplica, Leave, Member
+from coordinator_model.replica.group import MAX_DEPARTURES, GroupReplica, Leave
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.notes import Violation
 from coordinator_model.replica.removals.departure import STALL_MS, Departure
 from coordinator_model.replica.removals.ended_phase import ended_phase, sync_timeout_ms

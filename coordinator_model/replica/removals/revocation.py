@@ -4,7 +4,7 @@ A member has to revoke the partitions that it was told to give up. A classic mem
 sync.
 """
 
-from coordinator_model.replica.group import Member
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals import retried_timer
 from coordinator_model.replica.removals.case import Answer, Case, Missed, NotMissed
 from coordinator_model.replica.removals.ended_phase import EARLY_MS

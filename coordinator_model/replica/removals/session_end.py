@@ -1,7 +1,8 @@
 """The last cause: the member's session ended. When that was, and whether a coordinator's pause or move is to blame."""
 
 from coordinator_model.brokers.timer_reset import TimerReset
-from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.poll_end import stopped_polling
 from coordinator_model.replica.removals import retried_timer
 from coordinator_model.replica.removals.case import Case, SessionExpired, Unexplained

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from coordinator_model.brokers.blindness import may_have_lived_until_ms, may_miss_lines
 from coordinator_model.brokers.timer_reset import LONGEST_SESSION_MS
 from coordinator_model.replica import join_lines
-from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.case import SessionExpired, Timeout
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.session_timer import (

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from coordinator_model.replica.classic import record_heartbeat
-from coordinator_model.replica.group import Member
+from coordinator_model.replica.member import Member
 from tests.support.story import T0, Story, Who, rebalance, stable
 
 

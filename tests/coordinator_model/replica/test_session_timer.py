@@ -3,7 +3,7 @@
 import pytest
 
 from coordinator_model.brokers.timer_reset import TimerReset
-from coordinator_model.replica.group import Member
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.session_timer import (
     JudgementContext,

@@ -2,7 +2,8 @@
 
 import pytest
 
-from coordinator_model.replica.group import MAX_DEPARTURES, GroupReplica, Member
+from coordinator_model.replica.group import MAX_DEPARTURES, GroupReplica
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.rules import departed
 from coordinator_model.rules.departed import SUMMARIES

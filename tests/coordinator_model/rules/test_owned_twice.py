@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.member import Member
 from coordinator_model.rules import partition_owned_twice
 from coordinator_model.rules.findings import NOTHING
 from coordinator_model.states import GroupState, GroupType

@@ -3,7 +3,8 @@
 import pytest
 
 from coordinator_model.decode.parse import parse_row
-from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules import setup
 from coordinator_model.shard.shard import Shard, ShardSettings

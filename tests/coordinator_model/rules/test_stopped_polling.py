@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator_model.replica.group import Member
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.poll_times import FEW, note, poll_times
 from coordinator_model.thresholds import Thresholds
 from tests.support.story import POLL_MS, T0, Story, Who, rebalance, stable

@@ -6,7 +6,8 @@ from coordinator_model.decode.parse import parse_row
 from coordinator_model.decode.telemetry.fields import INT32, LATEST_MS
 from coordinator_model.events import TELEMETRY_RANK, LeaderNamed, Tick
 from coordinator_model.replica.advance import take_heartbeats
-from coordinator_model.replica.group import GroupReplica, Member
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.member import Member
 from coordinator_model.shard import group_judgement
 from coordinator_model.shard.heartbeat_table import FAR_MS, NEVER, NO_INSTANT, HeartbeatTable
 from coordinator_model.shard.shard import Shard, ShardSettings

@@ -294,7 +294,7 @@ def reads_like_ingest(*rows):
 
 @settings(max_examples=200, deadline=None)
 @given(heartbeats(), st.booleans(), st.booleans())
-def test_a_heartbeat_known_but_for_its_times_says_what_a_careful_reading_says(pair, first_keyed, second_keyed):
+def test_a_heartbeat_known_but_for_its_times_says_what_a_full_reading_says(pair, first_keyed, second_keyed):
     keys = ("b" if first_keyed else None, "b" if second_keyed else None)
     reads_like_ingest(*(telemetry(made, broker=key) for made, key in zip(pair, keys, strict=True)))
 

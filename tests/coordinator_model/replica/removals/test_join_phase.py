@@ -220,7 +220,7 @@ def test_a_generation_whose_answers_were_all_lost_ended_the_phase_before_it():
     assert told.opened("session-expired") == []
 
 
-def untold(*, asked_ms=9_000, told_ms=19_700):
+def unreported(*, asked_ms=9_000, told_ms=19_700):
     """Generation 2 leaves m2 behind at 19,002; its list of members is lost with m3's answer, 3 has the next.
 
     m2's session would have ended at 19,400.
@@ -236,7 +236,7 @@ def untold(*, asked_ms=9_000, told_ms=19_700):
 
 
 def test_who_missed_an_unreported_phase_is_known_by_the_next_list():
-    told = untold().play(28_000)
+    told = unreported().play(28_000)
     assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m2", 19_002)]
     assert told.accusations == [("rebalance-timeout", "m2")]
 
@@ -319,12 +319,12 @@ def test_who_was_in_an_unreported_phase_may_have_prolonged_it(order):
 
 
 NOT_LEFT_BEHIND = {
-    "it asked too, and its answer was lost": lambda: untold().join(18_400, "m2", -1, error=15, parked_ms=5_000),
-    "it was heard after the phase": lambda: untold(told_ms=25_500).beat(19_300, "m2", 2, error=27),
-    "the phase was younger than its timeout": lambda: untold(asked_ms=13_000),
-    "the broker was restarted since": lambda: untold(told_ms=25_500).silent(19_210, 24_000, restart=True),
-    "lines were lost since": lambda: untold().lose(19_050),
-    "it left as it was told, and its line trails": lambda: untold().leave(19_710, "m2"),
+    "it asked too, and its answer was lost": lambda: unreported().join(18_400, "m2", -1, error=15, parked_ms=5_000),
+    "it was heard after the phase": lambda: unreported(told_ms=25_500).beat(19_300, "m2", 2, error=27),
+    "the phase was younger than its timeout": lambda: unreported(asked_ms=13_000),
+    "the broker was restarted since": lambda: unreported(told_ms=25_500).silent(19_210, 24_000, restart=True),
+    "lines were lost since": lambda: unreported().lose(19_050),
+    "it left as it was told, and its line trails": lambda: unreported().leave(19_710, "m2"),
 }
 
 
