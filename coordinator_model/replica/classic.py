@@ -349,6 +349,8 @@ def _heartbeat_tells_state(replica: GroupReplica, event: Heartbeat, context: Jud
     if event.error == REBALANCE_IN_PROGRESS:
         if event.applied_ms >= replica.state_since_ms:
             prepare_rebalance(replica, StateEvent.REBALANCE_IN_PROGRESS, event.applied_ms)
+        elif replica.state is GroupState.PREPARING_REBALANCE:  # one that came earlier is answered later
+            join_phase.sign(replica, replica.generation + 1, event.applied_ms)
         return
     behind = replica.state in (GroupState.PREPARING_REBALANCE, GroupState.EMPTY, GroupState.UNKNOWN)
     if behind and event.applied_ms > replica.state_since_ms:

@@ -252,10 +252,16 @@ def _may_have_rejoined(replica: GroupReplica, member: Member, since_ms: int) -> 
 
 
 def _stable_ms(replica: GroupReplica, member: Member) -> int:
-    """Return when a heartbeat of a member was last answered 0, as far as is known."""
+    """Return when a heartbeat of a member was last answered 0, as far as is known.
+
+    From the first sign of a join phase on they are answered 27. The line of an earlier sign may come later.
+    """
     told_ms = [member.last_heartbeat_ms or 0, member.previous_heartbeat_ms or 0]
     if replica.state is not GroupState.STABLE:
-        told_ms = [at_ms for at_ms in told_ms if at_ms < replica.state_since_ms]
+        signs_ms = [replica.state_since_ms]
+        if replica.state is GroupState.PREPARING_REBALANCE and replica.phase.started_ms is not None:
+            signs_ms.append(replica.phase.started_ms)
+        told_ms = [at_ms for at_ms in told_ms if at_ms < min(signs_ms)]
     return max(told_ms, default=0)
 
 
