@@ -488,9 +488,9 @@ def leave(replica: GroupReplica, event: LeaveAnswered, context: JudgementContext
     remember_leave(replica, left)
     if cause is Cause.POLL_INTERVAL and event.applied_ms >= context.live_from_ms:
         add_departure(replica, poll_departure(left, replica, context, Evidence.OBSERVED, event.applied_ms))
-    if replica.type is GroupType.CLASSIC and event.applied_ms >= replica.state_since_ms:
-        if not _is_unlisted(replica, member):
-            _rebalance_without(replica, member, event.applied_ms)
+    since = replica.type is GroupType.CLASSIC and event.applied_ms >= replica.state_since_ms
+    if since and not _is_unlisted(replica, member):
+        _rebalance_without(replica, member, event.applied_ms)
 
 
 def _is_unlisted(replica: GroupReplica, member: Member) -> bool:
