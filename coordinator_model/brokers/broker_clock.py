@@ -393,13 +393,9 @@ class CoordinatorTracker:
             named_before_ms = self.leadership.replaced_ms - METADATA_DELAY_MS
             if broker == self.leadership.leader and not self.leadership.was_claimed(broker, named_before_ms):
                 low_ms = min(max(low_ms, named_before_ms), at_ms)
-            since_ms, before = self.coordinator_since_ms, self._clock(self.coordinator or broker)
-            # a write that timed out is no coordinator's word: the next one may have led since before it was asked for
-            went_on = before.answered_ms > max(self.last_answer_ms, before.refused_ms or 0)
-            word_ms = max(word_ms, before.answered_ms)
-            self._open(
-                TimerReset(low_ms, None, Cause.COORDINATOR_MOVED, broker, None, None, since_ms, went_on, word_ms)
-            )
+            since_ms, before = self.coordinator_since_ms, self.brokers.get(self.coordinator or "")
+            word_ms = max(word_ms, before.answered_ms if before is not None else 0)
+            self._open(TimerReset(low_ms, None, Cause.COORDINATOR_MOVED, broker, since_ms=since_ms, word_ms=word_ms))
         if self.coordinator:
             self.former.supersede(self.coordinator, at_ms)
         self.former.reinstate(broker)

@@ -165,9 +165,9 @@ def test_an_unknown_cause_of_a_member_never_heard_is_listed_if_nobody_was(error,
     assert class_of(played, "unknown", "session-expired", "m", AT_MS, None) == expected
 
 
-def test_an_unknown_cause_of_a_member_that_nothing_named_is_not_listed():
+def test_an_unknown_cause_of_a_member_that_nothing_named_is_of_that_class():
     played = life((12_000, "broker-2", "n", "HEARTBEAT", 25), JOINED)
-    assert class_of(played, "unknown", "session-expired", "m", AT_MS, None) is None
+    assert class_of(played, "unknown", "session-expired", "m", AT_MS, None) == NEVER
 
 
 BEGAN = [(12_000, "broker-2", "rebalance", "", "")]

@@ -65,10 +65,13 @@ def _ends_a_phase(row: SourceRow, member_id: str) -> bool:
 
 
 def _never_announced(life: Life, removal: Removal) -> bool:
-    """A newcomer that was removed before any record or accepted answer had named it: known by its id given out (79)."""
+    """A newcomer that was removed before any record or accepted answer had named it: known by its id given out (79).
+
+    It is missed, or told with an unknown cause.
+    """
     what, _, member_id, at_ms, _ = removal
     before = (row for row in life.rows if row.timestamp_ms <= at_ms)
-    return what == MISSING and not any(_announces(row, member_id.encode()) for row in before)
+    return what in (MISSING, UNKNOWN) and not any(_announces(row, member_id.encode()) for row in before)
 
 
 def _announces(row: SourceRow, member_id: bytes) -> bool:

@@ -77,25 +77,7 @@ def phase_limit_ms(replica: GroupReplica, phase: JoinPhase, removed_ms: int, con
     left = [m for m in left if m.member_id not in gone]
     limits += [m.rebalance_timeout_ms for m in left if (m.joined_ms or 0) <= begun_ms]
     limits += [d.phase.limit_ms for d in replica.departures if d.removed_ms == removed_ms]
-    limit_ms = max((limit_ms for limit_ms in limits if limit_ms), default=None)
-    return limit_ms if static_in(replica, phase) else _not_less_than_it_lasted(replica, phase, removed_ms, limit_ms)
-
-
-def _not_less_than_it_lasted(
-    replica: GroupReplica, phase: JoinPhase, removed_ms: int, limit_ms: int | None
-) -> int | None:
-    """Return a longer limit where a heartbeat was accepted in the phase later than that: then others were in, too.
-
-    So it may be as a coordinator wakes: whose session had ended meanwhile is in until that timer has run.
-    """
-    if limit_ms is None or phase.started_ms is None:
-        return limit_ms
-    heard_ms = [m.last_heartbeat_ms or 0 for m in replica.members.values()]
-    lasted_ms = max((at_ms for at_ms in heard_ms if at_ms < removed_ms), default=0) - phase.started_ms
-    if limit_ms >= lasted_ms:
-        return limit_ms
-    known_ms = (member.rebalance_timeout_ms or 0 for member in replica.members.values())
-    return min((longer_ms for longer_ms in known_ms if longer_ms >= lasted_ms), default=limit_ms)
+    return max((limit_ms for limit_ms in limits if limit_ms), default=None)
 
 
 def note_starter_timeout(replica: GroupReplica, phase: EndedPhase) -> None:

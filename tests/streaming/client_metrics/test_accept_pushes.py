@@ -14,6 +14,7 @@ from streaming.embedded import TELEMETRY_TOPIC, EmbeddedBrokerError, EmbeddedClu
 from streaming.embedded.jars import broker_class_path
 from streaming.embedded.java import JavaMissingError, java_command
 from tests.support.kafka_io import read_until
+from tests.support.parts import skip_without_broker
 
 JAR_MADE_BY = "17"  # Java: another compiler may lay a class out in another way
 
@@ -37,8 +38,9 @@ def test_the_jar_is_what_its_sources_make(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def asking(broker_parts):
+def asking():
     """A broker of our own: others count the lines of theirs."""
+    skip_without_broker()
     with EmbeddedCluster() as cluster:
         yield cluster
 

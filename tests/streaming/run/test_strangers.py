@@ -8,6 +8,7 @@ from streaming.run.packing import MAX_REJECTED
 from tests.benchmarks import synthetic
 from tests.benchmarks.synthetic import Member
 from tests.streaming.run.test_run import EXPIRED, expired, live, one_dies, the_death
+from tests.support import request_log
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -15,10 +16,7 @@ REPORTS = "reports-of-strangers"
 
 
 def leave_line(group, member):
-    request = {"groupId": group, "members": [{"memberId": member.member_id, "groupInstanceId": None, "reason": None}]}
-    answered = {"memberId": member.member_id, "groupInstanceId": None, "errorCode": 0}
-    made = synthetic._line(synthetic.HEARTBEAT, member, request, {"errorCode": 0, "members": [answered]})
-    return made.replace(b'"HEARTBEAT"', b'"LEAVE_GROUP"')
+    return request_log.line("LEAVE_GROUP", *request_log.leave(group, [(member.member_id, None)])).encode()
 
 
 def refused_join(group, number):
