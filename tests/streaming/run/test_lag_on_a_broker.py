@@ -115,7 +115,7 @@ def test_lag_is_the_brokers_end_less_the_commit(broker, tmp_path):
         broker.create_topic("orders", partitions=3)
         broker.create_topic("bills", partitions=2)
         world.produce("orders", 3, 40)
-        first, second = (world.client("kafka-python", "classic", "orders") for _ in range(2))
+        first, second = (world.client("confluent", "classic", "orders") for _ in range(2))
         modern = world.client("confluent-848", "modern", "orders", "bills")
         world.produce("bills", 2, 7)
         world.commit_alone(orders=11, bills=3)
@@ -126,6 +126,7 @@ def test_lag_is_the_brokers_end_less_the_commit(broker, tmp_path):
         assert len(told) == 3 + 5 + 2
         assert told["simple", "orders", 0] == (11, 40, 29)
 
+        monitor.until(lambda: (first.assigned, second.assigned), all, "both members have their partitions")
         first.stall(600)  # alive, and reads nothing: its lag is that of a member that has its partitions
         first.wait_for("stalled")
         world.produce("orders", 3, 5)
