@@ -270,7 +270,8 @@ class GroupLags:
         slots = slots[ends > table.newest(slots)]
         old = slots[table.newest_ms(slots) < self._round.at_ms - SUSPECT_MS]
         suspects: dict[str, list[int]] = {}
-        for topic, partition in zip(table.topic[old].tolist(), table.partition[old].tolist(), strict=True):
+        places = np.unique(table.topic[old].astype(np.int64) << 32 | table.partition[old])  # many groups have the same
+        for topic, partition in zip((places >> 32).tolist(), (places & 0xFFFF_FFFF).tolist(), strict=True):
             suspects.setdefault(table.topics[topic], []).append(partition)
         self._suspects = suspects
         return {table.groups[number] for number in np.unique(table.group[slots]).tolist()}
