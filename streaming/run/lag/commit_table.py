@@ -241,10 +241,10 @@ class CommitTable:
         self.filled[slots] = 0
         self.free_unused(slots)
 
-    def free_unused(self, slots: Iterable[int] | Int64s) -> None:
+    def free_unused(self, slots: Int64s) -> None:
         """Free those of the slots that have no commit and no owner."""
-        slots = np.unique(np.fromiter(slots, np.int64))
-        for slot in slots[(self.filled[slots] == 0) & (self.owner[slots] == NOBODY)].tolist():
+        unused = slots[(self.filled[slots] == 0) & (self.owner[slots] == NOBODY)]
+        for slot in dict.fromkeys(unused.tolist()):
             self._drop(slot)
 
     def _make_all(self, keys: Sequence[bytes]) -> None:
