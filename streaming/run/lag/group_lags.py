@@ -41,7 +41,7 @@ JUDGE_S: Final = 0.15
 """How long groups are judged in one batch."""
 FIRST_S: Final = 1.5
 """How long those that were never judged are: after a start nobody knows any lag."""
-FIRST_BATCH_S: Final = 10.0
+FIRST_BATCH_S: Final = 30.0
 """How long they are in the batch that reads all there was at a first start: no deadline is judged before it ends."""
 AT_ONCE: Final = 64
 """Groups whose columns are made into objects together."""
@@ -107,15 +107,15 @@ class GroupLags:
         """Take a round that was asked before the first batch; no commit is compared with it, for all are older."""
         self._rounds.append(first)
 
-    def read_first(self, asked_ms: int) -> None:
-        """Note that the batch that is applied next has read all that there was at an instant, and none before it."""
-        self._read_ms, self._is_first = asked_ms, True
-
     def read_until(self, began_ms: int) -> None:
         """Note that a batch that began at an instant has been applied, and read all that there was."""
         self._read_ms = began_ms
 
     # ------------------------------------------------------------------ a batch
+
+    def read_first(self, asked_ms: int) -> None:
+        """Note that the batch that is applied next has read all that there was at an instant, and none before it."""
+        self._read_ms, self._is_first = asked_ms, True
 
     def apply(
         self, batch_id: int, outputs: Iterable[Said], thresholds_of: Callable[[str], Thresholds], *, judge: bool
