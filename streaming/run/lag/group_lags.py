@@ -41,8 +41,6 @@ JUDGE_S: Final = 0.15
 """How long groups are judged in one batch."""
 FIRST_S: Final = 1.5
 """How long those that were never judged are: after a start nobody knows any lag."""
-FIRST_BATCH_S: Final = 30.0
-"""How long they are in the batch that reads all there was at a first start: no deadline is judged before it ends."""
 AT_ONCE: Final = 64
 """Groups whose columns are made into objects together."""
 AGAIN_MS: Final = 60_000
@@ -279,7 +277,8 @@ class GroupLags:
     def _judge(self, thresholds_of: Callable[[str], Thresholds]) -> list[Said]:
         """Judge groups for a while; the others wait for the next batch."""
         outputs: list[Said] = []
-        began_s, first_s = time.monotonic(), FIRST_BATCH_S if self._is_first else FIRST_S
+        # No deadline was judged before the first batch ends: it takes as long as it takes.
+        began_s, first_s = time.monotonic(), float("inf") if self._is_first else FIRST_S
         self._is_first = False
         while self._queue and time.monotonic() - began_s < (JUDGE_S if self._queue[0] in self._judged else first_s):
             groups = [self._queue.popleft() for _ in range(min(AT_ONCE, len(self._queue)))]

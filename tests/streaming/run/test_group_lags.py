@@ -91,7 +91,7 @@ def test_a_round_from_before_the_first_batch_is_judged_with_it_and_no_commit_com
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-def test_the_first_batch_takes_longer_for_groups_that_were_never_judged(lags, monkeypatch, is_first):
+def test_the_first_batch_judges_all_groups_however_long_that_takes(lags, monkeypatch, is_first):
     monkeypatch.setattr(group_lags, "FIRST_S", 0.0)
     lags.lags.add_first_round(round_of(T0 + 10_000, ENDS))
     (lags.lags.read_first if is_first else lags.lags.read_until)(T0 + 10_000)
