@@ -74,7 +74,7 @@ def test_until_all_was_read_nothing_is_judged(lags):
     assert lags.apply() != []
 
 
-def test_a_round_from_before_the_first_batch_is_judged_with_it_and_no_commit_compared_with_it(lags):
+def test_a_round_from_before_the_first_batch_is_judged_with_it(lags):
     """The log's end is of now, the commits are older: how far behind they were then nobody knows."""
     lags.lags.add_first_round(round_of(T0 + 10_000, ENDS))
     lags.lags.read_first(T0 + 10_000)

@@ -38,9 +38,7 @@ class Frame:
 
 
 @pytest.mark.parametrize(("reads_to", "answered_ms", "known"), [(8, T0, 1), (7, T0, 0), (8, T0 + 1, 0)])
-def test_lags_come_with_the_first_batch_if_it_reads_all_that_was_there_after_the_first_round(
-    tmp_path, reads_to, answered_ms, known
-):
+def test_lags_come_with_a_first_batch_that_reads_all_that_was_there(tmp_path, reads_to, answered_ms, known):
     """A round that was answered after the ends were asked would show what nobody has read yet as lag."""
     (tmp_path / "offsets").mkdir()
     planned = json.dumps({"records": {"0": reads_to}})
