@@ -14,7 +14,7 @@ from math import inf
 from typing import NamedTuple, Protocol
 
 from coordinator_model.brokers.blindness import BlindWindow
-from coordinator_model.brokers.timer_reset import TimerReset
+from coordinator_model.brokers.timer_reset import LONGEST_SESSION_MS, TimerReset
 from coordinator_model.membership import partitions_of
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.departure import Departure
@@ -249,6 +249,8 @@ def removal_deadline_ms(
         return None, None
     deadline_ms, (first_ms, _, origin) = min(possible, key=lambda pair: abs(pair[0] - removed_ms))
     begin_ms = max(first_ms, since_ms, touched_ms)
+    if begin_ms <= LONGEST_SESSION_MS:
+        return deadline_ms, origin  # nobody knows since when the member was in
     return (begin_ms + deadline_ms) // 2 if begin_ms < deadline_ms <= by_ms else deadline_ms, origin
 
 
@@ -325,8 +327,8 @@ def earliest_load_ms(move: TimerReset, departure: Departure) -> int:
 def _due_after(departure: Departure, context: JudgementContext, timer_resets: Sequence[TimerReset]) -> list[Span]:
     """Return these spans by the given timer resets.
 
-    A member that was never heard may have been heard at any instant before telemetry was live. Then every deadline up
-    to ``live_from_ms`` + timeout is possible.
+    A member that was never heard may have been heard at any instant before telemetry was live, since it joined. Then
+    every deadline up to ``live_from_ms`` + timeout is possible.
     """
     member = departure.member
     timeout_ms = session_timeout_ms(member, context)
@@ -354,8 +356,8 @@ def _due_after(departure: Departure, context: JudgementContext, timer_resets: Se
         if clock_ms is None and (member.joined_ms or 0) >= context.live_from_ms:
             clock_ms = member.joined_ms
         if clock_ms is None:
-            since_ms = 0
-            ends.append((timeout_ms, context.live_from_ms + timeout_ms, None))
+            since_ms = member.joined_ms or 0
+            ends.append((since_ms + timeout_ms, max(since_ms, context.live_from_ms) + timeout_ms, None))
         else:
             since_ms = min(since_ms, clock_ms)
             end_ms = clock_ms + _timeout_from_ms(member, clock_ms, timeout_ms)
