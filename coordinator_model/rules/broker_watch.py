@@ -20,7 +20,7 @@ SAME_MEMBER_MS = 600_000
 
 @dataclass(slots=True)
 class BrokerWatch:
-    """``affected_members``: lists of cause, broker, ``at_ms``, group and subject. ``stalled_ms``: the last line seen."""
+    """``affected_members``: lists of cause, broker, ``at_ms``, group and subject. ``stalled_ms``: its last line."""
 
     affected_members: list[list[Any]] = field(default_factory=list)
     stalled_ms: int | None = None
