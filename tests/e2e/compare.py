@@ -250,11 +250,15 @@ def poll_rows(played: Played, truth: list[TruthEvent], printed: list[dict]) -> l
     returned = returns(played.capture, [event for event in breaches if (event.member_id, event.at_ms) in missing])
     says_so = {event for event in breaches if event in returned or POLL_TIMEOUT_REASON in event.detail}
     silent = missing - {(event.member_id, event.at_ms) for event in says_so}
-    goodbyes = refused(played.capture) if any(row.verdict == "EXTRA" for row in rows) else []
+    refused_leaves = refused(played.capture) if any(row.verdict == "EXTRA" for row in rows) else []
     judged = []
     for row in rows:
-        said = [g for g in goodbyes if row.verdict == "EXTRA" and _is_of(row, *g) and sleepers.overslept(*g)]
-        goodbyes = [g for g in goodbyes if g not in said[:1]]
+        said = [
+            leave
+            for leave in refused_leaves
+            if row.verdict == "EXTRA" and _is_of(row, *leave) and sleepers.overslept(*leave)
+        ]
+        refused_leaves = [leave for leave in refused_leaves if leave not in said[:1]]
         untold = (row.member_id, row.log_ms) in silent
         judged.append(replace(_by_its_clients_word(row, sleepers), untold=untold, unheard=bool(said)))
     return judged
