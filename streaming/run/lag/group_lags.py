@@ -65,7 +65,7 @@ class _Judged:
 
 
 class GroupLags:
-    """One checkpoint's; used by the thread that applies batches, but for the first four methods."""
+    """One checkpoint's; used by the thread that applies batches, but for the first five methods."""
 
     def __init__(self, cluster: str, folder: Path, committed: int | None = None) -> None:
         """Read what was kept in a folder; raises `BrokenError`. `committed`: the last batch of the checkpoint."""
@@ -100,6 +100,10 @@ class GroupLags:
         """Take a round of end offsets."""
         self._newest = newest
         self._rounds.append(newest)
+
+    def add_first_round(self, first: Round) -> None:
+        """Take a round that was asked before the first batch; no commit is compared with it, for all are older."""
+        self._rounds.append(first)
 
     def read_until(self, began_ms: int) -> None:
         """Note that a batch that began at an instant has been applied, and read all that there was."""
