@@ -35,7 +35,8 @@ def conclude(
     """
     spoken = [m for m in replica.members.values() if m.member_id in expired_ms and m.verdict_ms is None]
     for member in spoken:
-        member.verdict_deadline_ms, member.verdict_clock_ms = expired_ms[member.member_id], member.clock_ms
+        member.verdict_deadline_ms = expired_ms[member.member_id]
+        member.verdict_session_from_ms = member.session_from_ms
     if ended:
         replica.departures = [
             d for d in replica.departures if not d.judged or (d.rule, d.member.member_id) not in ended

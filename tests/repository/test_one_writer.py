@@ -229,7 +229,9 @@ BAD = {
     "replica.mark_deleted()": "mark_deleted",
     "from coordinator_model.replica.classic import owe\nowe(member, 1)": "classic.owe",
     "from coordinator_model.replica import classic\nclassic.record_heartbeat(member, 1)": "classic.record_heartbeat",
-    "from coordinator_model.replica.removals import join_phase as p\np.begin(replica, 1)": "removals.join_phase.begin",
+    "from coordinator_model.replica.removals import join_phase as p\np.end_phase(replica, 2, 1)": (
+        "removals.join_phase.end_phase"
+    ),
     "departure.phase.limit_ms = 1": "departure.phase.limit_ms",
 }
 

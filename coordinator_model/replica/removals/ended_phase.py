@@ -104,10 +104,10 @@ def _gone_as_it_began(replica: GroupReplica, phase: JoinPhase, removed_ms: int, 
             ends.append(((member.timer_reset_ms or 0) + sync_ms, False, member.member_id))
     replaced = (leave.member for leave in replica.leaves if leave.cause is Cause.REPLACED)
     for member in chain(replica.members.values(), replaced):
-        clock_ms, timeout_ms = member.clock_ms, member.session_timeout_ms
-        if clock_ms is not None and timeout_ms is not None:
-            touched_ms = [at_ms for at_ms in touches_ms(member, context.commits, clock_ms) if at_ms <= begun_ms]
-            ends.append((max([clock_ms, *touched_ms]) + timeout_ms, True, member.member_id))
+        session_from_ms, timeout_ms = member.session_from_ms, member.session_timeout_ms
+        if session_from_ms is not None and timeout_ms is not None:
+            touched_ms = [at_ms for at_ms in touches_ms(member, context.commits, session_from_ms) if at_ms <= begun_ms]
+            ends.append((max([session_from_ms, *touched_ms]) + timeout_ms, True, member.member_id))
     ends = [end for end in ends if end[0] <= begun_ms]
     first = min((end for end in ends if end[0] >= phase.after_ms), key=itemgetter(0, 1), default=None)
     gone = {member_id for at_ms, _, member_id in ends if at_ms < phase.after_ms}

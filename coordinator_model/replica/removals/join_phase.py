@@ -20,7 +20,7 @@ NEW_MEMBER_MS = 300_000
 """The longest that a newcomer's JoinGroup waits for the phase to end."""
 
 
-def begin(replica: GroupReplica, sign_ms: int, by: str = "") -> None:
+def begin_phase(replica: GroupReplica, sign_ms: int, by: str = "") -> None:
     """Start a join phase at its first sign. Its earliest start is the last sign of the generation before it."""
     unreported = replica.state is GroupState.COMPLETING_REBALANCE and replica.listed_generation != replica.generation
     if unreported and replica.unreported_phase is None:  # the earliest: who missed it is in no later one
@@ -34,21 +34,21 @@ def begin(replica: GroupReplica, sign_ms: int, by: str = "") -> None:
     )
 
 
-def sign(replica: GroupReplica, generation: int, sign_ms: int, by: str = "") -> None:
+def note_sign(replica: GroupReplica, generation: int, sign_ms: int, by: str = "") -> None:
     """Note a sign of the join phase that led to a generation, if it is the earliest so far.
 
     A sign of the same instant counts if it shows who began the phase.
     """
     in_the_next = generation == replica.generation and replica.state is GroupState.PREPARING_REBALANCE
     phases = [] if in_the_next else [replica.phase]
-    for phase in phases + _ended(replica, generation):
+    for phase in phases + _unjudged_phases(replica, generation):
         if phase.started_ms is None or not phase.after_ms <= sign_ms <= phase.started_ms:
             continue
         if sign_ms < phase.started_ms or (by and not phase.started_by):
             phase.started_ms, phase.started_by, phase.starter_timeout_ms = sign_ms, by, None
 
 
-def _ended(replica: GroupReplica, generation: int) -> list[EndedPhase]:
+def _unjudged_phases(replica: GroupReplica, generation: int) -> list[EndedPhase]:
     """Return the ended phases of a generation that are still open: some removal of each is not judged yet."""
     phases = [d.phase for d in replica.departures if d.generation == generation and not d.judged]
     unreported = replica.unreported_phase
@@ -56,7 +56,7 @@ def _ended(replica: GroupReplica, generation: int) -> list[EndedPhase]:
     return list({id(phase): phase for phase in phases}.values())
 
 
-def end(replica: GroupReplica, generation: int, at_ms: int) -> None:
+def end_phase(replica: GroupReplica, generation: int, at_ms: int) -> None:
     """End the join phase with a new generation. If generations were skipped, earlier phases ended unseen."""
     phase = replica.phase
     phase.first_join_ms, phase.last_join_ms = 0 if generation > replica.generation + 1 > 0 else None, 0
@@ -65,30 +65,30 @@ def end(replica: GroupReplica, generation: int, at_ms: int) -> None:
     replica.rolled_back_replacements.clear()
 
 
-def joined(replica: GroupReplica, event: JoinAnswered) -> None:
+def note_join(replica: GroupReplica, event: JoinAnswered) -> None:
     """Note by a JoinGroup's answer who joined a generation, and when the first and the last JoinGroup arrived."""
-    for ended in _ended(replica, event.generation):
-        _note_join(replica, ended, event)
+    for ended in _unjudged_phases(replica, event.generation):
+        _add_join(replica, ended, event)
         if event.arrival_ms <= ended.removed_ms + EARLY_MS:
             ended.unjoined = [name for name in ended.unjoined if name not in (event.instance_id, event.member_id)]
-    _note_join(replica, replica.phase, event)
+    _add_join(replica, replica.phase, event)
 
 
-def _note_join(replica: GroupReplica, phase: JoinPhase, event: JoinAnswered) -> None:
+def _add_join(replica: GroupReplica, phase: JoinPhase, event: JoinAnswered) -> None:
     first_ms = phase.first_join_ms
     phase.first_join_ms = event.arrival_ms if first_ms is None else min(first_ms, event.arrival_ms)
     if event.arrival_ms <= replica.generation_since_ms + EARLY_MS:
         phase.last_join_ms = max(phase.last_join_ms, event.arrival_ms)
 
 
-def unanswered(replica: GroupReplica, event: JoinAnswered) -> None:
+def note_unanswered_join(replica: GroupReplica, event: JoinAnswered) -> None:
     """Note a member that joined though its JoinGroup's answer was lost behind a stalled write."""
     for phase in (replica.phase, replica.unreported_phase):
         if phase is not None and (phase.generation < 0 or event.arrival_ms <= phase.ended_ms):
             phase.unanswered = [*phase.unanswered, event.request_member_id][:MAX_UNANSWERED_JOINS]
 
 
-def end_untold(replica: GroupReplica, by_ms: int, context: JudgementContext) -> None:
+def note_untold_end(replica: GroupReplica, by_ms: int, context: JudgementContext) -> None:
     """End the phase that goes on where a record shows a later generation than its own: no answer told of that one.
 
     It ended as the session of the last of the others did, or by its timeout. That began the sessions of those who had
@@ -97,7 +97,7 @@ def end_untold(replica: GroupReplica, by_ms: int, context: JudgementContext) -> 
     phase, members = replica.phase, replica.members.values()
     waiting = [m for m in members if m.member_id in phase.unanswered]
     others = (m for m in members if m.member_id not in phase.unanswered)
-    ends_ms = [max(m.clock_ms or 0, m.parked_heartbeat_ms or 0) + (m.session_timeout_ms or 0) for m in others]
+    ends_ms = [max(m.session_from_ms or 0, m.parked_heartbeat_ms or 0) + (m.session_timeout_ms or 0) for m in others]
     due_ms = (phase.started_ms or 0) + (phase_limit_ms(replica, phase, by_ms, context) or 0)
     ended_ms = min(max(ends_ms, default=0), due_ms)
     if (phase.started_ms or 0) <= ended_ms < by_ms:
@@ -140,12 +140,12 @@ def _dropped_one_alive(replica: GroupReplica, phase: EndedPhase) -> bool:
     (``GroupMetadataManager.completeClassicGroupJoin``). A heartbeat that was answered 15 behind a stalled write had
     been accepted: a refused one is answered at once.
     """
-    dynamic = [m for m in replica.members.values() if not stayed(phase, m) and m.unknown_ms is not None]
-    ends_ms = [max(m.clock_ms or 0, m.parked_heartbeat_ms or 0) + (m.session_timeout_ms or 0) for m in dynamic]
+    dynamic = [m for m in replica.members.values() if not was_kept(phase, m) and m.unknown_ms is not None]
+    ends_ms = [max(m.session_from_ms or 0, m.parked_heartbeat_ms or 0) + (m.session_timeout_ms or 0) for m in dynamic]
     return any(phase.ended_ms <= (m.unknown_ms or 0) < end_ms for m, end_ms in zip(dynamic, ends_ms, strict=True))
 
 
-def stayed(phase: JoinPhase, member: Member) -> bool:
+def was_kept(phase: JoinPhase, member: Member) -> bool:
     """Tell whether a phase that timed out kept a member: a static one, or one that is known to have rejoined."""
     if member.kip848 or member.instance_id is not None or member.member_id in phase.unanswered:
         return True
@@ -165,6 +165,6 @@ def note_refused_newcomer(replica: GroupReplica, event: JoinAnswered) -> None:
     """
     by = event.request_member_id or event.instance_id or event.client_id
     if replica.state is GroupState.PREPARING_REBALANCE and newcomer_waited(event):
-        sign(replica, replica.generation + 1, event.arrival_ms, by)
+        note_sign(replica, replica.generation + 1, event.arrival_ms, by)
         if replica.phase.started_by == by:
             replica.phase.starter_timeout_ms = event.rebalance_timeout_ms

@@ -63,7 +63,7 @@ def was_taken_back(departure: Departure) -> bool:
     (``GroupMetadataManager.replaceStaticMember``). Which of the two sessions ended is not known.
     """
     member = departure.member
-    fenced = member.fenced_ms is not None and member.fenced_ms >= (member.clock_ms or 0)
+    fenced = member.fenced_ms is not None and member.fenced_ms >= (member.session_from_ms or 0)
     return fenced and departure.successor is None
 
 
@@ -80,5 +80,5 @@ def _began_the_phase(departure: Departure, first_end_ms: int) -> bool:
 
 def _is_reported(replica: GroupReplica, departure: Departure) -> bool:
     """Tell whether another removal of the client since it was last heard is reported, which the log did not have."""
-    name, heard_ms = who(departure.member), departure.member.clock_ms or 0
+    name, heard_ms = who(departure.member), departure.member.session_from_ms or 0
     return any(one.client == name and heard_ms < one.at_ms < departure.removed_ms for one in replica.violations)
