@@ -107,11 +107,7 @@ def _past_deadline(
         return Verdict(None, verdict_ms)
     base_ms, timeout_ms = session
     deadline_ms, proof_ms = session.end_ms, base_ms + timeout_ms // 2
-<<<<<<< HEAD
-    if member.goes_alone or _may_miss_lines(replica, base_ms, deadline_ms, context):  # its removal decides
-=======
-    if member.in_kip848_group or _may_miss_lines(replica, base_ms, deadline_ms, context):  # its removal tells
->>>>>>> phases
+    if member.in_kip848_group or _may_miss_lines(replica, base_ms, deadline_ms, context):  # its removal decides
         return _unproved(replica, member, context, session)
     unproved_ms = _waits_for_proof_ms(context, proof_ms, deadline_ms)
     if unproved_ms is not None:
@@ -142,13 +138,8 @@ def _waits_for_proof_ms(context: JudgementContext, proof_ms: int, deadline_ms: i
 def _found_out(
     replica: GroupReplica, member: Member, context: JudgementContext, timeout_ms: int | None
 ) -> Verdict | None:
-<<<<<<< HEAD
     """Judge a classic member whose removal another answer has shown; None: no answer has."""
-    if timeout_ms is None or member.goes_alone:
-=======
-    """Judge a classic member whose end another answer has shown; None: there is none."""
     if timeout_ms is None or member.in_kip848_group:
->>>>>>> phases
         return None
     if member.awaiting_sync and _began_the_phase(replica, member, timeout_ms, context):
         return _never_synced(replica, member, context, timeout_ms)
@@ -185,13 +176,8 @@ def _began_the_phase(replica: GroupReplica, member: Member, timeout_ms: int, con
         return False
     if member.session_from_ms is None or _missed_its_sync(replica, member, phase.started_ms):
         return False
-<<<<<<< HEAD
-    late_ms = phase.started_ms - (member.clock_ms + timeout_ms)
-    if member.instance_id is not None:  # a successor that comes just in time would begin a phase too
-=======
     late_ms = phase.started_ms - (member.session_from_ms + timeout_ms)
-    if member.instance_id is not None:  # its successor, just in time, would begin a phase too
->>>>>>> phases
+    if member.instance_id is not None:  # a successor that comes just in time would begin a phase too
         return 0 <= late_ms <= SAME_START_MS
     return -SAME_START_MS <= late_ms <= STARTED_WITHIN_MS
 
