@@ -19,6 +19,7 @@ from coordinator_model.replica.removals import join_phase
 from coordinator_model.replica.removals.departure import STALL_MS, Departure
 from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS
 from coordinator_model.replica.removals.leaves import CUT_MS, is_known_leave, leave_cause, remember_leave
+from coordinator_model.replica.removals.phases import JoinsSeen
 from coordinator_model.replica.removals.removal import (
     add_departure,
     explain_by_leave,
@@ -99,7 +100,7 @@ def _end_recorded_phase(replica: GroupReplica, value: dict[str, Any], at_ms: int
     elif value["generation"] > replica.generation + 1:
         join_phase.note_untold_end(replica, at_ms, context)
     completed_ms, ended_ms = value.get("currentStateTimestamp", -1), at_ms
-    if replica.phase.after_ms <= completed_ms < at_ms and not context.by_records:
+    if replica.phase.began_after_ms <= completed_ms < at_ms and not context.by_records:
         ended_ms = completed_ms  # its join phase ended then, of which no answer has told yet
     join_phase.end_phase(replica, value["generation"], ended_ms)
     replica.state_since_ms = at_ms  # stable before and after, yet a rebalance lies between that no answer told of
@@ -115,7 +116,7 @@ def _enter_recorded(replica: GroupReplica, at_ms: int, *, downgrade: bool) -> No
     came_back = any(member.joined_ms == at_ms for member in replica.members.values())
     if downgrade and replica.members and not came_back:
         prepare_rebalance(replica, StateEvent.DOWNGRADED, at_ms)
-        replica.phase.after_ms = at_ms  # who asked to join before asked a group of another kind
+        replica.phase.began_after_ms = at_ms  # who asked to join before asked a group of another kind
 
 
 def _is_written_again(replica: GroupReplica, generation: int) -> bool:
@@ -260,7 +261,7 @@ def _classic_heartbeat(replica: GroupReplica, member: Member, event: Heartbeat, 
         since_ms = max(replica.generation_since_ms, replica.stable_seen_ms or 0)
         join_lines.note_unseen(replica, event.applied_ms, since_ms, context)
         replica.generation, replica.generation_since_ms = event.generation, event.applied_ms
-        replica.phase.first_join_ms = 0
+        replica.joins = JoinsSeen(last_ms=replica.joins.last_ms, skipped=True)
         replica.enter(StateEvent.HEARTBEAT_ACCEPTED, event.applied_ms)
     _heartbeat_tells_state(replica, event, context)
 
@@ -361,7 +362,7 @@ def _heartbeat_tells_state(replica: GroupReplica, event: Heartbeat, context: Jud
         join_lines.note_if_unseen(replica, context)
 
 
-def prepare_rebalance(replica: GroupReplica, event: StateEvent, at_ms: int, by: str = "") -> None:
+def prepare_rebalance(replica: GroupReplica, event: StateEvent, at_ms: int, by: str | None = None) -> None:
     """Enter the join phase, or note a sign of the one that goes on; ``by``: the member whose leave or join began it."""
     if replica.state is not GroupState.PREPARING_REBALANCE:
         join_phase.begin_phase(replica, at_ms, by)

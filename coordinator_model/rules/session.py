@@ -170,13 +170,14 @@ def _missed_its_sync(replica: GroupReplica, member: Member, by_ms: int) -> bool:
 
 def _began_the_phase(replica: GroupReplica, member: Member, timeout_ms: int, context: JudgementContext) -> bool:
     """Tell whether the end of a member's session began the join phase: no other start is seen, and the time fits."""
-    phase = replica.phase
-    unsigned = replica.state is GroupState.PREPARING_REBALANCE and not phase.started_by
-    if context.by_records or not unsigned or phase.started_ms is None:
+    start = replica.phase.started
+    if context.by_records or replica.state is not GroupState.PREPARING_REBALANCE:
         return False
-    if member.session_from_ms is None or _missed_its_sync(replica, member, phase.started_ms):
+    if start is None or start.by is not None:
         return False
-    late_ms = phase.started_ms - (member.session_from_ms + timeout_ms)
+    if member.session_from_ms is None or _missed_its_sync(replica, member, start.at_ms):
+        return False
+    late_ms = start.at_ms - (member.session_from_ms + timeout_ms)
     if member.instance_id is not None:  # a successor that comes just in time would begin a phase too
         return 0 <= late_ms <= SAME_START_MS
     return -SAME_START_MS <= late_ms <= STARTED_WITHIN_MS
@@ -287,7 +288,7 @@ def _may_wait_in_its_join(replica: GroupReplica, member: Member, deadline_ms: in
     if member.generation is not None and member.generation < replica.generation:
         return True
     phase = replica.phase
-    cut_off = phase.started_ms is not None and phase.generation < 0 and phase.started_ms < deadline_ms
+    cut_off = phase.ended is None and phase.started_ms is not None and phase.started_ms < deadline_ms
     if cut_off and max(member.session_from_ms or 0, replica.stable_seen_ms or 0) < replica.state_since_ms:
         return True
     if member.instance_id is None:

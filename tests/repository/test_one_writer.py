@@ -52,7 +52,7 @@ EXPLAINED = {
             "setattr(replica, name, {key: note(*fields) for key, fields in getattr(replica, name).items()})",
             *(f"replica.{name}" for name in ("state_evidence", "set_aside", "diverged", "violations", "rebalances")),
             *(f"replica.{name}" for name in ("aborted", "leaves", "recorded", "unconverted", "departures")),
-            *(f"replica.{name}" for name in ("unexplained", "phase", "unreported_phase")),
+            *(f"replica.{name}" for name in ("unexplained", "phase", "unreported_phase", "joins")),
             "replica.members[member.member_id]",
             "departure.cause",
             "departure.evidence",

@@ -128,10 +128,8 @@ def _departure(
     known_ms = removed_ms if successor is None else successor.answer_ms
     phase, generation, found_ms = replica.phase, replica.generation, removed_ms
     missed = replica.unreported_phase
-    if missed is not None and was_kept(missed, member):
-        missed = None
-    if missed is not None:
-        phase, generation, removed_ms = missed, missed.generation, missed.ended_ms
+    if missed is not None and missed.ended is not None and not was_kept(missed, member):
+        phase, (generation, removed_ms) = missed, missed.ended
     return Departure(
         member=member,
         rule=SESSION_EXPIRED,

@@ -8,7 +8,7 @@ from coordinator_model.replica.group import Leave
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS
 from coordinator_model.replica.removals.phase_timeout import too_young
-from coordinator_model.replica.removals.phases import JoinPhase
+from coordinator_model.replica.removals.phases import JoinPhase, PhaseStart
 from coordinator_model.replica.session_timer import (
     AWAKE_BEFORE_LINE_MS,
     TIMER_EARLY_MS,
@@ -48,10 +48,10 @@ def gone_between(departure: Departure, together: list[Departure], context: Judge
     alive: set[int] = set()
     if lived := alive_at_the_end(departure, together, context):
         began_ms, alive = lived[0], set(map(id, lived[1]))
-        phase = replace(phase, after_ms=began_ms - LATE_MS, started_ms=began_ms, started_by="")
-    if phase.started_ms is None or phase.started_by or phase.started_ms >= departure.removed_ms:
+        phase = replace(phase, began_after_ms=began_ms - LATE_MS, started=PhaseStart(began_ms, None))
+    if phase.started is None or phase.started.by is not None or phase.started.at_ms >= departure.removed_ms:
         return found_ms  # no start of a phase has to be explained
-    if (departure.member.session_from_ms or 0) > phase.started_ms:
+    if (departure.member.session_from_ms or 0) > phase.started.at_ms:
         return found_ms  # heard since the phase began, so its session did not begin it
     spans = [(d, deadlines(d, context_before(d, context))) for d in together if id(d) not in alive]
     starters = [d for d, span in spans if d.sync_timeout_ms or not span or _may_have_begun(phase, span)]
@@ -62,7 +62,7 @@ def gone_between(departure: Departure, together: list[Departure], context: Judge
     if began_with != own:
         return found_ms
     longer_ms = own_ms - starters_ms
-    return phase.after_ms + longer_ms, min(phase.started_ms + longer_ms, found_ms[1])
+    return phase.began_after_ms + longer_ms, min(phase.started.at_ms + longer_ms, found_ms[1])
 
 
 def deadline_interval_ms(
@@ -222,10 +222,11 @@ def alive_at_the_end(
     beyond the phase, because they committed, were alive.
     """
     phase, removed_ms = departure.phase, departure.removed_ms
-    if phase.limit_ms is None or phase.started_ms is None or not 0 < phase.last_join_ms < removed_ms - LATE_MS:
+    last_join_ms = phase.joins.last_ms
+    if phase.limit_ms is None or phase.started is None or last_join_ms is None or last_join_ms >= removed_ms - LATE_MS:
         return None
     began_ms = removed_ms - phase.limit_ms
-    if departure.phase.static_in or not phase.after_ms <= began_ms <= phase.started_ms + EARLY_MS:
+    if phase.static_in or not phase.began_after_ms <= began_ms <= phase.started.at_ms + EARLY_MS:
         return None
     dropped = [d for d in together if d.removed_ms == removed_ms and d.successor is None]
     spans = [(d, deadlines(d, context_before(d, context))) for d in dropped]
@@ -261,7 +262,7 @@ def may_have_started(departure: Departure, spans: list[Span]) -> bool:
 
 def _may_have_begun(phase: JoinPhase, spans: list[Span]) -> bool:
     """Tell whether one of the spans overlaps the interval in which a phase began."""
-    return _overlap(spans, phase.after_ms, phase.started_ms or 0)
+    return _overlap(spans, phase.began_after_ms, phase.started_ms or 0)
 
 
 def ends(spans: list[Span]) -> tuple[int, int]:

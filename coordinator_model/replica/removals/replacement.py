@@ -73,9 +73,10 @@ def _began_the_phase(departure: Departure, first_end_ms: int) -> bool:
     It can if nobody else is seen to have begun it. The successor's JoinGroup begins no phase in a stable group, but it
     does in one that waits for SyncGroups.
     """
-    started_ms, by = departure.phase.started_ms, departure.phase.started_by
-    unseen = by == "" or (by == departure.successor and not departure.member.awaiting_sync)
-    return started_ms is not None and unseen and first_end_ms <= started_ms + EARLY_MS
+    start = departure.phase.started
+    if start is None or first_end_ms > start.at_ms + EARLY_MS:
+        return False
+    return start.by is None or (start.by == departure.successor and not departure.member.awaiting_sync)
 
 
 def _is_reported(replica: GroupReplica, departure: Departure) -> bool:

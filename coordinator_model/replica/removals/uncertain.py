@@ -76,13 +76,13 @@ def rebalance_began_unseen(inference: Inference) -> bool:
         return False
     if member.in_kip848_group or member.instance_id is not None or member.awaiting_sync:
         return False
-    if phase.started_ms is None or phase.started_by or (member.session_from_ms or 0) >= phase.started_ms:
+    if phase.started is None or phase.started.by is not None or (member.session_from_ms or 0) >= phase.started.at_ms:
         return False
     if any(reset.cause is not Cause.UNKNOWN for reset in unheard_since(member, inference.context.timer_resets)):
         return False
     ends_ms = [span[0] for other in inference.together for span in deadlines(other, inference.context)]
     ends_ms += [(d.member.timer_reset_ms or 0) + d.sync_timeout_ms for d in inference.together if d.sync_timeout_ms]
-    return min(ends_ms, default=0) > phase.started_ms + inference.context.thresholds.grace_ms
+    return min(ends_ms, default=0) > phase.started.at_ms + inference.context.thresholds.grace_ms
 
 
 def heartbeats_are_filtered_out(inference: Inference) -> bool:
@@ -114,7 +114,9 @@ def request_may_have_been_pending(inference: Inference) -> bool:
         return may_miss_lines(context.blind, member.session_from_ms, departure.gone_ms + 1)
     if phase_ms is None or phase_ms > (latest_deadline_ms(departure, context) or departure.gone_ms):
         return False
-    return may_miss_lines(context.blind, max(member.session_from_ms, departure.phase.after_ms), departure.gone_ms + 1)
+    return may_miss_lines(
+        context.blind, max(member.session_from_ms, departure.phase.began_after_ms), departure.gone_ms + 1
+    )
 
 
 def expired_before_group_was_stable(inference: Inference) -> bool:
@@ -125,7 +127,7 @@ def expired_before_group_was_stable(inference: Inference) -> bool:
     member, departure = inference.member, inference.departure
     if member.in_kip848_group or not isinstance(inference.timeout, SessionExpired):
         return False
-    after_ms = departure.phase.after_ms - inference.context.thresholds.grace_ms
+    after_ms = departure.phase.began_after_ms - inference.context.thresholds.grace_ms
     missing = may_miss_lines(inference.context.blind, member.session_from_ms or 0, departure.gone_ms)
     return inference.timeout.deadline_ms < after_ms and missing
 
@@ -149,7 +151,7 @@ def may_have_waited_unseen(inference: Inference) -> bool:
 
     Not if it was silent for too long before, while the group was seen stable in the same generation.
     """
-    member, stable_ms = inference.member, inference.departure.phase.after_ms
+    member, stable_ms = inference.member, inference.departure.phase.began_after_ms
     since_ms = member.session_from_ms or member.joined_ms or 0
     same = not since_ms < (inference.replica.unseen_generation_ms or 0) <= stable_ms
     if member.in_kip848_group or (same and stable_ms > since_ms + _longest_silence_ms(member, inference.context)):
@@ -196,7 +198,7 @@ def _outlived_its_session(inference: Inference) -> bool:
 
 def _lost_lines_recently(inference: Inference) -> bool:
     """Tell whether lines were lost recently: a blind window is known, or an earlier removal had no explanation."""
-    since_ms = inference.departure.phase.after_ms - RECENT_MS
+    since_ms = inference.departure.phase.began_after_ms - RECENT_MS
     return _unexplained_recently(inference) or may_miss_lines(
         inference.context.blind, since_ms, inference.departure.gone_ms
     )
@@ -204,7 +206,7 @@ def _lost_lines_recently(inference: Inference) -> bool:
 
 def _unexplained_recently(inference: Inference) -> bool:
     unexplained_ms = inference.replica.unexplained_ms
-    return unexplained_ms is not None and unexplained_ms >= inference.departure.phase.after_ms - RECENT_MS
+    return unexplained_ms is not None and unexplained_ms >= inference.departure.phase.began_after_ms - RECENT_MS
 
 
 def _expired_long_before(departure: Departure, context: JudgementContext) -> bool:
@@ -234,7 +236,7 @@ def _earliest_leave_ms(inference: Inference) -> int:
     """
     if inference.member.in_kip848_group:
         return inference.departure.removed_ms - inference.context.thresholds.grace_ms
-    return inference.departure.phase.after_ms
+    return inference.departure.phase.began_after_ms
 
 
 def _longest_silence_ms(member: Member, context: JudgementContext) -> int:
