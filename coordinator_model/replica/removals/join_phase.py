@@ -89,7 +89,7 @@ def unanswered(replica: GroupReplica, event: JoinAnswered) -> None:
 
 
 def end_untold(replica: GroupReplica, by_ms: int, context: JudgementContext) -> None:
-    """End the phase that goes on where a record shows a later generation than its own: no answer told of that one.
+    """End the phase that goes on where a later generation than its own is shown: no answer told of that one.
 
     It ended as the session of the last of the others did, or by its timeout. That began the sessions of those who had
     asked to join, and whose answers were lost (``GroupMetadataManager.completeClassicGroupJoin``).
