@@ -304,7 +304,7 @@ def _due_since_before(departure: Departure, context: JudgementContext) -> list[S
             continue
         lasts_ms = _timeout_after_ms(departure.member, move, timeout_ms, context)
         removed_ms = min(departure.removed_ms, gone_by_ms(departure.member, context) or departure.removed_ms)
-        first_ms = earliest_load_ms(move, departure)
+        first_ms = max(earliest_load_ms(move, departure), departure.member.joined_ms or 0)
         if first_ms <= removed_ms - lasts_ms < move.low_ms:
             return [(first_ms + lasts_ms, departure.removed_ms, move)]
     return []
@@ -318,10 +318,20 @@ def earliest_load_ms(move: TimerReset, departure: Departure) -> int:
     """
     if move.since_ms is None:
         return move.low_ms
-    unknown = departure.member.unknown_ms is not None and departure.member.unknown_ms == move.high_ms
-    if move.went_on or unknown or move.low_ms > departure.removed_ms:
+    if move.went_on or _shows_that_it_went_on(departure.member, move) or move.low_ms > departure.removed_ms:
         return move.since_ms
     return max(move.since_ms, move.low_ms - UNSEEN_TERM_MS)
+
+
+def _shows_that_it_went_on(member: Member, move: TimerReset) -> bool:
+    """Tell whether the new coordinator's 25 shows that its predecessor went on: the session had ended in time.
+
+    It does if it is the new coordinator's first answer. A later one does for a static member, which no join phase
+    removes.
+    """
+    if member.unknown_ms is None or move.high_ms is None:
+        return False
+    return member.unknown_ms == move.high_ms or (member.instance_id is not None and member.unknown_ms > move.high_ms)
 
 
 def _due_after(departure: Departure, context: JudgementContext, timer_resets: Sequence[TimerReset]) -> list[Span]:
