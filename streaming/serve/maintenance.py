@@ -61,7 +61,7 @@ class Maintenance(threading.Thread):
         """Watch `run`, and do what is due if it is this process that leads. `now_ms`: the wall clock."""
         verdicts = [(run, self._health.verdict(run)) for run in self._store.read.runs()]
         if not self._leader.refresh():
-            self._stalled.clear()  # who leads meanwhile may write it otherwise
+            self._stalled.clear()  # the new leader may have written something else meanwhile
             return
         for run, stalled in verdicts:
             if stalled is not None:
@@ -85,7 +85,7 @@ class Maintenance(threading.Thread):
 
 
 def stalled_finding(run: RunProgress) -> dict[str, Any]:
-    """Say that nobody watches a cluster; it began with the last sign of life. Instants by the database's clock."""
+    """Return the finding that nobody watches a cluster since its last sign of life, by the database's clock."""
     silent_s = run.silent_ms // 1_000
     return own_finding(
         MONITOR_STALLED,

@@ -1,8 +1,9 @@
 """Every metric of `/metrics`, declared once; dashboards import the names. Values come from the store at scrape.
 
-Series are bounded: totals by cluster, type, state, rule; a series of its own only for `GROUP_SERIES` groups (the
-worst first, `streaming.store.order`), never one a member: member ids are unbounded and belong into incidents. Members
-worst off, and those that a rebalance waits for, are told by client and host. Lag stands in `lag_metrics`.
+The number of series is bounded. There are totals by cluster, type, state and rule. Only `GROUP_SERIES` groups have
+series of their own (the worst first, `streaming.store.order`). Members have none, because member ids are unbounded.
+Members with the least headroom, and those that a rebalance waits for, are named by client and host. Lag is in
+`lag_metrics`.
 """
 
 import hashlib
@@ -31,7 +32,7 @@ GROUP_SERIES = 2_000
 MEMBER_SERIES = 20
 REBALANCING_GROUPS = 50  # the worst of those that rebalance now: their views are read at every scrape
 NEWEST_GENERATIONS = 200
-LABEL_CHARACTERS = 256  # of a label's value: ids have up to 32 KiB, and each of them stands in several series
+LABEL_CHARACTERS = 256  # of a label's value: an id may have 32 KiB, and is in several series
 HASH_CHARACTERS = 12
 NAMES_A_COUNTER = 200  # of one kind and cluster: reasons and causes are few unless somebody plays with us
 
@@ -148,7 +149,7 @@ class StoreCollector(Collector):
         self._label_names = sorted({name for block in settings.groups for name in block.labels})
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all families; each is there even without samples, so that a dashboard can tell zero from absent."""
+        """Yield all families, even without samples, so that a dashboard can distinguish zero from absent."""
         now_ms = self._clock()
         counters = self._store.read.counters()
         shown = self._store.read.group_states(GROUP_SERIES)
@@ -314,7 +315,7 @@ def counter(name: str, labels: Sequence[str], samples: Iterable[Series]) -> Metr
 
 
 def label(value: str) -> str:
-    """Cut a label's value to `LABEL_CHARACTERS`; of a longer one the end becomes a hash, so that two stay two."""
+    """Cut a label's value to `LABEL_CHARACTERS`. A hash ends a longer one, so that values stay distinct."""
     text = clean(value)
     if len(text) <= LABEL_CHARACTERS:
         return text
@@ -332,7 +333,7 @@ def histogram(name: str, counters: Mapping[str, Mapping[str, int]], stored: str)
 
 
 def named(counters: Mapping[str, Mapping[str, int]], kind: str, parts: int) -> Iterator[Series]:
-    """Give the stored counters `<kind>:<part>[:<part>]`, the largest ones where there are too many."""
+    """Return the stored counters `<kind>:<part>[:<part>]`, the largest ones if there are too many."""
     for cluster, counts in counters.items():
         chosen = [(name.split(":", parts), value) for name, value in counts.items() if name.startswith(f"{kind}:")]
         chosen.sort(key=lambda item: item[1], reverse=True)

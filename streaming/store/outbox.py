@@ -1,7 +1,7 @@
-"""What still has to be said to somebody: written with the incident itself, delivered at least once, in order.
+"""Messages to receivers: written in the same transaction as their incident, delivered at least once, in order.
 
-A message is pending until it is delivered, dead, or dismissed: what waited for long, while nobody could be told, is not
-sent after the fact. Only the oldest pending message of an incident is handed to a
+A message is pending until it is delivered, dead or dismissed. It is dismissed if it is outdated by the time that its
+receiver can be reached again. Only the oldest pending message of an incident is handed to a
 receiver, so that a closing can never overtake its opening.
 """
 
