@@ -21,7 +21,7 @@ APIS: Final = (
 REGEX: Final = rf'(?s)\[GroupCoordinator id=.*|.*"requestApiKeyName":"({"|".join(APIS)})".*'
 """`(?s)`: a client id may hold a line separator. What begins with the coordinator's name is a line of its own log."""
 REFUSED_COMMIT: Final = '(TXN_)?OFFSET_COMMIT".*"errorCode":(22|25|82)[,}].*'
-"""A commit that was refused since its sender is not the member that it was: an accepted one costs no line."""
+"""A commit that was refused because its sender is no longer a member. An accepted commit makes no line."""
 LOOKUP: Final = 'FIND_COORDINATOR".*"keyType":0[,}].*"errorCode":0[,}].*'
 """FindCoordinator for a group. While there is no coordinator, all clients repeat it."""
 COORDINATOR_LOGGERS: Final = ("org.apache.kafka.coordinator.group", "org.apache.kafka.coordinator.common.runtime")

@@ -54,7 +54,7 @@ class Maintenance(threading.Thread):
             except SQLAlchemyError as error:
                 self._log.warning("the store cannot be reached", error=type(error).__name__)
             except Exception:  # noqa: BLE001 - see the message
-                self._log.exception("goes on after an error of its own: nobody else would watch")
+                self._log.exception("unexpected error: maintenance goes on")
             self._stop_event.wait(POLL_S)
 
     def work(self, now_ms: int) -> None:

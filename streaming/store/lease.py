@@ -172,7 +172,7 @@ class Lease:
             with self._writer.begin() as connection:
                 connection.execute(delete(_LEASES).where(_KNOWN.holder == self._me))
         except SQLAlchemyError as error:
-            self._log.warning("the lease could not be given back: it lapses", error=type(error).__name__)
+            self._log.warning("the lease could not be released: it will expire", error=type(error).__name__)
 
 
 def _holder(connection: Connection, cluster: str) -> Holder | None:
