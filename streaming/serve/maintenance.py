@@ -71,8 +71,8 @@ class Maintenance(threading.Thread):
         if now_ms >= self._prune_ms:
             self._prune_ms = now_ms + PRUNE_EVERY_MS
             self._store.prune(now_ms - self._settings.store.retention_days * DAY_MS)
-            if strangers := self._store.outbox.dead_letter_removed_receivers(list(self._receivers)):
-                self._log.warning("messages given up: their receiver is not configured any more", messages=strangers)
+            if given_up := self._store.outbox.dead_letter_removed_receivers(list(self._receivers)):
+                self._log.warning("messages given up: their receiver is not configured any more", messages=given_up)
 
     def _tell(self, run: RunProgress, *, stalled: bool) -> None:
         """Open `monitor-stalled` when a `run` stands still and close it when it is back; only changes are written."""

@@ -180,10 +180,10 @@ class Outbox:
 
     def dead_letter_removed_receivers(self, receivers: Sequence[str]) -> int:
         """Declare dead what was meant for receivers that are configured no more; returns how many."""
-        strangers = _PENDING & _OUTBOX.c.receiver.not_in([*receivers, ""])
+        removed = _PENDING & _OUTBOX.c.receiver.not_in([*receivers, ""])
         values = {"dead": True, "last_error": "this receiver is not configured any more"}
         with self._writer.begin() as connection:
-            return connection.execute(update(_OUTBOX).where(strangers).values(values)).rowcount
+            return connection.execute(update(_OUTBOX).where(removed).values(values)).rowcount
 
     def dead_letters(self, limit: int = 100, offset: int = 0) -> Page[int]:
         """Give the newest messages that were given up, newest first, each with what it would have said."""

@@ -1,4 +1,4 @@
-"""One delivery worker a receiver, each on its own thread: a receiver that hangs delays nobody else."""
+"""One delivery worker per receiver, each on its own thread, so that a receiver that hangs delays no other one."""
 
 import json
 import threading

@@ -226,7 +226,7 @@ WAITS = {
 
 @pytest.mark.parametrize("name", WAITS)
 def test_a_parked_sync_stops_its_session_from_ending_and_its_answer_starts_it_anew(name):
-    """As a live broker's log shows: an expiry is ignored while the SyncGroup waits, and its answer restarts the timer."""
+    """A live broker's log shows it: an expiry is ignored while the SyncGroup waits, its answer restarts the timer."""
     parked_ms, error, deadline_ms = WAITS[name]
     story = joined_twice(poll_ms=9_000).join(5_000, "m1", 2, listed=["m1", "m2"]).join(5_000, "m2", 2)
     story.beat(6_000, "m2", 2).beats("m1", 6_000, 13_000, generation=2).beat(14_200, "m1", 2, error=27)
