@@ -185,7 +185,7 @@ def _groups_behind() -> list[object]:
     return [
         listing(
             "Stalled partitions, by topic",
-            "How many partitions of a topic are stalled although their owner is alive. The group's page names them with "
+            "Partitions of a topic that are stalled although their owner is alive. The group's page names them with "
             "owner and host.",
             f"topk({ROWS_SHOWN}, {stalled})",
             "partitions",

@@ -140,7 +140,7 @@ def _over_time() -> list[object]:
         ),
         series(
             "Poll headroom of the worst member",
-            "The share of max.poll.interval.ms left, as clients report it; at risk below a fifth; at zero the member leaves.",
+            "The share of max.poll.interval.ms left, as clients report it; at risk below a fifth, at zero it leaves.",
             Query(_worst(metrics.GROUP_POLL_HEADROOM, "min"), "least"),
             look=Look(RATIO, POLL_HEADROOM, 0, 1),
         ),
