@@ -97,7 +97,7 @@ class Sink:
         """
         if not self.catch_up.is_reached(planned(self.checkpoint, batch_id)):
             return False
-        self.lags.read_until(self.catch_up.asked_ms)
+        self.lags.read_first(self.catch_up.asked_ms)
         return True
 
     def _thresholds_of(self, group: str) -> Thresholds:

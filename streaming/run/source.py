@@ -62,8 +62,9 @@ _READER = {
     "failOnDataLoss": "false",  # retention and compaction make gaps; the core sees them as lost coverage
     "maxOffsetsPerTrigger": str(ROWS_PER_BATCH),
     # Which ranges of offsets share a task is Spark's choice, by their number and not by their size: where a busy
-    # partition is many small ranges, a task's share of all lines comes out even.
-    "maxRecordsPerPartition": "10000",
+    # partition is several ranges, a task's share of all lines comes out even. But each range costs milliseconds, and
+    # keys that lie in one are told once. So a full batch of the offsets topic is one range a partition, of its fifty.
+    "maxRecordsPerPartition": str(ROWS_PER_BATCH // 50),
     "kafka.fetch.max.wait.ms": "1",  # else each fetch that meets the end of a partition waits half a second
     "kafka.max.partition.fetch.bytes": str(2 * 1024 * 1024),
     # Spark asks for a partition's first and last offset after each poll, which makes the client forget what else it had

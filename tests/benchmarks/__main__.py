@@ -284,7 +284,8 @@ def report_large(folder: Path) -> None:
     large = [batch for batch in batches(folder) if batch["rows"] >= ROWS_PER_BATCH // 2]
     rates = [f"{batch['rows'] / busy([batch]):,.0f}" for batch in large]
     print(f"| … of its large batches, records a second, the first one cold | {', '.join(rates)} |")
-    print(f"| … durations of the first, ms | {large[0]['durations_ms']} |")
+    if large:
+        print(f"| … durations of the first, ms | {large[0]['durations_ms']} |")
 
 
 def job_folder(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespace, topic: str) -> Path:

@@ -42,7 +42,7 @@ def test_where_a_batch_will_have_caught_up_is_in_sparks_log_before_it_begins(tmp
     trigger = json.dumps({"offset": 1, "timestamp": 0})
     for batch, end in enumerate((99, 100)):
         planned_ends = json.dumps({"records": {"0": end, "1": 5}})
-        (folder / str(batch)).write_text("\n".join(["v1", metadata, planned_ends, trigger]))
+        (folder / str(batch)).write_text(f"v1\n{metadata}\n{planned_ends}\n{trigger}")
     (folder / "2").write_text("v1\nof another version")
     assert planned(tmp_path, 0) == {"records": {"0": 99, "1": 5}}
     assert [catch_up.is_reached(planned(tmp_path, batch)) for batch in range(4)] == [False, True, False, False]

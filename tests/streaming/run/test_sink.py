@@ -44,7 +44,7 @@ def test_lags_come_with_the_first_batch_if_it_reads_all_that_was_there_after_the
     """A round that was answered after the ends were asked would show what nobody has read yet as lag."""
     (tmp_path / "offsets").mkdir()
     planned = json.dumps({"records": {"0": reads_to}})
-    (tmp_path / "offsets" / "0").write_text("\n".join(["v1", "{}", planned, '{"offset": 1, "timestamp": 0}']))
+    (tmp_path / "offsets" / "0").write_text(f"v1\n{{}}\n{planned}\n" + json.dumps({"offset": 1, "timestamp": 0}))
     store = Store.open(f"sqlite:///{tmp_path}/monitor.db")
     lags, names = GroupLags(CLUSTER, tmp_path / "lag"), SimpleNamespace(resolve=lambda _: None)
     lags.add_first_round(round_of(answered_ms, {"orders": [50]}))
