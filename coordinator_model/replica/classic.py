@@ -494,7 +494,7 @@ def leave(replica: GroupReplica, event: LeaveAnswered, context: JudgementContext
         add_departure(replica, poll_departure(left, replica, context, Evidence.OBSERVED, event.applied_ms))
     is_current = replica.type is GroupType.CLASSIC and event.applied_ms >= replica.state_since_ms
     if is_current and not _is_unlisted(replica, member):
-        _rebalance_without(replica, member, event.applied_ms)
+        rebalance_without(replica, member, event.applied_ms)
 
 
 def _is_unlisted(replica: GroupReplica, member: Member) -> bool:
@@ -522,7 +522,7 @@ def _cause_of_leave(member: Member, reason: str | None) -> Cause:
     return Cause.STATIC_LEFT if cause is Cause.LEFT and member.instance_id is not None else cause
 
 
-def _rebalance_without(replica: GroupReplica, member: Member, at_ms: int) -> None:
+def rebalance_without(replica: GroupReplica, member: Member, at_ms: int) -> None:
     """Let a leave begin a join phase; the last to leave makes the group Empty."""
     if replica.state not in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
         return

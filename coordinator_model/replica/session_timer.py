@@ -14,7 +14,7 @@ from math import inf
 from typing import NamedTuple, Protocol
 
 from coordinator_model.brokers.blindness import BlindWindow
-from coordinator_model.brokers.timer_reset import TimerReset
+from coordinator_model.brokers.timer_reset import LONGEST_SESSION_MS, TimerReset
 from coordinator_model.membership import partitions_of
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.departure import Departure
@@ -249,6 +249,8 @@ def removal_deadline_ms(
         return None, None
     deadline_ms, (first_ms, _, origin) = min(possible, key=lambda pair: abs(pair[0] - removed_ms))
     begin_ms = max(first_ms, since_ms, touched_ms)
+    if begin_ms <= LONGEST_SESSION_MS:
+        return deadline_ms, origin  # nobody knows since when the member was in
     return (begin_ms + deadline_ms) // 2 if begin_ms < deadline_ms <= by_ms else deadline_ms, origin
 
 
@@ -302,7 +304,7 @@ def _due_since_before(departure: Departure, context: JudgementContext) -> list[S
             continue
         lasts_ms = _timeout_after_ms(departure.member, move, timeout_ms, context)
         removed_ms = min(departure.removed_ms, gone_by_ms(departure.member, context) or departure.removed_ms)
-        first_ms = earliest_load_ms(move, departure)
+        first_ms = max(earliest_load_ms(move, departure), departure.member.joined_ms or 0)
         if first_ms <= removed_ms - lasts_ms < move.low_ms:
             return [(first_ms + lasts_ms, departure.removed_ms, move)]
     return []
@@ -316,17 +318,27 @@ def earliest_load_ms(move: TimerReset, departure: Departure) -> int:
     """
     if move.since_ms is None:
         return move.low_ms
-    unknown = departure.member.unknown_ms is not None and departure.member.unknown_ms == move.high_ms
-    if move.went_on or unknown or move.low_ms > departure.removed_ms:
+    if move.went_on or _shows_that_it_went_on(departure.member, move) or move.low_ms > departure.removed_ms:
         return move.since_ms
     return max(move.since_ms, move.low_ms - UNSEEN_TERM_MS)
+
+
+def _shows_that_it_went_on(member: Member, move: TimerReset) -> bool:
+    """Tell whether the new coordinator's 25 shows that its predecessor went on: the session had ended in time.
+
+    It does if it is the new coordinator's first answer. A later one does for a static member, which no join phase
+    removes.
+    """
+    if member.unknown_ms is None or move.high_ms is None:
+        return False
+    return member.unknown_ms == move.high_ms or (member.instance_id is not None and member.unknown_ms > move.high_ms)
 
 
 def _due_after(departure: Departure, context: JudgementContext, timer_resets: Sequence[TimerReset]) -> list[Span]:
     """Return these spans by the given timer resets.
 
-    A member that was never heard may have been heard at any instant before telemetry was live. Then every deadline up
-    to ``live_from_ms`` + timeout is possible.
+    A member that was never heard may have been heard at any instant before telemetry was live, since it joined. Then
+    every deadline up to ``live_from_ms`` + timeout is possible.
     """
     member = departure.member
     timeout_ms = session_timeout_ms(member, context)
@@ -354,8 +366,8 @@ def _due_after(departure: Departure, context: JudgementContext, timer_resets: Se
         if session_from_ms is None and (member.joined_ms or 0) >= context.live_from_ms:
             session_from_ms = member.joined_ms
         if session_from_ms is None:
-            since_ms = 0
-            ends.append((timeout_ms, context.live_from_ms + timeout_ms, None))
+            since_ms = member.joined_ms or 0
+            ends.append((since_ms + timeout_ms, max(since_ms, context.live_from_ms) + timeout_ms, None))
         else:
             since_ms = min(since_ms, session_from_ms)
             end_ms = session_from_ms + _timeout_from_ms(member, session_from_ms, timeout_ms)

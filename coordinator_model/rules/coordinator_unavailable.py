@@ -1,4 +1,4 @@
-"""``coordinator-unavailable``: clients are answered 14, 15 or 16 for longer than a failover takes, and nothing else."""
+"""``coordinator-unavailable``: for longer than a failover takes, clients get only the answers 14, 15 and 16."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,10 +15,10 @@ COORDINATOR_UNAVAILABLE = Rule(
     severities=(Severity.WARN,),
     evidence="observed",
     true_when=(
-        "clients are answered COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE or NOT_COORDINATOR, and nothing"
-        " else, for longer than `failover_ms`"
+        "for longer than `failover_ms`, clients get only the answers COORDINATOR_LOAD_IN_PROGRESS,"
+        " COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR"
     ),
-    clears="`recovered` (another answer, or nobody asked for `resolve_after_ms`)",
+    clears="`recovered` (another answer came, or no client asked for `resolve_after_ms`)",
     thresholds=("failover_ms", "resolve_after_ms"),
 )
 

@@ -206,6 +206,8 @@ class Shard:
             self._outputs.count("duplicates", taken.duplicates)
         if taken.committed:
             self._outputs.count(OffsetCommitted.__name__, taken.committed)
+        if taken.future:
+            self._outputs.count("commits_from_the_future", taken.future)
         for event in taken.misdated:
             self._outputs.misdated(event)
         for broker, line_ms in taken.lost.items():

@@ -90,7 +90,7 @@ def note_unanswered_join(replica: GroupReplica, event: JoinAnswered) -> None:
 
 
 def note_untold_end(replica: GroupReplica, by_ms: int, context: JudgementContext) -> None:
-    """End the phase that goes on where a record shows a later generation than its own: no answer told of that one.
+    """End the phase that goes on where a later generation than its own is shown: no answer named that one.
 
     It ended as the session of the last of the others did, or by its timeout. That began the sessions of those who had
     asked to join, and whose answers were lost (``GroupMetadataManager.completeClassicGroupJoin``).

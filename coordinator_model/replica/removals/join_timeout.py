@@ -18,7 +18,8 @@ def phase_was_extended(case: Case) -> Answer:
     end_ms = phase_due_ms(case.departure, starts_ms, case.context)
     if end_ms is None or not _outlasted_its_timeout(case, starts_ms):
         return None
-    return Missed(end_ms) if case.own_latest_end_ms > end_ms + EARLY_MS else NotMissed()
+    had_joined = (case.member.timer_reset_ms or 0) >= end_ms  # its end began the sessions of those who had, no others
+    return Missed(end_ms) if case.own_latest_end_ms > end_ms + EARLY_MS and not had_joined else NotMissed()
 
 
 def not_rejoined(case: Case) -> Answer:

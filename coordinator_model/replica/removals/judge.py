@@ -98,7 +98,7 @@ def judge_removals(replica: GroupReplica, context: JudgementContext) -> bool:
 def judge(replica: GroupReplica, departure: Departure, context: JudgementContext) -> Verdict:
     """Return which timeout a removal proves, if one does and nothing unseen may have been the cause."""
     context = _until_it_was_unknown(departure, context)
-    together = [d for d in replica.departures if d.generation == departure.generation]
+    together = [d for d in replica.departures if _is_of_one_phase(d, departure)]
     if removed_with_one_alive(departure, together, replica.leaves, context):
         if not _moved_before(departure, context):
             return Unexplained(judge_again=True)
@@ -109,6 +109,18 @@ def judge(replica: GroupReplica, departure: Departure, context: JudgementContext
     if cause_is_uncertain(Inference(replica, departure, together, verdict, context)):
         return Uncertain(judge_again=not lines_lost(departure.member, context))
     return verdict
+
+
+def _is_of_one_phase(one: Departure, other: Departure) -> bool:
+    """Tell whether one generation showed two removals.
+
+    If one of them is older than the first sign of the other's join phase, two coordinators used the same number: the
+    second had loaded the log, where the first one's generation was never written.
+    """
+    replaced = one.successor is not None or other.successor is not None
+    pairs = () if replaced else ((one, other), (other, one))
+    reused = any(first.removed_ms < (second.phase.started_ms or 0) for first, second in pairs)
+    return one.generation == other.generation and not reused
 
 
 def explain(

@@ -48,12 +48,13 @@ def may_have_expired(departure: Departure, context: JudgementContext) -> bool:
     The new coordinator may have loaded the group a little before its predecessor's last answer.
     """
     member, timeout_ms = departure.member, session_timeout_ms(departure.member, context) or 0
-    if (member.fenced_ms or departure.removed_ms) < departure.removed_ms:
-        return False
-    return any(
-        earliest_load_ms(move, departure) + timeout_ms <= departure.removed_ms
-        for move in moves_since_heard(departure, context)
-    )
+    moves, fenced_ms = moves_since_heard(departure, context), member.fenced_ms
+    if fenced_ms is not None and fenced_ms < departure.removed_ms:
+        # what its predecessor answered tells nothing of the next coordinator, unless another began the phase there
+        start = departure.phase.started
+        by_another = start is not None and start.by not in (None, departure.successor)
+        moves = [] if by_another else [move for move in moves if move.low_ms >= fenced_ms]
+    return any(earliest_load_ms(move, departure) + timeout_ms <= departure.removed_ms for move in moves)
 
 
 def was_taken_back(departure: Departure) -> bool:

@@ -1,4 +1,4 @@
-"""What a coordinator does beside the plain course of a rebalance (kafka-facts 3, 5 and 8), each by its name."""
+"""What a coordinator does beside the plain course of a rebalance, each by its name."""
 
 from coordinator_model.decode.parse import parse_row
 from coordinator_model.shard.shard import Shard, ShardSettings
@@ -64,7 +64,7 @@ def test_a_followers_sync_that_failed_starts_none():
 
 
 def test_a_leader_that_leaves_a_member_without_an_assignment_leaves_it_with_nothing():
-    """No bytes at all is a legal assignment (kafka-facts 2)."""
+    """No bytes at all is a legal assignment."""
     told = stable(Who("m1", partitions=(0, 1)), Who("m2", partitions=())).play(1_000)
     assert told.members["m1"]["assignment"] == [{"topic": "t", "partitions": [0, 1]}]
     assert told.members["m2"]["assignment"] in ([], [{"topic": "t", "partitions": []}])
@@ -101,7 +101,7 @@ def causes(told):
 
 
 def test_a_static_stall_that_its_client_reports_is_a_poll_breach_and_no_lost_session():
-    """It sends no leave: its heartbeats stop, and its session ends (kafka-facts 4.6)."""
+    """It sends no leave: its heartbeats stop, and its session ends."""
     story = removed(stable("m1", POD)).reports(9_000, "pod", 6_000, limit_ms=5_000)
     assert causes(story.play(16_000))[0] == "poll-interval"
 
@@ -132,7 +132,7 @@ def test_a_generation_that_goes_back_without_a_restart_is_counted_and_adopted():
 
 
 def test_a_group_of_which_only_offsets_are_known_is_simple_and_empty():
-    """assign() and commit: generation -1, no group record (kafka-facts 8.10)."""
+    """assign() and commit: generation -1, no group record."""
     told = Story().commit(1_000, "t", 0).play(2_000)
     assert (told.group["type"], told.group["state"], told.group["members"]) == ("simple", "Empty", [])
 
@@ -145,7 +145,7 @@ VERSIONS = {
     2: f"000200{HEAD}{SINCE}0000000100026d31{CLIENT}000493e0{BLOBS}",
     3: f"000300{HEAD}{SINCE}0000000100026d31ffff{CLIENT}000493e0{BLOBS}",
 }
-"""GroupMetadata as brokers of different ages write it (kafka-facts 1.4 and 1.8)."""
+"""GroupMetadata as brokers of different ages write it."""
 
 
 def test_records_of_mixed_versions_during_a_rolling_upgrade_tell_the_same_group():
@@ -176,3 +176,25 @@ def test_a_member_listed_twice_in_one_record_is_one_member():
 
 def test_the_probe_itself_is_no_client_of_any_group():
     assert [type(event).__name__ for event in events_of(probe_line(1))] == ["Tick"]
+
+
+def test_a_static_join_answered_15_after_the_session_of_its_former_self_replaces_nobody():
+    """pod-1 was heard last at 4,000; its next self asks at 11,000, and once more as writes go on."""
+    old, one, two = (Who(name, instance_id="pod-1", port=5_000 + n) for n, name in enumerate(("old", "one", "two")))
+    story = stable("m1", old).beats("m1", 1_000, 8_000).beats("old", 1_000, 4_000)
+    story.join(16_000, one, -1, error=15, asked="", parked_ms=5_000)
+    story.beat(16_500, "m1", error=15, parked_ms=5_000).beat(17_000, "m1", error=27)
+    story.join(18_000, "m1", 2, listed=["m1", two]).join(18_000, two, 2, asked="", parked_ms=1_500)
+    told = story.record(18_010, 2, "m1", two).beats("m1", 19_000, 26_000, 2).play(26_000)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("pod-1", 10_000)]
+
+
+def test_whose_join_was_answered_15_did_not_miss_the_phase_that_nobody_was_told_of():
+    """m2 rejoins at 4,500, is answered 15 and dies; the phase times out at 12,500, drops m1 and starts m2's session."""
+    story = stable("m1", "m2", poll_ms=8_000).beats("m1", 1_000, 4_000).beats("m2", 1_000, 4_000)
+    story.join(9_500, "m2", -1, error=15, parked_ms=5_000).beat(13_700, "m1", error=15, parked_ms=5_000)
+    story.beat(14_000, "m1", error=25).join(18_500, "m3", 3, listed=["m3"], asked="", parked_ms=3_000)
+    story.record(18_510, 3, "m3").sync(18_520, "m3", 3, leader=True)
+    told = story.beats("m3", 19_500, 30_000, 3).play(30_000)
+    assert ("m2", 18_500) in told.facts("session-expired", "subject", "deadline_ms")
+    assert "m2" not in told.opened("rebalance-timeout")
