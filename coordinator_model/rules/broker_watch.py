@@ -54,13 +54,13 @@ class BrokerWatch:
     stalled_ms: int | None = None
     """The last line before a silence."""
     refusals: RefusalSpell | None = None
-    """The spell of 14, 15 and 16 that nothing has ended yet, see ``coordinator_unavailable``."""
+    """The answers 14, 15 and 16 since the last other answer, see ``coordinator_unavailable``."""
     refused_joins: dict[str, RefusedClient] = field(default_factory=dict)
-    """Clients that ask to join groups that are not known, see ``refused_unknown``."""
+    """Clients that ask to join unknown groups, see ``refused_unknown``."""
     clocks: dict[str, SteppedClock] = field(default_factory=dict)
     """By broker."""
     silent_broker: str = ""
-    """Whose silence ``stalled_ms`` is."""
+    """The broker that ``stalled_ms`` is about."""
     unlogged: UnloggedLeader | None = None
     overdue_ms: int | None = None
     """The last line before a silence that only this machine's clock shows, as of the batch before."""
@@ -82,7 +82,7 @@ class BrokerWatch:
         return bool(apart_ms or known)
 
     def _forgive(self, progress_ms: int, thresholds: Thresholds) -> list[int]:
-        """Forget steps that no other clock speaks of, once they are old."""
+        """Forget old steps that no other clock confirms."""
         unsure = {name: step.at_ms for name, step in self.clocks.items() if not step.lasting}
         ends = {name: at_ms + thresholds.resolve_after_ms for name, at_ms in unsure.items()}
         over = [name for name, end_ms in ends.items() if progress_ms >= end_ms]
@@ -108,7 +108,7 @@ class BrokerWatch:
         return instants
 
     def given_up(self, at_ms: int, thresholds: Thresholds) -> list[int]:
-        """End a spell of refusals once nobody has asked for ``resolve_after_ms``."""
+        """End the refusals once no client has asked for ``resolve_after_ms``."""
         if self.refusals is None or at_ms < self.refusals.last_ms + thresholds.resolve_after_ms:
             return []
         end_ms, told = self.refusals.last_ms + thresholds.resolve_after_ms, self.refusals.told

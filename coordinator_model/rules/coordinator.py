@@ -41,7 +41,7 @@ MAX_NAMED = 64
 
 
 def paused(watch: "BrokerWatch", _broker: str, _thresholds: Thresholds) -> list[Finding]:
-    """Return whose pauses and moves have cost members their sessions."""
+    """Return a finding for each broker whose pause or move made members lose their sessions."""
     affected, brokers = watch.affected_members, sorted({member.broker for member in watch.affected_members})
     return [_paused(broker, [member for member in affected if member.broker == broker]) for broker in brokers]
 
@@ -58,7 +58,7 @@ def uncovered(watch: "BrokerWatch", _broker: str, _thresholds: Thresholds) -> li
 
 def _paused(broker: str, affected_members: "list[AffectedMember]") -> Finding:
     first = min(affected_members, key=lambda member: member.at_ms)
-    verb = "stood still or restarted" if first.cause == Cause.COORDINATOR_PAUSE else "took over as coordinator"
+    verb = "paused or restarted" if first.cause == Cause.COORDINATOR_PAUSE else "took over as coordinator"
     return Finding(
         rule=COORDINATOR_PAUSED.id,
         severity=COORDINATOR_PAUSED.severity,

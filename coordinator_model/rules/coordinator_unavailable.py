@@ -39,19 +39,19 @@ class RefusalSpell(NamedTuple):
 
 
 def refused(spell: RefusalSpell | None, broker: str, error: int, at_ms: int, answered_ms: int) -> RefusalSpell:
-    """Go on with a spell of refusals, or begin one: another answer has ended the one before."""
+    """Extend the refusals by one. If another answer came since they began, begin anew."""
     if spell is None or answered_ms > spell.first_ms:
         return RefusalSpell(at_ms, at_ms, broker, error, told=False)
     return spell._replace(last_ms=max(spell.last_ms, at_ms), error=error)
 
 
 def lasts(spell: RefusalSpell, thresholds: Thresholds) -> bool:
-    """Tell whether a spell is longer than a failover."""
+    """Tell whether refusals lasted for longer than a failover."""
     return spell.last_ms - spell.first_ms >= thresholds.failover_ms
 
 
 def judge(watch: "BrokerWatch", _broker: str, thresholds: Thresholds) -> list[Finding]:
-    """Return the finding of a spell that lasts, if there is one."""
+    """Return the finding, if the refusals have lasted for longer than a failover."""
     return [] if watch.refusals is None or not watch.refusals.told else [_finding(watch.refusals, thresholds)]
 
 

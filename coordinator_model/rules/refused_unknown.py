@@ -24,7 +24,7 @@ MAX_GROUPS_NAMED = 3
 
 
 class RefusedClient(NamedTuple):
-    """A client that asks to join groups that are not known; without a client id: all that are not told apart."""
+    """A client that asks to join unknown groups. Without a client id: all that are not counted one by one."""
 
     error: int
     """The last one."""
@@ -62,7 +62,7 @@ def note(refused: dict[str, RefusedClient], event: JoinAnswered | ConsumerHeartb
 
 
 def expire(refused: dict[str, RefusedClient], at_ms: int) -> list[int]:
-    """Forget who has not asked for long; returns when that ended what was told."""
+    """Forget clients that have not asked for a long time. Return when their findings ended."""
     over = {key: client for key, client in refused.items() if at_ms >= client.last_ms + REFUSAL_MEMORY_MS}
     for key in over:
         del refused[key]
