@@ -29,10 +29,8 @@ BROKER_CLOCK = Rule(
 
 def judge(watch: "BrokerWatch", _broker: str, _thresholds: Thresholds) -> list[Finding]:
     """Return a finding for each broker whose clock stepped."""
-    return [
-        _finding(name, at_ms, apart_ms, lasting=bool(lasting))
-        for name, (at_ms, apart_ms, lasting) in watch.clocks.items()
-    ]
+    steps = watch.clocks.items()
+    return [_finding(broker, step.at_ms, step.apart_ms, lasting=step.lasting) for broker, step in steps]
 
 
 def _finding(broker: str, at_ms: int, apart_ms: int, *, lasting: bool) -> Finding:

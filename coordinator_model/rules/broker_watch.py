@@ -5,10 +5,11 @@ to report it.
 """
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import NamedTuple
 
 from coordinator_model.events import ConsumerHeartbeat, JoinAnswered
 from coordinator_model.rules import coordinator_unavailable, refused_unknown
+from coordinator_model.rules.coordinator_unavailable import RefusalSpell
 from coordinator_model.rules.findings import Finding
 from coordinator_model.rules.refused_unknown import RefusedClient
 from coordinator_model.states import Cause
@@ -18,22 +19,49 @@ BLAMED = (Cause.COORDINATOR_PAUSE, Cause.COORDINATOR_MOVED)
 SAME_MEMBER_MS = 600_000
 
 
+class AffectedMember(NamedTuple):
+    """A member whose session a pause or a move of its coordinator has cost."""
+
+    cause: str
+    """The value of a ``Cause``."""
+    broker: str
+    at_ms: int
+    group: str
+    subject: str
+
+
+class SteppedClock(NamedTuple):
+    """A broker's clock that stepped."""
+
+    at_ms: int
+    """By the other clocks."""
+    apart_ms: int
+    lasting: bool
+
+
+class UnloggedLeader(NamedTuple):
+    """A leader without a request log."""
+
+    since_ms: int
+    node: int
+
+
 @dataclass(slots=True)
 class BrokerWatch:
-    """``affected_members``: lists of cause, broker, ``at_ms``, group and subject. ``stalled_ms``: its last line."""
+    """What a shard has noticed about its coordinator, and about clients of which no group can tell."""
 
-    affected_members: list[list[Any]] = field(default_factory=list)
+    affected_members: list[AffectedMember] = field(default_factory=list)
     stalled_ms: int | None = None
-    refusals: list[Any] | None = None
+    """The last line before a silence."""
+    refusals: RefusalSpell | None = None
     """The answers 14, 15 and 16 since the last other answer, see ``coordinator_unavailable``."""
     refused_joins: dict[str, RefusedClient] = field(default_factory=dict)
     """Clients that ask to join unknown groups, see ``refused_unknown``."""
-    clocks: dict[str, list[int]] = field(default_factory=dict)
-    """Brokers whose clocks stepped: ``[at_ms, apart_ms, lasting]``, the instant by the other clocks."""
+    clocks: dict[str, SteppedClock] = field(default_factory=dict)
+    """By broker."""
     silent_broker: str = ""
     """The broker that ``stalled_ms`` is about."""
-    unlogged: list[int] | None = None
-    """``[since_ms, node]`` of a leader without a request log."""
+    unlogged: UnloggedLeader | None = None
     overdue_ms: int | None = None
     """The last line before a silence that only this machine's clock shows, as of the batch before."""
 
@@ -50,19 +78,19 @@ class BrokerWatch:
         """Note that a broker's clock stepped, or came back. Return whether that changes a finding."""
         known = self.clocks.pop(broker, None)
         if apart_ms:
-            self.clocks[broker] = [at_ms if known is None else known[0], apart_ms, int(lasting)]
+            self.clocks[broker] = SteppedClock(at_ms if known is None else known.at_ms, apart_ms, lasting)
         return bool(apart_ms or known)
 
     def _forgive(self, progress_ms: int, thresholds: Thresholds) -> list[int]:
         """Forget old steps that no other clock confirms."""
-        unsure = {name: at_ms for name, (at_ms, _, lasting) in self.clocks.items() if not lasting}
+        unsure = {name: step.at_ms for name, step in self.clocks.items() if not step.lasting}
         ends = {name: at_ms + thresholds.resolve_after_ms for name, at_ms in unsure.items()}
         over = [name for name, end_ms in ends.items() if progress_ms >= end_ms]
         for name in over:
             del self.clocks[name]
         return sorted(ends[name] for name in over)
 
-    def moved(self, at_ms: int, unlogged: list[int] | None) -> list[int]:
+    def moved(self, at_ms: int, unlogged: UnloggedLeader | None) -> list[int]:
         """Note that another broker leads the shard; ``unlogged`` if its telemetry has never been seen."""
         before = (self.unlogged, self.stalled_ms)
         self.unlogged, self.stalled_ms = unlogged, None
@@ -71,19 +99,19 @@ class BrokerWatch:
     def refused(self, broker: str, error: int, at_ms: int, answered_ms: int, thresholds: Thresholds) -> list[int]:
         """Note that a broker answered 14, 15 or 16; ``answered_ms``: the last other answer."""
         before, instants = self.refusals, self.given_up(at_ms, thresholds)
-        window = self.refusals = coordinator_unavailable.refused(self.refusals, broker, error, at_ms, answered_ms)
-        if before is not None and before[-1] and not window[-1] and not instants:
+        spell = self.refusals = coordinator_unavailable.refused(self.refusals, broker, error, at_ms, answered_ms)
+        if before is not None and before.told and not spell.told and not instants:
             instants.append(at_ms)
-        if not window[-1] and coordinator_unavailable.lasts(window, thresholds):
-            window[-1] = True
+        if not spell.told and coordinator_unavailable.lasts(spell, thresholds):
+            self.refusals = spell._replace(told=True)
             instants.append(at_ms)
         return instants
 
     def given_up(self, at_ms: int, thresholds: Thresholds) -> list[int]:
         """End the refusals once no client has asked for ``resolve_after_ms``."""
-        if self.refusals is None or at_ms < self.refusals[1] + thresholds.resolve_after_ms:
+        if self.refusals is None or at_ms < self.refusals.last_ms + thresholds.resolve_after_ms:
             return []
-        end_ms, told = self.refusals[1] + thresholds.resolve_after_ms, self.refusals[-1]
+        end_ms, told = self.refusals.last_ms + thresholds.resolve_after_ms, self.refusals.told
         self.refusals = None
         return [end_ms] if told else []
 
@@ -91,7 +119,7 @@ class BrokerWatch:
         """End the refusals, because another answer came."""
         instants = self.given_up(at_ms, thresholds)
         if self.refusals is not None:
-            instants += [at_ms] if self.refusals[-1] else []
+            instants += [at_ms] if self.refusals.told else []
             self.refusals = None
         return instants
 
@@ -101,11 +129,12 @@ class BrokerWatch:
         for finding in findings:
             if finding.cause not in BLAMED or finding.deadline_ms is None:
                 continue
-            cost = [finding.cause.value, finding.broker, finding.at_ms, finding.group, finding.subject]
-            if not any(
-                known[3:] == cost[3:] and abs(known[2] - cost[2]) < SAME_MEMBER_MS for known in self.affected_members
-            ):
-                self.affected_members.append(cost)
+            told = (known for known in self.affected_members if abs(known.at_ms - finding.at_ms) < SAME_MEMBER_MS)
+            if all((known.group, known.subject) != (finding.group, finding.subject) for known in told):
+                cause, broker = finding.cause.value, finding.broker
+                self.affected_members.append(
+                    AffectedMember(cause, broker, finding.at_ms, finding.group, finding.subject)
+                )
                 instants.append(finding.at_ms)
         return instants
 
@@ -114,7 +143,7 @@ class BrokerWatch:
         instants = refused_unknown.expire(self.refused_joins, progress_ms) + self._forgive(progress_ms, thresholds)
         if not self.affected_members:
             return instants
-        end_ms = max(int(cost[2]) for cost in self.affected_members) + thresholds.resolve_after_ms
+        end_ms = max(member.at_ms for member in self.affected_members) + thresholds.resolve_after_ms
         if progress_ms < end_ms:
             return instants
         self.affected_members.clear()

@@ -4,7 +4,7 @@ Every shard that the broker coordinates reports its own finding. ``incidents`` m
 open until the last shard no longer reports it.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from coordinator_model.brokers.leadership import UNLOGGED_AFTER_MS
 from coordinator_model.rules.findings import Finding
@@ -14,7 +14,7 @@ from coordinator_model.states import Cause, Evidence, Severity
 from coordinator_model.thresholds import Thresholds
 
 if TYPE_CHECKING:
-    from coordinator_model.rules.broker_watch import BrokerWatch
+    from coordinator_model.rules.broker_watch import AffectedMember, BrokerWatch
 
 COORDINATOR_PAUSED = Rule(
     id="coordinator-paused",
@@ -42,8 +42,8 @@ MAX_NAMED = 64
 
 def paused(watch: "BrokerWatch", _broker: str, _thresholds: Thresholds) -> list[Finding]:
     """Return a finding for each broker whose pause or move made members lose their sessions."""
-    costs = watch.affected_members
-    return [_paused(name, [cost for cost in costs if cost[1] == name]) for name in sorted({cost[1] for cost in costs})]
+    affected, brokers = watch.affected_members, sorted({member.broker for member in watch.affected_members})
+    return [_paused(broker, [member for member in affected if member.broker == broker]) for broker in brokers]
 
 
 def stalled(watch: "BrokerWatch", broker: str, thresholds: Thresholds) -> list[Finding]:
@@ -56,22 +56,22 @@ def uncovered(watch: "BrokerWatch", _broker: str, _thresholds: Thresholds) -> li
     return [] if watch.unlogged is None else [_uncovered(*watch.unlogged)]
 
 
-def _paused(broker: str, affected_members: list[list[Any]]) -> Finding:
-    first = min(affected_members, key=lambda cost: int(cost[2]))
-    verb = "paused or restarted" if first[0] == Cause.COORDINATOR_PAUSE else "took over as coordinator"
+def _paused(broker: str, affected_members: "list[AffectedMember]") -> Finding:
+    first = min(affected_members, key=lambda member: member.at_ms)
+    verb = "paused or restarted" if first.cause == Cause.COORDINATOR_PAUSE else "took over as coordinator"
     return Finding(
         rule=COORDINATOR_PAUSED.id,
         severity=COORDINATOR_PAUSED.severity,
         group="",
         subject=broker,
-        opened_ms=first[2],
-        at_ms=first[2],
+        opened_ms=first.at_ms,
+        at_ms=first.at_ms,
         evidence=Evidence.OBSERVED,
-        cause=Cause(first[0]),
+        cause=Cause(first.cause),
         summary=f"{broker} {verb}: {len(affected_members)} members lost their sessions within a session timeout of it",
         broker=broker,
         detail={
-            "members": [[group, subject] for *_, group, subject in affected_members[:MAX_NAMED]],
+            "members": [[member.group, member.subject] for member in affected_members[:MAX_NAMED]],
             "total": len(affected_members),
         },
     )

@@ -1,6 +1,6 @@
 """``coordinator-unavailable``: for longer than a failover takes, clients get only the answers 14, 15 and 16."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator_model.rules.findings import Finding
 from coordinator_model.rules.rule import Rule
@@ -24,30 +24,39 @@ COORDINATOR_UNAVAILABLE = Rule(
 
 REFUSALS = {14: "COORDINATOR_LOAD_IN_PROGRESS", 15: "COORDINATOR_NOT_AVAILABLE", 16: "NOT_COORDINATOR"}
 
-RefusalWindow = list[Any]
-"""``[first_ms, last_ms, broker, last error, told]`` of refusals without another answer between them."""
+
+class RefusalSpell(NamedTuple):
+    """Refusals without another answer between them."""
+
+    first_ms: int
+    last_ms: int
+    broker: str
+    """The one that refused first."""
+    error: int
+    """The last one."""
+    told: bool
+    """Whether the finding is reported."""
 
 
-def refused(window: RefusalWindow | None, broker: str, error: int, at_ms: int, answered_ms: int) -> RefusalWindow:
-    """Extend the window of refusals by one. If another answer came since it began, begin a new window."""
-    if window is None or answered_ms > window[0]:
-        return [at_ms, at_ms, broker, error, False]
-    first_ms, last_ms, first_broker, _, told = window
-    return [first_ms, max(last_ms, at_ms), first_broker, error, told]
+def refused(spell: RefusalSpell | None, broker: str, error: int, at_ms: int, answered_ms: int) -> RefusalSpell:
+    """Extend the refusals by one. If another answer came since they began, begin anew."""
+    if spell is None or answered_ms > spell.first_ms:
+        return RefusalSpell(at_ms, at_ms, broker, error, told=False)
+    return spell._replace(last_ms=max(spell.last_ms, at_ms), error=error)
 
 
-def lasts(window: RefusalWindow, thresholds: Thresholds) -> bool:
-    """Tell whether a window of refusals is longer than a failover."""
-    return bool(window[1] - window[0] >= thresholds.failover_ms)
+def lasts(spell: RefusalSpell, thresholds: Thresholds) -> bool:
+    """Tell whether refusals lasted for longer than a failover."""
+    return spell.last_ms - spell.first_ms >= thresholds.failover_ms
 
 
 def judge(watch: "BrokerWatch", _broker: str, thresholds: Thresholds) -> list[Finding]:
     """Return the finding, if the refusals have lasted for longer than a failover."""
-    return [] if watch.refusals is None or not watch.refusals[-1] else [_finding(watch.refusals, thresholds)]
+    return [] if watch.refusals is None or not watch.refusals.told else [_finding(watch.refusals, thresholds)]
 
 
-def _finding(window: RefusalWindow, thresholds: Thresholds) -> Finding:
-    first_ms, _, broker, error, _ = window
+def _finding(spell: RefusalSpell, thresholds: Thresholds) -> Finding:
+    first_ms, broker, error = spell.first_ms, spell.broker, spell.error
     return Finding(
         rule=COORDINATOR_UNAVAILABLE.id,
         severity=COORDINATOR_UNAVAILABLE.severity,

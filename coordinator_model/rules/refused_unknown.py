@@ -6,7 +6,7 @@ for all clients beyond a few. That bounds the cost.
 """
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator_model.events import ConsumerHeartbeat, JoinAnswered
 from coordinator_model.replica.refusals import JOIN_REFUSALS, MAX_NAME, REFUSAL_MEMORY_MS, REPEATED
@@ -22,60 +22,78 @@ MAX_CLIENTS = 4
 """Clients that are counted one by one, per shard."""
 MAX_GROUPS_NAMED = 3
 
-RefusedClient = list[Any]
-"""``[error, count, first_ms, repeated_ms, last_ms, broker, client id, client host, principal, [group, ...]]``."""
+
+class RefusedClient(NamedTuple):
+    """A client that asks to join unknown groups. Without a client id: all that are not counted one by one."""
+
+    error: int
+    """The last one."""
+    times: int
+    first_ms: int
+    repeated_ms: int | None
+    """When it was refused often enough to be no accident; None: it was not."""
+    last_ms: int
+    broker: str
+    client_id: str | None
+    client_host: str | None
+    principal: str | None
+    groups: list[str]
+    """The first few that it named."""
 
 
 def note(refused: dict[str, RefusedClient], event: JoinAnswered | ConsumerHeartbeat) -> list[int]:
     """Count a refused join. Return the instants at which a finding began or ended."""
     at_ms, instants = event.order_ms, expire(refused, event.order_ms)
     client_id, principal = event.client_id[:MAX_NAME], (event.principal or "")[:MAX_NAME]
-    who: list[str | None] = [client_id, event.client_host, principal]
+    who: tuple[str | None, str | None, str | None] = client_id, event.client_host, principal
     key = json.dumps([client_id, principal])
     if key not in refused and len(refused) - (OTHERS in refused) >= MAX_CLIENTS:
-        who, key = [None, None, None], OTHERS
-    row = refused.setdefault(key, [event.error, 0, at_ms, None, at_ms, event.broker, *who, []])
-    row[0], row[1], row[4] = event.error, row[1] + 1, max(row[4], at_ms)
-    if len(row[-1]) < MAX_GROUPS_NAMED and event.group[:MAX_NAME] not in row[-1]:
-        row[-1].append(event.group[:MAX_NAME])
-    if row[1] == REPEATED:
-        row[3] = at_ms
-        instants.append(at_ms)
-    return instants
+        who, key = (None, None, None), OTHERS
+    known = refused.get(key) or RefusedClient(event.error, 0, at_ms, None, at_ms, event.broker, *who, groups=[])
+    times, groups = known.times + 1, known.groups
+    if len(groups) < MAX_GROUPS_NAMED and event.group[:MAX_NAME] not in groups:
+        groups = [*groups, event.group[:MAX_NAME]]
+    repeated_ms = at_ms if times == REPEATED else known.repeated_ms
+    last_ms = max(known.last_ms, at_ms)
+    refused[key] = known._replace(
+        error=event.error, times=times, repeated_ms=repeated_ms, last_ms=last_ms, groups=groups
+    )
+    return [*instants, at_ms] if times == REPEATED else instants
 
 
 def expire(refused: dict[str, RefusedClient], at_ms: int) -> list[int]:
     """Forget clients that have not asked for a long time. Return when their findings ended."""
-    over = {key: row for key, row in refused.items() if at_ms >= row[4] + REFUSAL_MEMORY_MS}
+    over = {key: client for key, client in refused.items() if at_ms >= client.last_ms + REFUSAL_MEMORY_MS}
     for key in over:
         del refused[key]
-    return sorted(row[4] + REFUSAL_MEMORY_MS for row in over.values() if row[3] is not None)
+    return sorted(client.last_ms + REFUSAL_MEMORY_MS for client in over.values() if client.repeated_ms is not None)
 
 
 def judge(watch: "BrokerWatch", _broker: str, _thresholds: Thresholds) -> list[Finding]:
     """Return a finding for each client that was refused repeatedly."""
-    return [_finding(row) for row in watch.refused_joins.values() if row[3] is not None]
+    clients = watch.refused_joins.values()
+    return [_finding(client, client.repeated_ms) for client in clients if client.repeated_ms is not None]
 
 
-def _finding(row: RefusedClient) -> Finding:
-    error, count, first_ms, repeated_ms, last_ms, broker, client_id, client_host, principal, groups = row
+def _finding(client: RefusedClient, repeated_ms: int) -> Finding:
+    error, client_id, principal = client.error, client.client_id, client.principal
     name = JOIN_REFUSALS[error]
     who = OTHERS if client_id is None else f"{client_id or 'unknown client'} ({principal or 'unknown principal'})"
-    named = ", ".join(group or "one without an id" for group in groups)
-    more = " and others" if len(groups) == MAX_GROUPS_NAMED else ""
+    named = ", ".join(group or "one without an id" for group in client.groups)
+    more = " and others" if len(client.groups) == MAX_GROUPS_NAMED else ""
     return Finding(
         rule=JOIN_REFUSED.id,
         severity=JOIN_REFUSED.severity,
         group="",
         subject=who,
-        opened_ms=first_ms,
+        opened_ms=client.first_ms,
         at_ms=repeated_ms,
         evidence=Evidence.OBSERVED,
         cause=Cause.UNKNOWN,
         summary=f"{who} asks to join groups that are not known ({named}{more}) and was answered {name} ({error})",
-        broker=broker,
+        broker=client.broker,
         client_id=client_id,
-        client_host=client_host,
-        detail={"error": error, "error_name": name, "count": count, "last_ms": last_ms, "groups": groups}
-        | {"principal": principal},
+        client_host=client.client_host,
+        detail={"error": error, "error_name": name, "count": client.times, "last_ms": client.last_ms}
+        | {"groups": client.groups, "principal": principal},
     )

@@ -7,6 +7,7 @@ from coordinator_model.brokers.blindness import NO_LINES, NO_REQUEST_LOG
 from coordinator_model.brokers.coordinator_check import Proof
 from coordinator_model.brokers.line_clocks import Step
 from coordinator_model.events import LeaderNamed
+from coordinator_model.rules.broker_watch import UnloggedLeader
 from coordinator_model.rules.evaluate import evaluate_brokers
 from coordinator_model.shard.groups import Groups
 
@@ -74,7 +75,7 @@ class BrokerReports:
         """Report that metadata names another leader, or one without a request log, and what ends by that."""
         clock = self._memory.clock
         since_ms = clock.leadership.unlogged_ms
-        unlogged = None if clock.coordinator is not None or since_ms is None else [since_ms, event.node]
+        unlogged = UnloggedLeader(since_ms, event.node) if since_ms is not None and clock.coordinator is None else None
         watch = self._memory.watch
         before, silent_from_ms = watch.unlogged, watch.stalled_ms
         if event.order_ms >= self._settings.live_from_ms:
@@ -82,9 +83,9 @@ class BrokerReports:
             if silent_from_ms is not None:
                 self._report_blind(silent_from_ms, event.order_ms, NO_LINES, watch.silent_broker)
             if before is not None and before != unlogged:
-                self._report_blind(before[0], event.order_ms, NO_REQUEST_LOG, f"node {before[1]}")
+                self._report_blind(before.since_ms, event.order_ms, NO_REQUEST_LOG, f"node {before.node}")
             if unlogged is not None and before != unlogged:
-                self._report_blind(unlogged[0], None, NO_REQUEST_LOG, f"node {unlogged[1]}")
+                self._report_blind(unlogged.since_ms, None, NO_REQUEST_LOG, f"node {unlogged.node}")
 
     def stepped(self, step: Step) -> None:
         """Report that a broker's clock stepped, or that it came back."""

@@ -13,7 +13,9 @@ from coordinator_model.brokers.listeners import Listeners
 from coordinator_model.brokers.timer_reset import TimerReset
 from coordinator_model.events import Event
 from coordinator_model.heartbeat_block import NO_HEARTBEATS, HeartbeatBlock
-from coordinator_model.rules.broker_watch import BrokerWatch
+from coordinator_model.rules.broker_watch import AffectedMember, BrokerWatch, SteppedClock, UnloggedLeader
+from coordinator_model.rules.coordinator_unavailable import RefusalSpell
+from coordinator_model.rules.refused_unknown import RefusedClient
 from coordinator_model.shard.commit_times import NOTHING_READ, CommitRow, ReadTo
 from coordinator_model.shard.rebase import rebased
 from coordinator_model.shard.snapshot import dump_commit_rows, dump_memory, load_commit_rows, load_memory
@@ -122,7 +124,7 @@ class ShardMemory:
         )
         return cls(
             clock=clock,
-            watch=BrokerWatch(*values["watch"]),
+            watch=_to_watch(values["watch"]),
             held=_to_events(values["held"]),
             held_heartbeats=HeartbeatBlock.of_list(values["held_heartbeats"]),
             reported=values["reported"],
@@ -136,6 +138,20 @@ class ShardMemory:
             behind_ms=values["lag_ms"],
             doubts={broker: _to_doubt(doubt) for broker, doubt in values["doubts"].items()},
         )
+
+
+def _to_watch(values: list[Any]) -> BrokerWatch:
+    affected, stalled_ms, refusals, refused, clocks, silent_broker, unlogged, overdue_ms = values
+    return BrokerWatch(
+        affected_members=[AffectedMember(*each) for each in affected],
+        stalled_ms=stalled_ms,
+        refusals=refusals and RefusalSpell(*refusals),
+        refused_joins={key: RefusedClient(*client) for key, client in refused.items()},
+        clocks={broker: SteppedClock(*step) for broker, step in clocks.items()},
+        silent_broker=silent_broker,
+        unlogged=unlogged and UnloggedLeader(*unlogged),
+        overdue_ms=overdue_ms,
+    )
 
 
 def _from_places(values: dict[tuple[str, int], int]) -> list[list[Any]]:
