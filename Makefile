@@ -18,7 +18,7 @@ SEED ?= $(shell date +%s)
 help: ## Show this list
 	awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## Make .venv and .jars here; a second when all is there. PYTHON=… and JAVA_HOME=… choose which
+setup: ## Make .venv and .jars in this folder; takes a second if they are there. PYTHON=… and JAVA_HOME=… choose which
 	say() { printf 'setup %3ds  %s\n' "$$SECONDS" "$$1"; }
 	for python in $(PYTHON) python3 python3.14 python3.13 python3.12 python3.11 ""; do
 	  [[ -n "$$python" ]] || { echo "setup: install Python 3.11 or newer with venv (Debian: apt-get install python3 python3-venv)"; exit 1; }
@@ -42,10 +42,10 @@ setup: ## Make .venv and .jars here; a second when all is there. PYTHON=… and 
 	$(BIN)/python -m streaming.embedded.fetch
 	say "ready: $(BIN)/group-monitor"
 
-demo: setup ## Real consumers on a real broker: killed, stalled, redeployed, hung for good; the alerts
+demo: setup ## Real consumers on a real broker are killed, stalled, redeployed and hung; shows the alerts
 	exec $(BIN)/group-monitor demo
 
-test: setup ## Every test; those that start brokers and Spark (marked e2e and spark) mostly wait, so the others run beside them
+test: setup ## Run every test; those without brokers and Spark run at the same time as those with (marked e2e and spark), which mostly wait
 	others=$$(mktemp)
 	nice $(BIN)/python -m pytest -m "not (e2e or spark or soak)" > "$$others" 2>&1 &
 	beside=$$!
@@ -57,46 +57,46 @@ test: setup ## Every test; those that start brokers and Spark (marked e2e and sp
 	cat "$$others"
 	$$passed
 
-soak: setup ## The slow truths: the job killed again and again
+soak: setup ## Run the slowest tests: the job is killed again and again
 	$(BIN)/python -m pytest -m soak
 
-lives: setup ## Random lives on Kafka's own coordinator, judged by its log; LIVES=3000 SEED=1 KINDS=static+moves,… choose
+lives: setup ## Compare verdicts with Kafka's own coordinator in random lives; LIVES=3000 SEED=1 KINDS=static+moves,… choose
 	exec $(BIN)/python -m tests.oracle.lives --first $(or $(SEED),1) --count $(LIVES) $(if $(KINDS),--kinds $(KINDS))
 
-truth: setup ## What the monitor says when telemetry is lost, late or doubled: a table; EACH=40 SEED=… choose
+truth: setup ## Print what the monitor says when telemetry is lost, late or doubled; EACH=40 SEED=… choose
 	exec $(BIN)/python -m tests.oracle.truth --first $(or $(SEED),1) --count $(or $(EACH),40)
 
-kills: setup ## Driver, JVM or worker of the job killed again and again, which and when by a seed; KILLS=50 SEED=… choose
+kills: setup ## Kill driver, JVM or worker of the job again and again, at random; KILLS=50 SEED=… choose
 	KILLS=$(KILLS) SEED=$(SEED) exec $(BIN)/python -m pytest tests/e2e/test_kills.py
 
-fuzz: setup ## Captures that strangers changed, through parser, operator, store and serve; FUZZ_SECONDS=300 SEED=1 FUZZ_CASES=… choose
+fuzz: setup ## Send randomly damaged captures through parser, operator, store and serve; FUZZ_SECONDS=300 SEED=1 FUZZ_CASES=… choose
 	exec $(BIN)/python -m tests.fuzz --seed $(SEED) --seconds $(FUZZ_SECONDS) $(if $(FUZZ_CASES),--count $(FUZZ_CASES))
 
-chaos: setup ## Random faults on three brokers, then precision and recall; CHAOS_SECONDS=900 SEED=… choose
+chaos: setup ## Make random faults on three brokers, then compare all verdicts with their logs; CHAOS_SECONDS=900 SEED=… choose
 	exec $(BIN)/python -m tests.e2e.chaos --nodes 3 --java --seconds $(CHAOS_SECONDS) --seed $(SEED) --out chaos-data
 
-lag-chaos: setup ## The same faults; each lag beside the brokers' own answer, and who is stuck; CHAOS_SECONDS=900 SEED=… choose
+lag-chaos: setup ## Make the same faults, then compare lags and stalls with the brokers' answers; CHAOS_SECONDS=900 SEED=… choose
 	exec $(BIN)/python -m tests.e2e.lag_chaos --nodes 3 --seconds $(CHAOS_SECONDS) --seed $(SEED) --out chaos-data
 
-check: setup ## Lint, format, types, import contracts
+check: setup ## Check lint, format, types and import contracts
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-docs: setup ## Write anew what is made from code: docs/metrics.md, configuration.md, states.md, broker-log4j2.yaml
+docs: setup ## Write the files that are made from code: docs/metrics.md, configuration.md, states.md, broker-log4j2.yaml
 	$(BIN)/python -m docs.generate.metrics_page
 	$(BIN)/python -m docs.generate.configuration_page
 	$(BIN)/python -m docs.generate.states_page
 	$(BIN)/group-monitor log4j2 --alone --key broker-1 > streaming/embedded/broker-log4j2.yaml
 
-bench: setup ## The numbers of docs/performance.md, on this machine; PART=… chooses: steady, backlog, cold, line; history, answers, flood
+bench: setup ## Measure the numbers of docs/performance.md on this machine; PART=… chooses: steady, backlog, cold, line; history, answers, flood
 	exec $(BIN)/python -m tests.benchmarks $(PART)
 
-rules: setup ## The facts in docs/rules from the code
+rules: setup ## Write the facts in docs/rules from the code
 	$(BIN)/python -m docs.generate.rule_pages
 
-lock: setup ## Resolve all locks anew from pyproject.toml: requirements.lock (everything) and deploy/locks (the images)
+lock: setup ## Resolve all locks again from pyproject.toml: requirements.lock (everything) and deploy/locks (the images)
 	$(BIN)/python -m pip install --quiet --upgrade --target .cache/lock uv
 	compile() { # OUT WHAT...
 	  .cache/lock/bin/uv pip compile "$${@:2}" --universal --python-version 3.11 --upgrade --generate-hashes \

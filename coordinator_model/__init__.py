@@ -1,11 +1,10 @@
-"""What is true about a consumer group, told from what its coordinator wrote and answered.
+"""What is true of a consumer group, derived from what its coordinator wrote and answered.
 
 The pipeline, in the order of reading::
 
     SourceRow --parse_row--> Event --Shard.apply--> reports --incidents.diff--> transitions
 
-* ``decode``          a row of Kafka becomes events: records of ``__consumer_offsets``, lines of the request log,
-reports
+* ``decode``          a row of Kafka becomes events: records of ``__consumer_offsets``, request-log lines, reports
 * ``brokers``         a broker's clock as its telemetry shows it, and which broker coordinates: progress, gaps, moves
 * ``replica``         one group, replayed from its events, and the timers of its members' sessions
 * ``rules``           the findings that are true now; only reads

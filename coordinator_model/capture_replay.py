@@ -1,8 +1,7 @@
-"""A whole capture through the model at once: what ``group-monitor replay`` prints. No Kafka, no Spark.
+"""Replays a whole capture through the model: what ``group-monitor replay`` prints. No Kafka, no Spark.
 
-The same ``Shard`` as in the live run; only the feeding differs. Every line of a broker, not just the probe's, moves
-its clock for all shards; the number of partitions is inferred from where the records lie; it is live from the first
-telemetry line, and its end opens nothing.
+It uses the same ``Shard`` as the live run, in one batch. The number of partitions is inferred from where the records
+are. The replay is live from the first telemetry line, and the end of the capture opens no incident.
 """
 
 from bisect import bisect_left
@@ -51,19 +50,19 @@ from coordinator_model.shard.sharding import DEFAULT_PARTITIONS, infer_partition
 from coordinator_model.shard.topic_places import name_topics
 
 RECREATED = " (recreated)"
-"""What is added to a topic's name each time that it was recreated; no topic's name can hold it."""
+"""Added to a topic's name each time that it was recreated. No topic's name can contain it."""
 MAX_RECREATED = 100
-"""How often a partition of one capture may have been recreated; what comes after that is taken for duplicates."""
+"""How often a partition may have been recreated in one capture. After that, rows count as duplicates."""
 FUTURE_MS = 3_600_000
-"""A record that is so much later than all others has the instant of a clock that was wrong."""
+"""A record that is so much later than all others is dated by a wrong clock."""
 COMMIT_FROM_THE_FUTURE = "offsets: commit from the future"
 _WITHOUT_CLOCK = (RecordRead, OffsetCommitted, ClientWord, LeaderNamed, CoordinatorLine)
-"""What moves no broker's clock."""
+"""Events that move no broker's clock."""
 
 
 @dataclass(slots=True)
 class History:
-    """What a capture tells: transitions in coordinator time order, groups as they are at its end, and counts."""
+    """The result of a replay: transitions by coordinator time, the groups at the end, and counts."""
 
     transitions: list[Transition]
     groups: list[dict[str, Any]]
@@ -87,9 +86,9 @@ class _Reading:
     decoded: Counter[str] = field(default_factory=Counter)
     undecodable: Counter[str] = field(default_factory=Counter)
     places: dict[tuple[str, int], dict[int, Place]] = field(default_factory=lambda: defaultdict(dict))
-    """Where rows lie, by topic and partition, then offset; the writer of a line is its broker."""
+    """The place of each row, by topic and partition, then offset. The writer of a line is its broker."""
     again: dict[tuple[str, int], list[SourceRow]] = field(default_factory=lambda: defaultdict(list))
-    """Rows at such a place, with another instant."""
+    """Rows whose place is taken by a row with another instant."""
     recreated: set[tuple[str, int]] = field(default_factory=set)
     """Partitions, under their later names, that were recreated or cut short."""
     cluster: list[ClusterRow] = field(default_factory=list)
@@ -100,9 +99,9 @@ def replay_rows(
 ) -> History:
     """Replay the rows of a capture, in any order and with duplicates.
 
-    ``settings.partitions`` 0: inferred; Kafka's default, reported as None, where nothing tells.
+    ``settings.partitions`` 0: infer the number; if it cannot be inferred, Kafka's default is used and reported as None.
     ``settings.live_from_ms`` is set to the first telemetry line. ``zone``: of the dates in shipped lines.
-    ``read_metrics``: reads what clients push.
+    ``read_metrics``: reads the metrics that clients push.
     """
     reading = _read(rows, zone, read_metrics)
     lines = [event for event in reading.events if not isinstance(event, _WITHOUT_CLOCK)]
@@ -158,14 +157,14 @@ def _lags(
 
 
 def _end_ms(reading: _Reading) -> int:
-    """Return when a capture ends: by its lines, where it has any, for the clock of a record may have been wrong."""
+    """Return when a capture ends: by its lines if it has any, because a record may be dated by a wrong clock."""
     lines_ms = (event.order_ms for event in reading.events if not isinstance(event, _WITHOUT_CLOCK))
     newest_ms = max(lines_ms, default=0) or _newest_record_ms(reading.events)
     return max([newest_ms, *(row.timestamp_ms for row in reading.cluster)])
 
 
 class _Views:
-    """The shards once more, a cut at each round: what their groups looked like then."""
+    """The shards, replayed a second time up to each round, for the groups' views at that time."""
 
     def __init__(
         self,
@@ -194,9 +193,9 @@ class _Views:
 
 
 def _live_from_ms(lines: Iterable[BrokerLine | CoordinatorLine], reading: _Reading) -> int:
-    """Return when a capture is live: from its first line; one without any from when it was begun, or its first record.
+    """Return from when on a capture is live: its first line. Without lines: its beginning, or else its first record.
 
-    Of when it was begun its cluster rows tell.
+    The cluster rows show when the capture began.
     """
     told = min((event.order_ms for event in lines), default=0)
     begun = told or min((row.timestamp_ms for row in reading.cluster), default=0)
@@ -216,7 +215,7 @@ def _record_instants(events: Iterable[Event]) -> set[int]:
 
 
 def _name_topics(reading: _Reading, outputs: list[Said], groups: list[dict[str, Any]]) -> None:
-    """Put the names that the capture tells in the place of topic ids, as `run` does with those that it asks for."""
+    """Replace topic ids by the names in the capture, as `run` does with the names that it asks for."""
     names = {topic: name for row in reading.cluster for topic, name in row.topic_names.items()}
     for report in reports_in(outputs):
         name_topics(names, report.view, report.findings)
@@ -225,7 +224,7 @@ def _name_topics(reading: _Reading, outputs: list[Said], groups: list[dict[str, 
 
 
 def _as_captured(settings: ShardSettings, reading: _Reading) -> ShardSettings:
-    """Add what the capture says of its cluster to what is set; the newest row counts, and what is set before it."""
+    """Add what the capture says of its cluster to the settings. The newest row counts; a setting overrides it."""
     cluster = sorted(reading.cluster, key=lambda row: row.timestamp_ms)
     told: dict[str, dict[str, int]] = {kind: {} for kind in GROUP_KINDS}
     topic_partitions: dict[str, int] = {}
@@ -288,7 +287,7 @@ def _count(row: SourceRow, events: list[Event] | RejectedRow, reading: _Reading)
 
 
 def _begin_again(reading: _Reading, reader: RowParser) -> None:
-    """Give recreated partitions another name, so that their offsets are told apart."""
+    """Rename recreated partitions, so that their offsets do not collide."""
     found, reading.again = reading.again, defaultdict(list)
     for (topic, partition), rows in found.items():
         seen = reading.places[topic, partition]
@@ -346,7 +345,7 @@ _KINDS: dict[type, str] = {
 
 
 def _route(events: list[Event], partitions: int) -> dict[int, list[Event]]:
-    """Group the events by shard, records by where they lie; ticks go to all and are left out here."""
+    """Group the events by shard, records by their partition. Ticks go to all shards and are left out here."""
     by_shard: dict[int, list[Event]] = defaultdict(list)
     for event in events:
         if isinstance(event, RecordRead | OffsetCommitted):
@@ -366,7 +365,7 @@ def _gaps(reading: _Reading) -> set[tuple[str, int, int]]:
             continue
         ordered = sorted(seen)
         if (topic, partition) in reading.recreated:
-            gaps.add((topic, partition, ordered[0]))  # of what it held before nobody knows how much was read
+            gaps.add((topic, partition, ordered[0]))  # it is not known how much of the former topic was read
         for before, offset in pairwise(ordered):
             if offset != before + 1:
                 gaps.add((topic, partition, offset))
@@ -374,7 +373,7 @@ def _gaps(reading: _Reading) -> set[tuple[str, int, int]]:
 
 
 def _ticks(lines: list[BrokerLine], gaps: set[tuple[str, int, int]], mute: Iterable[Tick] = ()) -> list[Tick]:
-    """Return the ticks for all shards. Lines that are missing are told by the next line that moves a clock."""
+    """Return the ticks for all shards. The next line that moves a clock shows that lines are missing."""
     ticker, told_by = Ticker(), _first_after(gaps, lines)
     for event in sorted(lines, key=lambda e: (e[0], e[2], e[3], e[4])):
         tick = event if isinstance(event, Tick) else Tick(*event[:5], "", event.broker, None)
@@ -385,7 +384,7 @@ def _ticks(lines: list[BrokerLine], gaps: set[tuple[str, int, int]], mute: Itera
 
 
 def _first_after(gaps: set[tuple[str, int, int]], lines: list[BrokerLine]) -> set[tuple[str, int, int]]:
-    """Return where the first line at or behind each of these places lies."""
+    """Return the place of the first line at or after each of these places."""
     offsets: dict[tuple[str, int], list[int]] = defaultdict(list)
     for line in lines if gaps else ():
         offsets[line.topic, line.partition].append(line.offset)
@@ -401,7 +400,7 @@ def _first_after(gaps: set[tuple[str, int, int]], lines: list[BrokerLine]) -> se
 
 
 def _transitions(outputs: Iterable[Said], settings: ShardSettings) -> list[Transition]:
-    """Fold the reports of all shards into transitions; what only betters what is stored is left out."""
+    """Fold the reports of all shards into transitions, without those that only update a stored incident."""
     transitions, _ = fold(
         {}, reports_in(in_order(outputs)), lambda group: settings.thresholds_of(group).resolve_after_ms
     )
@@ -409,9 +408,9 @@ def _transitions(outputs: Iterable[Said], settings: ShardSettings) -> list[Trans
 
 
 def _coverage(lines: list[BrokerLine], logged: list[CoordinatorLine], partitions: int | None) -> dict[str, Any]:
-    """Tell which brokers' lines there are, and from when to when.
+    """Return which brokers' lines the capture has, and from when to when.
 
-    The coordinator's own log is told apart: where it is all there is, silence and quiet look alike.
+    The coordinator's own log is listed separately: without a request log, a quiet broker and a silent one look alike.
     """
     coverage: dict[str, Any] = {"brokers": _spans(lines), "partitions": partitions}
     return coverage | {"coordinator_log": _spans(logged)} if logged else coverage

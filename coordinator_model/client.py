@@ -1,7 +1,7 @@
-"""Which client is which: the one answer of the core, for removals, incidents, generations and audits.
+"""Which members are one client. Removals, incidents, generations and audits all ask here.
 
-A client that restarts gets another member id. What tells it again is its instance id; without one its member id, its
-connection, or its client id on its host, which other clients may share.
+A client that restarts gets another member id. It is recognized by its instance id. Without one, it is recognized by its
+member id, its connection, or its client id and host, which other clients may share.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, Self
 
 
 class OnHost(Protocol):
-    """What tells clients apart where their lines name no member."""
+    """How clients are distinguished if their lines name no member."""
 
     @property
     def client_id(self) -> str | None:
@@ -21,7 +21,7 @@ class OnHost(Protocol):
 
 
 class Client(OnHost, Protocol):
-    """What tells clients apart: a member's, or that of an incident or a view."""
+    """How clients are distinguished: of a member, an incident or a view."""
 
     @property
     def member_id(self) -> str | None:
@@ -37,7 +37,7 @@ class Client(OnHost, Protocol):
 
 
 class ShownClient(NamedTuple):
-    """The client of a member as JSON shows it; what is not shown is None."""
+    """The client of a member in JSON; None: not in the JSON."""
 
     member_id: str | None
     instance_id: str | None
@@ -55,7 +55,7 @@ Name = tuple[str | None, ...]
 
 
 def names_of(client: Client, *, alone: bool = True) -> set[Name]:
-    """Return what a client is known by: its instance, else member id, connection, and client id and host.
+    """Return the names of a client: its instance id, or else its member id, its connection, and client id and host.
 
     ``alone``: no other client has that id on that host.
     """
@@ -70,12 +70,12 @@ def names_of(client: Client, *, alone: bool = True) -> set[Name]:
 
 
 def is_same_client(one: Client, other: Client, *, alone: bool) -> bool:
-    """Tell whether two members are one client, by any of their names; ``alone``: nobody else looks like it."""
+    """Tell whether two members are one client, by any of their names; ``alone``: no other client shares id and host."""
     return not names_of(one, alone=alone).isdisjoint(names_of(other, alone=alone))
 
 
 def on_host(client: OnHost) -> tuple[str, str]:
-    """Return a client's id and host: all who have both in common look like it."""
+    """Return a client's id and host. Clients that share both cannot be distinguished."""
     return client.client_id or "", client.client_host or ""
 
 
@@ -85,5 +85,5 @@ def lasting_name(client: Client) -> tuple[str, str]:
 
 
 def who(client: Client) -> str:
-    """Return that name as one text: what is counted of a client over its restarts is counted for it."""
+    """Return the lasting name as one text, under which a client is counted across restarts."""
     return client.instance_id or "\n".join(on_host(client))

@@ -1,8 +1,8 @@
-"""Offset commits as columns: so they travel and are applied, for they are nearly all that the offsets topic holds.
+"""Offset commits as columns. Nearly all records of the offsets topic are commits, so they are not made into objects.
 
-A block holds the newest commits of some partitions of one key in one batch. A partition has one row; it has more where
-group records lie between its commits, for each of them may end a session that a commit before it had prolonged. Rows
-stand in the order of the offsets topic.
+A block has the newest commits of the partitions of one operator key in one batch. A partition has one row, or more if
+group records come between its commits, because each of those may end a session that an earlier commit had extended.
+Rows are in the order of the offsets topic.
 """
 
 import struct
@@ -16,7 +16,7 @@ from coordinator_model.events import OffsetCommitted
 NO_OFFSET = -(2**63)
 """The committed offset of a row that is a tombstone."""
 LEAST_OFFSET = NO_OFFSET + 1
-"""What a hostile commit of ``NO_OFFSET`` becomes."""
+"""A client that commits ``NO_OFFSET`` itself gets this offset instead."""
 METADATA_CHARACTERS = 64
 """How much of a commit's metadata is kept."""
 MAX_TEXT_BYTES = 0x7FFF

@@ -1,10 +1,11 @@
-"""Everything that can happen to a group, as the core sees it: one named tuple each.
+"""The events that the core consumes, one named tuple for each kind.
 
 The first five fields of every event are its place in time and in its source, so that events sort as tuples:
 ``(order_ms, rank, topic, partition, offset)``. *order_ms* is the instant by which events are applied, in the
-coordinator's clock: a record's timestamp, a telemetry line's Kafka timestamp (for a LeaveGroup the instant it was
-applied, because its answer may wait seconds behind a stalled write while its record does not). *rank* puts the record
-first on equal time. Named tuples, because a busy cluster makes tens of thousands a second.
+coordinator's clock: a record's timestamp, or a telemetry line's Kafka timestamp. For a LeaveGroup it is the instant at
+which it was applied, because its answer may wait seconds behind a stalled write while its record does not. *rank* puts
+a record before a line of the same instant. They are named tuples because a busy cluster makes tens of thousands a
+second.
 """
 
 from typing import Any, NamedTuple
@@ -50,10 +51,10 @@ class OffsetCommitted(NamedTuple):
 
 
 class Heartbeat(NamedTuple):
-    """An answered HEARTBEAT, or a CONSUMER_GROUP_HEARTBEAT that only said "still here".
+    """An answered HEARTBEAT, or a CONSUMER_GROUP_HEARTBEAT that changes nothing.
 
     ``generation`` is the generation, or for KIP-848 the member epoch answered; ``applied_ms`` the instant at which
-    the coordinator restarted the session timer if it accepted it (answer minus remote time: kafka-facts 3.4).
+    the coordinator restarted the session timer if it accepted it (answer minus remote time).
     """
 
     order_ms: int
@@ -128,7 +129,7 @@ class SyncAnswered(NamedTuple):
 
 
 class LeaveAnswered(NamedTuple):
-    """One member of an answered LEAVE_GROUP that was let go; a batch makes one event a member."""
+    """One member of an answered LEAVE_GROUP. A batch makes one event for each member."""
 
     order_ms: int
     rank: int
@@ -176,7 +177,7 @@ class ConsumerHeartbeat(NamedTuple):
 
 
 class CommitRefused(NamedTuple):
-    """An OFFSET_COMMIT or TXN_OFFSET_COMMIT that was refused since its sender is not the member that it was.
+    """An OFFSET_COMMIT or TXN_OFFSET_COMMIT that was refused because its sender is no longer the member it names.
 
     ``partitions`` are those that were refused, as far as they are kept; ``left_out`` counts the others.
     """
@@ -201,7 +202,7 @@ class CommitRefused(NamedTuple):
 
 
 class ClientPoll(NamedTuple):
-    """A client's own word on how long ago it polled; ages need no clock, the instant is the topic's append time."""
+    """A client's report of how long ago it polled. An age needs no clock; the instant is the topic's append time."""
 
     order_ms: int
     rank: int
@@ -240,13 +241,13 @@ class MetricsPushed(NamedTuple):
     interval_ms: int = 0
     instance_id: str | None = None
     poll_interval_ms: int | None = None
-    """The longest time between two polls that it tells of."""
+    """The longest time between two polls, of those in the metrics."""
     shown: tuple[tuple[str, float], ...] = ()
-    """What else it tells, by name: for people."""
+    """Other metrics by name, for display."""
 
 
 class ClientSeen(NamedTuple):
-    """A client lives: it asked any broker who coordinates its group, or pushed metrics that tell nothing of polls.
+    """A client is alive: it asked any broker who coordinates its group, or pushed metrics without polls.
 
     librdkafka asks every ten minutes (``coordinator.query.interval.ms``), also while it is in no group.
     """
@@ -263,7 +264,7 @@ class ClientSeen(NamedTuple):
 
 
 class MetricsExported(NamedTuple):
-    """The same by way of an OpenTelemetry collector, of which any application may write: no line of a broker."""
+    """The same from an OpenTelemetry collector. Any application may write such a record: it is no broker's line."""
 
     order_ms: int
     rank: int
@@ -284,11 +285,12 @@ class MetricsExported(NamedTuple):
 
 
 class Tick(NamedTuple):
-    """A probe's line: the broker's clock goes on though no group says anything. ``group`` is empty: for all shards.
+    """A line that only moves the broker's clock, such as a probe's. ``group`` is empty: it is for all shards.
 
     ``probe`` is the number in the probe's states filter: a jump shows lines that were lost. None: another line.
-    ``lost``: offsets are missing before it, so lines are. ``connection`` tells two probes apart, as of `capture`
-    beside `run`. ``asked`` is what a probe says of the broker that it asks, for itself to know again.
+    ``lost``: offsets are missing before it, so lines are. ``connection`` distinguishes two probes, such as those of
+    `run` and `capture`. ``asked`` is the name that a probe gives the broker that it asks, so that it can match the
+    line.
     """
 
     order_ms: int
@@ -309,7 +311,7 @@ class LeaderNamed(NamedTuple):
 
     ``key`` is the telemetry key of that broker, empty while it is unknown; ``others`` are the keys of known brokers
     that do not lead. ``topic`` and ``group`` are empty, ``partition`` is the shard, ``offset`` the question's instant.
-    ``epoch`` is the leader's: a broker that has not heard of the newest leader yet tells a smaller one; -1: unknown.
+    ``epoch`` is the leader epoch: a broker that does not know the newest leader yet has a smaller one; -1: unknown.
     """
 
     order_ms: int
@@ -361,21 +363,21 @@ class CoordinatorLine(NamedTuple):
     client_id: str = ""
     client_host: str = ""
     beside_requests: bool = False
-    """Whether the request log of its broker covers it: then that decides, and this proves or refutes."""
+    """Whether the request log of its broker covers this instant. If so, the request log decides."""
 
 
 Answer = Heartbeat | JoinAnswered | SyncAnswered | LeaveAnswered | ConsumerHeartbeat
 """An answered request about a group, from a broker's request log."""
 ClientSign = MetricsPushed | ClientSeen
-"""What a client sends to any broker, whoever coordinates its group."""
+"""A request that a client sends to any broker, not only to its group's coordinator."""
 BrokerLine = Answer | CommitRefused | ClientSign | Tick
-"""What comes from a broker's request log."""
+"""A line of a broker's request log."""
 ClientWord = ClientPoll | MetricsExported
-"""What a client says of itself in a topic that any application may write to."""
+"""A client's report about itself, in a topic that any application may write to."""
 Event = BrokerLine | RecordRead | OffsetCommitted | ClientWord | LeaderNamed | CoordinatorLine
 """A consumed event."""
 
 
 def parked_ms(event: JoinAnswered | SyncAnswered | LeaveAnswered) -> int:
-    """Return how long an answer waited, where the line's own remote time is not kept."""
+    """Return how long an answer was parked: the remote time, or answer minus arrival if that is not kept."""
     return event.remote_ms if isinstance(event, LeaveAnswered) else max(0, event.answer_ms - event.arrival_ms)

@@ -1,7 +1,7 @@
-"""What is held of a group at an instant: its view and what is wrong with it, as a shard or the rules of lag say it.
+"""A report: a group's view and findings at an instant, made by a shard or by the rules of lag.
 
-A shard's outputs travel through Spark as JSON. ``as_output`` and ``of_output`` are where a report becomes JSON and
-comes from it; ``read_outputs`` reads all that a batch says. Other kinds of outputs stay mappings.
+A shard's outputs pass through Spark as JSON. ``as_output`` writes a report, ``of_output`` reads it, and
+``read_outputs`` reads all outputs of a batch. Other kinds of outputs stay mappings.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,47 +16,47 @@ MAX_NAME = 100
 
 
 class JudgedBy(StrEnum):
-    """Whose rules a report holds; each leaves the other's incidents alone."""
+    """Which rules a report is about. It does not touch incidents of the others."""
 
     SHARD = "shard"
     LAG = "lag"
 
 
 class BadReportError(ValueError):
-    """An output of the kind ``report`` that is none; the text names the field."""
+    """An output of the kind ``report`` that cannot be read. The text names the field."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupReport:
-    """All that is held of a group at ``at_ms``: a finding that is not in it is not held."""
+    """All findings about a group at ``at_ms``. A finding that is not in the report is not true any more."""
 
     cluster: str
     """The cluster's name in the configuration."""
     shard: int = NO_SHARD
-    """The number of the shard; ``NO_SHARD``: no shard says it."""
+    """The number of the shard; ``NO_SHARD``: no shard made the report."""
     seq: int = 0
     """Its place among the outputs of its shard in a batch, from 0."""
     group: str
-    """The group's id; empty: it is about the brokers, and clients of no group."""
+    """The group's id; empty: the report is about brokers, and about clients without a group."""
     at_ms: int
-    """The coordinator's time that it is true at, in milliseconds since the epoch."""
+    """When the report is true, in the coordinator's time, in milliseconds since the epoch."""
     view: dict[str, Any] | None = None
-    """The group as it is shown, JSON-able; None: nothing is said of that."""
+    """The view of the group, as values for JSON; None: no view."""
     findings: list[dict[str, Any]] = field(default_factory=list)
-    """Every finding that is held, JSON-able: the fields of ``Finding``, and ``cluster``."""
+    """All findings, as values for JSON: the fields of ``Finding``, and ``cluster``."""
     deleted: bool = False
-    """Whether the group is no more: then all its incidents end."""
+    """Whether the group was deleted. All its incidents end then."""
     judged: JudgedBy = JudgedBy.SHARD
-    """Whose rules it holds."""
+    """Which rules the report is about."""
     pending: list[tuple[str, str, int]] | None = None
-    """Of lag: rule, subject and the instant of the commit (milliseconds since the epoch) of what has not ended though
-    it is not found; None: nothing has ended, for nothing is known."""
+    """Of lag: incidents that may not have ended although they are not found, by rule, subject and instant of the last
+    commit (milliseconds since the epoch); None: nothing is known, so none has ended."""
     owners: list[str] | None = None
-    """Of lag: the ids of the members that have partitions, so that what is said of others is over; None: not known."""
+    """Of lag: the ids of the members that own partitions. Incidents about other members end. None: not known."""
     holder: str = ""
-    """Of the brokers: who holds their incidents open, an operator key or a part of ``serve``."""
+    """Of brokers: who keeps their incidents open, an operator key or a part of ``serve``."""
     reason: str | None = None
-    """Of the brokers: why what it no longer finds is over; None: as its rule says."""
+    """Of brokers: the reason with which incidents close that are no longer found; None: the rule's own reason."""
 
     def as_output(self) -> dict[str, Any]:
         """Return it as an output, JSON-able; view and findings are shared, not copied."""
@@ -92,7 +92,7 @@ FINDING_FIELDS = frozenset(
         "connection", "client_software", "deadline_ms", "partitions", "detail", "closed_reason", "closed_ms",
     }
 )  # fmt: skip
-"""What a finding has in a report."""
+"""The fields of a finding in a report."""
 _FIELDS = tuple(f.name for f in fields(GroupReport))
 _REQUIRED = ("cluster", "group", "at_ms", "findings", "deleted")
 _NONE = type(None)
@@ -144,7 +144,7 @@ def _pending(output: Mapping[str, Any], told: list[Any] | None) -> list[tuple[st
 
 
 def read_outputs(outputs: Iterable[Mapping[str, Any]]) -> list[Said]:
-    """Read what a shard says of a batch, in its order. Raises ``BadReportError``."""
+    """Read a shard's outputs of a batch, in order. Raises ``BadReportError``."""
     return [GroupReport.of_output(output) if output["kind"] == REPORT else output for output in outputs]
 
 
@@ -159,13 +159,13 @@ def of_kind(said: Iterable[Said], kind: str) -> Iterator[Mapping[str, Any]]:
 
 
 def place_of(said: Said) -> tuple[int, int]:
-    """Return the shard that says something, and its place among what that says in a batch."""
+    """Return the shard of an output, and the output's place among those of the shard in the batch."""
     if isinstance(said, GroupReport):
         return said.shard, said.seq
     return said.get("shard", NO_SHARD), said.get("seq", 0)
 
 
 def instant_ms(said: Said) -> int:
-    """Return the coordinator's time that something is said of; 0: of none."""
+    """Return the instant of an output, in the coordinator's time; 0: it has none."""
     at_ms = said.at_ms if isinstance(said, GroupReport) else said.get("at_ms")
     return at_ms or 0

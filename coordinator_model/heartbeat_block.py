@@ -1,7 +1,8 @@
-"""Heartbeats as columns: so they travel, wait and are applied, for there are tens of thousands a second.
+"""Heartbeats as columns, because there are tens of thousands a second.
 
-An object a heartbeat costs more to make than all that is done with it. A block is what one source said to one operator
-key in one batch, or what waits of it; its rows stand in the order in which they are applied.
+To make an object of a heartbeat costs more than everything that is done with it. A block has the heartbeats of one
+source for one operator key in one batch, or those that are held back. Its rows are in the order in which they are
+applied.
 """
 
 import heapq
@@ -16,19 +17,19 @@ from typing import Any
 from coordinator_model.events import Event, Heartbeat
 
 order = itemgetter(0, 1, 2, 3, 4)
-"""By what events are sorted: instant, rank, topic, partition, offset."""
+"""The sort key of events: instant, rank, topic, partition, offset."""
 fast_row = itemgetter(
     *map(
         Heartbeat._fields.index,
         ("order_ms", "group", "member_id", "generation", "error", "applied_ms", "arrival_ms", "broker"),
     )
 )
-"""What the fast path needs of a heartbeat, or all their columns of it."""
+"""Takes from a heartbeat, or from the columns of a block, what the fast path needs."""
 FastRow = tuple[int, str, str, int, int, int, int, str]
 """``(order_ms, group, member_id, generation, error, applied_ms, arrival_ms, broker)``"""
 _ORDER_MS, _TOPIC, _PARTITION, _OFFSET = map(Heartbeat._fields.index, ("order_ms", "topic", "partition", "offset"))
 _ROWS_A_CUT = 8
-"""A cut costs about as much as so many heartbeats sorted one by one."""
+"""A cut costs about as much as sorting so many heartbeats one by one."""
 _BROKER = Heartbeat._fields.index("broker")
 _NUMBERS = frozenset(
     map(Heartbeat._fields.index, ("order_ms", "offset", "applied_ms", "arrival_ms", "remote_ms")),
@@ -38,9 +39,10 @@ _NUMBERS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatBlock:
-    """Heartbeats by rising ``order_ms``: a column a field of ``Heartbeat``.
+    """Heartbeats by rising ``order_ms``, with one column for each field of ``Heartbeat``.
 
-    Times and offsets are an ``array`` of int64, other things a tuple; what all share is a list of that one thing.
+    A column of times or offsets is an ``array`` of int64, another one a tuple. If all rows share one value, it is a
+    list of that value.
     """
 
     length: int
@@ -59,7 +61,7 @@ class HeartbeatBlock:
 
     @classmethod
     def joined(cls, blocks: Iterable["HeartbeatBlock"]) -> "HeartbeatBlock":
-        """Make one block of several, in whatever order."""
+        """Make one block of several, which come in any order."""
         filled = sorted((block for block in blocks if block.length), key=lambda block: block.place(0))
         if len(filled) <= 1:
             return filled[0] if filled else NO_HEARTBEATS
@@ -74,7 +76,7 @@ class HeartbeatBlock:
         return map(tuple.__new__, repeat(Heartbeat), self._rows_of(self.columns))
 
     def fast_rows(self) -> Iterator[FastRow]:
-        """Yield of each what the fast path needs."""
+        """Yield what the fast path needs of each heartbeat."""
         return self._rows_of(fast_row(self.columns))
 
     def row(self, index: int) -> Heartbeat:
@@ -82,7 +84,7 @@ class HeartbeatBlock:
         return Heartbeat._make(_at(self.columns, index))
 
     def place(self, index: int) -> tuple[Any, ...]:
-        """Return by what one of them is sorted, as ``order`` does of an event."""
+        """Return the sort key of one heartbeat, like ``order``."""
         return _at(self.columns[:5], index)
 
     def cut(self, start: int, end: int) -> "HeartbeatBlock":
@@ -97,11 +99,11 @@ class HeartbeatBlock:
         return bisect_right(self.columns[_ORDER_MS], order_ms) if self.length else 0
 
     def before(self, event: Event) -> int:
-        """Return how many come before an event; of a line that a tick was made of too, the heartbeat does."""
+        """Return how many come before an event. A heartbeat comes before the tick that was made of its line."""
         return self.up_to(order(event))
 
     def up_to(self, place: tuple[Any, ...]) -> int:
-        """Return how many come before or stand at a place."""
+        """Return how many come before or at a place."""
         index = self.until(place[0])
         while index and self.place(index - 1) > place:
             index -= 1
@@ -149,7 +151,7 @@ NO_HEARTBEATS = HeartbeatBlock.of_events(())
 
 
 def _merged(blocks: Sequence[HeartbeatBlock]) -> list[HeartbeatBlock]:
-    """Cut blocks where heartbeats of others belong between theirs; where that is all over, sort them one by one."""
+    """Cut blocks so that their pieces are in order. If that takes too many cuts, sort the heartbeats one by one."""
     most_cuts = sum(block.length for block in blocks) // _ROWS_A_CUT
     rest = [(block.place(0), number, block, 0) for number, block in enumerate(blocks)]
     heapq.heapify(rest)

@@ -1,12 +1,12 @@
-"""Findings to incidents: ``diff(open, report)`` makes openings, escalations and closings, and forgets nothing.
+"""Makes incidents of findings: ``diff(open, report)`` returns openings, escalations and closings.
 
-``fold`` does that for many reports, one after the other, in the order that ``in_order`` gives them: for ``replay`` and
-for the store.
+``fold`` does that for many reports, one after the other, in the order that ``in_order`` gives them. ``replay`` and the
+store use the same.
 
 An open incident is unique by (cluster, group, rule, subject, incarnation): the subject is the instance id, else the
-member id, and the incarnation tells two member ids under one instance id apart. Its id is a hash of those and of the
-instant that opened it, never of when it was decided, so that a monitor that starts afresh adopts what is open. Called
-inside the transaction that stores its result.
+member id, and the incarnation distinguishes two member ids under one instance id. Its id is a hash of those and of the
+instant at which the trouble began, not of when it was decided. So a monitor that starts with an empty state adopts what
+is open. The store calls this inside the transaction that stores the result.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ RESOLVE_AFTER_MS = Thresholds().resolve_after_ms
 
 
 class Kind(StrEnum):
-    """What a transition does; ``updated`` betters what is stored and is not told to people."""
+    """What a transition does. ``updated`` only changes what is stored, and is not sent to anybody."""
 
     OPENED = "opened"
     ESCALATED = "escalated"
@@ -74,7 +74,7 @@ class Incident:
     partitions: list[list[Any]] = field(default_factory=list)
     detail: dict[str, Any] = field(default_factory=dict)
     holders: list[str] = field(default_factory=list)
-    """Operator keys that hold a broker's incident open."""
+    """Operator keys that keep a broker's incident open."""
     closed_ms: int | None = None
     reason: str | None = None
     client_software: str | None = None
@@ -102,7 +102,7 @@ _FROM_FINDING = [
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """One step of an incident: ``incident`` is as it stands after it."""
+    """One step of an incident; ``incident``: as it is after the step."""
 
     kind: Kind
     incident: Incident
@@ -110,7 +110,7 @@ class Transition:
 
 
 def incident_id(cluster: str, group: str, rule: str, subject: str, incarnation: str, opened_ms: int) -> str:
-    """Return the id; JSON keeps strangers' strings apart."""
+    """Return the id. JSON separates the strings, which clients choose, without ambiguity."""
     identity = json.dumps([cluster, group, rule, subject, incarnation, opened_ms])
     return hashlib.sha256(identity.encode()).hexdigest()[:32]
 
@@ -120,9 +120,9 @@ OpenIncidents = dict[tuple[str, str], dict[str, Incident]]
 
 
 def in_order(said: Iterable[Said]) -> list[Said]:
-    """Sort what shards say by the coordinator's time; those of one shard keep the order in which they are given.
+    """Sort the outputs of shards by the coordinator's time. The outputs of one shard keep their order.
 
-    A shard may look back (a verdict of the past after a newer view): what it says later still comes later.
+    A shard may report an earlier instant after a later one. That output still comes later.
     """
     newest_ms: dict[int, int] = defaultdict(int)
     keyed: list[tuple[int, int, Said]] = []
@@ -138,10 +138,10 @@ def fold(
     reports: Iterable[GroupReport],
     resolve_after_ms_of: Callable[[str], int | None],
 ) -> tuple[list[Transition], OpenIncidents]:
-    """Run ``diff`` over reports in order; returns the transitions, and what is open then where anything was said.
+    """Run ``diff`` over reports in order. Return the transitions, and the open incidents of the groups in the reports.
 
-    ``resolve_after_ms_of``: of a group; None for one that is switched off, which only ends what was open. What ended
-    here does not begin again: its id is a hash of what opened it, so it is the same, looked at again.
+    ``resolve_after_ms_of``: by group; None: the group is switched off, so its open incidents only end. An incident that
+    ended here does not open again: the same id means that the same trouble was judged again.
     """
     changed: OpenIncidents = {}
     transitions: list[Transition] = []
@@ -178,8 +178,8 @@ def diff(
 ) -> list[Transition]:
     """Compare the open incidents of a report's (cluster, group) with its findings.
 
-    A shard's reports and those of lag (``judged``) leave each other's incidents alone, but with a group that
-    was deleted all ends.
+    A shard's reports do not touch incidents of lag, and the other way round (``judged``). But all incidents of a
+    deleted group end.
     """
     open_by_key = {incident.key: incident for incident in open_incidents}
     transitions: list[Transition] = []
@@ -233,7 +233,7 @@ def _holders(incident: Incident, report: GroupReport, *, hold: bool) -> list[str
 
 
 def _on_absence_of_lag(incident: Incident, report: GroupReport) -> list[Transition]:
-    """Say the same of an incident of lag: silence ends it only where something is known, and nothing still waits."""
+    """Close an incident of lag that is not found, unless nothing is known or it is still pending."""
     pending, owners = report.pending, report.owners
     if pending is None:
         return []
@@ -250,7 +250,7 @@ def _on_absence_of_lag(incident: Incident, report: GroupReport) -> list[Transiti
 def _on_absence(
     incident: Incident, report: GroupReport, rules_found: set[tuple[str, str]], resolve_after_ms: int
 ) -> list[Transition]:
-    """Say why an open incident is no longer found, if that ends it."""
+    """Close an open incident that is not found, with the reason, if that ends it."""
     at_ms, view = report.at_ms, report.view
     over = ENDS_AS.get(incident.rule, "recovered")  # `serve` has rules of its own
     if not report.group:
@@ -275,26 +275,26 @@ def _on_absence(
         return _adopted_end(incident, report, view, resolve_after_ms)
     if incident.rule in LASTING_RULES:
         return []
-    unknown = (GROUP_SET_ASIDE.id, incident.group) in rules_found  # what was known of it is dropped, not over
+    unknown = (GROUP_SET_ASIDE.id, incident.group) in rules_found  # the replica was dropped, so the trouble may go on
     return [_closed(incident, "superseded" if unknown else over, at_ms)]
 
 
 def _adopted_end(
     incident: Incident, report: GroupReport, view: Mapping[str, Any], resolve_after_ms: int
 ) -> list[Transition]:
-    """End an incident that this replica did not open, or no longer holds, by what the group looks like now."""
+    """Close a lasting incident that the replica does not have (any more), by the group's view."""
     members, at_ms, stable_ms = view["members"], report.at_ms, view["stable_since_ms"]
     if at_ms < incident.at_ms:
-        return []  # a fresh replica that catches up: this was before
+        return []  # a new replica that catches up: this view is older than the incident
     same = [m for m in members if m["member_id"] == incident.member_id]
     if same and not _is_accepted(incident, same[0]):
-        return []  # a fresh replica has it from the log, which lists it until the next generation
+        return []  # a new replica has the member from the log, which lists it until the next generation
     if same and incident.evidence == Evidence.INFERRED and incident.rule == SESSION_EXPIRED:
-        # a new coordinator takes back whom the old one removed before that was written
+        # the new coordinator has the member again if the old one had removed it without a record
         moved = view["coordinator"] not in (None, "", incident.broker)
         return [_closed(incident, "rejoined" if moved else "refuted", at_ms)]
     if incident.rule == MEMBER_REMOVED and not incident.broker and view["state"] == GroupState.EMPTY:
-        stable_ms = incident.at_ms  # of which only records told: it was closed or not, and nobody is left to miss it
+        stable_ms = incident.at_ms  # only records were read, and no member is left
     if stable_ms is None:
         return []
     if same or any(_is_return(incident, member, members) for member in members):
@@ -306,13 +306,13 @@ def _adopted_end(
 
 
 def _is_accepted(incident: Incident, member: Mapping[str, Any]) -> bool:
-    """Tell whether the coordinator has accepted a member since its incident began: heard it, or let it join."""
+    """Tell whether the coordinator has accepted a heartbeat or a join of a member since its incident began."""
     since_ms = max(member["last_heartbeat_ms"] or 0, member["joined_ms"] or 0)
     return since_ms > incident.opened_ms or (member["generation"] or 0) > incident.generation
 
 
 def _is_return(incident: Incident, member: Mapping[str, Any], members: Sequence[Mapping[str, Any]]) -> bool:
-    """Tell whether a member of a view has joined since an incident began, and is its client."""
+    """Tell whether a member of a view is the incident's client, and has joined since the incident began."""
     if (member["joined_ms"] or 0) < incident.opened_ms:
         return False
     before = (ShownClient.of(other) for other in members if (other["joined_ms"] or 0) < incident.opened_ms)

@@ -1,6 +1,6 @@
-"""The lag of all groups of a capture: commits, reports and rounds of end offsets in, in time order; judgements out.
+"""The lag of all groups of a capture, from commits, reports and rounds of end offsets in order of time.
 
-Plain dictionaries, for captures and tests. `run` keeps the same by columns (`streaming/run/lag`).
+It keeps plain dictionaries, for captures and tests. `run` keeps the same in columns (`streaming/run/lag`).
 """
 
 from collections import deque
@@ -21,7 +21,7 @@ from coordinator_model.thresholds import Thresholds
 
 UNKNOWN = "unknown"
 NOT_SEEN = GroupFacts("", "", UNKNOWN, UNKNOWN, -1, 0, "", 0, None)
-"""A group of which no view has told yet."""
+"""A group without a view yet."""
 
 
 @dataclass(slots=True)
@@ -57,9 +57,9 @@ class _Ends:
 
 
 class LagTracker:
-    """Every group of a cluster; what it is told has to come in time order.
+    """The lag of every group of a cluster. Its input has to come in order of time.
 
-    ``histories``: how the lag of groups was before, where one goes on that has stopped.
+    ``histories``: the lag of groups before, if this tracker continues another one.
     """
 
     def __init__(
@@ -74,16 +74,16 @@ class LagTracker:
         self._groups: dict[str, _Group] = {}
         self._ends: dict[Partition, _Ends] = {}
         self._ids: dict[str, str] = {}
-        """Topic to its id, where metadata has told it."""
+        """By topic: its id, if metadata has named it."""
         self._newest: dict[tuple[str, Partition, int], tuple[str, int]] = {}
-        """Where the newest record of a partition's commits lies: what lies before it is old, whatever its instant."""
+        """The place of the newest commit record of each partition. A record before it is older, whatever its date."""
         self._outages = Outages()
         self._rounds_again_ms = 0
         """When rounds came again after some that were missing."""
         self._round_ms = 0
 
     def commit(self, event: OffsetCommitted) -> None:
-        """Take a commit or its tombstone."""
+        """Apply a commit or its tombstone."""
         place = (event.committed_topic, event.committed_partition)
         lies_in, lies_at = (event.group, place, event.partition), (event.topic, event.offset)
         if self._newest.get(lies_in, ("", -1)) >= lies_at:
@@ -112,7 +112,7 @@ class LagTracker:
                 del self._groups[name]
 
     def report(self, said: Said) -> None:
-        """Take what a shard says: a group's view, its end, or what tells of an outage."""
+        """Apply an output of a shard: a group's view, its deletion, or an outage."""
         self._outages.take(said)
         if isinstance(said, GroupReport) and said.group:
             if said.deleted:
@@ -123,7 +123,7 @@ class LagTracker:
                 group.owners = owners_of(view, said.at_ms, group.owners)
 
     def round(self, row: ClusterRow) -> list[Said]:
-        """Take a round of end offsets, and judge every group."""
+        """Apply a round of end offsets, and judge every group."""
         now_ms, before_ms = row.timestamp_ms, self._round_ms
         if before_ms and now_ms > before_ms + FRESH_MS:
             self._rounds_again_ms = now_ms
@@ -138,7 +138,7 @@ class LagTracker:
         return outputs
 
     def name_topics(self, row: ClusterRow) -> None:
-        """Take which topic an id is; of a topic with two ids nobody knows which it has now."""
+        """Apply which topic an id is. If a topic has two ids, the current one is not known."""
         ids: dict[str, list[str]] = {}
         for topic_id, name in row.topic_names.items():
             ids.setdefault(name, []).append(topic_id)

@@ -1,4 +1,4 @@
-"""Who is in a group and who reads what, as a view shows it, and what changed of that between two generations."""
+"""The members of a group and their partitions, from a view, and what changed between two generations."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -28,12 +28,12 @@ def partitions_of(assignment: Mapping[str, Iterable[int]]) -> list[Partition]:
 
 
 def unowned(wanted: Iterable[Partition], owned: Iterable[Partition]) -> list[Partition]:
-    """Return which of some partitions nobody holds, sorted."""
+    """Return the partitions that no member holds, sorted."""
     return sorted(set(wanted).difference(owned))
 
 
 def membership(view: Mapping[str, Any]) -> Membership:
-    """Reduce a view to who is in the group and who reads what."""
+    """Reduce a view to the members of the group and their partitions."""
     return {
         member["member_id"]: {
             "client_id": member.get("client_id"),

@@ -1,4 +1,4 @@
-"""Topics in a capture that were recreated or cut short: their offsets begin again, with later instants.
+"""Topics in a capture that were recreated or truncated: their offsets begin again, with later instants.
 
 A row whose offset was there already, at another instant, is of the recreated topic if all rows from then on go on from
 it in the order of their offsets, and all rows with such an offset before are older. Else it is a duplicate whose
@@ -11,13 +11,13 @@ from itertools import pairwise
 from typing import NamedTuple
 
 LEAST_ROWS = 3
-"""Fewer offsets that are there twice are duplicates with a wrong instant."""
+"""If fewer offsets appear twice, they are duplicates with a wrong instant."""
 OUT_OF_ORDER = 0.1
-"""The share of a writer's rows that may lie before an older one: its threads overtake one another."""
+"""The share of a writer's rows that may come before an older one, because its threads overtake each other."""
 
 
 class Place(NamedTuple):
-    """Where a row of a partition lies, when it was written, and who wrote it."""
+    """The offset of a row, when it was written, and who wrote it."""
 
     offset: int
     at_ms: int

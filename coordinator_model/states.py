@@ -1,4 +1,4 @@
-"""The states of groups in Kafka's own spelling (kafka-facts 3.1 and 4.1), causes, evidence and severities."""
+"""The states of groups in Kafka's own spelling, causes, evidence and severities."""
 
 from enum import StrEnum
 
@@ -37,13 +37,13 @@ REBALANCING = (
 
 
 class MemberState(StrEnum):
-    """How far a member of a KIP-848, share or streams group has come to its target assignment (kafka-facts 4.1)."""
+    """How far a member of a KIP-848, share or streams group has come to its target assignment."""
 
     STABLE = "stable"
     UNREVOKED = "unrevoked"
-    """It owns something that it has been told to give up; it stays in its epoch until it has."""
+    """It owns something that it has been told to revoke, and stays in its epoch until it has."""
     UNRELEASED = "unreleased"
-    """It is in its new epoch and waits for what others have not given up yet."""
+    """It is in its new epoch, and waits for partitions that others have not revoked yet."""
     UNKNOWN = "unknown"
 
 
@@ -51,18 +51,18 @@ SESSION_EXPIRED = "session-expired"
 REBALANCE_TIMEOUT = "rebalance-timeout"
 POLL_EXCEEDED = "poll-exceeded"
 MEMBER_REMOVED = "member-removed"
-"""The ids of the rules about a member that is gone; the last where nobody can say why."""
+"""The ids of the rules about a member that is gone. The last is for an unknown cause."""
 
 
 class Evidence(StrEnum):
-    """How something is known: a record or an answer said it, or it follows from what they said."""
+    """How something is known: a record or an answer says so, or it is inferred from them."""
 
     OBSERVED = "observed"
     INFERRED = "inferred"
 
 
 class Cause(StrEnum):
-    """Why a member went, or what broke; the contract's words."""
+    """Why a member is gone, or what failed. The words are part of the contract."""
 
     SESSION_TIMEOUT = "session-timeout"
     POLL_INTERVAL = "poll-interval"

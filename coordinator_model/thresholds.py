@@ -1,11 +1,11 @@
-"""The knobs of the judgement, with units and defaults; frozen, so that a replay is repeatable."""
+"""The thresholds of the rules, with units and defaults. They are frozen, so that a replay is repeatable."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """What separates late from lost. Every number is in milliseconds, unless it is a ratio or a count."""
+    """The thresholds. Every number is in milliseconds, unless it is a ratio or a count."""
 
     grace_ms: int = 500
     """How long to wait, after a deadline or a removal, for evidence of another explanation."""

@@ -33,7 +33,7 @@ def build() -> Dashboard:
     return board(
         NAME,
         "Consumer groups: fleet",
-        "Which consumer groups are unwell, why and since when. A row leads to its group.",
+        "Which consumer groups are in trouble, why and since when. A row links to its group.",
         variables=(cluster_variable(), page_variable()),
         incidents=f'{queries.IN_CLUSTER}, severity="page"',
         rows={"Now": _now(), "Unwell": _unwell(), "Lag": _lag(), "Over time": _over_time()},
@@ -48,7 +48,7 @@ def _now() -> list[object]:
     return [
         number(
             "Pages open",
-            "Open incidents of severity page: somebody should be up.",
+            "Open incidents of severity page.",
             _all(metrics.INCIDENTS_OPEN, page),
             Look(steps=ANY_IS_BAD),
         ),
@@ -66,13 +66,13 @@ def _now() -> list[object]:
         ),
         number(
             "Members in violation",
-            "Members past a timeout that nobody has closed yet.",
+            "Members that broke a timeout and whose incident is still open.",
             _all(metrics.MEMBERS, violated),
             Look(steps=ANY_IS_BAD),
         ),
         number(
             "Members covered",
-            "Share of the members that telemetry tells alive or not; the rest is unknown until a consequence shows.",
+            "Share of the members whose liveness telemetry shows; the others are unknown.",
             f"{known} / sum({metrics.MEMBERS}{{{queries.IN_CLUSTER}}})",
             covered,
         ),
@@ -136,7 +136,7 @@ def _unwell_members() -> list[object]:
         ),
         listing(
             "Members slowest to poll",
-            "The members with the least share of max.poll.interval.ms left, of clients that tell when they polled; "
+            "The members with the least share of max.poll.interval.ms left, of clients that report when they polled; "
             "at risk below a fifth.",
             slowest,
             "headroom",
@@ -160,7 +160,7 @@ def _lag_totals() -> list[object]:
             span=8,
         ),
         number(
-            "Groups that fall behind or stand still",
+            "Groups that fall behind or have stopped",
             "Groups of which a partition's status is warn, rewind, stall or stop, by Burrow's rules.",
             _all(lag_metrics.LAG_GROUPS, behind),
             Look(steps=((None, GREEN), (1, ORANGE))),
@@ -185,7 +185,7 @@ def _groups_behind() -> list[object]:
     return [
         listing(
             "Stalled partitions, by topic",
-            "How many partitions of a topic stand still though their owner lives. The group's page names them with "
+            "Partitions of a topic that are stalled although their owner is alive. The group's page names them with "
             "owner and host.",
             f"topk({ROWS_SHOWN}, {stalled})",
             "partitions",
@@ -240,7 +240,7 @@ def _over_time() -> list[object]:
         ),
         series(
             "Members by liveness",
-            "Alive, violated, or unknown for want of telemetry.",
+            "Alive, violated, or unknown because telemetry is missing.",
             Query(queries.total(metrics.MEMBERS, "liveness"), "{{liveness}}"),
             stacked=True,
         ),

@@ -134,19 +134,19 @@ def _over_time() -> list[object]:
         ),
         series(
             "Heartbeat headroom of the worst member",
-            "The share of its session timeout left; at risk below a third, expired at nothing.",
+            "The share of its session timeout left; at risk below a third, expired at zero.",
             Query(_worst(metrics.GROUP_HEADROOM, "min"), "least"),
             look=Look(RATIO, HEADROOM, 0, 1),
         ),
         series(
             "Poll headroom of the worst member",
-            "The share of max.poll.interval.ms left, as clients tell it; at risk below a fifth, at nothing it leaves.",
+            "The share of max.poll.interval.ms left, as clients report it; at risk below a fifth, at zero it leaves.",
             Query(_worst(metrics.GROUP_POLL_HEADROOM, "min"), "least"),
             look=Look(RATIO, POLL_HEADROOM, 0, 1),
         ),
         series(
             "Generation",
-            "Each step is a rebalance; a steep stair is a storm.",
+            "Each step is a rebalance; many steps in a row are a storm.",
             Query(_worst(metrics.GROUP_GENERATION), "generation"),
         ),
         series(
@@ -229,7 +229,7 @@ def _lag_by_topic() -> list[object]:
         ),
         series(
             "Written and committed, by topic",
-            "Messages a second. Where less is committed than written, the lag grows; below zero, offsets went back.",
+            "Messages a second. If less is committed than written, the lag grows; below zero, offsets went back.",
             slope(lag_metrics.TOPIC_END, "written"),
             slope(lag_metrics.TOPIC_COMMITTED, "committed"),
             look=Look("cps"),
@@ -303,14 +303,14 @@ def _rebalances() -> list[object]:
     return [
         series(
             "Phase of the rebalance",
-            "How long the phase that goes on has lasted: join (members rejoin), sync (the leader assigns), or "
+            "How long the current phase has lasted: join (members rejoin), sync (the leader assigns), or "
             "reconciliation (partitions are handed over). Phases between two scrapes are not seen.",
             Query(queries.phase_ages("phase", where=queries.OF_GROUP), "{{phase}}"),
             look=Look("s", ((None, GREEN), (slow_s, RED)), low=0),
         ),
         listing(
             "Waited for in the time shown",
-            "Clients and hosts that a rebalance waited for, as far as heartbeats tell, and how many members of each at "
+            "Clients and hosts that a rebalance waited for, as far as heartbeats show, and how many members of each at "
             "most; ids are on the group's page.",
             queries.waited_for(queries.OF_GROUP),
             "members",

@@ -210,7 +210,9 @@ def _annotation(
         "time_from": incident["opened_ms"],
         "time_to": closed_ms,
         "tags": [*tags, f"incident:{incident['incident_id']}"],
-        "text": html.escape(str(incident["summary"])),  # a stranger's string in a page of Grafana
+        "text": html.escape(
+            str(incident["summary"])
+        ),  # clients choose parts of this string, and Grafana shows it as HTML
     }
     with _explained(what):
         if known is None:

@@ -1,6 +1,6 @@
 """PromQL over our own metrics. `$cluster` and `$group` are the dashboards' variables.
 
-A group's id is a stranger's string. Between double quotes Grafana's Prometheus data source spoils a `'` in it and lets
+Clients choose group ids. Between double quotes Grafana's Prometheus data source spoils a `'` in it and lets
 a `"` through (grafana/grafana, packages/grafana-prometheus/src/escaping.ts, unless a feature toggle is on): so it
 stands raw between backticks, where PromQL knows no escapes. Only an id that holds a backtick breaks its panels, not its
 page.

@@ -109,7 +109,7 @@ class ClusterRows:
             facts |= ask_topics(self._client)
             facts["session_timeouts_ms"] = asdict(read_session_timeouts(self._client))
         except KafkaError as error:
-            log.warning("the capture will not tell all of its cluster", error=str(error))
+            log.warning("facts about the cluster could not be read: the capture lacks them", error=str(error))
         return facts
 
 

@@ -21,9 +21,9 @@ APIS: Final = (
 REGEX: Final = rf'(?s)\[GroupCoordinator id=.*|.*"requestApiKeyName":"({"|".join(APIS)})".*'
 """`(?s)`: a client id may hold a line separator. What begins with the coordinator's name is a line of its own log."""
 REFUSED_COMMIT: Final = '(TXN_)?OFFSET_COMMIT".*"errorCode":(22|25|82)[,}].*'
-"""A commit that was refused since its sender is not the member that it was: an accepted one costs no line."""
+"""A commit that was refused because its sender is no longer a member. An accepted commit makes no line."""
 LOOKUP: Final = 'FIND_COORDINATOR".*"keyType":0[,}].*"errorCode":0[,}].*'
-"""A group's coordinator was asked for and told: while there is none, all clients ask again and again."""
+"""FindCoordinator for a group. While there is no coordinator, all clients repeat it."""
 COORDINATOR_LOGGERS: Final = ("org.apache.kafka.coordinator.group", "org.apache.kafka.coordinator.common.runtime")
 """Who logs what a group coordinator does with members, and that it loads or lets go of groups."""
 PRODUCER: Final[Mapping[str, tuple[str, str]]] = {
@@ -62,9 +62,9 @@ class Snippet(NamedTuple):
     """What differs between clusters. `properties` are further settings of the appender's producer (security).
 
     `request_appender` names the appender that the broker's own file gives `kafka.request.logger`, None: it has none.
-    `alone`: a whole file, with a console for all else, in the place of the broker's own. `request_log` False leaves
-    the request log as it is; `level` is the one it begins with. `coordinator_log`: whether the coordinator's INFO lines
-    are shipped.
+    `alone`: a whole file, with a console appender for everything else, which replaces the broker's own. `request_log`
+    False leaves the request log as it is; `level` is the one it begins with. `coordinator_log`: whether the
+    coordinator's INFO lines are shipped.
     """
 
     bootstrap_servers: str = "127.0.0.1:9092"
@@ -75,7 +75,7 @@ class Snippet(NamedTuple):
     alone: bool = False
     level: str = "debug"
     file: str | None = None
-    """A file for a log shipper, in the place of the topic."""
+    """A file for a log shipper, instead of the topic."""
     refused_commits: bool = False
     """Let refused commits through as well."""
     coordinator_lookups: bool = False

@@ -1,6 +1,6 @@
 """Logs of the long-running commands: JSON, one line an event, on stderr.
 
-JSON because it escapes: strings of strangers cannot break lines or paint a terminal.
+JSON, because it escapes: clients' strings cannot break lines or send control characters to a terminal.
 """
 
 import sys

@@ -11,7 +11,7 @@ REQUEST_LOG: Final = 2
 
 
 def tier_of_line(value: bytes | None) -> int:
-    """Return which tier a record of a telemetry topic is of; `RECORDS_ONLY`: it is no line."""
+    """Return the tier that a record of a telemetry topic belongs to; `RECORDS_ONLY`: it is not a line."""
     try:
         line = unwrapped(value or b"")
     except BadField:

@@ -1,1 +1,1 @@
-"""What is known of the brokers: their clocks, who coordinates, whose lines are missing."""
+"""The brokers: their clocks, which of them coordinates a shard, and when lines of theirs are missing."""

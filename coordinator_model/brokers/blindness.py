@@ -12,7 +12,7 @@ LINES_LOST = "lines lost"
 NO_LINES = "no lines"
 NO_REQUEST_LOG = "no request log"
 COARSE_INSTANTS = "coarse instants"
-"""No line is missing, but their dates are those of a shipper's buffer: when and in which order they came is unknown."""
+"""No line is missing, but the dates are those of a shipper's buffer: true times and order of the lines are unknown."""
 CLOCK_STEPPED = "clock stepped"
 MAX_WINDOWS = 64
 """At most this many windows are kept per shard. The oldest is dropped first."""
@@ -33,9 +33,9 @@ class BlindWindow:
 
 
 def add_window(windows: list[BlindWindow], new: BlindWindow) -> BlindWindow:
-    """Add a window and drop old ones; one that adjoins the newest of its broker and kind extends it.
+    """Add a window and drop old ones. A window next to the newest one of the same broker and ``why`` extends that one.
 
-    Return the one that was kept.
+    Return the window that was added or extended.
     """
     for known in reversed(windows):
         if (known.broker, known.why) == (new.broker, new.why):
@@ -52,8 +52,8 @@ def add_window(windows: list[BlindWindow], new: BlindWindow) -> BlindWindow:
 def may_have_lived_until_ms(windows: Iterable[BlindWindow], heard_ms: int, interval_ms: int, until_ms: int) -> int:
     """Return the latest instant up to which a member may have been alive without being seen, at most ``until_ms``.
 
-    It was last heard at ``heard_ms`` and sends a heartbeat at least every ``interval_ms``, so every heartbeat since
-    must fall into a window.
+    It was last heard at ``heard_ms`` and sends a heartbeat at least every ``interval_ms``. If it lived on, each of its
+    heartbeats since then must fall into a window.
     """
     for window in sorted(windows, key=lambda window: window.from_ms):
         if window.until_ms > heard_ms and window.from_ms < until_ms:
@@ -64,15 +64,15 @@ def may_have_lived_until_ms(windows: Iterable[BlindWindow], heard_ms: int, inter
 
 
 def may_miss_lines(windows: Iterable[BlindWindow], from_ms: int, until_ms: int) -> bool:
-    """Tell whether lines of between these two instants may be missing."""
+    """Tell whether lines between these two instants may be missing."""
     return any(window.from_ms < until_ms and from_ms < window.until_ms for window in windows)
 
 
 def blind_windows(reported: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Merge the windows that the shards reported, per broker.
 
-    ``until_ms`` None: the window is still open. One that was reported both open and ended has ended, and so has an open
-    one of a broker that was heard later: its next window says so.
+    ``until_ms`` None: the window is still open. If a shard reported its end, it has ended. It has also ended if a later
+    window of the same broker has ended, because the broker was heard in between.
     """
     by_broker: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for window in reported:

@@ -1,15 +1,17 @@
 """The clocks of the brokers as their telemetry shows them, and which of them coordinates a shard.
 
-Theory. A broker's *progress* is its newest line (where its lines lie in several partitions, the least of their
-newest). The probe makes a line every half second, so a hole of 2.5 s means that the broker stood still or restarted,
-and a jump in the probe's numbers that lines were lost. The coordinator of a shard is the broker that last gave an
-answer about one of its groups which only its coordinator gives (``coordinator_check``). A pause, a move or a loss makes
-a ``TimerReset``: session timers started anew at an instant that is known only within an interval, open until that
-coordinator gives its first accepted answer. While it loads it answers classic heartbeats a *blind* 0, so that one
-proves nothing: any other answer does, and any record written after it. A refusal opens the interval again.
+Theory. A broker's *progress* is the instant of its newest line. If its lines are in several partitions, progress is
+the least of their newest lines. The probe makes a line every half second. So a hole of 2.5 s means that the broker
+paused or restarted, and a jump in the probe's numbers means that lines were lost.
 
-Where a shard's coordinator has no request log, its records are all that tells the time: the newest of them is its
-progress, never later than what the monitor's own clock allows (``RECORD_AHEAD_MS``).
+The coordinator of a shard is the broker that last gave an answer about one of its groups that only the coordinator
+gives (``coordinator_check``). A pause, a move or lost lines make a ``TimerReset``: the session timers restarted at an
+instant that is known only within an interval. The coordinator's first accepted answer ends the interval. A coordinator
+that is loading answers classic heartbeats with 0, a *blind* 0, so that answer ends nothing. Any other accepted answer
+does, and so does a record that is written after the blind 0. A refusal opens the interval again.
+
+If a shard's coordinator has no request log, only the records show the time. Progress is then the newest record, but at
+most ``RECORD_AHEAD_MS`` ahead of the monitor's own clock.
 """
 
 from dataclasses import dataclass, field
@@ -25,29 +27,29 @@ from coordinator_model.states import Cause
 from coordinator_model.thresholds import Thresholds
 
 MAX_TIMER_RESETS = 16
-"""Timer resets remembered a shard; session timeouts are bounded, so older ones no longer matter."""
+"""Timer resets kept per shard. Session timeouts are bounded, so older resets no longer matter."""
 MAX_PROBES = 8
-"""Probes told apart a broker: a connection that broke leaves its number behind."""
+"""Probe connections kept per broker. A connection that broke leaves its last number behind."""
 MAX_BROKERS = 4_096
-"""Broker names come from record keys, which a stranger could write."""
+"""Broker names come from record keys, which anybody who may write the topic can choose."""
 PROOF_STEP_MS = 100
 MAX_PROOFS = 600
-"""Proofs remembered a shard: a minute of them, far longer than any grace."""
+"""Proofs kept per shard: a minute of them, far longer than any grace."""
 MAX_LOAD_MS = 30_000
-"""Heartbeats answered 0 for so long are taken for accepted where nothing else tells: 50 partitions took a busy broker
-6 s to load."""
+"""After so long of heartbeats answered 0 and no other answer, the coordinator is taken to have loaded. A busy broker
+took 6 s to load 50 partitions."""
 PROBE_DUE_MS = 2_500
-"""After a hole the next probe comes within this, also if it has to connect anew."""
+"""After a hole the next probe comes within this time, even if it has to reconnect."""
 METADATA_DELAY_MS = 1_000
 """How long a broker may go on naming a leader after the next one has loaded."""
 CROWDED_PROBES = 3
-"""So many probes in a row at one instant are more than a second's: their dates are coarser than that."""
+"""So many probes in a row take longer than a second. If they have one instant, their dates are coarser than that."""
 RECORD_AHEAD_MS = 10_000
-"""A record's instant counts up to so much later than this machine's clock: one from the future moves no time."""
+"""How far ahead of this machine's clock a record's instant counts. A record from the future must not move the time."""
 REQUEST_LOG_OFF_MS = 60_000
-"""A broker whose request log has been silent for so long has none: the probe makes a line every half second."""
+"""After so long without a line, a broker's request log is off: the probe makes a line every half second."""
 PROBES_IN_FLIGHT = 2
-"""Probe numbers that may go missing when a broker dies with a request in hand."""
+"""How many probe numbers may be missing because their requests were in flight as the broker died."""
 
 
 @dataclass(slots=True)
@@ -55,31 +57,30 @@ class BrokerClock:
     """One broker: lines read and applied, the last probe number, its last refusal about this shard."""
 
     read_ms: dict[str, int] = field(default_factory=dict)
-    """Newest line read, by partition; it may still be held back."""
+    """The newest line read, by partition. It may still wait for the watermark."""
     line_ms: int = 0
-    """Newest line applied."""
+    """The newest line applied."""
     probes: dict[str, int] = field(default_factory=dict)
-    """The last number of each probe, by its connection."""
+    """The last probe number, by connection."""
     refused_ms: int | None = None
     silent_from_ms: int = 0
     """The last hole in its lines: a pause, a restart or a loss."""
     silent_to_ms: int = 0
     probed_since_ms: dict[str, int] = field(default_factory=dict)
-    """When each probe's connection was seen first."""
+    """When each probe connection was first seen."""
     lost_to_ms: int = 0
-    """Lines before this one are known to be lost: a hole up to it is no pause."""
+    """Lines before this instant are known to be lost, so a hole up to it is no pause."""
     stepped_ms: int = 0
-    """How far its clock is from where it was before it stepped: from the other brokers' (``line_clocks``)."""
+    """How far its clock has stepped: how far it is now from the other brokers' clocks (``line_clocks``)."""
     probed_ms: dict[str, int] = field(default_factory=dict)
-    """When each probe was heard last, by its connection."""
+    """When the last probe was heard, by connection."""
     bunches: dict[str, list[int]] = field(default_factory=dict)
-    """By its connection: how many of a probe's numbers in a row have its last instant, and the instant before."""
-
+    """By connection: how many probe numbers in a row have the last instant, and the instant before that."""
     answered_ms: int = 0
-    """Its last answer about the shard, whatever that proves."""
+    """Its last answer about the shard, whatever that answer proves."""
 
     def progress_ms(self, hold_ms: int) -> int:
-        """Return the least newest line of the partitions that it still writes to."""
+        """Return the newest line of the partition that is furthest behind, of those that it still writes to."""
         newest_ms = max(self.read_ms.values(), default=0)
         return min((at_ms for at_ms in self.read_ms.values() if at_ms >= newest_ms - hold_ms), default=0)
 
@@ -97,12 +98,12 @@ class CoordinatorTracker:
     proofs: list[tuple[int, int]] = field(default_factory=list)
     """(line instant, greatest arrival) of accepted heartbeats, thinned, oldest first."""
     floor_ms: int = 0
-    """The progress under the coordinators before: a move takes none of it back."""
+    """The progress under former coordinators. A move never sets progress back."""
     leadership: Leadership = field(default_factory=Leadership)
     blind: list[BlindWindow] = field(default_factory=list)
-    """When lines of the broker that coordinated then are missing, oldest first."""
+    """When lines of the broker that coordinated at that time are missing, oldest first."""
     noted: list[BlindWindow] = field(default_factory=list)
-    """Those that are new or longer since ``take_noted``."""
+    """The windows that are new or longer since ``take_noted`` was called."""
     listeners: Listeners = field(default_factory=Listeners)
     former: FormerCoordinators = field(default_factory=FormerCoordinators)
     record_ms: int = 0
@@ -110,35 +111,35 @@ class CoordinatorTracker:
 
     @property
     def by_records(self) -> bool:
-        """Whether records are all that is seen of the shard: no broker was ever heard, or its leader has no log."""
+        """Whether only records show the shard: no broker was ever heard, or its leader ships no request log."""
         return not self.brokers or (self.coordinator is None and self.leadership.unlogged)
 
     @property
     def progress_ms(self) -> int:
-        """The coordinator's newest applied line, or newest record where it has no telemetry; 0: nobody coordinates."""
+        """The coordinator's newest applied line, or its newest record if it ships none; 0: no coordinator is known."""
         return max(self.line_ms, self.record_ms) if self.by_records else self.line_ms
 
     @property
     def line_ms(self) -> int:
-        """The coordinator's newest applied line; 0 while nobody was known to coordinate."""
+        """The coordinator's newest applied line; 0 until a coordinator is known."""
         clock = self.brokers.get(self.coordinator or "")
         return max(clock.line_ms, self.floor_ms) if clock else self.floor_ms
 
     def recorded(self, record_ms: int, present_ms: int) -> None:
-        """Let a record move the time of a shard of which only records are seen; one from the future does not."""
+        """Move the time of a shard that only records show. A record from the future moves it only a little."""
         self.record_ms = max(self.record_ms, min(record_ms, present_ms + RECORD_AHEAD_MS))
 
     @property
     def waiting(self) -> bool:
-        """Whether a timer reset is still open: nothing was surely answered since."""
+        """Whether a timer reset is still open: no answer since then proves that the coordinator has loaded."""
         reset = self._newest_reset
         return reset is not None and reset.high_ms is None
 
     @property
     def hole_is_open(self) -> bool:
-        """Whether the coordinator has lines again after a hole, and its next probe has still to tell what that was.
+        """Whether the coordinator's lines came back after a hole, and no probe has come since.
 
-        The broker stood still, or it went on and its lines are missing: until then nothing is judged.
+        The next probe shows whether the broker paused, or answered and its lines are missing. Nothing is judged before.
         """
         clock = self.brokers.get(self.coordinator or "")
         if clock is None or not clock.probed_ms or clock.silent_to_ms <= max(clock.probed_ms.values()):
@@ -150,9 +151,9 @@ class CoordinatorTracker:
         return self.timer_resets[-1] if self.timer_resets else None
 
     def watermark_ms(self, hold_ms: int) -> int:
-        """Return up to where every live broker has spoken: what is newer waits.
+        """Return the instant up to which every live broker has been read. Newer events wait.
 
-        One whose clock is apart from the coordinator's holds nothing and advances nothing.
+        A broker whose clock is apart from the coordinator's neither delays nor advances the watermark.
         """
         here_ms = self.stepped_ms(self.coordinator or "")
         brokers = [clock for clock in self.brokers.values() if abs(clock.stepped_ms - here_ms) <= hold_ms]
@@ -161,29 +162,29 @@ class CoordinatorTracker:
         return min((at_ms for at_ms in newest if at_ms >= floor_ms), default=0)
 
     def is_logged(self, broker: str, at_ms: int) -> bool:
-        """Tell whether a broker's request log covers an instant: then that decides, and not the coordinator's own log.
+        """Tell whether a broker's request log covers an instant. If so, the coordinator's own log decides nothing.
 
-        An unnamed broker may be any of them.
+        A line whose broker is not named may be of any broker.
         """
         known = [self.brokers[broker]] if broker in self.brokers else [] if broker else self.brokers.values()
         return any(clock.line_ms >= at_ms - REQUEST_LOG_OFF_MS for clock in known)
 
     def stepped_ms(self, broker: str) -> int:
-        """Return how far a broker's clock is from where it was before it stepped."""
+        """Return how far a broker's clock has stepped."""
         clock = self.brokers.get(broker)
         return 0 if clock is None else clock.stepped_ms
 
     def apart_ms(self, broker: str) -> int:
-        """Return how far a broker's clock is from the coordinator's since one of them stepped."""
+        """Return how far a broker's clock is from the coordinator's, because one of them stepped."""
         return self.stepped_ms(broker) - self.stepped_ms(self.coordinator or "")
 
     def is_apart(self, event: Event, hold_ms: int) -> bool:
-        """Tell whether an event is of a broker whose clock is apart from the coordinator's."""
+        """Tell whether an event comes from a broker whose clock is apart from the coordinator's."""
         broker = getattr(event, "broker", None)
         return broker is not None and abs(self.apart_ms(broker)) > hold_ms
 
     def now_ms(self, present_ms: int) -> int:
-        """Return the present by the coordinator's clock: the newest line of any broker, or this machine's word."""
+        """Return the present by the coordinator's clock: the newest line of any broker, or ``present_ms`` if later."""
         newest = (clock.line_ms - clock.stepped_ms for clock in self.brokers.values())
         return max([present_ms, *newest]) + self.stepped_ms(self.coordinator or "")
 
@@ -194,7 +195,7 @@ class CoordinatorTracker:
         clock.stepped_ms = stepped_ms
 
     def stepped(self, broker: str, to_ms: int) -> None:
-        """Move a broker's clock to where it stepped: neither a hole, nor a pause."""
+        """Move a broker's clock to where it stepped. The jump is neither a hole nor a pause."""
         clock = self._clock(broker)
         clock.line_ms, clock.refused_ms = to_ms, None
         clock.probed_ms.clear()
@@ -203,7 +204,7 @@ class CoordinatorTracker:
             self.floor_ms = 0
 
     def read(self, broker: str, source: str, line_ms: int) -> None:
-        """Note that a line has been read, before anything is applied: the watermark needs to know."""
+        """Note that a line has been read, before anything is applied. The watermark is computed from this."""
         clock = self._clock(broker)
         if line_ms > clock.read_ms.get(source, 0):
             clock.read_ms[source] = line_ms
@@ -217,7 +218,7 @@ class CoordinatorTracker:
         return clock
 
     def advance(self, broker: str, line_ms: int, thresholds: Thresholds) -> int:
-        """Move a broker's clock to one of its lines and return where it was.
+        """Move a broker's clock to one of its lines and return its previous time.
 
         A hole in the coordinator's lines opens a timer reset.
         """
@@ -230,9 +231,10 @@ class CoordinatorTracker:
         return before_ms
 
     def is_deposed(self, broker: str, line_ms: int, thresholds: Thresholds) -> bool:
-        """Tell whether a broker answers as a coordinator that it no longer is, or when it just woke.
+        """Tell whether a broker answers as the coordinator although another has taken over.
 
-        Another took over; it goes on until it learns that. Where that one is silent it may coordinate again.
+        A deposed coordinator answers until it learns that it is deposed. A broker that just woke from a pause may be
+        deposed too. If the new coordinator is silent, the broker may be the coordinator again.
         """
         clock = self.brokers.get(broker)
         if clock is None or broker == self.coordinator or self.coordinator is None:
@@ -260,12 +262,12 @@ class CoordinatorTracker:
         thresholds: Thresholds,
         connection: str = "",
     ) -> None:
-        """Compare a probe's number with its last one: a jump means lost lines, coverage starts again here."""
+        """Compare a probe's number with the one before. A jump means lost lines; coverage starts again here."""
         if probe is None:
             return
         clock = self._clock(broker)
         if line_ms < clock.probed_ms.get(connection, 0):
-            return  # sent again
+            return  # a line that was sent again
         probes = clock.probes
         last = probes.pop(connection, None)
         probes[connection] = probe
@@ -281,22 +283,22 @@ class CoordinatorTracker:
         allowed = PROBES_IN_FLIGHT if clock.silent_to_ms > heard_ms else 0
         if last is not None and probe - last - 1 > allowed:
             self._answered_unseen(broker, heard_ms)
-            if broker != self.coordinator:  # it has not slept over a move: it may have been elected in its silence
+            if broker != self.coordinator:  # it did not pause, so it may have been elected while its lines were lost
                 clock.silent_from_ms = clock.silent_to_ms = 0
                 self.former.reinstate(broker)
             recent = clock.lost_to_ms and line_ms - clock.lost_to_ms <= thresholds.progress_gap_ms
-            if broker == self.coordinator and not recent:  # else it is known that lines before this one are lost
+            if broker == self.coordinator and not recent:  # otherwise the loss is already noted
                 self.lost_lines(broker, line_ms, before_ms, min(heard_ms, before_ms))
         else:
             self._note_survival(broker, since_ms)
 
     def forget_probes(self) -> None:
-        """Begin anew with the numbers of probes: those of some lines have not been told."""
+        """Forget the last probe numbers: some lines were skipped, and their numbers would look lost."""
         for clock in self.brokers.values():
             clock.probes.clear()
 
     def _note_bunch(self, broker: str, connection: str, line_ms: int, heard_ms: int, *, follows: bool) -> None:
-        """Count a probe's numbers at one instant; too many of them open a blind window up to the next instant."""
+        """Count probe numbers that have one instant. Too many of them make a blind window, up to the next instant."""
         clock = self._clock(broker)
         if line_ms > heard_ms or connection not in clock.bunches:
             clock.bunches[connection] = [1, heard_ms]
@@ -309,14 +311,14 @@ class CoordinatorTracker:
             self.noted.append(add_window(self.blind, BlindWindow(broker, from_ms, line_ms + step_ms, COARSE_INSTANTS)))
 
     def _answered_unseen(self, broker: str, heard_ms: int) -> None:
-        """Take back a pause since then: the broker answered probes in it, so it did not stand still."""
+        """Withdraw a pause since ``heard_ms``: the broker answered probes meanwhile, so it did not pause."""
         for reset in self.timer_resets:
             paused = reset.cause is Cause.COORDINATOR_PAUSE and reset.broker == broker
             if paused and reset.low_ms >= heard_ms:
                 reset.cause, reset.woke_ms = Cause.UNKNOWN, None
 
     def _note_survival(self, broker: str, connected_ms: int) -> None:
-        """A probe answered on a connection of before a hole: the broker stood still and its timers ran on."""
+        """Note that a probe was answered on a connection from before a hole: the broker paused and did not restart."""
         clock = self._clock(broker)
         for reset in self.timer_resets:
             paused = reset.cause is Cause.COORDINATOR_PAUSE and reset.broker == broker
@@ -326,9 +328,9 @@ class CoordinatorTracker:
     def lost_lines(
         self, broker: str, line_ms: int, before_ms: int, blind_from_ms: int | None = None, why: str = LINES_LOST
     ) -> None:
-        """Lines between these two are missing: what they said is unknown, coverage starts again here.
+        """Note that lines between ``before_ms`` and ``line_ms`` are missing. Coverage starts again here.
 
-        ``blind_from_ms``: since when lines may be missing, where that is before the last that came.
+        ``blind_from_ms``: since when lines may be missing, if that is before ``before_ms``.
         """
         self._clock(broker).lost_to_ms = line_ms
         if broker == self.coordinator:
@@ -339,12 +341,12 @@ class CoordinatorTracker:
             self.noted.append(add_window(self.blind, window))
 
     def take_noted(self) -> list[BlindWindow]:
-        """Return the blind windows that are new or longer since this was asked last."""
+        """Return the blind windows that are new or longer since the last call."""
         noted, self.noted = self.noted, []
         return noted
 
     def answered(self, broker: str, proof: Proof, line_ms: int, thresholds: Thresholds) -> bool:
-        """Take what an answer about the shard proves; return whether the coordinator or its timer resets changed."""
+        """Apply what an answer about the shard proves. Return whether coordinator or timer resets changed."""
         self._clock(broker).answered_ms = line_ms
         if proof is Proof.NOTHING:
             return False
@@ -373,7 +375,7 @@ class CoordinatorTracker:
         return self._close(line_ms) or changed
 
     def _join_listeners(self) -> None:
-        """Let two that took turns be one broker, named as it is probed; none of their moves has been."""
+        """Merge two addresses that took turns into one broker, under the probed address, and drop their moves."""
         pair, first_ms = self.listeners.pair, self.listeners.first_ms
         name = next((name for name in pair if self._clock(name).probes), pair[0])
         self.listeners.join(name)
@@ -384,7 +386,7 @@ class CoordinatorTracker:
         self.timer_resets = [r for r in self.timer_resets if r not in never]
 
     def _move(self, broker: str, at_ms: int, thresholds: Thresholds) -> None:
-        """Let a broker coordinate from an instant on; session timers start anew unless it is the first."""
+        """Make a broker the coordinator from an instant on. Unless it is the first one, session timers restart."""
         if not self.last_answer_ms:
             self.covered_since_ms = at_ms
         else:
@@ -403,16 +405,16 @@ class CoordinatorTracker:
         self.coordinator, self.coordinator_since_ms = broker, at_ms
 
     def disputed(self, broker: str, proof: Proof, line_ms: int) -> bool:
-        """Tell whether metadata disputes an answer that only a coordinator gives."""
+        """Tell whether metadata contradicts an answer that only a coordinator gives."""
         if proof not in (Proof.LEADS, Proof.COORDINATES):
             return False
         answered_ms = self.last_answer_ms if self.coordinator == self.leadership.leader else 0
         return self.leadership.disputes(broker, proof, line_ms, answered_ms)
 
     def named(self, event: LeaderNamed) -> str | None:
-        """Take what metadata says of the shard's leader; return whom to follow, None if nothing changes.
+        """Apply what metadata says of the shard's leader. Return the broker to follow; None: nothing changes.
 
-        A leader without a request log coordinates unseen: then it is nobody, the empty name.
+        An empty name means that the leader has no request log, so the coordinator's lines will not be seen.
         """
         leadership, before = self.leadership, self.coordinator
         another = leadership.name(event)
@@ -422,7 +424,7 @@ class CoordinatorTracker:
         return "" if before in leadership.others and leadership.unlogged else None
 
     def follow(self, leader: str, thresholds: Thresholds) -> None:
-        """Let the broker that metadata names coordinate from now on."""
+        """Make the broker that metadata names the coordinator from now on."""
         if leader:
             self._move(leader, self.leadership.named_ms, thresholds)
             self._take_claim(leader)
@@ -430,7 +432,7 @@ class CoordinatorTracker:
             self.floor_ms, self.coordinator = self.line_ms, None
 
     def _take_claim(self, broker: str) -> None:
-        """Take what the new coordinator answered before metadata named it."""
+        """Apply what the new coordinator answered before metadata named it."""
         claim = self.leadership.claims.pop(broker, None)
         reset = self._newest_reset
         if claim is None:
@@ -442,22 +444,22 @@ class CoordinatorTracker:
                 self._close(claim.sure_ms)
 
     def _surely_loaded(self, reset: TimerReset, line_ms: int) -> bool:
-        """Tell whether heartbeats have been answered 0 for longer than a load takes."""
+        """Tell whether blind 0 answers have gone on for longer than a load takes."""
         if reset.blind_ms is None:
             reset.blind_ms = line_ms
         return line_ms >= reset.blind_ms + MAX_LOAD_MS
 
     def wrote(self, record_ms: int) -> bool:
-        """Take a record of the shard: who writes has loaded. Return whether that closed a timer reset.
+        """Apply a record of the shard: a coordinator that writes has loaded. Return whether that closed a timer reset.
 
-        Before the new coordinator was heard at all it may be its predecessor's.
+        Before the new coordinator was heard, the record may be its predecessor's.
         """
         reset = self._newest_reset
         heard = reset is not None and reset.blind_ms is not None and record_ms > reset.blind_ms
         return heard and self._close(record_ms)
 
     def _close(self, at_ms: int) -> bool:
-        """Close the timer reset that is open, if one is."""
+        """Close the open timer reset, if there is one."""
         reset = self._newest_reset
         if reset is None or reset.high_ms is not None:
             return False
@@ -466,9 +468,9 @@ class CoordinatorTracker:
         return True
 
     def _last_word_ms(self, line_ms: int, thresholds: Thresholds) -> int:
-        """Return when the coordinator last answered as such.
+        """Return when the coordinator last answered as the coordinator, and still was it.
 
-        One that wakes from a pause goes on answering until it learns that another has taken over meanwhile.
+        After a pause it answers until it learns that another has taken over, so those answers do not count.
         """
         for last in reversed(self.timer_resets):
             if last.cause is Cause.COORDINATOR_PAUSE and last.broker == self.coordinator:
@@ -477,12 +479,12 @@ class CoordinatorTracker:
         return self.last_answer_ms
 
     def loaded(self, broker: str, at_ms: int) -> None:
-        """Take the coordinator's own word that it has loaded the shard's groups."""
+        """Apply the coordinator's own log line that it has loaded the shard's groups."""
         self.timer_resets = self.timer_resets[-(MAX_TIMER_RESETS - 1) :]
         self.timer_resets.append(TimerReset(at_ms, at_ms, Cause.COORDINATOR_MOVED, broker))
 
     def _open(self, new: TimerReset) -> None:
-        """Add a timer reset; one that is still open is the same one, known better now."""
+        """Add a timer reset. One that is still open is merged with it: both are one reset, now better known."""
         if self.waiting:
             was = self.timer_resets.pop()
             new.word_ms = max(new.word_ms, was.word_ms)
@@ -491,8 +493,8 @@ class CoordinatorTracker:
             elif was.cause is Cause.UNKNOWN:
                 new.low_ms = was.low_ms
             elif was.cause is Cause.COORDINATOR_PAUSE and new.broker == was.broker:
-                new.cause = Cause.COORDINATOR_PAUSE  # it restarted, or lost and regained what it coordinated before
-                new.low_ms = was.low_ms  # and between waking and refusing it let sessions end
+                new.cause = Cause.COORDINATOR_PAUSE  # the broker restarted, or lost its partitions and got them back
+                new.low_ms = was.low_ms  # sessions may have ended between its waking and its refusal
         horizon_ms = new.low_ms - LONGEST_SESSION_MS
         self.timer_resets = [r for r in self.timer_resets if (r.high_ms or r.low_ms) >= horizon_ms][
             -(MAX_TIMER_RESETS - 1) :
@@ -500,9 +502,9 @@ class CoordinatorTracker:
         self.timer_resets.append(new)
 
     def prove(self, line_ms: int, arrival_ms: int) -> bool:
-        """Remember that a heartbeat which arrived then was accepted, its line at ``line_ms``.
+        """Remember a heartbeat that arrived at ``arrival_ms`` and was accepted, with its line at ``line_ms``.
 
-        Return whether it is one that counts: of ten a second one does.
+        Return whether it was kept: at most ten a second are.
         """
         proofs = self.proofs
         if proofs and line_ms < proofs[-1][0] + PROOF_STEP_MS:
@@ -514,15 +516,15 @@ class CoordinatorTracker:
 
     @property
     def newest_proof_ms(self) -> int:
-        """The greatest arrival among accepted heartbeats; 0: none is known."""
+        """The latest arrival of an accepted heartbeat; 0: none is known."""
         return self.proofs[-1][1] if self.proofs else 0
 
     def proven_ms(self, arrival_ms: int, grace_ms: int) -> int | None:
-        """Return when the first known heartbeat that arrived then or later is ``grace_ms`` old; None: there is none."""
+        """Return when the first heartbeat that arrived at ``arrival_ms`` or later is ``grace_ms`` old, if one did."""
         return next((line_ms + grace_ms for line_ms, best_ms in self.proofs if best_ms >= arrival_ms), None)
 
     def proof_arrival_ms(self, at_ms: int, grace_ms: int) -> int:
-        """Return the greatest arrival among heartbeats whose line is ``grace_ms`` old at ``at_ms``; drop the older."""
+        """Return the latest arrival among heartbeats whose line is ``grace_ms`` old at ``at_ms``; drop older ones."""
         while len(self.proofs) > 1 and self.proofs[1][0] <= at_ms - grace_ms:
             del self.proofs[0]
         return self.proofs[0][1] if self.proofs and self.proofs[0][0] <= at_ms - grace_ms else 0

@@ -1,14 +1,14 @@
-"""Which answers prove that the broker coordinates the group: those that Kafka gives only after it has looked.
+"""Which answers prove that a broker coordinates the group: those that Kafka gives only after its coordinator check.
 
-Read in Kafka's source: ``KafkaApis.scala`` and ``GroupCoordinator.scala`` of 2.8.0 and 3.9.0 (the Scala coordinator,
+From Kafka's source: ``KafkaApis.scala`` and ``GroupCoordinator.scala`` of 2.8.0 and 3.9.0 (the Scala coordinator,
 where ``validateGroupStatus`` is the check), ``GroupCoordinatorService.java`` and ``GroupMetadataManager.java`` of
 3.9.0, 4.2, 4.3 and trunk of 2026-08 (the Java one: ``CoordinatorRuntime.scheduleWriteOperation`` is the check).
 
-Before the check, and so by any broker to anybody who asks: authorization (29, 30), versions that are off (35), an empty
-group id (24), a session timeout out of bounds (26; Java only, but no line tells which coordinator it was), a
-SyncGroup without the protocol (23, in ``KafkaApis``), an invalid request (42), an assignor or a topology that is not
-supported (112, 130), and whatever fails unexpectedly (-1). They prove nothing, nor does a code that this table does not
-know.
+Any broker gives the answers that come before the check, to anybody who asks: authorization (29, 30), unsupported
+versions (35), an empty group id (24), a session timeout out of bounds (26; Java only, but no line says which
+coordinator it was), a SyncGroup without the protocol (23, in ``KafkaApis``), an invalid request (42), an unsupported
+assignor or topology (112, 130), and unexpected failures (-1). They prove nothing. Neither does a code that this table
+does not have.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ COORDINATOR_LOAD_IN_PROGRESS = 14
 COORDINATOR_NOT_AVAILABLE = 15
 NOT_COORDINATOR = 16
 WAITED_MS = 50
-"""A refusal is answered sooner."""
+"""A broker refuses sooner than this."""
 REFUSALS = frozenset({COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR})
 
 AFTER_CHECK: Mapping[type, frozenset[int]] = {
@@ -36,10 +36,10 @@ WHILE_LOADING: Mapping[type, frozenset[int]] = {
     Heartbeat: frozenset({0}),
     SyncAnswered: frozenset({27}),
 }
-"""What a classic group's coordinator also answers while it loads, without a look at the group.
+"""What a classic group's coordinator also answers while it loads, when it does not know the group yet.
 
-``GroupCoordinatorService.heartbeat`` and ``GroupCoordinator.handleHeartbeat`` answer 0 in the place of 14,
-``GroupCoordinator.handleSyncGroup`` (Scala) 27.
+``GroupCoordinatorService.heartbeat`` and ``GroupCoordinator.handleHeartbeat`` answer 0 instead of 14, and
+``GroupCoordinator.handleSyncGroup`` (Scala) answers 27 instead.
 """
 
 
@@ -49,7 +49,7 @@ class Proof(Enum):
     REFUSES = "refuses"
     """14, 15, 16: it does not coordinate the group now."""
     NOTHING = "nothing"
-    """Any broker may have answered so."""
+    """Any broker may give this answer."""
     LEADS = "leads"
     """It coordinates the group, or is about to: it may still be loading it."""
     COORDINATES = "coordinates"
@@ -58,8 +58,8 @@ class Proof(Enum):
 def proof(event: Event, parked_ms: int, stalled_write_ms: int) -> Proof:
     """Return what an answered request that waited for ``parked_ms`` proves of the broker that answered it.
 
-    A 15 after ``stalled_write_ms`` or more is the end of a write that stalled: neither a refusal nor accepted. So it is
-    for a SyncGroup that waited at all: for the leader's, whose write that was.
+    A 15 after ``stalled_write_ms`` or more is the end of a stalled write: neither a refusal nor an acceptance. For a
+    SyncGroup a short wait is enough, because followers wait for the leader's write.
     """
     error: int = event.error  # type: ignore[union-attr] # of the five kinds that are answers
     if error in REFUSALS:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 GOES_ON_MS = 15_000
 """A former coordinator that has not answered for this long has stopped. A later answer belongs to a new term."""
 LONGEST_MS = 60_000
-"""Who still answers as the coordinator so long after another took over coordinates again: no deposed broker does."""
+"""A broker that still answers as the coordinator after so long coordinates again: a deposed one learns it sooner."""
 MAX_FORMER = 16
 
 
@@ -19,9 +19,9 @@ class FormerCoordinators:
     """The former coordinators of one shard."""
 
     answered_ms: dict[str, int] = field(default_factory=dict)
-    """Former coordinator to its last answer."""
+    """By former coordinator: its last answer."""
     superseded_ms: dict[str, int] = field(default_factory=dict)
-    """Former coordinator to when another broker took over from it."""
+    """By former coordinator: when another broker took over from it."""
 
     def supersede(self, broker: str, at_ms: int) -> None:
         """Note that another broker has taken over from this one."""

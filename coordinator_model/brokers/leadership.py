@@ -1,9 +1,9 @@
-"""Who coordinates a shard by the brokers' metadata, and what to make of an answer that says otherwise.
+"""Which broker leads a shard according to metadata, and how to treat an answer that contradicts metadata.
 
 Kafka's coordinator of a partition of the offsets topic is that partition's leader. Metadata is asked every few seconds,
-so after a failover the new coordinator answers before metadata names it: such an answer is *disputed* and moves nothing
-until metadata agrees. What metadata said long ago disputes nothing; nor does it hold against a broker that goes on
-answering for a minute while the leader that it names gives no answer.
+so after a failover the new coordinator answers before metadata names it. Such an answer is *disputed*: it does not move
+the coordinator until metadata agrees. Old metadata disputes nothing. The dispute also ends if the broker answers as the
+coordinator for a minute while the leader that metadata names gives no answer.
 """
 
 from dataclasses import dataclass, field
@@ -12,23 +12,23 @@ from coordinator_model.brokers.coordinator_check import Proof
 from coordinator_model.events import LeaderNamed
 
 STALE_MS = 15_000
-"""Three times as long as between two questions: older metadata says nothing of an answer."""
+"""Three times the interval at which metadata is asked. Older metadata disputes no answer."""
 DISPUTE_MS = 60_000
 UNLOGGED_AFTER_MS = 15_000
-"""A leader whose telemetry key is not known for so long has no request log: a probe makes two lines a second there."""
+"""A leader whose telemetry key stays unknown for so long has no request log: a probe makes two lines a second there."""
 MAX_CLAIMS = 16
 
 
 @dataclass(slots=True)
 class Claim:
-    """Answers of a broker as the coordinator, against metadata."""
+    """A broker's answers as the coordinator that contradict metadata."""
 
     first_ms: int
     last_ms: int
     blind_ms: int | None = None
-    """The first that it may have given while it loaded."""
+    """The first answer that it may have given while it was loading."""
     sure_ms: int | None = None
-    """The first that it gave after that."""
+    """The first answer that proves that it has loaded."""
 
 
 @dataclass(slots=True)
@@ -42,19 +42,19 @@ class Leadership:
     others: tuple[str, ...] = ()
     """Keys of brokers that are known not to lead."""
     unlogged_ms: int | None = None
-    """Since when metadata names a leader whose key is unknown."""
+    """Since when metadata names a leader whose telemetry key is unknown."""
     claims: dict[str, Claim] = field(default_factory=dict)
     epoch: int = -1
-    """The leader's; -1: unknown."""
+    """The leader epoch; -1: unknown."""
     replaced_ms: int = 0
     """When metadata last named the leader before this one."""
     resigned_ms: int = 0
     """When the leader that metadata names last answered that it does not coordinate (16)."""
 
     def name(self, event: LeaderNamed) -> bool:
-        """Take what metadata says now; return whether another broker leads than before.
+        """Apply what metadata says now. Return whether the leader has changed.
 
-        What is older than what is known says nothing: asked earlier, or of a broker that knows an earlier leader only.
+        Older metadata is ignored: it was asked earlier, or of a broker that knows only an earlier leader epoch.
         """
         if event.order_ms < self.named_ms or self._is_outdated(event):
             return False
@@ -70,7 +70,7 @@ class Leadership:
         return another
 
     def _is_outdated(self, event: LeaderNamed) -> bool:
-        """Tell whether it is of an earlier epoch; for so long nobody is behind, then the topic was made anew."""
+        """Tell whether the epoch is outdated. An earlier epoch that comes much later means a recreated topic."""
         return 0 <= event.epoch < self.epoch and event.order_ms <= self.named_ms + DISPUTE_MS
 
     @property
@@ -79,16 +79,16 @@ class Leadership:
         return self.unlogged_ms is not None and self.named_ms >= self.unlogged_ms + UNLOGGED_AFTER_MS
 
     def resign(self, broker: str, at_ms: int) -> None:
-        """Note that a broker does not coordinate the shard, by its own word."""
+        """Note that a broker answered that it does not coordinate the shard."""
         if broker == self.leader:
             self.resigned_ms = max(self.resigned_ms, at_ms)
 
     def disputes(self, broker: str, proof: Proof, line_ms: int, leader_answered_ms: int) -> bool:
-        """Tell whether metadata disputes an answer that only a coordinator gives; remember it then."""
+        """Tell whether metadata disputes an answer that only a coordinator gives. Remember a disputed answer."""
         if line_ms > self.named_ms + STALE_MS or broker not in self.others:
-            return False  # nothing is known, or it is old, or of a broker under another key, as of a second listener
+            return False  # metadata is unknown or old, or the broker has another key, such as a second listener
         if self.resigned_ms > self.named_ms:
-            return False  # the leader that it names has said since that it is none
+            return False  # the leader that metadata names has answered since that it is not the coordinator
         claim = self._claim(broker, line_ms)
         claim.last_ms = max(claim.last_ms, line_ms)
         if proof is Proof.COORDINATES and claim.sure_ms is None:
@@ -98,11 +98,11 @@ class Leadership:
         return claim.last_ms - claim.first_ms < DISPUTE_MS or leader_answered_ms >= claim.first_ms
 
     def was_claimed(self, broker: str, at_ms: int) -> bool:
-        """Tell whether a broker answered as the coordinator before an instant: metadata of then was outdated."""
+        """Tell whether a broker answered as the coordinator before an instant, so metadata was outdated then."""
         return broker in self.claims and self.claims[broker].first_ms < at_ms
 
     def _claim(self, broker: str, line_ms: int) -> Claim:
-        """Return a broker's claim, a new one if it has none that goes on."""
+        """Return a broker's claim. If it has none, or its last answer is old, begin a new claim."""
         claim = self.claims.get(broker)
         if claim is None or line_ms > claim.last_ms + STALE_MS:
             if claim is None and len(self.claims) >= MAX_CLAIMS:

@@ -1,16 +1,20 @@
-"""Lines whose instants cannot be, and brokers whose clocks step.
+"""Misdated lines, and brokers whose clocks step.
 
-Theory. A broker's lines lie in a partition in the order in which they were written, so their instants rise. One that is
-far ahead of the line before it is a hole (a pause, lost lines), a clock that stepped, or misdated. *Far* is more than
-sources may lie apart (``hold_ms``), and a minute where there is no other clock. A line far ahead is believed at once
-where another clock is there too: a line of a peer in the same partition, or, live, this machine's clock as far as the
-lines are behind it. Else it is in *doubt*, and waits. The next line that is where the
-broker was disproves it: it is misdated. One that goes on from it and is believed proves it, and so do lines that go on
-from it: where no other clock contradicts any do, for a second, and it was a hole; else three numbered probes in a row
-do, and the clock stepped. Far behind is doubted alike; disproved, such lines are only late, and proven, the clock
-stepped back.
+Theory. A partition has a broker's lines in the order in which they were written, so their instants rise. A line that
+is far ahead of the line before it has one of three reasons: a hole (the broker paused, or lines were lost), a clock
+that stepped, or a wrong date. *Far* is more than sources may be apart (``hold_ms``), or a minute if there is no other
+clock to compare with. Other clocks are those of peers, which write to the same partition, and in a live run this
+machine's clock.
 
-A single broker's replay knows no other clock: it takes a step ahead for a hole, and knows a step back.
+If another clock has come as far, the line is believed at once. Otherwise the line is in *doubt* and waits:
+
+- The broker's next line is back at the earlier time: the line in doubt was misdated.
+- The broker's next line follows the line in doubt and is believed: so is the line in doubt.
+- More lines follow the line in doubt. If no other clock contradicts them, a second of any lines is proof, and there was
+  a hole. Otherwise three numbered probes in a row are proof, and the clock stepped.
+
+Lines far behind are doubted in the same way. If they are disproved, they are only late; if proven, the clock stepped
+back. A replay of a single broker has no other clock: it takes a step ahead for a hole, and recognizes a step back.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,21 +28,21 @@ from coordinator_model.events import BrokerLine, ClientSign, ConsumerHeartbeat, 
 from coordinator_model.heartbeat_block import HeartbeatBlock
 
 LONE_MS = 60_000
-"""How far ahead is far where there is no other clock: a broker alone may have stood still for as long."""
+"""How far ahead is far if there is no other clock: the broker may have paused for as long."""
 SPAN_MS = 1_000
-"""Over how long lines go on to prove themselves."""
+"""Lines in doubt have to follow each other for so long to be proof."""
 PROBES_IN_A_ROW = 3
 LINES_IN_A_ROW = 20
 LINES_SPAN_MS = 5_000
-"""Without a probe: so many lines, over so long, prove what three probes do. So long a peer's clock has to keep pace."""
+"""Without a probe, so many lines over so long are proof. A peer's clock has to keep pace for as long."""
 MAX_DOUBTED = 10_000
-"""Lines in doubt, a shard; more are not waited for."""
+"""Lines in doubt kept per shard. Beyond that a broker's lines in doubt are disproved."""
 
 
 class Step(NamedTuple):
-    """A broker's clock went from one instant to another: by ``delta_ms``, time that really passed left out.
+    """A broker's clock stepped by ``delta_ms``, not counting the time that passed meanwhile.
 
-    ``total_ms``: so far it is now from where it was before all steps. ``lasting``: another clock says so.
+    ``total_ms``: the sum of all its steps. ``lasting``: another clock confirms it.
     """
 
     broker: str
@@ -51,42 +55,42 @@ class Step(NamedTuple):
 
 @dataclass(slots=True)
 class Doubt:
-    """Lines of a broker, one after the other, that are far from where it was."""
+    """Successive lines of a broker that are far from its time before."""
 
     ahead: bool
     first_ms: int
     last_ms: int
     lines: list[BrokerLine] = field(default_factory=list)
     probe: tuple[str, int] | None = None
-    """Connection and number of the last probe among them."""
+    """Connection and number of the last probe among these lines."""
     in_a_row: int = 0
     peers: tuple[str, ...] = ()
-    """Brokers in the same partition that were as far as it was before."""
+    """Brokers that write to the same partition and had come as far as this one."""
     peer_ms: int | None = None
-    """The newest line of these since, steps left out: their clocks go on."""
+    """The newest line of the peers since then, without steps: the time by their clocks."""
     heard: tuple[int, int, int] | None = None
-    """``peer_ms`` and ``last_ms`` as a peer was first heard since, and ``last_ms`` as one was last."""
+    """``peer_ms`` and ``last_ms`` when a peer was first heard, and ``last_ms`` when a peer was last heard."""
 
     def add(self, line: BrokerLine, at_ms: int, known: dict[str, int]) -> None:
-        """Add a line; ``known`` are the numbers that its broker's probes had before."""
+        """Add a line. ``known``: the broker's last probe numbers before the doubt."""
         self.lines.append(line)
         self.last_ms = at_ms
         if isinstance(line, Tick) and line.probe is not None:
             follows = self.probe == (line.connection, line.probe - 1)
-            again = not self.ahead and line.probe <= known.get(line.connection, -1)  # as of lines that are sent again
+            again = not self.ahead and line.probe <= known.get(line.connection, -1)  # a line that was sent again
             self.in_a_row = 0 if again else self.in_a_row + 1 if follows else 1
             self.probe = (line.connection, line.probe)
 
     def hear_peer(self, at_ms: int) -> None:
-        """Note a line of a peer, steps left out."""
+        """Note a line of a peer, at its time without steps."""
         self.peer_ms = max(at_ms, self.peer_ms or at_ms)
         first = self.heard or (self.peer_ms, self.last_ms, self.last_ms)
         self.heard = (*first[:2], self.last_ms)
 
     def is_kept_pace_with(self, hold_ms: int) -> bool:
-        """Tell whether its peers' clocks go on as its own does, or have come to where that is.
+        """Tell whether the peers' clocks run as fast as this one does, or have reached it.
 
-        Lines that waited for a partition whose leader stood still come all at once, or not yet: they tell no time.
+        If the leader of the partition paused, lines come all at once or not yet, so their dates show no time.
         """
         if self.peer_ms is None or self.heard is None or abs(self.last_ms - self.peer_ms) <= hold_ms:
             return True
@@ -95,9 +99,9 @@ class Doubt:
         return peers_ms >= LINES_SPAN_MS and abs(own_ms - peers_ms) <= SPAN_MS and self.last_ms - own_to_ms <= SPAN_MS
 
     def proven(self, *, probed: bool, alone: bool) -> bool:
-        """Tell whether its lines prove each other.
+        """Tell whether the lines in doubt are enough to be believed.
 
-        ``probed``: its broker is asked by a probe. ``alone``: there is no other clock to contradict them.
+        ``probed``: the broker answers a probe. ``alone``: there is no other clock to contradict the lines.
         """
         span_ms = abs(self.last_ms - self.first_ms)
         if self.ahead and alone:
@@ -109,24 +113,24 @@ class Doubt:
 
 @dataclass(slots=True)
 class Sifted:
-    """Lines that are believed: in one part, and in another after each step of the coordinator's clock."""
+    """The believed lines, in parts: each step of the coordinator's clock begins a new part."""
 
     lines: list[list[BrokerLine]] = field(default_factory=lambda: [[]])
     blocks: list[list[HeartbeatBlock]] = field(default_factory=lambda: [[]])
     parted_by: list[Step] = field(default_factory=list)
-    """The coordinator's steps: one between two parts."""
+    """The coordinator's steps, one between each two parts."""
     steps: list[Step] = field(default_factory=list)
     misdated: list[BrokerLine] = field(default_factory=list)
     waiting: list[BrokerLine] = field(default_factory=list)
     """Lines that are in doubt."""
     newest: dict[Source, int] = field(default_factory=dict)
-    """The newest believed line by source; of a broker that stepped, since then."""
+    """The newest believed line, by source; of a broker that stepped, only lines since then."""
 
 
 Place = tuple[str, int, int]
 """Topic, partition, offset."""
 Item = tuple[Place, BrokerLine | HeartbeatBlock]
-"""What lies at a place; a block lies at its first offset."""
+"""A line or block with its place. A block is at the place of its first line."""
 
 
 def sift(
@@ -138,10 +142,11 @@ def sift(
     *,
     final: bool,
 ) -> Sifted:
-    """Sift what was read, in whatever order it comes; what is in doubt afterwards is in ``doubts``, for the next batch.
+    """Sift what was read, in any order. Lines that stay in doubt are kept in ``doubts`` for the next batch.
 
-    ``present_ms``: what this machine's clock says, as the brokers have it; None: it says nothing. ``final``: nothing
-    waits. Blocks of heartbeats are only looked into where other lines, or their ends, give reason to.
+    ``present_ms``: this machine's clock, converted to the brokers' time; None: not to be used. ``final``: this is the
+    last batch, so no line may wait. A block of heartbeats is unpacked only if other lines, or its first or last line,
+    give reason to.
     """
     blocks = [item for _, item in items if isinstance(item, HeartbeatBlock)]
     if blocks:
@@ -186,17 +191,17 @@ class LineClocks:
             self._line(line, ordered[index + 1][1] if index + 1 < len(ordered) else None)
         for broker, doubt in list(self._doubts.items()) if final else ():
             if doubt.ahead and self._reference_ms(doubt) is None:
-                self._prove(broker, self._doubts.pop(broker))  # nothing contradicts it
+                self._prove(broker, self._doubts.pop(broker))  # no other clock contradicts it
             else:
                 self._disprove(broker)
 
     def is_calm(self) -> bool:
-        """Tell whether all lines are where their brokers were, or after a hole."""
+        """Tell whether no line is in doubt or misdated, and no clock stepped."""
         sifted = self._sifted
         return not (self._doubts or sifted.steps or sifted.misdated)
 
     def believe_block(self, block: HeartbeatBlock) -> bool:
-        """Believe heartbeats whose first and last are where their broker was before and is now; else return False."""
+        """Believe a block if its first and last lines need no doubt; otherwise return False."""
         first, last = block.row(0), block.row(block.length - 1)
         earliest_ms = self._before.get(first.broker, first.order_ms) - self._hold_ms
         self._enter(first[2:4])
@@ -207,14 +212,14 @@ class LineClocks:
         return True
 
     def end(self, doubts: dict[str, Doubt]) -> Sifted:
-        """Return what was sifted, with the doubts that are left in the place of those that were."""
+        """Return the result, and replace ``doubts`` by those that are left."""
         doubts.clear()
         doubts.update(self._doubts)
         self._sifted.waiting = [line for doubt in doubts.values() for line in doubt.lines]
         return self._sifted
 
     def _enter(self, place: tuple[str, int]) -> None:
-        """Go on in a partition, with the newest line of each broker in it."""
+        """Enter a partition: load the newest line of each broker in it."""
         if place != self._place:
             source, clocks = f"{place[0]}/{place[1]}", self._clock.brokers.items()
             self._here = {name: known.read_ms[source] for name, known in clocks if source in known.read_ms}
@@ -235,7 +240,7 @@ class LineClocks:
             self._note(line)
 
     def _note(self, line: BrokerLine) -> None:
-        """Note the number of a probe, and who coordinates, most likely: what is read has not been applied yet."""
+        """Note a probe's number, and the likely coordinator: the lines have not been applied yet."""
         if isinstance(line, ClientSign):
             return
         if not isinstance(line, Tick):
@@ -245,7 +250,7 @@ class LineClocks:
             self._probes.setdefault(line.broker, {})[line.connection] = line.probe
 
     def _bound_ms(self, broker: str, at_ms: int) -> int:
-        """Return up to where a line of a broker may be without a doubt."""
+        """Return the latest instant at which a line of a broker is believed at once."""
         own_ms = self._own.get(broker)
         if own_ms is not None and at_ms <= own_ms + self._hold_ms:
             return at_ms
@@ -258,7 +263,7 @@ class LineClocks:
         return max([*known, max(others) + self._stepped.get(broker, 0)]) + self._hold_ms
 
     def _stands_out(self, line: BrokerLine, at_ms: int, after: BrokerLine | None) -> bool:
-        """Tell whether a line is far ahead of the one before it and of the one after it: then no other clock counts."""
+        """Tell whether a line is far ahead of both its neighbours. If so, it is misdated whatever other clocks say."""
         own_ms = self._own.get(line.broker)
         if own_ms is not None and at_ms <= own_ms + self._hold_ms:
             return False
@@ -267,7 +272,7 @@ class LineClocks:
         return written_ms(after) < at_ms - self._hold_ms
 
     def _believe(self, broker: str, at_ms: int, place: tuple[str, int]) -> None:
-        """Let a broker have been at an instant."""
+        """Move a broker's time to the instant of a believed line."""
         if broker in self._doubts:
             self._end_doubt(broker, at_ms)
         self._own[broker] = max(at_ms, self._own.get(broker, at_ms))
@@ -297,20 +302,20 @@ class LineClocks:
             self._disprove(broker)
 
     def _peers(self, broker: str) -> tuple[str, ...]:
-        """Return who else writes to the partition, and has come as far as a broker had: not one that stands still."""
+        """Return the other brokers of the partition that have come as far as this one: not one that paused."""
         own_ms = self._own.get(broker, 0) - self._stepped.get(broker, 0)
         here = {peer: at_ms - self._stepped.get(peer, 0) for peer, at_ms in self._here.items() if peer != broker}
         return tuple(sorted(peer for peer, at_ms in here.items() if at_ms >= own_ms - self._hold_ms))
 
     def _reference_ms(self, doubt: Doubt) -> int | None:
-        """Return what other clocks say now; None: there is none that goes on."""
+        """Return the time by other clocks; None: there is no other clock that runs."""
         known = [at_ms for at_ms in (doubt.peer_ms, self._present_ms) if at_ms is not None]
         return max(known, default=None)
 
     def _end_doubt(self, broker: str, at_ms: int) -> None:
-        """End a doubt with a line that is believed: where that goes on from lines ahead, they only came before others.
+        """End a doubt with a line that is believed. If that line follows the lines in doubt, they are believed too.
 
-        So where all brokers of a partition stood still, and the first to wake speaks alone.
+        This happens if all brokers of a partition paused: the first to wake has no peer that has come as far.
         """
         doubt = self._doubts[broker]
         if not doubt.ahead or at_ms < doubt.last_ms - self._hold_ms:
@@ -320,12 +325,12 @@ class LineClocks:
         self._take(broker, doubt.lines)
 
     def _disprove(self, broker: str) -> None:
-        """Take lines in doubt for misdated, or only late."""
+        """Reject lines in doubt: those ahead are misdated, those behind are only late."""
         doubt = self._doubts.pop(broker)
         (self._sifted.misdated if doubt.ahead else self._sifted.lines[-1]).extend(doubt.lines)
 
     def _prove(self, broker: str, doubt: Doubt) -> None:
-        """Believe lines that were in doubt, and note the step of the clock that they are proof of, if they are."""
+        """Believe lines that were in doubt. Note a step of the clock if they prove one."""
         step = self._step_of(broker, doubt)
         if step is not None:
             sifted = self._sifted
@@ -347,7 +352,7 @@ class LineClocks:
         self._sifted.lines[-1].extend(lines)
 
     def _step_of(self, broker: str, doubt: Doubt) -> Step | None:
-        """Return the step that lines in doubt are proof of; None: it may have stood still instead."""
+        """Return the step that the lines in doubt prove; None: the broker may have paused instead."""
         own_ms, reference_ms = self._own.get(broker), self._reference_ms(doubt)
         before_ms = self._stepped.get(broker, 0)
         if reference_ms is None:
@@ -360,13 +365,13 @@ class LineClocks:
             total_ms = 0
         delta_ms = 0 if own_ms is None else total_ms - before_ms
         if doubt.ahead and own_ms is not None and abs(delta_ms) <= self._hold_ms:
-            return None  # others have come to where it is meanwhile: all of them stood still
+            return None  # the other clocks have reached this one meanwhile: all of them had paused
         from_ms = doubt.first_ms if own_ms is None else own_ms
         return Step(broker, from_ms, doubt.first_ms, delta_ms, total_ms, lasting=True)
 
 
 def written_ms(line: BrokerLine) -> int:
-    """Return when a line was written; a leave is ordered by when it was applied, which may be long before."""
+    """Return when a line was written. A leave is ordered by when it was applied, which may be long before."""
     if isinstance(line, LeaveAnswered) or (isinstance(line, ConsumerHeartbeat) and line.request_epoch < 0):
         return line.order_ms + line.remote_ms
     return line.order_ms

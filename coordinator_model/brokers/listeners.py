@@ -1,17 +1,17 @@
-"""Two names of one broker: the addresses of two listeners, where its lines have no record key.
+"""One broker under two names: the addresses of two listeners, if its lines have no record key.
 
 Theory. A broker without a key is named by the local address of each connection. One broker at a time coordinates a
-shard, and one that no longer does refuses (14, 15, 16) or goes on for some seconds until it learns it. So two addresses
-that take turns in answering as the coordinator, for longer than that and without a refusal, are one broker's. Until it
-is known each turn looks like a move; afterwards those moves have never been.
+shard. A deposed coordinator refuses (14, 15, 16), or answers for some seconds until it learns that it is deposed. So
+two addresses that take turns as the coordinator for longer than that, without a refusal, belong to one broker. Until
+that is known, each turn looks like a move of the coordinator; then those moves are dropped.
 """
 
 from dataclasses import dataclass, field
 
 TURNS = 6
-"""So many in a row are no accident."""
+"""So many turns in a row are no failovers."""
 TURN_MS = 30_000
-"""Turns that lie further apart may be failovers."""
+"""Turns that are further apart may be failovers."""
 MAX_NAMES = 64
 
 
@@ -20,9 +20,9 @@ class Listeners:
     """What is known of the names of one shard's brokers."""
 
     names: dict[str, str] = field(default_factory=dict)
-    """Another address of a broker to its name."""
+    """By a broker's other address: its name."""
     pair: tuple[str, str] = ("", "")
-    """The two that take turns now."""
+    """The two addresses that take turns now."""
     turns: int = 0
     first_ms: int = 0
     last_ms: int = 0
@@ -32,9 +32,9 @@ class Listeners:
         return self.names.get(broker, broker)
 
     def take_turn(self, before: str, after: str, at_ms: int, least_ms: int) -> bool:
-        """Note that one answers as the coordinator after another; return whether both are one broker.
+        """Note that ``after`` answers as the coordinator after ``before``. Return whether both are one broker.
 
-        ``least_ms``: for how long two brokers may seem to take turns.
+        ``least_ms``: how long two different brokers may seem to take turns.
         """
         pair = (min(before, after), max(before, after))
         if pair != self.pair or at_ms - self.last_ms > TURN_MS:
@@ -44,12 +44,12 @@ class Listeners:
         return enough and all(map(is_address, pair)) and len(self.names) < MAX_NAMES
 
     def refused(self, broker: str) -> None:
-        """Note that a broker does not coordinate the shard: its turns were a coordinator's that moved."""
+        """Note that a broker refused: its turns were real moves of the coordinator."""
         if broker in self.pair:
             self.pair, self.turns = ("", ""), 0
 
     def join(self, name: str) -> None:
-        """Let the two that take turns be one broker, of this name."""
+        """Merge the two addresses that take turns into one broker of this name."""
         [other] = [other for other in self.pair if other != name]
         self.names = {known: name if of == other else of for known, of in self.names.items()} | {other: name}
 

@@ -1,9 +1,9 @@
-"""Which lines of a broker move the clocks of all shards, as ticks: `replay` and the job's source stage make the same.
+"""Ticks: the lines of a broker that move the clocks of all shards. `replay` and the job's source stage share this.
 
-A shard is sent its own groups' lines only, yet waits for every broker. So probes' lines are ticks, and of all others
-two a second, those at both ends of a hole, and the newest. Each goes to every shard: a cluster pays for brokers times
-shards. The lines' own instants decide, whatever they say and in whichever order and batches they come: a hole in a
-broker's lines begins and ends for every shard exactly where it does for the one that the lines are about.
+A shard receives only the lines of its own groups, but waits for every broker. So each broker sends ticks to all
+shards. Ticks are the probe's lines, and of all other lines two a second, those at both ends of a hole, and the newest.
+Each tick goes to every shard, so the cost is brokers times shards. Only the instants of the lines decide which are
+ticks, not their order or batches. So a hole in a broker's lines has the same ends for every shard.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,21 +11,21 @@ from collections.abc import Iterable, Iterator
 from coordinator_model.events import Tick
 
 TICK_EVERY_MS = 500
-"""Lines closer than this move the clock of the other shards only once, but for the last before a hole."""
+"""Lines closer than this make one tick, except for the last line before a hole."""
 HOLE_MS = 1_000
-"""Where no line comes for so long, both its ends are ticks: a pause or silence begins and ends exactly there."""
+"""If no line comes for so long, the lines at both ends are ticks: a pause begins and ends exactly there."""
 Source = tuple[str, str, int]
 """Broker, topic, partition."""
 
 
 class _Lines:
-    """Lines of one source that may be ticks, and the newest of all."""
+    """The lines of one source that may become ticks, and the newest line."""
 
     def __init__(self, first: Tick) -> None:
         self._chosen, self.newest = [first], first
 
     def observe(self, tick: Tick) -> None:
-        """Observe a line: of lines by rising instants most can be left out at once; a late one is kept."""
+        """Observe a line. Most lines in order of time can be dropped at once; a late line is kept."""
         newest_ms = self.newest.order_ms
         if tick.order_ms >= newest_ms + HOLE_MS:
             self._chosen += [self.newest, tick]
@@ -35,12 +35,12 @@ class _Lines:
             self.newest = tick
 
     def all(self) -> list[Tick]:
-        """Return the lines that may be ticks."""
+        """Return the lines that may become ticks."""
         return [*self._chosen, self.newest]
 
 
 class Ticker:
-    """Observes lines, in any order, each as the tick that it might be; ``take`` returns those that are."""
+    """Observes lines in any order, each in the form of a tick; ``take`` returns those that are chosen."""
 
     def __init__(self) -> None:
         self._telling: dict[Source, _Lines] = {}
@@ -51,11 +51,11 @@ class Ticker:
         return bool(self._telling)
 
     def observe(self, tick: Tick, *, mute: bool = False) -> None:
-        """Observe a line; a probe's has its connection. ``mute``: one that cannot be read, or is about no group.
+        """Observe a line; only a probe's has a connection. ``mute``: the line cannot be read, or is about no group.
 
-        Mute lines are ticks up to a hole's length after the newest line of their source that is not: where a hole
-        begins and ends they tell as well. Alone they tell nothing: nobody can be judged by them, and telemetry stands
-        still.
+        Mute lines also show where a hole begins and ends. So they are ticks, but only up to ``HOLE_MS`` after the
+        newest other line of their source. A source that sends nothing but mute lines must count as stalled telemetry,
+        because no member can be judged by them.
         """
         heard, source = self._mute if mute else self._telling, (tick.broker, tick.topic, tick.partition)
         if (lines := heard.get(source)) is None:
@@ -64,7 +64,7 @@ class Ticker:
             lines.observe(tick)
 
     def take(self) -> list[Tick]:
-        """Return the ticks, the newest lines among them; afterwards none are held."""
+        """Return the ticks, including the newest line of each source, and forget all lines."""
         ticks: list[Tick] = []
         for source, lines in self._telling.items():
             mute, until_ms = self._mute.get(source), lines.newest.order_ms + HOLE_MS
@@ -79,7 +79,7 @@ def _always(tick: Tick) -> bool:
 
 
 def _thinned(ticks: Iterable[Tick]) -> Iterator[Tick]:
-    """Yield two a second of one source's lines, those at both ends of a hole, and the last."""
+    """Yield two lines a second of one source, those at both ends of a hole, and the last."""
     ordered = sorted(dict.fromkeys(ticks), key=lambda tick: (tick.order_ms, not _always(tick), tick.offset))
     said_ms = None
     for tick, after in zip(ordered, [*ordered[1:], None], strict=True):

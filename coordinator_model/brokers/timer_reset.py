@@ -1,22 +1,22 @@
-"""When all session timers of a shard started anew: a pause, a restart or a move of its coordinator, or lost lines."""
+"""When the coordinator restarted all session timers of a shard: it paused, restarted or moved, or lines were lost."""
 
 from dataclasses import dataclass
 
 from coordinator_model.states import Cause
 
 LONGEST_SESSION_MS = 1_800_000
-"""``group.max.session.timeout.ms`` as Kafka has it by default: no session timer runs longer."""
+"""Kafka's default of ``group.max.session.timeout.ms``: no session timer runs longer."""
 ASLEEP_AFTER_MS = 250
-"""So long after a broker's last line before a pause it had more likely fallen asleep than not: the probe makes a line
-every half second."""
+"""A timer that was due this long after a broker's last line before a pause most likely did not run before the pause.
+The probe makes a line every half second; this is half of that."""
 
 
 @dataclass(slots=True)
 class TimerReset:
-    """All session timers of a shard started anew, once, in ``[low_ms, high_ms]``; an open end is still waited for.
+    """All session timers of a shard restarted once, at an instant within ``[low_ms, high_ms]``.
 
-    ``cause`` is COORDINATOR_PAUSE, COORDINATOR_MOVED, or UNKNOWN where only telemetry was lost: then a heartbeat may
-    have been missed, which comes to the same.
+    ``high_ms`` is None until the end of the interval is known. ``cause`` is COORDINATOR_PAUSE, COORDINATOR_MOVED, or
+    UNKNOWN if only telemetry was lost: a heartbeat may be among the lost lines, and it would have restarted its timer.
     """
 
     low_ms: int
@@ -24,27 +24,27 @@ class TimerReset:
     cause: Cause
     broker: str
     woke_ms: int | None = None
-    """The broker's first line after a pause that it survived: its timers ran on, and what was due in between ended at
-    that line. None: it may have been restarted."""
+    """The broker's first line after a pause that it survived: its timers went on, and those that were due in the pause
+    ran at that line. None: the broker may have restarted."""
     blind_ms: int | None = None
-    """The first heartbeat answered 0 after it by a coordinator that may still have been loading."""
+    """The first heartbeat that was answered 0 after the reset, while the coordinator may still have been loading."""
     since_ms: int | None = None
-    """Of a move: since when its predecessor had coordinated."""
+    """Of a move: since when the former coordinator had coordinated."""
     went_on: bool = False
-    """Of a move: the predecessor is seen to answer after it. It need not have known when it was deposed, so the next
-    one may have loaded at any instant after ``since_ms``."""
+    """Of a move: the former coordinator answered after it. It may not have known that it was deposed, so the next
+    coordinator may have loaded at any instant after ``since_ms``."""
     word_ms: int = 0
-    """Of a move: the last answer of the predecessor about the shard before it, whatever that proved."""
+    """Of a move: the former coordinator's last answer about the shard before it, whatever that answer proved."""
 
     @property
     def may_load(self) -> bool:
-        """Whether the coordinator loads the groups anew before it answers for them."""
+        """Whether the coordinator has to load the groups before it can answer for them."""
         return self.cause is not Cause.UNKNOWN and self.woke_ms is None
 
     def sleeps_at(self, due_ms: int, *, told_at_once: bool = False) -> bool:
-        """Tell whether a timer that is due then waits for the broker to wake from this pause.
+        """Tell whether a timer that is due at ``due_ms`` runs only once the broker wakes from this pause.
 
-        ``told_at_once``: what it does is written at once, so that it had run in time would be known.
+        ``told_at_once``: the timer writes a record at once, so a timer that ran before the pause would be known.
         """
         after_ms = 1 if told_at_once else ASLEEP_AFTER_MS
         return self.woke_ms is not None and self.low_ms + after_ms <= due_ms < self.woke_ms

@@ -1,1 +1,1 @@
-"""What the log and the telemetry say: rows of Kafka become events."""
+"""Decoding: rows of Kafka (records and telemetry lines) become events."""

@@ -1,8 +1,8 @@
 """What the brokers' metadata says of a cluster at an instant: a *cluster row* of a capture, or what `run` has asked.
 
-The log and the request log do not hold who leads the partitions of the offsets topic, which telemetry key is which
-broker, the session timeouts of the newer kinds of groups, which topic an id is, and how many partitions it has. A row
-tells some or all of it (docs/capture.md); what it leaves out is as it was before.
+Some facts are neither in the offsets topic nor in the request log: the leaders of the offsets partitions, the telemetry
+key of each broker, session timeouts of the newer kinds of groups, names of topic ids, and partition counts. A row has
+some or all of them (docs/capture.md). What it leaves out is as it was before.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ from coordinator_model.events import TELEMETRY_RANK, LeaderNamed
 GROUP_KINDS = ("consumer", "share", "streams")
 INT64 = 2**63
 MAX_ENTRIES = 1_000_000
-"""More brokers, groups or topics in one row are none that a cluster has."""
+"""No cluster has more brokers, groups or topics. A row with more is rejected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,20 +39,20 @@ class ClusterRow:
     leaders: tuple[int | None, ...] = ()
     leader_epochs: tuple[int | None, ...] = ()
     keys: Mapping[int, str | None] = field(default_factory=dict)
-    """Node id to the broker's telemetry key; None: no line of it has been seen."""
+    """By node id: the broker's telemetry key; None: no line of it has been seen."""
     session_timeouts_ms: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """Kind of group to group id to milliseconds; "" is the brokers' default."""
+    """By type of group and group id: milliseconds; "" is the brokers' default."""
     topic_partitions: Mapping[str, int] = field(default_factory=dict)
     topic_names: Mapping[str, str] = field(default_factory=dict)
-    """Topic id, in Kafka's text form, to its name."""
+    """By topic id, in Kafka's text form: the name."""
     end_offsets: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
-    """Topic to its end offsets by partition, None: unknown. They are a round, which was asked at ``timestamp_ms``."""
+    """By topic: end offsets by partition, None: unknown. They are a round, which was asked at ``timestamp_ms``."""
     start_offsets: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
     stable_offsets: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
-    """The last stable offsets: where who reads committed messages only stops."""
+    """The last stable offsets, where a consumer with ``read_committed`` stops."""
 
     def named(self, shard: int) -> LeaderNamed | None:
-        """Return who leads a shard's partition as its event; None where the row does not say."""
+        """Return the leader of a shard's partition as an event; None: the row does not name it."""
         if shard >= len(self.leaders) or (node := self.leaders[shard]) is None:
             return None
         key = self.keys.get(node)
@@ -110,7 +110,7 @@ def _natural(name: str, value: Any) -> int:
 
 
 def _offsets(name: str, value: Any) -> tuple[int | None, ...]:
-    """Read the offsets of a topic; a negative one is Kafka's word for none."""
+    """Read the offsets of a topic. Kafka writes a negative one if there is none."""
     name = name.partition(".")[0]  # reasons are few
     offsets = a_list({name: value}, name)
     if len(offsets) > MAX_ENTRIES:

@@ -1,7 +1,7 @@
 """Counts of what became of the records of ``__consumer_offsets``, by type, version and outcome.
 
-Counted by the raw bytes that name type and version, because a cold start reads hundreds of thousands a second; named
-once, at the end. Bounded whatever the bytes are: a type or version that nobody knows has no name of its own.
+They are counted by the raw bytes of type and version, because a cold start reads hundreds of thousands a second, and
+named once, at the end. The number of names is bounded: all unknown types and versions share one name.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ _NUMBER_BYTES = 2
 
 
 class DecodeCounts:
-    """Counts records; ``take`` names what was counted and begins anew."""
+    """Counts records. ``take`` returns the counts by name and resets them."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[bytes, bytes, str], int] = {}

@@ -31,15 +31,15 @@ __all__ = [
 HEAD_BYTES = 96
 """How much of a rejected row the quarantine keeps."""
 MAX_BROKER_BYTES = 256
-"""A longer key names no broker."""
+"""A longer key is not a broker's."""
 DETAIL_CHARACTERS = 150
-"""How much of an error's text it keeps."""
+"""How much of an error's text the quarantine keeps."""
 
 
 class RejectedRow(NamedTuple):
-    """A row that could not be read: counted, kept with its first bytes, never in the way of its neighbours.
+    """A row that could not be read. It is counted, and kept with its first bytes. Other rows are not affected.
 
-    ``reason`` is one of a few texts of the code, for it labels a counter; what depends on the row is in ``detail``.
+    ``reason`` is one of a few fixed texts, because it labels a counter. What depends on the row is in ``detail``.
     """
 
     source: str
@@ -53,7 +53,7 @@ class RejectedRow(NamedTuple):
 
 
 class RowParser:
-    """``parse_row`` for many rows: it knows a member's heartbeat again, and then need not read it."""
+    """``parse_row`` for many rows: it recognizes known heartbeats, which then need no parsing."""
 
     def __init__(self, zone: Zone = utc, read_metrics: MetricsReader = unread) -> None:
         self._zone = zone
@@ -61,7 +61,7 @@ class RowParser:
         self._heartbeats = HeartbeatLines()
 
     def bare(self, row: SourceRow) -> SourceRow:
-        """Return a row of telemetry with its line bare, at its own instant; as it is where that cannot be told."""
+        """Return a row of telemetry with a bare line and the line's own instant; unchanged if that cannot be read."""
         return bare_or_as_it_is(row, self._zone) if row.source == TELEMETRY else row
 
     def read(self, row: SourceRow) -> list[Event] | RejectedRow:
@@ -82,7 +82,7 @@ class RowParser:
 
 
 def bare_or_as_it_is(row: SourceRow, zone: Zone) -> SourceRow:
-    """Return a row of telemetry as a broker's own appender sends it; where that fails, ``parse_row`` says why."""
+    """Return a row of telemetry as a broker's appender sends it; unchanged if that fails: ``parse_row`` says why."""
     try:
         return bare(row, zone)
     except Exception:  # noqa: BLE001 # whatever it is
@@ -90,13 +90,13 @@ def bare_or_as_it_is(row: SourceRow, zone: Zone) -> SourceRow:
 
 
 def parse_row(row: SourceRow, zone: Zone = utc, read_metrics: MetricsReader = unread) -> list[Event] | RejectedRow:
-    """Turn a row into events, oldest first; an empty list where it says nothing about a group.
+    """Turn a row into events, oldest first; an empty list if it says nothing about a group.
 
     ``zone``: of the dates in lines that were shipped from brokers' files. ``read_metrics``: reads what clients push.
 
-    The group id "" is none: Kafka lets nobody join it, only old clients commit to it, and here it means a broker. Only
-    a JoinGroup that was refused for it (24) is told of.
-    Any exception costs this row only: a fault in a reader must not end the job that reads a million rows.
+    The group id "" is not a group: no client can join it, only old clients commit to it, and in reports it stands for
+    brokers. Only a JoinGroup that was refused because of it (24) makes an event. An exception costs this row only,
+    because a fault in a reader must not end a job that reads millions of rows.
     """
     if not 0 <= row.timestamp_ms < LATEST_MS:
         return _rejected(row, "timestamp out of range")
@@ -109,10 +109,10 @@ def parse_row(row: SourceRow, zone: Zone = utc, read_metrics: MetricsReader = un
 
 
 def mute_line(row: SourceRow) -> Tick | None:
-    """Return what a line says that says nothing about a group, or cannot be read: its broker wrote it then.
+    """Return a tick for a line that says nothing about a group, or cannot be read: its broker was alive then.
 
-    None: it is no line of a broker's request log, or no broker is named by its key. The coordinator's own log is none:
-    its lines come as they please, so that nothing follows from where they are missing.
+    None: it is not a line of a broker's request log, or its key names no broker. Lines of the coordinator's own log are
+    not used, because nothing follows from their absence.
     """
     value = row.value
     if row.source != TELEMETRY or value is None or value.startswith(REPORT_START) or is_coordinator_line(value):
@@ -123,7 +123,7 @@ def mute_line(row: SourceRow) -> Tick | None:
 
 
 def _parse_report(row: SourceRow, _zone: Zone, read_metrics: MetricsReader) -> list[Event]:
-    """Read what an application wrote: nothing that it says of brokers is believed."""
+    """Read what an application wrote. What it says about brokers does not count."""
     value = _value_of(row)
     if value.startswith(REPORT_START):
         return [parse_report(row, value)]
@@ -131,7 +131,7 @@ def _parse_report(row: SourceRow, _zone: Zone, read_metrics: MetricsReader) -> l
 
 
 def _parse_line(row: SourceRow, zone: Zone, read_metrics: MetricsReader) -> list[Event]:
-    """Read a broker's line: it is believed in a topic that only brokers may write to."""
+    """Read a broker's line, from a topic that only brokers may write to."""
     if _value_of(row).startswith(REPORT_START):
         raise BadField("a client's report, in a topic of the request log")
     row = bare(row, zone)
@@ -148,7 +148,7 @@ def _value_of(row: SourceRow) -> bytes:
 
 
 def _read_export(value: bytes, read_metrics: MetricsReader) -> list[ClientMetrics]:
-    """Read a record of an OpenTelemetry collector; what is none was to be a client's report."""
+    """Read a record of an OpenTelemetry collector. Anything else is read as a client's report."""
     try:
         return read_metrics(value, None)
     except BadField as bad:
@@ -168,7 +168,7 @@ def _parse_record(row: SourceRow, _zone: Zone, _read_metrics: MetricsReader) -> 
 
 
 def _commit(head: tuple[int, int, str, int, int], key: Fields, value: Fields | None) -> OffsetCommitted:
-    """Return a commit or, where there is no value, its tombstone."""
+    """Return a commit, or a tombstone if there is no value."""
     place = (key["group"], key["topic"], key["partition"])
     if value is None:
         return OffsetCommitted(*head, *place, tombstone=True)

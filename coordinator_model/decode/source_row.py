@@ -1,4 +1,4 @@
-"""A row as it lies in Kafka, before anybody has looked into it."""
+"""A row as it is in Kafka, not parsed yet."""
 
 from typing import NamedTuple
 
@@ -14,8 +14,8 @@ class SourceRow(NamedTuple):
     """``timestamp_ms`` is the Kafka record's timestamp.
 
     ``source`` says who may have written the row: "offsets" and "telemetry" are the brokers' own topics, "reports" is
-    open to every application. The topic decides it, never the content. "cluster" is no row of Kafka: its value is what
-    the brokers' metadata said at that instant (``cluster``), its topic is empty.
+    open to every application. The topic decides it, never the content. "cluster" is not from Kafka: its value is what
+    the brokers' metadata said at that instant (``cluster_row``), and its topic is empty.
     """
 
     source: str

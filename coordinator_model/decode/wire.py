@@ -1,9 +1,9 @@
 """Kafka's wire primitives: a reader over bytes that fails once and then stays failed.
 
-Theory of operation. A decoder reads all its fields in order and asks once, at the end, whether that went well. The
-first read that the bytes cannot satisfy sets `failure` and moves the position to the end, so every later read fails too
-and answers a zero of its type. Nothing here raises, and nothing is allocated by a length or a count before the bytes
-are known to hold that many.
+Theory of operation. A decoder reads all its fields in order, and checks once, at the end, whether that succeeded. The
+first read that fails sets `failure` and moves the position to the end, so every later read fails too and returns a zero
+of its type. Nothing here raises, and no memory is allocated by a length or a count before that many bytes are known to
+be there.
 
 What is accepted and what is refused is what Kafka 4.3's generated classes accept and refuse, corner cases included: any
 negative length is null, a varint's fifth byte overflows like a Java int, a string may have at most 32,767 bytes.

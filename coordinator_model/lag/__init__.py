@@ -1,1 +1,1 @@
-"""How far groups are behind: commits and end offsets in, the state of each partition and findings out."""
+"""Lag: from commits and end offsets to the lag, the status and the stall of each partition."""

@@ -1,4 +1,4 @@
-"""A group's partitions as columns: what is stored, served and drawn. JSON-able, bounded, a list a column."""
+"""A group's partitions as columns, one list for each: stored, served and drawn. Bounded, JSON values."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from coordinator_model.lag.status import committed_offset_of, lag_ms_by
 from coordinator_model.lag.topic_sums import topic_sums, worst_sums
 
 MAX_ROWS = 5_000
-"""The worst of a group that has more; the others are counted."""
+"""Of a group with more partitions the worst are kept, and the others counted."""
 MAX_HISTORY = 60
 """Points of the sparkline."""
 
@@ -17,9 +17,9 @@ Columns = dict[str, Any]
 
 
 def columns_of(context: LagContext, commits: int = 0) -> Columns:
-    """Return the columns of a group; its totals are of all rows, also of those that are left out.
+    """Return the columns of a group. Totals are of all rows, including those that are left out.
 
-    Of a group with too many rows the sums of its topics stand beside them; of others they can be made.
+    If rows are left out, the columns also have the sums of each topic; otherwise these can be computed from the rows.
     """
     columns = _columns(context, context.rows, commits)
     left_out = len(context.rows) - MAX_ROWS
@@ -56,13 +56,13 @@ def _columns(context: LagContext, rows: Sequence[Row], commits: int) -> Columns:
 
 
 def _worst(rows: Sequence[Row]) -> Sequence[Row]:
-    """Return the worst rows, in their order."""
+    """Return the worst rows, in the order in which they came."""
     by_badness = sorted(range(len(rows)), key=lambda at: (-rows[at].status.rank, -(rows[at].lag or 0), at))
     return [rows[at] for at in sorted(by_badness[:MAX_ROWS])]
 
 
 def _topics(partitions: Sequence[PartitionLag]) -> list[list[Any]]:
-    """Return each topic with its id, as far as a commit tells it, and how many of the rows are its."""
+    """Return each topic with its id, if a commit names it, and its number of rows."""
     topics: list[list[Any]] = []
     for p in partitions:
         if not topics or topics[-1][0] != p.topic:
@@ -95,7 +95,7 @@ def rate_of(p: PartitionLag, now_ms: int) -> float | None:
 
 
 def history_of(context: LagContext) -> list[list[int]]:
-    """Return the points of the sparkline: the lags at earlier rounds, and the one of now."""
+    """Return the points of the sparkline: the lags at earlier rounds and now."""
     points = [[at_ms, lag] for at_ms, lag in context.history]
     if context.read is not None:
         points.append([context.now_ms, context.read])

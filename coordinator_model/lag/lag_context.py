@@ -1,4 +1,4 @@
-"""A group's partitions as the rules of lag see them: each with its lag, its status and what its stall looks like."""
+"""A group's partitions as the rules of lag see them: each with its lag, its status and its stall."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
@@ -11,7 +11,7 @@ from coordinator_model.states import GroupState, GroupType
 from coordinator_model.thresholds import Thresholds
 
 FRESH_MS = 30_000
-"""An end offset that is older tells nothing of now: no lag is better than one that stands still."""
+"""An older end offset does not count: an unknown lag is better than an outdated one."""
 AT_REST = (GroupState.EMPTY, GroupState.DEAD)
 
 
@@ -21,7 +21,7 @@ class Row(NamedTuple):
     p: PartitionLag
     lag: int | None
     fresh: bool
-    """Whether its end offset says anything of this instant."""
+    """Whether its end offset is recent enough to count."""
     status: Status
     stall: Stall
 
@@ -45,7 +45,7 @@ class LagContext(NamedTuple):
     total: int | None
     """The sum of the lags that are known; None: none is."""
     read: int | None
-    """The same of the partitions that somebody owns, if any is owned: topics that it has left count no more."""
+    """The same of the partitions that have an owner, if any has: topics that the group no longer reads do not count."""
     history: Sequence[tuple[int, int]]
 
     @property
@@ -60,17 +60,17 @@ class LagContext(NamedTuple):
 
     @property
     def thresholds(self) -> Thresholds:
-        """By which it is judged."""
+        """The thresholds of the group."""
         return self.instant.thresholds
 
     @property
     def works(self) -> bool:
-        """Whether the group is at work: its members have their partitions, or it has none and assigns itself."""
+        """Whether the group works: it is stable, or it is a simple group, which has no members."""
         return bool(self.facts.view_ms) and (self.instant.is_simple or self.facts.state == GroupState.STABLE)
 
     @property
     def is_known(self) -> bool:
-        """Whether anything can be said: somebody has seen the group, and it is not in a rebalance."""
+        """Whether the group can be judged: a view of it is known, and it is not in a rebalance."""
         return self.works or (bool(self.facts.view_ms) and self.facts.state in AT_REST)
 
 
@@ -81,7 +81,7 @@ def lag_context(
     thresholds: Thresholds,
     history: Iterable[tuple[int, int]],
 ) -> LagContext:
-    """Judge each partition. What is not fresh, or no lag of this kind of group, is taken for not known."""
+    """Judge each partition. Old end offsets, and all of share groups, count as unknown."""
     instant = Instant(facts, now_ms, thresholds)
     listed = [_as_known(p, facts, now_ms) for p in sorted(partitions, key=lambda p: (p.topic, p.partition))]
     lags = [lag_of(p) for p in listed]
@@ -106,7 +106,7 @@ def _sum(lags: Sequence[int | None]) -> int | None:
 
 
 def _as_known(p: PartitionLag, facts: GroupFacts, now_ms: int) -> PartitionLag:
-    """Take away what is old, or tells nothing of the lag of this kind of group."""
+    """Remove end offsets that are old, or that do not show the lag of this type of group."""
     is_fresh = p.asked_ms is not None and now_ms - p.asked_ms <= FRESH_MS and facts.type != GroupType.SHARE
     return p if is_fresh and p.end_offset is not None else p._replace(**_UNKNOWN)
 

@@ -1,4 +1,4 @@
-"""Who owns which partition, and what else of a group lag is judged by: read from its view, as a report carries it."""
+"""Reads from a group's view who owns which partition, and the other facts by which lag is judged."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,11 +12,11 @@ Owners = Mapping[Partition, Owner]
 
 
 def owners_of(view: Mapping[str, Any], at_ms: int, before: Owners) -> dict[Partition, Owner]:
-    """Return the owner of each partition that somebody holds.
+    """Return the owner of each partition that has one.
 
-    ``before``: what this returned for the group's last view; who goes on with a partition keeps its ``since_ms``. Of
-    whom no view told before it is since the group is stable: what was before that does not count anyway. Members of a
-    streams group hold parts of its topology, no partitions.
+    ``before``: what this returned for the group's last view. An owner that keeps a partition keeps its ``since_ms``. A
+    new owner has owned it since the group became stable, because earlier time does not count anyway. Members of a
+    streams group own parts of its topology, not partitions.
     """
     if view["type"] == GroupType.STREAMS:
         return {}
@@ -46,7 +46,7 @@ def owner_of(member: Mapping[str, Any], since_ms: int) -> Owner:
 
 
 def facts_of(report: GroupReport, view: Mapping[str, Any]) -> GroupFacts:
-    """Return what a report says of its group as a whole, with its view."""
+    """Return the facts about a group from a report and its view."""
     newest = max(view["members"], key=lambda member: member["joined_ms"] or 0, default=None)
     return GroupFacts(
         cluster=view["cluster"],

@@ -1,11 +1,11 @@
-"""What is known of a partition that a group commits to, and of the group: what ``group_lag`` judges."""
+"""What is known of a partition that a group reads, and of the group. ``group_lag`` judges it."""
 
 from typing import NamedTuple
 
 WINDOW = 10
 """How many commits of a partition are kept, as Burrow's ``intervals``."""
 MIN_DISTANCE_MS = 1_000
-"""Commits closer to the one before take its place in the window: else a fast committer's window spans nothing."""
+"""A commit closer than this to the one before replaces it: otherwise the window of a fast committer spans nothing."""
 
 
 class Commit(NamedTuple):
@@ -28,7 +28,7 @@ class Owner(NamedTuple):
     generation: int
     since_ms: int
     max_poll_interval_ms: int | None = None
-    """How long it may work on what one poll has given it; None: not known."""
+    """How long it may work on what one poll returned; None: not known."""
 
 
 class PartitionLag(NamedTuple):

@@ -1,10 +1,9 @@
-"""What it means that a partition is not committed though messages wait: stalled, or one of many things that are not.
+"""Why a partition with waiting messages is not committed: it is stalled, or one of several other reasons.
 
-A partition is stalled if it was not committed for three of its own usual intervals between commits. Two owners are
-excepted: one that commits nothing at all may be at work on what one poll returned, for its ``max.poll.interval.ms``;
-and one that is behind on all its partitions may take them in turn, for as long as what it has fetched of one lasts,
-which no timeout bounds. Only an owner that meanwhile kept up with another of its partitions has certainly left this
-one behind.
+A partition is stalled if it was not committed for three of its usual intervals between commits. There are two
+exceptions. An owner that commits nothing at all may still work on what one poll returned, for up to its
+``max.poll.interval.ms``. An owner that is behind on all its partitions may process them in turn, which no timeout
+bounds. So ``stuck`` needs an owner that kept up with another of its partitions in the same time.
 """
 
 from collections import defaultdict
@@ -23,10 +22,10 @@ ALIVE = "alive"
 
 
 class Note(StrEnum):
-    """What a partition looks like that is behind, or whose lag is not known."""
+    """The reason why a partition is behind, or why its lag is not known."""
 
     STUCK = "stuck"
-    """Stalled: its owner commits others, not this one."""
+    """Stalled: its owner commits other partitions, not this one."""
     SILENT = "silent"
     """Stalled: its owner is alive and commits nothing at all."""
     SLOW = "slow"
@@ -34,40 +33,40 @@ class Note(StrEnum):
     PAUSED = "paused"
     """The same offset is committed again and again."""
     NOT_COMMITTING = "not-committing"
-    """Its owner has committed nothing since it owns it, of this or any other: that may be by design."""
+    """Its owner has committed nothing since it owns its partitions. That may be intended."""
     STARVED = "starved"
-    """Nobody owns it, or nobody knows that its owner is alive: the rules of sessions say so."""
+    """It has no owner, or its owner is not known to be alive. Other rules report that."""
     WAITS_FOR_TRANSACTION = "waits-for-transaction"
-    """Who reads committed messages only has read all: the rest belongs to an open transaction."""
+    """All messages up to the last stable offset are committed. The rest belongs to an open transaction."""
     LAST_MESSAGE = "last-message"
-    """It would be stalled, but fewer messages wait than ``stall_lag``: it may be the marker of a transaction."""
+    """It would be stalled, but fewer than ``stall_lag`` messages wait: the last may be a transaction marker."""
     SHARE_GROUP = "share-group"
-    """Share groups commit elsewhere: nothing is known of their lag."""
+    """Share groups commit elsewhere, so their lag is not known."""
 
 
 STALLED = (Note.STUCK, Note.SILENT)
 
 
 class Work(NamedTuple):
-    """What an owner has done on all of its partitions since it owns them."""
+    """What an owner has committed of all its partitions since it owns them."""
 
     newest_ms: int = 0
     """Its newest commit; 0: none."""
     kept_up_ms: int = 0
-    """Up to when it is known to have kept up with one of them."""
+    """The last instant at which it is known to have kept up with one of them."""
 
 
 class Stall(NamedTuple):
-    """What is said of a partition; ``since_ms`` on: when it began, of one that is or may become stalled."""
+    """Why a partition is not committed. ``since_ms``: since when, if it is or may become stalled."""
 
     note: Note | None = None
     since_ms: int = 0
     due_ms: int = 0
-    """From when it is stalled."""
+    """When it counts as stalled."""
     interval_ms: int = 0
     """Its usual interval between commits."""
     waits: bool = False
-    """Nothing shows that it is not stalled: its last commit is older than usual, or something is not known."""
+    """It may be stalled: its last commit is older than usual, or something is not known."""
 
 
 NOTHING = Stall()
@@ -75,7 +74,7 @@ NO_WORK = Work()
 
 
 class Instant(NamedTuple):
-    """What all partitions of a group are judged by."""
+    """What all partitions of a group are judged by: facts, time and thresholds."""
 
     facts: GroupFacts
     now_ms: int
@@ -83,17 +82,17 @@ class Instant(NamedTuple):
 
     @property
     def is_simple(self) -> bool:
-        """Whether the group has no members: it has assigned its partitions itself."""
+        """Whether it is a simple group: its consumers assign partitions themselves, so it has no members."""
         return self.facts.type == GroupType.SIMPLE
 
 
 def owner_key(p: PartitionLag) -> Hashable:
-    """Return what tells owners apart; partitions of a simple group have one and the same."""
+    """Return what identifies a partition's owner. All partitions of a simple group count as one owner's."""
     return None if p.owner is None else p.owner.member_id
 
 
 def works_of(judged: Iterable[tuple[PartitionLag, int | None]]) -> Mapping[Hashable, Work]:
-    """Return what each owner has done, of partitions and their lags."""
+    """Return what each owner has committed, from its partitions and their lags."""
     newest_ms: dict[Hashable, int] = defaultdict(int)
     kept_up_ms: dict[Hashable, int] = defaultdict(int)
     for p, lag in judged:
@@ -101,20 +100,20 @@ def works_of(judged: Iterable[tuple[PartitionLag, int | None]]) -> Mapping[Hasha
             continue
         owner, last_ms = owner_key(p), p.commits[-1].at_ms
         newest_ms[owner] = max(newest_ms[owner], last_ms)
-        if lag is not None:  # of what waits nothing is older
+        if lag is not None:  # before the oldest waiting message came, it had read everything
             read_ms = last_ms if lag == 0 else min(last_ms, p.waits_since_ms or 0)
             kept_up_ms[owner] = max(kept_up_ms[owner], read_ms)
     return {owner: Work(at_ms, kept_up_ms[owner]) for owner, at_ms in newest_ms.items()}
 
 
 def interval_ms(commits: tuple[Commit, ...], least: int) -> int | None:
-    """Return the usual interval between commits; None: fewer are known than are needed to say so."""
+    """Return the usual interval between commits; None: fewer than ``least`` intervals are known."""
     intervals = [after.at_ms - before.at_ms for before, after in pairwise(commits)]
     return median_low(intervals) if len(intervals) >= least else None
 
 
 def stall_of(p: PartitionLag, lag: int | None, status: Status, work: Work, instant: Instant) -> Stall:
-    """Say what a partition looks like."""
+    """Return why a partition is not committed."""
     kind = instant.facts.type
     if kind == GroupType.SHARE:
         return Stall(Note.SHARE_GROUP)
@@ -127,7 +126,7 @@ def stall_of(p: PartitionLag, lag: int | None, status: Status, work: Work, insta
     if lag is None:
         return NOTHING
     if kind != GroupType.SIMPLE and not alive:
-        # Of a streams group nobody knows here who reads which topic.
+        # The view of a streams group does not show which member reads which topic.
         return Stall(None if kind == GroupType.STREAMS else Note.STARVED, waits=p.owner is not None)
     if p.stable_offset is not None and p.commits[-1].offset >= p.stable_offset:
         return Stall(Note.WAITS_FOR_TRANSACTION, waits=True)
@@ -148,7 +147,7 @@ def _by_usual_interval(p: PartitionLag, lag: int, status: Status, work: Work, in
     limit_ms = usual_limit_ms + thresholds.stall_margin_ms
     since_ms = max(last_ms, p.owner.since_ms if p.owner else 0, instant.facts.stable_since_ms or 0)
     from_ms = max(since_ms, instant.facts.outage_end_ms)
-    # When a message came is known to a round of end offsets, which the margin has room for.
+    # The arrival of a message is known only to within a round of end offsets. The margin covers that.
     due_ms = max(from_ms + limit_ms, p.waits_since_ms + usual_limit_ms)
     told = Stall(None, since_ms, due_ms, usual_ms, now_ms >= last_ms + limit_ms)
     if now_ms < due_ms:
@@ -166,13 +165,13 @@ def _by_usual_interval(p: PartitionLag, lag: int, status: Status, work: Work, in
 
 
 def _busy_ms(p: PartitionLag, thresholds: Thresholds) -> int:
-    """Return how long its owner may be at work without a commit."""
+    """Return how long its owner may work without a commit."""
     told_ms = None if p.owner is None else p.owner.max_poll_interval_ms
     return thresholds.stall_silence_ms if told_ms is None else told_ms
 
 
 def _going_on(p: PartitionLag, status: Status, instant: Instant) -> Note | None:
-    """Say how it goes on where it does."""
+    """Return the note of a partition that is not stalled."""
     newest = p.commits[-(instant.thresholds.stall_intervals + 1) :]
     if len(newest) > instant.thresholds.stall_intervals and len({commit.offset for commit in newest}) == 1:
         return Note.PAUSED

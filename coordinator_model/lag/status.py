@@ -1,7 +1,7 @@
-"""How a partition's commits go, by rules without thresholds: those of Burrow, with what cannot be known told apart.
+"""A partition's status by Burrow's rules, which have no lag threshold.
 
-Burrow judges a window of commits, each with the lag that was known when it was read. A window that is not full, and a
-lag that was not known, are no evidence: where a rule needs them the status is ``unknown``.
+Burrow judges a window of commits, each with the lag that was known when it was read. Unlike Burrow, we say ``unknown``
+if a rule needs more commits than the window has, or a lag that was not known.
 """
 
 from collections.abc import Iterator
@@ -11,15 +11,15 @@ from itertools import pairwise
 from coordinator_model.lag.partition import WINDOW, Commit, PartitionLag
 
 ASKED_AFTER_MS = 5_000
-"""An end offset that was asked so long after a commit is not older than it, whatever the clocks say."""
+"""An end offset that was asked so long after a commit is newer than the commit, even if clocks differ."""
 RECENT_MS = 100_000
-"""Who had no lag within this time has not stopped: as many end offsets as Burrow keeps, ten of ten seconds."""
+"""A partition that had no lag within this time has not stopped. Burrow keeps as much: ten end offsets in 100 s."""
 SHORT_WINDOW_MS = 600_000
-"""Of a window that is not full nobody knows the span: it counts as one with a commit a minute."""
+"""The span of a window that is not full: as if it had one commit a minute."""
 
 
 class Status(StrEnum):
-    """From least to worst; the worst known one of its partitions is a group's."""
+    """From least to worst. A group has the worst known status of its partitions."""
 
     UNKNOWN = "unknown"
     OK = "ok"
@@ -28,9 +28,9 @@ class Status(StrEnum):
     REWIND = "rewind"
     """The committed offset went back, and no later commit has reached the earlier offset."""
     STALL = "stall"
-    """It commits the same offset again and again though messages wait."""
+    """The same offset is committed again and again, although messages wait."""
     STOP = "stop"
-    """No commit for longer than its window of commits spans, though messages wait."""
+    """No commit for longer than the window of commits spans, although messages wait."""
 
     @property
     def rank(self) -> int:
@@ -42,15 +42,15 @@ _RANKS = {status: rank for rank, status in enumerate(Status)}
 
 
 def committed_offset_of(p: PartitionLag) -> int | None:
-    """Return the offset that counts; None: nothing was committed, or what no log can hold."""
+    """Return the committed offset; None: nothing was committed, or a negative offset."""
     return p.commits[-1].offset if p.commits and p.commits[-1].offset >= 0 else None
 
 
 def lag_of(p: PartitionLag) -> int | None:
-    """Return how many messages wait, never less than 0; None where an offset is unknown.
+    """Return how many messages wait, never less than 0; None: an offset is not known.
 
-    A commit that is newer than the end offset has no lag. One beyond an end offset that was asked after it is of
-    another log: the topic was truncated or recreated.
+    If the commit is newer than the end offset, the lag is 0. If it is beyond an end offset that was asked after it, the
+    topic was truncated or recreated.
     """
     end_offset, commits = p.end_offset, p.commits
     if end_offset is None or end_offset < 0 or not commits or commits[-1].offset < 0:
@@ -70,7 +70,7 @@ def is_beyond_end(p: PartitionLag) -> bool:
 
 
 def lag_ms_of(p: PartitionLag, now_ms: int) -> int | None:
-    """Return how long the oldest message that is not committed has waited, at the least; None where it is unknown."""
+    """Return how long the oldest uncommitted message has waited at least; None: not known."""
     return lag_ms_by(p, lag_of(p), now_ms)
 
 
@@ -87,7 +87,7 @@ def status_of(p: PartitionLag, now_ms: int) -> Status:
 
 
 def status_by(p: PartitionLag, lag: int | None, now_ms: int) -> Status:
-    """Judge a partition whose lag is known already; a hundred thousand are judged in each round."""
+    """Judge a partition whose lag is known already. A round judges a hundred thousand partitions."""
     if not lag:
         return Status.OK if lag == 0 else Status.UNKNOWN
     if has_stopped(p, now_ms):
@@ -112,7 +112,7 @@ def has_stopped(p: PartitionLag, now_ms: int) -> bool:
 
 
 def had_no_lag(commits: tuple[Commit, ...]) -> bool:
-    """Tell whether a commit is known to have left nothing behind."""
+    """Tell whether the lag was 0 at some commit."""
     for offset, _, end_offset in commits:  # noqa: SIM110 # a generator costs more than the loop
         if end_offset is not None and end_offset <= offset:
             return True
@@ -120,7 +120,7 @@ def had_no_lag(commits: tuple[Commit, ...]) -> bool:
 
 
 def rewound_by(commits: tuple[Commit, ...]) -> Commit | None:
-    """Return the commit that went back, if no later one has come to where it was before."""
+    """Return the commit that went back, if no later commit has reached the earlier offset."""
     for at in range(1, len(commits)):
         before = commits[at - 1].offset
         if commits[at].offset < before > max(commit.offset for commit in commits[at:]):
@@ -136,7 +136,8 @@ def _falls(commits: tuple[Commit, ...], lag: int) -> bool:
 def lags_of(commits: tuple[Commit, ...]) -> Iterator[int]:
     """Yield the lags in the window, one for each end offset that was known.
 
-    Of commits that saw the same end offset the first tells most: as it grows old, the lag seems to fall.
+    Of commits with the same end offset only the first counts: later, the outdated end offset makes the lag seem to
+    fall.
     """
     seen: int | None = None
     for commit in commits:

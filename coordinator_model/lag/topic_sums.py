@@ -1,4 +1,4 @@
-"""What a group's partitions of a topic add up to, from columns; the rows of a recreated topic count together."""
+"""The sums of a group's partitions by topic, from columns. The rows of a recreated topic count together."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -7,12 +7,12 @@ from coordinator_model.lag.stall import STALLED
 from coordinator_model.lag.status import Status
 
 MAX_SUMS = 5_000
-"""Topics of a group too large for all its rows; the worst are kept."""
+"""Of a group whose rows are not all kept, the sums of the worst topics are kept."""
 _RANKS = {status.value: status.rank for status in Status}
 
 
 class TopicSums(NamedTuple):
-    """A sum is None where nothing of it is known."""
+    """The sums of one topic; None: nothing of it is known."""
 
     topic: str
     partitions: int
@@ -21,7 +21,7 @@ class TopicSums(NamedTuple):
     """The largest of its partitions."""
     committed: int | None
     start: int | None
-    """None also where the offset of one partition is not known: a sum that jumps looks like messages. So is ``end``."""
+    """None, like ``end``, also if one partition's offset is not known: a sum that jumps looks like messages."""
     end: int | None
     status: str
     """The worst that is known."""
@@ -31,7 +31,7 @@ class TopicSums(NamedTuple):
 
 
 def topics_of(columns: Mapping[str, Any]) -> Iterator[tuple[str, str | None, int, int]]:
-    """Give the name and id of each topic, and from which to before which row its partitions stand."""
+    """Yield name and id of each topic, the first of its rows and the row after the last."""
     first = 0
     for name, topic_id, rows in columns["topics"]:
         yield name, topic_id, first, first + rows
@@ -39,7 +39,7 @@ def topics_of(columns: Mapping[str, Any]) -> Iterator[tuple[str, str | None, int
 
 
 def worst_of(statuses: Iterable[str]) -> str:
-    """Give the worst status that is known."""
+    """Return the worst known status."""
     return max(statuses, key=lambda status: _RANKS.get(status, 0), default=Status.UNKNOWN.value)
 
 
@@ -53,7 +53,7 @@ def topic_sums(columns: Mapping[str, Any]) -> list[TopicSums]:
 
 
 def worst_sums(sums: Sequence[TopicSums]) -> list[TopicSums]:
-    """Give the worst topics, as many as are kept, in the order in which they came."""
+    """Return the worst topics, at most ``MAX_SUMS``, in the order in which they came."""
     by_badness = sorted(range(len(sums)), key=lambda at: (-_RANKS.get(sums[at].status, 0), -(sums[at].lag or 0), at))
     return [sums[at] for at in sorted(by_badness[:MAX_SUMS])]
 

@@ -1,4 +1,4 @@
-"""What ``PartitionLag`` is made of: the window of commits, and since when a message waits. Small and pure."""
+"""The window of commits of a ``PartitionLag``, and since when a message waits."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from coordinator_model.lag.partition import MIN_DISTANCE_MS, WINDOW, Commit
 
 AHEAD_MS = 15_000
-"""A record may be so much later than the instant at which it was read: clocks differ. A later instant is wrong."""
+"""How far a record may be dated after it was read, because clocks differ. A later date is wrong."""
 
 
 def is_misdated(record_ms: int, read_ms: int) -> bool:
-    """Tell whether a record's instant is wrong, for it was read long before it.
+    """Tell whether a record's instant is wrong: it is far later than the instant at which the record was read.
 
-    Its offset counts, at the instant at which it was read. Else nothing that is committed before that far instant would
-    be newer, and its partition could not stall until then.
+    Its offset counts, at the instant at which it was read. Otherwise no commit before the wrong instant would be newer,
+    and the partition could not stall until then.
     """
     return record_ms > read_ms + AHEAD_MS
 
@@ -21,8 +21,8 @@ def is_misdated(record_ms: int, read_ms: int) -> bool:
 def extended(commits: tuple[Commit, ...], commit: Commit) -> tuple[Commit, ...]:
     """Return the window with a newer commit.
 
-    All but the last are ``MIN_DISTANCE_MS`` apart; the last is always the newest, at its own instant. Its instant is
-    never before the one of the commit before it: a coordinator's clock may be behind that of the former one.
+    All but the last are at least ``MIN_DISTANCE_MS`` apart. The last is always the newest commit. Its instant is never
+    before that of the commit before it: the clock of a new coordinator may be behind that of the former one.
     """
     if not commits:
         return (commit,)
@@ -33,7 +33,7 @@ def extended(commits: tuple[Commit, ...], commit: Commit) -> tuple[Commit, ...]:
 
 
 def waits_since_ms(ends: Sequence[tuple[int, int]], committed: int) -> int | None:
-    """Return when a message at or behind an offset was first seen to be in the log; None: there is none.
+    """Return when a message at or after an offset was first seen in the log; None: there is none.
 
     ``ends``: end offsets and when they were asked, as ``(end_offset, asked_ms)``, oldest first, none below the one
     before it.

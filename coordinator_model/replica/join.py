@@ -56,8 +56,8 @@ def join(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) 
     if replica.type is GroupType.CLASSIC and event.generation != replica.generation:
         _end_phase(replica, event, context)
     if event.generation == replica.generation:
-        join_phase.sign(replica, event.generation, event.arrival_ms, event.member_id)
-        join_phase.joined(replica, event)
+        join_phase.note_sign(replica, event.generation, event.arrival_ms, event.member_id)
+        join_phase.note_join(replica, event)
     replica.protocol_type = event.protocol_type or replica.protocol_type
     replica.protocol = event.protocol or replica.protocol
     replica.pending.pop(event.member_id, None)
@@ -73,12 +73,12 @@ def join(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) 
 def _end_phase(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
     """End the join phase: an answer announces another generation."""
     if replica.state is not GroupState.PREPARING_REBALANCE:
-        join_phase.begin(replica, event.arrival_ms, event.member_id)
+        join_phase.begin_phase(replica, event.arrival_ms, event.member_id)
     skipped = event.generation > replica.generation + 1 > 0
     if skipped:
-        join_phase.end_untold(replica, event.answer_ms, context)
+        join_phase.note_untold_end(replica, event.answer_ms, context)
     replica.save_last_record()
-    join_phase.end(replica, event.generation, event.answer_ms)
+    join_phase.end_phase(replica, event.generation, event.answer_ms)
     if not skipped:
         _restart_unanswered(replica, event.answer_ms, context)
     replica.announced_by = event.broker
@@ -92,7 +92,7 @@ def _restart_unanswered(replica: GroupReplica, at_ms: int, context: JudgementCon
     of another coordinator.
     """
     phase = replica.phase
-    loads = (r for r in context.timer_resets if r.may_load and (r.high_ms is None or r.high_ms >= phase.after_ms))
+    loads = (r for r in context.timer_resets if r.may_load and (r.high_ms is None or r.high_ms >= phase.began_after_ms))
     if next(loads, None) is None:
         for member in (m for m in replica.members.values() if m.member_id in phase.unanswered):
             member.timer_reset_ms = max(member.timer_reset_ms or 0, at_ms)
@@ -189,7 +189,7 @@ def _refused(replica: GroupReplica, event: JoinAnswered, context: JudgementConte
 def _note_unknown(replica: GroupReplica, event: JoinAnswered) -> None:
     """Note that the coordinator does not know the member that asked (25), unless it was heard since."""
     member = replica.members.get(event.request_member_id)
-    if member is not None and not member.goes_alone and event.answer_ms >= (member.clock_ms or 0):
+    if member is not None and not member.in_kip848_group and event.answer_ms >= (member.session_from_ms or 0):
         member.unknown_ms = member.unknown_ms or event.answer_ms
 
 
@@ -243,7 +243,7 @@ def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, co
     if replica.type is GroupType.CONSUMER:
         return  # its members wait for nobody
     if replica.state is GroupState.PREPARING_REBALANCE:
-        join_phase.sign(replica, replica.generation + 1, event.arrival_ms, _asker(event))
+        join_phase.note_sign(replica, replica.generation + 1, event.arrival_ms, _asker(event))
         _replace_in_phase(replica, event, former, context)
     elif replica.state is GroupState.STABLE and event.arrival_ms >= replica.state_since_ms and former:
         if not event.request_member_id and _had_gone(former[0], event.arrival_ms, context):
@@ -253,7 +253,7 @@ def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, co
     elif not former and (newcomer or event.request_member_id) and event.arrival_ms >= replica.state_since_ms:
         prepare_rebalance(replica, StateEvent.MEMBER_JOINED, event.arrival_ms, _asker(event))
     if event.request_member_id:
-        join_phase.unanswered(replica, event)
+        join_phase.note_unanswered_join(replica, event)
 
 
 def _replace_in_phase(

@@ -117,7 +117,7 @@ def _end_predecessor(replica: GroupReplica, member: Member, at_ms: int) -> None:
     it is the last one of the protocol and downgrades the group, which another's request may upgrade in the same instant
     (``GroupMetadataManager.convertToClassicGroup``).
     """
-    downgraded = replica.phase.started_ms == replica.phase.after_ms == at_ms  # it begins a join phase
+    downgraded = replica.phase.started_ms == replica.phase.began_after_ms == at_ms  # it begins a join phase
     if member.instance_id is None or downgraded:
         return
     for departure in list(replica.departures):

@@ -1,1 +1,1 @@
-"""The rules, one family a module: their facts, and judges that only read. ``registry`` lists them, a line each."""
+"""The rules, one family per module: the facts of each rule and its judge, which only reads. ``registry`` lists them."""

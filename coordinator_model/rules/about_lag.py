@@ -1,4 +1,4 @@
-"""What rules about lag have in common: whom findings name, and numbers that do not change with each look."""
+"""Shared by the rules about lag: what findings are about, and numbers that do not change in every round."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -11,11 +11,11 @@ from coordinator_model.states import Cause, Evidence
 KEPT_DIGITS = 2
 
 Pending = tuple[str, str, int]
-"""A rule, a subject, and when it was last committed: an incident that began since has not recovered."""
+"""A rule, a subject, and its last commit: an incident that began after that commit has not recovered."""
 
 
 class TopicTrouble(NamedTuple):
-    """What a rule has found of a topic, since when, and when that was certain."""
+    """What a rule has found of a topic, since when it is so, and when it became certain."""
 
     rule: Rule
     topic: str
@@ -25,7 +25,7 @@ class TopicTrouble(NamedTuple):
 
 
 def about(number: int) -> int:
-    """Return a number with two digits and zeros: an open incident is not written anew each time that a lag moves."""
+    """Return a number cut to two digits, so that an open incident is not written again whenever the lag changes."""
     unit: int = 10 ** max(0, len(str(abs(number))) - KEPT_DIGITS)
     return number // unit * unit
 
@@ -48,12 +48,12 @@ def about_group(context: LagContext, subject: str) -> dict[str, Any]:
 
 
 def places(rows: Iterable[Row]) -> list[tuple[str, int]]:
-    """Return the partitions of rows, the first of many."""
+    """Return the partitions of rows, at most ``MAX_PARTITIONS_NAMED``."""
     return [(row.p.topic, row.p.partition) for row in rows][:MAX_PARTITIONS_NAMED]
 
 
 def topic_finding(context: LagContext, trouble: TopicTrouble, text: str, detail: dict[str, Any]) -> Finding:
-    """Return the finding of a topic, its partitions listed."""
+    """Return the finding about a topic, with its partitions."""
     return Finding(
         rule=trouble.rule.id,
         severity=trouble.rule.severity,
@@ -69,7 +69,7 @@ def topic_finding(context: LagContext, trouble: TopicTrouble, text: str, detail:
 
 
 def unknown_topics(context: LagContext, rule: Rule) -> Iterator[Pending]:
-    """Yield topics of which a rule may be true: nobody knows where some of their partitions end."""
+    """Yield topics of which a rule may be true, because an end offset is not known."""
     for topic, rows in context.topics.items():
         if any(not row.fresh for row in rows):
             yield rule.id, topic, 0

@@ -1,7 +1,7 @@
-"""``broker-clock``: a broker's clock has stepped, away from the other brokers' or this machine's.
+"""``broker-clock``: a broker's clock has stepped away from the other brokers' clocks, or from this machine's.
 
-Its lines and records carry that clock, and so do the instants that are told of its groups: they are apart from all
-others by as much. What is known of its groups moves with it (``rebase``), and their sessions are judged with care.
+The broker's lines and records have the times of that clock, and so does everything reported about its groups. All
+instants that are known of these groups step with it (``rebase``).
 """
 
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ BROKER_CLOCK = Rule(
         "a broker's clock jumped by more than `hold_ms`, forward or back, and now differs from the other brokers'"
         " clocks or this machine's"
     ),
-    clears="`recovered` (it is back; where there is no other clock to compare it with, `resolve_after_ms` later)",
+    clears="`recovered` (the clock is back; without another clock to compare with, after `resolve_after_ms`)",
     thresholds=("hold_ms", "resolve_after_ms"),
 )
 
@@ -36,9 +36,9 @@ def judge(watch: "BrokerWatch", _broker: str, _thresholds: Thresholds) -> list[F
 
 
 def _finding(broker: str, at_ms: int, apart_ms: int, *, lasting: bool) -> Finding:
-    """Return the finding of a broker whose clock stepped at an instant, by the other clocks if there is one."""
+    """Return the finding about a broker. ``at_ms``: when its clock stepped, by the other clocks if there are any."""
     way, span_s = ("ahead" if apart_ms > 0 else "back"), abs(apart_ms) / 1_000
-    apart = "it is apart from other clocks by as much" if lasting else "there is no other clock to compare it with"
+    apart = "it differs from other clocks by that much" if lasting else "there is no other clock to compare it with"
     return Finding(
         rule=BROKER_CLOCK.id,
         severity=BROKER_CLOCK.severity,

@@ -1,6 +1,7 @@
-"""What a shard notices about its coordinator: whom its pauses and moves have cost, whether it is silent, or missing.
+"""What a shard notices about its coordinator: who lost a session through a pause or move, silence, missing logs.
 
-The findings about a broker, not about a group; every method that changes them returns the instants to report them at.
+It holds what the findings about brokers are made of. Every method that changes a finding returns the instants at which
+to report it.
 """
 
 from dataclasses import dataclass, field
@@ -19,26 +20,26 @@ SAME_MEMBER_MS = 600_000
 
 @dataclass(slots=True)
 class BrokerWatch:
-    """Costs are ``[cause, broker, at_ms, group, subject]``; ``stalled_ms`` is the last line before a silence."""
+    """``affected_members``: lists of cause, broker, ``at_ms``, group and subject. ``stalled_ms``: its last line."""
 
     affected_members: list[list[Any]] = field(default_factory=list)
     stalled_ms: int | None = None
     refusals: list[Any] | None = None
-    """The spell of 14, 15 and 16 that nothing has ended yet, see ``coordinator_unavailable``."""
+    """The answers 14, 15 and 16 since the last other answer, see ``coordinator_unavailable``."""
     refused_joins: dict[str, RefusedClient] = field(default_factory=dict)
-    """Clients that ask to join groups that are not known, see ``refused_unknown``."""
+    """Clients that ask to join unknown groups, see ``refused_unknown``."""
     clocks: dict[str, list[int]] = field(default_factory=dict)
     """Brokers whose clocks stepped: ``[at_ms, apart_ms, lasting]``, the instant by the other clocks."""
     silent_broker: str = ""
-    """Whose silence ``stalled_ms`` is."""
+    """The broker that ``stalled_ms`` is about."""
     unlogged: list[int] | None = None
     """``[since_ms, node]`` of a leader without a request log."""
     overdue_ms: int | None = None
-    """The last line before a silence that the clock of this machine alone has shown, in one batch so far."""
+    """The last line before a silence that only this machine's clock shows, as of the batch before."""
 
     @property
     def blind(self) -> bool:
-        """Whether nothing is seen of the coordinator now: then nobody is known to live."""
+        """Whether no lines of the coordinator are seen now. No member is known to be alive then."""
         return self.stalled_ms is not None or self.unlogged is not None
 
     def refused_join(self, event: JoinAnswered | ConsumerHeartbeat) -> list[int]:
@@ -46,14 +47,14 @@ class BrokerWatch:
         return refused_unknown.note(self.refused_joins, event)
 
     def stepped(self, broker: str, at_ms: int, apart_ms: int, *, lasting: bool) -> bool:
-        """Note that a broker's clock stepped, or came back; return whether that changes what is true."""
+        """Note that a broker's clock stepped, or came back. Return whether that changes a finding."""
         known = self.clocks.pop(broker, None)
         if apart_ms:
             self.clocks[broker] = [at_ms if known is None else known[0], apart_ms, int(lasting)]
         return bool(apart_ms or known)
 
     def _forgive(self, progress_ms: int, thresholds: Thresholds) -> list[int]:
-        """Forget steps that no other clock speaks of, once they are old."""
+        """Forget old steps that no other clock confirms."""
         unsure = {name: at_ms for name, (at_ms, _, lasting) in self.clocks.items() if not lasting}
         ends = {name: at_ms + thresholds.resolve_after_ms for name, at_ms in unsure.items()}
         over = [name for name, end_ms in ends.items() if progress_ms >= end_ms]
@@ -68,7 +69,7 @@ class BrokerWatch:
         return [at_ms] if before != (unlogged, None) else []
 
     def refused(self, broker: str, error: int, at_ms: int, answered_ms: int, thresholds: Thresholds) -> list[int]:
-        """Note that a broker refused for want of a coordinator; ``answered_ms``: the last other answer."""
+        """Note that a broker answered 14, 15 or 16; ``answered_ms``: the last other answer."""
         before, instants = self.refusals, self.given_up(at_ms, thresholds)
         window = self.refusals = coordinator_unavailable.refused(self.refusals, broker, error, at_ms, answered_ms)
         if before is not None and before[-1] and not window[-1] and not instants:
@@ -79,7 +80,7 @@ class BrokerWatch:
         return instants
 
     def given_up(self, at_ms: int, thresholds: Thresholds) -> list[int]:
-        """End a spell of refusals once nobody has asked for ``resolve_after_ms``."""
+        """End the refusals once no client has asked for ``resolve_after_ms``."""
         if self.refusals is None or at_ms < self.refusals[1] + thresholds.resolve_after_ms:
             return []
         end_ms, told = self.refusals[1] + thresholds.resolve_after_ms, self.refusals[-1]
@@ -87,7 +88,7 @@ class BrokerWatch:
         return [end_ms] if told else []
 
     def answered(self, at_ms: int, thresholds: Thresholds) -> list[int]:
-        """End a spell of refusals with another answer."""
+        """End the refusals, because another answer came."""
         instants = self.given_up(at_ms, thresholds)
         if self.refusals is not None:
             instants += [at_ms] if self.refusals[-1] else []
@@ -95,7 +96,7 @@ class BrokerWatch:
         return instants
 
     def attribute(self, findings: list[Finding]) -> list[int]:
-        """Attribute a member's expiry to the pause or move of its coordinator, which has one page."""
+        """Attribute a member's lost session to the pause or move of its coordinator, which is one incident."""
         instants = []
         for finding in findings:
             if finding.cause not in BLAMED or finding.deadline_ms is None:
@@ -109,7 +110,7 @@ class BrokerWatch:
         return instants
 
     def expire(self, progress_ms: int, thresholds: Thresholds) -> list[int]:
-        """End a pause's page once it has cost nobody for ``resolve_after_ms``, and what else is over by now."""
+        """End old findings: ``coordinator-paused`` once nobody has lost a session for ``resolve_after_ms``."""
         instants = refused_unknown.expire(self.refused_joins, progress_ms) + self._forgive(progress_ms, thresholds)
         if not self.affected_members:
             return instants
@@ -129,13 +130,13 @@ class BrokerWatch:
     def is_confirmed(self, line_ms: int) -> bool:
         """Tell whether the batch before has shown the same silence.
 
-        A batch that Spark begins late has an instant that is later than what it has read, most of all the first one.
+        If Spark begins a batch late, as it does with the first one, the wall clock is far ahead of what the batch read.
         """
         before_ms, self.overdue_ms = self.overdue_ms, line_ms
         return before_ms == line_ms
 
     def back(self, line_ms: int) -> list[int]:
-        """Note that the coordinator has lines again."""
+        """Note that lines of the coordinator come again."""
         if self.stalled_ms is None or line_ms <= self.stalled_ms:
             return []
         self.stalled_ms = None

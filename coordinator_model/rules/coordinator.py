@@ -1,7 +1,7 @@
-"""``coordinator-paused``, ``telemetry-stalled``, ``telemetry-uncovered``: findings about a broker, not about one group.
+"""``coordinator-paused``, ``telemetry-stalled``, ``telemetry-uncovered``: findings about a broker, not about a group.
 
-Every shard that the broker coordinates says what it sees; ``incidents.diff`` makes one incident of it, held open until
-the last shard has let go.
+Every shard that the broker coordinates reports its own finding. ``incidents`` makes one incident of them, which stays
+open until the last shard no longer reports it.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -21,9 +21,9 @@ COORDINATOR_PAUSED = Rule(
     severities=(Severity.PAGE,),
     evidence="observed",
     true_when=(
-        "a coordinator stood still, restarted or moved, and members lost their sessions within a session timeout of it"
+        "a coordinator paused, restarted or moved, and members lost their sessions within a session timeout after that"
     ),
-    clears="`recovered` (it has cost nobody a session for `resolve_after_ms`)",
+    clears="`recovered` (no member has lost a session by it for `resolve_after_ms`)",
     thresholds=("progress_gap_ms", "resolve_after_ms"),
 )
 
@@ -41,24 +41,24 @@ MAX_NAMED = 64
 
 
 def paused(watch: "BrokerWatch", _broker: str, _thresholds: Thresholds) -> list[Finding]:
-    """Return whose pauses and moves have cost members their sessions."""
+    """Return a finding for each broker whose pause or move made members lose their sessions."""
     costs = watch.affected_members
     return [_paused(name, [cost for cost in costs if cost[1] == name]) for name in sorted({cost[1] for cost in costs})]
 
 
 def stalled(watch: "BrokerWatch", broker: str, thresholds: Thresholds) -> list[Finding]:
-    """Return whether the coordinator is silent."""
+    """Return the finding that the coordinator is silent, if it is."""
     return [] if watch.stalled_ms is None else [_stalled(broker, watch.stalled_ms, thresholds)]
 
 
 def uncovered(watch: "BrokerWatch", _broker: str, _thresholds: Thresholds) -> list[Finding]:
-    """Return whether the shard's leader has no request log."""
+    """Return the finding that the shard's leader has no request log, if it has none."""
     return [] if watch.unlogged is None else [_uncovered(*watch.unlogged)]
 
 
 def _paused(broker: str, affected_members: list[list[Any]]) -> Finding:
     first = min(affected_members, key=lambda cost: int(cost[2]))
-    verb = "stood still or restarted" if first[0] == Cause.COORDINATOR_PAUSE else "took over as coordinator"
+    verb = "paused or restarted" if first[0] == Cause.COORDINATOR_PAUSE else "took over as coordinator"
     return Finding(
         rule=COORDINATOR_PAUSED.id,
         severity=COORDINATOR_PAUSED.severity,
@@ -95,7 +95,7 @@ def _stalled(broker: str, stalled_ms: int, thresholds: Thresholds) -> Finding:
 
 
 def _uncovered(since_ms: int, node: int) -> Finding:
-    """Return the finding of a leader that has no request log; its key is not known, so its node id names it."""
+    """Return the finding about a leader without a request log. Its key is not known, so its node id names it."""
     return Finding(
         rule=TELEMETRY_UNCOVERED.id,
         severity=TELEMETRY_UNCOVERED.severity,

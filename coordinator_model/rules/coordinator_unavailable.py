@@ -1,4 +1,4 @@
-"""``coordinator-unavailable``: clients are answered 14, 15 or 16 for longer than a failover takes, and nothing else."""
+"""``coordinator-unavailable``: for longer than a failover takes, clients get only the answers 14, 15 and 16."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +15,10 @@ COORDINATOR_UNAVAILABLE = Rule(
     severities=(Severity.WARN,),
     evidence="observed",
     true_when=(
-        "clients are answered COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE or NOT_COORDINATOR, and nothing"
-        " else, for longer than `failover_ms`"
+        "for longer than `failover_ms`, clients get only the answers COORDINATOR_LOAD_IN_PROGRESS,"
+        " COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR"
     ),
-    clears="`recovered` (another answer, or nobody asked for `resolve_after_ms`)",
+    clears="`recovered` (another answer came, or no client asked for `resolve_after_ms`)",
     thresholds=("failover_ms", "resolve_after_ms"),
 )
 
@@ -29,7 +29,7 @@ RefusalWindow = list[Any]
 
 
 def refused(window: RefusalWindow | None, broker: str, error: int, at_ms: int, answered_ms: int) -> RefusalWindow:
-    """Go on with a spell of refusals, or begin one: another answer has ended the one before."""
+    """Extend the window of refusals by one. If another answer came since it began, begin a new window."""
     if window is None or answered_ms > window[0]:
         return [at_ms, at_ms, broker, error, False]
     first_ms, last_ms, first_broker, _, told = window
@@ -37,12 +37,12 @@ def refused(window: RefusalWindow | None, broker: str, error: int, at_ms: int, a
 
 
 def lasts(window: RefusalWindow, thresholds: Thresholds) -> bool:
-    """Tell whether a spell is longer than a failover."""
+    """Tell whether a window of refusals is longer than a failover."""
     return bool(window[1] - window[0] >= thresholds.failover_ms)
 
 
 def judge(watch: "BrokerWatch", _broker: str, thresholds: Thresholds) -> list[Finding]:
-    """Return the finding of a spell that lasts, if there is one."""
+    """Return the finding, if the refusals have lasted for longer than a failover."""
     return [] if watch.refusals is None or not watch.refusals[-1] else [_finding(watch.refusals, thresholds)]
 
 

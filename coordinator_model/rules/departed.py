@@ -1,8 +1,8 @@
-"""``session-expired`` by consequence, ``rebalance-timeout``, ``poll-exceeded``, ``member-removed``: a member is gone.
+"""A member was removed: ``session-expired``, ``rebalance-timeout``, ``poll-exceeded`` and ``member-removed``.
 
-warn -> page: one dead pod is a warning; it becomes a page when its partitions stay unowned for ``page_after_ms``, the
-group is empty, or it recurs ``recurrences_to_page`` times. What a coordinator's pause or move has cost makes one page
-of its own (``coordinator-paused``), not one a member.
+warn -> page: one dead pod is a warning. It becomes a page if its partitions stay unowned for ``page_after_ms``, if the
+group is empty, or if the same client fails ``recurrences_to_page`` times. Sessions lost through a coordinator's pause
+or move make one page together (``coordinator-paused``), not one page per member.
 """
 
 from coordinator_model import states
@@ -21,15 +21,17 @@ from coordinator_model.rules.streams import STREAMS_SEVERITY, is_streams
 from coordinator_model.states import Cause, Evidence, GroupState, Severity
 
 MEMBER_CLEARS = (
-    "`rejoined` (the same instance, else connection, else client id and host where no other member has both, is back),"
-    " `recovered` (stable without it, every partition owned), `refuted`, `group-deleted`"
+    "`rejoined` (the client is back: with the same instance id, on the same connection, or with the same client id and"
+    " host if no other member has both), `recovered` (the group is stable without it, and every partition has an"
+    " owner), `refuted` (the coordinator accepted the member again), `group-deleted`"
 )
 ESCALATION = ("page_after_ms", "recurrences_to_page", "recurrence_window_ms", "resolve_after_ms")
 SESSION_EXPIRED = Rule(
     id=states.SESSION_EXPIRED,
     severities=WARN_THEN_PAGE,
     evidence=(
-        "observed once the coordinator's own lists no longer have the member; before that inferred from its silence"
+        "observed once the coordinator's records or answers no longer list the member; before that inferred from its"
+        " silence"
     ),
     true_when="no heartbeat was accepted for the member's session timeout",
     clears=MEMBER_CLEARS,
@@ -55,9 +57,9 @@ POLL_EXCEEDED = Rule(
     id=states.POLL_EXCEEDED,
     severities=WARN_THEN_PAGE,
     evidence=(
-        "observed where the client says so: by the reason in its LeaveGroup, a report or pushed metrics. Inferred where"
-        " it left without a reason, and either came back on the same connection, a poll interval or more after it had"
-        " joined, or left when its limit had passed and goes on pushing metrics that show no poll"
+        "observed if the client says so: by the reason in its LeaveGroup, a report or pushed metrics. Inferred if it"
+        " left without a reason and one of these holds: it came back on the same connection, a poll interval or more"
+        " after it had joined; it left when its limit had passed, and goes on pushing metrics that show no poll"
     ),
     true_when="a client did not poll within `max.poll.interval.ms`",
     clears=MEMBER_CLEARS,
@@ -71,17 +73,18 @@ MEMBER_REMOVED = Rule(
     id=states.MEMBER_REMOVED,
     severities=(Severity.INFO, Severity.WARN),
     evidence=(
-        "inferred: lines of the coordinator are missing, and the one that tells the cause may be among them; or the"
-        " coordinator had just moved, and nothing tells when sessions began anew; or only records are read"
+        "inferred. The cause is unknown for one of these reasons: lines of the coordinator are missing, and one of them"
+        " may show the cause; the coordinator had just moved, and nothing shows when sessions restarted; only records"
+        " are read"
     ),
     true_when=(
-        "a member was removed, and why is unknown: it may have been closed, or have broken a timeout. A warning once"
-        " its partitions have been read by nobody for `page_after_ms`, but only info where only records are read;"
-        " never a page"
+        "a member was removed, and the cause is unknown: it may have been closed, or have broken a timeout. It becomes"
+        " a warning once nobody has read its partitions for `page_after_ms`. If only records are read, it stays info."
+        " It never pages"
     ),
     clears=(
-        MEMBER_CLEARS + "; where only records are read also `recovered` once its group has been empty for"
-        " `resolve_after_ms`, and `superseded` (its client has told that its poll was overdue)"
+        MEMBER_CLEARS + "; if only records are read also `recovered` (the group has been empty for"
+        " `resolve_after_ms`) and `superseded` (its client reported that its poll was overdue)"
     ),
     thresholds=("grace_ms", "page_after_ms", "resolve_after_ms"),
     lasting=True,
@@ -123,16 +126,18 @@ def judge(replica: GroupReplica, departure: Departure, context: JudgementContext
 
 
 def _explained_ms(departure: Departure, context: JudgementContext) -> int | None:
-    """Return when a move that is known by then may explain what nothing explained, if that lies ahead."""
+    """Return when an unexplained removal is judged again, because a move may explain it by then; None: not again."""
     at_ms = departure.answered_ms + context.thresholds.grace_ms
     return at_ms if departure.judge_again and at_ms > context.progress_ms else None
 
 
 def closing(replica: GroupReplica, departure: Departure, context: JudgementContext) -> tuple[str, int] | None:
-    """Return why and when the departure's incident ends, as far as things stand now; None: not in sight."""
+    """Return why and when the departure's incident ends, by what is known now; None: it is not known."""
     if departure.returned_ms is not None and replica.type in KINDS:
-        return "rejoined", max(departure.returned_ms, departure.removed_ms)  # no barrier: it is in when it is accepted
-    if departure.seen_generation is not None and replica.state is GroupState.EMPTY:  # closed or not, nobody misses it
+        return "rejoined", max(
+            departure.returned_ms, departure.removed_ms
+        )  # no join phase: it is a member as soon as it is accepted
+    if departure.seen_generation is not None and replica.state is GroupState.EMPTY:  # nobody waits for it
         return "recovered", max(replica.state_since_ms, departure.removed_ms) + context.thresholds.resolve_after_ms
     if replica.stable_since_ms is None:
         return None
@@ -145,19 +150,19 @@ def closing(replica: GroupReplica, departure: Departure, context: JudgementConte
 
 
 def _severity(replica: GroupReplica, departure: Departure, context: JudgementContext) -> tuple[Severity, int | None]:
-    """Return how bad it is now, and when it may become worse; a Kafka Streams application stops just so."""
+    """Return the severity now, and when it may rise. A closed Kafka Streams consumer looks like a dead one."""
     if departure.rule == SESSION_EXPIRED.id and is_streams(departure.member):
         return STREAMS_SEVERITY, None
     rule, thresholds = RULES[departure.rule or ""], context.thresholds
     page_ms = departure.removed_ms + thresholds.page_after_ms
     unowned = bool(replica.unowned(departure.member.assignment)) and departure.returned_ms is None
     if departure.rule == MEMBER_REMOVED.id and departure.seen_generation is not None:
-        return rule.severity, None  # each stop and each deploy looks like this
-    if departure.rule == MEMBER_REMOVED.id:  # perhaps it was only closed: nobody is woken for what nobody knows
+        return rule.severity, None  # only records are read: every stop and every deploy looks like this
+    if departure.rule == MEMBER_REMOVED.id:  # it may only have been closed, so it never pages
         warns = unowned and context.progress_ms >= page_ms
         return (rule.worst, None) if warns else (rule.severity, page_ms if unowned else None)
     inferred = departure.rule == POLL_EXCEEDED.id and departure.evidence is Evidence.INFERRED
-    unowned = unowned and not inferred  # one that unsubscribed at its limit looks the same: its absence wakes nobody
+    unowned = unowned and not inferred  # a client that unsubscribed at its limit looks the same, so it does not page
     if unowned and context.progress_ms >= page_ms:
         return rule.worst, None
     if departure.timer_reset_ms is None:
@@ -168,7 +173,7 @@ def _severity(replica: GroupReplica, departure: Departure, context: JudgementCon
 
 
 def _recurs(replica: GroupReplica, departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether a client fails again and again; of several that look alike each has its share."""
+    """Tell whether a client fails repeatedly. Clients under one name share the count, so more failures are needed."""
     least = context.thresholds.recurrences_to_page * (1 + beside(replica, departure))
     return _recurrences(replica, departure, context) >= least
 
@@ -220,7 +225,7 @@ def _summary_of(departure: Departure) -> str:
 
 
 def _interval(departure: Departure) -> dict[str, int | None]:
-    """Return between which instants the deadline lies, where only that is known."""
+    """Return the interval in which the deadline is, if its instant is not known."""
     if departure.deadline_from_ms is None:
         return {}
     return {"deadline_from_ms": departure.deadline_from_ms, "deadline_until_ms": departure.deadline_until_ms}
@@ -231,7 +236,7 @@ def _of_ms(duration_ms: int | None) -> str:
 
 
 def judge_poll(replica: GroupReplica, member: Member, context: JudgementContext) -> Verdict:
-    """Judge a member that is still in, by its client's own word: its poll age has passed max.poll.interval.ms."""
+    """Judge a member that is still in the group, by the poll age that its client reports."""
     if member.poll_deadline_ms is None or member.poll_deadline_ms < context.live_from_ms:
         return NOTHING
     finding = Finding(

@@ -1,8 +1,8 @@
 """``evaluate``: the findings that are true of a group now. It only reads.
 
-The judges of the ``registry`` are asked in its order: departures first (consequence), then the living members (timer,
-then polls by their clients' word); a subject that one rule has found keeps it, so that a member is not accused twice
-for one silence. Last, what is true of the group as a whole.
+The judges are asked in the order of the ``registry``: first about departures, then about members (their sessions, then
+the polls that their clients report), last about the group as a whole. The first finding of a rule about a member
+counts, so that a member is not reported twice for one silence.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -34,9 +34,9 @@ BROKER_JUDGES = _distinct(line.broker for line in REGISTRY)
 
 
 class Evaluation(NamedTuple):
-    """Findings, when to look at the group again, and when at each of its members (absent: when something happens).
+    """Findings, and when to judge the group and each of its members again; without an instant: at their next event.
 
-    ``proof_ms``: some verdict waits for another heartbeat of the shard that arrived then or later.
+    ``proof_ms``: a verdict waits for another heartbeat of the shard that arrived then or later.
     """
 
     findings: list[Finding]
@@ -77,14 +77,14 @@ def _earliest(instants_ms: Iterable[int | None]) -> int | None:
 
 
 def _departed(replica: GroupReplica, context: JudgementContext) -> Iterator[Verdict]:
-    """Judge who has gone."""
+    """Judge the departures."""
     for departure in replica.departures:
         for judge in DEPARTURE_JUDGES:
             yield judge(replica, departure, context)
 
 
 def _as_a_whole(replica: GroupReplica, context: JudgementContext) -> Iterator[Verdict]:
-    """Judge what is true of the group rather than of a member."""
+    """Judge the group as a whole."""
     if replica.deleted:
         return
     for judge in GROUP_JUDGES:
@@ -102,12 +102,12 @@ def _as_a_whole(replica: GroupReplica, context: JudgementContext) -> Iterator[Ve
 
 
 def evaluate_brokers(watch: BrokerWatch, broker: str, thresholds: Thresholds) -> list[Finding]:
-    """Return what is true of the brokers now, as a shard has noticed it; ``broker`` coordinates it."""
+    """Return a shard's findings about brokers; ``broker``: its coordinator."""
     return [finding for judge in BROKER_JUDGES for finding in judge(watch, broker, thresholds)]
 
 
 def violated(findings: Iterable[Finding]) -> set[str]:
-    """Return the subjects that have broken a timeout and are not back (a Streams consumer's end is only info)."""
+    """Return the subjects that have broken a timeout and are not back."""
     return {f.subject for f in findings if f.rule in VIOLATIONS and not f.closed_reason and _counts(f)}
 
 
@@ -116,5 +116,5 @@ def _counts(finding: Finding) -> bool:
 
 
 def need_heartbeats(findings: Iterable[Finding]) -> set[str]:
-    """Return the subjects whose next heartbeat may change what is true of them."""
+    """Return the subjects whose findings may end with their next heartbeat."""
     return {f.subject for f in findings if f.rule in HEARTBEAT_RULES}

@@ -1,4 +1,4 @@
-"""What the core holds true now: one ``Finding`` a rule and subject, with its evidence."""
+"""What the core holds true now: one ``Finding`` for each rule and subject, with its evidence."""
 
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
@@ -17,8 +17,8 @@ MAX_PARTITIONS_NAMED = 64
 class Finding:
     """True at ``at_ms``: the instant of the event that decided it, or deadline + grace for a timer's verdict.
 
-    ``opened_ms`` is the instant at which the trouble began (never the decision): with rule, group, subject and
-    incarnation it makes the incident's id. ``closed_reason`` set: it was true and this ended it, at ``closed_ms``.
+    ``opened_ms`` is the instant at which the trouble began, not when it was decided. Together with rule, group, subject
+    and incarnation it makes the incident's id. ``closed_reason``: why the finding ended, at ``closed_ms``.
     """
 
     rule: str
@@ -33,14 +33,14 @@ class Finding:
     broker: str = ""
     generation: int = -1
     incarnation: str = ""
-    """Tells two lives under one name apart: of the group id, and of a static member under one instance id."""
+    """Distinguishes a group from a deleted one of the same id, and a static member from its former self."""
     member_id: str | None = None
     instance_id: str | None = None
     client_id: str | None = None
     client_host: str | None = None
     connection: str | None = None
     client_software: str | None = None
-    """Name and version of the client library, where its requests told."""
+    """Name and version of the client library, if its requests have them."""
     deadline_ms: int | None = None
     partitions: list[tuple[str, int]] = field(default_factory=list)
     detail: dict[str, Any] = field(default_factory=dict)
@@ -48,16 +48,16 @@ class Finding:
     closed_ms: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it JSON-able, field by field."""
+        """Return the fields as values for JSON."""
         result = {f.name: getattr(self, f.name) for f in fields(self)}
         result["partitions"] = [list(pair) for pair in self.partitions]
         return result
 
 
 class Verdict(NamedTuple):
-    """What a rule says now: what is true, and when to look again (None: when something happens).
+    """What a rule says now: a finding, and when to judge again (None: at the next event).
 
-    ``proof_ms``: it waits for another heartbeat of the shard that arrived then or later.
+    ``proof_ms``: the verdict waits for another heartbeat of the shard that arrived then or later.
     """
 
     finding: Finding | None

@@ -1,7 +1,7 @@
-"""``judge_group``: how far a group is behind at an instant, partition by partition, and what is wrong with that.
+"""``judge_group``: a group's lag at an instant, partition by partition, and the findings about it.
 
-Pure: all that is known is in the arguments, and what began when follows from them, so that a monitor that starts
-afresh finds the same incidents.
+It is a pure function of its arguments. Even the beginning of a finding follows from them, so a monitor that restarts
+finds the same incidents.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,9 +32,8 @@ def judge_group(
 ) -> tuple[Output, GroupReport]:
     """Return a ``partitions`` output and a report of a group, at the instant of a round of end offsets.
 
-    ``history``: the group's lag at earlier rounds, oldest first: ``history`` of the columns that were made last. It is
-    that of the partitions that it owns, if it owns any.
-    ``commits``: how many were counted, as the columns tell it.
+    ``history``: the group's lag at earlier rounds, oldest first, from the ``history`` of the last columns. If the
+    group's members own partitions, it is the lag of those. ``commits``: the number of commits to show in the columns.
     """
     context = lag_context(facts, partitions, now_ms, thresholds, history)
     return _partitions(context, commits), _report(context)
@@ -62,7 +61,7 @@ def _is_complete(context: LagContext) -> bool:
 
 
 def _report(context: LagContext) -> GroupReport:
-    """Say all that is held of the group's lag; nothing is pending and nobody owns anything where nothing is known."""
+    """Return all findings about the group's lag. Without an answer about offsets, owners and pending are unknown."""
     facts, known = context.facts, context.is_known
     waits = any(row.lag != 0 for row in context.rows)
     findings = (finding for judge in JUDGES for finding in judge(context)) if waits else ()

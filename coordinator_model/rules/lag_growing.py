@@ -1,4 +1,4 @@
-"""``lag-growing``: a group that commits and falls behind, by its partitions' commits and by its lag for a long time."""
+"""``lag-growing``: a group commits and falls behind, by a partition's last commits and by the group's lag over time."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -15,24 +15,25 @@ LAG_GROWING = Rule(
     severities=(Severity.WARN,),
     evidence="observed",
     true_when=(
-        "a stable group commits, the lag of a partition fell at none of its last ten commits and is larger than at the"
-        " first of them, and the total lag of the partitions that members own has grown for `lag_growing_ms`"
+        "a stable group commits and falls behind. The lag of a partition fell at none of its last ten commits, and is"
+        " larger now than at the first of them. The total lag of the partitions that members own has grown for"
+        " `lag_growing_ms`"
     ),
-    clears="`recovered` (the lag grows no longer), `superseded` (the group has no members), `group-deleted`",
+    clears="`recovered` (the lag no longer grows), `superseded` (the group has no members), `group-deleted`",
     thresholds=("lag_growing_ms",),
     needs_owner=True,
 )
 
 
 class _Growth(NamedTuple):
-    """Since when a group's lag grows, and when that had gone on for long enough."""
+    """Since when a group's lag grows, and when that had lasted for ``lag_growing_ms``."""
 
     since_ms: int
     due_ms: int
 
 
 def judge(context: LagContext) -> Iterator[Finding]:
-    """The group commits and falls behind: by the commits of a partition, and by the group's lag for a long time."""
+    """Yield the topics with partitions that fall behind, while the lag of the whole group grows."""
     growth = _growth(context)
     for topic, rows in context.topics.items() if growth is not None else ():
         growing = [row for row in rows if _grows(row)]
@@ -44,7 +45,7 @@ def judge(context: LagContext) -> Iterator[Finding]:
 
 
 def _growth(context: LagContext) -> _Growth | None:
-    """Tell how a group's lag grows, of what it reads: since it was last at its lowest."""
+    """Return since when the lag of what a group reads has grown: since its lowest. None: not for long enough."""
     lowest = min(context.history, key=lambda told: (told[1], -told[0]), default=None)
     if lowest is None or context.read is None or not context.works or context.read <= lowest[1]:
         return None
@@ -57,10 +58,10 @@ def _grows(row: Row) -> bool:
 
 
 def pending(context: LagContext) -> Iterator[Pending]:
-    """Yield topics of which it may be true though it is not said.
+    """Yield topics of which the rule may be true although it is not found.
 
-    Of some partition nobody knows where it ends; or the group's lag still grows, if not at its last few commits, or has
-    not been watched for long enough to say.
+    An end offset is not known; or the group's lag still grows, only not at the last few commits; or the group has not
+    been watched for long enough.
     """
     grows = may_grow(context)
     for topic, rows in context.topics.items():
@@ -70,7 +71,7 @@ def pending(context: LagContext) -> Iterator[Pending]:
 
 
 def may_grow(context: LagContext) -> bool:
-    """Tell whether the group's lag grows, or has not been watched for long enough to say."""
+    """Tell whether the group's lag grows, or may grow because it has not been watched for long enough."""
     return _growth(context) is not None or not _is_watched(context)
 
 

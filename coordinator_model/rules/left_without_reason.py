@@ -1,9 +1,9 @@
-"""``left-without-reason``: a client that hangs for good leaves as one that is closed does, and neither says why.
+"""``left-without-reason``: a member left without a reason. It was closed, or its client hangs and no longer polls.
 
-librdkafka, kafka-python and all clients of KIP-848 give no reason. So who left when it may not have polled for its
-limit, and did not come back, was closed or has stopped polling. A report or metrics that tell of a poll clear it; a
-sign that it lives on and does not poll makes it ``poll-exceeded``. A sign that it lives and no more (``left_alive``)
-says that it was not closed: it has stopped polling, or unsubscribed.
+librdkafka, kafka-python and all KIP-848 clients give no reason when they leave. The rule applies if the client may not
+have polled for ``max.poll.interval.ms`` and did not come back. A report or pushed metrics that show a poll clear it. A
+sign that the client is alive and does not poll makes it ``poll-exceeded``. Any other sign of life (``left_alive``)
+shows that the client was not closed: it has stopped polling, or unsubscribed.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,24 +20,24 @@ LEFT_WITHOUT_REASON = Rule(
     id="left-without-reason",
     severities=(Severity.INFO,),
     evidence=(
-        "inferred: a client that hangs and one that is closed send the same request; one that is still alive goes on"
+        "inferred: a client that hangs and one that is closed send the same request. One that is still alive goes on"
         " asking for its coordinator"
     ),
     true_when=(
         "a member left without a reason, may not have polled for `max.poll.interval.ms`, and did not come back within"
-        " `unstable_after_ms`: it was closed, or it may have stopped polling"
+        " `unstable_after_ms`. It was closed, or it may have stopped polling"
     ),
     clears="`recovered` (it is back, or eleven minutes have passed), `superseded` (it has stopped polling)",
     thresholds=("unstable_after_ms",),
     unexplained=True,
 )
 TOLD_FOR_MS = 660_000
-"""How long it is told: librdkafka asks for its coordinator every ten minutes, and metrics are pushed every five where
-their subscription does not say (KIP-714)."""
+"""How long the finding lasts: librdkafka asks for its coordinator every ten minutes, and metrics are pushed every five
+minutes unless their subscription says otherwise (KIP-714)."""
 
 
 def judge(replica: GroupReplica, context: JudgementContext) -> Iterator[Verdict]:
-    """Judge the newest leaves; one is told when its client has had the time to come back."""
+    """Judge the newest leaves. A leave is reported once its client has had the time to come back."""
     since_ms = max(context.live_from_ms, context.progress_ms - TOLD_FOR_MS + 1)
     newest = [leave for leave in reversed(replica.leaves) if _sign_ms(leave) >= since_ms]
     unclear = [leave for leave in newest if _is_unclear(leave)]
@@ -46,7 +46,9 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Iterator[Verdict]
         if any(joined_ms.get(name, -1) >= leave.applied_ms for name in names_of(leave.member)):
             continue  # it is back
         at_ms = leave.applied_ms + context.thresholds.unstable_after_ms
-        lives_ms = _sign_ms(leave) + context.thresholds.unstable_after_ms  # one that starts again asks, and joins
+        lives_ms = (
+            _sign_ms(leave) + context.thresholds.unstable_after_ms
+        )  # a client that restarts asks for its coordinator, and then joins
         if context.progress_ms < at_ms:
             yield Verdict(None, at_ms)
         elif context.progress_ms < lives_ms:
@@ -56,7 +58,7 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Iterator[Verdict]
 
 
 def _sign_ms(leave: Leave) -> int:
-    """Return when anything was heard of its client last."""
+    """Return the last sign of life of the client."""
     return max(leave.applied_ms, leave.alive_ms or 0)
 
 
@@ -65,7 +67,7 @@ def _is_unclear(leave: Leave) -> bool:
 
 
 def _newest_joins(members: Iterable[Member]) -> dict[Name, int]:
-    """Return under which names members joined, and when last, also such as are gone again: who left before was back."""
+    """Return by name when a member last joined under it. A member that left again counts too: the client was back."""
     joined_ms: dict[Name, int] = {}
     for member in members:
         for name in names_of(member):
@@ -89,7 +91,7 @@ def _finding(replica: GroupReplica, leave: Leave, at_ms: int, context: Judgement
         evidence=Evidence.INFERRED,
         cause=Cause.UNKNOWN,
         summary=f"{name_of(member)} left without a reason{means}",
-        deadline_ms=leave.applied_ms if lives else None,  # of its poll, if it hangs: it left as that had passed
+        deadline_ms=leave.applied_ms if lives else None,  # if it hangs: it left when its poll deadline had passed
         detail={
             "max_poll_interval_ms": member.rebalance_timeout_ms,
             "left_ms": leave.applied_ms,

@@ -1,4 +1,4 @@
-"""``offset-rewound``: a committed offset that went back, so that messages are read again."""
+"""``offset-rewound``: a committed offset went back, so messages are processed again."""
 
 from collections.abc import Iterator
 
@@ -42,5 +42,5 @@ def judge(context: LagContext) -> Iterator[Finding]:
 
 
 def pending(context: LagContext) -> Iterator[Pending]:
-    """Yield topics of which it may be true though it is not said."""
+    """Yield topics of which the rule may be true although it is not found."""
     return unknown_topics(context, OFFSET_REWOUND)

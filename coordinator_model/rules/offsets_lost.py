@@ -1,4 +1,4 @@
-"""``offsets-lost``: the log does not hold what a group is to read next."""
+"""``offsets-lost``: the log does not hold the committed offset of a group."""
 
 from collections.abc import Iterator
 
@@ -14,8 +14,8 @@ OFFSETS_LOST = Rule(
     severities=(Severity.WARN,),
     evidence="observed",
     true_when=(
-        "the log does not hold the newest committed offset, and that commit is at least `stall_margin_ms` old: the"
-        " offset is below the log start offset, or beyond the end offset"
+        "the newest committed offset is below the log start offset, or beyond the end offset. That commit is at least"
+        " `stall_margin_ms` old"
     ),
     clears="`recovered` (the group commits an offset that the log holds), `group-deleted`",
     thresholds=("stall_margin_ms",),
@@ -50,5 +50,5 @@ def _gone(row: Row) -> int:
 
 
 def pending(context: LagContext) -> Iterator[Pending]:
-    """Yield topics of which it may be true though it is not said."""
+    """Yield topics of which the rule may be true although it is not found."""
     return unknown_topics(context, OFFSETS_LOST)

@@ -1,14 +1,14 @@
-"""When groups of a shard could not commit, or the time of their commits cannot be measured, as shards tell it.
+"""Outages: when groups of a shard could not commit, or when the time since a commit cannot be measured.
 
-A stalled partition is one that its owner could have committed. Commits are records, and records are read apart from
-telemetry lines, so of what can be wrong with lines little counts here:
+A partition is stalled only if its owner could have committed it. Commits are records, which are read apart from
+telemetry lines. So most gaps in telemetry are no outages:
 
-- No line comes from the coordinator: it may be down, and then nobody can commit. The time starts again.
-- The coordinator's clock stepped: instants of before and after cannot be compared. The time starts again.
+- No line comes from the coordinator. It may be down, and then nobody can commit. The time starts again.
+- The coordinator's clock stepped, so instants before and after cannot be compared. The time starts again.
 - Clients find no coordinator (``coordinator-unavailable``): the time starts again.
-- Lines were lost between others, or have the instants of a shipper's buffer: the coordinator was at work, and who is
-  alive is judged by the lines there are. Nothing changes.
-- The coordinator has no request log: nobody is known to be alive as long as that lasts. Nothing else changes.
+- Lines between others were lost, or have the instants of a shipper's buffer. The coordinator was up, and the lines
+  that came show who is alive. Nothing changes.
+- The coordinator has no request log. As long as that lasts, no member is known to be alive. Nothing else changes.
 """
 
 from coordinator_model.brokers.blindness import CLOCK_STEPPED, NO_LINES
@@ -20,15 +20,15 @@ COUNTS = frozenset({NO_LINES, CLOCK_STEPPED})
 
 
 class Outages:
-    """Fed with what shards say, in its order."""
+    """The outages of all shards, from their outputs in order."""
 
     def __init__(self) -> None:
         self._end_ms: dict[int, int] = {}
         self._open: set[tuple[int, str]] = set()
-        """Shards whose outage lasts, each with what tells of it."""
+        """Shards whose outage lasts, each with the broker or report that shows it."""
 
     def take(self, said: Said) -> None:
-        """Take a blind window, or a report about brokers; anything else changes nothing."""
+        """Apply a blind window or a report about brokers. Other outputs change nothing."""
         if isinstance(said, GroupReport):
             if not said.group:
                 self._take_report(said)
@@ -48,9 +48,9 @@ class Outages:
             self._end_ms[shard] = max(until_ms, self._end_ms.get(shard, 0))
 
     def is_open(self, shard: int) -> bool:
-        """Tell whether an outage lasts."""
+        """Tell whether an outage of a shard lasts."""
         return any(known == shard for known, _ in self._open)
 
     def end_ms(self, shard: int, at_ms: int) -> int:
-        """Return when the last outage of a shard ended; 0: there was none. One that lasts ends at ``at_ms``."""
+        """Return when the last outage of a shard ended; 0: there was none; ``at_ms``: it still lasts."""
         return at_ms if self.is_open(shard) else self._end_ms.get(shard, 0)

@@ -1,8 +1,8 @@
-"""``partition-owned-twice``: a partition that two members of a stable group hold, so that its records are read twice.
+"""``partition-owned-twice``: two members of a stable group own the same partition, so its records are read twice.
 
-On the way to a new assignment that passes: the record of the next generation says who owns what, and what a member of
-KIP-848 has been told to give up is its own until it has. So it is told once it has lasted for a rebalance timeout.
-Partitions of share groups have many owners by design; streams groups are assigned tasks.
+This may happen for a moment during a rebalance, so it is reported only once it has lasted for a rebalance timeout. A
+partition that a KIP-848 member has been told to revoke does not count. Partitions of share groups have many owners by
+design, and streams groups are assigned tasks, so neither is judged.
 """
 
 from collections import defaultdict
@@ -21,21 +21,21 @@ PARTITION_OWNED_TWICE = Rule(
     evidence="observed",
     true_when=(
         "two members of a stable group have owned the same partition for their rebalance timeout, and the group has"
-        " been stable for `settled_after_ms`; not for share and streams groups"
+        " been stable for `settled_after_ms`. Share and streams groups are not judged"
     ),
     clears="`recovered` (every partition has one owner, or the group is not stable)",
     thresholds=("settled_after_ms",),
 )
 
 Owners = dict[tuple[str, int], list[Member]]
-"""(topic, partition) to its owners."""
+"""By topic and partition: its owners."""
 
 
 def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
     """Judge a settled group's assignment: a warning once it has lasted for its owners' rebalance timeout."""
     since_ms, look_ms = quiet_since_ms(replica, context), settled_ms(replica, context)
     if since_ms is None or look_ms is None or context.progress_ms < look_ms:
-        return NOTHING  # it is looked at once it has settled
+        return NOTHING  # it is judged once it has settled
     shared = owned_twice(replica)
     if not shared:
         return NOTHING
@@ -47,7 +47,7 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
 
 
 def owned_twice(replica: GroupReplica) -> Owners:
-    """Return the partitions that more than one member holds and has not been told to give up, sorted."""
+    """Return the partitions that more than one member owns and has not been told to revoke, sorted."""
     owners: Owners = defaultdict(list)
     for member in replica.members.values():
         for topic, partitions in member.assignment.items():

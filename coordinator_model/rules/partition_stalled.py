@@ -1,6 +1,7 @@
-"""``partition-stalled``: owned by a member that is alive, messages wait, and nothing is committed.
+"""``partition-stalled``: messages wait in a partition, its owner is alive, and the partition is not committed.
 
-One finding a partition; for a member that commits nothing at all, or has many stalled partitions, one a member.
+There is one finding for each partition. A member that commits nothing at all, or has many stalled partitions, has one
+finding for all of them.
 """
 
 from collections import defaultdict
@@ -19,9 +20,9 @@ PARTITION_STALLED = Rule(
     severities=(Severity.WARN,),
     evidence="observed",
     true_when=(
-        "a member is alive and owns a partition, at least `stall_lag` messages wait in it, and it was not committed"
-        " for `stall_intervals` of its usual intervals between commits plus `stall_margin_ms`, although the member kept"
-        " up with another partition; or the member commits nothing at all for longer than its `max.poll.interval.ms`"
+        "a member is alive and owns a partition, and at least `stall_lag` messages wait in it. The member has not"
+        " committed it for `stall_intervals` of its usual intervals between commits plus `stall_margin_ms`, but keeps"
+        " up with another partition. Or the member commits nothing at all for longer than its `max.poll.interval.ms`"
         " (`stall_silence_ms` if that is not known). The time starts again after a rebalance and after an outage of"
         " brokers"
     ),
@@ -33,11 +34,11 @@ PARTITION_STALLED = Rule(
     needs_owner=True,
 )
 SINGLE_PARTITIONS = 8
-"""Of an owner with more stalled partitions than this, one finding names all."""
+"""If an owner has more stalled partitions than this, one finding names them all."""
 
 
 def judge(context: LagContext) -> Iterator[Finding]:
-    """Yield what is stalled, owner by owner."""
+    """Yield the findings, owner by owner."""
     if not context.works:
         return
     stalled: dict[Hashable, list[Row]] = defaultdict(list)
@@ -52,7 +53,7 @@ def judge(context: LagContext) -> Iterator[Finding]:
 
 
 def pending(context: LagContext) -> Iterator[Pending]:
-    """Yield what may be stalled though it is not said: it is too soon after a rebalance, or something is not known."""
+    """Yield what may be stalled although it is not found: a rebalance is too recent, or an offset is not known."""
     waiting = [row for row in context.rows if row.stall.waits or not row.fresh]
     yield from ((PARTITION_STALLED.id, row.place, row.last_ms) for row in waiting)
     if not waiting:

@@ -1,7 +1,7 @@
-"""``partition-unowned``: a partition of a subscribed topic that no member of a stable group holds.
+"""``partition-unowned``: no member of a stable group owns a partition of a topic that the group subscribes to.
 
-How many partitions a topic has is not in the coordinator's log: the live run asks the brokers and hands it in. Topics
-whose partitions are not known, or that nobody holds a partition of by name, are not judged.
+The number of partitions of a topic is not in the coordinator's log, so ``run`` asks the brokers. A topic is not judged
+if that number is not known, or if no member owns a partition of it by name.
 """
 
 from coordinator_model.membership import Partition, partitions_of, unowned
@@ -15,10 +15,12 @@ from coordinator_model.states import Cause, Evidence
 PARTITION_UNOWNED = Rule(
     id="partition-unowned",
     severities=WARN_THEN_PAGE,
-    evidence="observed; partition counts are at most a minute old, of topics that were created since then ten minutes",
+    evidence=(
+        "observed. Partition counts are at most a minute old; those of topics created since `run` started, ten minutes"
+    ),
     true_when=(
-        "a stable group subscribes to a topic and no member has held one of its partitions for `unstable_after_ms`; a"
-        " page after `page_after_ms`"
+        "at least one partition of a topic that a stable group subscribes to has had no owner for `unstable_after_ms`."
+        " It becomes a page after `page_after_ms`"
     ),
     clears="`recovered` (every partition has an owner, or the group is not stable)",
     thresholds=("unstable_after_ms", "page_after_ms"),
@@ -26,7 +28,7 @@ PARTITION_UNOWNED = Rule(
 
 
 def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
-    """Judge a group's subscribed topics: a warning once it is stable, a page when that lasts."""
+    """Judge the topics that a stable group subscribes to: first a warning, then a page."""
     since_ms = quiet_since_ms(replica, context)
     if since_ms is None or not context.topic_partitions or context.waiting or context.stalled:
         return NOTHING
@@ -55,11 +57,11 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
 
 
 def unowned_partitions(replica: GroupReplica, context: JudgementContext) -> list[Partition]:
-    """Return the partitions of subscribed topics that nobody holds, sorted."""
+    """Return the partitions of subscribed topics that have no owner, sorted."""
     wanted = {topic for member in replica.members.values() for topic in member.topics}
     owned = replica.owned()
     if any(member.partitions_left_out for member in replica.members.values()):
-        return []  # who owns the rest is not kept
+        return []  # not all assigned partitions are kept, so an owner may be missing
     if not wanted & {topic for topic, _ in owned}:
-        return []  # nothing assigned, or topics known by id only
+        return []  # nothing is assigned, or topics are known by id only
     return unowned(partitions_of({topic: range(context.topic_partitions.get(topic, 0)) for topic in wanted}), owned)

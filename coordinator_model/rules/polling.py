@@ -1,7 +1,7 @@
-"""``poll-at-risk`` and ``static-member-stuck``: what only a client's own word on its polls can tell.
+"""``poll-at-risk`` and ``static-member-stuck``: what only a client's own reports about its polls can show.
 
-A dynamic member that oversleeps its poll leaves the group by itself. A static member does not: its heartbeats stop and
-it keeps its partitions, unread, until its session ends (kafka-facts 4.6).
+A dynamic member that does not poll in time leaves the group by itself. A static member does not leave: its heartbeats
+stop, and it keeps its partitions, which nobody reads, until its session ends.
 """
 
 from coordinator_model.brokers.blindness import may_miss_lines
@@ -20,8 +20,8 @@ POLL_AT_RISK = Rule(
     evidence="observed: the client's own report or pushed metrics",
     true_when="a client reports a poll age of at least four fifths of `max.poll.interval.ms`",
     clears=(
-        "`recovered` (it tells of a younger poll, or of none for 10 s after the deadline), `superseded` (it was"
-        " exceeded)"
+        "`recovered` (it reports a younger poll, or reports nothing until 10 s after the deadline), `superseded` (the"
+        " limit was exceeded)"
     ),
     thresholds=("poll_at_risk_ratio", "hold_ms"),
     superseded_by="poll-exceeded",
@@ -31,11 +31,12 @@ STATIC_MEMBER_STUCK = Rule(
     id="static-member-stuck",
     severities=WARN_THEN_PAGE,
     evidence=(
-        "observed: the client's own report; inferred (a warning) where its metrics tell that its limit passed as its"
-        " heartbeats stopped"
+        "observed: the client's own report. Inferred (a warning) if its pushed metrics show that its limit passed when"
+        " its heartbeats stopped"
     ),
     true_when=(
-        "a static member's poll is overdue and it still holds partitions, which nobody reads until its session ends"
+        "a static member's poll is overdue, and the member still holds partitions. Nobody reads them until its session"
+        " ends"
     ),
     clears="`recovered` (it polls again, or its session has ended)",
     thresholds=("grace_ms",),
@@ -44,7 +45,7 @@ STATIC_MEMBER_STUCK = Rule(
 
 
 def at_risk(replica: GroupReplica, member: Member, context: JudgementContext) -> Verdict:
-    """Judge a member's last report: true until a better one, or until its deadline is so old that one is missing."""
+    """Judge a member's last report. The finding ends with a better report, or ``hold_ms`` after the deadline."""
     age_ms, limit_ms, reported_ms = member.poll_age_ms, member.max_poll_interval_ms, member.poll_reported_ms
     if age_ms is None or not limit_ms or reported_ms is None or member.poll_deadline_ms is not None:
         return NOTHING
@@ -72,9 +73,9 @@ def at_risk(replica: GroupReplica, member: Member, context: JudgementContext) ->
 
 
 def static_stuck(replica: GroupReplica, member: Member, context: JudgementContext) -> Verdict:
-    """Judge a static member that does not poll and holds partitions that nobody reads, until its session ends.
+    """Judge a static member that does not poll and holds partitions, which nobody reads until its session ends.
 
-    Its client says so, or its metrics told when its limit would pass, and its heartbeats stopped then.
+    Its client reports it, or its metrics showed when its limit would pass, and its heartbeats stopped then.
     """
     held = sum(len(partitions) for partitions in member.assignment.values())
     if member.instance_id is None or not held:
@@ -93,9 +94,9 @@ def static_stuck(replica: GroupReplica, member: Member, context: JudgementContex
 def _silent_since_its_limit(
     replica: GroupReplica, member: Member, context: JudgementContext
 ) -> tuple[int | None, int | None]:
-    """Return when a member's limit passed if its heartbeats stopped then, and when that is known; else when to look."""
+    """Return when a member's limit passed, if its heartbeats stopped then, and when that is certain."""
     end, last_ms = poll_end(member), member.last_heartbeat_ms
-    if end is None or last_ms is None or member.goes_alone or end.from_ms < context.live_from_ms:
+    if end is None or last_ms is None or member.in_kip848_group or end.from_ms < context.live_from_ms:
         return None, None
     if replica.state is not GroupState.STABLE or not is_covered(member, context):
         return None, None

@@ -1,7 +1,8 @@
-"""``rebalance-aborted``: generations that were announced to the members and given up before their leader's sync.
+"""``rebalance-aborted``: generations were announced to the members, and given up before their leader's sync.
 
-One is given up whenever somebody comes between the answers and the sync, as when several members start at once; the
-next one follows at once. So it is told only where the group does not become stable soon, or goes on like that.
+A generation is given up whenever a member joins or leaves between the JoinGroup answers and the leader's sync, for
+example when several members start together. That is normal. So it is reported only if the group does not become stable
+soon, or if several generations in a row are given up.
 """
 
 from coordinator_model.replica.group import GroupReplica
@@ -13,17 +14,17 @@ from coordinator_model.states import Cause, Evidence, Severity
 REBALANCE_ABORTED = Rule(
     id="rebalance-aborted",
     severities=(Severity.WARN,),
-    evidence="observed, live only",
+    evidence="observed in the coordinator's answers; records do not show it",
     true_when=(
         "a generation was announced and given up before its leader's sync, and the group is not stable"
-        " `unstable_after_ms` later, or three were given up in a row"
+        " `unstable_after_ms` later, or three generations in a row were given up"
     ),
-    clears="`recovered` (a generation is synced, or nobody is left)",
+    clears="`recovered` (a generation is synced, or the group has no members)",
     thresholds=("unstable_after_ms",),
 )
 
 IN_A_ROW = 3
-"""So many generations given up one after the other need no further waiting."""
+"""So many generations in a row that are given up are reported at once."""
 
 
 def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:

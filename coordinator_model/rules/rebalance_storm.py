@@ -1,9 +1,10 @@
-"""``rebalance-storm``: a group that rebalances again and again, who is behind it, and whether it is only a deploy.
+"""``rebalance-storm``: a group rebalances again and again. The finding says which clients cause it.
 
-A rolling deploy looks like a storm from afar: every member leaves once and comes back once. It is told
-apart by *who* goes: the instance id, else the client on its host. Nobody may go twice (more often than it has members
-there now), no two may be thrown out (Kafka Streams excepted, which never leaves), and every rebalance must have
-a coming or going that explains it. Nothing is counted before the first has gone: so a group starts and grows.
+A rolling deploy causes many rebalances too: every member leaves once and comes back once. It is recognized by which
+clients go, by instance id, or else by client id and host. It is a deploy if no client goes more often than it has
+members now, if at most one member is removed by the coordinator (except for Kafka Streams, whose consumers never
+leave), and if members that came or went explain every rebalance. Rebalances before the first departure are not counted:
+the group is starting or growing.
 """
 
 from collections import Counter
@@ -21,23 +22,23 @@ REBALANCE_STORM = Rule(
     severities=(Severity.INFO, Severity.PAGE),
     evidence="observed",
     true_when=(
-        "a group rebalanced `storm_rebalances` times within `storm_window_ms`, counted from the first member that left;"
-        " info for a rolling deploy"
+        "a group rebalanced `storm_rebalances` times within `storm_window_ms`, counted from the first member that left."
+        " A rolling deploy is info"
     ),
-    clears="`recovered` (the window holds fewer)",
+    clears="`recovered` (fewer rebalances in the window)",
     thresholds=("storm_rebalances", "storm_window_ms"),
 )
 
 STREAMS_PROTOCOL = "stream"
 MAY_BE_LEAVES = (Cause.LEFT, Cause.STATIC_LEFT, Cause.ADMIN, Cause.UNKNOWN)
-"""Of an unknown cause are those of which only records tell."""
+"""The cause is unknown if only records are read."""
 REBALANCES_EACH = 2
-"""A coming or going costs up to two rebalances: cooperative assignors take one to revoke and one to assign."""
+"""A member that comes or goes causes up to two rebalances: cooperative assignors revoke in one, assign in the next."""
 MAX_NAMED = 8
 
 
 class Going(NamedTuple):
-    """A member that went: ``who`` it is across restarts."""
+    """A member that went; ``who``: its client's lasting name."""
 
     who: str
     cause: Cause
@@ -45,7 +46,7 @@ class Going(NamedTuple):
 
 
 def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
-    """Judge the rebalances of the ``storm_window_ms`` before the last one, as long as that window holds enough."""
+    """Judge the rebalances in the ``storm_window_ms`` before the last one."""
     thresholds = context.thresholds
     least = thresholds.storm_rebalances
     if len(replica.rebalances) < least:
@@ -65,18 +66,20 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
 
 
 def goings(replica: GroupReplica, since_ms: int) -> list[Going]:
-    """Return who went since then, by its own word or thrown out."""
+    """Return the members that left or were removed since an instant."""
     said = [
         Going(who(leave.member), leave.cause, leave.applied_ms)
         for leave in replica.leaves
         if leave.applied_ms > since_ms and leave.cause is not Cause.REPLACED
     ]
     thrown_out = [Going(v.client, Cause(v.cause), v.at_ms) for v in replica.violations if v.at_ms > since_ms]
-    return said + [going for going in thrown_out if going.cause is not Cause.POLL_INTERVAL]  # those said so
+    return said + [
+        going for going in thrown_out if going.cause is not Cause.POLL_INTERVAL
+    ]  # those are among the leaves
 
 
 def is_wild(replica: GroupReplica, gone: list[Going], came: int, rebalances: int) -> bool:
-    """Tell a storm from a deploy, a start or a growth."""
+    """Tell whether it is a storm, and not a deploy, a start or growth."""
     thrown_out = sum(1 for going in gone if going.cause not in MAY_BE_LEAVES)
     if thrown_out > 1 and replica.protocol != STREAMS_PROTOCOL:
         return True
@@ -116,6 +119,6 @@ def _finding(
 
 
 def named(name: str) -> str:
-    """Name for people whom ``returns.who`` names."""
+    """Return a client's lasting name (``client.who``) as text for people."""
     client, _, host = name.partition("\n")
     return f"{client or 'unknown client'} on {host}" if host else client

@@ -1,9 +1,9 @@
-"""``rebalance-stuck``: a rebalance that goes on for too long, and whom it waits for.
+"""``rebalance-stuck``: a rebalance takes too long. The finding names the members that it waits for.
 
-While members join, nobody of a classic group reads; the coordinator waits for the slowest up to the greatest rebalance
-timeout. Who has rejoined stops its heartbeats until it is answered (kafka-facts 8.12), so who still sends them has
-not: it is busy between two polls. While they sync, all wait for the leader's assignment. In a KIP-848 group those are
-waited for who have not given up what they were told to.
+In the join phase of a classic group no member reads, and the coordinator waits for the slowest member, up to the
+longest rebalance timeout. A member that has rejoined sends no heartbeats until its JoinGroup is answered. So a member
+that still sends heartbeats has not rejoined: it is busy between two polls. In the sync phase all wait for the leader's
+assignment. A KIP-848 group waits for the members that have not revoked what they were told to.
 """
 
 from typing import NamedTuple
@@ -19,10 +19,10 @@ from coordinator_model.states import Cause, Evidence, GroupState, GroupType, Sev
 REBALANCE_STUCK = Rule(
     id="rebalance-stuck",
     severities=(Severity.PAGE,),
-    evidence="inferred: who still sends heartbeats has not rejoined",
+    evidence="inferred: a member that still sends heartbeats has not rejoined",
     true_when=(
         "a join, sync or reconciliation phase has lasted longer than `rebalance_slow_ms`, or than 80 % of the group's"
-        " rebalance timeout where that is less"
+        " rebalance timeout if that is less"
     ),
     clears="`recovered` (the phase is over)",
     thresholds=("rebalance_slow_ms",),
@@ -31,7 +31,7 @@ REBALANCE_STUCK = Rule(
 SHARE_OF_TIMEOUT = 0.8
 MAX_NAMED = 8
 HEARTBEATS_MISSED = 2
-"""Silent for longer than so many of its intervals, a member has stopped its heartbeats."""
+"""A member that is silent for longer than so many of its intervals has stopped its heartbeats."""
 
 
 class Phase(NamedTuple):
@@ -75,19 +75,19 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
 
 
 def _is_seen(replica: GroupReplica, context: JudgementContext) -> bool:
-    """Tell whether the end of the phase would be seen: where only records are, of a group that writes each step."""
+    """Tell whether the end of the phase would be seen. Records alone show it only of groups that write each step."""
     return replica.type is not GroupType.CLASSIC if context.by_records else bool(context.broker)
 
 
 def slow_after_ms(replica: GroupReplica, context: JudgementContext) -> int:
-    """Return how long a phase may last: ``rebalance_slow_ms``, less where the rebalance timeout is short."""
+    """Return how long a phase may last: ``rebalance_slow_ms``, or less if the rebalance timeout is short."""
     timeouts_ms = [m.rebalance_timeout_ms for m in replica.members.values() if m.rebalance_timeout_ms]
     slow_ms = context.thresholds.rebalance_slow_ms
     return min(slow_ms, int(SHARE_OF_TIMEOUT * max(timeouts_ms))) if timeouts_ms else slow_ms
 
 
 def phase_of(replica: GroupReplica, context: JudgementContext) -> Phase | None:
-    """Return the phase of the rebalance in progress, None without one."""
+    """Return the phase of the rebalance in progress; None: the group does not rebalance."""
     members = list(replica.members.values())
     match replica.state:
         case GroupState.PREPARING_REBALANCE:
@@ -104,7 +104,7 @@ def phase_of(replica: GroupReplica, context: JudgementContext) -> Phase | None:
 
 
 def not_rejoined(replica: GroupReplica, context: JudgementContext) -> list[Member]:
-    """Return who has not rejoined by all that can be seen: who still sends heartbeats, else who sent none at all."""
+    """Return the members that seem not to have rejoined: those that still send heartbeats, or else the silent ones."""
     beating, silent = [], []
     for member in replica.members.values():
         last_ms, previous_ms = member.last_heartbeat_ms, member.previous_heartbeat_ms

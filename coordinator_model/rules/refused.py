@@ -1,4 +1,4 @@
-"""``join-refused`` and ``member-fenced``: a client that goes on being refused, and for what."""
+"""``join-refused`` and ``member-fenced``: a client is refused again and again."""
 
 from collections.abc import Iterator
 
@@ -15,11 +15,11 @@ JOIN_REFUSED = Rule(
     severities=(Severity.WARN,),
     evidence="observed",
     true_when=(
-        "a client that asks to join, or a member's Heartbeat or SyncGroup, is refused with the same lasting error three"
-        " times, less than ten minutes apart"
+        "a client is refused with the same lasting error three times, less than ten minutes apart: when it asks to"
+        " join, or as a member, when it sends a Heartbeat or SyncGroup"
     ),
     clears=(
-        "`recovered` (it joined, or did not ask for ten minutes; a member has synced, or was not refused for"
+        "`recovered` (the client joined, or did not ask for ten minutes; the member synced, or was not refused for"
         " `resolve_after_ms`)"
     ),
     thresholds=("resolve_after_ms",),
@@ -30,19 +30,19 @@ MEMBER_FENCED = Rule(
     severities=(Severity.WARN,),
     evidence="observed",
     true_when=(
-        "a client goes on as a member that the coordinator no longer knows: it is answered UNKNOWN_MEMBER_ID,"
-        " ILLEGAL_GENERATION, FENCED_INSTANCE_ID or FENCED_MEMBER_EPOCH three times"
+        "a client goes on as a member although the coordinator no longer knows it: three times it gets one of the"
+        " answers UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID and FENCED_MEMBER_EPOCH"
     ),
-    clears="`recovered` (silent for `resolve_after_ms`)",
+    clears="`recovered` (no such answer for `resolve_after_ms`)",
     thresholds=("resolve_after_ms",),
 )
 
 OTHERS = "other clients"
-"""All who are not told apart."""
+"""The name of all clients beyond the few that are counted one by one."""
 
 
 def judge(replica: GroupReplica, context: JudgementContext) -> Iterator[Verdict]:
-    """Judge who was refused repeatedly: true until it joins, or stops asking for long enough."""
+    """Judge the clients that were refused repeatedly, until they join or have stopped asking for long enough."""
     for refusal in replica.refused.values():
         if refusal.repeated_ms is None:
             continue
@@ -53,7 +53,7 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Iterator[Verdict]
 
 
 def _name_of(refusal: Refusal) -> str:
-    """Name who is refused for people: a client that asks to join, else the member that it says it is."""
+    """Return the refused client as text for people: a client that asks to join, or the member that it claims to be."""
     _, _, _, _, _, client_id, client_host, member_id, instance_id = refusal
     if client_id is None and member_id is None:
         return OTHERS

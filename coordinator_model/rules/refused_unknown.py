@@ -1,7 +1,8 @@
-"""``join-refused`` of groups that no record and no accepted answer told of: about the client, not about a group.
+"""``join-refused`` for groups that are not known: these findings are about the client, not about a group.
 
-Anybody may ask to join any group, under any client id, and is refused. So there is one incident a client id and
-principal, whatever groups it names, and one for all clients beyond a few: what it costs is bounded whoever asks.
+A group is not known if no record and no accepted answer names it. Any client may ask to join any group, under any
+client id, and be refused. So there is one incident for each client id and principal, whatever groups it names, and one
+for all clients beyond a few. That bounds the cost.
 """
 
 import json
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from coordinator_model.rules.broker_watch import BrokerWatch
 
 MAX_CLIENTS = 4
-"""Clients told apart, a shard."""
+"""Clients that are counted one by one, per shard."""
 MAX_GROUPS_NAMED = 3
 
 RefusedClient = list[Any]
@@ -26,7 +27,7 @@ RefusedClient = list[Any]
 
 
 def note(refused: dict[str, RefusedClient], event: JoinAnswered | ConsumerHeartbeat) -> list[int]:
-    """Count a refused join; returns the instants at which something began or ended to be true."""
+    """Count a refused join. Return the instants at which a finding began or ended."""
     at_ms, instants = event.order_ms, expire(refused, event.order_ms)
     client_id, principal = event.client_id[:MAX_NAME], (event.principal or "")[:MAX_NAME]
     who: list[str | None] = [client_id, event.client_host, principal]
@@ -44,7 +45,7 @@ def note(refused: dict[str, RefusedClient], event: JoinAnswered | ConsumerHeartb
 
 
 def expire(refused: dict[str, RefusedClient], at_ms: int) -> list[int]:
-    """Forget who has not asked for long; returns when that ended what was told."""
+    """Forget clients that have not asked for a long time. Return when their findings ended."""
     over = {key: row for key, row in refused.items() if at_ms >= row[4] + REFUSAL_MEMORY_MS}
     for key in over:
         del refused[key]

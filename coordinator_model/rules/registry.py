@@ -1,7 +1,7 @@
-"""Every rule, a line each: its facts (``Rule``, in its module) and what judges it.
+"""All rules, one line each: the facts of the rule (a ``Rule`` in its module) and its judges.
 
-``evaluate`` asks the judges in this order, and the list of rules in ``docs/rules`` has it too. A judge that stands at
-several rules is asked once: its findings say which of them is true.
+``evaluate`` asks the judges in this order, and ``docs/rules`` lists the rules in this order. A judge of several rules
+is asked once: its findings name the rule.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -53,11 +53,12 @@ LagPending = Callable[[LagContext], Iterator[Pending]]
 
 
 class Line(NamedTuple):
-    """A rule, and what judges it.
+    """A rule and its judges. Each judge is named after what it judges.
 
-    ``departure``: a member that went. ``member``: one that is in; ``polls``: one whose client tells of its polls.
-    ``group``: the group as a whole; ``settled``: one that has settled, and since when. ``broker``: what a shard has
-    noticed about brokers. ``lag``: how far a group is behind, ``pending``: what has not ended though it is not found.
+    ``departure``: a member that is gone. ``member``: a member of the group. ``polls``: a member whose client reports
+    its polls. ``group``: the group as a whole. ``settled``: a group that has settled. ``broker``: what a shard has
+    noticed about brokers. ``lag``: a group's lag; ``pending``: which of the rule's incidents may not end although
+    ``lag`` does not find them.
     """
 
     rule: Rule
@@ -112,7 +113,7 @@ LASTING_RULES = frozenset(rule.id for rule in RULES if rule.lasting)
 UNEXPLAINED_RULES = frozenset(rule.id for rule in RULES if rule.unexplained)
 OWNER_RULES = frozenset(rule.id for rule in RULES if rule.needs_owner)
 AT_RISK_RULES = {rule.id: rule.superseded_by for rule in RULES if rule.superseded_by is not None}
-"""A risk, and the rule that it turns into."""
+"""By rule about a risk: the rule that it turns into."""
 LAG_RULES = frozenset(line.rule.id for line in REGISTRY if line.lag is not None)
-"""What reports of lag tell of; the reports of shards tell of all others."""
+"""The rules that reports of lag judge. The reports of shards judge all others."""
 ENDS_AS = {rule.id: rule.ends_as for rule in RULES}

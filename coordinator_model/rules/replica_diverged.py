@@ -1,6 +1,6 @@
-"""``replica-diverged``: a record of the coordinator says otherwise than the replica holds.
+"""``replica-diverged``: a record of the coordinator contradicts the replica.
 
-The record is adopted; that it had to be means that lines were lost, or that this monitor is wrong.
+The replica adopts the record. Either lines were lost, or this monitor is wrong.
 """
 
 from coordinator_model.replica.group import GroupReplica
@@ -14,16 +14,16 @@ REPLICA_DIVERGED = Rule(
     severities=(Severity.WARN,),
     evidence="observed",
     true_when=(
-        "the group's record contradicts the coordinator's answers about the same generation: other members, another"
-        " leader, protocol, instance or timeout, or another assignment; the record is believed"
+        "the group's record contradicts the coordinator's answers about the same generation: in members, leader,"
+        " protocol, instance ids, timeouts or assignments. The monitor then goes by the record"
     ),
-    clears="`recovered` (not again for `resolve_after_ms`)",
+    clears="`recovered` (no other contradiction for `resolve_after_ms`)",
     thresholds=("resolve_after_ms",),
 )
 
 
 def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
-    """Judge the last disagreement: told for ``resolve_after_ms``."""
+    """Judge the last contradiction. The finding lasts for ``resolve_after_ms``."""
     if replica.diverged is None:
         return NOTHING
     at_ms, generation, missing, more, different = replica.diverged

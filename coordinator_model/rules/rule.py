@@ -9,15 +9,15 @@ WARN_THEN_PAGE = (Severity.WARN, Severity.PAGE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What is said of a rule in one place: its findings, its incidents and its page under ``docs/rules`` read it here.
+    """The facts of a rule, in one place: for its findings, its incidents and its page under ``docs/rules``.
 
     ``severities``: from least to worst. ``thresholds``: fields of ``Thresholds``; with ``evidence``, ``true_when`` and
-    ``clears`` they make the facts of the rule's page (`make rules`).
-    ``lasting``: what happened stays true until somebody came back or the group is well without: silence does not close
-    it. ``superseded_by``: the rule that a risk turns into. ``violation``: it says that a member has broken a timeout.
-    ``unexplained``: it does not say why a member went, so a violation of the same member supersedes it.
-    ``needs_heartbeats``: a heartbeat may end its findings. ``needs_owner``: it is over, and not better, once the member
-    that it names has gone. ``ends_as``: the reason with which an incident closes that is no longer found.
+    ``clears`` they make the facts of the rule's page (`make rules`). ``lasting``: the finding stays true until the
+    member is back or the group is stable without it. An incident does not close only because it is no longer found.
+    ``superseded_by``: the rule that a risk turns into. ``violation``: a member has broken a timeout. ``unexplained``:
+    the cause is unknown, so a violation of the same member supersedes it. ``needs_heartbeats``: a heartbeat may end its
+    findings. ``needs_owner``: once the member that it names is gone, the incident is superseded, not recovered.
+    ``ends_as``: the reason with which an incident closes that is no longer found.
     """
 
     id: str
@@ -36,10 +36,10 @@ class Rule:
 
     @property
     def severity(self) -> Severity:
-        """The severity of a rule that has one; else the least."""
+        """The only severity of a rule, or its least."""
         return self.severities[0]
 
     @property
     def worst(self) -> Severity:
-        """What it may become."""
+        """The severity to which it may rise."""
         return self.severities[-1]

@@ -1,18 +1,22 @@
 """``session-expired`` by timer and ``session-at-risk``: a member that is silent while its broker is not.
 
-The broker acts at the deadline and its record arrives before any grace has passed, so the timer is the second witness.
-It speaks only where every simpler explanation of the silence is gone: the group stable up to the deadline, the member
-covered, no restart of its timers open, and another heartbeat of the shard, arrived at least half a session timeout
-after the member's last, answered a grace ago, and one after the deadline: its broker still coordinated then (decision
-0017). A rebalance that is first told of after the deadline shields no dynamic member: it is what the coordinator begins
-as the session ends (decision 0008). (Probes, errors and JoinGroup answers prove nothing: a partition whose replicas
-stall still sends those while heartbeats are applied and their answers park.)
-Once spoken, the verdict stands until the member is heard or its removal is known. A group of KIP-848 writes a member's
-removal at once, and so only that tells; likewise where lines are missing from the silence.
+The coordinator removes a member at its deadline, and its record or answers usually show that before the grace has
+passed. The timer gives the verdict only if nothing else explains the silence:
 
-Where no other heartbeat comes the verdict waits for one, without being looked at again and again: a shard that moved to
-a broker without a request log looks like this. After ``settled_after_ms`` nobody can say any more whether the member
-is at risk: ``telemetry-uncovered`` says so.
+- The group was stable up to the deadline. A rebalance whose first sign comes after the deadline does not excuse a
+  dynamic member, because the coordinator begins that rebalance when the session ends (decision 0008).
+- The member is covered, and no timer reset is open.
+- Another heartbeat of the shard was accepted at least a grace ago, and had arrived at least half a session timeout
+  after the member's last one. So lines do arrive. Probes, errors and JoinGroup answers are no proof: while the replicas
+  of a partition stall, the broker still sends them, but the answers to heartbeats are parked.
+- A heartbeat arrived after the deadline: its broker still coordinated then (decision 0017).
+
+The verdict stands until the member is heard or its removal is known. A KIP-848 group writes a member's removal at once,
+so only that record decides. The same holds if lines are missing from the time of the silence.
+
+If no other heartbeat comes, the verdict waits for one, and the group is not judged again in the meantime: the shard may
+have moved to a broker without a request log. After ``settled_after_ms`` it is no longer known whether the member is at
+risk, and ``telemetry-uncovered`` says so.
 """
 
 from collections.abc import Sequence
@@ -50,8 +54,8 @@ SESSION_AT_RISK = Rule(
     evidence="observed",
     true_when="a member of a stable group has used two thirds of its session timeout without a heartbeat",
     clears=(
-        "`recovered` (heard again), `superseded` (its session expired, it is gone, the group rebalances, or nobody can"
-        " say any more: `telemetry-uncovered`)"
+        "`recovered` (a heartbeat came), `superseded` (its session expired, it is gone, the group rebalances, or it is"
+        " no longer known whether it is alive: `telemetry-uncovered`)"
     ),
     thresholds=("at_risk_ratio",),
     superseded_by="session-expired",
@@ -59,11 +63,11 @@ SESSION_AT_RISK = Rule(
 )
 
 STARTED_WITHIN_MS = 50
-"""How much later than a session's end the join phase that it began may seem to begin."""
+"""How much later than the end of a session the join phase that it starts may seem to begin."""
 DATED_MS = 3_000
-"""Within so long a new coordinator has loaded the groups where that is known well enough to date a session."""
+"""The load of the groups has to be known within this interval to date the end of a session."""
 LOOK_AGAIN_MS = 3_000
-"""After a sign of life of the rest of a group was missed."""
+"""When to judge again if no sign of life of the rest of a group has come."""
 _JUDGED_STATES = (GroupState.STABLE, GroupState.PREPARING_REBALANCE)
 JUDGED_TYPES = (GroupType.CLASSIC, GroupType.CONSUMER, GroupType.SHARE, GroupType.STREAMS)
 
@@ -79,11 +83,11 @@ def judge(replica: GroupReplica, member: Member, context: JudgementContext) -> V
     if timeout_ms is None or not _is_watched(replica, member, context):
         return Verdict(None, None)
     session = latest_session(member, context)
-    if session is None:  # what closes the timer reset has every group looked at again
+    if session is None:  # every group is judged again when the timer reset closes
         return Verdict(None, _later(unseen_from_ms(member, context), context))
     base_ms, timeout_ms = session
     risk_ms = base_ms + int(timeout_ms * context.thresholds.at_risk_ratio)
-    if not is_covered(member, context):  # it may be by the time it is at risk
+    if not is_covered(member, context):  # it may be covered by the time it is at risk
         return Verdict(None, _later(risk_ms, context) or _later(unseen_from_ms(member, context), context))
     if _may_wait_in_its_join(replica, member, session.end_ms):
         return Verdict(None, None)
@@ -98,12 +102,12 @@ def judge(replica: GroupReplica, member: Member, context: JudgementContext) -> V
 def _past_deadline(
     replica: GroupReplica, member: Member, context: JudgementContext, session: Session, verdict_ms: int
 ) -> Verdict:
-    """Judge a session that has ended by all that was heard: no other explanation of the silence may be left."""
+    """Judge a session whose deadline has passed. The verdict needs that nothing else explains the silence."""
     if context.hole_is_open:
         return Verdict(None, verdict_ms)
     base_ms, timeout_ms = session
     deadline_ms, proof_ms = session.end_ms, base_ms + timeout_ms // 2
-    if member.goes_alone or _may_miss_lines(replica, base_ms, deadline_ms, context):  # its removal tells
+    if member.in_kip848_group or _may_miss_lines(replica, base_ms, deadline_ms, context):  # its removal decides
         return _unproved(replica, member, context, session)
     unproved_ms = _waits_for_proof_ms(context, proof_ms, deadline_ms)
     if unproved_ms is not None:
@@ -115,15 +119,16 @@ def _past_deadline(
 
 
 def _is_watched(replica: GroupReplica, member: Member, context: JudgementContext) -> bool:
-    """Tell whether a member's silence says anything; where only records are seen nobody is heard."""
+    """Tell whether a member's silence means anything. If only records are read, every member is silent."""
     judged = replica.type in JUDGED_TYPES and replica.state in _JUDGED_STATES
     return judged and not member.awaiting_sync and not context.by_records
 
 
 def _waits_for_proof_ms(context: JudgementContext, proof_ms: int, deadline_ms: int) -> int | None:
-    """Return from which arrival on another heartbeat is waited for; None: the proofs are there.
+    """Return at or after which arrival another heartbeat is needed as proof; None: both proofs are there.
 
-    One is a grace old, and its broker still coordinated at the deadline: else the next one may have loaded the group.
+    One heartbeat has to be a grace old. Another one has to show that its broker still coordinated at the deadline:
+    otherwise the next coordinator may have loaded the group.
     """
     if context.proof_arrival_ms < proof_ms:
         return proof_ms
@@ -133,8 +138,8 @@ def _waits_for_proof_ms(context: JudgementContext, proof_ms: int, deadline_ms: i
 def _found_out(
     replica: GroupReplica, member: Member, context: JudgementContext, timeout_ms: int | None
 ) -> Verdict | None:
-    """Judge a classic member whose end another answer has shown; None: there is none."""
-    if timeout_ms is None or member.goes_alone:
+    """Judge a classic member whose removal another answer has shown; None: no answer has."""
+    if timeout_ms is None or member.in_kip848_group:
         return None
     if member.awaiting_sync and _began_the_phase(replica, member, timeout_ms, context):
         return _never_synced(replica, member, context, timeout_ms)
@@ -146,41 +151,43 @@ def _found_out(
 
 
 def _owes_no_sync(replica: GroupReplica, member: Member, timeout_ms: int, context: JudgementContext) -> bool:
-    """Tell whether a join phase began before a session ended whose member had yet to sync: that ends the wait for it.
+    """Tell whether a join phase began while a member owed a SyncGroup, before its session ended.
 
-    So only the session can have ended (``GroupMetadataManager.prepareRebalance`` removes the pending syncs).
+    The coordinator no longer waits for the sync (``GroupMetadataManager.prepareRebalance`` removes the pending syncs),
+    so only the session can have removed the member.
     """
     rejoining = replica.state is GroupState.PREPARING_REBALANCE and not context.by_records
     since_ms = replica.state_since_ms
-    in_time = since_ms < (member.clock_ms or 0) + timeout_ms and not _missed_its_sync(replica, member, since_ms)
+    in_time = since_ms < (member.session_from_ms or 0) + timeout_ms and not _missed_its_sync(replica, member, since_ms)
     return rejoining and member.awaiting_sync and in_time
 
 
 def _missed_its_sync(replica: GroupReplica, member: Member, by_ms: int) -> bool:
-    """Tell whether a member that had yet to sync had to before an instant: then it was removed for that."""
+    """Tell whether a member's SyncGroup was overdue at an instant, so that it was removed for that."""
     limit_ms = sync_timeout_ms(replica, member, by_ms)
     return limit_ms is not None and (member.timer_reset_ms or 0) + limit_ms <= by_ms
 
 
 def _began_the_phase(replica: GroupReplica, member: Member, timeout_ms: int, context: JudgementContext) -> bool:
-    """Tell whether a join phase that nobody else is seen to have begun began as a member's session ended."""
-    phase = replica.phase
-    unsigned = replica.state is GroupState.PREPARING_REBALANCE and not phase.started_by
-    if context.by_records or not unsigned or phase.started_ms is None:
+    """Tell whether the end of a member's session began the join phase: no other start is seen, and the time fits."""
+    start = replica.phase.started
+    if context.by_records or replica.state is not GroupState.PREPARING_REBALANCE:
         return False
-    if member.clock_ms is None or _missed_its_sync(replica, member, phase.started_ms):
+    if start is None or start.by is not None:
         return False
-    late_ms = phase.started_ms - (member.clock_ms + timeout_ms)
-    if member.instance_id is not None:  # its successor, just in time, would begin a phase too
+    if member.session_from_ms is None or _missed_its_sync(replica, member, start.at_ms):
+        return False
+    late_ms = start.at_ms - (member.session_from_ms + timeout_ms)
+    if member.instance_id is not None:  # a successor that comes just in time would begin a phase too
         return 0 <= late_ms <= SAME_START_MS
     return -SAME_START_MS <= late_ms <= STARTED_WITHIN_MS
 
 
 def _found_gone(replica: GroupReplica, member: Member, context: JudgementContext, timeout_ms: int) -> Verdict:
-    """Judge a member of which its coordinator has said that it knows no such one (25), after its session had ended.
+    """Judge a member that got the answer UNKNOWN_MEMBER_ID (25) after its session had ended.
 
-    The group may tell of it much later, when a join phase ends, and never where its coordinator does not live so long.
-    Through a pause its timers ran on: what was due in it ended as the coordinator woke.
+    The group's records may show the removal much later, when a join phase ends, or never if the coordinator dies
+    before. A pause stops no timer: a session that was due in it ended when the coordinator woke.
     """
     gone_ms = gone_by_ms(member, context)
     if gone_ms is None:
@@ -194,33 +201,33 @@ def _found_gone(replica: GroupReplica, member: Member, context: JudgementContext
     if session is None or session.end_ms > gone_ms or may_miss_lines(context.blind, session.start_ms, verdict_ms):
         return Verdict(None, None)
     if resets and pause is None and not (_is_dated(resets) and _was_loaded(replica, member)):
-        return Verdict(None, None)  # when its session ended its removal tells better
+        return Verdict(None, None)  # its removal will date the end of the session better
     slept = pause is not None and pause.sleeps_at(session.end_ms)
     deadline_ms = min(pause.woke_ms or 0, gone_ms) if pause is not None and slept else session.end_ms
     return Verdict(_expired(replica, member, context, deadline_ms, timeout_ms), None)
 
 
 def _is_dated(resets: Sequence[TimerReset]) -> bool:
-    """Tell whether sessions began anew once, as another coordinator loaded the group, and when is known well enough."""
+    """Tell whether sessions restarted exactly once, when another coordinator loaded the group, at a well-known time."""
     move = resets[0]
     moved = len(resets) == 1 and move.cause is Cause.COORDINATOR_MOVED and not move.went_on
     return moved and move.high_ms is not None and move.high_ms - move.low_ms <= DATED_MS
 
 
 def _was_loaded(replica: GroupReplica, member: Member) -> bool:
-    """Tell whether a member is in the last record: a coordinator that loads the log knows nobody else."""
+    """Tell whether a member is in the last record: a coordinator that loads the log knows only those."""
     return replica.recorded_generation is None or any(m.member_id == member.member_id for m in replica.recorded)
 
 
 def _never_synced(replica: GroupReplica, member: Member, context: JudgementContext, timeout_ms: int) -> Verdict:
-    """Judge a member that joined and never synced, at whose session's end the others were told to rejoin.
+    """Judge a member that joined and never synced, if the others were told to rejoin when its session ended.
 
-    If their generation is never written, as where the coordinator dies, no list and no record tells its removal.
+    If their generation is never written, because the coordinator dies, no list and no record shows the removal.
     """
-    deadline_ms = (member.clock_ms or 0) + timeout_ms
+    deadline_ms = (member.session_from_ms or 0) + timeout_ms
     verdict_ms = deadline_ms + context.thresholds.grace_ms
     moved = any(reset.may_load for reset in unheard_since(member, context.timer_resets))
-    if context.waiting or moved or may_miss_lines(context.blind, member.clock_ms or 0, verdict_ms):
+    if context.waiting or moved or may_miss_lines(context.blind, member.session_from_ms or 0, verdict_ms):
         return Verdict(None, None)
     if context.progress_ms < verdict_ms:
         return Verdict(None, verdict_ms)
@@ -228,25 +235,25 @@ def _never_synced(replica: GroupReplica, member: Member, context: JudgementConte
 
 
 def _may_miss_lines(replica: GroupReplica, since_ms: int, until_ms: int, context: JudgementContext) -> bool:
-    """Tell whether lines that tell of a member's life may be missing from its silence."""
+    """Tell whether lines that would show that a member is alive may be missing."""
     return may_miss_lines(context.blind, since_ms, until_ms) or join_lines.may_be_missing(replica, since_ms, context)
 
 
 def _unproved(
     replica: GroupReplica, member: Member, context: JudgementContext, session: Session, again_ms: int | None = None
 ) -> Verdict:
-    """Return that a member is at risk, as long as anybody can say so, and when to look again."""
+    """Return that a member is at risk, as long as that can be known, and when to judge again."""
     unseen_ms = _later(unseen_from_ms(member, context), context)
     at_risk = None if unseen_ms is None else _at_risk(replica, member, context, *session)
     return Verdict(at_risk, min((at_ms for at_ms in (unseen_ms, again_ms) if at_ms is not None), default=None))
 
 
 def _may_have_rejoined(replica: GroupReplica, member: Member, since_ms: int) -> bool:
-    """Tell whether a silent member of a classic group may be alive, its JoinGroup parked in a join phase unheard of.
+    """Tell whether a silent classic member may be alive, with its JoinGroup parked in a join phase that no line shows.
 
-    One of its own group that was answered 0 long enough after it was last heard shows that there was none.
+    It cannot if another member of its group was answered 0 long enough after this one was last heard.
     """
-    since_ms = max(since_ms, (member.synced_ms or 0) + since_ms - (member.clock_ms or since_ms))
+    since_ms = max(since_ms, (member.synced_ms or 0) + since_ms - (member.session_from_ms or since_ms))
     signs_ms = (_stable_ms(replica, other) for other in replica.members.values() if other is not member)
     return max(signs_ms, default=0) < since_ms
 
@@ -254,7 +261,7 @@ def _may_have_rejoined(replica: GroupReplica, member: Member, since_ms: int) -> 
 def _stable_ms(replica: GroupReplica, member: Member) -> int:
     """Return when a heartbeat of a member was last answered 0, as far as is known.
 
-    From the first sign of a join phase on they are answered 27. The line of an earlier sign may come later.
+    From the start of a join phase on, heartbeats are answered 27.
     """
     told_ms = [member.last_heartbeat_ms or 0, member.previous_heartbeat_ms or 0]
     if replica.state is not GroupState.STABLE:
@@ -266,23 +273,23 @@ def _stable_ms(replica: GroupReplica, member: Member) -> int:
 
 
 def _later(at_ms: int | None, context: JudgementContext) -> int | None:
-    """Return an instant that lies ahead, to look again then."""
+    """Return an instant if it is in the future, to judge again then."""
     return at_ms if at_ms is not None and at_ms > context.progress_ms else None
 
 
 def _may_wait_in_its_join(replica: GroupReplica, member: Member, deadline_ms: int) -> bool:
-    """Tell whether a silent member's JoinGroup may be parked, a static one's under its next id.
+    """Tell whether a silent member's JoinGroup may be parked; a static member's, under its next member id.
 
-    A dynamic member knows of a join phase by a 27, so only of one that began before its deadline. For a static one's
-    next self any will do, also one that nobody has told of yet: an id given out (79) is about to begin it. Where the
-    next generation is told already, the line of its own answer is about to come. A phase that a record of the same
-    generation cut off was of a coordinator that has been deposed, and goes on there.
+    A dynamic member rejoins because it got a 27, so the join phase began before its deadline. The successor of a static
+    member may join any phase, even one whose start is not known yet: an id given out (79) is about to begin it. If the
+    next generation is known already, the line of the member's own answer is about to come. If a record of the same
+    generation ended a phase, the phase was a deposed coordinator's, and it goes on there.
     """
     if member.generation is not None and member.generation < replica.generation:
         return True
     phase = replica.phase
-    cut_off = phase.started_ms is not None and phase.generation < 0 and phase.started_ms < deadline_ms
-    if cut_off and max(member.clock_ms or 0, replica.stable_seen_ms or 0) < replica.state_since_ms:
+    cut_off = phase.ended is None and phase.started_ms is not None and phase.started_ms < deadline_ms
+    if cut_off and max(member.session_from_ms or 0, replica.stable_seen_ms or 0) < replica.state_since_ms:
         return True
     if member.instance_id is None:
         return replica.state is not GroupState.STABLE and replica.state_since_ms < deadline_ms

@@ -1,7 +1,7 @@
-"""When a group counts as settled: rules about how it is set up look at it then, and not at every step of a deploy.
+"""When a group counts as settled. The rules about its set-up judge it then, not at every step of a deploy.
 
-Groups that become stable together, as all do when a run or a broker starts, are looked at one after the other: to take
-ten thousand replicas apart in one batch would hold everything else up.
+When ``run`` or a broker starts, all groups become stable together. They are judged one after the other, because ten
+thousand replicas in one batch would delay everything else.
 """
 
 import zlib
@@ -11,12 +11,12 @@ from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import GroupType
 
 ROUND_MS = 1_000
-"""Up to whole seconds: what is due at one instant costs one look at what is due."""
+"""Instants are rounded up to whole seconds: everything that is due at one instant is handled together."""
 JUDGED_TYPES = (GroupType.CLASSIC, GroupType.CONSUMER)
 
 
 def settled_ms(replica: GroupReplica, context: JudgementContext) -> int | None:
-    """Return the instant from which a stable group counts as settled, which may lie ahead; None: it is not stable."""
+    """Return when a stable group counts as settled, which may be in the future; None: it is not stable."""
     begun_ms = quiet_since_ms(replica, context)
     if begun_ms is None:
         return None
@@ -25,7 +25,7 @@ def settled_ms(replica: GroupReplica, context: JudgementContext) -> int | None:
 
 
 def quiet_since_ms(replica: GroupReplica, context: JudgementContext) -> int | None:
-    """Return since when we have watched the group as it is now; None: it is not stable, or nobody is in it."""
+    """Return since when the group is as it is now and watched; None: it is not stable, or has no members."""
     stable_ms = replica.stable_since_ms
     if stable_ms is None or not replica.members or replica.type not in JUDGED_TYPES or replica.deleted:
         return None

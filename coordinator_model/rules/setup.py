@@ -1,7 +1,8 @@
 """How a group is set up: ``timeouts-inconsistent``, ``mixed-subscriptions``, ``assignment-skewed``, ``member-idle``.
 
-Nothing is broken yet, so these are told once the group has settled, one finding a group: a standby consumer, say, is
-idle on purpose. Each function takes a settled group and returns what is true of it, or None.
+Nothing is broken yet, and it may be intended: a standby consumer is idle on purpose. So these are ``info``, at most one
+finding of each rule for a group, and only once the group has settled. Each function takes a settled group and returns a
+finding or None.
 """
 
 from collections import defaultdict
@@ -22,9 +23,9 @@ TIMEOUTS_INCONSISTENT = Rule(
     severities=(Severity.INFO,),
     evidence="observed",
     true_when=(
-        "in a settled group session or rebalance timeouts differ, a session timeout lies at the broker's default bounds"
-        " (6,000 and 1,800,000 ms), fewer than three heartbeats fit into it, or a rebalance timeout"
-        " (`max.poll.interval.ms`) is a day or longer"
+        "in a settled group one of these holds: session or rebalance timeouts differ; a session timeout is at one of"
+        " the broker's default bounds (6,000 and 1,800,000 ms); fewer than three heartbeats fit into a session"
+        " timeout; a rebalance timeout (`max.poll.interval.ms`) is a day or longer"
     ),
     clears="`recovered` (no longer so, or the group is not stable)",
     thresholds=("settled_after_ms",),
@@ -34,7 +35,7 @@ MIXED_SUBSCRIPTIONS = Rule(
     id="mixed-subscriptions",
     severities=(Severity.INFO,),
     evidence="observed",
-    true_when="members of a settled group share no topic with the others, directly or through a third",
+    true_when="members of a settled group share no topic with the others, not even through a third member",
     clears="`recovered` (no longer so, or the group is not stable)",
     thresholds=("settled_after_ms",),
 )
@@ -44,8 +45,8 @@ ASSIGNMENT_SKEWED = Rule(
     severities=(Severity.INFO,),
     evidence="observed",
     true_when=(
-        "in a settled group a member holds at least twice the mean of those with its topics, and at least two"
-        " partitions more than the idlest; Kafka Streams excepted"
+        "a member of a settled group holds at least twice as many partitions as the members with the same topics do on"
+        " average, and at least two more than the one with the fewest. Kafka Streams is not judged"
     ),
     clears="`recovered` (no longer so, or the group is not stable)",
     thresholds=("settled_after_ms",),
@@ -55,18 +56,17 @@ MEMBER_IDLE = Rule(
     id="member-idle",
     severities=(Severity.INFO,),
     evidence="observed",
-    true_when="members of a settled group subscribe and hold no partition while others do; Kafka Streams excepted",
+    true_when="members of a settled group subscribe and hold no partition while others do. Kafka Streams is not judged",
     clears="`recovered` (no longer so, or the group is not stable)",
     thresholds=("settled_after_ms",),
 )
 
 MIN_SESSION_TIMEOUT_MS = 6_000
-"""``group.min.session.timeout.ms``: the broker's default (kafka-facts 3.3)."""
+"""Kafka's default of ``group.min.session.timeout.ms``."""
 ENDLESS_POLL_MS = 86_400_000
-"""A poll that may take a day may take for ever. 2^31-1 is what people set to be rid of the limit, and a rebalance waits
-as long for whom it waits."""
+"""A limit of a day is no limit. People set 2^31-1 to switch it off, and a rebalance then waits for a member as long."""
 SKEW = 2
-"""The busiest member holds at least so many times the mean, and at least so many partitions more than the idlest."""
+"""The busiest member holds so many times the mean or more, and so many partitions or more above the fewest."""
 STREAMS_PROTOCOL = "stream"
 MAX_NAMED = 64
 
@@ -74,7 +74,7 @@ MAX_NAMED = 64
 def judged(
     find: Callable[[GroupReplica, JudgementContext, int], Finding | None],
 ) -> Callable[[GroupReplica, JudgementContext, int], Verdict]:
-    """Make a judge of what stays true until something happens."""
+    """Make a judge of a function whose finding stays true until the next event."""
 
     def judge(replica: GroupReplica, context: JudgementContext, at_ms: int) -> Verdict:
         return Verdict(find(replica, context, at_ms), None)
@@ -83,7 +83,7 @@ def judged(
 
 
 def timeouts_inconsistent(replica: GroupReplica, context: JudgementContext, at_ms: int) -> Finding | None:
-    """Find timeouts that differ, lie at the broker's bounds, limit nothing, or leave no room for a lost heartbeat."""
+    """Find timeouts that differ, are at the broker's bounds, limit nothing, or leave no room for a lost heartbeat."""
     members = [member for member in replica.members.values() if not member.kip848]
     sessions_ms = sorted({m.session_timeout_ms for m in members if m.session_timeout_ms})
     polls_ms = sorted({m.rebalance_timeout_ms for m in replica.members.values() if m.rebalance_timeout_ms})
@@ -128,7 +128,7 @@ def _measured_again_ms(replica: GroupReplica, finding: Finding, context: Judgeme
 def mixed_subscriptions(replica: GroupReplica, context: JudgementContext, at_ms: int) -> Finding | None:
     """Find members that share no topic with the others: unrelated applications under one group id."""
     parts = _related({tuple(m.topics) for m in replica.members.values() if m.topics})
-    if len(parts) < 2:  # one is not mixed
+    if len(parts) < 2:
         return None
     named = [sorted(part)[:MAX_NAMED] for part in parts]
     told = " and ".join(_listed(topics) for topics in named[:3])
@@ -154,7 +154,7 @@ def _related(subscriptions: Iterable[tuple[str, ...]]) -> list[set[str]]:
 def assignment_skewed(replica: GroupReplica, context: JudgementContext, at_ms: int) -> Finding | None:
     """Find members that hold far more than others that subscribe to the same topics."""
     if replica.protocol == STREAMS_PROTOCOL:
-        return None  # its tasks weigh differently, standbys are not seen
+        return None  # its tasks are not alike, and standby tasks are not seen
     alike: dict[tuple[str, ...], list[Member]] = defaultdict(list)
     for member in replica.members.values():
         if member.topics:

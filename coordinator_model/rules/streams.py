@@ -1,4 +1,4 @@
-"""Kafka Streams: its consumers stop without a LeaveGroup, so a stop and a death look alike (kafka-facts 4.6)."""
+"""Kafka Streams: its consumers send no LeaveGroup when they are closed, so a closed one and a dead one look alike."""
 
 import re
 
@@ -6,11 +6,11 @@ from coordinator_model.replica.member import Member
 from coordinator_model.states import Severity
 
 STREAMS_SEVERITY = Severity.INFO
-"""Of the end of such a consumer's session, instead of its rule's own."""
+"""The severity of ``session-expired`` for such a consumer."""
 _CLIENT_ID = re.compile(r"-StreamThread-\d+-consumer\Z")
-"""``<application.id>-<process id>-StreamThread-<n>-consumer``, unless somebody names his clients himself."""
+"""``<application.id>-<process id>-StreamThread-<n>-consumer``, unless the application sets its client ids."""
 
 
 def is_streams(member: Member) -> bool:
-    """Tell whether a member is a consumer of a Kafka Streams application: its end of session is no reason to page."""
+    """Tell whether a member is a consumer of a Kafka Streams application. The end of its session must not page."""
     return member.streams or _CLIENT_ID.search(member.client_id) is not None

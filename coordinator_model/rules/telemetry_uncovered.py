@@ -1,8 +1,8 @@
-"""``telemetry-uncovered``: members whose heartbeats no source shows, though their coordinator's telemetry flows.
+"""``telemetry-uncovered``: no heartbeats of some members are seen, although lines of their coordinator come.
 
-Their sessions can only be judged by consequence. A broker whose snippet filters heartbeats out looks like this, and a
-shard that moved to a broker without a request log: then all its members fall silent at once, and the timer's verdict
-has no other heartbeat to prove it.
+The end of their sessions is known only when the coordinator's records or answers show it. Two reasons are usual: the
+broker's snippet filters heartbeats out, or the shard moved to a broker without a request log. In the second case all
+members fall silent together, and no other heartbeat can prove a verdict by timer.
 """
 
 from coordinator_model.replica.group import GroupReplica
@@ -19,10 +19,13 @@ TELEMETRY_UNCOVERED = Rule(
     evidence="observed",
     true_when=(
         "no heartbeat of some members of a stable group was seen for longer than their session timeout and"
-        " `settled_after_ms`, though lines of their broker arrive and nothing shows that the members are dead; or a"
-        " broker coordinates groups and no line of it was ever seen"
+        " `settled_after_ms`, although lines of their broker come and nothing shows that the members are dead. Or a"
+        " broker coordinates groups, and no line of it was ever seen"
     ),
-    clears="`recovered` (they are heard, or the group is not stable; the broker is seen, or leads no more)",
+    clears=(
+        "`recovered` (their heartbeats are seen, or the group is not stable; lines of the broker come, or it no longer"
+        " leads)"
+    ),
     thresholds=("settled_after_ms",),
     needs_heartbeats=True,
 )
@@ -31,7 +34,7 @@ MAX_NAMED = 64
 
 
 def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
-    """Judge the members that were never heard, and those that are heard no more, longer than their session can last."""
+    """Judge the members that were never heard, or not for longer than their session can last."""
     since_ms = quiet_since_ms(replica, context)
     if since_ms is None or context.stalled or context.by_records:
         return NOTHING
@@ -53,7 +56,7 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
 
 
 def _unseen_ms(member: Member, context: JudgementContext) -> int | None:
-    """Return since when nobody can say whether a member lives that was heard once; None: it can be said."""
+    """Return since when it is not known whether a member is alive that was once heard; None: it is known."""
     if member.verdict_ms is not None or member.awaiting_sync:
         return None
     unseen_ms = unseen_from_ms(member, context)

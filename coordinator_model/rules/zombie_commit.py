@@ -1,4 +1,4 @@
-"""``zombie-commit``: a former member that went on processing, told by its refused commits."""
+"""``zombie-commit``: a former member went on processing, which its refused commits show."""
 
 from collections.abc import Iterator
 
@@ -14,22 +14,22 @@ from coordinator_model.states import Cause, Evidence, Severity
 ZOMBIE_COMMIT = Rule(
     id="zombie-commit",
     severities=(Severity.INFO, Severity.WARN),
-    evidence="observed: the answers to its commits, where the snippet has `--refused-commits`",
+    evidence="observed: the answers to its commits, if the snippet has `--refused-commits`",
     true_when=(
         "a former member went on processing: its commit was refused with UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID, or"
-        " with ILLEGAL_GENERATION for partitions that another member has. A warning if it was seen as a member; info"
-        " for a transaction, which is void"
+        " with ILLEGAL_GENERATION for partitions that another member has. It is a warning if the client was seen as a"
+        " member, and info if the commit was part of a transaction, which is void"
     ),
     clears="`recovered` (no commit of it was refused for `resolve_after_ms`)",
     thresholds=("resolve_after_ms",),
 )
 
 MAX_OWNERS = 8
-"""Members named that read the partitions now."""
+"""How many of the members that read the partitions now are named."""
 
 
 def judge(replica: GroupReplica, context: JudgementContext) -> Iterator[Verdict]:
-    """Judge who committed as a member that it no longer is: true until it has not for long enough."""
+    """Judge the former members whose commits were refused, until none has been refused for long enough."""
     for zombie in replica.zombies.values():
         over_ms = zombie.last_ms + context.thresholds.resolve_after_ms
         if context.progress_ms < over_ms:

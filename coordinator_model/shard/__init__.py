@@ -1,1 +1,1 @@
-"""One shard: batches, time, its groups, and its state."""
+"""One shard: how it applies a batch, when it makes verdicts, what it keeps of its groups, and its state."""

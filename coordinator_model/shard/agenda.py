@@ -1,8 +1,8 @@
 """When each group of a shard must be looked at again, because a verdict may be due by then.
 
-A member is due at its last heartbeat plus its *span* (``heartbeat_table``), so each heartbeat puts that off. A group
-has a due instant of its own besides. A verdict that waits for another heartbeat of the shard, which proves that its
-lines arrive, is due only when that heartbeat has come.
+A member is due at its last heartbeat plus its *span* (``heartbeat_table``), so each heartbeat postpones that instant.
+A group also has a due instant of its own. Some verdicts wait for proof that the shard's lines arrive: another heartbeat
+of the shard. They are due once that heartbeat has come.
 """
 
 from dataclasses import dataclass, field
@@ -18,18 +18,19 @@ class Agenda:
     heartbeat_table: HeartbeatTable
     group_due: dict[str, int] = field(default_factory=dict)
     unproved: dict[str, int] = field(default_factory=dict)
-    """Group with a verdict that waits for proof, to the earliest arrival of a heartbeat of the shard that is proof."""
+    """By group whose verdict waits for proof: the earliest arrival of a heartbeat that is proof."""
     due_ms: int = 0
 
     def look_at(self, group: str, at_ms: int) -> None:
-        """Have a group looked at by an instant."""
+        """Have a group judged at an instant at the latest."""
         self.group_due[group] = min(at_ms, self.group_due.get(group, FAR_MS))
         self.due_ms = min(self.due_ms, at_ms)
 
     def note_look(self, group: str, evaluation: Evaluation, due_ms: int, proven_ms: int | None) -> None:
-        """Note when a group that was evaluated is due next, in the place of what was noted before.
+        """Note when a group that was evaluated is due next. This replaces what was noted before.
 
-        ``due_ms``: when the group is due for another reason. ``proven_ms``: when the proof that it waits for counts.
+        ``due_ms``: when the group is due for another reason. ``proven_ms``: when the proof that it waits for
+        has been known for the grace, so that it counts.
         """
         self.unproved.pop(group, None)
         if proven_ms is not None:
@@ -45,7 +46,7 @@ class Agenda:
         self.due_ms = min(self.due_ms, due_ms, *evaluation.member_due_ms.values())
 
     def proved_by(self, arrival_ms: int) -> list[str]:
-        """Return the groups with a verdict that is proved by a heartbeat that arrived at an instant."""
+        """Return the groups whose verdict waited for a heartbeat that arrived at this instant or earlier."""
         return [group for group, proof_ms in self.unproved.items() if arrival_ms >= proof_ms]
 
     def next_ms(self) -> int:
@@ -59,7 +60,7 @@ class Agenda:
         return sorted(self.heartbeat_table.groups_due(due_ms) | waiting)
 
     def put_off(self, group: str, due_ms: int) -> bool:
-        """Let everything that is due for a group wait for its next event. Return whether anything was due."""
+        """Postpone everything that is due for a group until its next event. Return whether anything was due."""
         overdue = self.heartbeat_table.put_off(group, due_ms)
         if self.group_due.get(group, FAR_MS) <= due_ms:
             del self.group_due[group]

@@ -1,7 +1,7 @@
 """Applies the lines of brokers. A line moves its broker's clock, and an answer may prove who the coordinator is.
 
-An answer counts for its group if its broker is the coordinator. One of a broker that coordinates no more is left out.
-One of a broker that is not known to be the coordinator moves no clock.
+An answer counts for its group if its broker is the coordinator. An answer of a deposed coordinator is left out. An
+answer that metadata disputes is applied, but it moves no clock.
 """
 
 from coordinator_model.brokers.blindness import CLOCK_STEPPED
@@ -46,10 +46,10 @@ class BrokerLines:
 
     @property
     def _clock(self) -> CoordinatorTracker:
-        return self._groups.clock  # not kept: a rebase puts another object in its place
+        return self._groups.clock  # not stored here: a rebase replaces the object
 
     def line(self, event: BrokerLine) -> None:
-        """Apply a line of a broker: it moves the broker's clock, and verdicts that are due before it come first."""
+        """Apply a line of a broker: move the broker's clock, make the verdicts that are due, and apply the event."""
         if event.broker in self._clock.listeners.names:
             event = event._replace(broker=self._clock.listeners.name(event.broker))
         at_ms, thresholds = event.order_ms, self._groups.settings.thresholds
@@ -93,25 +93,25 @@ class BrokerLines:
         if isinstance(event, Heartbeat) and event.error in (0, 27):
             self._schedule.prove(at_ms, event.arrival_ms)
             if self._fast_path.take(iter((fast_row(event),))):
-                return  # it took the slow path only because something was due before it
+                return  # it had left the fast path only because a verdict was due first
         self._events.apply(event)
 
     def _deposed(self, event: Answer, proven: Proof) -> None:
-        """Count an answer of a broker that coordinates no more."""
+        """Count an answer of a deposed coordinator."""
         self._groups.outputs.count("deposed")
         if isinstance(event, ConsumerHeartbeat) and event.request_epoch < 0 and proven is Proof.NOTHING:
-            self._events.apply(event)  # a leave whose write may have ended before the next coordinator took over
+            self._events.apply(event)  # a leave whose record may have been written before the next coordinator loaded
 
     def _disputed(self, event: Answer) -> None:
-        """Apply an answer of a broker that metadata does not name: most likely it is the next coordinator."""
+        """Apply an answer of a broker that metadata does not name. It is probably the next coordinator."""
         self._groups.outputs.count("disputed")
         if not isinstance(event, Heartbeat):
-            self._events.apply(event)  # it counts, but it moves no clock yet
+            self._events.apply(event)
         elif event.error in (0, 27):
             self._events.disputed(event)
 
     def named(self, event: LeaderNamed) -> None:
-        """Note which broker metadata names as the leader of the shard's partition: it may have taken over."""
+        """Note which broker metadata names as the leader of the shard's partition. If it is new, it takes over."""
         leader = self._clock.named(event)
         if leader is not None:
             self._move_into_clock_of(leader)
@@ -122,10 +122,10 @@ class BrokerLines:
             self._schedule.look_again(event.order_ms)
 
     def stepped(self, step: Step) -> None:
-        """Let a broker's clock step. If the broker is the coordinator, all instants of the shard step with it.
+        """Apply a step of a broker's clock. If the broker is the coordinator, all instants of the shard step with it.
 
-        The time that passed during the step is known to a second or two only. That is noted as lost lines, so that each
-        session may have started anew within it.
+        The time that passed during the step is known only within a second or two. So the step is treated like lost
+        lines: each session may have restarted within that time.
         """
         if step.broker == self._clock.coordinator:
             self._rebase(step.delta_ms, step.from_ms)

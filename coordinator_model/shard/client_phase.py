@@ -1,4 +1,4 @@
-"""Which phase of the protocol a member's client is in, as far as the coordinator's answers tell."""
+"""Which phase of the protocol a member's client is in, as far as the coordinator's answers show it."""
 
 from enum import StrEnum
 
@@ -10,7 +10,7 @@ from coordinator_model.states import GroupState, GroupType
 
 
 class ClientPhase(StrEnum):
-    """The Java client's ``MemberState``, in plain words (kafka-facts 5)."""
+    """The Java client's ``MemberState``, in fewer words."""
 
     UNJOINED = "unjoined"
     JOINING = "joining"
@@ -19,11 +19,11 @@ class ClientPhase(StrEnum):
 
 
 def client_phase(replica: GroupReplica, member: Member, context: JudgementContext) -> ClientPhase | None:
-    """Return the phase; None where nothing seen tells it.
+    """Return the phase; None: it is not known.
 
-    A classic client sends no heartbeats while its JoinGroup is pending (kafka-facts 8.12). So after an answer 27 it is
-    joining once its heartbeats stop, and stable while they go on. Where only records are seen, nobody knows whether a
-    client that they show stable still is.
+    A classic client sends no heartbeats while its JoinGroup is pending. So after an answer 27 it is joining once its
+    heartbeats stop, and stable while they go on. If only records are read, it is not known whether a client that the
+    records show as stable still is.
     """
     phase = _phase(replica, member, context.progress_ms)
     return None if context.by_records and phase is ClientPhase.STABLE else phase

@@ -1,9 +1,9 @@
-"""When each partition was last committed to. That is a sign of life of the partition's owner.
+"""When each partition was last committed. A commit is a sign of life of the partition's owner.
 
-Nearly all records of the offsets topic are offset commits. So they are rows of a block here, not events: a commit of a
+Nearly all records of the offsets topic are offset commits. So here they are rows of a block, not events: a commit of a
 known partition costs a lookup in a dict and a write to an array. A partition has a slot while its newest commit is
-younger than ``COMMIT_MEMORY_MS``. A simple group has nothing but commits, and ends with the last of them. So its
-partitions are kept besides, each as long as it has a commit.
+younger than ``COMMIT_MEMORY_MS``. A simple group has no other records than commits, and ends with the tombstone of the
+last one. So the partitions of simple groups are kept separately, each as long as it has a commit.
 """
 
 from array import array
@@ -17,7 +17,7 @@ from coordinator_model.commit_block import NO_OFFSET, CommitBlock, key_of
 COMMIT_MEMORY_MS = 600_000
 """A session that an older offset commit restarted has ended by now, or was restarted again."""
 SWEEP_EVERY_MS = 60_000
-"""How often older commits are forgotten. Each time the commit index must be written anew."""
+"""How often old commits are dropped. Each time the commit index has to be written again."""
 CommitRow = tuple[int, int, bytes, bool]
 """A record's instant, its offset, its key without the version, and whether it is a tombstone. Rows sort by instant."""
 
@@ -46,14 +46,14 @@ class CommitTimes:
         self.slots: dict[bytes, int] = {}
         self.last = array("q")
         self.simple: dict[str, set[bytes]] = {}
-        """Simple group to the keys of the partitions that it has committed to."""
+        """By simple group: the keys of the partitions that it has committed."""
         self.swept_ms = 0
         self.index: bytes | None = None
         """Slots and simple groups, as ``snapshot`` last wrote them; None: they have changed since."""
         self._free: list[int] = []
 
     def take(self, rows: Iterable[CommitRow]) -> Iterator[CommitRow]:
-        """Note when partitions were committed to; yield tombstones, and the rows of partitions without a slot."""
+        """Note when partitions were committed. Yield tombstones, and the rows of partitions without a slot."""
         slots, last = self.slots, self.last
         for row in rows:
             record_ms, _, key, gone = row
@@ -143,7 +143,7 @@ class GroupCommits:
         return bool(self._times.slots)
 
     def get(self, place: tuple[str, int]) -> int | None:
-        """Return when a partition was last committed to; None: not lately."""
+        """Return when a partition was last committed; None: not in the last ``COMMIT_MEMORY_MS``."""
         slot = self._times.slots.get(key_of(self._group, *place))
         return None if slot is None else self._times.last[slot]
 

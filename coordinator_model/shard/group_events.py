@@ -1,8 +1,9 @@
-"""Applies an event of one group: it is replayed on the group's replica, and the group is evaluated.
+"""Applies the events of groups: an event is replayed on its group's replica, and the group is evaluated.
 
-An event that may not touch its group is only counted (``admission``). Two kinds of events take a cheaper path. An
-answer that only changes counts is applied without the group's other members: strangers may cause thousands of them. A
-plain heartbeat is applied and judged for its member alone: this is how every member enters the fast path.
+An event that must not change its group is only counted (``admission``). Two kinds of events are cheaper. An answer that
+only changes counts is applied without loading the heartbeats of all members, because clients that are not members may
+cause thousands of such answers. A plain heartbeat is applied and judged for its member alone; that is how every member
+enters the fast path.
 """
 
 from coordinator_model.commit_block import group_in, place_of
@@ -56,7 +57,7 @@ class GroupEvents:
                 self._note_refused_join(event, refused)
 
     def committed(self, row: CommitRow) -> None:
-        """Apply a commit of a partition without a remembered one, or a tombstone: it may begin a group, or end one."""
+        """Apply a tombstone, or a commit of a partition that has no slot. It may begin a simple group, or end one."""
         record_ms, offset, key, gone = row
         times, group = self._groups.commit_times, group_in(key)
         is_known = group in self._groups.group_store and group not in self._groups.memory.deleted
@@ -84,10 +85,10 @@ class GroupEvents:
         return horizon_ms > self._groups.settings.live_from_ms and horizon_ms > self._groups.clock.progress_ms
 
     def logged(self, event: CoordinatorLine) -> None:
-        """Take a line of the coordinator's own log: about a group, or about all groups of the shard.
+        """Apply a line of the coordinator's own log: about a group, or about all groups of the shard.
 
-        A coordinator that loads the groups starts their session timers anew. A line that names another partition than
-        the group's is only counted: it is not what it seems to be.
+        A coordinator that loads the groups restarts their session timers. A line that names another partition than the
+        group's is only counted: the group's coordinator did not write it.
         """
         if event.shard not in (-1, self._groups.shard):
             self._groups.outputs.count("lines_of_another_shard")
@@ -106,7 +107,7 @@ class GroupEvents:
         return covered
 
     def disputed(self, event: Heartbeat) -> None:
-        """Take a heartbeat accepted by a broker that may be the next coordinator already."""
+        """Apply a heartbeat that was accepted by a broker that may be the next coordinator."""
         if event.group in self._groups.group_store:
             with self._judgement.isolated(event.group, event[0], event):
                 replica = self._groups.replica(event.group)
@@ -181,16 +182,16 @@ class GroupEvents:
             self._judgement.evaluate(replica, self._groups.clock.progress_ms, event[0])
 
     def _write_end_will_show(self, event: RecordRead) -> bool:
-        """Tell whether a later event will show that the record's write was read whole: a line, else another record."""
+        """Tell whether a later event will show that all records of a write were read: a line, or another record."""
         if self._groups.clock.by_records:
             return event[0] >= self._groups.settings.live_from_ms
         return bool(self._groups.clock.coordinator)
 
     def _await_write(self, replica: GroupReplica, due_ms: int) -> None:
-        """Evaluate a group only when all records of a write have come.
+        """Postpone the evaluation of a group until all records of a write have come.
 
-        Before that it may seem empty, or without leader. The records of a write have one timestamp, so a later line of
-        the coordinator, or a later write, comes after them.
+        Before that the group may seem empty, or without a leader. The records of a write have one timestamp, so a
+        later line of the coordinator, or a later write, comes after them.
         """
         self._groups.heartbeat_table.copy_from(replica, {}, set())
         self._groups.agenda.look_at(replica.group, due_ms)

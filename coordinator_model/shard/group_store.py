@@ -43,19 +43,19 @@ class GroupStore:
         return replica
 
     def put(self, replica: GroupReplica) -> None:
-        """Put a replica in the place of what was known of its group."""
+        """Replace the replica of a group."""
         self._open[replica.group] = replica
         self._touched.add(replica.group)
 
     def drop(self, group: str) -> None:
-        """Forget a group; nothing of it stays."""
+        """Forget everything about a group."""
         self._open.pop(group, None)
         self._touched.discard(group)
         if self._slices.pop(group, None) is not None:
             self.joined = None
 
     def touch(self, group: str) -> None:
-        """Let a group's replica be encoded again at the end of the batch."""
+        """Mark a group's replica as changed, so that it is encoded again at the end of the batch."""
         self._touched.add(group)
 
     def encode(self) -> dict[str, Exception]:
@@ -83,5 +83,5 @@ class GroupStore:
         self.encode()
         if self.joined is None:
             self.joined = snapshot.dump_slices(self._slices)
-        self._open.clear()  # thousands of objects that nothing needs now, and the garbage collector would walk them
+        self._open.clear()  # thousands of objects that are not needed now, and that the garbage collector would walk
         return self.joined

@@ -1,4 +1,4 @@
-"""The groups of a shard: what is kept of them, and what one of them is judged by.
+"""The groups of a shard: their state, and the context in which one of them is judged.
 
 A replica is a compressed slice (``group_store``) until an event needs it. Its members' heartbeats are in packed arrays
 (``heartbeat_table``), and are filled in when the replica is decoded.
@@ -27,7 +27,7 @@ DELETED_MEMORY_MS = 3_600_000
 
 @dataclass(slots=True)
 class Groups:
-    """What is kept of the groups of one operator key."""
+    """The state of the groups of one operator key."""
 
     settings: ShardSettings
     shard: int
@@ -52,7 +52,7 @@ class Groups:
         return self.memory.clock
 
     def replica(self, group: str) -> GroupReplica:
-        """Return a group's replica with the heartbeats that the fast path has taken."""
+        """Return a group's replica, with the heartbeats that the fast path has applied."""
         replica = self.group_store.replica(group)
         take_heartbeats(replica, self.heartbeat_table.heard(group))
         return replica
@@ -114,7 +114,7 @@ class Groups:
     # ------------------------------------------------------------------ a group that is gone
 
     def drop(self, group: str) -> None:
-        """Forget a group; nothing of it stays."""
+        """Forget everything about a group."""
         self.group_store.drop(group)
         self.heartbeat_table.drop_group(group)
         memory = self.memory
@@ -125,7 +125,7 @@ class Groups:
         self.changed.discard(group)
 
     def drop_if_gone_long_ago(self, group: str, at_ms: int) -> None:
-        """Drop a group that was deleted so long before an event that the event must be of another group with its id."""
+        """Drop a group that was deleted long before an event: the event is of a new group with the same id."""
         if self.memory.deleted.get(group, FAR_MS) <= at_ms - DELETED_MEMORY_MS:
             self.drop(group)
 
@@ -138,7 +138,7 @@ class Groups:
         self._thresholds.pop(group, None)
 
     def forget_deleted(self, now_ms: int) -> None:
-        """Drop the groups that were deleted long ago: no late event of theirs is expected any more."""
+        """Drop the groups that were deleted long ago. No late event of theirs is expected any more."""
         deleted = self.memory.deleted
         for group in [group for group, at_ms in deleted.items() if at_ms <= now_ms - DELETED_MEMORY_MS]:
             self.drop(group)

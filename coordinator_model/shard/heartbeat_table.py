@@ -22,7 +22,7 @@ NO_INSTANT = 2**61
 NEVER = NO_INSTANT
 """The span of a member that need not be looked at. An instant plus this is no instant."""
 MAX_INTERVAL_MS = 2**31 - 1
-"""The longest interval between two heartbeats that is kept as it is; a longer one is cut to it."""
+"""The longest interval between two heartbeats that the column holds. A longer one is cut to it."""
 SLOW_PATH = -1
 FAST_PATH_TYPES = (GroupType.CLASSIC, GroupType.CONSUMER, GroupType.SHARE, GroupType.STREAMS)
 
@@ -64,7 +64,7 @@ class HeartbeatTable:
         return slot
 
     def drop(self, group: str, member_id: str) -> None:
-        """Free a member's slot, so that nothing is due in it."""
+        """Free a member's slot. A free slot is never due."""
         members = self.slots.get(group, {})
         slot = members.pop(member_id, None)
         if slot is not None:
@@ -96,9 +96,9 @@ class HeartbeatTable:
         return member_id, last_ms, last_ms - interval_ms if interval_ms else None
 
     def copy_from(self, replica: GroupReplica, dues: dict[str, int], troubled: set[str]) -> None:
-        """Write the heartbeats of a replica's members into the table, and when each must be looked at.
+        """Write the heartbeats of a replica's members into the table, and when each member must be judged.
 
-        ``troubled``: the subjects whose heartbeats must take the slow path.
+        ``troubled``: the subjects of findings. The heartbeats of these members must take the slow path.
         """
         group = replica.group
         for member_id in list(self.slots.get(group, {})):
@@ -130,7 +130,7 @@ class HeartbeatTable:
         self.last_ms = array("q", [at_ms + delta_ms if at_ms < NO_INSTANT else at_ms for at_ms in self.last_ms])
 
     def forget_timeouts(self) -> None:
-        """Forget all session timeouts, so that every group is shown whole the next time."""
+        """Forget all session timeouts, so that the next view of every group is a whole one."""
         self.timeout_ms = array("i", bytes(self.timeout_ms.itemsize * len(self.timeout_ms)))
 
     def due_ms(self) -> int:
@@ -148,7 +148,7 @@ class HeartbeatTable:
         }
 
     def put_off(self, group: str, due_ms: int) -> bool:
-        """Let the members that are due by an instant wait for their next heartbeat; return whether any was due."""
+        """Postpone the members that are due by an instant until their next heartbeat. Return whether any was due."""
         overdue = [
             slot for slot in self.slots.get(group, {}).values() if self.last_ms[slot] + self.span_ms[slot] <= due_ms
         ]

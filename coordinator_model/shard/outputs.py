@@ -29,7 +29,7 @@ class Outputs:
         self._counts: dict[str, int] = {}
 
     def count(self, name: str, more: int = 1) -> None:
-        """Count what was done with events."""
+        """Count events, under the name of what was done with them."""
         self._counts[name] = self._counts.get(name, 0) + more
 
     def report(
@@ -58,11 +58,11 @@ class Outputs:
         self.listed.append(report.as_output())
 
     def heartbeats(self, at_ms: int, groups: list[Any]) -> None:
-        """Report the heartbeats of groups that had nothing but heartbeats since they were last shown (``refresh``)."""
+        """Report the heartbeats of groups that had only heartbeats since they were last shown (``refresh``)."""
         self._emit("heartbeats", at_ms, groups=groups)
 
     def progress(self, clock: CoordinatorTracker, wall_ms: int | None, **numbers: int) -> None:
-        """Report how far the brokers have been read, and the counts. Where only records are read there is no broker."""
+        """Report how far the brokers have been read, and the counts. If only records are read, there is no broker."""
         brokers = {name: _broker_progress(name, broker, clock, wall_ms) for name, broker in clock.brokers.items()}
         self._emit(
             "progress",
@@ -78,7 +78,7 @@ class Outputs:
         self._emit("blind", at_ms, broker=broker, from_ms=from_ms, until_ms=until_ms, why=why)
 
     def quarantine(self, at_ms: int, event: Event | None, error: Exception) -> None:
-        """Quarantine what failed. No event: the failure was at a verdict, or when state was read or written."""
+        """Quarantine an event that failed. None: a verdict failed, or reading or writing the state."""
         place = ("", self._shard, at_ms) if event is None else event[2:5]
         topic, partition, offset = place
         head = "" if event is None else f"{type(event).__name__}{event[5:]!r}"

@@ -12,9 +12,9 @@ from coordinator_model.shard.group_store import GroupStore
 def failed_replica(
     group_store: GroupStore, group: str, error: Exception, at_ms: int, resolve_after_ms: int
 ) -> GroupReplica:
-    """Return the replica to put in the place of one that failed at an instant.
+    """Return the replica that replaces one that failed at an instant.
 
-    A failure within ``resolve_after_ms`` after the group resumed counts as the same trouble as the failure before it.
+    A failure within ``resolve_after_ms`` after the group resumed belongs to the same incident as the failure before.
     """
     set_aside = SetAside(at_ms, type(error).__name__, 1, None)
     try:

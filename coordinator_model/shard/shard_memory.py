@@ -38,23 +38,23 @@ class ShardMemory:
     held_commits: list[CommitRow] = field(default_factory=list)
     commits_read: ReadTo = NOTHING_READ
     reported: dict[str, list[list[Any]]] = field(default_factory=dict)
-    """Group to the findings of its last report, in brief. Groups without findings are left out."""
+    """By group: the findings of its last report, in brief. Groups without findings are left out."""
     offsets: dict[tuple[str, int], int] = field(default_factory=dict)
-    """(topic, partition) to the greatest offset read. An event at such an offset or below is a duplicate."""
+    """By topic and partition: the greatest offset read. An event at this offset or below is a duplicate."""
     newest_ms: dict[tuple[str, int], int] = field(default_factory=dict)
-    """(topic, partition) to the newest instant read.
+    """By topic and partition: the newest instant read.
 
-    An event that is newer is no duplicate, though its offset was read.
+    A newer event is no duplicate, even if its offset was read: the topic was recreated.
     """
     read_to: dict[tuple[str, int], int] = field(default_factory=dict)
-    """(topic, partition) of telemetry to the last offset read, for whichever shard."""
+    """By topic and partition of telemetry: the last offset read, whichever shard its line belongs to."""
     deleted: dict[str, int] = field(default_factory=dict)
-    """Group that was deleted to when that was: late events of the group are recognised by this."""
+    """By deleted group: when it was deleted. Late events of the group are recognised by this."""
     viewed_ms: int = 0
     behind_ms: int | None = None
-    """How far the newest line was behind the wall clock when one last came: much while the job catches up."""
+    """How far the newest line was behind the wall clock when one last came. It is large while the job catches up."""
     doubts: dict[str, Doubt] = field(default_factory=dict)
-    """Broker to its lines whose instants are far from its clock: they wait until it is known which is right."""
+    """By broker: its lines in doubt (``line_clocks``)."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the memory as values for JSON, except the blobs in records that are held back."""

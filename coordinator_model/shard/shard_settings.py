@@ -19,7 +19,7 @@ class ShardSettings:
     cluster: str
     partitions: int
     live_from_ms: int
-    """Findings of before this instant are not reported: the job was still catching up."""
+    """Findings from before this instant are not reported: the job was still catching up."""
     thresholds: Thresholds = DEFAULT_THRESHOLDS
     group_thresholds: Callable[[str], Thresholds | None] = no_own_thresholds
     """Returns a group's own thresholds, or None if it has none."""

@@ -1,4 +1,4 @@
-"""Finds where a group's view and its findings name topics, to put names in the place of topic ids.
+"""Finds where a group's view and findings name topics, so that topic ids can be replaced by names.
 
 Consumer groups of KIP-848 and share groups name topics by id.
 """

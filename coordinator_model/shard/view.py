@@ -26,7 +26,7 @@ MAX_MEMBERS_SHOWN = 5_000
 def view(
     replica: GroupReplica, context: JudgementContext, cluster: str, partition: int, violated: set[str]
 ) -> dict[str, Any]:
-    """Return the group object; ``violated`` are the subjects that broke a timeout by an open finding."""
+    """Return the group object. ``violated``: the subjects of open findings about a broken timeout."""
     members = sorted(replica.members.values(), key=lambda m: m.member_id)
     shown, left_out = _shown_and_left_out(members, violated)
     more = member_fields(replica, waits(replica))
@@ -68,13 +68,13 @@ def _shown_and_left_out(members: list[Member], violated: set[str]) -> tuple[list
 
 
 def _state_evidence(replica: GroupReplica, context: JudgementContext) -> Evidence:
-    """Return how the state is known. Where only records are seen, a settled classic group may be rebalancing unseen."""
+    """Return how the state is known. If only records are read, a settled classic group may be rebalancing unseen."""
     may_rebalance = replica.type is GroupType.CLASSIC and replica.state in SETTLED
     return Evidence.INFERRED if context.by_records and may_rebalance else replica.state_evidence
 
 
 def _rebalance(replica: GroupReplica, context: JudgementContext) -> dict[str, Any] | None:
-    """Return the rebalance phase that a group is in and whom it waits for, as `rebalance-stuck` reports it later."""
+    """Return the rebalance phase of a group and the members that it waits for, as `rebalance-stuck` reports them."""
     phase = phase_of(replica, context)
     if phase is None:
         return None
@@ -87,15 +87,15 @@ def _rebalance(replica: GroupReplica, context: JudgementContext) -> dict[str, An
 
 
 def _rebalanced(replica: GroupReplica) -> dict[str, int | None] | None:
-    """Return when the rebalance before a settled generation began, and when all had joined; None: that was not seen.
+    """Return when the rebalance of the current generation began, and when all members had joined; None: not seen.
 
-    Records alone do not show when a classic group's join phase began: it then seems to begin where it ends.
+    Records alone do not show when a classic group's join phase began: it seems to begin when it ends.
     """
     joined_ms = replica.generation_since_ms
     if replica.state not in SETTLED or replica.type is GroupType.SIMPLE:
         return None
     if replica.type is not GroupType.CLASSIC:
-        return {"began_ms": joined_ms, "joined_ms": None}  # of its epoch; members join one by one
+        return {"began_ms": joined_ms, "joined_ms": None}  # when the epoch began; members join one by one
     began_ms = replica.phase.started_ms
     return None if began_ms is None or began_ms >= joined_ms else {"began_ms": began_ms, "joined_ms": joined_ms}
 

@@ -56,7 +56,7 @@ class ToldGroup:
 
 
 class _Admin(KafkaAdminClient):  # type: ignore[misc]  # kafka-python has no types
-    """Leaves members' bytes alone: they are strangers', and the core reads them without raising."""
+    """Leaves members' bytes alone: clients choose them, and the core reads them without raising."""
 
     def _describe_groups_process_response(self, response: Any) -> dict[str, Any]:
         return {group.group_id: group for group in response.groups}

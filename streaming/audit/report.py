@@ -1,6 +1,6 @@
 """An audit as Markdown for people and as JSON for programs.
 
-Names are chosen by strangers. In Markdown each is cut, its unprintable characters are replaced, and everything that
+Clients choose the names. In Markdown each is cut, its unprintable characters are replaced, and everything that
 Markdown or HTML reads as more than text is escaped; in JSON they stay as they are.
 """
 
@@ -122,7 +122,7 @@ def _told(group: Mapping[str, Any]) -> list[str]:
 
 
 def escaped(text: str, longest: int = MAX_NAME) -> str:
-    """Return a stranger's text as one line that Markdown shows as it is."""
+    """Return a client's text as one line that Markdown shows as it is."""
     cut = text if len(text) <= longest else f"{text[: longest - 1]}…"
     plain = "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in cut)
     safe = "".join(SPECIAL.get(character, character) for character in plain)

@@ -1,4 +1,4 @@
-"""Whether a group rebalanced too often, told apart from a start, a growth and a rolling deploy as the live rule does.
+"""Whether a group rebalanced too often. Like the live rule, it excludes starts, growth and rolling deploys.
 
 The live rule knows why members went; records do not say. So what is left of its test is who goes: in a deploy each
 member goes once and comes back once, and every rebalance has a coming or going that explains it.
@@ -28,7 +28,7 @@ class Storm(NamedTuple):
 def storm(
     rebalances_ms: Sequence[int], goings: Moves, comings: Moves, peak: Counter[Name], *, window_ms: int, least: int
 ) -> Storm | None:
-    """Return the worst window of `least` rebalances or more; None: there is none, or nobody went in any."""
+    """Return the worst window of `least` rebalances or more; None: there is none, or no member went in any."""
     worst: Storm | None = None
     for last in range(least - 1, len(rebalances_ms)):
         until_ms = rebalances_ms[last]

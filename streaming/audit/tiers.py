@@ -1,4 +1,4 @@
-"""What this cluster tells a monitor today, and what each further source would add: told once, not a group."""
+"""What this cluster tells a monitor today, and what each further source would add. Reported once."""
 
 import time
 from collections.abc import Collection, Mapping

@@ -1,4 +1,4 @@
-"""`python -m streaming.client_metrics.compile_plugin`: make the jar of the broker's plugin anew from its sources."""
+"""`python -m streaming.client_metrics.compile_plugin`: make the jar of the broker's plugin from its sources."""
 
 import subprocess
 import tempfile

@@ -1,7 +1,7 @@
 """What makes brokers accept and ask for the metrics that tell of polls: a plugin, and a `client-metrics` subscription.
 
 Kafka offers clients no subscription unless one of its `metric.reporters` takes pushes; ours takes them and drops them.
-The jar is checked in, because who runs a broker may have no Java compiler; `compile_plugin` makes it.
+The jar is checked in, because a broker's machine may have no Java compiler; `compile_plugin` makes it.
 """
 
 from collections.abc import Mapping

@@ -41,15 +41,15 @@ def audit_command(config: Path | None, bootstrap_servers: str | None, *, as_json
     """Report the worst consumer groups of a cluster, within a minute. It only reads.
 
     It needs no set-up and no telemetry: it reads the newest records of __consumer_offsets, and asks the brokers for
-    their groups. It joins no group, commits no offset and creates no topic. Where that topic may not be read, as on
+    their groups. It joins no group, commits no offset and creates no topic. If that topic may not be read, as on
     most managed services, it reports what the brokers say.
 
     \b
       group-monitor audit --bootstrap-servers kafka-1:9092 > report.md
       group-monitor audit --config monitor.toml --json | jq '.groups[0]'
 
-    The report tells of unowned partitions, idle members, risky timeouts, members and hosts that come and go, aborted
-    and slow rebalances, and what more telemetry would tell. It cannot say who is alive now, or why a member went.
+    The report names unowned partitions, idle members, risky timeouts, members and hosts that come and go, aborted
+    and slow rebalances, and what more telemetry would show. It cannot say who is alive now, or why a member left.
     """  # noqa: D301 - click's own mark for a line that is not to be wrapped
     settings = settings_of_cluster(config, bootstrap_servers)
     report = _made(settings, settings.cluster if config is not None else None)

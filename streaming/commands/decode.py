@@ -18,7 +18,7 @@ READ_BYTES = 1 << 16
 def decode_command() -> None:
     """Decode raw records of __consumer_offsets.
 
-    Reads {"key": "<hex>", "value": "<hex>" | null} a line from stdin and writes one line for each, in the same order.
+    Reads one {"key": "<hex>", "value": "<hex>" | null} per line from stdin, and writes one line for each, in order.
     A line that cannot be read has the outcome "malformed" and an "error".
     """
     for lines in _arrivals(sys.stdin.buffer):

@@ -104,14 +104,14 @@ def _properties(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -
 @click.option(
     "--refused-commits",
     is_flag=True,
-    help="Also ship offset commits that were refused since their sender is no member any more (rule zombie-commit). "
-    "Accepted commits cost no line.",
+    help="Also ship offset commits that were refused because their sender is no longer a member (rule zombie-commit). "
+    "Accepted commits make no line.",
 )
 @click.option(
     "--coordinator-lookups",
     is_flag=True,
-    help="Also ship who asks for the coordinator of a group, as librdkafka does every ten minutes: it tells that a "
-    "client which left lives on (rule left-without-reason).",
+    help="Also ship FindCoordinator requests for groups. librdkafka sends one every ten minutes, which shows that a "
+    "client that left is still alive (rule left-without-reason).",
 )
 @click.option(
     "--tier",

@@ -13,7 +13,7 @@ _BESIDE: Final = len(" 100% 0:00:00 ") + 1  # share, time left, and a space befo
 
 
 class ProgressShown:
-    """`total` is in whatever unit `update` counts; None where nobody knows how much there will be."""
+    """`total` is in whatever unit `update` counts; None: not known."""
 
     def __init__(self, what: str, total: float | None = None, *, every_s: float | None = None) -> None:
         self._what = what

@@ -16,7 +16,7 @@ from streaming.local_path import LocalPathParam
 @click.option(
     "--docs", type=LocalPathParam(file_okay=False, path_type=Path), help="Write Data Docs (HTML) into this folder."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def quality_command(config: Path, docs: Path | None, *, as_json: bool) -> None:
     """Check the stored data. Prints a line for each expectation; the exit code is 1 if one fails.
 

@@ -114,7 +114,7 @@ def echo_json(value: object) -> None:
 
 
 def shown(value: object) -> str:
-    r"""Make a stranger's text safe for a terminal: what steers it is spelled out (`\u001b`); None is empty."""
+    r"""Make a client's text safe for a terminal: control characters are escaped (`\u001b`); None is empty."""
     text = "" if value is None else str(value)
     return "".join(f"\\u{ord(c):04x}" if unicodedata.category(c)[0] == "C" or c in "\u2028\u2029" else c for c in text)
 

@@ -51,7 +51,7 @@ def run_command(config: Path) -> None:
         except ConfigError as error:
             log.error("the configuration stays as it was", because=str(error))  # noqa: TRY400 - it says all there is
             return None
-        log.info("configuration read again, the query starts anew on its checkpoint")
+        log.info("configuration read again: the query restarts from its checkpoint")
         return fresh
 
     try:

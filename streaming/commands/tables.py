@@ -1,4 +1,4 @@
-"""Tables of groups, members and incidents for the terminal; strangers' strings are plain text in them."""
+"""Tables of groups, members and incidents for the terminal. Strings that clients choose are shown as plain text."""
 
 import base64
 import os

@@ -20,14 +20,14 @@ BLOCK_LINES: Final = 3  # of an incident, where the console is too narrow for a 
 @click.command("watch")
 @click.option("--cluster", default=None, help="Only of this cluster.")
 @click.option(
-    "--every", "every_s", default=1.0, show_default=True, type=click.FloatRange(0.2), help="Seconds between looks."
+    "--every", "every_s", default=1.0, show_default=True, type=click.FloatRange(0.2), help="Seconds between refreshes."
 )
-@click.option("--times", default=None, type=click.IntRange(1), help="Stop after this many looks.")
+@click.option("--times", default=None, type=click.IntRange(1), help="Stop after this many refreshes.")
 @remote.options
 def watch_command(*, cluster: str | None, every_s: float, times: int | None, url: str, as_json: bool) -> None:
     """Follow groups and open incidents, the most severe first, with lag and headroom (time left of the session).
 
-    Ctrl-C ends it. --json prints one object a look.
+    Ctrl-C ends it. --json prints one object per refresh.
     """
     from rich.live import Live
 

@@ -51,5 +51,5 @@ class ConnectionProblem(Exception):
 
     @property
     def transient(self) -> bool:
-        """Whether it may pass by itself, because a broker starts or a network heals."""
+        """Whether waiting may help, because a broker starts or a network recovers."""
         return self.kind in TRANSIENT

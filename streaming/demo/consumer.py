@@ -1,7 +1,7 @@
 """A real consumer in a process of its own: `python -m streaming.demo.consumer '{"software": ..., "group": ...}'`.
 
-It polls until told otherwise on stdin (`stall SECONDS`, `close`), tells its assignments as JSON lines on stdout, and
-is gone when its stdin ends: nobody is left to tell it anything.
+It polls until stdin says otherwise (`stall SECONDS`, `close`), writes its assignments as JSON lines to stdout, and ends
+when its stdin ends.
 """
 
 import json
@@ -25,7 +25,7 @@ class Application(Protocol):
         """Poll once, for `POLL_S` at most."""
 
     def member_id(self) -> str:
-        """Return the current member id, "" while there is none."""
+        """Return the current member id; "": there is none."""
 
     def close(self) -> None:
         """Leave the group and go."""

@@ -1,7 +1,7 @@
-"""Makes the capture that `replay --sample` tells: `python -m streaming.demo.sample streaming/demo/sample.jsonl.gz`.
+"""Makes the capture of `replay --sample`: `python -m streaming.demo.sample streaming/demo/sample.jsonl.gz`.
 
 The demo's stories, without Spark, on consumers of their own: one killed, one stalled (with the reporter), one
-redeployed. Shipped as recorded; made anew only by whoever changes what the sample shall show.
+redeployed. It is shipped as recorded. Make it again only to change what the sample shows.
 """
 
 import sys

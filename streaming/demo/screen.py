@@ -1,4 +1,4 @@
-"""What people see: a live table on a terminal, plain lines elsewhere. Strings of strangers are shown as text only."""
+"""The demo's display: a live table on a terminal, plain lines elsewhere. Clients' strings are shown as plain text."""
 
 import time
 from collections import Counter

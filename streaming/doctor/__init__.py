@@ -3,7 +3,7 @@
 * ``check``    what a check says
 * ``machine``  Python, Java, packages, jars, the store, the port of `serve`
 * ``cluster``  brokers, topics, rights, telemetry, the tier
-* ``coverage`` which sources show whom
+* ``coverage`` which sources show the members of each group
 * ``tiers``    what further sources would add, and the file that adds them
 * ``rights``   the `kafka-acls` commands
 """

@@ -23,7 +23,7 @@ class Check(NamedTuple):
     advice: str = ""
 
     def line(self) -> str:
-        """Return it as one line; found things may hold strangers' text, so nothing in them ends the line."""
+        """Return it as one line. What was found may contain clients' text, so line ends in it are escaped."""
         text = f"{self.found} -> {self.advice}" if self.advice else self.found
         return f"{self.status:5} {self.name:18} {' '.join(text.split())}"
 

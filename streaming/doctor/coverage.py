@@ -1,4 +1,4 @@
-"""Which sources show the members of each group, as `run` has stored it: how much is known of whom."""
+"""Which sources show the members of each group, as `run` has stored it."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final

@@ -25,8 +25,8 @@ class Grant(NamedTuple):
 def grants(kafka: Kafka) -> list[Grant]:
     """Return all that has to be granted; BROKER and APP stand for users that only the reader knows.
 
-    The monitor joins no group and writes nothing. Its probe (ListGroups) needs no right: who has none is told of no
-    groups, and asks for none.
+    The monitor joins no group and writes nothing. Its probe (ListGroups) needs no right: without one the answer is
+    empty, and the probe does not use the answer.
     """
     monitor = kafka.sasl_username or "MONITOR"  # of a certificate's user only the broker knows the name
     prefixed = ["--resource-pattern-type", "prefixed", "--group", READER_GROUP_PREFIX]

@@ -1,8 +1,8 @@
-"""Is what the monitor tells plausible as a whole? great-expectations, off the batch path: `serve` asks every 30 s.
+"""Is the stored data plausible as a whole? `serve` checks every 30 s with great-expectations, outside of batches.
 
 The gate for a single row is the parser (`coordinator_model.decode.parse`, quarantine). This looks at what is left of
 the stream in the store, a bounded sample and the aggregates of `run`, for what no row shows alone: generations that go
-back, members nobody knows, clocks that differ, sources that thin out.
+back, unknown members, clocks that differ, sources with fewer and fewer rows.
 
 * ``sample``   the store -> four frames, plain rows in, no great-expectations
 * ``suites``   what is expected of each frame

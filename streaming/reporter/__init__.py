@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 def report_polls(consumer: "KafkaConsumer", *, topic: str = TOPIC, interval_s: float = INTERVAL_S) -> threading.Thread:
-    """Begin to report on a consumer of kafka-python; ends by itself when the consumer is closed or forgotten.
+    """Begin to report on a consumer of kafka-python; it ends when the consumer is closed or garbage-collected.
 
     The connection is the consumer's: same brokers, same security; it needs the right to write to `topic`.
     """

@@ -2,7 +2,7 @@
 
     from streaming.reporter.confluent import Consumer    # instead of: from confluent_kafka import Consumer
 
-librdkafka shows nobody when it was last polled, and an object of confluent-kafka cannot be changed from outside, so
+librdkafka does not show when it was last polled, and an object of confluent-kafka cannot be changed from outside, so
 these are subclasses. They note the time around each `poll` and `consume` and change nothing else. What the reporter's
 thread reads is `_Polls`, never the consumer: it calls no method of a consumer that the application may be closing.
 """
@@ -38,7 +38,7 @@ _PRODUCER_SETTINGS: Final[dict[str, Any]] = {
     "linger.ms": 0,
     "partitioner": "murmur2_random",  # as kafka-python: the reports of a group in one partition
     "enable.metrics.push": False,
-    "log_level": 0,  # librdkafka writes to standard error; a failure is told by our one line
+    "log_level": 0,  # librdkafka writes to standard error; our one line reports a failure
 }
 _DEFAULT_CLIENT_ID: Final = "rdkafka"
 _DEFAULT_MAX_POLL_INTERVAL_MS: Final = 300_000

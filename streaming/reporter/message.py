@@ -5,7 +5,7 @@ from typing import Any, Final
 TOPIC: Final = "group-client-telemetry"
 FORMAT_VERSION: Final = 1
 INTERVAL_S: Final = 1.0
-LONGEST_AGE_MS: Final = 2**31 - 1  # of the schema: who has not polled for 24 days is still told
+LONGEST_AGE_MS: Final = 2**31 - 1  # of the schema: a member that has not polled for 24 days is still reported
 
 
 def message(  # noqa: PLR0913 # the fields of the message

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 log = logging.getLogger(__name__)
 
 SEND_TIMEOUT_S: Final = 6.0
-LONGEST_PAUSE_S: Final = 60.0  # a missing topic or right does not come by itself
+LONGEST_PAUSE_S: Final = 60.0  # a missing topic or right needs somebody to add it
 
 
 class Subject(Protocol):

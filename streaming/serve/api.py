@@ -1,8 +1,8 @@
 """The JSON API: the contract's objects in arrays, with more fields; errors as `{"error": ...}`.
 
-Lists come in pages (`limit`, `offset`; `X-Total-Count` and `Link` tell the rest) and are sent as they are read. A group
-id is the rest of the path, so it may hold slashes; what follows it is told by how its slash is written (`OfGroup`).
-JSON is written in ASCII: a stranger's string can hold what UTF-8 cannot.
+Lists come in pages (`limit`, `offset`; `X-Total-Count` and `Link` say what is left) and are sent as they are read. A
+group id is the rest of the path, so it may contain slashes. `OfGroup` says how a path below a group is recognized.
+JSON is written in ASCII, because clients can choose strings that UTF-8 cannot encode.
 """
 
 import base64
@@ -91,7 +91,7 @@ register_url_convertor("group_id", GroupIdConvertor())
 
 
 class OfGroup(Route):
-    """What belongs to a group. An id may end like this path, too: then it writes `%2F` where this has a slash."""
+    """A path below a group's. If a group id itself ends like this path, its slash is written as `%2F`."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         """Match only a last part that was written as such."""
@@ -188,7 +188,7 @@ class Api:
         return listing(request, page, limit, offset)
 
     def coverage(self, request: Request) -> Response:
-        """Tell what is read of each cluster and broker, and when lines of a broker are missing."""
+        """Return what is read of each cluster and broker, and when lines of a broker are missing."""
         return AsciiJson(coverage(self.store, request.query_params.get("cluster")))
 
     def quarantine(self, request: Request) -> Response:
@@ -207,11 +207,11 @@ class Api:
         return AsciiJson(OPENAPI)
 
     def detail(self, group: str, cluster: str | None) -> Object:
-        """Find a group with all that is told of it; raises as `found` does."""
+        """Return a group with everything that is stored of it; raises like `found`."""
         return self.completed(self.found(group, cluster))
 
     def found(self, group: str, cluster: str | None) -> Object:
-        """Find a group; 404 if nobody has it, 400 if several clusters do and none is named."""
+        """Return a group; 404 if no cluster has it, 400 if several have it and the request names none."""
         if cluster is None:
             clusters = self.store.read.clusters_of(group)
             if len(clusters) > 1:
@@ -233,7 +233,7 @@ class Api:
         }
 
     def _meant(self, group: str) -> str:
-        """Give a hint where a known group has almost the id that was asked for."""
+        """Return a hint if a known group has almost the same id."""
         if len(group) > MAX_ECHO:
             return ""
         known = [name for name in self.store.read.groups_like(group) if len(name) <= MAX_ECHO]
@@ -278,7 +278,7 @@ def one_of(request: Request, name: str, choices: Sequence[str]) -> str | None:
 
 
 def number(request: Request, name: str, default: int, least: int, most: int) -> int:
-    """Read a number within bounds; 400 if it is none."""
+    """Read a number within bounds; 400 if it is not one."""
     text = request.query_params.get(name, str(default))
     if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS and least <= int(text) <= most):
         raise HTTPException(400, f"{name} is a number from {least} to {most}")

@@ -1,11 +1,11 @@
-"""How many connections `serve` holds, and for how long: who only occupies them stops neither alerts nor other readers.
+"""How many connections `serve` holds, and for how long. Idle clients must stop neither alerts nor other clients.
 
 A connection gets `HEAD_S` to send the head of a request, TLS handshake included, and `ANSWER_S` from there until its
-answer has been taken. There are at most `Listener.limit` of them; the next one closes the oldest that waits for nothing
-but its client. So file descriptors stay free for deliveries and the database, and a client that sends its request at
-once is answered also while hundreds of idle ones come and go.
+answer has been taken. There are at most `Listener.limit` connections. The next one closes the oldest connection that
+waits only for its client. So file descriptors stay free for deliveries and the database, and a client that sends its
+request at once is answered even while hundreds of idle ones come and go.
 
-uvicorn has none of this: its own limits begin with a complete head, and TLS handshakes are asyncio's.
+uvicorn does none of this: its own limits begin with a complete head, and asyncio does the TLS handshakes.
 """
 
 import asyncio
@@ -104,7 +104,7 @@ class Listener(socket.socket):
         return None if peer is None else self._open.get(tuple(peer))
 
     def _has_room(self) -> bool:
-        """Tell whether another one may be accepted; ends the oldest one that may go where there is none."""
+        """Tell whether another connection may be accepted. If not, close the oldest one that may be closed."""
         if len(self._open) < self.limit:
             return True
         self._open = {peer: connection for peer, connection in self._open.items() if not connection.is_closed()}

@@ -7,7 +7,7 @@ from streaming.store import Store
 from streaming.tiers import COORDINATOR_LOG, RECORDS_ONLY, REQUEST_LOG
 
 _COORDINATOR_LINES = "ingest:CoordinatorLine"
-"""Counts lines of the coordinators' own log. They have no tick, so no broker's progress tells of them."""
+"""Counts lines of the coordinators' own log. They make no tick, so the progress of brokers does not show them."""
 
 
 def coverage(store: Store, cluster: str | None = None) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def _clusters(store: Store, cluster: str | None, logged: set[str]) -> list[dict[
 
 
 def in_words(found: Mapping[str, Any]) -> Iterator[str]:
-    """Say in a line for each cluster what is read of it, and whose liveness nobody knows."""
+    """Return one line for each cluster: what is read of it, and whose liveness is unknown."""
     for known in found["clusters"]:
         delays = [row["delay_ms"] for row in found["brokers"] if row["cluster"] == known["cluster"]]
         late = max((delay_ms for delay_ms in delays if delay_ms is not None), default=None)

@@ -36,7 +36,7 @@ def of_generation(row: Mapping[str, Any]) -> str:
 
 
 def of_transition(row: Mapping[str, Any]) -> str:
-    """Tell a step of an incident in a line."""
+    """Return a step of an incident as one line."""
     how = f"{row['transition']} ({row['reason']})" if row.get("reason") else row["transition"]
     return f"{row['rule']} {how}, {row['severity']}: {row['summary']}"
 

@@ -1,7 +1,7 @@
-"""Who may read: with a token configured, only who has it.
+"""Who may read: if a token is configured, only clients that send it.
 
-Programs send it as `Authorization: Bearer`; a browser asks its user, who gives it as the password (any user name).
-`/healthz` and `/readyz` stay open: whoever starts and restarts this process needs no secret for that.
+Programs send it as `Authorization: Bearer`. A browser asks for it as the password (with any user name). `/healthz` and
+`/readyz` stay open, so that a supervisor needs no secret.
 """
 
 import base64

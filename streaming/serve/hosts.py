@@ -1,9 +1,9 @@
-"""Under which names this server may be asked, and by which pages it may be changed.
+"""Under which host names this server answers, and which pages may change something.
 
-A page of a stranger can point its own name at this address (DNS rebinding) and would then read everything as a page of
-ours, from the browser of somebody inside. Its requests carry the stranger's name as `Host`, so only known names are
-answered: localhost, the bound one, that of `public_url`, those of `allowed_hosts`, and any address in digits, for no
-name can be pointed at that. What changes something is refused to pages of another origin.
+A foreign web page can point its own name at this address (DNS rebinding). In the browser of somebody inside, it could
+then read everything as if it were our page. Its requests have that name as `Host`, so only known names are answered:
+localhost, the bound address, the host of `public_url`, those of `allowed_hosts`, and numeric addresses, which DNS
+cannot redirect. A request that changes something is refused if it comes from a page of another origin.
 """
 
 import ipaddress

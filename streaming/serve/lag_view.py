@@ -1,6 +1,6 @@
 """The lag of a group, as its page shows it: the worst partitions, and the total lag of the last rounds. Pure.
 
-Like `timeline` it knows no pixels, only a plane `WIDTH` wide; the template draws and escapes.
+Like `timeline` it uses coordinates on a plane `WIDTH` wide. The template draws and escapes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -69,7 +69,7 @@ def lag_view(lag: Lag) -> LagView:
 
 
 def line_of(history: Sequence[Sequence[int]]) -> Line | None:
-    """Draw the total lag of each round; None where there are not two to draw."""
+    """Draw the total lag of each round; None: there are fewer than two rounds."""
     if len(history) < 2:
         return None
     (from_ms, _), *_, (to_ms, now) = history

@@ -1,9 +1,9 @@
 """Which of several `serve`s on one database sends: one row, renewed by the leader.
 
-No clock of another machine is trusted: a follower takes over when it has seen the row unchanged for `LEASE_S` of its
-own time, and a leader that could not renew it for a good part of that stops sending by itself. Taking over and
-renewing compare the row with what was seen of it, in the statement that changes it, so only one succeeds. Nobody waits
-for a leader that was killed on this very machine: its process is seen to be gone.
+No clock of another machine is trusted. A follower takes over when it has seen the row unchanged for `LEASE_S` of its
+own time. A leader that could not renew the row for a good part of that time stops sending. The statement that takes
+over or renews the row compares it with what was read before, so only one process succeeds. If the leader was killed on
+this machine, its process is known to be gone, and a follower takes over at once.
 """
 
 import threading

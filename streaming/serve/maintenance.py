@@ -54,14 +54,14 @@ class Maintenance(threading.Thread):
             except SQLAlchemyError as error:
                 self._log.warning("the store cannot be reached", error=type(error).__name__)
             except Exception:  # noqa: BLE001 - see the message
-                self._log.exception("goes on after an error of its own: nobody else would watch")
+                self._log.exception("unexpected error: maintenance goes on")
             self._stop_event.wait(POLL_S)
 
     def work(self, now_ms: int) -> None:
         """Watch `run`, and do what is due if it is this process that leads. `now_ms`: the wall clock."""
         verdicts = [(run, self._health.verdict(run)) for run in self._store.read.runs()]
         if not self._leader.refresh():
-            self._stalled.clear()  # who leads meanwhile may write it otherwise
+            self._stalled.clear()  # the new leader may have written something else meanwhile
             return
         for run, stalled in verdicts:
             if stalled is not None:
@@ -71,8 +71,8 @@ class Maintenance(threading.Thread):
         if now_ms >= self._prune_ms:
             self._prune_ms = now_ms + PRUNE_EVERY_MS
             self._store.prune(now_ms - self._settings.store.retention_days * DAY_MS)
-            if strangers := self._store.outbox.dead_letter_removed_receivers(list(self._receivers)):
-                self._log.warning("messages given up: their receiver is not configured any more", messages=strangers)
+            if given_up := self._store.outbox.dead_letter_removed_receivers(list(self._receivers)):
+                self._log.warning("messages given up: their receiver is not configured any more", messages=given_up)
 
     def _tell(self, run: RunProgress, *, stalled: bool) -> None:
         """Open `monitor-stalled` when a `run` stands still and close it when it is back; only changes are written."""
@@ -85,7 +85,7 @@ class Maintenance(threading.Thread):
 
 
 def stalled_finding(run: RunProgress) -> dict[str, Any]:
-    """Say that nobody watches a cluster; it began with the last sign of life. Instants by the database's clock."""
+    """Return the finding that nobody watches a cluster since its last sign of life, by the database's clock."""
     silent_s = run.silent_ms // 1_000
     return own_finding(
         MONITOR_STALLED,

@@ -1,8 +1,9 @@
 """Every metric of `/metrics`, declared once; dashboards import the names. Values come from the store at scrape.
 
-Series are bounded: totals by cluster, type, state, rule; a series of its own only for `GROUP_SERIES` groups (the
-worst first, `streaming.store.order`), never one a member: member ids are unbounded and belong into incidents. Members
-worst off, and those that a rebalance waits for, are told by client and host. Lag stands in `lag_metrics`.
+The number of series is bounded. There are totals by cluster, type, state and rule. Only `GROUP_SERIES` groups have
+series of their own (the worst first, `streaming.store.order`). Members have none, because member ids are unbounded.
+Members with the least headroom, and those that a rebalance waits for, are named by client and host. Lag is in
+`lag_metrics`.
 """
 
 import hashlib
@@ -31,7 +32,7 @@ GROUP_SERIES = 2_000
 MEMBER_SERIES = 20
 REBALANCING_GROUPS = 50  # the worst of those that rebalance now: their views are read at every scrape
 NEWEST_GENERATIONS = 200
-LABEL_CHARACTERS = 256  # of a label's value: ids have up to 32 KiB, and each of them stands in several series
+LABEL_CHARACTERS = 256  # of a label's value: an id may have 32 KiB, and is in several series
 HASH_CHARACTERS = 12
 NAMES_A_COUNTER = 200  # of one kind and cluster: reasons and causes are few unless somebody plays with us
 
@@ -85,35 +86,35 @@ STATE_NUMBERS: Final = {state.value: number for number, state in enumerate(state
 
 HELP: Final[Mapping[str, str]] = {
     GROUPS: "Consumer groups by type and state.",
-    MEMBERS: "Members by liveness: alive, violated, or unknown for want of telemetry.",
+    MEMBERS: "Members by liveness: alive, violated, or unknown because telemetry is missing.",
     GROUP_INFO: "1 for each group with a series of its own; its labels are the facts and those of [[groups]].",
     GROUP_STATE: f"State of a group: {', '.join(f'{number} {state}' for state, number in STATE_NUMBERS.items())}.",
     GROUP_GENERATION: "Generation (epoch of a KIP-848 group); each rebalance adds at least one.",
     GROUP_MEMBERS: "Members of a group.",
     GROUP_HEADROOM: "The least share of its session timeout that any member of a group has left.",
     MEMBER_HEADROOM: "The least share of a session timeout left, of the members worst off; ids are in the API.",
-    GROUP_POLL_HEADROOM: "The least share of max.poll.interval.ms any member of a group has left, as clients tell.",
+    GROUP_POLL_HEADROOM: "The least share of max.poll.interval.ms any member of a group has left, as clients report.",
     MEMBER_POLL_HEADROOM: "The least share of max.poll.interval.ms left, of the members worst off; ids are in the API.",
     GROUPS_WITHOUT_SERIES: "Groups beyond the bound on series.",
     GENERATIONS: "Generations seen to begin, by cause.",
     PARTITIONS_MOVED: "Partitions that a new generation took from one member and gave to another.",
     GROUP_MOVED: "Partitions that the newest generation of a group moved, for the groups that rebalanced last.",
-    PHASE_STARTED: "When the phase (join, sync, reconciliation) of a rebalance that goes on began, in Unix seconds.",
-    WAITED_FOR: "Members that a rebalance which goes on waits for, as far as is known, by client and host.",
+    PHASE_STARTED: "When the current phase (join, sync, reconciliation) of a rebalance began, in Unix seconds.",
+    WAITED_FOR: "Members that a current rebalance waits for, as far as is known, by client and host.",
     INCIDENTS_OPEN: "Open incidents.",
     INCIDENTS_OPENED: "Incidents opened.",
     INCIDENTS_CLOSED: "Incidents closed, by reason.",
     INCIDENTS_REFUTED: "Incidents that the broker later proved wrong; the goal is zero.",
     GROUP_INCIDENTS: "Open incidents of a group, for the groups whose incidents are the worst and the oldest.",
     GROUP_INCIDENT_OPENED: "When the oldest open incident of a group, rule and severity began, in Unix seconds.",
-    TELEMETRY_DELAY: "How old the newest line of a broker was as it was read; its probe makes two a second.",
+    TELEMETRY_DELAY: "How old the newest line of a broker was when it was read; its probe makes two a second.",
     BROKER_PROGRESS_AGE: "Age of the newest telemetry line of a broker.",
     BROKER_COVERED: "1 while no line of a broker is known to be missing.",
-    SHARD_PROGRESS_AGE: "Age of the newest instant that the slowest shard of a cluster has been judged at.",
+    SHARD_PROGRESS_AGE: "Age of the newest instant up to which the slowest shard of a cluster has been judged.",
     HELD_ROWS: "Rows that wait for a slower source.",
     INGESTED: "Rows and records read, by outcome.",
     DECODED: "Records of the offsets topic by type, version and what became of them; a tombstone has no version.",
-    QUARANTINED: "Rows that could not be understood.",
+    QUARANTINED: "Rows that could not be read.",
     BATCH_DURATION: "Duration of a batch of run, from end to end.",
     DETECTION_DELAY: "From a deadline to the incident in the outbox.",
     OUTBOX_PENDING: 'Messages not delivered yet; receiver "" are those not taken yet.',
@@ -148,7 +149,7 @@ class StoreCollector(Collector):
         self._label_names = sorted({name for block in settings.groups for name in block.labels})
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all families; each is there even without samples, so that a dashboard can tell zero from absent."""
+        """Yield all families, even without samples, so that a dashboard can distinguish zero from absent."""
         now_ms = self._clock()
         counters = self._store.read.counters()
         shown = self._store.read.group_states(GROUP_SERIES)
@@ -314,7 +315,7 @@ def counter(name: str, labels: Sequence[str], samples: Iterable[Series]) -> Metr
 
 
 def label(value: str) -> str:
-    """Cut a label's value to `LABEL_CHARACTERS`; of a longer one the end becomes a hash, so that two stay two."""
+    """Cut a label's value to `LABEL_CHARACTERS`. A hash ends a longer one, so that values stay distinct."""
     text = clean(value)
     if len(text) <= LABEL_CHARACTERS:
         return text
@@ -332,7 +333,7 @@ def histogram(name: str, counters: Mapping[str, Mapping[str, int]], stored: str)
 
 
 def named(counters: Mapping[str, Mapping[str, int]], kind: str, parts: int) -> Iterator[Series]:
-    """Give the stored counters `<kind>:<part>[:<part>]`, the largest ones where there are too many."""
+    """Return the stored counters `<kind>:<part>[:<part>]`, the largest ones if there are too many."""
     for cluster, counts in counters.items():
         chosen = [(name.split(":", parts), value) for name, value in counts.items() if name.startswith(f"{kind}:")]
         chosen.sort(key=lambda item: item[1], reverse=True)

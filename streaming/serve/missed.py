@@ -1,7 +1,7 @@
 """Rule `alerts-missed`: one summary of the pages that opened and closed while a receiver could not be told.
 
-They are not sent after the fact (`notify_reason.outdated`): what is over needs nobody at night. That there were some is
-worth knowing once, so it is an incident of its own, open for an hour, told like any other to every receiver.
+The pages themselves are not sent later (`notify_reason.outdated`): nobody has to be woken for an incident that is over.
+The summary is an incident of its own, which is open for an hour and sent to every receiver like any other.
 """
 
 from collections import defaultdict
@@ -19,7 +19,7 @@ SHOWN_MS: Final = 3_600_000
 
 
 class MissedAlerts:
-    """What was told of missed alerts, so that only changes are written."""
+    """What was reported of missed alerts, so that only changes are written."""
 
     def __init__(self, store: Store, settings: Settings) -> None:
         self._store = store
@@ -27,7 +27,7 @@ class MissedAlerts:
         self._told: dict[str, list[Missed]] = {}
 
     def tell(self, runs: list[RunProgress]) -> None:
-        """Open a summary where there is something new to say, and close it when it has been open for long."""
+        """Open a summary if there are new missed alerts, and close it when it has been open for long enough."""
         by_cluster: defaultdict[str, list[Missed]] = defaultdict(list)
         for missed in self._store.outbox.missed(SHOWN_MS):
             by_cluster[missed.cluster].append(missed)

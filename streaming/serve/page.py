@@ -1,7 +1,8 @@
-"""Pages for people: an overview and one a group. Everything shown is a stranger's string, so everything is escaped.
+"""HTML pages: an overview and one for each group. Clients choose the strings on them, so everything is escaped.
 
 Jinja2 escapes by default here, `<bdi>` keeps right-to-left tricks inside their cell, and the policy in `app` forbids
-every script but our own (by its hash) and every foreign resource. A page is complete without it; it keeps it current.
+every script but our own (by its hash) and every foreign resource. A page is complete without the script, which only
+keeps it current.
 """
 
 import base64
@@ -72,7 +73,7 @@ def number_of(value: float | None) -> str:
 
 
 def row_key(*names: object) -> str:
-    """Name a row of a table, so that a refresh knows it again: ids may be long, and strangers choose them."""
+    """Return the name by which a refresh recognizes a row of a table. Ids may be long, and clients choose them."""
     return hashlib.sha256("\0".join(map(str, names)).encode("utf-8", "replace")).hexdigest()[:16]
 
 
@@ -201,7 +202,7 @@ class MembersPage(NamedTuple):
 
     @classmethod
     def of(cls, request: Request, group: Object, number: int) -> Self:
-        """Cut a page out of a group's members; one beyond the last is empty."""
+        """Return one page of a group's members. A page beyond the last is empty."""
         begin = (number - 1) * MEMBERS_SHOWN
         rows = troubled_first(group)[begin : begin + MEMBERS_SHOWN]
 
@@ -219,7 +220,7 @@ def if_changed(request: Request, page: Response) -> Response:
 
 
 def error_page(status: int, message: str, clusters: list[str], group: str) -> Response:
-    """Show what is wrong; with the choice of clusters where several have the group."""
+    """Show what is wrong, with a choice of clusters if several have the group."""
     return _page("error.html", status, status=status, message=message, clusters=clusters, group=group)
 
 

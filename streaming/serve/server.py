@@ -29,7 +29,7 @@ from streaming.serve.notify.receivers import receivers_of
 from streaming.store import Store
 
 STOP_S = 10  # a receiver may take as long as its timeouts
-RELOAD_EVERY_S = 1.0  # over HTTP at most so often: couriers that start anew all the time deliver nothing
+RELOAD_EVERY_S = 1.0  # over HTTP at most so often: couriers that restart all the time deliver nothing
 QUESTIONS = 8  # requests at the database at a time: fewer than its pool has connections, so that couriers find one
 MAX_HEAD_BYTES = 128 * 1024  # a group id has up to 32 KiB, three times as much in a URL
 
@@ -39,7 +39,7 @@ class AddressError(Exception):
 
 
 def bind(host: str, port: int) -> Listener:
-    """Take the address before anything else starts; raises `AddressError`."""
+    """Bind the address before anything else starts; raises `AddressError`."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = Listener(family, kind, protocol)
@@ -112,7 +112,7 @@ class Service:
         """End all threads and let another `serve` send."""
         with self._lock:
             self._halt()
-        with suppress(SQLAlchemyError):  # then it lapses by itself
+        with suppress(SQLAlchemyError):  # the lease then expires
             self._leader.resign()
 
     def _halt(self) -> None:

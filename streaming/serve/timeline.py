@@ -1,7 +1,6 @@
-"""The two pictures of a group's page as plain geometry: what happened, and how long each member has left. Pure.
+"""The geometry of two pictures of a group's page: what happened, and how long each member has left. Pure.
 
-A template draws them as SVG (and escapes what strangers wrote); nothing here knows of pixels on a screen, only of a
-plane `WIDTH` wide.
+A template draws them as SVG and escapes the texts. Coordinates are on a plane `WIDTH` wide, not pixels.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +21,7 @@ _DIGIT: Final = 7  # as wide as one at most, in the size of the style sheet
 
 
 class Mark(NamedTuple):
-    """An instant, with what stands beside it: to the right, or where it `ends` there, to the left."""
+    """An instant with its text, to the right, or to the left if it `ends` there."""
 
     x: float
     text: str
@@ -100,7 +99,7 @@ def timeline(
 
 
 def _without_overlaps(marks: Iterable[Mark]) -> list[Mark]:
-    """Write beside a mark only where there is room; the newest, furthest to the right, comes first."""
+    """Write a text beside a mark only if there is room. The newest mark, furthest to the right, comes first."""
     placed, free_to = [], float(WIDTH)
     for mark in sorted(marks, key=lambda mark: mark.x, reverse=True):
         width = _GAP + _DIGIT * len(mark.text)

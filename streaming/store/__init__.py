@@ -9,7 +9,7 @@
 * ``lease``          which `run` writes a cluster
 * ``pages``          long lists, read as they are taken
 * ``reader``         questions of the API and of `/metrics`
-* ``outbox``         what still has to be said to somebody
+* ``outbox``         messages that still have to be delivered
 * ``store``          `Store`: one batch, one transaction
 """
 

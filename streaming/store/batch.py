@@ -1,7 +1,7 @@
-"""One batch of the job's outputs -> rows. Pure gathering first, then few statements, each over many rows.
+"""One batch of the job's outputs -> rows. Rows are gathered first, then written with few statements over many rows.
 
-A batch of 10,000 groups carries some 1,000 reports, nearly all of them a refreshed view: so rows are gathered by
-table, only the newest of a key is kept, and every table is written once.
+A batch of 10,000 groups has some 1,000 reports, nearly all of them refreshed views. So rows are gathered by table, only
+the newest of each key is kept, and every table is written once.
 """
 
 import base64
@@ -21,7 +21,7 @@ from streaming.store import tables
 from streaming.store.database import add_up, clean, group_key, remove, upsert
 
 QUARANTINE_ROWS = 10_000
-MOST = 2**63 - 1  # of a column: a sum of offsets that strangers commit may be more
+MOST = 2**63 - 1  # of a column: clients can commit offsets whose sum is larger
 MONITOR_STALLED = "monitor-stalled"
 DATA_QUALITY = "data-quality"
 ALERTS_MISSED = "alerts-missed"
@@ -56,7 +56,7 @@ class Rows:
     groups: dict[str, dict[str, Any] | None] = field(default_factory=dict)  # None: the group was deleted
     views: dict[str, str] = field(default_factory=dict)
     lags: dict[str, dict[str, Any]] = field(default_factory=dict)
-    heartbeats: dict[str, dict[str, Any]] = field(default_factory=dict)  # of groups that changed in nothing else
+    heartbeats: dict[str, dict[str, Any]] = field(default_factory=dict)  # of groups that have not changed otherwise
     shards: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
     brokers: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     blind: dict[tuple[str, str, int], dict[str, Any]] = field(default_factory=dict)

@@ -140,7 +140,7 @@ def add_up(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any
 
 
 def existing(connection: Connection, column: Column[str], values: Iterable[str]) -> set[str]:
-    """Tell which of many values a column holds; in portions, for a statement takes only so many parameters."""
+    """Return which of many values a column has; in portions, because a statement takes only so many parameters."""
     found: set[str] = set()
     for portion in in_portions(values):
         found.update(connection.execute(select(column).where(column.in_(portion))).scalars())
@@ -190,7 +190,7 @@ def clock_of(connection: Connection) -> int:
 
 
 def limit_waiting(connection: Connection, timeout_ms: int) -> None:
-    """Bound a transaction of PostgreSQL: its waiting for locks, and how long it may stand still and hold its own.
+    """Bound a transaction of PostgreSQL: how long it waits for locks, and how long it may be idle while it holds locks.
 
     A process that is stopped in the middle of a batch would keep all others waiting. In SQLite such a process has the
     file locked, and only ending it helps.
@@ -207,7 +207,7 @@ def group_key(cluster: str, group: str) -> str:
 
 
 def clean(value: object, limit: int | None = None) -> str:
-    """Make a stranger's text storable: no NUL, no lone surrogate, at most `limit` characters."""
+    """Make a client's text storable: no NUL, no lone surrogate, at most `limit` characters."""
     storable = str(value).replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")
     return storable[:limit]
 
@@ -219,7 +219,7 @@ def _sqlite(url: str, database: str | None) -> Engine:
 
     @event.listens_for(engine, "connect")
     def _prepare(connection: Any, _record: Any) -> None:
-        connection.isolation_level = None  # the driver would begin transactions by itself, too late
+        connection.isolation_level = None  # the driver itself would begin transactions too late
         # Readers never wait for the writer (WAL). FULL: after a power cut Spark's checkpoint must not be ahead of us.
         # A batch of a large cluster writes some 10 MB: of a log of the usual 4 MB all would be copied at every commit.
         for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "wal_autocheckpoint=8192"):
@@ -238,9 +238,9 @@ def _sqlite(url: str, database: str | None) -> Engine:
 
 
 def _read_only(file: Path) -> sqlite3.Connection:
-    """Open a SQLite file so that nothing beside it is made, nor moved from its log into it.
+    """Open a SQLite file without creating files next to it, and without moving its log into it.
 
-    Without a log nobody has it open, so it may be read as if it never changed; with `mode=ro` alone SQLite would
+    If there is no log, no process has the file open, so it may be read as immutable. With `mode=ro` alone SQLite would
     leave an empty log behind.
     """
     log = file.with_name(f"{file.name}-wal")

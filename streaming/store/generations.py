@@ -1,4 +1,4 @@
-"""The history of a group: one row a generation that settled, with what it changed.
+"""The history of a group: one row for each generation that settled, with what it changed.
 
 A view is settled when the group is Stable or Empty; in between, members hold what they are about to lose. The newest
 settled membership of a group is kept beside the history (`settled`), so that the next one can be compared with it
@@ -20,7 +20,7 @@ from streaming.store.database import clean, group_key, in_portions, remove, upse
 
 MOVED = "moved:partitions"  # the counter
 LOOKED_AFTER_MS = 3_000
-"""A usual heartbeat interval: sooner nobody can tell who has rejoined, for only then its heartbeats stop."""
+"""A usual heartbeat interval: only after it is known who has rejoined, because a member's heartbeats then stop."""
 _SETTLED_STATES = frozenset({"Stable", "Empty"})
 
 
@@ -125,7 +125,7 @@ def _phases(view: Mapping[str, Any], settled_ms: int) -> dict[str, int | None]:
 
 
 def _waited_for(shown: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Name whom the rebalance waited for when the group was last shown, if it had lasted long enough to tell."""
+    """Return the members that the rebalance waited for in the last view, if it had lasted long enough to know."""
     phase = (shown or {}).get("rebalance")
     if shown is None or not phase or shown["at_ms"] - phase["since_ms"] < LOOKED_AFTER_MS:
         return {"waited_for": [], "waited_for_total": 0}

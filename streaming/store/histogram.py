@@ -1,4 +1,4 @@
-"""Durations as counters: one row a bucket, so that `/metrics` costs the same whatever happened before."""
+"""Durations as counters: one row per bucket, so that `/metrics` costs the same whatever happened before."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping

@@ -12,7 +12,7 @@ def process_name() -> str:
 
 
 def machine() -> str:
-    """Name this boot of this machine, and the namespace its process numbers hold in; at random where nothing tells."""
+    """Return a name for this boot of this machine and its process namespace; a random one if they are not known."""
     try:
         told = Path("/proc/sys/kernel/random/boot_id").read_text() + str(Path("/proc/self/ns/pid").readlink())
     except OSError:

@@ -29,7 +29,7 @@ def drop_reopened(
 ) -> list[PolicyTransition]:
     """Leave out an incident that opens a second time, from the transitions and from what is open.
 
-    Its id is a hash of what opened it, so it is the same violation, read again by a fresh checkpoint, and over.
+    Its id is a hash of what opened it. So it is a violation that has ended, read again with a new checkpoint.
     """
     opened = {step.transition.incident.incident_id for step in transitions if step.transition.kind is Kind.OPENED}
     again = existing(connection, tables.incidents.c.incident_id, opened)
@@ -75,7 +75,7 @@ def write_transitions(
 
 
 def _told(connection: Connection, incident_ids: Iterable[str]) -> set[str]:
-    """Tell of which incidents somebody has been told."""
+    """Return the incidents of which a receiver was told."""
     known = tables.incidents.c
     found: set[str] = set()
     for portion in in_portions(incident_ids):

@@ -26,7 +26,7 @@ LEASE_MS = 15_000
 RENEW_S = 3.0
 LOOK_S = 0.5
 WAIT_S = 5.0
-"""How long a statement that reaches for the lease waits for somebody else's transaction."""
+"""How long a statement that takes the lease waits for another transaction."""
 
 _LEASES = tables.run_leases
 _KNOWN = _LEASES.c
@@ -97,7 +97,7 @@ class Lease:
         return False
 
     def check(self, connection: Connection) -> None:
-        """Renew, in a transaction that begins with this; raises `LeaseLostError` where it is another's."""
+        """Renew the lease, as the first statement of a transaction; raises `LeaseLostError` if it is lost."""
         limit_waiting(connection, LEASE_MS)
         mine = (_KNOWN.cluster == self.cluster) & (_KNOWN.holder == self._me)
         if connection.execute(update(_LEASES).where(mine).values(renewed_ms=database_ms())).rowcount == 1:
@@ -172,7 +172,7 @@ class Lease:
             with self._writer.begin() as connection:
                 connection.execute(delete(_LEASES).where(_KNOWN.holder == self._me))
         except SQLAlchemyError as error:
-            self._log.warning("the lease could not be given back: it lapses", error=type(error).__name__)
+            self._log.warning("the lease could not be released: it will expire", error=type(error).__name__)
 
 
 def _holder(connection: Connection, cluster: str) -> Holder | None:

@@ -1,7 +1,7 @@
-"""Why somebody is told about a step of an incident, or why not, or no longer. Pure; its truth tables are tests.
+"""Whether a receiver is told of a step of an incident, and why. Pure; the tests are its truth tables.
 
-One rule holds it together: who was told of the trouble is told of its end, and nobody else is, whatever the
-configuration became in between.
+The main rule: a receiver that was told that an incident opened is told that it closed, and no other receiver is,
+even if the configuration has changed in between.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ class Reason(StrEnum):
     CLOSED = "closed"
     NO_NEWS = "no-news"  # better evidence for what is known
     RECORD_ONLY = "record-only"
-    NEVER_TOLD = "never-told"  # the end of what nobody was told of
+    NEVER_TOLD = "never-told"  # the end of an incident of which no receiver was told
 
     @property
     def tells(self) -> bool:

@@ -38,7 +38,7 @@ def worst_first(groups: Select[Any], *, counted: bool = False) -> Select[Any]:
 
 
 def _least_headroom() -> ColumnElement[float]:
-    """Give the lesser of a group's two headrooms; what is not known counts as all."""
+    """Return the lesser of a group's two headrooms. An unknown one counts as 1."""
     heartbeat = func.coalesce(_KNOWN.worst_headroom, 1.0)
     poll = func.coalesce(_KNOWN.worst_poll_headroom, 1.0)
     return case((poll < heartbeat, poll), else_=heartbeat)

@@ -1,7 +1,7 @@
-"""What still has to be said to somebody: written with the incident itself, delivered at least once, in order.
+"""Messages to receivers: written in the same transaction as their incident, delivered at least once, in order.
 
-A message is pending until it is delivered, dead, or dismissed: what waited for long, while nobody could be told, is not
-sent after the fact. Only the oldest pending message of an incident is handed to a
+A message is pending until it is delivered, dead or dismissed. It is dismissed if it is outdated by the time that its
+receiver can be reached again. Only the oldest pending message of an incident is handed to a
 receiver, so that a closing can never overtake its opening.
 """
 
@@ -180,10 +180,10 @@ class Outbox:
 
     def dead_letter_removed_receivers(self, receivers: Sequence[str]) -> int:
         """Declare dead what was meant for receivers that are configured no more; returns how many."""
-        strangers = _PENDING & _OUTBOX.c.receiver.not_in([*receivers, ""])
+        removed = _PENDING & _OUTBOX.c.receiver.not_in([*receivers, ""])
         values = {"dead": True, "last_error": "this receiver is not configured any more"}
         with self._writer.begin() as connection:
-            return connection.execute(update(_OUTBOX).where(strangers).values(values)).rowcount
+            return connection.execute(update(_OUTBOX).where(removed).values(values)).rowcount
 
     def dead_letters(self, limit: int = 100, offset: int = 0) -> Page[int]:
         """Give the newest messages that were given up, newest first, each with what it would have said."""

@@ -1,4 +1,4 @@
-"""A page of objects that is read as it is taken, so that a long list never stands in memory whole.
+"""A page of objects that is read as it is sent, so that a long list is never in memory as a whole.
 
 First the keys are read, in order; then the objects, a portion at a time, each in a transaction of its own: whoever
 takes them slowly holds no connection. What is deleted in between is left out.

@@ -166,9 +166,9 @@ class StoreReader:
         return [RunProgress._make(row) for row in self._rows(select(*columns).order_by(known.cluster))]
 
     def judged_until_ms(self, cluster: str) -> int | None:
-        """Return the instant up to which all groups of a cluster were judged; None where none ever was.
+        """Return the instant up to which all groups of a cluster were judged; None: none was yet.
 
-        It is that of the slowest shard. One whose groups are gone stays behind, and counts no more.
+        It is the instant of the slowest shard. A shard that has no groups any more does not count.
         """
         known = tables.shards.c
         newest = select(func.max(known.at_ms)).where(known.cluster == cluster).scalar_subquery()
@@ -276,7 +276,7 @@ class StoreReader:
         return Page(self._count(tables.incidents, chosen), portions, self._incidents)
 
     def firing(self, severities: Sequence[str]) -> list[dict[str, Any]]:
-        """Give what receivers that forget must be told again: payloads of open incidents to be notified."""
+        """Return the payloads of open incidents, for receivers that need them repeated."""
         known = tables.incidents.c
         wanted = and_(known.closed_ms.is_(None), known.notify.is_(True), known.severity.in_(severities))
         return [_payload(row) for row in self._rows(select(tables.incidents).where(wanted))]
@@ -355,7 +355,7 @@ class StoreReader:
         return [BrokerProgress._make(row) for row in self._rows(select(tables.brokers))]
 
     def blind_windows(self, cluster: str | None = None, limit: int = BLIND_SHOWN) -> list[dict[str, Any]]:
-        """Tell when lines of a broker are missing, the newest windows; by broker, oldest first."""
+        """Return when lines of a broker are missing: the newest windows, by broker, oldest first."""
         known = tables.blind_windows.c
         chosen = select(tables.blind_windows).order_by(known.from_ms.desc()).limit(limit)
         if cluster is not None:

@@ -1,4 +1,4 @@
-"""What a database's error means, and what mends it: one line, without SQL and the values in it."""
+"""What a database error means and what helps: one line, without SQL and its values."""
 
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -37,7 +37,7 @@ _BY_CODE = {
 
 
 def trouble(error: SQLAlchemyError) -> tuple[str, str | None]:
-    """Return the first line of the database's message and what mends it, None where the database is not at fault.
+    """Return the first line of the database's message and what helps; None: the database is not at fault.
 
     An error without a code is one of the connection.
     """

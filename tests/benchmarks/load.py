@@ -2,7 +2,7 @@
 
 Runs as a process of its own (`python -m tests.benchmarks.load`), because it has to keep its pace whatever the monitor
 does. Lines are rendered once and sent again and again; Kafka's timestamp is the broker's clock in them. What a
-coordinator would do about a death follows kafka-facts 3: the member is removed at its deadline, the others hear 27 at
+coordinator would do about a death is modelled: the member is removed at its deadline, the others hear 27 at
 their next heartbeat, rejoin, and the leader's sync writes the record. The truth, `(group, member, deadline)`, goes to
 a file as JSON lines.
 """

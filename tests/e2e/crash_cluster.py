@@ -167,7 +167,7 @@ class LiveCluster:
             self.at(back_ms + 10_000, lambda ms: self._arrive(ms, group, other))
 
     def someone_leaves(self, at_ms: int) -> None:
-        """Let a member say goodbye and another come: no incident."""
+        """Let a member leave and another one come. That makes no incident."""
         group = self._any_at_rest()
         if group is None:
             return

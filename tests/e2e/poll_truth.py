@@ -141,7 +141,7 @@ def names_of(capture: Path) -> dict[str, str]:
 
 
 def refused(capture: Path) -> list[tuple[str, int]]:
-    """Return the KIP-848 goodbyes to brokers that were no coordinators: whose, and when its line came."""
+    """Return the leaving KIP-848 heartbeats that a broker refused: member id and instant of the line."""
     return [
         (line["request"]["memberId"], at_ms)
         for at_ms, line in _lines(capture)

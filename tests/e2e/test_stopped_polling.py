@@ -208,7 +208,7 @@ def told(played):
 
 @pytest.fixture(scope="module")
 def in_the_end(played):
-    """The last that is known of each goodbye without a reason, by group."""
+    """The last that is known of each leave without a reason, by group."""
     settings = ShardSettings(cluster="c", partitions=1, live_from_ms=0)
     monitor = Monitor(settings, reader=RowParser(read_metrics=read_metrics))
     monitor.read((row for row in played[1] if row.source != "cluster"), final=True)
@@ -324,7 +324,7 @@ def test_with_telemetry_that_is_30_s_late_nothing_false_is_told(told_late, fate,
 
 
 @pytest.mark.parametrize(("fate", "kind"), [group for group in GUILTLESS if group[0] not in ("killed", "late")])
-def test_with_telemetry_that_is_30_s_late_the_cause_of_a_goodbye_is_unknown(told_late, fate, kind):
+def test_with_telemetry_that_is_30_s_late_the_cause_of_a_leave_is_unknown(told_late, fate, kind):
     """A record tells that the member is gone long before a line tells why."""
     [removed] = of_rule(told_late[fate, kind], "member-removed")
     assert (removed["cause"], removed["evidence"], removed["severity"]) == ("unknown", "inferred", "info")

@@ -45,7 +45,7 @@ class Client:
     instance: str | None = None
     version: int = 9
     library: str = "java"
-    """"java", "librdkafka", "kafka-python" or "streams" (which does not leave): how it says goodbye."""
+    """"java", "librdkafka", "kafka-python" or "streams" (which does not leave): how it leaves."""
     session_ms: int = 10_000
     rebalance_ms: int = 30_000
     heartbeat_ms: int = 3_000

@@ -92,7 +92,7 @@ def test_a_broker_that_pauses_runs_its_timers_when_it_wakes(driver):
     assert logged(life, "session-expired") == [pytest.approx(19_000, abs=10)]
 
 
-def test_a_goodbye_behind_a_parked_request_goes_with_its_connection(driver):
+def test_a_leave_behind_a_parked_request_goes_with_its_connection(driver):
     """A broker reads one request of a connection at a time, and c2's JoinGroup waits for c1, which does not poll."""
     first, other = replace(ALONE[0], rebalance_ms=9_000), replace(ALONE[0], name="c2")
     befallen = (Event(4_000, "stall", "c1"), Event(5_000, "start", "c2"), Event(7_000, "close", "c2"))

@@ -1,4 +1,4 @@
-"""A compacted log ends in the same replica as the full one (kafka-facts 8.1).
+"""A compacted log ends in the same replica as the full one.
 
 Compaction drops records that a later one of the same key supersedes, in any window; a tombstone stays as long as an
 earlier record of its key does.

@@ -1,4 +1,4 @@
-"""What random lives found, shrunk to the rows that showed it, with the coordinator's own answer (kafka-facts 3)."""
+"""What random lives found, shrunk to the rows that showed it, with the coordinator's own answer."""
 
 import base64
 

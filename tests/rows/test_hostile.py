@@ -54,7 +54,7 @@ def test_a_partition_that_two_classic_members_own_is_shown_with_both(world):
 
 
 def test_a_partition_that_two_kip_848_members_own_is_shown_with_both(world):
-    """The record in which the old owner gave it up may have been compacted away (kafka-facts 8.1)."""
+    """The record in which the old owner gave it up may have been compacted away."""
     for member_id in ("m0", "m1"):
         consumer_record(world, 5, encoder.member_metadata("c", "/10.0.0.7", ["t"], 60_000), member_id)
         consumer_record(world, 8, encoder.current(3, 2, 0, {TOPIC_ID: [0]}, {}), member_id)
@@ -105,7 +105,7 @@ def test_a_leader_that_is_no_member_is_shown_as_recorded(world):
 
 
 def test_records_of_both_protocols_for_one_group_follow_the_newest(world):
-    """After a downgrade of brokers stale KIP-848 records lie beside a live classic group (kafka-facts 8.16)."""
+    """After a downgrade of brokers stale KIP-848 records lie beside a live classic group."""
     consumer_record(world, 3, encoder.group_epoch(4))
     consumer_record(world, 5, encoder.member_metadata("c", "/10.0.0.7", ["t"], 60_000), "stale")
     group_record(world, "g", 5, member("m0"))

@@ -1,4 +1,4 @@
-"""Records of ``__consumer_offsets`` as bytes, by kafka-facts 1.2-1.4 and its byte vectors: one encoder for all tests.
+"""Records of ``__consumer_offsets`` as bytes, checked against Kafka's own byte vectors: one encoder for all tests.
 
 Nothing here looks at the decoder under test: what both get wrong alike, a common source would hide.
 """

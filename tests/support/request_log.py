@@ -1,4 +1,4 @@
-"""Lines of ``kafka.request.logger`` as the broker writes them (kafka-facts 6.2): one writer for all tests.
+"""Lines of ``kafka.request.logger`` as the broker writes them: one writer for all tests.
 
 `line` writes any request; below it what is asked and answered, an API each: ``line("SYNC_GROUP", *sync(...))``.
 Nothing here looks at the parser under test.

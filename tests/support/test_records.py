@@ -1,5 +1,5 @@
 # ruff: noqa: E501 (a vector is a line)
-"""The simulation's encoder writes what Kafka's own generated classes write: the byte vectors of kafka-facts 1.8."""
+"""The simulation's encoder writes what Kafka's own generated classes write: byte vectors made with them."""
 
 from uuid import UUID
 

@@ -1,1 +1,1 @@
-"""What an answer of a broker, or a word of a client, can say about a group."""
+"""Telemetry: lines of brokers and reports of clients become events."""

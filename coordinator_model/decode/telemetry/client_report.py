@@ -1,7 +1,7 @@
 """A consumer's own report of its poll age (``streaming/reporter`` sends it), format version 1.
 
-The one thing no broker sees: when the application last polled. The report carries ages, which need no clock; its
-instant is the append time of a topic with ``message.timestamp.type=LogAppendTime``, so a broker's.
+No broker can see when the application last polled. A report has ages, which need no clock. Its instant is by a broker's
+clock: the append time of a topic with ``message.timestamp.type=LogAppendTime``.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ VERSION = 1
 
 
 REPORT_START = b'{"' + VERSION_FIELD.encode() + b'"'
-"""What tells a report from a line of the request log."""
+"""Distinguishes a report from a line of the request log."""
 
 
 def parse_report(place: SourceRow, value: bytes) -> ClientPoll:

@@ -1,13 +1,13 @@
 """A line of the group coordinator's own log (INFO) to an event: who was removed and why, who left, what was loaded.
 
-Theory. Such a line names the cause that no record has, at the instant at which the coordinator acts. Its text is no
-contract of Kafka: the wordings are listed, of the Java coordinator (``GroupMetadataManager``, ``CoordinatorRuntime``)
-and of the Scala one (``GroupCoordinator``, ``GroupMetadataManager``). Brokers of 2.8 to 4.3 were run for them
-(`tests/e2e/old_brokers.py`). A line in another wording is rejected, which counts it; it is never guessed at.
+Theory. Such a line names the cause, which no record has, at the instant at which the coordinator acts. Kafka does not
+guarantee its text, so the wordings are listed here: of the Java coordinator (``GroupMetadataManager``,
+``CoordinatorRuntime``) and of the Scala one (``GroupCoordinator``, ``GroupMetadataManager``). They were taken from
+brokers of 2.8 to 4.3 (`tests/e2e/old_brokers.py`). A line in another wording is rejected and counted, never guessed.
 
-Group ids, member ids, instance ids and client reasons are chosen by strangers and may hold anything, also the words of
-these lines. So a line counts only if it fits one wording, and in one way: the first way that fits is compared with the
-last. That is also linear in the length of the line, which a regular expression is not.
+Clients choose group ids, member ids, instance ids and reasons, which may contain anything, including the words of these
+lines. So a line counts only if it fits one wording in exactly one way: the first fit is compared with the last. That
+takes time linear in the length of the line, unlike a regular expression.
 """
 
 import re
@@ -39,7 +39,7 @@ MAX_BROKER_BYTES: Final = 256
 UNKNOWN_WORDING: Final = "line of the coordinator's log in no known wording"
 AMBIGUOUS: Final = "line of the coordinator's log that can be read in more than one way"
 NOT_PROVIDED: Final = "not provided"
-"""What stands for the reason of a client that gave none."""
+"""What Kafka writes if a client gave no reason."""
 _FENCED = "[GroupId {group}] Member {member} fenced from the group because "
 _STREAMS_FENCED = "[GroupId {group}] Streams member {member} fenced from the group because "
 _LEAVE = " has left group through explicit `LeaveGroup` request; client reason: {reason}"
@@ -268,9 +268,9 @@ _BETWEEN_MEMBERS = re.compile(r"(?<=-[0-9a-f]{12}), |(?<=^[\w-]{22}), |(?<=, [\w
 
 
 class _Wording(NamedTuple):
-    """One of the wordings. ``literals`` stand before, between and after the places, ``names`` are those of the places.
+    """One of the wordings. ``literals``: the texts before, between and after the values; ``names``: of the values.
 
-    ``what`` is empty where it tells nothing of interest.
+    ``what`` is empty if the line is of no interest.
     """
 
     what: str
@@ -283,10 +283,10 @@ class _Wording(NamedTuple):
         return cls(what, tuple(parts[0::2]), tuple(parts[1::2]))
 
     def read(self, message: str) -> tuple[str, ...] | None:
-        """Return what stands in the places, None where the message is in another wording.
+        """Return the values; None: the message is in another wording.
 
-        Raises ``BadField`` where it fits in more than one way: then the first way and the last are not the same. Where
-        it tells nothing of interest any way will do.
+        Raises ``BadField`` if it fits in more than one way, that is, if the first and the last fit differ. A wording of
+        no interest may fit in any way.
         """
         first, *inner, last = self.literals if len(self.literals) > 1 else (*self.literals, "")
         if not (message.startswith(first) and message.endswith(last)) or len(message) < len(first) + len(last):
@@ -315,7 +315,7 @@ def _first_fit(body: str, literals: list[str]) -> list[int] | None:
 
 
 def _last_fit(body: str, literals: list[str]) -> list[int]:
-    """Return where the literals begin if each stands as far behind as it can; they are known to fit."""
+    """Return where the literals begin in the last fit. A fit is known to exist."""
     begins, at = [], len(body)
     for literal in reversed(literals):
         at = body.rfind(literal, 0, at)
@@ -327,7 +327,7 @@ _WORDINGS: Final = tuple(_Wording.of(what, text) for what, text in (*_TELLING, *
 
 
 def parse_coordinator_line(place: SourceRow, value: bytes) -> list[CoordinatorLine]:
-    """Read one bare line. Raises ``BadField``, nothing else; no event for a line that tells nothing of interest."""
+    """Read one bare line. Raises ``BadField``, nothing else; no event for a line of no interest."""
     if len(value) > MAX_BYTES:
         raise BadField("line too long")
     text = clean(value.decode("utf-8", "replace"))

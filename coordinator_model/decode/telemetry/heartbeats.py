@@ -1,9 +1,8 @@
-"""The fast path for heartbeats, which are nearly all lines.
+"""Recognizes known heartbeat lines without parsing them. Nearly all lines are heartbeats.
 
-Two lines that differ only in their correlation id and their times say the same, at another time. What stands before the
-correlation id, between it and the times, and behind them is the same in all heartbeats of a member (one connection, one
-generation, one answer). So the first such line is parsed, and those after it are found by looking those pieces up: a
-third of the price of any parser, and the same answer by construction, for classic and KIP-848 groups alike.
+All heartbeats of a member (one connection, one generation, one answer) have the same text before the correlation id,
+between it and the times, and after the times. So the first such line is parsed, and later ones are found by looking up
+those pieces. That costs a third of any parser and gives the same result, for classic and KIP-848 groups alike.
 """
 
 import re
@@ -23,7 +22,7 @@ MAX_BYTES = 256 * 1024 * 1024
 MAX_LINE_BYTES = 8 * 1024
 """A longer line is parsed each time."""
 ACCEPTED = (0, 27)
-"""Answers to members only. A refused heartbeat is anybody's to send, under as many ids as there are."""
+"""Only answers to members are remembered. Anybody may send heartbeats that are refused, under any number of ids."""
 _NUMBER = rb"(?:0|[1-9]\d{0,8}+)\.\d{1,20}+"
 _TIME = b"(" + _NUMBER + b")"
 # No exponents: Java writes those below a microsecond, which Kafka's clock does not go, and beyond three hours.
@@ -35,17 +34,17 @@ TIMES = re.compile(
 
 
 class Known(NamedTuple):
-    """A parsed heartbeat: its line before the correlation id and behind the times, its key, and its place."""
+    """A parsed heartbeat: the texts before the correlation id and after the times, its key, and its index."""
 
     head: bytes
     tail: bytes
     key: bytes | None
     place: int
-    """Of what it said in ``HeartbeatLines.said``."""
+    """The index of its event in ``HeartbeatLines.said``."""
 
 
 class KnownLines(NamedTuple):
-    """Lines that are known but for their times: their numbers, where stands what they say, and four times a line.
+    """Known lines: their numbers, the indexes of their events, and four times for each line.
 
     The times are ``TIMES``' groups, as ``instants`` takes them: total, remote, response queue, send.
     """
@@ -56,7 +55,7 @@ class KnownLines(NamedTuple):
 
 
 class HeartbeatLines:
-    """Remembers how members' heartbeats look: ``find`` knows them again, ``learn`` gets those that were not known."""
+    """Remembers members' heartbeat lines. ``find`` recognizes known ones; ``learn`` adds parsed ones."""
 
     __slots__ = ("_bytes", "_known", "_pieces", "said")
 
@@ -65,12 +64,12 @@ class HeartbeatLines:
         self._pieces: dict[bytes, bytes] = {}
         self._bytes = 0
         self.said: list[Heartbeat] = []
-        """What each line that is known said as it was parsed; another list once all are forgotten."""
+        """The parsed event of each known line; a new list once all are forgotten."""
 
     def find(
         self, text: bytes, stops: Sequence[int], keys: Iterable[bytes | None], instants_ms: Iterable[int]
     ) -> KnownLines:
-        """Find the lines in ``text`` that are known but for their times.
+        """Find the known lines in ``text``.
 
         ``stops``: where each line begins, and the end of the last. ``keys`` and ``instants_ms``: of their records.
         """
@@ -97,7 +96,7 @@ class HeartbeatLines:
         return KnownLines(numbers, places, all_times)
 
     def read(self, row: SourceRow, value: bytes) -> Heartbeat | None:
-        """Return the event of a line known but for its times; None: it must be parsed."""
+        """Return the event of a known line; None: it must be parsed."""
         found = self.find(value, (0, len(value)), (row.key,), (row.timestamp_ms,))
         if not found.numbers:
             return None
@@ -108,7 +107,7 @@ class HeartbeatLines:
         return tuple.__new__(Heartbeat, where + what + times)
 
     def learn(self, row: SourceRow, events: list[Event]) -> None:
-        """Remember a line that was parsed, if it is a heartbeat and looks as Kafka writes them."""
+        """Remember a parsed line, if it is a heartbeat in the form in which Kafka writes them."""
         if len(events) != 1 or type(said := events[0]) is not Heartbeat or (value := row.value) is None:
             return
         if said.error not in ACCEPTED or len(value) > MAX_LINE_BYTES:

@@ -1,7 +1,7 @@
-"""What a client's own metrics (KIP-714) tell of its polls: pushed to a broker, or exported by OpenTelemetry.
+"""What a client's own metrics (KIP-714) show of its polls: pushed to a broker, or exported by OpenTelemetry.
 
-Their bytes are protobuf, which takes more than the standard library. So whoever owns the outside world gives a
-``MetricsReader``, as it gives a ``Zone``; without one, metrics say nothing.
+Their bytes are protobuf, which the standard library cannot read. So the caller passes in a ``MetricsReader``, as it
+passes a ``Zone``. Without one, metrics say nothing.
 """
 
 import base64
@@ -15,7 +15,7 @@ from coordinator_model.decode.telemetry.fields import BadField
 from coordinator_model.events import TELEMETRY_RANK, MetricsExported
 
 MAX_MS = 2**31
-"""Some 24 days: an older poll is another unit, or no poll."""
+"""Some 24 days. A greater age is in another unit, or not an age."""
 NEVER_POLLED = -1
 MAX_EXPORTED = 1_000
 """Consumers in one record of a collector: it batches some thousand data points."""
@@ -52,7 +52,7 @@ cannot be read.
 
 
 def unread(_metrics: bytes, compression: int | None) -> list[ClientMetrics]:
-    """Read nothing of metrics: a push is a line all the same, a record that may be anything is none."""
+    """Read nothing from metrics. A push still counts as a line; another record may be anything and does not."""
     if compression is None:
         raise BadField("exported metrics: no reader")
     return []
@@ -93,9 +93,9 @@ def tells_of_polls(said: ClientMetrics, age_ms: int | None) -> bool:
 
 
 def exported(place: SourceRow, consumers: Iterable[ClientMetrics]) -> list[MetricsExported]:
-    """Return what a collector's record tells. Its clients' clocks are not believed, so each age is at least so much.
+    """Return what a collector's record says. The clocks of its clients do not count, so each age is a lower bound.
 
-    A consumer whose metrics are none costs the others nothing; where there is no other, its record is rejected.
+    A consumer whose metrics cannot be read is skipped. If there is no other consumer, the record is rejected.
     """
     events, bad = [], None
     for said in consumers:

@@ -3,8 +3,7 @@
 ``Completed request:{json}`` since Kafka 2.8 (KIP-673), bare (``shipped`` makes it so). What its times tell:
 ``instants``.
 
-This is the slow path, through ``json`` and typed fields; heartbeats known but for their times take a shorter one
-(``heartbeats``).
+This is the slow path, through ``json`` and typed fields. Known heartbeats take a shorter one (``heartbeats``).
 """
 
 import re
@@ -60,8 +59,8 @@ MAX_PROBE_DIGITS = 18
 """Fits an int64. Anybody may send this request, and Python refuses to read 4,300 digits."""
 
 REFUSED_COMMITS = frozenset({22, 25, 82})
-"""ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID: who commits is not the member that it was. 27 is none of
-these: a member that is in is told to join again first."""
+"""ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID: the sender is no longer the member that it names. 27 is
+not among these: it tells a current member to rejoin first."""
 MAX_REFUSED_PARTITIONS = 64
 """Partitions kept of a refused commit."""
 MAX_CONNECTION = 512
@@ -91,9 +90,9 @@ class _Line(NamedTuple):
 
     @property
     def leave_order_ms(self) -> int:
-        """By when a leave is ordered: when it was applied, which times cut and rounded to a millisecond tell early.
+        """The instant by which a leave is ordered: when it was applied. Rounded times would place it too early.
 
-        Else it could come before the JoinGroup that was answered just before it on the same connection.
+        Otherwise it could come before the JoinGroup that was answered just before it on the same connection.
         """
         return min(self.place.timestamp_ms, self.applied_ms + 1)
 
@@ -105,8 +104,8 @@ class _Line(NamedTuple):
 def parse_line(place: SourceRow, value: bytes, read_metrics: MetricsReader = unread) -> list[Event]:
     """Read one bare line. Raises ``BadField``, nothing else.
 
-    No events for an API that says nothing about groups, nor for the empty group id, which can have no members; but for
-    a JoinGroup that was refused for it.
+    An API that says nothing about groups makes no events. Neither does the empty group id, which can have no members,
+    except for a JoinGroup that was refused because of it.
     """
     if len(value) > MAX_LINE_BYTES:
         raise BadField("line too long")
@@ -150,7 +149,7 @@ def _read_envelope(place: SourceRow, line: dict[str, Any]) -> _Line:
 
 
 def _body(line: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return request or response; Kafka writes "" (null in later versions) where there is none."""
+    """Return request or response; if there is none, Kafka writes "" (null in later versions)."""
     return {} if line.get(name) in ("", None) else a_dict(line, name)
 
 
@@ -163,7 +162,7 @@ def _events(line: _Line) -> list[Event]:
 
 
 def _asks_to_join_nothing(event: Event) -> bool:
-    """Tell whether a client was refused because it names no group (24): of its own, and no line of any group."""
+    """Tell whether a client was refused because it names no group (24)."""
     return isinstance(event, JoinAnswered) and event.error == INVALID_GROUP_ID
 
 
@@ -205,7 +204,7 @@ def _join(line: _Line) -> list[Event]:
             a_str(request, "memberId"),
             str_or_none(request, "groupInstanceId"),
             session_timeout_ms,
-            # JoinGroup v0 has no rebalance timeout: the session timeout stands for both (kafka-facts 9)
+            # JoinGroup v0 has no rebalance timeout: the session timeout stands for both
             an_int(request, "rebalanceTimeoutMs", session_timeout_ms),
             an_int(response, "generationId", -1),
             str_or_none(response, "protocolType") or str_or_none(request, "protocolType"),
@@ -316,7 +315,7 @@ def _consumer_heartbeat(line: _Line) -> list[Event]:
 
 
 def _commit(line: _Line) -> list[Event]:
-    """Only a refused commit of one that says that it is a member counts: generation -1 is an admin's, or assigned."""
+    """Only a refused commit of a client that claims to be a member counts. Generation -1: an admin, or `assign`."""
     request, generation = line.request, an_int(line.request, "generationIdOrMemberEpoch", -2)
     if generation == -2:
         generation = an_int(request, "generationId", -1)  # before version 9, and TXN_OFFSET_COMMIT
@@ -368,9 +367,9 @@ def _seen(line: _Line, group: str) -> ClientSeen:
 
 
 def _list_groups(line: _Line) -> list[Event]:
-    """Only the monitor's own probe counts: its states filter carries the number that makes lost lines visible.
+    """Only the monitor's own probe counts. Its states filter has the number that makes lost lines visible.
 
-    And what the probe calls the broker that it asks, so that it knows the line's key for that broker's.
+    It also has the probe's name for the broker that it asks, which maps the line's key to that broker.
     """
     if line.client_id != PROBE_CLIENT_ID:
         return []

@@ -1,9 +1,8 @@
-"""Turn a line from a log shipper into the line that the broker's own appender sends.
+"""Turn a line from a log shipper into the line that the broker's own appender sends: unwrapped, with its own date.
 
-Lines of the request log, and of the group coordinator's own log. That is: without its wrapping, and with the instant of
-its own date. A shipper sends a line of the broker's log file, ``[date] DEBUG Completed request:{json}
-(kafka.request.logger)``, as it stands there or as a string in JSON of its own: ``{"message": line}``,
-``{"log": line}``, ``{"event": {"original": line}}``.
+It reads lines of the request log and of the group coordinator's own log. A shipper sends a line of the broker's log
+file, ``[date] DEBUG Completed request:{json} (kafka.request.logger)``, as it stands there or as a string in JSON of its
+own: ``{"message": line}``, ``{"log": line}``, ``{"event": {"original": line}}``.
 
 The record's timestamp says when the line was shipped. The line's date says when it was written, in the brokers' time
 zone; a wrapped line without a date has the date of its wrapper. If the two are more than ten minutes apart the line is
@@ -22,9 +21,9 @@ from coordinator_model.decode.telemetry.fields import MAX_LINE_BYTES, BadField, 
 
 PREFIX = b"Completed request:"
 COORDINATOR_PREFIXES = (b"[GroupCoordinator ", b"[GroupMetadataManager ")
-"""How the lines begin that a group coordinator logs, in Java and in Scala; the latter writes what it loads so."""
+"""How lines of a group coordinator begin: in Java, in Scala, and in Scala about loading."""
 _BEGIN = re.compile(rb"Completed request:|\[GroupCoordinator (?:id=)?\d|\[GroupMetadataManager brokerId=\d")
-"""The first of these is where a line begins: what clients choose, as a group id, comes later."""
+"""A line begins at the first of these. What clients choose, such as a group id, comes later."""
 _LOGGER = re.compile(rb" \([\w.$]{1,256}\)\s*\Z")
 """The logger's name, which a layout may write behind a line."""
 MAX_WRAPS = 2

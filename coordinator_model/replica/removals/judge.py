@@ -225,16 +225,16 @@ def _until_it_was_unknown(departure: Departure, context: JudgementContext) -> Ju
     The member was gone by that answer, so later resets say nothing about it.
     """
     member, session_ms = departure.member, session_timeout_ms(departure.member, context)
-    if member.unknown_ms is None or member.clock_ms is None or session_ms is None:
+    if member.unknown_ms is None or member.session_from_ms is None or session_ms is None:
         return context
-    if max([member.clock_ms, *departure.touches_ms]) + session_ms > member.unknown_ms + CUT_MS:
+    if max([member.session_from_ms, *departure.touches_ms]) + session_ms > member.unknown_ms + CUT_MS:
         return context
     return replace(context, timer_resets=[r for r in context.timer_resets if r.low_ms <= member.unknown_ms])
 
 
 def _was_in_no_generation(departure: Departure) -> bool:
     """Tell whether a classic member was in no known generation, so that the next coordinator did not load it."""
-    return not departure.member.goes_alone and departure.member.generation is None
+    return not departure.member.in_kip848_group and departure.member.generation is None
 
 
 def _a_move_may_become_known(departure: Departure, context: JudgementContext) -> bool:

@@ -94,7 +94,7 @@ def alert(payload: Payload, now_ms: int) -> dict[str, Any]:
 
 
 def annotations(payload: Payload) -> dict[str, str]:
-    """Say whom it concerns, what happened and what to do; empty ones are left out."""
+    """Return the annotations: who is concerned, what happened, what to do. Empty ones are left out."""
     incident = payload["incident"]
     said = {name: incident.get(name) for name in _ANNOTATIONS}
     said |= {name: payload[name] for name in ("runbook_url", "group_url")}

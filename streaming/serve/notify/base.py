@@ -43,7 +43,7 @@ class Receiver(Protocol):
     severities: Sequence[str]
     messages_at_once: int
     forgets: bool
-    """It must be told again and again what is open."""
+    """Whether open incidents have to be sent to it again and again."""
 
     def send(self, payloads: Sequence[Payload]) -> Answer:
         """Deliver at most `messages_at_once`; never raises."""

@@ -1,6 +1,6 @@
-"""A dead man's switch: a POST every so often while everything is well; whoever gets none for a while knows enough.
+"""A dead man's switch: a POST at regular intervals while everything is well. Its receiver alerts if none comes.
 
-Nothing else can tell that the monitor's own machine, database or network is gone. It is sent only while this `serve`
+Nothing else can show that the monitor's own machine, database or network is gone. It is sent only while this `serve`
 leads, the database answers, and every `run` is caught up and at work.
 """
 

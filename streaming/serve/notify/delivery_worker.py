@@ -1,4 +1,4 @@
-"""One delivery worker a receiver, each on its own thread: a receiver that hangs delays nobody else."""
+"""One delivery worker per receiver, each on its own thread, so that a receiver that hangs delays no other one."""
 
 import json
 import threading
@@ -49,7 +49,7 @@ class DeliveryWorker(threading.Thread):
             except SQLAlchemyError as error:
                 self._log.warning("the store cannot be reached", error=type(error).__name__)
             except Exception:  # noqa: BLE001 - see the message
-                self._log.exception("goes on after an error of its own: nobody else would deliver")
+                self._log.exception("unexpected error: delivery goes on")
             self._stop_event.wait(POLL_S)
 
     def _deliver_due(self) -> None:
@@ -95,7 +95,7 @@ class DeliveryWorker(threading.Thread):
         except SQLAlchemyError:
             raise
         except Exception as error:  # noqa: BLE001 - one message, not the delivery worker
-            self._log.exception("a receiver failed where it must not")
+            self._log.exception("unexpected error in a receiver")
             return Rejected(f"{type(error).__name__} inside the monitor")
 
     def _remind_when_due(self) -> None:

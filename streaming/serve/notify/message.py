@@ -1,7 +1,7 @@
-"""What an alert says beside the incident itself: who reads its partitions now, what happened just before, what to do.
+"""What an alert adds to its incident: who reads the partitions now, what happened just before, and what to do.
 
-Put together at delivery, from the store, so that "now" is now. Strangers' names stand in it: `shown` makes what could
-steer a terminal, a chat or the direction of writing visible, and bounds it.
+Put together from the store at delivery, so that it is up to date. It has names that clients choose: `shown` cuts them,
+and escapes what could control a terminal, a chat or the direction of text.
 """
 
 import unicodedata
@@ -30,7 +30,7 @@ class MessageEnricher(NamedTuple):
     serve: Serve
 
     def complete(self, payload: Payload) -> Payload:
-        """Add what a message says beside its incident."""
+        """Add the context of a message to its incident."""
         incident = payload["incident"]
         cluster, group = incident["cluster"], incident["group"]
         view = self.read.group(cluster, group) if group else None
@@ -70,14 +70,14 @@ def unread_partitions(partitions: Sequence[Sequence[Any]], view: Mapping[str, An
 
 
 def runbook(serve: Serve, rule: str) -> str | None:
-    """Link to the rule's page: of `rules_url`, else ours; None where nobody has said how people reach it."""
+    """Link to the rule's page: of `rules_url`, else ours; None: neither is configured."""
     if serve.rules_url is not None:
         return f"{serve.rules_url.rstrip('/')}/{rule}.md"
     return None if serve.public_url is None else f"{serve.public_url.rstrip('/')}/rules/{rule}"
 
 
 def group_url(serve: Serve, cluster: str, group: str) -> str | None:
-    """Link to the group's page; None where nobody has said at which address people reach it."""
+    """Link to the group's page; None: `public_url` is not set."""
     if serve.public_url is None:
         return None
     return serve.public_url.rstrip("/") + (group_path(cluster, group) if group else "/")
@@ -125,7 +125,7 @@ def _member(incident: Mapping[str, Any]) -> str:
 
 
 def shown(value: object, limit: int) -> str:
-    r"""Make a stranger's text fit to show: what steers is spelled out (`\u202e`), and it has an end."""
+    r"""Make a client's text fit to show: control characters are escaped (`\u202e`), and it is cut."""
     text = clean(value, limit)
     return "".join(f"\\u{ord(c):04x}" if unicodedata.category(c) in _STEERING else c for c in text)
 

@@ -186,7 +186,7 @@ def test_a_generation_number_that_two_coordinators_used_is_of_two_phases():
 # who is told by the next coordinator, a moment after another, that it is unknown -> whether its session had ended
 @pytest.mark.parametrize(("who", "expired"), [(OLD, True), (Who("old"), False)])
 def test_a_static_member_that_is_unknown_shows_how_long_the_predecessor_went_on(who, expired):
-    """Both heard broker-1 until 8,000; broker-2 had loaded the group by 5,000. No join phase removes it."""
+    """broker-1 answered both until 8,000, broker-2 had loaded by 5,000. No join phase removes a static member."""
     story = two_brokers(stable("m1", who)).beats("m1", 1_000, 8_000).beats("old", 1_000, 8_000)
     story.beat(11_000, "m1", error=27, broker="broker-2").beat(11_010, "old", error=25, broker="broker-2")
     new = NEW if who is OLD else "new"

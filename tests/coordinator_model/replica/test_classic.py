@@ -172,7 +172,7 @@ def test_a_sync_answered_27_restarts_nothing_and_ends_no_wait():
 
 
 def test_a_leaders_sync_that_is_asked_once_more_restarts_nothing():
-    """It is answered from Stable (kafka-facts 3.3); the last thing heard of the leader then is this."""
+    """It is answered from Stable; the last thing heard of the leader then is this."""
     story = rebalance(joined_twice(), 5_000, 2, "m1", "m2").sync(7_000, "m1", 2, leader=True)
     story.beats("m2", 6_000, 40_000, generation=2)
     [(member, deadline_ms)] = story.play(40_000).facts("session-expired", "subject", "deadline_ms")
@@ -226,7 +226,7 @@ WAITS = {
 
 @pytest.mark.parametrize("name", WAITS)
 def test_a_parked_sync_stops_its_session_from_ending_and_its_answer_starts_it_anew(name):
-    """kafka-facts 3.4, and a live broker's log: an end is ignored while the SyncGroup waits, its answer re-arms it."""
+    """A live broker's log shows it: an expiry is ignored while the SyncGroup waits, its answer restarts the timer."""
     parked_ms, error, deadline_ms = WAITS[name]
     story = joined_twice(poll_ms=9_000).join(5_000, "m1", 2, listed=["m1", "m2"]).join(5_000, "m2", 2)
     story.beat(6_000, "m2", 2).beats("m1", 6_000, 13_000, generation=2).beat(14_200, "m1", 2, error=27)

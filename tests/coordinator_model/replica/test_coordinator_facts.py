@@ -1,4 +1,4 @@
-"""What a coordinator does beside the plain course of a rebalance (kafka-facts 3, 5 and 8), each by its name."""
+"""What a coordinator does beside the plain course of a rebalance, each by its name."""
 
 from coordinator_model.decode.parse import parse_row
 from coordinator_model.shard.shard import Shard, ShardSettings
@@ -64,7 +64,7 @@ def test_a_followers_sync_that_failed_starts_none():
 
 
 def test_a_leader_that_leaves_a_member_without_an_assignment_leaves_it_with_nothing():
-    """No bytes at all is a legal assignment (kafka-facts 2)."""
+    """No bytes at all is a legal assignment."""
     told = stable(Who("m1", partitions=(0, 1)), Who("m2", partitions=())).play(1_000)
     assert told.members["m1"]["assignment"] == [{"topic": "t", "partitions": [0, 1]}]
     assert told.members["m2"]["assignment"] in ([], [{"topic": "t", "partitions": []}])
@@ -101,7 +101,7 @@ def causes(told):
 
 
 def test_a_static_stall_that_its_client_reports_is_a_poll_breach_and_no_lost_session():
-    """It sends no leave: its heartbeats stop, and its session ends (kafka-facts 4.6)."""
+    """It sends no leave: its heartbeats stop, and its session ends."""
     story = removed(stable("m1", POD)).reports(9_000, "pod", 6_000, limit_ms=5_000)
     assert causes(story.play(16_000))[0] == "poll-interval"
 
@@ -132,7 +132,7 @@ def test_a_generation_that_goes_back_without_a_restart_is_counted_and_adopted():
 
 
 def test_a_group_of_which_only_offsets_are_known_is_simple_and_empty():
-    """assign() and commit: generation -1, no group record (kafka-facts 8.10)."""
+    """assign() and commit: generation -1, no group record."""
     told = Story().commit(1_000, "t", 0).play(2_000)
     assert (told.group["type"], told.group["state"], told.group["members"]) == ("simple", "Empty", [])
 
@@ -145,7 +145,7 @@ VERSIONS = {
     2: f"000200{HEAD}{SINCE}0000000100026d31{CLIENT}000493e0{BLOBS}",
     3: f"000300{HEAD}{SINCE}0000000100026d31ffff{CLIENT}000493e0{BLOBS}",
 }
-"""GroupMetadata as brokers of different ages write it (kafka-facts 1.4 and 1.8)."""
+"""GroupMetadata as brokers of different ages write it."""
 
 
 def test_records_of_mixed_versions_during_a_rolling_upgrade_tell_the_same_group():

@@ -36,7 +36,7 @@ def only(story):
 
 @pytest.mark.parametrize("wrapped", ["{}", "[2023-11-14T22:13:20,000] DEBUG {} (kafka.request.logger)"])
 def test_instants_are_taken_back_from_the_line_to_arrival_and_application(wrapped):
-    """answer = T - response queue - send; arrival = T - total; applied = answer - remote (kafka-facts 6.2)."""
+    """answer = T - response queue - send; arrival = T - total; applied = answer - remote."""
     made = line(
         "HEARTBEAT",
         {"groupId": "g", "generationId": 3, "memberId": "m1"},

@@ -61,7 +61,7 @@ abstract class Client {
     /** Begin to be a member. */
     abstract void start();
 
-    /** Say goodbye as the library does, then end. */
+    /** Leave as the library does, then end. */
     abstract void close();
 
     /** The application's thread gets stuck between two polls, or goes on. */

@@ -4,7 +4,7 @@ import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.protocol.Errors;
 
 /**
- * What members of KIP-848, share and streams groups have in common: heartbeats join (epoch 0), go on and say goodbye
+ * What members of KIP-848, share and streams groups have in common: heartbeats join (epoch 0), go on and leave
  * (-1, -2); the answer tells the epoch and the interval.
  */
 abstract class MemberByHeartbeat extends Client {
@@ -39,8 +39,8 @@ abstract class MemberByHeartbeat extends Client {
     /** Sends a heartbeat of this epoch; {@link #heard} or {@link #unanswered} is to be told how it went. */
     abstract void send(int epoch);
 
-    /** The epoch of a goodbye. */
-    abstract int goodbye();
+    /** The epoch of a leaving heartbeat: -1 or -2. */
+    abstract int leaveEpoch();
 
     abstract void loseAssignment();
 
@@ -87,7 +87,7 @@ abstract class MemberByHeartbeat extends Client {
     void close() {
         ended = true;
         beat++;
-        if (joined) send(goodbye());
+        if (joined) send(leaveEpoch());
         application.after(dice.between(1, 50) * MS, this::kill);
     }
 
@@ -120,7 +120,7 @@ abstract class MemberByHeartbeat extends Client {
         overslept = true;
         joined = false;
         inFlight = false;
-        if (knowsCoordinator()) send(goodbye());
+        if (knowsCoordinator()) send(leaveEpoch());
         loseAssignment();
     }
 

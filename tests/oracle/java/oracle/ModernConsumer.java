@@ -16,7 +16,7 @@ import org.apache.kafka.common.requests.ConsumerGroupHeartbeatResponse;
 
 /**
  * A consumer of KIP-848. Its network thread sends heartbeats; what is taken from it, it gives up in its next poll; a
- * consumer that does not poll in time says goodbye and comes back, under the same id, when it polls again.
+ * consumer that does not poll in time leaves and comes back, under the same id, when it polls again.
  */
 final class ModernConsumer extends MemberByHeartbeat {
     private final Holdings<Uuid> partitions = new Holdings<>();
@@ -36,7 +36,7 @@ final class ModernConsumer extends MemberByHeartbeat {
     }
 
     @Override
-    int goodbye() {
+    int leaveEpoch() {
         return plan.instance() == null ? -1 : -2;
     }
 

@@ -25,7 +25,7 @@ final class ShareConsumer extends MemberByHeartbeat {
     }
 
     @Override
-    int goodbye() {
+    int leaveEpoch() {
         return -1;
     }
 

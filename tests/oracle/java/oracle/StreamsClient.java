@@ -28,7 +28,7 @@ final class StreamsClient extends MemberByHeartbeat {
     }
 
     @Override
-    int goodbye() {
+    int leaveEpoch() {
         return -1;
     }
 
