@@ -277,7 +277,7 @@ def _had_gone(member: Member, at_ms: int, context: JudgementContext) -> bool:
 
     Not if another broker may have loaded the group since, which starts all sessions anew.
     """
-    heard_ms = max([member.clock_ms or at_ms, *touches_ms(member, context.commits, 0)])
+    heard_ms = max([member.session_from_ms or at_ms, *touches_ms(member, context.commits, 0)])
     ended = heard_ms + (member.session_timeout_ms or 0) < at_ms - EARLY_MS
     loaded = any(reset.may_load for reset in unheard_since(member, context.timer_resets))
     return member.unknown_ms is not None or (ended and not loaded)
