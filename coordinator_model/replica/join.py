@@ -29,7 +29,7 @@ from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.ended_phase import EARLY_MS
 from coordinator_model.replica.removals.leaves import came_after, remember_leave
 from coordinator_model.replica.removals.removal import add_departure, remove_member
-from coordinator_model.replica.session_timer import JudgementContext, latest_session
+from coordinator_model.replica.session_timer import JudgementContext, touches_ms, unheard_since
 from coordinator_model.replica.transitions import StateEvent
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType
 
@@ -273,9 +273,14 @@ def _asker(event: JoinAnswered) -> str:
 
 
 def _had_gone(member: Member, at_ms: int, context: JudgementContext) -> bool:
-    """Tell whether the coordinator did not know a member any more, or its session had ended by all that was heard."""
-    session = latest_session(member, context)
-    return member.unknown_ms is not None or (session is not None and session.end_ms < at_ms - EARLY_MS)
+    """Tell whether the coordinator did not know a member any more, or its session had ended by all that was heard.
+
+    Not if another broker may have loaded the group since, which starts all sessions anew.
+    """
+    heard_ms = max([member.session_from_ms or at_ms, *touches_ms(member, context.commits, 0)])
+    ended = heard_ms + (member.session_timeout_ms or 0) < at_ms - EARLY_MS
+    loaded = any(reset.may_load for reset in unheard_since(member, context.timer_resets))
+    return member.unknown_ms is not None or (ended and not loaded)
 
 
 def _is_announced_again(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> bool:
