@@ -53,7 +53,7 @@ class BrokerWatch:
             self.clocks[broker] = [at_ms if known is None else known[0], apart_ms, int(lasting)]
         return bool(apart_ms or known)
 
-    def _forgive(self, progress_ms: int, thresholds: Thresholds) -> list[int]:
+    def _forget_old_steps(self, progress_ms: int, thresholds: Thresholds) -> list[int]:
         """Forget old steps that no other clock confirms."""
         unsure = {name: at_ms for name, (at_ms, _, lasting) in self.clocks.items() if not lasting}
         ends = {name: at_ms + thresholds.resolve_after_ms for name, at_ms in unsure.items()}
@@ -70,7 +70,7 @@ class BrokerWatch:
 
     def refused(self, broker: str, error: int, at_ms: int, answered_ms: int, thresholds: Thresholds) -> list[int]:
         """Note that a broker answered 14, 15 or 16; ``answered_ms``: the last other answer."""
-        before, instants = self.refusals, self.given_up(at_ms, thresholds)
+        before, instants = self.refusals, self.end_if_not_repeated(at_ms, thresholds)
         window = self.refusals = coordinator_unavailable.refused(self.refusals, broker, error, at_ms, answered_ms)
         if before is not None and before[-1] and not window[-1] and not instants:
             instants.append(at_ms)
@@ -79,7 +79,7 @@ class BrokerWatch:
             instants.append(at_ms)
         return instants
 
-    def given_up(self, at_ms: int, thresholds: Thresholds) -> list[int]:
+    def end_if_not_repeated(self, at_ms: int, thresholds: Thresholds) -> list[int]:
         """End the refusals once no client has asked for ``resolve_after_ms``."""
         if self.refusals is None or at_ms < self.refusals[1] + thresholds.resolve_after_ms:
             return []
@@ -89,7 +89,7 @@ class BrokerWatch:
 
     def answered(self, at_ms: int, thresholds: Thresholds) -> list[int]:
         """End the refusals, because another answer came."""
-        instants = self.given_up(at_ms, thresholds)
+        instants = self.end_if_not_repeated(at_ms, thresholds)
         if self.refusals is not None:
             instants += [at_ms] if self.refusals[-1] else []
             self.refusals = None
@@ -111,7 +111,9 @@ class BrokerWatch:
 
     def expire(self, progress_ms: int, thresholds: Thresholds) -> list[int]:
         """End old findings: ``coordinator-paused`` once nobody has lost a session for ``resolve_after_ms``."""
-        instants = refused_unknown.expire(self.refused_joins, progress_ms) + self._forgive(progress_ms, thresholds)
+        instants = refused_unknown.expire(self.refused_joins, progress_ms) + self._forget_old_steps(
+            progress_ms, thresholds
+        )
         if not self.affected_members:
             return instants
         end_ms = max(int(cost[2]) for cost in self.affected_members) + thresholds.resolve_after_ms
@@ -135,7 +137,7 @@ class BrokerWatch:
         before_ms, self.overdue_ms = self.overdue_ms, line_ms
         return before_ms == line_ms
 
-    def back(self, line_ms: int) -> list[int]:
+    def lines_resumed(self, line_ms: int) -> list[int]:
         """Note that lines of the coordinator come again."""
         if self.stalled_ms is None or line_ms <= self.stalled_ms:
             return []
