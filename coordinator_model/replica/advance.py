@@ -6,13 +6,14 @@
 
 from collections.abc import Collection, Iterable, Mapping
 
+from coordinator_model.replica.classic import rebalance_without
 from coordinator_model.replica.coordinator_log import prove
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.heartbeat_interval import measure_again
 from coordinator_model.replica.removals.judge import judge_removals
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.replica.transitions import StateEvent
-from coordinator_model.states import GroupState, GroupType
+from coordinator_model.states import Cause, GroupState, GroupType
 
 Heard = tuple[str, int, int | None]
 """A member's id, its last heartbeat, and the one before it."""
@@ -34,7 +35,8 @@ def conclude(
     """
     spoken = [m for m in replica.members.values() if m.member_id in expired_ms and m.verdict_ms is None]
     for member in spoken:
-        member.verdict_deadline_ms, member.verdict_clock_ms = expired_ms[member.member_id], member.clock_ms
+        member.verdict_deadline_ms = expired_ms[member.member_id]
+        member.verdict_session_from_ms = member.session_from_ms
     if ended:
         replica.departures = [
             d for d in replica.departures if not d.judged or (d.rule, d.member.member_id) not in ended
@@ -56,7 +58,8 @@ def take_over(replica: GroupReplica, answered_ms: int, at_ms: int) -> bool:
     """Let another coordinator have loaded a classic group from the log; return whether that changes anything.
 
     A rebalance is in no record, so the group is as it was before (``GroupMetadataManager.onLoaded``). What came after
-    ``answered_ms``, when the predecessor last answered, the new coordinator has answered before it was named.
+    ``answered_ms``, when the predecessor last answered, the new coordinator has answered before it was named: who left
+    it then is in the record, and has left.
     """
     rebalancing = replica.state in (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
     if replica.type is not GroupType.CLASSIC or not rebalancing or replica.state_since_ms > answered_ms:
@@ -64,6 +67,12 @@ def take_over(replica: GroupReplica, answered_ms: int, at_ms: int) -> bool:
     replica.revert_to_last_record(at_ms)
     loaded = StateEvent.LOADED_WITH_MEMBERS if replica.members else StateEvent.LOADED_WITHOUT_MEMBERS
     replica.enter(loaded, at_ms)
+    for leave in replica.leaves:
+        member = replica.members.get(leave.member.member_id)
+        if member is not None and leave.applied_ms > answered_ms and leave.cause is not Cause.REPLACED:
+            replica.save_last_record()
+            del replica.members[member.member_id]
+            rebalance_without(replica, member, leave.applied_ms)
     return True
 
 

@@ -19,6 +19,7 @@ from coordinator_model.replica.removals import join_phase
 from coordinator_model.replica.removals.departure import STALL_MS, Departure
 from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS
 from coordinator_model.replica.removals.leaves import CUT_MS, is_known_leave, leave_cause, remember_leave
+from coordinator_model.replica.removals.phases import JoinsSeen
 from coordinator_model.replica.removals.removal import (
     add_departure,
     explain_by_leave,
@@ -71,7 +72,7 @@ def read_record(replica: GroupReplica, event: RecordRead, context: JudgementCont
         member = member_of(replica, member_id, at_ms)
         _fill_from_record(replica, member, item)
         member.generation = generation if context.by_records else member.generation
-        if at_ms >= context.live_from_ms and (member.clock_ms is None or not replacement):
+        if at_ms >= context.live_from_ms and (member.session_from_ms is None or not replacement):
             member.timer_reset_ms = max(member.timer_reset_ms or 0, timer_reset_ms)
             lend_session(former.get(member.instance_id or "") if replacement else None, member)
         came_back_if_new(replica, member)
@@ -95,13 +96,13 @@ def _count_if_lower(replica: GroupReplica, generation: int) -> None:
 def _end_recorded_phase(replica: GroupReplica, value: dict[str, Any], at_ms: int, context: JudgementContext) -> int:
     """End the join phase that led to a record's generation; return when it ended."""
     if replica.state is not GroupState.PREPARING_REBALANCE:
-        join_phase.begin(replica, at_ms)  # nobody told of it: the one before is not this one
+        join_phase.begin_phase(replica, at_ms)  # nobody told of it: the one before is not this one
     elif value["generation"] > replica.generation + 1:
-        join_phase.end_untold(replica, at_ms, context)
+        join_phase.note_untold_end(replica, at_ms, context)
     completed_ms, ended_ms = value.get("currentStateTimestamp", -1), at_ms
-    if replica.phase.after_ms <= completed_ms < at_ms and not context.by_records:
+    if replica.phase.began_after_ms <= completed_ms < at_ms and not context.by_records:
         ended_ms = completed_ms  # its join phase ended then, of which no answer has told yet
-    join_phase.end(replica, value["generation"], ended_ms)
+    join_phase.end_phase(replica, value["generation"], ended_ms)
     replica.state_since_ms = at_ms  # stable before and after, yet a rebalance lies between that no answer told of
     return ended_ms
 
@@ -115,7 +116,7 @@ def _enter_recorded(replica: GroupReplica, at_ms: int, *, downgrade: bool) -> No
     came_back = any(member.joined_ms == at_ms for member in replica.members.values())
     if downgrade and replica.members and not came_back:
         prepare_rebalance(replica, StateEvent.DOWNGRADED, at_ms)
-        replica.phase.after_ms = at_ms  # who asked to join before asked a group of another kind
+        replica.phase.began_after_ms = at_ms  # who asked to join before asked a group of another kind
 
 
 def _is_written_again(replica: GroupReplica, generation: int) -> bool:
@@ -164,7 +165,7 @@ def drop_unlisted(
     gone = [member for member in replica.members.values() if member.member_id not in listed]
     join_phase.weigh_unreported_phase(replica, context)
     if replica.unreported_phase is not None:  # those that it lost do not extend the next phase
-        gone = sorted(gone, key=partial(join_phase.stayed, replica.unreported_phase))
+        gone = sorted(gone, key=partial(join_phase.was_kept, replica.unreported_phase))
     replaced_ms = replica.generation_since_ms if replica.state is GroupState.COMPLETING_REBALANCE else at_ms
     for member in gone:
         if member.kip848:
@@ -260,7 +261,7 @@ def _classic_heartbeat(replica: GroupReplica, member: Member, event: Heartbeat, 
         since_ms = max(replica.generation_since_ms, replica.stable_seen_ms or 0)
         join_lines.note_unseen(replica, event.applied_ms, since_ms, context)
         replica.generation, replica.generation_since_ms = event.generation, event.applied_ms
-        replica.phase.first_join_ms = 0
+        replica.joins = JoinsSeen(last_ms=replica.joins.last_ms, skipped=True)
         replica.enter(StateEvent.HEARTBEAT_ACCEPTED, event.applied_ms)
     _heartbeat_tells_state(replica, event, context)
 
@@ -293,7 +294,7 @@ def _unknown_member(replica: GroupReplica, member: Member, generation: int, at_m
 
     If it names the current generation, the member's next request shows its removal.
     """
-    if at_ms < (member.clock_ms or 0) or at_ms <= (member.joined_ms or 0):
+    if at_ms < (member.session_from_ms or 0) or at_ms <= (member.joined_ms or 0):
         return
     if member.unknown_ms is None:
         member.unknown_ms = at_ms
@@ -302,7 +303,7 @@ def _unknown_member(replica: GroupReplica, member: Member, generation: int, at_m
     if replica.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE) and len(replica.members) > 1:
         prepare_rebalance(replica, StateEvent.MEMBER_UNKNOWN, at_ms)
     else:
-        join_phase.sign(replica, replica.generation + 1, at_ms)
+        join_phase.note_sign(replica, replica.generation + 1, at_ms)
 
 
 def record_heartbeat(member: Member, applied_ms: int) -> bool:
@@ -350,7 +351,7 @@ def _heartbeat_tells_state(replica: GroupReplica, event: Heartbeat, context: Jud
         if event.applied_ms >= replica.state_since_ms:
             prepare_rebalance(replica, StateEvent.REBALANCE_IN_PROGRESS, event.applied_ms)
         elif replica.state is GroupState.PREPARING_REBALANCE:  # one that came earlier is answered later
-            join_phase.sign(replica, replica.generation + 1, event.applied_ms)
+            join_phase.note_sign(replica, replica.generation + 1, event.applied_ms)
         return
     behind = replica.state in (GroupState.PREPARING_REBALANCE, GroupState.EMPTY, GroupState.UNKNOWN)
     if behind and event.applied_ms > replica.state_since_ms:
@@ -361,12 +362,12 @@ def _heartbeat_tells_state(replica: GroupReplica, event: Heartbeat, context: Jud
         join_lines.note_if_unseen(replica, context)
 
 
-def prepare_rebalance(replica: GroupReplica, event: StateEvent, at_ms: int, by: str = "") -> None:
+def prepare_rebalance(replica: GroupReplica, event: StateEvent, at_ms: int, by: str | None = None) -> None:
     """Enter the join phase, or note a sign of the one that goes on; ``by``: the member whose leave or join began it."""
     if replica.state is not GroupState.PREPARING_REBALANCE:
-        join_phase.begin(replica, at_ms, by)
+        join_phase.begin_phase(replica, at_ms, by)
     else:
-        join_phase.sign(replica, replica.generation + 1, at_ms, by)
+        join_phase.note_sign(replica, replica.generation + 1, at_ms, by)
     replica.enter(event, at_ms)
 
 
@@ -449,7 +450,7 @@ def _refused_sync(replica: GroupReplica, event: SyncAnswered, member: Member | N
         _wait_was_cut_off(replica, event)
     if member.is_classic_among_consumers and event.error == REBALANCE_IN_PROGRESS:
         owe(member, event.arrival_ms)
-    if event.error == UNKNOWN_MEMBER_ID and not member.goes_alone:
+    if event.error == UNKNOWN_MEMBER_ID and not member.in_kip848_group:
         _unknown_member(replica, member, event.generation, event.answer_ms)
 
 
@@ -493,7 +494,7 @@ def leave(replica: GroupReplica, event: LeaveAnswered, context: JudgementContext
         add_departure(replica, poll_departure(left, replica, context, Evidence.OBSERVED, event.applied_ms))
     is_current = replica.type is GroupType.CLASSIC and event.applied_ms >= replica.state_since_ms
     if is_current and not _is_unlisted(replica, member):
-        _rebalance_without(replica, member, event.applied_ms)
+        rebalance_without(replica, member, event.applied_ms)
 
 
 def _is_unlisted(replica: GroupReplica, member: Member) -> bool:
@@ -521,7 +522,7 @@ def _cause_of_leave(member: Member, reason: str | None) -> Cause:
     return Cause.STATIC_LEFT if cause is Cause.LEFT and member.instance_id is not None else cause
 
 
-def _rebalance_without(replica: GroupReplica, member: Member, at_ms: int) -> None:
+def rebalance_without(replica: GroupReplica, member: Member, at_ms: int) -> None:
     """Let a leave begin a join phase; the last to leave makes the group Empty."""
     if replica.state not in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
         return

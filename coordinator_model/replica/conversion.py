@@ -65,7 +65,7 @@ def _had_gone(member: Member, upgraded_ms: int, context: JudgementContext) -> bo
 def _join_phase_has_ended(replica: GroupReplica, upgraded_ms: int, context: JudgementContext) -> bool:
     """Tell whether a join phase had ended by its timeout as a classic group was upgraded, and announced nothing."""
     phase = replica.phase
-    if phase.started_ms is None or phase.generation >= 0:
+    if phase.started_ms is None or phase.ended is not None:
         return False
     return phase.started_ms + (phase_limit_ms(replica, phase, upgraded_ms, context) or 0) <= upgraded_ms
 

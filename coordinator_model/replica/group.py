@@ -18,7 +18,7 @@ from coordinator_model.replica.notes import (
     Zombie,
 )
 from coordinator_model.replica.removals.departure import Departure
-from coordinator_model.replica.removals.phases import EndedPhase, JoinPhase
+from coordinator_model.replica.removals.phases import NO_JOIN_SEEN, EndedPhase, JoinPhase, JoinsSeen
 from coordinator_model.replica.transitions import STATE_CHANGES, StateEvent
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType
 
@@ -82,6 +82,8 @@ class GroupReplica:
     """The first since the last list of members whose generation went by without an answer that showed who was in it."""
     stalled_ms: int | None = None
     """When an answer last came that had waited behind a stalled write."""
+    joins: JoinsSeen = NO_JOIN_SEEN
+    """The JoinGroups of the generation."""
     announced_by: str = ""
     """The broker whose JoinGroup answers announced the generation."""
     assignment_epoch: int = -1

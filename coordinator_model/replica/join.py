@@ -29,7 +29,7 @@ from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.ended_phase import EARLY_MS
 from coordinator_model.replica.removals.leaves import came_after, remember_leave
 from coordinator_model.replica.removals.removal import add_departure, remove_member
-from coordinator_model.replica.session_timer import JudgementContext
+from coordinator_model.replica.session_timer import JudgementContext, latest_session
 from coordinator_model.replica.transitions import StateEvent
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType
 
@@ -56,8 +56,8 @@ def join(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) 
     if replica.type is GroupType.CLASSIC and event.generation != replica.generation:
         _end_phase(replica, event, context)
     if event.generation == replica.generation:
-        join_phase.sign(replica, event.generation, event.arrival_ms, event.member_id)
-        join_phase.joined(replica, event)
+        join_phase.note_sign(replica, event.generation, event.arrival_ms, event.member_id)
+        join_phase.note_join(replica, event)
     replica.protocol_type = event.protocol_type or replica.protocol_type
     replica.protocol = event.protocol or replica.protocol
     replica.pending.pop(event.member_id, None)
@@ -73,10 +73,14 @@ def join(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) 
 def _end_phase(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
     """End the join phase: an answer announces another generation."""
     if replica.state is not GroupState.PREPARING_REBALANCE:
-        join_phase.begin(replica, event.arrival_ms, event.member_id)
+        join_phase.begin_phase(replica, event.arrival_ms, event.member_id)
+    skipped = event.generation > replica.generation + 1 > 0
+    if skipped:
+        join_phase.note_untold_end(replica, event.answer_ms, context)
     replica.save_last_record()
-    join_phase.end(replica, event.generation, event.answer_ms)
-    _restart_unanswered(replica, event.answer_ms, context)
+    join_phase.end_phase(replica, event.generation, event.answer_ms)
+    if not skipped:
+        _restart_unanswered(replica, event.answer_ms, context)
     replica.announced_by = event.broker
     replica.enter(StateEvent.GENERATION_ANNOUNCED, event.answer_ms)
 
@@ -88,7 +92,7 @@ def _restart_unanswered(replica: GroupReplica, at_ms: int, context: JudgementCon
     of another coordinator.
     """
     phase = replica.phase
-    loads = (r for r in context.timer_resets if r.may_load and (r.high_ms is None or r.high_ms >= phase.after_ms))
+    loads = (r for r in context.timer_resets if r.may_load and (r.high_ms is None or r.high_ms >= phase.began_after_ms))
     if next(loads, None) is None:
         for member in (m for m in replica.members.values() if m.member_id in phase.unanswered):
             member.timer_reset_ms = max(member.timer_reset_ms or 0, at_ms)
@@ -185,7 +189,7 @@ def _refused(replica: GroupReplica, event: JoinAnswered, context: JudgementConte
 def _note_unknown(replica: GroupReplica, event: JoinAnswered) -> None:
     """Note that the coordinator does not know the member that asked (25), unless it was heard since."""
     member = replica.members.get(event.request_member_id)
-    if member is not None and not member.goes_alone and event.answer_ms >= (member.clock_ms or 0):
+    if member is not None and not member.in_kip848_group and event.answer_ms >= (member.session_from_ms or 0):
         member.unknown_ms = member.unknown_ms or event.answer_ms
 
 
@@ -222,7 +226,8 @@ def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, co
     """Take an answer 15 that waited: the join was applied, and only its answer was lost.
 
     A dynamic member that comes with the id it was given is let in, and so is an unknown instance: a join phase is
-    on. A known instance is replaced, but in a stable group only once that is written.
+    on. A known instance is replaced, but in a stable group only once that is written. An instance whose session had
+    ended is not known: a join phase is on since then (``GroupMetadataManager.expireClassicGroupMemberHeartbeat``).
     """
     waited_ms = event.answer_ms - event.arrival_ms
     if event.error != STALLED_WRITE or waited_ms < context.thresholds.stalled_write_ms:
@@ -238,23 +243,27 @@ def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, co
     if replica.type is GroupType.CONSUMER:
         return  # its members wait for nobody
     if replica.state is GroupState.PREPARING_REBALANCE:
-        join_phase.sign(replica, replica.generation + 1, event.arrival_ms, _asker(event))
-        _replace_in_phase(replica, event, former)
+        join_phase.note_sign(replica, replica.generation + 1, event.arrival_ms, _asker(event))
+        _replace_in_phase(replica, event, former, context)
     elif replica.state is GroupState.STABLE and event.arrival_ms >= replica.state_since_ms and former:
-        if not event.request_member_id:
+        if not event.request_member_id and _had_gone(former[0], event.arrival_ms, context):
+            prepare_rebalance(replica, StateEvent.MEMBER_JOINED, event.arrival_ms, _asker(event))
+        elif not event.request_member_id:
             rolled_back_replacement.note(replica, event, former[0])
     elif not former and (newcomer or event.request_member_id) and event.arrival_ms >= replica.state_since_ms:
         prepare_rebalance(replica, StateEvent.MEMBER_JOINED, event.arrival_ms, _asker(event))
     if event.request_member_id:
-        join_phase.unanswered(replica, event)
+        join_phase.note_unanswered_join(replica, event)
 
 
-def _replace_in_phase(replica: GroupReplica, event: JoinAnswered, former: list[Member]) -> None:
+def _replace_in_phase(
+    replica: GroupReplica, event: JoinAnswered, former: list[Member], context: JudgementContext
+) -> None:
     """Note that a newcomer took an instance's place in a join phase, at once; not that of one that came later."""
     if event.request_member_id or event.arrival_ms < (replica.phase.started_ms or 0):
         return
     for old in former:
-        if (old.joined_ms or 0) < event.arrival_ms and not _had_gone(old, event.arrival_ms):
+        if (old.joined_ms or 0) < event.arrival_ms and not _had_gone(old, event.arrival_ms, context):
             old.replaced_ms = old.replaced_ms or event.arrival_ms
 
 
@@ -263,10 +272,10 @@ def _asker(event: JoinAnswered) -> str:
     return event.request_member_id or event.instance_id or event.client_id
 
 
-def _had_gone(member: Member, at_ms: int) -> bool:
+def _had_gone(member: Member, at_ms: int, context: JudgementContext) -> bool:
     """Tell whether the coordinator did not know a member any more, or its session had ended by all that was heard."""
-    heard_ms = max(member.clock_ms or at_ms, member.parked_heartbeat_ms or 0)
-    return member.unknown_ms is not None or heard_ms + (member.session_timeout_ms or 0) < at_ms - EARLY_MS
+    session = latest_session(member, context)
+    return member.unknown_ms is not None or (session is not None and session.end_ms < at_ms - EARLY_MS)
 
 
 def _is_announced_again(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> bool:

@@ -13,8 +13,11 @@ from coordinator_model.states import Cause, GroupType
 
 def note_if_unseen(replica: GroupReplica, context: JudgementContext) -> None:
     """Note the group's generation if its record told it, and a line of it came now before any JoinGroup's."""
-    if replica.phase.generation == replica.generation != replica.seen_generation and replica.type is GroupType.CLASSIC:
-        note_unseen(replica, replica.generation_since_ms, replica.phase.after_ms, context)
+    end = replica.phase.ended
+    if end is None or end.generation != replica.generation or replica.type is not GroupType.CLASSIC:
+        return
+    if replica.seen_generation != replica.generation:
+        note_unseen(replica, replica.generation_since_ms, replica.phase.began_after_ms, context)
 
 
 def note_unseen(replica: GroupReplica, at_ms: int, since_ms: int, context: JudgementContext) -> None:

@@ -51,7 +51,7 @@ class Member:
     """When a JoinGroup or SyncGroup of its arrived that was answered 82: a wait that its successor ended."""
     verdict_deadline_ms: int | None = None
     """The timer has spoken: this deadline has passed, and the member has not been heard since."""
-    verdict_clock_ms: int | None = None
+    verdict_session_from_ms: int | None = None
     awaiting_sync: bool = False
     synced_ms: int | None = None
     """When its SyncGroup was last answered: it lived, though from a stable group that restarts no timer."""
@@ -110,8 +110,8 @@ class Member:
     """Such a member's heartbeats that were answered 15 behind a stalled write: each may have been told to rejoin."""
 
     @property
-    def clock_ms(self) -> int | None:
-        """Latest certain restart of the session timer."""
+    def session_from_ms(self) -> int | None:
+        """When its session timer was last restarted for certain."""
         if self.last_heartbeat_ms is None:
             return self.timer_reset_ms
         return (
@@ -126,7 +126,7 @@ class Member:
     @property
     def verdict_ms(self) -> int | None:
         """The deadline that the timer found broken, as long as nothing has restarted the clock since."""
-        return self.verdict_deadline_ms if self.verdict_clock_ms == self.clock_ms else None
+        return self.verdict_deadline_ms if self.verdict_session_from_ms == self.session_from_ms else None
 
     @property
     def is_classic_among_consumers(self) -> bool:
@@ -134,8 +134,8 @@ class Member:
         return not self.kip848 and self.state is not None
 
     @property
-    def goes_alone(self) -> bool:
-        """Whether its group has no join phase that could lose it, but timers of its own: a group of KIP-848."""
+    def in_kip848_group(self) -> bool:
+        """Whether its group is one of KIP-848, where no join phase can lose it: each member has its own timers."""
         return self.kip848 or self.is_classic_among_consumers
 
     @property

@@ -113,9 +113,12 @@ def _read_regex(replica: GroupReplica, type_: GroupType, event: RecordRead) -> N
 def _end_predecessor(replica: GroupReplica, member: Member, at_ms: int) -> None:
     """A static member that returns writes tombstones and its new self in one batch: no removal.
 
-    Its id is the same where only its poll had expired (-2, then 0). A removal raises the epoch before another comes.
+    Its id is the same where only its poll had expired (-2, then 0). A removal raises the epoch before another comes, or
+    it is the last one of the protocol and downgrades the group, which another's request may upgrade in the same instant
+    (``GroupMetadataManager.convertToClassicGroup``).
     """
-    if member.instance_id is None:
+    downgraded = replica.phase.started_ms == replica.phase.began_after_ms == at_ms  # it begins a join phase
+    if member.instance_id is None or downgraded:
         return
     for departure in list(replica.departures):
         same = departure.member.instance_id == member.instance_id and departure.generation == replica.generation

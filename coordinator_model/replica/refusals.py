@@ -161,7 +161,7 @@ def refused_as_member(replica: GroupReplica, member: Member) -> str | None:
     """Return the error that a member was last answered in the place of being heard; None: it was not refused."""
     for refusal in replica.refused.values():
         own = _is_of_a_member(refusal) and refusal.member_id == member.member_id
-        if own and refusal.last_ms > (member.clock_ms or 0):
+        if own and refusal.last_ms > (member.session_from_ms or 0):
             return f"{JOIN_REFUSALS[refusal.error]} ({refusal.error})"
     return None
 

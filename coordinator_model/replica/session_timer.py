@@ -14,7 +14,7 @@ from math import inf
 from typing import NamedTuple, Protocol
 
 from coordinator_model.brokers.blindness import BlindWindow
-from coordinator_model.brokers.timer_reset import TimerReset
+from coordinator_model.brokers.timer_reset import LONGEST_SESSION_MS, TimerReset
 from coordinator_model.membership import partitions_of
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.departure import Departure
@@ -131,7 +131,7 @@ def touches_ms(member: Member, commits: Commits, since_ms: int) -> list[int]:
     if not commits and member.parked_heartbeat_ms is None:
         return []
     found = [] if member.parked_heartbeat_ms is None else [member.parked_heartbeat_ms]
-    if not member.goes_alone:
+    if not member.in_kip848_group:
         last_ms = map(commits.get, partitions_of(member.assignment))
         found += [at_ms for at_ms in last_ms if at_ms is not None]
     return [at_ms for at_ms in found if at_ms > since_ms]
@@ -143,8 +143,8 @@ def unheard_since(member: Member, timer_resets: Sequence[TimerReset]) -> list[Ti
     A heartbeat before the next coordinator's first certain answer does not count. It may have been answered by a
     deposed coordinator, or blindly by one that was loading.
     """
-    clock_ms = member.clock_ms if member.clock_ms is not None else member.joined_ms
-    return [r for r in reversed(timer_resets) if clock_ms is None or clock_ms <= _heard_from_ms(r)]
+    session_from_ms = member.session_from_ms if member.session_from_ms is not None else member.joined_ms
+    return [r for r in reversed(timer_resets) if session_from_ms is None or session_from_ms <= _heard_from_ms(r)]
 
 
 def is_heard(member: Member, timer_resets: Sequence[TimerReset]) -> bool:
@@ -169,10 +169,10 @@ def latest_session(member: Member, context: JudgementContext) -> Session | None:
     coordinator's timers may have run on. What looks like a pause may be lost telemetry, during which the member was
     heard.
     """
-    clock_ms, timeout_ms = member.clock_ms, session_timeout_ms(member, context)
-    if clock_ms is None or timeout_ms is None:
+    session_from_ms, timeout_ms = member.session_from_ms, session_timeout_ms(member, context)
+    if session_from_ms is None or timeout_ms is None:
         return None
-    session = Session(clock_ms, _timeout_from_ms(member, clock_ms, timeout_ms))
+    session = Session(session_from_ms, _timeout_from_ms(member, session_from_ms, timeout_ms))
     for reset in unheard_since(member, context.timer_resets):
         if reset.high_ms is None:
             return None
@@ -249,6 +249,8 @@ def removal_deadline_ms(
         return None, None
     deadline_ms, (first_ms, _, origin) = min(possible, key=lambda pair: abs(pair[0] - removed_ms))
     begin_ms = max(first_ms, since_ms, touched_ms)
+    if begin_ms <= LONGEST_SESSION_MS:
+        return deadline_ms, origin  # nobody knows since when the member was in
     return (begin_ms + deadline_ms) // 2 if begin_ms < deadline_ms <= by_ms else deadline_ms, origin
 
 
@@ -267,7 +269,7 @@ def deadlines(departure: Departure, context: JudgementContext) -> list[Span]:
     ends, removed_ms = _due(departure, context), departure.removed_ms
     for pause in unheard_since(departure.member, context.timer_resets):
         if pause.woke_ms is not None and pause.woke_ms <= removed_ms + AWAKE_BEFORE_LINE_MS:
-            woke_ms, at_once = min(pause.woke_ms, removed_ms), departure.member.goes_alone
+            woke_ms, at_once = min(pause.woke_ms, removed_ms), departure.member.in_kip848_group
             ends = [_moved_to_waking(span, pause, woke_ms, told_at_once=at_once) for span in ends]
     return ends
 
@@ -286,7 +288,7 @@ def _due(departure: Departure, context: JudgementContext) -> list[Span]:
 def _explains(span: Span, departure: Departure, grace_ms: int) -> bool:
     """Tell whether a session that ended in a span explains a removal, which a group of KIP-848 writes at once."""
     first_ms, last_ms, _ = span
-    if not departure.member.goes_alone:
+    if not departure.member.in_kip848_group:
         return first_ms <= departure.removed_ms + grace_ms
     return first_ms - TIMER_EARLY_MS <= departure.removed_ms <= last_ms + grace_ms
 
@@ -302,7 +304,7 @@ def _due_since_before(departure: Departure, context: JudgementContext) -> list[S
             continue
         lasts_ms = _timeout_after_ms(departure.member, move, timeout_ms, context)
         removed_ms = min(departure.removed_ms, gone_by_ms(departure.member, context) or departure.removed_ms)
-        first_ms = earliest_load_ms(move, departure)
+        first_ms = max(earliest_load_ms(move, departure), departure.member.joined_ms or 0)
         if first_ms <= removed_ms - lasts_ms < move.low_ms:
             return [(first_ms + lasts_ms, departure.removed_ms, move)]
     return []
@@ -316,17 +318,27 @@ def earliest_load_ms(move: TimerReset, departure: Departure) -> int:
     """
     if move.since_ms is None:
         return move.low_ms
-    unknown = departure.member.unknown_ms is not None and departure.member.unknown_ms == move.high_ms
-    if move.went_on or unknown or move.low_ms > departure.removed_ms:
+    if move.went_on or _shows_that_it_went_on(departure.member, move) or move.low_ms > departure.removed_ms:
         return move.since_ms
     return max(move.since_ms, move.low_ms - UNSEEN_TERM_MS)
+
+
+def _shows_that_it_went_on(member: Member, move: TimerReset) -> bool:
+    """Tell whether the new coordinator's 25 shows that its predecessor went on: the session had ended in time.
+
+    It does if it is the new coordinator's first answer. A later one does for a static member, which no join phase
+    removes.
+    """
+    if member.unknown_ms is None or move.high_ms is None:
+        return False
+    return member.unknown_ms == move.high_ms or (member.instance_id is not None and member.unknown_ms > move.high_ms)
 
 
 def _due_after(departure: Departure, context: JudgementContext, timer_resets: Sequence[TimerReset]) -> list[Span]:
     """Return these spans by the given timer resets.
 
-    A member that was never heard may have been heard at any instant before telemetry was live. Then every deadline up
-    to ``live_from_ms`` + timeout is possible.
+    A member that was never heard may have been heard at any instant before telemetry was live, since it joined. Then
+    every deadline up to ``live_from_ms`` + timeout is possible.
     """
     member = departure.member
     timeout_ms = session_timeout_ms(member, context)
@@ -334,7 +346,7 @@ def _due_after(departure: Departure, context: JudgementContext, timer_resets: Se
         return []
     ends: list[Span] = []
     too_late = _lost_too_late(departure, timeout_ms, context)
-    came_ms = min(member.joined_ms or 0, member.clock_ms or 0)  # no timer of a member runs before it is one
+    came_ms = min(member.joined_ms or 0, member.session_from_ms or 0)  # no timer of a member runs before it is one
     since_ms = departure.removed_ms
     for reset in unheard_since(member, timer_resets):
         if reset.woke_ms is not None or reset in too_late:
@@ -350,15 +362,15 @@ def _due_after(departure: Departure, context: JudgementContext, timer_resets: Se
         if reset.cause is Cause.COORDINATOR_MOVED:
             break  # the new coordinator knows nothing of the timers before it
     else:
-        clock_ms = member.clock_ms
-        if clock_ms is None and (member.joined_ms or 0) >= context.live_from_ms:
-            clock_ms = member.joined_ms
-        if clock_ms is None:
-            since_ms = 0
-            ends.append((timeout_ms, context.live_from_ms + timeout_ms, None))
+        session_from_ms = member.session_from_ms
+        if session_from_ms is None and (member.joined_ms or 0) >= context.live_from_ms:
+            session_from_ms = member.joined_ms
+        if session_from_ms is None:
+            since_ms = member.joined_ms or 0
+            ends.append((since_ms + timeout_ms, max(since_ms, context.live_from_ms) + timeout_ms, None))
         else:
-            since_ms = min(since_ms, clock_ms)
-            end_ms = clock_ms + _timeout_from_ms(member, clock_ms, timeout_ms)
+            since_ms = min(since_ms, session_from_ms)
+            end_ms = session_from_ms + _timeout_from_ms(member, session_from_ms, timeout_ms)
             ends.append((end_ms, end_ms, None))
     touched = [at_ms + timeout_ms for at_ms in departure.touches_ms if at_ms > since_ms]
     return ends + [(end_ms, end_ms, None) for end_ms in touched]
@@ -367,10 +379,10 @@ def _due_after(departure: Departure, context: JudgementContext, timer_resets: Se
 def _lost_too_late(departure: Departure, timeout_ms: int, context: JudgementContext) -> list[TimerReset]:
     """Return the losses of lines after the member's session had ended: none of its heartbeats was among these lines."""
     member = departure.member
-    if member.clock_ms is None:
+    if member.session_from_ms is None:
         return []
     too_late: list[TimerReset] = []
-    end_ms = max([member.clock_ms, *departure.touches_ms]) + timeout_ms
+    end_ms = max([member.session_from_ms, *departure.touches_ms]) + timeout_ms
     for reset in reversed(unheard_since(member, context.timer_resets)):
         if reset.cause is Cause.UNKNOWN and reset.low_ms > end_ms:
             too_late.append(reset)
@@ -384,8 +396,8 @@ def _blindly_heard_ms(member: Member, reset: TimerReset) -> int:
 
     If it had loaded, the session began with that heartbeat; if not, later.
     """
-    clock_ms, blind_ms = member.last_heartbeat_ms or 0, reset.blind_ms
-    return clock_ms if blind_ms is not None and clock_ms >= blind_ms - SAME_START_MS else 0
+    heard_ms, blind_ms = member.last_heartbeat_ms or 0, reset.blind_ms
+    return heard_ms if blind_ms is not None and heard_ms >= blind_ms - SAME_START_MS else 0
 
 
 def slept_over(departure: Departure, context: JudgementContext) -> tuple[TimerReset, int] | None:
@@ -394,7 +406,7 @@ def slept_over(departure: Departure, context: JudgementContext) -> tuple[TimerRe
     if due_ms is None:
         return None
     pauses = unheard_since(departure.member, context.timer_resets)
-    at_once = departure.member.goes_alone
+    at_once = departure.member.in_kip848_group
     return next(((pause, due_ms) for pause in pauses if pause.sleeps_at(due_ms, told_at_once=at_once)), None)
 
 

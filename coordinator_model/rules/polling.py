@@ -96,7 +96,7 @@ def _silent_since_its_limit(
 ) -> tuple[int | None, int | None]:
     """Return when a member's limit passed, if its heartbeats stopped then, and when that is certain."""
     end, last_ms = poll_end(member), member.last_heartbeat_ms
-    if end is None or last_ms is None or member.goes_alone or end.from_ms < context.live_from_ms:
+    if end is None or last_ms is None or member.in_kip848_group or end.from_ms < context.live_from_ms:
         return None, None
     if replica.state is not GroupState.STABLE or not is_covered(member, context):
         return None, None

@@ -107,7 +107,7 @@ def _past_deadline(
         return Verdict(None, verdict_ms)
     base_ms, timeout_ms = session
     deadline_ms, proof_ms = session.end_ms, base_ms + timeout_ms // 2
-    if member.goes_alone or _may_miss_lines(replica, base_ms, deadline_ms, context):  # its removal decides
+    if member.in_kip848_group or _may_miss_lines(replica, base_ms, deadline_ms, context):  # its removal decides
         return _unproved(replica, member, context, session)
     unproved_ms = _waits_for_proof_ms(context, proof_ms, deadline_ms)
     if unproved_ms is not None:
@@ -139,7 +139,7 @@ def _found_out(
     replica: GroupReplica, member: Member, context: JudgementContext, timeout_ms: int | None
 ) -> Verdict | None:
     """Judge a classic member whose removal another answer has shown; None: no answer has."""
-    if timeout_ms is None or member.goes_alone:
+    if timeout_ms is None or member.in_kip848_group:
         return None
     if member.awaiting_sync and _began_the_phase(replica, member, timeout_ms, context):
         return _never_synced(replica, member, context, timeout_ms)
@@ -158,7 +158,7 @@ def _owes_no_sync(replica: GroupReplica, member: Member, timeout_ms: int, contex
     """
     rejoining = replica.state is GroupState.PREPARING_REBALANCE and not context.by_records
     since_ms = replica.state_since_ms
-    in_time = since_ms < (member.clock_ms or 0) + timeout_ms and not _missed_its_sync(replica, member, since_ms)
+    in_time = since_ms < (member.session_from_ms or 0) + timeout_ms and not _missed_its_sync(replica, member, since_ms)
     return rejoining and member.awaiting_sync and in_time
 
 
@@ -170,13 +170,14 @@ def _missed_its_sync(replica: GroupReplica, member: Member, by_ms: int) -> bool:
 
 def _began_the_phase(replica: GroupReplica, member: Member, timeout_ms: int, context: JudgementContext) -> bool:
     """Tell whether the end of a member's session began the join phase: no other start is seen, and the time fits."""
-    phase = replica.phase
-    unsigned = replica.state is GroupState.PREPARING_REBALANCE and not phase.started_by
-    if context.by_records or not unsigned or phase.started_ms is None:
+    start = replica.phase.started
+    if context.by_records or replica.state is not GroupState.PREPARING_REBALANCE:
         return False
-    if member.clock_ms is None or _missed_its_sync(replica, member, phase.started_ms):
+    if start is None or start.by is not None:
         return False
-    late_ms = phase.started_ms - (member.clock_ms + timeout_ms)
+    if member.session_from_ms is None or _missed_its_sync(replica, member, start.at_ms):
+        return False
+    late_ms = start.at_ms - (member.session_from_ms + timeout_ms)
     if member.instance_id is not None:  # a successor that comes just in time would begin a phase too
         return 0 <= late_ms <= SAME_START_MS
     return -SAME_START_MS <= late_ms <= STARTED_WITHIN_MS
@@ -223,10 +224,10 @@ def _never_synced(replica: GroupReplica, member: Member, context: JudgementConte
 
     If their generation is never written, because the coordinator dies, no list and no record shows the removal.
     """
-    deadline_ms = (member.clock_ms or 0) + timeout_ms
+    deadline_ms = (member.session_from_ms or 0) + timeout_ms
     verdict_ms = deadline_ms + context.thresholds.grace_ms
     moved = any(reset.may_load for reset in unheard_since(member, context.timer_resets))
-    if context.waiting or moved or may_miss_lines(context.blind, member.clock_ms or 0, verdict_ms):
+    if context.waiting or moved or may_miss_lines(context.blind, member.session_from_ms or 0, verdict_ms):
         return Verdict(None, None)
     if context.progress_ms < verdict_ms:
         return Verdict(None, verdict_ms)
@@ -252,7 +253,7 @@ def _may_have_rejoined(replica: GroupReplica, member: Member, since_ms: int) -> 
 
     It cannot if another member of its group was answered 0 long enough after this one was last heard.
     """
-    since_ms = max(since_ms, (member.synced_ms or 0) + since_ms - (member.clock_ms or since_ms))
+    since_ms = max(since_ms, (member.synced_ms or 0) + since_ms - (member.session_from_ms or since_ms))
     signs_ms = (_stable_ms(replica, other) for other in replica.members.values() if other is not member)
     return max(signs_ms, default=0) < since_ms
 
@@ -287,8 +288,8 @@ def _may_wait_in_its_join(replica: GroupReplica, member: Member, deadline_ms: in
     if member.generation is not None and member.generation < replica.generation:
         return True
     phase = replica.phase
-    cut_off = phase.started_ms is not None and phase.generation < 0 and phase.started_ms < deadline_ms
-    if cut_off and max(member.clock_ms or 0, replica.stable_seen_ms or 0) < replica.state_since_ms:
+    cut_off = phase.ended is None and phase.started_ms is not None and phase.started_ms < deadline_ms
+    if cut_off and max(member.session_from_ms or 0, replica.stable_seen_ms or 0) < replica.state_since_ms:
         return True
     if member.instance_id is None:
         return replica.state is not GroupState.STABLE and replica.state_since_ms < deadline_ms

@@ -25,7 +25,7 @@ from coordinator_model.events import (
     RecordRead,
 )
 from coordinator_model.heartbeat_block import HeartbeatBlock, order
-from coordinator_model.shard.commit_times import CommitRow, fresh_rows, now_read, rows_of
+from coordinator_model.shard.commit_times import COMMIT_MEMORY_MS, CommitRow, fresh_rows, now_read, rows_of
 from coordinator_model.shard.heartbeat_table import FAR_MS
 from coordinator_model.shard.shard_memory import ShardMemory
 
@@ -57,7 +57,8 @@ class Taken(NamedTuple):
     """The parts of a batch in order, nearly always one, and what is not applied.
 
     ``steps``: the steps of all brokers' clocks. ``misdated``: lines whose instant is impossible. ``lost``: brokers with
-    missing lines, and the first instant after the loss. ``committed``: how many offset commits came.
+    missing lines, and the first instant after the loss. ``committed``: how many offset commits came. ``future``: how
+    many were left out because their instants are far in the future.
     """
 
     parts: list[Part]
@@ -66,6 +67,7 @@ class Taken(NamedTuple):
     duplicates: int
     lost: dict[str, int]
     committed: int
+    future: int
 
 
 class OffsetsRead(NamedTuple):
@@ -115,13 +117,17 @@ def take(memory: ShardMemory, batch: Batch, hold_ms: int) -> Taken:
     others = _parted([*fresh.others, *polls, *logged, *named], sifted.parted_by)
     commits = _parted_commits(fresh.commits, sifted.parted_by)
     steps = [None, *sifted.parted_by]
+    # Both clocks: while the job catches up, lines are behind, and brokers' clocks may be ahead of this machine's.
+    credible_ms = FAR_MS if wall_ms is None else max(latest_ms, wall_ms) + COMMIT_MEMORY_MS
     parts: list[Part] = []
+    future = 0
     for step, lines, whole, rest, rows in zip(steps, sifted.lines, sifted.blocks, others, commits, strict=True):
         ready = _Ready(memory, lines, whole, rest, rows)
         if len(parts) == len(sifted.parted_by) and not final:
             ready.hold_back(memory, _watermark_ms(memory, ready, latest_ms, batch.records_read_ms, hold_ms), hold_ms)
+            future += _leave_out_future(memory, credible_ms)
         parts.append(Part(step, ready.heartbeats, ready.others, ready.commits))
-    return Taken(parts, sifted.steps, misdated, fresh.duplicates, lost, fresh.committed)
+    return Taken(parts, sifted.steps, misdated, fresh.duplicates, lost, fresh.committed, future)
 
 
 class _Ready:
@@ -165,6 +171,14 @@ class _Ready:
         cut = bisect_right(self.commits, watermark_ms, key=itemgetter(0))
         memory.held_commits = self.commits[cut:]
         del self.commits[cut:]
+
+
+def _leave_out_future(memory: ShardMemory, credible_ms: int) -> int:
+    """Hold no commit that is later than an instant; return how many there were: they would be held until it comes."""
+    kept = bisect_right(memory.held_commits, credible_ms, key=itemgetter(0))
+    future = len(memory.held_commits) - kept
+    del memory.held_commits[kept:]
+    return future
 
 
 def _watermark_ms(memory: ShardMemory, ready: _Ready, latest_ms: int, records_read_ms: int, hold_ms: int) -> int:

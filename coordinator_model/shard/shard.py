@@ -105,8 +105,9 @@ class Shard:
         if state is None:
             return cls(made)
         version, heartbeat_table, memory, index, group_store, commit_times, commit_index = state
-        if version != snapshot.VERSION:
+        if version not in snapshot.READABLE:
             raise ValueError(f"state version {version}, this monitor reads {snapshot.VERSION}")
+        group_store = snapshot.migrated_groups(group_store, version)
         known = reuse_from._groups if reuse_from else made  # noqa: SLF001
         made.heartbeat_table = snapshot.load_heartbeat_table(heartbeat_table, index, known.heartbeat_table)
         if not views_kept:
@@ -205,6 +206,8 @@ class Shard:
             self._outputs.count("duplicates", taken.duplicates)
         if taken.committed:
             self._outputs.count(OffsetCommitted.__name__, taken.committed)
+        if taken.future:
+            self._outputs.count("commits_from_the_future", taken.future)
         for event in taken.misdated:
             self._outputs.misdated(event)
         for broker, line_ms in taken.lost.items():

@@ -9,7 +9,7 @@ how often they change, so that a batch of heartbeats and commits writes little:
   something other than a heartbeat or a commit comes. A reader that has the same bytes decoded already skips them.
 - Commit times change with every offset commit, the commit index only when a partition is new or forgotten.
 
-``CHANGELOG.md`` says what each format changed. This is format 26:
+``CHANGELOG.md`` says what each format changed. This is format 27:
 
 - heartbeat table = last heartbeats, then zlib(interval, generation, span, timeout), each the bytes of an ``array``,
   little-endian, slots in index order
@@ -21,8 +21,11 @@ how often they change, so that a batch of heartbeats and commits writes little:
 - commit index = zlib(uint32 bytes of the keys with a slot, those keys in the order of their slots, the keys of simple
   groups)
 
-Migration guide: a state of another version is refused. Before that happens the run's layout file, which names the
-version, makes the job begin a fresh checkpoint (``streaming/run/layout.py``); it adopts the open incidents.
+Migration guide: a new format counts ``VERSION`` up. ``migrated_groups`` brings the slices of the format before into
+this one, ``READABLE`` names both, and ``tests/coordinator_model/shard/test_migration.py`` holds it to a state of that
+format. Where that is not worth its code, ``READABLE`` is ``VERSION`` alone. A state of any other version is refused.
+Before that happens the run's layout file, which names the version, makes the job begin a fresh checkpoint
+(``streaming/run/layout.py``); it adopts the open incidents.
 """
 
 import base64
@@ -51,13 +54,15 @@ from coordinator_model.replica.notes import (
     Zombie,
 )
 from coordinator_model.replica.removals.departure import Departure
-from coordinator_model.replica.removals.phases import EndedPhase, JoinPhase
+from coordinator_model.replica.removals.phases import EndedPhase, JoinPhase, JoinsSeen, PhaseEnd, PhaseStart
 from coordinator_model.shard.commit_times import CommitRow, CommitTimes
 from coordinator_model.shard.heartbeat_table import HeartbeatTable
 from coordinator_model.shard.rebase import rebased
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType
 
-VERSION = 26
+VERSION = 27
+READABLE = (26, VERSION)
+"""Formats whose states can be gone on with."""
 _LEVEL = 1
 _BYTES = "bytes in base64"
 _COMMON = (
@@ -295,9 +300,40 @@ def _squeezed(body: list[Any]) -> bytes:
     return squeezer.compress(json.dumps(body, separators=(",", ":")).encode()) + squeezer.flush()
 
 
+def _unsqueezed(data: bytes) -> Any:
+    return json.loads(zlib.decompressobj(zdict=_COMMON).decompress(data))
+
+
 def rebase_group(data: bytes, delta_ms: int, until_ms: int) -> bytes:
     """Move all instants of one group along with its coordinator's clock."""
-    return _squeezed(rebased(json.loads(zlib.decompressobj(zdict=_COMMON).decompress(data)), delta_ms, until_ms))
+    return _squeezed(rebased(_unsqueezed(data), delta_ms, until_ms))
+
+
+def migrated_groups(data: bytes, version: int) -> bytes:
+    """Return the group store of a state of a readable version in the format of this one."""
+    if version == VERSION:
+        return data
+    return dump_slices({name: _squeezed(_from_26(_unsqueezed(piece))) for name, piece in load_slices(data).items()})
+
+
+def _from_26(body: list[Any]) -> list[Any]:
+    """Return a group of format 26 in format 27: join phases without sentinels, and the joins with their generation."""
+    values, phase, ended = body[2], body[-3], body[-2]
+    values.insert(_GROUP_FIELDS.index("joins"), _joins_of_26(phase))
+    body[-3] = _phase_of_26(phase)
+    body[-2] = [[*_phase_of_26(one), _joins_of_26(one), *one[9:]] for one in ended]
+    return body
+
+
+def _phase_of_26(values: list[Any]) -> list[Any]:
+    after_ms, started_ms, started_by, timeout_ms, _, _, generation, ended_ms, unanswered = values[:9]
+    start = None if started_ms is None else [started_ms, started_by or None, timeout_ms]
+    return [after_ms, start, None if generation < 0 else [generation, ended_ms], unanswered]
+
+
+def _joins_of_26(values: list[Any]) -> list[Any]:
+    first_ms, last_ms = values[4:6]
+    return [first_ms or None, last_ms or None, first_ms == 0]
 
 
 def load_group(group: str, data: bytes) -> GroupReplica:
@@ -324,12 +360,18 @@ def load_group(group: str, data: bytes) -> GroupReplica:
     for name, note in _NOTES.items():
         setattr(replica, name, {key: note(*fields) for key, fields in getattr(replica, name).items()})
     phase, ended, unreported = phases
-    replica.phase = JoinPhase(**dict(zip(_PHASE_FIELDS, phase, strict=True)))
-    ended_phases = [EndedPhase(**dict(zip(_ENDED_FIELDS, one, strict=True))) for one in ended]
+    replica.joins = JoinsSeen(*replica.joins)
+    replica.phase = JoinPhase(*_to_phase(phase))
+    ended_phases = [EndedPhase(*_to_phase(one[:4]), JoinsSeen(*one[4]), *one[5:]) for one in ended]
     replica.unreported_phase = None if unreported is None else ended_phases[unreported]
     replica.departures = [_to_departure(d, ended_phases) for d in departures]
     replica.unexplained = [_to_departure(d, ended_phases) for d in unexplained]
     return replica
+
+
+def _to_phase(values: list[Any]) -> tuple[int, PhaseStart | None, PhaseEnd | None, list[str]]:
+    began_after_ms, start, end, unanswered = values
+    return began_after_ms, start and PhaseStart(*start), end and PhaseEnd(*end), unanswered
 
 
 def _from_member(member: Member) -> list[Any]:

@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from streaming.run.topics import Offsets
@@ -18,6 +19,8 @@ class CatchUp:
     rows_per_s: float = 0.0
     total: int = 0
     """What was to be read when the first batch had ended."""
+    asked_ms: int = 0
+    """When the ends were asked: who has read up to them has read all that there was by then."""
 
     def update(self, progress: dict[str, Any]) -> str | None:
         """Take in a batch's progress; return a line for people while it lasts."""
@@ -34,12 +37,25 @@ class CatchUp:
         share = f"{1 - self.remaining / self.total:.0%}"
         return f"catching up: {share}, {self.remaining:,} records to go, {self.rows_per_s:,.0f} a second"
 
+    def is_reached(self, at: Offsets) -> bool:
+        """Tell whether who has read up to some offsets is done."""
+        return self._remaining(at) == 0
+
     def _remaining(self, at: Offsets) -> int:
         return sum(
             max(0, end - at.get(topic, {}).get(partition, 0))
             for topic, partitions in self.ends.items()
             for partition, end in partitions.items()
         )
+
+
+def planned(checkpoint: Path, batch_id: int) -> Offsets:
+    """Return up to where a batch reads: Spark writes that down before it begins. Nothing where that cannot be read."""
+    try:
+        _, _, *sources = (checkpoint / "offsets" / str(batch_id)).read_text(encoding="utf-8").splitlines()
+        return {topic: at for source in sources for topic, at in offsets_in(source).items()}
+    except (OSError, ValueError):
+        return {}
 
 
 def read_all_from_ms(progress: dict[str, Any]) -> int | None:

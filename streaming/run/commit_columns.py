@@ -266,6 +266,8 @@ def _types(distinct: pa.BinaryArray) -> Indexes:
     kept = (topic >= 0) & (keys.lengths == 4 + group + 2 + topic + 4)
     at, keys, group, topic = at[kept], keys.take(kept), group[kept], topic[kept]
     types[at] = keys.number(0, 2)
+    if texts.data.max(initial=0) < 0x80:
+        return types
     upper = np.concatenate([[0], np.cumsum(texts.data >= 0x80)])
     foreign = np.zeros(len(at), np.bool_)
     for start, size in ((keys.starts + 4, group), (keys.starts + 6 + group, topic)):

@@ -73,6 +73,8 @@ LAG_FOLDER = "lag"
 QUERY_VERSION = 5  # another one where the query's sources or its stateful stage become others
 READ_TIMEOUTS_S = 60.0  # how soon a changed session timeout of a group, or a topic that has grown, is known
 NEW_TOPICS_S = 600.0  # how soon the partitions of topics are that are new since the query was started
+MAX_FIRST_PARTITIONS = 20_000
+"""Of all topics: so many end offsets are asked before the first batch, for nobody knows yet which topics are in use."""
 STATUS_BATCHES = 100
 SET_ASIDE_AFTER = 3  # failures in a row that nothing outside explains, without one batch between them
 GIVE_UP_AFTER = 8
@@ -222,7 +224,6 @@ class Job:
         self, assigned: Assigned, checkpoint: Checkpoint, lags: GroupLags, forget: AbstractSet[str] = frozenset()
     ) -> bool:
         """Run the query on its checkpoint; return whether that ended because it forgot the topics it should forget."""
-        catch_up = CatchUp(self.topics.ends(assigned))
         kafka, file = self.settings.kafka, ClusterFile(checkpoint.folder / CLUSTER_FILE)
         watch = ClusterWatch(kafka.python_client(), kafka.offsets_topic, self.probe.nonce, file.write, file.keys())
         end_offsets = EndOffsets(
@@ -232,6 +233,9 @@ class Job:
             behind_ms=lags.clocks.behind_ms,
             take=lags.add_round,
         )
+        self._ask_first(end_offsets, lags)
+        asked_ms = time.time_ns() // 1_000_000
+        catch_up = CatchUp(self.topics.ends(assigned), asked_ms=asked_ms)
         sink = Sink(
             self.store,
             self.settings,
@@ -242,6 +246,8 @@ class Job:
             watch=watch,
             lease=self.lease,
             lags=lags,
+            catch_up=catch_up,
+            checkpoint=checkpoint.folder,
         )
         query = self._start(assigned, checkpoint, sink)
         try:
@@ -251,6 +257,17 @@ class Job:
             if not sink.close():
                 lags.abandon()
             query.stop()
+
+    def _ask_first(self, end_offsets: EndOffsets, lags: GroupLags) -> None:
+        """Ask for the end offsets of all topics where nothing is kept: then lags are known with the first batch.
+
+        Who reads up to the ends of the topics that are asked after this has read all commits that are older.
+        """
+        if lags.topics():
+            return
+        counts = self.topics.partition_counts()
+        if 0 < sum(counts.values()) <= MAX_FIRST_PARTITIONS:
+            end_offsets.ask_first(counts, lags.add_first_round)
 
     def _start(self, assigned: Assigned, checkpoint: Checkpoint, sink: Sink) -> "StreamingQuery":
         settings, run = self.settings, self.settings.run

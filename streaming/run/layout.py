@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from coordinator_model.shard import snapshot
 from streaming.run.errors import RunError
 
 LAYOUT_FILE = "layout.json"
@@ -71,7 +72,7 @@ def open_checkpoint(
     except ValueError as error:
         known, changes = None, (str(error),)
     if known and not changes:
-        if known["layout"] != asdict(layout):  # the id of the offsets topic is known by now
+        if known["layout"] != asdict(layout):  # the id of the offsets topic is known by now, or the state migrates
             known["layout"] |= {name: value for name, value in asdict(layout).items() if value != ""}
             write_atomically(file, json.dumps(known, indent=2) + "\n")
         folder = data_folder / known["checkpoint_id"]
@@ -138,9 +139,12 @@ def _changes(known: dict[str, Any], layout: Layout) -> tuple[str, ...]:
     return tuple(
         f"{field.name}: {before.get(field.name)} -> {getattr(layout, field.name)}"
         for field in fields(layout)
-        if before.get(field.name) != getattr(layout, field.name) and not _unknown(field.name, before, layout)
+        if before.get(field.name) != getattr(layout, field.name) and not _may_differ(field.name, before, layout)
     )
 
 
-def _unknown(name: str, before: dict[str, Any], layout: Layout) -> bool:
+def _may_differ(name: str, before: dict[str, Any], layout: Layout) -> bool:
+    """Tell whether a difference is none: an id that is not known, or a state format that is read and then replaced."""
+    if name == "state_version":
+        return layout.state_version == snapshot.VERSION and before.get(name) in snapshot.READABLE
     return name == "offsets_topic_id" and "" in (before.get(name, ""), layout.offsets_topic_id)

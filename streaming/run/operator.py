@@ -134,7 +134,7 @@ class Operator:
         kept = version, heartbeats, memory, index, groups, commits, commit_index
         shard = shard_of_key(key)
         restored = Shard.restore(shard, self.settings, kept, key, views_kept=views_kept, reuse_from=outdated)
-        return _Kept(restored, parts)
+        return _Kept(restored, parts if version == snapshot.VERSION else _dumped(restored, _NO_PARTS))
 
     def _committed(self, shard: int, block: bytes, wall_ms: int) -> dict[str, Any]:
         """Hand a block of offset commits on to the sink, which judges lag."""

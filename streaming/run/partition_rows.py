@@ -79,6 +79,8 @@ class PartitionRows(NamedTuple):
 
 def partition_rows_of(batch: pa.RecordBatch) -> Iterator[PartitionRows]:
     """Cut an Arrow batch (topic, partition, offset, timestamp_ms, key, value) where the partition changes."""
+    if not batch.num_rows:
+        return
     topics = batch.column("topic").dictionary_encode()
     columns = [np.asarray(pc.fill_null(batch.column(name), -1)) for name in ("partition", "offset", "timestamp_ms")]
     partitions, offsets, instants_ms = columns

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from coordinator_model.group_report import read_outputs, reports_in
 from coordinator_model.thresholds import Thresholds
 from streaming.config import Settings
+from streaming.run.catch_up import CatchUp, planned
 from streaming.run.cluster_facts import TopicNames
 from streaming.run.cluster_watch import ClusterWatch
 from streaming.run.lag.group_lags import GroupLags
@@ -38,6 +39,8 @@ class Sink:
     watch: ClusterWatch
     lease: Lease
     lags: GroupLags
+    catch_up: CatchUp
+    checkpoint: Path
     caught_up: bool = False
     batch_ms: int | None = None
     failure: Exception | None = None
@@ -74,10 +77,11 @@ class Sink:
         said = [(key, output) for key, output in said if not self._of_metadata(output)]
         outputs = read_outputs(output for _, output in said)
         self.topic_names.resolve(reports_in(outputs))
+        judge = self.caught_up or self._catches_up(batch_id)
         self.store.apply_batch(
             checkpoint_id=self.checkpoint_id,
             batch_id=batch_id,
-            outputs=self.lags.apply(batch_id, outputs, self._thresholds_of, judge=self.caught_up),
+            outputs=self.lags.apply(batch_id, outputs, self._thresholds_of, judge=judge),
             settings=self.settings,
             caught_up=self.caught_up,
             late_before_ms=self.late_before_ms,
@@ -85,6 +89,16 @@ class Sink:
             lease=self.lease,
         )
         self.live_keys.update({key: output["groups"] for key, output in said if output["kind"] == "progress"})
+
+    def _catches_up(self, batch_id: int) -> bool:
+        """Tell whether this batch reads all that lay in the topics at the start: then lags are known with its groups.
+
+        The job learns it from Spark when the batch has ended.
+        """
+        if not self.catch_up.is_reached(planned(self.checkpoint, batch_id)):
+            return False
+        self.lags.read_first(self.catch_up.asked_ms)
+        return True
 
     def _thresholds_of(self, group: str) -> Thresholds:
         return self.settings.policy_for(group).thresholds

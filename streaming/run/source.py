@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import structlog
 
 from coordinator_model.brokers.ticks import HOLE_MS, TICK_EVERY_MS
@@ -61,8 +62,9 @@ _READER = {
     "failOnDataLoss": "false",  # retention and compaction make gaps; the core sees them as lost coverage
     "maxOffsetsPerTrigger": str(ROWS_PER_BATCH),
     # Which ranges of offsets share a task is Spark's choice, by their number and not by their size: where a busy
-    # partition is many small ranges, a task's share of all lines comes out even.
-    "maxRecordsPerPartition": "10000",
+    # partition is several ranges, a task's share of all lines comes out even. But each range costs milliseconds, and
+    # keys that lie in one are told once. So a full batch of the offsets topic is one range a partition, of its fifty.
+    "maxRecordsPerPartition": str(ROWS_PER_BATCH // 50),
     "kafka.fetch.max.wait.ms": "1",  # else each fetch that meets the end of a partition waits half a second
     "kafka.max.partition.fetch.bytes": str(2 * 1024 * 1024),
     # Spark asks for a partition's first and last offset after each poll, which makes the client forget what else it had
@@ -131,15 +133,13 @@ class PackRows:
         )
         heartbeats = _known.setdefault(self.routing, HeartbeatColumns(self.routing))
         commits = CommitColumns(self.routing, self.live_from_ms, self.history_from_ms)
-        records: list[PartitionRows] = []
+        records: list[pa.RecordBatch] = []
         pieces: dict[tuple[str, int], list[ScannedRows]] = {}
         next_offsets: dict[tuple[str, int], int] = {}
         read_bytes = 0
         for batch in batches:
-            for run in partition_rows_of(batch):
-                if run.topic == self.offsets_topic:
-                    records.append(run)
-                elif run.topic == TRIGGER_TOPIC:
+            for run in partition_rows_of(self._without_records(batch, records)):
+                if run.topic == TRIGGER_TOPIC:
                     packer.include_all_keys()
                     packer.cluster = _read_cluster(self.cluster_file)
                 elif (source := self.other_topics.get(run.topic)) is not None:
@@ -156,6 +156,14 @@ class PackRows:
         _pack_records(records, packer, commits)
         if packer:
             yield self._packed(packer)
+
+    def _without_records(self, batch: pa.RecordBatch, records: list[pa.RecordBatch]) -> pa.RecordBatch:
+        """Put the rows of the offsets topic to the others, which are cut and read together; return the rest."""
+        is_record = pc.equal(batch.column("topic"), self.offsets_topic)
+        if pc.any(is_record).as_py():
+            records.append(batch.filter(is_record))
+            return batch.filter(pc.invert(is_record))
+        return batch
 
     def _packed(self, packer: Packer) -> pa.RecordBatch:
         rows, lane_of = list(packer.rows()), self.routing.lane_of_keys()
@@ -174,11 +182,11 @@ def _read_cluster(file: Path | None) -> ClusterRow | None:
         return None
 
 
-def _pack_records(runs: list[PartitionRows], packer: Packer, commits: CommitColumns) -> None:
-    """Pack runs of the offsets topic: regular commits by columns, all else row by row; afterwards there are none."""
-    if not runs:
+def _pack_records(records: list[pa.RecordBatch], packer: Packer, commits: CommitColumns) -> None:
+    """Pack rows of the offsets topic: regular commits by columns, all else row by row; afterwards there are none."""
+    if not records:
         return
-    found = _decode(runs, commits)
+    found = _decode(list(partition_rows_of(pa.concat_batches(records))), commits)
     for key, block in found.blocks:
         packer.add_commits(key, block)
     for kind in found.counts:
@@ -188,7 +196,7 @@ def _pack_records(runs: list[PartitionRows], packer: Packer, commits: CommitColu
             events = parse_row(row)
             packer.decoded.add(row, events)
             _add(packer, row, events)
-    runs.clear()
+    records.clear()
 
 
 def _decode(runs: list[PartitionRows], commits: CommitColumns) -> DecodedCommits:

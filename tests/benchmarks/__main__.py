@@ -81,6 +81,7 @@ def main() -> None:
     parser.add_argument(
         "--records", type=int, default=2_000_000, help="of the cold start and the audit; rows of the history"
     )
+    parser.add_argument("--floor", action="store_true", help=f"of the cold start: measure {FLOOR}, too")
     parser.add_argument("--pairs", type=int, help=f"of the telemetry's cost ({telemetry_cost.PAIRS})")
     options = parser.parse_args()
     options.seconds = options.seconds or (flood.SECONDS if options.part == "flood" else SECONDS)
@@ -235,14 +236,11 @@ def cold_start(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespa
     servers = cluster.bootstrap_servers
     cluster.create_topic(synthetic.TOPIC, partitions=synthetic.PARTITIONS)
     cold.fill(servers, OFFSETS_TOPIC, options.records, options.groups, synthetic.PARTITIONS)
-    empty = folder / "empty"
-    empty.mkdir()
     cluster.create_topic(EMPTY_TOPIC, partitions=cold.SHARDS)
-    (empty / "monitor.toml").write_text(config(cluster, empty, options, EMPTY_TOPIC))
     cpu_s = time.process_time()
     reader_s = [cold.read_bare(servers, OFFSETS_TOPIC, options.records)]
     cpu_s = time.process_time() - cpu_s
-    empty_s, idle = await_start(empty)
+    empty_s, idle = await_read(job_folder(cluster, folder / "empty", options, EMPTY_TOPIC), 0)
     begin = time.time()
     with running(folder) as job:
         cold.await_rows(folder / "monitor.db", "SELECT count(*) FROM groups", options.groups)
@@ -261,21 +259,47 @@ def cold_start(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespa
     print(f"| … `run` on an empty topic, until its first batch has ended | {empty_s:.1f} s |")
     print(f"| … a bare reader, before and after | {readers} |")
     print(f"| … above the empty topic, in times of the reader's {bare_s:.1f} s | {(total_s - empty_s) / bare_s:.1f} |")
-    for name, usage in sorted(used.items()):
-        more_s = usage.cpu_s - (idle[name].cpu_s if name in idle else 0)
-        print(f"| … {name} | {usage.cpu_s:.1f} s of processor time, {more_s:.1f} s of it above the empty topic |")
-    large = [batch for batch in batches(folder) if batch["rows"] >= ROWS_PER_BATCH // 2]
-    rates = [f"{batch['rows'] / busy([batch]):,.0f}" for batch in large]
-    print(f"| … of its large batches, records a second, the first one cold | {', '.join(rates)} |")
-    print(f"| … durations of the first, ms | {large[0]['durations_ms']} |")
+    report_more(used, idle)
+    if options.floor:
+        floor_s, used = await_read(
+            job_folder(cluster, folder / "floor", options, OFFSETS_TOPIC), options.records, module=FLOOR
+        )
+        print(f"| … `{FLOOR}`, until all is read | {floor_s:.1f} s |")
+        print(f"| … above the empty topic, in times of the reader's | {(floor_s - empty_s) / bare_s:.1f} |")
+        report_more(used, idle)
+        report_large(folder / "floor")
+    report_large(folder)
     print(f"| load of the machine | {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores |")
 
 
-def await_start(folder: Path) -> tuple[float, dict[str, Usage]]:
-    """Return how many seconds the job needs until its first batch has ended, and what its processes have used then."""
+def report_more(used: dict[str, Usage], idle: dict[str, Usage]) -> None:
+    """Tell what each program used more than on an empty topic."""
+    for name, usage in sorted(used.items()):
+        more_s = usage.cpu_s - (idle[name].cpu_s if name in idle else 0)
+        print(f"| … {name} | {usage.cpu_s:.1f} s of processor time, {more_s:.1f} s of it above the empty topic |")
+
+
+def report_large(folder: Path) -> None:
+    """Tell how fast large batches were."""
+    large = [batch for batch in batches(folder) if batch["rows"] >= ROWS_PER_BATCH // 2]
+    rates = [f"{batch['rows'] / busy([batch]):,.0f}" for batch in large]
+    print(f"| … of its large batches, records a second, the first one cold | {', '.join(rates)} |")
+    if large:
+        print(f"| … durations of the first, ms | {large[0]['durations_ms']} |")
+
+
+def job_folder(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespace, topic: str) -> Path:
+    """Make a folder for another job, which reads a topic."""
+    folder.mkdir()
+    (folder / "monitor.toml").write_text(config(cluster, folder, options, topic))
+    return folder
+
+
+def await_read(folder: Path, records: int, module: str = JOB) -> tuple[float, dict[str, Usage]]:
+    """Return in how many seconds a batch has ended and a job has read so much, and what its processes have used."""
     begin = time.time()
-    with running(folder) as job:
-        while not batches(folder):
+    with running(folder, module) as job:
+        while not batches(folder) or sum(batch["rows"] for batch in batches(folder)) < records:
             time.sleep(cold.POLL_S)
         return time.time() - begin, usage_of(job.pid)
 

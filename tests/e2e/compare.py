@@ -54,7 +54,7 @@ class Row:
     evidence: str = ""
     cause: str = ""
     untold: bool = False
-    """Whether nothing outside the broker and its client tells: see `poll_rows`."""
+    """Whether nothing outside the broker and its client tells: see `poll_rows` and `phase_died`."""
     unheard: bool = False
     """Whether a client's own word agrees with us, of which no broker's log tells: see `poll_rows`."""
     tied: bool = False
@@ -169,7 +169,25 @@ def session_rows(truth: list[TruthEvent], printed: list[dict]) -> list[Row]:
         return AFTER_A_MOVE_MS if moved else TOLERANCE_MS
 
     inside = captured(truth, printed)
-    return _paired(SESSION_EXPIRED, session_expiries(inside), told(printed, SESSION_EXPIRED), tolerance)
+    rows = _paired(SESSION_EXPIRED, session_expiries(inside), told(printed, SESSION_EXPIRED), tolerance)
+    return [replace(row, untold=row.verdict == "MISSING" and phase_died(inside, row)) for row in rows]
+
+
+def phase_died(truth: Iterable[TruthEvent], row: Row) -> bool:
+    """Tell whether a session ended in a join phase that ended with its coordinator, so that nothing tells of it.
+
+    The member's JoinGroup may have waited in that phase: no answer says that it did not. The next coordinator has the
+    member again, from the log. A phase that began with the end of this session is another matter: the others were told.
+    """
+    began, partition = False, -1
+    for event in truth:
+        if event.group == row.group and event.kind in ("rebalance", "generation", "empty"):
+            if event.at_ms >= (row.log_ms or 0):
+                return False
+            began, partition = event.kind == "rebalance", event.partition
+        elif event.kind == "coordinator-loaded" and event.partition == partition and event.at_ms > (row.log_ms or 0):
+            return began
+    return False
 
 
 def rebalance_rows(truth: list[TruthEvent], printed: list[dict]) -> list[Row]:

@@ -77,6 +77,30 @@ def test_three_seconds_are_allowed_only_soon_after_the_partition_was_loaded():
     assert [row.verdict for row in session_rows([elsewhere, logged(50_000)], recorded(said(52_500)))] == ["OFF"]
 
 
+# what the log has of the group beside the end of a session at 50,000 -> the verdict where we say nothing of it
+PHASES = {
+    "in a phase that ended with its coordinator": (["rebalance 45,000", "coordinator-loaded 60,000"], "UNTOLD"),
+    "in a phase that ended": (
+        ["rebalance 45,000", "generation 55,000", "coordinator-loaded 60,000"],
+        "MISSING",
+    ),
+    "it began the phase": (["generation 45,000", "rebalance 50,000", "coordinator-loaded 60,000"], "MISSING"),
+    "in no phase": (["rebalance 44,000", "generation 45,000", "coordinator-loaded 60,000"], "MISSING"),
+    "in a phase that goes on": (["rebalance 45,000"], "MISSING"),
+}
+
+
+@pytest.mark.parametrize("name", PHASES)
+def test_nothing_tells_of_a_session_that_ends_in_a_phase_that_dies(name):
+    lines, verdict = PHASES[name]
+    truth = [logged(50_000)]
+    for text in lines:
+        kind, _, at_ms = text.partition(" ")
+        truth.append(logged(int(at_ms.replace(",", "")), kind=kind, member_id=""))
+    rows = session_rows(sorted(truth, key=lambda event: event.at_ms), recorded())
+    assert [row.verdict for row in rows] == [verdict]
+
+
 # when a partition was loaded, and the interval that we state of a deadline -> the verdict on a session's end at 50,000
 STATED = {
     "it holds the end": (40_000, (45_000, 54_000), "WITHIN"),

@@ -197,14 +197,29 @@ def _move(chance: Random, at_ms: int, brokers: int) -> list[Event]:
     return [Event(at_ms, "elect", str(chance.randint(1, brokers)), args)]
 
 
+def _step_clock(chance: Random, at_ms: int, brokers: int) -> list[Event]:
+    by_ms = chance.choice([200, 1_000, 5_000, 30_000, 3_600_000]) * chance.choice([-1, 1])
+    return [Event(at_ms, "step-clock", str(chance.randint(1, brokers)), {"by_ms": by_ms})]
+
+
+def _compact(chance: Random, at_ms: int, brokers: int) -> list[Event]:
+    return [Event(at_ms, "compact", str(n), {"active": chance.choice([0, 1, 10])}) for n in range(1, brokers + 1)]
+
+
 NO_FAULTS = Faults()
 FAULTS = {
     "stalls": Faults((_stall_writes,), ranges=SLOW_REPLICAS),
     "pauses": Faults((_pause,)),
     "moves": Faults((_move,), brokers=3, ranges=SLOW_REPLICAS),
+    "compaction": Faults((_move, _compact, _compact), (5_000, 30_000), brokers=3, ranges=SLOW_REPLICAS),
+    "steps": Faults((_step_clock,)),
+    "skew": Faults((_move,), brokers=3, offsets_ms=(-2_000, 2_000)),
 }
 
-ALL_KINDS = [members + faults for members in MEMBERS for faults in ("", *(f"+{name}" for name in FAULTS))]
+ALL_KINDS = [
+    members + faults for members in MEMBERS for faults in ("", *(f"+{name}" for name in FAULTS if name != "steps"))
+]
+"""Whose clocks step is in none: instants of before a step mean nothing afterwards, so only `truth` counts these."""
 
 # ---------------------------------------------------------------- a plan
 

@@ -4,6 +4,7 @@ A perturbation takes a life's rows and returns them with the instant at which ea
 leaves no gap in the offsets: it never reached its topic.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from random import Random
@@ -15,6 +16,9 @@ from tests.oracle.life import PROBE
 HEARTBEATS = (b'"requestApiKeyName":"HEARTBEAT"', b"GROUP_HEARTBEAT")
 LEAVES = (b'"requestApiKeyName":"LEAVE_GROUP"', b'"memberEpoch":-1', b'"memberEpoch":-2')
 JOINS = (b'"requestApiKeyName":"JOIN_GROUP"',)
+CONNECTION = re.compile(rb'"connection":"[^"-]*:(?P<port>\d+)-[^"-]*:(?P<client>\d+)-')
+PROBE_MS = 500
+"""Longer no life is without a line."""
 SYNCS = (b'"requestApiKeyName":"SYNC_GROUP"',)
 
 
@@ -44,8 +48,12 @@ def arrivals(rows: list[SourceRow], how: Perturbation, seed: str) -> list[Arriva
 
 
 def as_played(rows: list[SourceRow], _: Random) -> Iterator[Arrival]:
+    """Lose nothing, and keep the order. Brokers' clocks may differ, and step: then no time has passed."""
+    at_ms = before_ms = rows[0].timestamp_ms
     for row in rows:
-        yield Arrival(row.timestamp_ms, row)
+        passed_ms, before_ms = row.timestamp_ms - before_ms, row.timestamp_ms
+        at_ms += passed_ms if 0 < passed_ms <= PROBE_MS else 0
+        yield Arrival(at_ms, row)
 
 
 def lost(share: float) -> Perturbation:
@@ -187,6 +195,22 @@ def flushed(every_ms: int) -> Perturbation:
     return dated(lambda at_ms, _: at_ms + -at_ms % every_ms)
 
 
+def without_key(rows: list[SourceRow], _: Random) -> Iterator[Arrival]:
+    """Lose the record keys, which name the broker: its address does."""
+    for row in rows:
+        yield Arrival(row.timestamp_ms, row._replace(key=None) if row.source == TELEMETRY else row)
+
+
+def at_two_listeners(rows: list[SourceRow], _: Random) -> Iterator[Arrival]:
+    """Lose the record keys, and let every second client come through another listener: one broker has two addresses."""
+    for at_ms, row in without_key(rows, _):
+        found = CONNECTION.search(row.value or b"") if row.source == TELEMETRY else None
+        if found is not None and int(found["client"]) % 2:
+            value = row.value or b""
+            row = row._replace(value=value[: found.start("port")] + b"9192" + value[found.end("port") :])  # noqa: PLW2901
+        yield Arrival(at_ms, row)
+
+
 def in_the_middle(rows: list[SourceRow], chance: Random) -> Iterator[Arrival]:
     """Begin to record telemetry only now; the records of before are there."""
     begins_ms = _within(rows, chance)
@@ -219,6 +243,8 @@ PERTURBATIONS: dict[str, Perturbation] = {
     "instants of a flush every 5 s": flushed(5_000),
     "late by 15 s": late(15_000),
     "late by 60 s": late(60_000),
+    "no record keys": without_key,
+    "no record keys, two listeners": at_two_listeners,
 }
 
 ENDING = (

@@ -15,11 +15,11 @@ CUT = "the join phase went on past the end"
 DIED, LEFT = "a join phase that died with its coordinator", "a leave sent to a deposed coordinator"
 
 
-def life(*lines, protocol="classic", metadata_ms=5_000, loads=(), named=(), logged=(), paused=()):
+def life(*lines, protocol="classic", metadata_ms=5_000, loads=(), named=(), logged=(), paused=(), instance=None):
     """A life of lines ``(at_ms, broker, member id, api, error)``, and how long it waited where it did.
 
     ``loads``: ``(at_ms, broker)``; ``named``: ``(at_ms, number of who leads)``; ``logged``: more of the brokers' logs;
-    ``paused``: from when to when the coordinator stood still.
+    ``paused``: from when to when the coordinator stood still. ``instance``: of all members.
     """
     rows = [
         {
@@ -33,8 +33,13 @@ def life(*lines, protocol="classic", metadata_ms=5_000, loads=(), named=(), logg
             + json.dumps(
                 {
                     "requestHeader": {"requestApiKeyName": api},
-                    "request": {"memberId": member},
-                    "response": {"errorCode": error},
+                    "request": {
+                        "memberId": member,
+                        "groupInstanceId": instance,
+                        "sessionTimeoutMs": 8_000,
+                        "rebalanceTimeoutMs": 30_000,
+                    },
+                    "response": {"errorCode": error, "memberId": member},
                     "remoteTimeMs": sum(waited),
                     "totalTimeMs": sum(waited),
                 },
@@ -195,6 +200,43 @@ def test_a_session_told_for_a_rebalance_timeout_is_listed_in(name):
     played, told_ms, listed = ASLEEP[name]
     expected = "two timers in a short pause" if listed else None
     assert class_of(played, "cause", "rebalance-timeout", "m", AT_MS, told_ms) == expected
+
+
+# when m was heard last -> whether its session of 8 s ended as its rebalance timeout ran out
+@pytest.mark.parametrize(("heard_ms", "error", "listed"), [(12_000, 27, True), (12_000, 25, False), (11_900, 0, False)])
+def test_a_session_told_for_a_rebalance_timeout_is_listed_if_both_ended_in_one_instant(heard_ms, error, listed):
+    played = life((5_000, "broker-2", "m", "JOIN_GROUP", 0), (heard_ms, "broker-2", "m", "HEARTBEAT", error))
+    expected = "two timers in one instant" if listed else None
+    assert class_of(played, "cause", "rebalance-timeout", "m", AT_MS, AT_MS) == expected
+    assert class_of(played, "cause", "rebalance-timeout", "m", AT_MS, AT_MS - 100) is None
+
+
+BACK = (24_000, "broker-2", "n", "JOIN_GROUP", 0, 1_000)
+RETURNED = {
+    "where nobody asks who leads": (life(HEARD, BACK, metadata_ms=0, loads=MOVED, instance="i"), True),
+    "after the predecessor had gone on": (
+        life(HEARD, (15_000, "broker-1", "x", "HEARTBEAT", 0), BACK, loads=MOVED, named=[(14_000, 2)], instance="i"),
+        True,
+    ),
+    "where metadata dates the move": (life(HEARD, BACK, loads=MOVED, named=[(14_000, 2)], instance="i"), False),
+    "after another was told to rejoin": (
+        life(HEARD, (22_000, "broker-2", "x", "HEARTBEAT", 27), BACK, metadata_ms=0, loads=MOVED, instance="i"),
+        False,
+    ),
+    "after it was told that it is unknown": (
+        life(HEARD, (22_000, "broker-2", "m", "HEARTBEAT", 25), BACK, metadata_ms=0, loads=MOVED, instance="i"),
+        False,
+    ),
+    "without a move": (life(HEARD, BACK, metadata_ms=0, loads=((0, "broker-2"),), instance="i"), False),
+    "as a dynamic member": (life(HEARD, BACK, metadata_ms=0, loads=MOVED), False),
+}
+
+
+@pytest.mark.parametrize("name", RETURNED)
+def test_a_removal_that_is_not_told_is_listed_if_the_static_member_came_back(name):
+    played, listed = RETURNED[name]
+    expected = "a static member that came back after a move" if listed else None
+    assert class_of(played, "missing", "session-expired", "m", AT_MS, None) == expected
 
 
 def test_a_wrong_instant_or_an_extra_report_is_never_listed():

@@ -4,7 +4,7 @@ They are counted apart and printed, never left out silently.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from coordinator_model.brokers.coordinator_check import REFUSALS
@@ -117,6 +117,38 @@ def _overlapping_coordinators(life: Life, removal: Removal) -> bool:
     )
 
 
+def _expired_or_replaced(life: Life, removal: Removal) -> bool:
+    """A static member that came back shortly after a move that nothing dates: it was replaced, or had expired before.
+
+    Its successor's JoinGroup is the first request that shows a join phase at the new coordinator: no 25 and no 27 came
+    before. So it hangs on when that coordinator loaded whether an expired session began the phase.
+    """
+    what, rule, member_id, at_ms, told_ms = removal
+    lines = [line for line in _lines(life) if abs(line["at_ms"] - at_ms) <= MOVE_IS_RECENT_MS]
+    named = {line["request"].get("groupInstanceId") for line in lines if line["request"].get("memberId") == member_id}
+    came_ms = [line["at_ms"] - line["totalTimeMs"] for line in lines if _lets_in(line, named - {None}, member_id)]
+    back_ms = min((ms for ms in came_ms if ms > at_ms), default=None)
+    if what != MISSING or back_ms is None:
+        return False
+    shown = (line for line in lines if at_ms <= line["at_ms"] <= back_ms)
+    undecided = not any(line["response"].get("errorCode") in (25, 27) for line in shown)
+    return undecided and _overlapping_coordinators(life, (UNKNOWN, rule, member_id, at_ms, told_ms))
+
+
+def _lines(life: Life) -> Iterator[dict[str, Any]]:
+    """Yield the lines of a life that are of its clients, each with its instant."""
+    for row in life.rows:
+        if row.source == TELEMETRY and PROBE not in (row.value or b""):
+            yield json.loads((row.value or b"").partition(b":")[2]) | {"at_ms": row.timestamp_ms}
+
+
+def _lets_in(line: dict[str, Any], instances: set[str], member_id: str) -> bool:
+    """Tell whether a line is of a JoinGroup that let one of these instances in under another member id."""
+    asked, answered = line["request"], line["response"]
+    joined = line["requestHeader"]["requestApiKeyName"] == "JOIN_GROUP" and answered.get("errorCode") == 0
+    return joined and asked.get("groupInstanceId") in instances and answered.get("memberId") != member_id
+
+
 def _took(row: SourceRow, since_ms: int) -> bool:
     """Tell whether a broker took a request as the coordinator does and refused it only after a wait, as for a write."""
     value = row.value or b""
@@ -196,10 +228,28 @@ def _coordinates(row: SourceRow) -> bool:
 
 
 def _two_timers_at_once(life: Life, removal: Removal) -> bool:
-    """Session and rebalance timeout are one number, as before JoinGroup v1 they always were: both ran out at once."""
+    """Session and rebalance timeout are one number, as before JoinGroup v1 they always were: both ran out at once.
+
+    Or they are not, and the last heartbeat that was accepted came one session timeout before the removal.
+    """
     what, _, member_id, at_ms, told_ms = removal
-    together = told_ms is not None and abs(told_ms - at_ms) <= SAME_INSTANT_MS
-    return what == CAUSE and together and any(_has_one_timeout(row, member_id) for row in life.rows)
+    if what != CAUSE or told_ms is None or abs(told_ms - at_ms) > SAME_INSTANT_MS:
+        return False
+    return any(_has_one_timeout(row, member_id) for row in life.rows) or _session_ended(life, member_id, at_ms)
+
+
+def _session_ended(life: Life, member_id: str, at_ms: int) -> bool:
+    """Tell whether the session of a classic member ended at an instant, by its last heartbeat that was accepted."""
+    before = [line for line in _lines(life) if line["at_ms"] <= at_ms]
+    joins = [line for line in before if line["response"].get("memberId") == member_id]
+    timeouts_ms = [join["request"]["sessionTimeoutMs"] for join in joins if "sessionTimeoutMs" in join["request"]]
+    heard_ms = [line["at_ms"] for line in before if _is_beat_of(line, member_id)]
+    return bool(timeouts_ms and heard_ms) and abs(heard_ms[-1] + timeouts_ms[-1] - at_ms) <= SAME_INSTANT_MS
+
+
+def _is_beat_of(line: dict[str, Any], member_id: str) -> bool:
+    beat = line["requestHeader"]["requestApiKeyName"] == "HEARTBEAT" and line["response"].get("errorCode") in (0, 27)
+    return beat and line["request"].get("memberId") == member_id
 
 
 def _began_unseen(life: Life, removal: Removal) -> bool:
@@ -255,6 +305,7 @@ CLASSES: dict[str, Callable[[Life, Removal], bool]] = {
     "a newcomer that nothing had named": _never_announced,
     "a coordinator that nobody saw": _unseen_coordinator,
     "a cause that hangs on when a coordinator loaded": _overlapping_coordinators,
+    "a static member that came back after a move": _expired_or_replaced,
     "two timers in one instant": _two_timers_at_once,
     "two timers in a short pause": _began_unseen,
     "a join phase that died with its coordinator": _died_with_its_coordinator,

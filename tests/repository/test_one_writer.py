@@ -52,7 +52,7 @@ EXPLAINED = {
             "setattr(replica, name, {key: note(*fields) for key, fields in getattr(replica, name).items()})",
             *(f"replica.{name}" for name in ("state_evidence", "set_aside", "diverged", "violations", "rebalances")),
             *(f"replica.{name}" for name in ("aborted", "leaves", "recorded", "unconverted", "departures")),
-            *(f"replica.{name}" for name in ("unexplained", "phase", "unreported_phase")),
+            *(f"replica.{name}" for name in ("unexplained", "phase", "unreported_phase", "joins")),
             "replica.members[member.member_id]",
             "departure.cause",
             "departure.evidence",
@@ -229,7 +229,9 @@ BAD = {
     "replica.mark_deleted()": "mark_deleted",
     "from coordinator_model.replica.classic import owe\nowe(member, 1)": "classic.owe",
     "from coordinator_model.replica import classic\nclassic.record_heartbeat(member, 1)": "classic.record_heartbeat",
-    "from coordinator_model.replica.removals import join_phase as p\np.begin(replica, 1)": "removals.join_phase.begin",
+    "from coordinator_model.replica.removals import join_phase as p\np.end_phase(replica, 2, 1)": (
+        "removals.join_phase.end_phase"
+    ),
     "departure.phase.limit_ms = 1": "departure.phase.limit_ms",
 }
 

@@ -22,14 +22,14 @@ def due_in_a_pause(case: Case) -> Answer:
     rebalance_due_ms = _rebalance_due_ms(case, pause)
     if rebalance_due_ms is None or rebalance_due_ms >= session_due_ms:
         return NotMissed()
-    asleep = pause.sleeps_at(rebalance_due_ms, told_at_once=case.member.goes_alone)
+    asleep = pause.sleeps_at(rebalance_due_ms, told_at_once=case.member.in_kip848_group)
     return Missed((pause.woke_ms or 0) if asleep else rebalance_due_ms)
 
 
 def _rebalance_due_ms(case: Case, pause: TimerReset) -> int | None:
     """Return by when the member had to revoke, sync or rejoin; None: it did not have to, as far as is known."""
     departure, member = case.departure, case.member
-    if member.goes_alone:
+    if member.in_kip848_group:
         return min(own_timers_ms(member, case.context), default=None)
     sync_ms = sync_deadline_ms(departure, case.context)
     stays = member.instance_id is not None or was_unknown(departure, case.context)

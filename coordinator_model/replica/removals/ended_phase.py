@@ -1,8 +1,8 @@
 """What is kept of an ended join phase: how long it could last, and who had not joined by its end."""
 
-from dataclasses import fields
+from dataclasses import replace
 from itertools import chain
-from operator import itemgetter
+from typing import NamedTuple
 
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.member import Member
@@ -20,31 +20,40 @@ def ended_phase(
 ) -> EndedPhase:
     """Return what is kept of the phase that lost members at an instant: the same object for all these members.
 
-    It is made when the first of them is found gone. ``generation``: the one that no longer has them.
+    It is made when the first of them is found gone, not when the phase ends: only the answers that come in between tell
+    who had joined, and whose timeouts counted. ``generation``: the one that no longer has them.
     """
     before = replica.departures[-1] if replica.departures else None
     same = before is not None and (before.removed_ms, before.generation) == (removed_ms, generation)
     if before is not None and same and before.phase.is_of(phase):
         return before.phase
-    ended = _ended(phase, removed_ms)
-    if phase is not replica.unreported_phase:
-        ended.unjoined = unjoined(replica, generation, removed_ms)
-    ended.limit_ms = ended.limit_ms or phase_limit_ms(replica, phase, removed_ms, context)
-    ended.static_in = static_in(replica, phase)
-    ended.unanswered = []
-    return ended
+    limit_ms, with_static = phase_limit_ms(replica, phase, removed_ms, context), static_in(replica, phase)
+    if isinstance(phase, EndedPhase):  # the unreported one
+        return replace(phase, limit_ms=phase.limit_ms or limit_ms, static_in=with_static, unanswered=[])
+    return EndedPhase(
+        phase.began_after_ms,
+        phase.started,
+        phase.ended,
+        joins=replica.joins,
+        removed_ms=removed_ms,
+        limit_ms=limit_ms,
+        static_in=with_static,
+        unjoined=unjoined(replica, generation, removed_ms),
+    )
 
 
 def unreported_phase(replica: GroupReplica) -> EndedPhase:
     """Return what is kept of the group's phase when the next one begins before an answer has listed its members."""
-    ended = _ended(replica.phase, replica.phase.ended_ms)
-    ended.unjoined = unjoined(replica, replica.generation, ended.removed_ms)
-    return ended
-
-
-def _ended(phase: JoinPhase, removed_ms: int) -> EndedPhase:
-    known = {field.name: getattr(phase, field.name) for field in fields(phase)}
-    return EndedPhase(**(known | {"removed_ms": removed_ms}))
+    phase, ended_ms = replica.phase, replica.generation_since_ms
+    return EndedPhase(
+        phase.began_after_ms,
+        phase.started,
+        phase.ended,
+        phase.unanswered,
+        joins=replica.joins,
+        removed_ms=ended_ms,
+        unjoined=unjoined(replica, replica.generation, ended_ms),
+    )
 
 
 def static_in(replica: GroupReplica, phase: JoinPhase) -> bool:
@@ -82,10 +91,22 @@ def phase_limit_ms(replica: GroupReplica, phase: JoinPhase, removed_ms: int, con
 
 def note_starter_timeout(replica: GroupReplica, phase: EndedPhase) -> None:
     """Note the timeout of the member whose JoinGroup began the phase: by now all answers that show it have come."""
+    if phase.started is None:
+        return
     left = (leave.member for leave in replica.leaves if leave.applied_ms > phase.removed_ms)
-    starters = [m for m in chain(replica.members.values(), left) if m.member_id == phase.started_by]
-    limits_ms = [*(member.rebalance_timeout_ms for member in starters), phase.starter_timeout_ms]
-    phase.starter_timeout_ms = max((limit_ms for limit_ms in limits_ms if limit_ms), default=None)
+    starters = [m for m in chain(replica.members.values(), left) if m.member_id == phase.started.by]
+    limits_ms = [*(member.rebalance_timeout_ms for member in starters), phase.started.timeout_ms]
+    longest_ms = max((limit_ms for limit_ms in limits_ms if limit_ms), default=None)
+    phase.started = phase.started._replace(timeout_ms=longest_ms)
+
+
+class _TimerEnd(NamedTuple):
+    """When a timer of a member ran out."""
+
+    at_ms: int
+    of_session: bool
+    """Whether it was the session's, not that of its SyncGroup."""
+    member_id: str
 
 
 def _gone_as_it_began(replica: GroupReplica, phase: JoinPhase, removed_ms: int, context: JudgementContext) -> set[str]:
@@ -95,25 +116,30 @@ def _gone_as_it_began(replica: GroupReplica, phase: JoinPhase, removed_ms: int, 
     all members that have not synced at once.
     """
     begun_ms = phase.started_ms or 0
-    ends: list[tuple[int, bool, str]] = []
+    ends: list[_TimerEnd] = []
     waiting = [m for m in replica.members.values() if m.awaiting_sync and m.timer_reset_ms is not None]
     limits = {at_ms: _sync_limit_ms(replica, at_ms, removed_ms) for at_ms in {m.timer_reset_ms or 0 for m in waiting}}
     for member in waiting:
         sync_ms = limits[member.timer_reset_ms or 0]
         if sync_ms is not None:
-            ends.append(((member.timer_reset_ms or 0) + sync_ms, False, member.member_id))
+            at_ms = (member.timer_reset_ms or 0) + sync_ms
+            ends.append(_TimerEnd(at_ms, of_session=False, member_id=member.member_id))
     replaced = (leave.member for leave in replica.leaves if leave.cause is Cause.REPLACED)
     for member in chain(replica.members.values(), replaced):
-        clock_ms, timeout_ms = member.clock_ms, member.session_timeout_ms
-        if clock_ms is not None and timeout_ms is not None:
-            touched_ms = [at_ms for at_ms in touches_ms(member, context.commits, clock_ms) if at_ms <= begun_ms]
-            ends.append((max([clock_ms, *touched_ms]) + timeout_ms, True, member.member_id))
-    ends = [end for end in ends if end[0] <= begun_ms]
-    first = min((end for end in ends if end[0] >= phase.after_ms), key=itemgetter(0, 1), default=None)
-    gone = {member_id for at_ms, _, member_id in ends if at_ms < phase.after_ms}
-    if first is None or first[1]:
-        return gone | ({first[2]} if first is not None else set())
-    return gone | {member_id for at_ms, alone, member_id in ends if at_ms == first[0] and not alone}
+        session_from_ms, timeout_ms = member.session_from_ms, member.session_timeout_ms
+        if session_from_ms is not None and timeout_ms is not None:
+            touched_ms = [at_ms for at_ms in touches_ms(member, context.commits, session_from_ms) if at_ms <= begun_ms]
+            at_ms = max([session_from_ms, *touched_ms]) + timeout_ms
+            ends.append(_TimerEnd(at_ms, of_session=True, member_id=member.member_id))
+    ends = [end for end in ends if end.at_ms <= begun_ms]
+    gone = {end.member_id for end in ends if end.at_ms < phase.began_after_ms}
+    starters = (end for end in ends if end.at_ms >= phase.began_after_ms)
+    first = min(starters, key=lambda end: (end.at_ms, end.of_session), default=None)
+    if first is None:
+        return gone
+    if first.of_session:
+        return gone | {first.member_id}
+    return gone | {end.member_id for end in ends if end.at_ms == first.at_ms and not end.of_session}
 
 
 def sync_timeout_ms(replica: GroupReplica, member: Member, removed_ms: int) -> int | None:

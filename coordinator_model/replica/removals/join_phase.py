@@ -12,7 +12,7 @@ from coordinator_model.events import JoinAnswered
 from coordinator_model.replica.group import MAX_UNANSWERED_JOINS, GroupReplica
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS, phase_limit_ms, unreported_phase
-from coordinator_model.replica.removals.phases import EndedPhase, JoinPhase
+from coordinator_model.replica.removals.phases import EndedPhase, JoinPhase, JoinsSeen, PhaseEnd, PhaseStart
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import GroupState
 
@@ -20,7 +20,7 @@ NEW_MEMBER_MS = 300_000
 """The longest that a newcomer's JoinGroup waits for the phase to end."""
 
 
-def begin(replica: GroupReplica, sign_ms: int, by: str = "") -> None:
+def begin_phase(replica: GroupReplica, sign_ms: int, by: str | None = None) -> None:
     """Start a join phase at its first sign. Its earliest start is the last sign of the generation before it."""
     unreported = replica.state is GroupState.COMPLETING_REBALANCE and replica.listed_generation != replica.generation
     if unreported and replica.unreported_phase is None:  # the earliest: who missed it is in no later one
@@ -28,68 +28,69 @@ def begin(replica: GroupReplica, sign_ms: int, by: str = "") -> None:
     members = replica.members.values()
     heard = [at_ms or 0 for m in members for at_ms in (m.previous_heartbeat_ms, m.last_heartbeat_ms)]
     before = [at_ms for at_ms in (*heard, replica.generation_since_ms) if at_ms < sign_ms]
-    former = replica.phase
-    replica.phase = JoinPhase(
-        max(before, default=0), sign_ms, by, first_join_ms=former.first_join_ms, last_join_ms=former.last_join_ms
-    )
+    replica.phase = JoinPhase(max(before, default=0), PhaseStart(sign_ms, by or None))
 
 
-def sign(replica: GroupReplica, generation: int, sign_ms: int, by: str = "") -> None:
+def note_sign(replica: GroupReplica, generation: int, sign_ms: int, by: str | None = None) -> None:
     """Note a sign of the join phase that led to a generation, if it is the earliest so far.
 
     A sign of the same instant counts if it shows who began the phase.
     """
     in_the_next = generation == replica.generation and replica.state is GroupState.PREPARING_REBALANCE
     phases = [] if in_the_next else [replica.phase]
-    for phase in phases + _ended(replica, generation):
-        if phase.started_ms is None or not phase.after_ms <= sign_ms <= phase.started_ms:
+    for phase in phases + _unjudged_phases(replica, generation):
+        start = phase.started
+        if start is None or not phase.began_after_ms <= sign_ms <= start.at_ms:
             continue
-        if sign_ms < phase.started_ms or (by and not phase.started_by):
-            phase.started_ms, phase.started_by, phase.starter_timeout_ms = sign_ms, by, None
+        if sign_ms < start.at_ms or (by and start.by is None):
+            phase.started = PhaseStart(sign_ms, by or None)
 
 
-def _ended(replica: GroupReplica, generation: int) -> list[EndedPhase]:
-    """Return the ended phases of a generation that are still open: some removal of each is not judged yet."""
+def _unjudged_phases(replica: GroupReplica, generation: int) -> list[EndedPhase]:
+    """Return the ended phases of a generation of which some removal is not judged yet."""
     phases = [d.phase for d in replica.departures if d.generation == generation and not d.judged]
     unreported = replica.unreported_phase
-    phases += [unreported] if unreported is not None and unreported.generation == generation else []
+    if unreported is not None and unreported.ended is not None and unreported.ended.generation == generation:
+        phases.append(unreported)
     return list({id(phase): phase for phase in phases}.values())
 
 
-def end(replica: GroupReplica, generation: int, at_ms: int) -> None:
+def end_phase(replica: GroupReplica, generation: int, at_ms: int) -> None:
     """End the join phase with a new generation. If generations were skipped, earlier phases ended unseen."""
-    phase = replica.phase
-    phase.first_join_ms, phase.last_join_ms = 0 if generation > replica.generation + 1 > 0 else None, 0
-    phase.generation = replica.generation = generation
-    phase.ended_ms = replica.generation_since_ms = at_ms
+    replica.joins = JoinsSeen(skipped=generation > replica.generation + 1 > 0)
+    replica.phase.ended = PhaseEnd(generation, at_ms)
+    replica.generation, replica.generation_since_ms = generation, at_ms
     replica.rolled_back_replacements.clear()
 
 
-def joined(replica: GroupReplica, event: JoinAnswered) -> None:
+def note_join(replica: GroupReplica, event: JoinAnswered) -> None:
     """Note by a JoinGroup's answer who joined a generation, and when the first and the last JoinGroup arrived."""
-    for ended in _ended(replica, event.generation):
-        _note_join(replica, ended, event)
+    ended_ms = replica.generation_since_ms
+    for ended in _unjudged_phases(replica, event.generation):
+        ended.joins = _with_join(ended.joins, event.arrival_ms, ended_ms)
         if event.arrival_ms <= ended.removed_ms + EARLY_MS:
             ended.unjoined = [name for name in ended.unjoined if name not in (event.instance_id, event.member_id)]
-    _note_join(replica, replica.phase, event)
+    replica.joins = _with_join(replica.joins, event.arrival_ms, ended_ms)
 
 
-def _note_join(replica: GroupReplica, phase: JoinPhase, event: JoinAnswered) -> None:
-    first_ms = phase.first_join_ms
-    phase.first_join_ms = event.arrival_ms if first_ms is None else min(first_ms, event.arrival_ms)
-    if event.arrival_ms <= replica.generation_since_ms + EARLY_MS:
-        phase.last_join_ms = max(phase.last_join_ms, event.arrival_ms)
+def _with_join(joins: JoinsSeen, arrival_ms: int, ended_ms: int) -> JoinsSeen:
+    """Return the joins of a generation with one more, of which the join phase ended at an instant."""
+    if not joins.skipped:
+        joins = joins._replace(first_ms=arrival_ms if joins.first_ms is None else min(joins.first_ms, arrival_ms))
+    if arrival_ms > ended_ms + EARLY_MS:
+        return joins  # it joined again, or anew, in the generation that is on
+    return joins._replace(last_ms=max(joins.last_ms or arrival_ms, arrival_ms))
 
 
-def unanswered(replica: GroupReplica, event: JoinAnswered) -> None:
+def note_unanswered_join(replica: GroupReplica, event: JoinAnswered) -> None:
     """Note a member that joined though its JoinGroup's answer was lost behind a stalled write."""
     for phase in (replica.phase, replica.unreported_phase):
-        if phase is not None and (phase.generation < 0 or event.arrival_ms <= phase.ended_ms):
+        if phase is not None and (phase.ended is None or event.arrival_ms <= phase.ended.at_ms):
             phase.unanswered = [*phase.unanswered, event.request_member_id][:MAX_UNANSWERED_JOINS]
 
 
-def end_untold(replica: GroupReplica, by_ms: int, context: JudgementContext) -> None:
-    """End the phase that goes on where a record shows a later generation than its own: no answer told of that one.
+def note_untold_end(replica: GroupReplica, by_ms: int, context: JudgementContext) -> None:
+    """End the phase that goes on where a later generation than its own is shown: no answer named that one.
 
     It ended as the session of the last of the others did, or by its timeout. That began the sessions of those who had
     asked to join, and whose answers were lost (``GroupMetadataManager.completeClassicGroupJoin``).
@@ -97,7 +98,7 @@ def end_untold(replica: GroupReplica, by_ms: int, context: JudgementContext) -> 
     phase, members = replica.phase, replica.members.values()
     waiting = [m for m in members if m.member_id in phase.unanswered]
     others = (m for m in members if m.member_id not in phase.unanswered)
-    ends_ms = [max(m.clock_ms or 0, m.parked_heartbeat_ms or 0) + (m.session_timeout_ms or 0) for m in others]
+    ends_ms = [max(m.session_from_ms or 0, m.parked_heartbeat_ms or 0) + (m.session_timeout_ms or 0) for m in others]
     due_ms = (phase.started_ms or 0) + (phase_limit_ms(replica, phase, by_ms, context) or 0)
     ended_ms = min(max(ends_ms, default=0), due_ms)
     if (phase.started_ms or 0) <= ended_ms < by_ms:
@@ -112,10 +113,10 @@ def weigh_unreported_phase(replica: GroupReplica, context: JudgementContext) -> 
     Where the list of members that comes now is the phase's own, which is late, the phase need not have timed out.
     """
     phase = replica.unreported_phase
-    if phase is None:
+    if phase is None or phase.ended is None:
         return
-    phase.limit_ms = phase_limit_ms(replica, phase, phase.ended_ms, context)
-    if phase.generation != replica.generation and not _surely_timed_out(replica, phase, context):
+    phase.limit_ms = phase_limit_ms(replica, phase, phase.ended.at_ms, context)
+    if phase.ended.generation != replica.generation and not _surely_timed_out(replica, phase, context):
         replica.unreported_phase = None
 
 
@@ -124,12 +125,12 @@ def _surely_timed_out(replica: GroupReplica, phase: EndedPhase, context: Judgeme
 
     Its start must have been seen, under the same coordinator, with no lines lost since.
     """
-    if phase.started_ms is None or phase.limit_ms is None or len(phase.unanswered) == MAX_UNANSWERED_JOINS:
+    start, limit_ms = phase.started, phase.limit_ms
+    if start is None or limit_ms is None or len(phase.unanswered) == MAX_UNANSWERED_JOINS:
         return False
-    started_ms, late_ms = phase.started_ms, phase.ended_ms - phase.started_ms
-    late_ms -= max(phase.limit_ms, phase.starter_timeout_ms or 0)
+    late_ms = phase.removed_ms - start.at_ms - max(limit_ms, start.timeout_ms or 0)
     resets = context.timer_resets
-    unsure = any(r.woke_ms is None and (r.high_ms is None or r.high_ms >= started_ms) for r in resets)
+    unsure = any(r.woke_ms is None and (r.high_ms is None or r.high_ms >= start.at_ms) for r in resets)
     return not unsure and (-EARLY_MS <= late_ms <= LATE_MS or _dropped_one_alive(replica, phase))
 
 
@@ -140,16 +141,16 @@ def _dropped_one_alive(replica: GroupReplica, phase: EndedPhase) -> bool:
     (``GroupMetadataManager.completeClassicGroupJoin``). A heartbeat that was answered 15 behind a stalled write had
     been accepted: a refused one is answered at once.
     """
-    dynamic = [m for m in replica.members.values() if not stayed(phase, m) and m.unknown_ms is not None]
-    ends_ms = [max(m.clock_ms or 0, m.parked_heartbeat_ms or 0) + (m.session_timeout_ms or 0) for m in dynamic]
-    return any(phase.ended_ms <= (m.unknown_ms or 0) < end_ms for m, end_ms in zip(dynamic, ends_ms, strict=True))
+    dynamic = [m for m in replica.members.values() if not was_kept(phase, m) and m.unknown_ms is not None]
+    ends_ms = [max(m.session_from_ms or 0, m.parked_heartbeat_ms or 0) + (m.session_timeout_ms or 0) for m in dynamic]
+    return any(phase.removed_ms <= (m.unknown_ms or 0) < end_ms for m, end_ms in zip(dynamic, ends_ms, strict=True))
 
 
-def stayed(phase: JoinPhase, member: Member) -> bool:
+def was_kept(phase: JoinPhase, member: Member) -> bool:
     """Tell whether a phase that timed out kept a member: a static one, or one that is known to have rejoined."""
     if member.kip848 or member.instance_id is not None or member.member_id in phase.unanswered:
         return True
-    return (member.generation or -1) >= phase.generation
+    return phase.ended is not None and (member.generation or -1) >= phase.ended.generation
 
 
 def newcomer_waited(event: JoinAnswered) -> bool:
@@ -163,8 +164,9 @@ def note_refused_newcomer(replica: GroupReplica, event: JoinAnswered) -> None:
     The newcomer's timeout counted when the phase began (kafka-facts 3.3), so it still limits the phase. A static member
     and a client before JoinGroup v4 have no member id yet.
     """
-    by = event.request_member_id or event.instance_id or event.client_id
+    by = event.request_member_id or event.instance_id or event.client_id or None
     if replica.state is GroupState.PREPARING_REBALANCE and newcomer_waited(event):
-        sign(replica, replica.generation + 1, event.arrival_ms, by)
-        if replica.phase.started_by == by:
-            replica.phase.starter_timeout_ms = event.rebalance_timeout_ms
+        note_sign(replica, replica.generation + 1, event.arrival_ms, by)
+        start = replica.phase.started
+        if start is not None and start.by == by:
+            replica.phase.started = start._replace(timeout_ms=event.rebalance_timeout_ms)

@@ -18,7 +18,8 @@ def phase_was_extended(case: Case) -> Answer:
     end_ms = phase_due_ms(case.departure, starts_ms, case.context)
     if end_ms is None or not _outlasted_its_timeout(case, starts_ms):
         return None
-    return Missed(end_ms) if case.own_latest_end_ms > end_ms + EARLY_MS else NotMissed()
+    had_joined = (case.member.timer_reset_ms or 0) >= end_ms  # its end began the sessions of those who had, no others
+    return Missed(end_ms) if case.own_latest_end_ms > end_ms + EARLY_MS and not had_joined else NotMissed()
 
 
 def not_rejoined(case: Case) -> Answer:
@@ -48,18 +49,20 @@ def _session_ends_ms(case: Case) -> list[int]:
 
 def _outlasted_its_timeout(case: Case, session_ends_ms: list[int]) -> bool:
     """Tell whether the phase went on after its timeout, under the same coordinator for certain."""
-    phase = case.departure.phase
-    ends_ms = possible_ends_ms(phase, session_ends_ms, case.context)
-    if phase.started_by == "" and len(ends_ms) > 1:
-        ends_ms = ends_ms[1:]  # the end of a session began it, before its first sign
-    started_ms, last_ms = phase.started_ms, max(ends_ms, default=case.removed_ms)
-    if started_ms is None or last_ms + LATE_MS >= case.removed_ms:
+    phase, start, joins = case.departure.phase, case.departure.phase.started, case.departure.phase.joins
+    if start is None:
         return False
-    skipped = phase.first_join_ms == 0
-    if not skipped and (not phase.static_in or (phase.first_join_ms or last_ms + 1) <= last_ms):
+    ends_ms = possible_ends_ms(phase, session_ends_ms, case.context)
+    if start.by is None and len(ends_ms) > 1:
+        ends_ms = ends_ms[1:]  # the end of a session began it, before its first sign
+    last_ms = max(ends_ms, default=case.removed_ms)
+    if last_ms + LATE_MS >= case.removed_ms:
+        return False
+    joined_in_time = joins.first_ms is not None and joins.first_ms <= last_ms
+    if not joins.skipped and (joined_in_time or not phase.static_in):
         return False
     resets = case.context.timer_resets
-    return not any(r.woke_ms is None and (r.high_ms is None or r.high_ms >= started_ms) for r in resets)
+    return not any(r.woke_ms is None and (r.high_ms is None or r.high_ms >= start.at_ms) for r in resets)
 
 
 def _waited_to_its_timeout(case: Case, end_ms: int | None) -> bool:
@@ -72,10 +75,11 @@ def _waited_to_its_timeout(case: Case, end_ms: int | None) -> bool:
         return False
     removed_ms, grace_ms = case.removed_ms, case.context.thresholds.grace_ms
     others_ms = [at_ms for other, at_ms in case.latest_ends_ms.items() if other != id(case.departure)]
-    last_ms, sessions_ms = case.departure.phase.last_join_ms, [case.session_end_ms, *others_ms]
-    known = last_ms != 0 and all(sessions_ms)
-    if known and end_ms - EARLY_MS <= removed_ms and max(last_ms, *sessions_ms) + grace_ms < removed_ms:
-        return True
+    last_ms, sessions_ms = case.departure.phase.joins.last_ms, [case.session_end_ms, *others_ms]
+    if last_ms is not None and all(sessions_ms):
+        last_ms = max(last_ms, *sessions_ms)
+        if end_ms - EARLY_MS <= removed_ms and last_ms + grace_ms < removed_ms:
+            return True
     if not case.session_end_ms + LATE_MS < removed_ms < case.latest_ends_ms[id(case.departure)]:
         return False
     return end_ms <= removed_ms <= end_ms + grace_ms  # it may have been alive: a late timer explains it better

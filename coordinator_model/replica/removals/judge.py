@@ -98,7 +98,7 @@ def judge_removals(replica: GroupReplica, context: JudgementContext) -> bool:
 def judge(replica: GroupReplica, departure: Departure, context: JudgementContext) -> Verdict:
     """Return which timeout a removal proves, if one does and nothing unseen may have been the cause."""
     context = _until_it_was_unknown(departure, context)
-    together = [d for d in replica.departures if d.generation == departure.generation]
+    together = [d for d in replica.departures if _is_of_one_phase(d, departure)]
     if removed_with_one_alive(departure, together, replica.leaves, context):
         if not _moved_before(departure, context):
             return Unexplained(judge_again=True)
@@ -109,6 +109,18 @@ def judge(replica: GroupReplica, departure: Departure, context: JudgementContext
     if cause_is_uncertain(Inference(replica, departure, together, verdict, context)):
         return Uncertain(judge_again=not lines_lost(departure.member, context))
     return verdict
+
+
+def _is_of_one_phase(one: Departure, other: Departure) -> bool:
+    """Tell whether one generation showed two removals.
+
+    If one of them is older than the first sign of the other's join phase, two coordinators used the same number: the
+    second had loaded the log, where the first one's generation was never written.
+    """
+    replaced = one.successor is not None or other.successor is not None
+    pairs = () if replaced else ((one, other), (other, one))
+    reused = any(first.removed_ms < (second.phase.started_ms or 0) for first, second in pairs)
+    return one.generation == other.generation and not reused
 
 
 def explain(
@@ -213,16 +225,16 @@ def _until_it_was_unknown(departure: Departure, context: JudgementContext) -> Ju
     The member was gone by that answer, so later resets say nothing about it.
     """
     member, session_ms = departure.member, session_timeout_ms(departure.member, context)
-    if member.unknown_ms is None or member.clock_ms is None or session_ms is None:
+    if member.unknown_ms is None or member.session_from_ms is None or session_ms is None:
         return context
-    if max([member.clock_ms, *departure.touches_ms]) + session_ms > member.unknown_ms + CUT_MS:
+    if max([member.session_from_ms, *departure.touches_ms]) + session_ms > member.unknown_ms + CUT_MS:
         return context
     return replace(context, timer_resets=[r for r in context.timer_resets if r.low_ms <= member.unknown_ms])
 
 
 def _was_in_no_generation(departure: Departure) -> bool:
     """Tell whether a classic member was in no known generation, so that the next coordinator did not load it."""
-    return not departure.member.goes_alone and departure.member.generation is None
+    return not departure.member.in_kip848_group and departure.member.generation is None
 
 
 def _a_move_may_become_known(departure: Departure, context: JudgementContext) -> bool:

@@ -47,6 +47,7 @@ def _began_as_it_ended(departure: Departure) -> bool:
     phase that lasted exactly one timeout began unseen, as the one after a downgrade from KIP-848 does.
     """
     phase, removed_ms = departure.phase, departure.removed_ms
-    lasted_a_timeout = abs(removed_ms - phase.after_ms - (phase.limit_ms or 0)) <= EARLY_MS
-    unseen = departure.answered_by == "" and not phase.started_by and (phase.started_ms or 0) >= removed_ms
-    return unseen and not lasted_a_timeout
+    if departure.answered_by != "" or phase.started is None:
+        return False
+    lasted_a_timeout = abs(removed_ms - phase.began_after_ms - (phase.limit_ms or 0)) <= EARLY_MS
+    return phase.started.by is None and phase.started.at_ms >= removed_ms and not lasted_a_timeout

@@ -22,17 +22,16 @@ def timed_out(departure: Departure, session_ends_ms: Iterable[int], context: Jud
 
 def may_have_timed_out(departure: Departure) -> bool:
     """Tell whether the phase can have lasted its whole timeout, or longer if a timer ran late."""
-    limit_ms = _limit_with_starter_ms(departure.phase)
-    known = departure.phase.started_ms is not None and limit_ms is not None
-    return known and departure.removed_ms - departure.phase.after_ms >= (limit_ms or 0)
+    longest_ms = _longest_ms(departure.phase)
+    return longest_ms is not None and departure.removed_ms - departure.phase.began_after_ms >= longest_ms
 
 
 def too_young(departure: Departure, context: JudgementContext) -> bool:
     """Tell whether the phase was too short to end by its timeout, even from its earliest possible start."""
-    limit_ms = _limit_with_starter_ms(departure.phase)
-    if departure.phase.started_ms is None or limit_ms is None:
+    longest_ms = _longest_ms(departure.phase)
+    if longest_ms is None:
         return False
-    return departure.removed_ms - departure.phase.after_ms < limit_ms - context.thresholds.grace_ms
+    return departure.removed_ms - departure.phase.began_after_ms < longest_ms - context.thresholds.grace_ms
 
 
 def possible_ends_ms(phase: EndedPhase, session_ends_ms: Iterable[int], context: JudgementContext) -> list[int]:
@@ -41,17 +40,22 @@ def possible_ends_ms(phase: EndedPhase, session_ends_ms: Iterable[int], context:
     If another broker took over during the phase, the phase began there with the first JoinGroup. The last answer of
     the broker before it is a sign of that broker's phase only.
     """
-    limit_ms = phase.limit_ms
-    if phase.started_ms is None or limit_ms is None:
+    start, limit_ms = phase.started, phase.limit_ms
+    if start is None or limit_ms is None:
         return []
-    starts = [(phase.started_ms, _limit_with_starter_ms(phase) or limit_ms)]
-    starts += [(at_ms, limit_ms) for at_ms in session_ends_ms if phase.after_ms <= at_ms < phase.started_ms]
+    starts = [(start.at_ms, max(limit_ms, start.timeout_ms or 0))]
+    starts += [(at_ms, limit_ms) for at_ms in session_ends_ms if phase.began_after_ms <= at_ms < start.at_ms]
     moved_ms = max((r.low_ms for r in context.timer_resets if r.cause is Cause.COORDINATOR_MOVED), default=0)
-    if phase.started_ms <= moved_ms:
-        starts.append((phase.first_join_ms or 0, limit_ms))
+    if start.at_ms <= moved_ms and phase.joins.first_ms is not None:
+        starts.append((phase.joins.first_ms, limit_ms))
     return [at_ms + lasts_ms for at_ms, lasts_ms in starts if at_ms > moved_ms]
 
 
-def _limit_with_starter_ms(phase: EndedPhase) -> int | None:
-    """Return how long the phase could last if its first sign began it: then the timeout of that member counts."""
-    return None if phase.limit_ms is None else max(phase.limit_ms, phase.starter_timeout_ms or 0)
+def _longest_ms(phase: EndedPhase) -> int | None:
+    """Return how long the phase could last if its first sign began it: then the timeout of that member counts.
+
+    None: no sign was seen, or no timeout is known.
+    """
+    if phase.started is None or phase.limit_ms is None:
+        return None
+    return max(phase.limit_ms, phase.started.timeout_ms or 0)

@@ -7,7 +7,7 @@ from coordinator_model.replica.member import Member
 from coordinator_model.replica.notes import Violation
 from coordinator_model.replica.removals.departure import STALL_MS, Departure
 from coordinator_model.replica.removals.ended_phase import ended_phase, sync_timeout_ms
-from coordinator_model.replica.removals.join_phase import stayed
+from coordinator_model.replica.removals.join_phase import was_kept
 from coordinator_model.replica.removals.leaves import has_left, heard_since, remember_leave
 from coordinator_model.replica.session_timer import JudgementContext, touches_ms, unheard_since
 from coordinator_model.states import MEMBER_REMOVED, POLL_EXCEEDED, REBALANCE_TIMEOUT, SESSION_EXPIRED, Cause, Evidence
@@ -106,9 +106,11 @@ def _is_witnessed(replica: GroupReplica, member: Member, removed_ms: int, contex
     if not context.broker or removed_ms < context.live_from_ms:
         return False
     others = len(replica.members) - (member.member_id in replica.members)
-    if member.clock_ms is not None or not others:
+    if member.session_from_ms is not None or not others:
         return True
-    return member.goes_alone or (replica.stable_seen_ms is not None and replica.stable_seen_ms >= context.live_from_ms)
+    return member.in_kip848_group or (
+        replica.stable_seen_ms is not None and replica.stable_seen_ms >= context.live_from_ms
+    )
 
 
 def _departure(
@@ -126,10 +128,8 @@ def _departure(
     known_ms = removed_ms if successor is None else successor.answer_ms
     phase, generation, found_ms = replica.phase, replica.generation, removed_ms
     missed = replica.unreported_phase
-    if missed is not None and stayed(missed, member):
-        missed = None
-    if missed is not None:
-        phase, generation, removed_ms = missed, missed.generation, missed.ended_ms
+    if missed is not None and missed.ended is not None and not was_kept(missed, member):
+        phase, (generation, removed_ms) = missed, missed.ended
     return Departure(
         member=member,
         rule=SESSION_EXPIRED,
@@ -174,7 +174,7 @@ def _stall_ms(replica: GroupReplica, member: Member) -> int:
     miss a join phase, so only its removal has to wait.
     """
     stalled = replica.stalled_ms is not None and replica.generation_since_ms - replica.stalled_ms <= STALL_MS
-    return STALL_MS if stalled and not member.goes_alone and member.instance_id is None else 0
+    return STALL_MS if stalled and not member.in_kip848_group and member.instance_id is None else 0
 
 
 def note_parked_heartbeat(replica: GroupReplica, member_id: str, applied_ms: int, answer_ms: int) -> None:
@@ -236,7 +236,7 @@ def explain_by_leave(
     removal that it wrote itself. A later removal is another coordinator's, which does not know of the leave.
     """
     for departure in reversed(replica.departures):
-        if lost and departure.member.goes_alone and departure.removed_ms > applied_ms + grace_ms:
+        if lost and departure.member.in_kip848_group and departure.removed_ms > applied_ms + grace_ms:
             continue
         same = departure.member.member_id == member_id and departure.rule in (
             SESSION_EXPIRED,

@@ -8,7 +8,7 @@ from coordinator_model.replica.group import Leave
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS
 from coordinator_model.replica.removals.phase_timeout import too_young
-from coordinator_model.replica.removals.phases import JoinPhase
+from coordinator_model.replica.removals.phases import JoinPhase, PhaseStart
 from coordinator_model.replica.session_timer import (
     AWAKE_BEFORE_LINE_MS,
     TIMER_EARLY_MS,
@@ -48,10 +48,10 @@ def gone_between(departure: Departure, together: list[Departure], context: Judge
     alive: set[int] = set()
     if lived := alive_at_the_end(departure, together, context):
         began_ms, alive = lived[0], set(map(id, lived[1]))
-        phase = replace(phase, after_ms=began_ms - LATE_MS, started_ms=began_ms, started_by="")
-    if phase.started_ms is None or phase.started_by or phase.started_ms >= departure.removed_ms:
+        phase = replace(phase, began_after_ms=began_ms - LATE_MS, started=PhaseStart(began_ms, None))
+    if phase.started is None or phase.started.by is not None or phase.started.at_ms >= departure.removed_ms:
         return found_ms  # no start of a phase has to be explained
-    if (departure.member.clock_ms or 0) > phase.started_ms:
+    if (departure.member.session_from_ms or 0) > phase.started.at_ms:
         return found_ms  # heard since the phase began, so its session did not begin it
     spans = [(d, deadlines(d, context_before(d, context))) for d in together if id(d) not in alive]
     starters = [d for d, span in spans if d.sync_timeout_ms or not span or _may_have_begun(phase, span)]
@@ -62,7 +62,7 @@ def gone_between(departure: Departure, together: list[Departure], context: Judge
     if began_with != own:
         return found_ms
     longer_ms = own_ms - starters_ms
-    return phase.after_ms + longer_ms, min(phase.started_ms + longer_ms, found_ms[1])
+    return phase.began_after_ms + longer_ms, min(phase.started.at_ms + longer_ms, found_ms[1])
 
 
 def deadline_interval_ms(
@@ -74,7 +74,7 @@ def deadline_interval_ms(
     group at any instant since the predecessor began, and a classic group shows a removal late. It is not exact either
     if the session was due just after the last line before a pause: the coordinator may have been paused already.
     """
-    if blamed is None or departure.member.goes_alone:
+    if blamed is None or departure.member.in_kip848_group:
         return None, None
     if blamed.woke_ms is not None:
         return _before_or_after_sleep(departure, blamed, deadline_ms, context)
@@ -136,14 +136,14 @@ def removed_with_one_alive(
         return True
     kept = [d for d in same if not d.sync_timeout_ms and (d.member.instance_id is not None or too_young(d, context))]
     alive = [d for d in kept if _outlived(d, context) and not lines_lost(d.member, context)]
-    return departure in same and not departure.member.goes_alone and any(d is not departure for d in alive)
+    return departure in same and not departure.member.in_kip848_group and any(d is not departure for d in alive)
 
 
 def _left_after(leave: Leave, departure: Departure, context: JudgementContext) -> bool:
     """Tell whether a member that the record no longer lists left after it, by an answer of another coordinator."""
     late_ms, generation = leave.applied_ms - departure.removed_ms, leave.member.generation
     listed = generation is None or generation >= departure.generation
-    left = leave.cause is not Cause.REPLACED and not departure.member.goes_alone
+    left = leave.cause is not Cause.REPLACED and not departure.member.in_kip848_group
     return left and not listed and TIMER_EARLY_MS < late_ms <= context.thresholds.grace_ms
 
 
@@ -175,7 +175,7 @@ def emptied_ms(departure: Departure, together: list[Departure], context: Judgeme
     same = [d for d in together if d.removed_ms == departure.removed_ms and d.successor is None]
     timeout_ms = session_timeout_ms(departure.member, context)
     shown_later = departure.answered_by != "" or departure.phase.started_ms != departure.removed_ms
-    if shown_later or departure.member.goes_alone or timeout_ms is None or len(same) != len(together):
+    if shown_later or departure.member.in_kip848_group or timeout_ms is None or len(same) != len(together):
         return None
     ends_ms = [latest_deadline_ms(d, context_before(d, context)) or 0 for d in same]
     if max(ends_ms) + context.thresholds.grace_ms >= departure.removed_ms:
@@ -222,10 +222,11 @@ def alive_at_the_end(
     beyond the phase, because they committed, were alive.
     """
     phase, removed_ms = departure.phase, departure.removed_ms
-    if phase.limit_ms is None or phase.started_ms is None or not 0 < phase.last_join_ms < removed_ms - LATE_MS:
+    last_join_ms = phase.joins.last_ms
+    if phase.limit_ms is None or phase.started is None or last_join_ms is None or last_join_ms >= removed_ms - LATE_MS:
         return None
     began_ms = removed_ms - phase.limit_ms
-    if departure.phase.static_in or not phase.after_ms <= began_ms <= phase.started_ms + EARLY_MS:
+    if phase.static_in or not phase.began_after_ms <= began_ms <= phase.started.at_ms + EARLY_MS:
         return None
     dropped = [d for d in together if d.removed_ms == removed_ms and d.successor is None]
     spans = [(d, deadlines(d, context_before(d, context))) for d in dropped]
@@ -235,7 +236,7 @@ def alive_at_the_end(
     alive = [
         d
         for d, own in spans
-        if not d.member.goes_alone
+        if not d.member.in_kip848_group
         and d.member.instance_id is None
         and any(first_ms > removed_ms for first_ms, _, _ in own)
         and any(starter is not d for starter in starters[:2])
@@ -261,7 +262,7 @@ def may_have_started(departure: Departure, spans: list[Span]) -> bool:
 
 def _may_have_begun(phase: JoinPhase, spans: list[Span]) -> bool:
     """Tell whether one of the spans overlaps the interval in which a phase began."""
-    return _overlap(spans, phase.after_ms, phase.started_ms or 0)
+    return _overlap(spans, phase.began_after_ms, phase.started_ms or 0)
 
 
 def ends(spans: list[Span]) -> tuple[int, int]:

@@ -48,12 +48,13 @@ def may_have_expired(departure: Departure, context: JudgementContext) -> bool:
     The new coordinator may have loaded the group a little before its predecessor's last answer.
     """
     member, timeout_ms = departure.member, session_timeout_ms(departure.member, context) or 0
-    if (member.fenced_ms or departure.removed_ms) < departure.removed_ms:
-        return False
-    return any(
-        earliest_load_ms(move, departure) + timeout_ms <= departure.removed_ms
-        for move in moves_since_heard(departure, context)
-    )
+    moves, fenced_ms = moves_since_heard(departure, context), member.fenced_ms
+    if fenced_ms is not None and fenced_ms < departure.removed_ms:
+        # what its predecessor answered tells nothing of the next coordinator, unless another began the phase there
+        start = departure.phase.started
+        by_another = start is not None and start.by not in (None, departure.successor)
+        moves = [] if by_another else [move for move in moves if move.low_ms >= fenced_ms]
+    return any(earliest_load_ms(move, departure) + timeout_ms <= departure.removed_ms for move in moves)
 
 
 def was_taken_back(departure: Departure) -> bool:
@@ -63,7 +64,7 @@ def was_taken_back(departure: Departure) -> bool:
     (``GroupMetadataManager.replaceStaticMember``). Which of the two sessions ended is not known.
     """
     member = departure.member
-    fenced = member.fenced_ms is not None and member.fenced_ms >= (member.clock_ms or 0)
+    fenced = member.fenced_ms is not None and member.fenced_ms >= (member.session_from_ms or 0)
     return fenced and departure.successor is None
 
 
@@ -73,12 +74,13 @@ def _began_the_phase(departure: Departure, first_end_ms: int) -> bool:
     It can if nobody else is seen to have begun it. The successor's JoinGroup begins no phase in a stable group, but it
     does in one that waits for SyncGroups.
     """
-    started_ms, by = departure.phase.started_ms, departure.phase.started_by
-    unseen = by == "" or (by == departure.successor and not departure.member.awaiting_sync)
-    return started_ms is not None and unseen and first_end_ms <= started_ms + EARLY_MS
+    start = departure.phase.started
+    if start is None or first_end_ms > start.at_ms + EARLY_MS:
+        return False
+    return start.by is None or (start.by == departure.successor and not departure.member.awaiting_sync)
 
 
 def _is_reported(replica: GroupReplica, departure: Departure) -> bool:
     """Tell whether another removal of the client since it was last heard is reported, which the log did not have."""
-    name, heard_ms = who(departure.member), departure.member.clock_ms or 0
+    name, heard_ms = who(departure.member), departure.member.session_from_ms or 0
     return any(one.client == name and heard_ms < one.at_ms < departure.removed_ms for one in replica.violations)

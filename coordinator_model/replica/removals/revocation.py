@@ -13,7 +13,7 @@ from coordinator_model.replica.session_timer import JudgementContext, session_ti
 
 def not_revoked(case: Case) -> Answer:
     """Answer for a member of a KIP-848 group by the timer due nearer to the removal: its own last, or its session's."""
-    if not case.member.goes_alone:
+    if not case.member.in_kip848_group:
         return None
     if _not_revoked_since_a_load(case) or _missed_one_before(case):
         return Missed(case.removed_ms)

@@ -36,7 +36,7 @@ def possible_end(
     """
     went_ms = gone_between(departure, together, context)
     end_ms, reset = removal_deadline_ms(departure, context, *went_ms)
-    if departure.member.goes_alone:
+    if departure.member.in_kip848_group:
         early = end_ms is not None and end_ms > departure.removed_ms
         early = early and not _is_of_its_own_timer(departure, context)
         if end_ms is None or (early and _start_is_unsure(replica, departure, context)):
@@ -51,9 +51,9 @@ def session_ended(case: Case) -> SessionExpired | Unexplained:
     if not _emptied_by_another(case):
         end_ms = emptied_ms(case.departure, case.together, context) or end_ms
     gone_ms = min(gone_by_ms(member, context) or removed_ms, removed_ms)
-    if gone_ms < end_ms - (TIMER_EARLY_MS if member.goes_alone else grace_ms):
+    if gone_ms < end_ms - (TIMER_EARLY_MS if member.in_kip848_group else grace_ms):
         return _unseen(case)  # a leave or a move of the coordinator was not seen
-    if member.goes_alone and case.session_reset is None and removed_ms > end_ms + grace_ms:
+    if member.in_kip848_group and case.session_reset is None and removed_ms > end_ms + grace_ms:
         if removed_ms - end_ms > (session_timeout_ms(member, context) or 0) // UNSEEN_DIVISOR:
             return _unseen(case)  # it went on unseen, so its leave may be unseen too
         end_ms = removed_ms  # timers run in time, so one heartbeat was not seen
@@ -115,6 +115,6 @@ def _start_is_unsure(replica: GroupReplica, departure: Departure, context: Judge
     member = departure.member
     if retried_timer.may_be_any(replica, departure, context):
         return True
-    if member.clock_ms is None:
+    if member.session_from_ms is None:
         return departure.may_be_retried or (member.joined_ms or 0) < context.live_from_ms
     return any(reset.may_load for reset in unheard_since(member, context.timer_resets))

@@ -49,7 +49,7 @@ class Inference:
 def joined_a_later_generation(inference: Inference) -> bool:
     """Tell whether a classic member had joined a later generation than the one that lacks it: instants are inexact."""
     joined = inference.member.generation
-    return not inference.member.goes_alone and joined is not None and joined > inference.departure.generation
+    return not inference.member.in_kip848_group and joined is not None and joined > inference.departure.generation
 
 
 def lines_were_behind(inference: Inference) -> bool:
@@ -74,15 +74,15 @@ def rebalance_began_unseen(inference: Inference) -> bool:
     member, phase = inference.member, inference.departure.phase
     if not isinstance(inference.timeout, SessionExpired) or not _lost_lines_recently(inference):
         return False
-    if member.goes_alone or member.instance_id is not None or member.awaiting_sync:
+    if member.in_kip848_group or member.instance_id is not None or member.awaiting_sync:
         return False
-    if phase.started_ms is None or phase.started_by or (member.clock_ms or 0) >= phase.started_ms:
+    if phase.started is None or phase.started.by is not None or (member.session_from_ms or 0) >= phase.started.at_ms:
         return False
     if any(reset.cause is not Cause.UNKNOWN for reset in unheard_since(member, inference.context.timer_resets)):
         return False
     ends_ms = [span[0] for other in inference.together for span in deadlines(other, inference.context)]
     ends_ms += [(d.member.timer_reset_ms or 0) + d.sync_timeout_ms for d in inference.together if d.sync_timeout_ms]
-    return min(ends_ms, default=0) > phase.started_ms + inference.context.thresholds.grace_ms
+    return min(ends_ms, default=0) > phase.started.at_ms + inference.context.thresholds.grace_ms
 
 
 def heartbeats_are_filtered_out(inference: Inference) -> bool:
@@ -94,10 +94,10 @@ def heartbeats_are_filtered_out(inference: Inference) -> bool:
     member, seen_ms = inference.member, inference.context.proof_arrival_ms
     if member.parked_heartbeat_ms is not None or member.last_heartbeat_ms is not None:
         return False
-    if member.kip848 and member.clock_ms is None and not seen_ms:
+    if member.kip848 and member.session_from_ms is None and not seen_ms:
         return True  # it joined by a heartbeat, which was not seen
-    since_ms = max(member.clock_ms or member.joined_ms or 0, inference.context.live_from_ms)
-    return (member.goes_alone or seen_ms <= since_ms) and _outlived_its_session(inference)
+    since_ms = max(member.session_from_ms or member.joined_ms or 0, inference.context.live_from_ms)
+    return (member.in_kip848_group or seen_ms <= since_ms) and _outlived_its_session(inference)
 
 
 def request_may_have_been_pending(inference: Inference) -> bool:
@@ -108,13 +108,15 @@ def request_may_have_been_pending(inference: Inference) -> bool:
     """
     member, departure, context = inference.member, inference.departure, inference.context
     phase_ms = departure.phase.started_ms
-    if member.goes_alone or member.clock_ms is None:
+    if member.in_kip848_group or member.session_from_ms is None:
         return False
     if member.awaiting_sync:
-        return may_miss_lines(context.blind, member.clock_ms, departure.gone_ms + 1)
+        return may_miss_lines(context.blind, member.session_from_ms, departure.gone_ms + 1)
     if phase_ms is None or phase_ms > (latest_deadline_ms(departure, context) or departure.gone_ms):
         return False
-    return may_miss_lines(context.blind, max(member.clock_ms, departure.phase.after_ms), departure.gone_ms + 1)
+    return may_miss_lines(
+        context.blind, max(member.session_from_ms, departure.phase.began_after_ms), departure.gone_ms + 1
+    )
 
 
 def expired_before_group_was_stable(inference: Inference) -> bool:
@@ -123,10 +125,10 @@ def expired_before_group_was_stable(inference: Inference) -> bool:
     An expiry starts a rebalance, so a heartbeat of the member must be missing.
     """
     member, departure = inference.member, inference.departure
-    if member.goes_alone or not isinstance(inference.timeout, SessionExpired):
+    if member.in_kip848_group or not isinstance(inference.timeout, SessionExpired):
         return False
-    after_ms = departure.phase.after_ms - inference.context.thresholds.grace_ms
-    missing = may_miss_lines(inference.context.blind, member.clock_ms or 0, departure.gone_ms)
+    after_ms = departure.phase.began_after_ms - inference.context.thresholds.grace_ms
+    missing = may_miss_lines(inference.context.blind, member.session_from_ms or 0, departure.gone_ms)
     return inference.timeout.deadline_ms < after_ms and missing
 
 
@@ -137,11 +139,11 @@ def may_have_left_unseen(inference: Inference) -> bool:
     """
     member, blind, leave_ms = inference.member, inference.context.blind, _earliest_leave_ms(inference)
     until_ms = inference.departure.gone_ms + inference.context.thresholds.grace_ms
-    if member.clock_ms is None:
+    if member.session_from_ms is None:
         return may_miss_lines(blind, leave_ms, until_ms)
     silence_ms = _longest_silence_ms(member, inference.context)
-    unseen_ms = may_have_lived_until_ms(blind, member.clock_ms, silence_ms, until_ms)
-    return unseen_ms > max(member.clock_ms, leave_ms)
+    unseen_ms = may_have_lived_until_ms(blind, member.session_from_ms, silence_ms, until_ms)
+    return unseen_ms > max(member.session_from_ms, leave_ms)
 
 
 def may_have_waited_unseen(inference: Inference) -> bool:
@@ -149,10 +151,10 @@ def may_have_waited_unseen(inference: Inference) -> bool:
 
     Not if it was silent for too long before, while the group was seen stable in the same generation.
     """
-    member, stable_ms = inference.member, inference.departure.phase.after_ms
-    since_ms = member.clock_ms or member.joined_ms or 0
+    member, stable_ms = inference.member, inference.departure.phase.began_after_ms
+    since_ms = member.session_from_ms or member.joined_ms or 0
     same = not since_ms < (inference.replica.unseen_generation_ms or 0) <= stable_ms
-    if member.goes_alone or (same and stable_ms > since_ms + _longest_silence_ms(member, inference.context)):
+    if member.in_kip848_group or (same and stable_ms > since_ms + _longest_silence_ms(member, inference.context)):
         return False
     return join_lines.may_be_missing(inference.replica, since_ms, inference.context)
 
@@ -182,7 +184,7 @@ def _outlived_its_session(inference: Inference) -> bool:
     removal of late has an explanation.
     """
     departure, context = inference.departure, inference.context
-    alone, unexplained = departure.member.goes_alone, _unexplained_recently(inference)
+    alone, unexplained = departure.member.in_kip848_group, _unexplained_recently(inference)
     if any(name in inference.replica.pending for name in departure.phase.unjoined) and not unexplained:
         return False  # the phase waited for an id given out, however long before the session ended
     if not alone and (unexplained or _expired_long_before(departure, context)):
@@ -196,7 +198,7 @@ def _outlived_its_session(inference: Inference) -> bool:
 
 def _lost_lines_recently(inference: Inference) -> bool:
     """Tell whether lines were lost recently: a blind window is known, or an earlier removal had no explanation."""
-    since_ms = inference.departure.phase.after_ms - RECENT_MS
+    since_ms = inference.departure.phase.began_after_ms - RECENT_MS
     return _unexplained_recently(inference) or may_miss_lines(
         inference.context.blind, since_ms, inference.departure.gone_ms
     )
@@ -204,7 +206,7 @@ def _lost_lines_recently(inference: Inference) -> bool:
 
 def _unexplained_recently(inference: Inference) -> bool:
     unexplained_ms = inference.replica.unexplained_ms
-    return unexplained_ms is not None and unexplained_ms >= inference.departure.phase.after_ms - RECENT_MS
+    return unexplained_ms is not None and unexplained_ms >= inference.departure.phase.began_after_ms - RECENT_MS
 
 
 def _expired_long_before(departure: Departure, context: JudgementContext) -> bool:
@@ -220,7 +222,11 @@ def _expired_long_before(departure: Departure, context: JudgementContext) -> boo
 def _expired_in_a_rebalance(departure: Departure, context: JudgementContext) -> bool:
     """Tell whether the session ended while the group waited for others: the removal shows only when that is over."""
     phase_ms, end_ms = departure.phase.started_ms, latest_deadline_ms(departure, context) or 0
-    return not departure.member.goes_alone and phase_ms is not None and end_ms >= phase_ms - context.thresholds.grace_ms
+    return (
+        not departure.member.in_kip848_group
+        and phase_ms is not None
+        and end_ms >= phase_ms - context.thresholds.grace_ms
+    )
 
 
 def _earliest_leave_ms(inference: Inference) -> int:
@@ -228,9 +234,9 @@ def _earliest_leave_ms(inference: Inference) -> int:
 
     A classic group shows a leave only with its next generation, a group of KIP-848 at once.
     """
-    if inference.member.goes_alone:
+    if inference.member.in_kip848_group:
         return inference.departure.removed_ms - inference.context.thresholds.grace_ms
-    return inference.departure.phase.after_ms
+    return inference.departure.phase.began_after_ms
 
 
 def _longest_silence_ms(member: Member, context: JudgementContext) -> int:

@@ -203,11 +203,12 @@ class CommitTable:
 
     # ------------------------------------------------------------------ slots
 
-    def slot(self, group: str, topic: str, partition: int) -> int:
-        """Return the slot of a partition, made if need be."""
-        key = key_of(group, topic, partition)
-        found = self._slots.get(key)
-        return self._make(key) if found is None else found
+    def slots_for(self, group: str, topic: str, partitions: Iterable[int]) -> list[int]:
+        """Return the slots of partitions of a topic, made if need be."""
+        head = key_of(group, topic, 0)[:-PARTITION_BYTES]
+        keys = [head + number.to_bytes(PARTITION_BYTES, "big") for number in partitions]
+        self._make_all(list(dict.fromkeys(key for key in keys if key not in self._slots)))
+        return [self._slots[key] for key in keys]
 
     def slots_of(self, group: str) -> Int64s:
         """Return the slots of a group."""
@@ -240,19 +241,16 @@ class CommitTable:
         self.filled[slots] = 0
         self.free_unused(slots)
 
-    def free_unused(self, slots: Iterable[int] | Int64s) -> None:
+    def free_unused(self, slots: Int64s) -> None:
         """Free those of the slots that have no commit and no owner."""
-        slots = np.unique(np.fromiter(slots, np.int64))
-        for slot in slots[(self.filled[slots] == 0) & (self.owner[slots] == NOBODY)].tolist():
+        unused = slots[(self.filled[slots] == 0) & (self.owner[slots] == NOBODY)]
+        for slot in dict.fromkeys(unused.tolist()):
             self._drop(slot)
-
-    def _make(self, key: bytes) -> int:
-        slot = self._free.pop() if self._free else len(self._keys)
-        self._make_at([key], [slot])
-        return slot
 
     def _make_all(self, keys: Sequence[bytes]) -> None:
         """Give slots to keys that have none: after a start they are hundreds of thousands."""
+        if not keys:
+            return
         free = [self._free.pop() for _ in range(min(len(keys), len(self._free)))]
         first = len(self._keys)
         self._make_at(keys, [*free, *range(first, first + len(keys) - len(free))])

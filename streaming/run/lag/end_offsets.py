@@ -107,6 +107,15 @@ class EndOffsets:
         self.unanswered: Counter[str] = Counter()
         """What failed in the last round: error to number of partitions, or of topics that nobody may describe."""
 
+    def ask_first(self, topics: Collection[str], take: Callable[[Round], None]) -> None:
+        """Ask for a round of topics before `start`, and give it to `take`; where that fails there is none."""
+        try:
+            with closing(KafkaAdminClient(**self._client)) as admin:
+                take(self._asked(admin._manager, frozenset(topics)))  # noqa: SLF001 # as below
+        except Exception as error:  # noqa: BLE001 # lags are known later then
+            log.warning("end offsets cannot be asked for before the first batch", error=repr(error))
+        self._metadata, self.newest = _Metadata(), NO_ROUND
+
     def start(self) -> Self:
         """Begin asking; returns at once."""
         self._thread.start()
@@ -142,7 +151,11 @@ class EndOffsets:
             self._stopping.wait(max(LOOK_EVERY_S, self._every_s - (time.monotonic() - began_s) if topics else 0.0))
 
     def ask(self, manager: Any, topics: frozenset[str]) -> Round:
-        """Ask for one round."""
+        """Ask for one round, and give it to `take`."""
+        self._take(self._asked(manager, topics))
+        return self.newest
+
+    def _asked(self, manager: Any, topics: frozenset[str]) -> Round:
         if self._metadata_is_old(topics):
             self._metadata = manager.run(_ask_metadata, manager, topics)
         before, self.unanswered = self.unanswered, Counter(self._metadata.refused)
@@ -152,7 +165,6 @@ class EndOffsets:
         self._tell(before)
         told = _as_round(columns, self.newest, at_ms)
         self.newest = replace(told, gone=self._metadata.gone, unanswered=dict(self.unanswered))
-        self._take(self.newest)
         return self.newest
 
     def _metadata_is_old(self, topics: frozenset[str]) -> bool:

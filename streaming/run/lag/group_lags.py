@@ -41,6 +41,8 @@ JUDGE_S: Final = 0.15
 """How long groups are judged in one batch."""
 FIRST_S: Final = 1.5
 """How long those that were never judged are: after a start nobody knows any lag."""
+FIRST_BATCH_S: Final = 30.0
+"""How long they are in the batch that reads all there was at a first start: no deadline is judged before it ends."""
 AT_ONCE: Final = 64
 """Groups whose columns are made into objects together."""
 AGAIN_MS: Final = 60_000
@@ -65,7 +67,7 @@ class _Judged:
 
 
 class GroupLags:
-    """One checkpoint's; used by the thread that applies batches, but for the first four methods."""
+    """One checkpoint's; used by the thread that applies batches, but for the first five methods."""
 
     def __init__(self, cluster: str, folder: Path, committed: int | None = None) -> None:
         """Read what was kept in a folder; raises `BrokenError`. `committed`: the last batch of the checkpoint."""
@@ -80,7 +82,7 @@ class GroupLags:
         self._new: set[str] = set()
         self._round, self._newest, self._known = NO_ROUND, NO_ROUND, NO_ROUND
         """The one that groups are judged by, the newest, and the one that commits are compared with."""
-        self._read_ms = 0
+        self._read_ms, self._is_first = 0, False
         self._rounds: deque[Round] = deque(maxlen=MAX_PENDING)
         self._queue: deque[str] = deque()
         self._abandoned = False
@@ -101,11 +103,19 @@ class GroupLags:
         self._newest = newest
         self._rounds.append(newest)
 
+    def add_first_round(self, first: Round) -> None:
+        """Take a round that was asked before the first batch; no commit is compared with it, for all are older."""
+        self._rounds.append(first)
+
     def read_until(self, began_ms: int) -> None:
         """Note that a batch that began at an instant has been applied, and read all that there was."""
         self._read_ms = began_ms
 
     # ------------------------------------------------------------------ a batch
+
+    def read_first(self, asked_ms: int) -> None:
+        """Note that the batch that is applied next has read all that there was at an instant, and none before it."""
+        self._read_ms, self._is_first = asked_ms, True
 
     def apply(
         self, batch_id: int, outputs: Iterable[Said], thresholds_of: Callable[[str], Thresholds], *, judge: bool
@@ -260,7 +270,8 @@ class GroupLags:
         slots = slots[ends > table.newest(slots)]
         old = slots[table.newest_ms(slots) < self._round.at_ms - SUSPECT_MS]
         suspects: dict[str, list[int]] = {}
-        for topic, partition in zip(table.topic[old].tolist(), table.partition[old].tolist(), strict=True):
+        places = np.unique(table.topic[old].astype(np.int64) << 32 | table.partition[old])  # many groups have the same
+        for topic, partition in zip((places >> 32).tolist(), (places & 0xFFFF_FFFF).tolist(), strict=True):
             suspects.setdefault(table.topics[topic], []).append(partition)
         self._suspects = suspects
         return {table.groups[number] for number in np.unique(table.group[slots]).tolist()}
@@ -268,8 +279,9 @@ class GroupLags:
     def _judge(self, thresholds_of: Callable[[str], Thresholds]) -> list[Said]:
         """Judge groups for a while; the others wait for the next batch."""
         outputs: list[Said] = []
-        began_s = time.monotonic()
-        while self._queue and time.monotonic() - began_s < (JUDGE_S if self._queue[0] in self._judged else FIRST_S):
+        began_s, first_s = time.monotonic(), FIRST_BATCH_S if self._is_first else FIRST_S
+        self._is_first = False
+        while self._queue and time.monotonic() - began_s < (JUDGE_S if self._queue[0] in self._judged else first_s):
             groups = [self._queue.popleft() for _ in range(min(AT_ONCE, len(self._queue)))]
             known = [self._as_heard(self._groups[group]) for group in groups if group in self._groups]
             outputs += self._judge_groups(known, thresholds_of)

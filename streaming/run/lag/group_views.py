@@ -70,10 +70,10 @@ def note_owners(table: CommitTable, members_before: Sequence[str], now: SeenGrou
     """Write who has which partition; who had it before, by the numbers of those members, has it since then."""
     facts = now.facts
     places = [
-        (table.slot(facts.group, topic, partition), number)
+        (slot, number)
         for number, held in enumerate(now.held)
         for topic, partitions in held
-        for partition in partitions
+        for slot in table.slots_for(facts.group, topic, partitions)
     ]
     slots, numbers = np.array(places, np.int64).reshape(-1, 2).T
     known = table.owner[slots]

@@ -160,6 +160,19 @@ def test_a_failover_is_judged_alike_whether_metadata_or_an_answer_tells_first(na
     assert told.group["coordinator"] == "broker-2"
 
 
+@pytest.mark.parametrize("named_ms", [10_500, 14_500])
+def test_who_leaves_the_next_coordinator_before_metadata_names_it_has_left(named_ms):
+    """The group is in a join phase when broker-1 dies; the record that broker-2 loads still has m2, which leaves it."""
+    story = watched(10_000).beats("m1", 1_000, 8_000).beats("m2", 1_000, 8_000)
+    story.beat(9_000, "m1", error=27).beat(9_000, "m2", error=27).silent(10_000, 90_000)
+    story.broker = "broker-2"
+    story.leave(12_000, "m2").leads(named_ms, "broker-2", *range(named_ms + 5_000, 60_000, 5_000))
+    told = rebalance(story, 19_500, 2, "m1").beats("m1", 20_000, 30_000, generation=2).play(30_000)
+    assert told.of("member-removed") == []
+    assert told.accusations == []
+    assert list(told.members) == ["m1"]
+
+
 def test_metadata_alone_moves_the_coordinator_of_frozen_members():
     """The old coordinator dies; the new one has only its probe's lines and the record that ends the members."""
     story = watched(10_000).beats("m1", 1_000, 10_000).beats("m2", 1_000, 10_000)

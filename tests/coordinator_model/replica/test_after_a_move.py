@@ -169,3 +169,28 @@ def test_a_blind_0_to_a_generation_that_was_never_stored_shows_no_lost_line():
     told = story.sync(16_450, "m3", 2, leader=True, broker="broker-2").play(20_000)
     assert {subject for _, subject in told.accusations} == {"m1", "m2"}
     assert told.opened("member-removed") == []
+
+
+def test_a_generation_number_that_two_coordinators_used_is_of_two_phases():
+    """broker-1 drops m1 as it gives out generation 2, and writes nothing; broker-2 writes its own 2 as m1 expires."""
+    slow = Who("m1", session_ms=10_000)
+    story = two_brokers(stable(slow, poll_ms=8_000)).beats("m1", 1_000, 4_000).beat(4_600, "m1", error=27)
+    story.join(12_500, "m2", 2, listed=["m2"], asked="", parked_ms=8_000).beats("m2", 13_000, 16_000, 2)
+    story.record(30_000, 2).join(31_000, "m3", 3, listed=["m3"], broker="broker-2").record(31_040, 3, "m3")
+    story.sync(31_050, "m3", 3, leader=True, broker="broker-2").beats("m3", 32_000, 40_000, 3, broker="broker-2")
+    told = story.play(40_000)
+    assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m1", 12_500)]
+    assert ("m1", 30_000) in told.facts("session-expired", "subject", "deadline_ms")
+
+
+# who is told by the next coordinator, a moment after another, that it is unknown -> whether its session had ended
+@pytest.mark.parametrize(("who", "expired"), [(OLD, True), (Who("old"), False)])
+def test_a_static_member_that_is_unknown_shows_how_long_the_predecessor_went_on(who, expired):
+    """broker-1 answered both until 8,000, broker-2 had loaded by 5,000. No join phase removes a static member."""
+    story = two_brokers(stable("m1", who)).beats("m1", 1_000, 8_000).beats("old", 1_000, 8_000)
+    story.beat(11_000, "m1", error=27, broker="broker-2").beat(11_010, "old", error=25, broker="broker-2")
+    new = NEW if who is OLD else "new"
+    story.join(12_000, "m1", 2, listed=["m1", new], broker="broker-2")
+    story.join(12_000, new, 2, asked="", parked_ms=600, broker="broker-2").record(12_010, 2, "m1", new)
+    told = story.beats("m1", 13_000, 20_000, 2, broker="broker-2").play(20_000)
+    assert [rule for rule, _ in told.accusations] == (["session-expired"] if expired else [])

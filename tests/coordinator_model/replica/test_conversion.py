@@ -132,6 +132,15 @@ def test_a_member_whose_expiry_downgrades_the_group_is_told():
     assert set(told.members) == {"m1"}
 
 
+def test_an_expiry_that_downgrades_a_group_which_its_next_self_upgrades_at_once_is_told():
+    """All has one instant, as where the coordinator wakes from a pause: a replacement would not have downgraded it."""
+    static = Who("new", instance_id="pod-1", client_id="client-new", port=5_050)
+    story = upgrade(two_classic_members(), 5_500, 1, "m1", "m2", joiner=static).hello(5_600, "new", 0, 2)
+    story.hello(6_700, "new", 2, 2)
+    story = upgrade(downgrade(story, 12_700, 2, "m1", "m2"), 12_700, 2, "m1", "m2", joiner=static)
+    assert play(story, 20_000).facts("session-expired", "subject", "deadline_ms") == [("pod-1", 12_700)]
+
+
 def test_a_member_goes_through_a_downgrade_as_who_it_was():
     after = play(downgraded(at_ms=3_505).hello(3_500, "new", -1, -1), 3_600).members["m1"]
     assert (after["last_heartbeat_ms"], after["joined_ms"]) == (T0 + 3_000, T0 + 200)

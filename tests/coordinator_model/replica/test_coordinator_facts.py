@@ -176,3 +176,25 @@ def test_a_member_listed_twice_in_one_record_is_one_member():
 
 def test_the_probe_itself_is_no_client_of_any_group():
     assert [type(event).__name__ for event in events_of(probe_line(1))] == ["Tick"]
+
+
+def test_a_static_join_answered_15_after_the_session_of_its_former_self_replaces_nobody():
+    """pod-1 was heard last at 4,000; its next self asks at 11,000, and once more as writes go on."""
+    old, one, two = (Who(name, instance_id="pod-1", port=5_000 + n) for n, name in enumerate(("old", "one", "two")))
+    story = stable("m1", old).beats("m1", 1_000, 8_000).beats("old", 1_000, 4_000)
+    story.join(16_000, one, -1, error=15, asked="", parked_ms=5_000)
+    story.beat(16_500, "m1", error=15, parked_ms=5_000).beat(17_000, "m1", error=27)
+    story.join(18_000, "m1", 2, listed=["m1", two]).join(18_000, two, 2, asked="", parked_ms=1_500)
+    told = story.record(18_010, 2, "m1", two).beats("m1", 19_000, 26_000, 2).play(26_000)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("pod-1", 10_000)]
+
+
+def test_whose_join_was_answered_15_did_not_miss_the_phase_that_nobody_was_told_of():
+    """m2 rejoins at 4,500, is answered 15 and dies; the phase times out at 12,500, drops m1 and starts m2's session."""
+    story = stable("m1", "m2", poll_ms=8_000).beats("m1", 1_000, 4_000).beats("m2", 1_000, 4_000)
+    story.join(9_500, "m2", -1, error=15, parked_ms=5_000).beat(13_700, "m1", error=15, parked_ms=5_000)
+    story.beat(14_000, "m1", error=25).join(18_500, "m3", 3, listed=["m3"], asked="", parked_ms=3_000)
+    story.record(18_510, 3, "m3").sync(18_520, "m3", 3, leader=True)
+    told = story.beats("m3", 19_500, 30_000, 3).play(30_000)
+    assert ("m2", 18_500) in told.facts("session-expired", "subject", "deadline_ms")
+    assert "m2" not in told.opened("rebalance-timeout")

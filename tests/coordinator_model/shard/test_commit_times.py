@@ -68,6 +68,27 @@ def test_commits_that_are_ahead_of_the_lines_wait_and_are_kept_meanwhile(as_bloc
     assert times_of(shard) == {0: 1_100, 1: 1_500}
 
 
+@pytest.mark.parametrize("behind_ms", [0, COMMIT_MEMORY_MS // 2])
+def test_a_commit_from_the_far_future_is_counted_and_not_held(behind_ms):
+    """It would be held until its instant has come. A job that is behind holds what is new by this machine's clock."""
+    shard, wall_ms = Shard.restore(0, SETTINGS, None), T0 + 1_000 + behind_ms
+    far, near = commit(1, 1_000 + behind_ms + COMMIT_MEMORY_MS + 1), commit(2, 1_000 + behind_ms + COMMIT_MEMORY_MS)
+    outputs = apply(shard, tick(1_000), commit(0, 900, partition=1), far, near, wall_ms=wall_ms)
+    assert (outputs[-1]["counts"]["commits_from_the_future"], outputs[-1]["held"]) == (1, 1)
+    shard = restored(shard)
+    outputs = apply(shard, tick(1_200, 1), wall_ms=wall_ms + 200)
+    assert ("commits_from_the_future" in outputs[-1]["counts"], outputs[-1]["held"]) == (False, 1)
+    assert times_of(shard) == {1: 900}
+
+
+def test_a_capture_knows_no_present_and_holds_all_commits_until_its_end():
+    shard = Shard.restore(0, SETTINGS, None)
+    outputs = apply(shard, tick(1_000), commit(0, 1_000 + 2 * COMMIT_MEMORY_MS))
+    assert outputs[-1]["held"] == 1
+    apply(shard, final=True)
+    assert times_of(shard) == {0: 1_000 + 2 * COMMIT_MEMORY_MS}
+
+
 @pytest.mark.parametrize("as_block", [False, True])
 def test_commits_that_come_again_change_nothing(as_block):
     """A tombstone is not undone by the commit before it."""

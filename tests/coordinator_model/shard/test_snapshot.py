@@ -11,7 +11,7 @@ from coordinator_model.decode.parse import parse_row
 from coordinator_model.replica.group import GroupReplica, Leave
 from coordinator_model.replica.notes import Violation
 from coordinator_model.replica.removals.departure import Departure
-from coordinator_model.replica.removals.phases import EndedPhase, JoinPhase
+from coordinator_model.replica.removals.phases import EndedPhase, JoinPhase, JoinsSeen, PhaseEnd, PhaseStart
 from coordinator_model.shard import snapshot
 from coordinator_model.shard.shard import Shard, ShardSettings
 from coordinator_model.states import Cause, Evidence
@@ -124,7 +124,7 @@ def test_a_slice_cut_short_is_refused(cut):
 
 def test_another_dictionary_is_another_format():
     """Slices written with one cannot be read with another: whoever changes it counts `VERSION` up, and this too."""
-    assert (snapshot.VERSION, zlib.adler32(snapshot._COMMON)) == (26, 1247675739)
+    assert (snapshot.VERSION, zlib.adler32(snapshot._COMMON)) == (27, 1247675739)
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
@@ -140,9 +140,11 @@ def test_a_leave_whose_answer_was_lost_tells_the_same_however_batches_are_cut():
 
 
 INSTANT, NAMES = st.integers(0, 2**53), st.lists(TEXT, max_size=2)
-JOIN_PHASE = (INSTANT, MS, TEXT, MS, MS, INSTANT, INSTANT, INSTANT, NAMES)
+STARTS = st.none() | st.builds(PhaseStart, INSTANT, st.none() | TEXT, MS)
+JOIN_PHASE = (INSTANT, STARTS, st.none() | st.builds(PhaseEnd, INSTANT, INSTANT), NAMES)
+joins_seen = st.builds(JoinsSeen, MS, MS, st.booleans())
 phases = st.builds(JoinPhase, *JOIN_PHASE)
-ended_phases = st.builds(EndedPhase, *JOIN_PHASE, INSTANT, MS, st.booleans(), NAMES)
+ended_phases = st.builds(EndedPhase, *JOIN_PHASE, joins_seen, INSTANT, MS, st.booleans(), NAMES)
 
 
 @st.composite
@@ -160,7 +162,11 @@ def replicas(draw):
         departure = Departure(replace(member), None, draw(st.sampled_from(Cause)), Evidence.OBSERVED, *facts)
         departure.phase, departure.found_ms = draw(st.sampled_from(ended)), draw(INSTANT)
         group.departures.append(departure)
-    group.phase, group.unreported_phase = draw(phases), draw(st.none() | st.sampled_from(ended))
+    group.phase, group.joins, group.unreported_phase = (
+        draw(phases),
+        draw(joins_seen),
+        draw(st.none() | st.sampled_from(ended)),
+    )
     group.undelivered_leaves = draw(st.dictionaries(TEXT, INSTANT, max_size=2))
     group.violations = [Violation(draw(TEXT), draw(st.integers(0, 2**53)), draw(TEXT))]
     group.protocol, group.leader, group.recorded_generation = draw(st.none() | TEXT), draw(st.none() | TEXT), draw(MS)
@@ -183,7 +189,7 @@ def test_heartbeats_of_members_are_kept_once_in_the_heartbeat_table():
 
 
 def test_a_phase_that_caused_two_removals_is_one_object_after_a_restart_too():
-    group, phase = GroupReplica("orders"), EndedPhase(generation=3)
+    group, phase = GroupReplica("orders"), EndedPhase(ended=PhaseEnd(3, 5_000))
     for member_id in ("m1", "m2"):
         facts = (None, Cause.UNKNOWN, Evidence.OBSERVED, 5_000, None, 3, "broker-1", 0)
         group.departures.append(Departure(snapshot.Member(member_id), *facts, phase=phase))

@@ -14,6 +14,7 @@ from coordinator_model.decode.topic_ids import id_of, text_of
 from coordinator_model.group_report import GroupReport
 from coordinator_model.shard.shard import Shard, ShardSettings
 from streaming.config import Settings
+from streaming.run.catch_up import CatchUp
 from streaming.run.cluster_facts import ASK_AGAIN_S, TopicNames, ask_topic_names, read_session_timeouts
 from streaming.run.cluster_watch import ClusterWatch
 from streaming.run.job import Job
@@ -125,7 +126,8 @@ def test_the_sink_stores_a_kip_848_group_with_the_names_of_its_topics(tmp_path):
     resolver = Cluster(**{TOPIC_ID_TEXT: "orders"}).resolver()
     watch, lease = ClusterWatch({}, "offsets", "nonce", print), Lease(store.engine, "default")
     lags = GroupLags("default", tmp_path / "lag")
-    sink = Sink(store, Settings(), "c", -1, LiveKeys(tmp_path / "keys"), resolver, watch, lease, lags)
+    keys = LiveKeys(tmp_path / "keys")
+    sink = Sink(store, Settings(), "c", -1, keys, resolver, watch, lease, lags, CatchUp({}), tmp_path)
     sink(Frame(shard.apply(events, final=True)), 0)
     [member] = store.read.group("default", "orders")["members"]
     store.close()

@@ -207,7 +207,7 @@ def test_the_operator_hands_on_what_probes_asked_and_the_sink_takes_it_out(tmp_p
     outputs = [output for text in frame["outputs"] for output in json.loads(text)]
     assert [output["keys"] for output in outputs if output["kind"] == "asked"] == [{f"{NONCE}-2": "broker-2"}]
     told = Told()
-    sink = Sink(None, Settings(), "c", -1, None, None, told, None, None)
+    sink = Sink(None, Settings(), "c", -1, None, None, told, None, None, None, None)
     assert [output["kind"] for output in outputs if not sink._of_metadata(output)] == ["progress"]
     assert (told.keys, told.doubts) == ({f"{NONCE}-2": "broker-2"}, 0)
     assert not sink._of_metadata({"kind": "progress", "counts": {"disputed": 1}})

@@ -16,7 +16,7 @@ from streaming.kafka_config import Kafka
 from streaming.run.lag import end_offsets
 from streaming.run.lag.end_offsets import EndOffsets
 from streaming.run.lag.names import Names
-from streaming.run.lag.rounds import History
+from streaming.run.lag.rounds import NO_ROUND, History
 from tests.streaming.run.lag_story import T0, round_of
 from tests.support.secured import PASSWORD, USER
 
@@ -60,7 +60,29 @@ def produce(servers, topic, partition, count):
     producer.flush()
 
 
+def test_without_an_answer_there_is_no_first_round(monkeypatch):
+    monkeypatch.setattr(end_offsets, "TIMEOUT_MS", 200)
+    taken = []
+    EndOffsets({"bootstrap_servers": "localhost:1"}, list).ask_first(["orders"], taken.append)
+    assert taken == []
+
+
 # ------------------------------------------------------------------------------------------------ on brokers
+
+
+@pytest.mark.e2e
+def test_a_first_round_is_asked_at_once_and_the_next_one_knows_nothing_of_it(broker):
+    name, servers = f"t-{uuid.uuid4().hex[:6]}", broker.bootstrap_servers
+    broker.create_topic(name, partitions=2)
+    produce(servers, name, 1, 5)
+    asked, taken = EndOffsets({"bootstrap_servers": servers}, list), []
+
+    def ask():
+        asked.ask_first([name], taken.append)
+        return topic_of(taken[-1], name)[0] if name in taken[-1].places else None
+
+    until(ask, [0, 5].__eq__)
+    assert asked.newest is NO_ROUND
 
 
 @pytest.mark.e2e

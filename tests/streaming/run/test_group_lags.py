@@ -13,6 +13,7 @@ from coordinator_model.brokers.blindness import (
     NO_LINES,
     NO_REQUEST_LOG,
 )
+from coordinator_model.commit_block import NO_OFFSET
 from coordinator_model.decode.topic_ids import text_of
 from coordinator_model.group_report import of_kind, reports_in
 from coordinator_model.thresholds import Thresholds
@@ -71,6 +72,30 @@ def test_until_all_was_read_nothing_is_judged(lags):
     lags.lags.read_until(T0 + 20_000)
     assert lags.apply(judge=False) == []
     assert lags.apply() != []
+
+
+def test_a_round_from_before_the_first_batch_is_judged_with_it_and_no_commit_compared_with_it(lags):
+    """The log's end is of now, the commits are older: how far behind they were then nobody knows."""
+    lags.lags.add_first_round(round_of(T0 + 10_000, ENDS))
+    lags.lags.read_first(T0 + 10_000)
+    assert lags.rows_after(lags.apply(COMMITTED, OWNED)) == [
+        ("orders", 0, 40, 50, 10),
+        ("orders", 1, 7, 7, 0),
+        ("orders", 2, 3, 3, 0),
+    ]
+    table = lags.lags._table
+    assert (table.windows(table.slots_of("pay")).ends == NO_OFFSET).all()
+    lags.ask(T0 + 20_000, ENDS)
+    lags.lags.read_until(T0 + 20_000)
+    assert lags.rows_after(lags.apply())[0] == ("orders", 0, 40, 50, 10)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_the_first_batch_takes_longer_for_groups_that_were_never_judged(lags, monkeypatch, is_first):
+    monkeypatch.setattr(group_lags, "FIRST_S", 0.0)
+    lags.lags.add_first_round(round_of(T0 + 10_000, ENDS))
+    (lags.lags.read_first if is_first else lags.lags.read_until)(T0 + 10_000)
+    assert bool(lags.apply(COMMITTED, OWNED)) is is_first
 
 
 def test_commits_never_reach_the_store(lags):

@@ -2,6 +2,7 @@ import dataclasses
 
 import pytest
 
+from coordinator_model.shard import snapshot
 from streaming.run.errors import RunError
 from streaming.run.layout import Layout, locked, open_checkpoint, remembered_shuffle_partitions, set_aside
 
@@ -40,6 +41,14 @@ def test_a_topic_id_that_is_not_known_changes_nothing_and_counts_once_it_is(tmp_
         assert open_checkpoint(tmp_path, layout, never).checkpoint_id == old.checkpoint_id
     recreated = dataclasses.replace(LAYOUT, offsets_topic_id="another")
     assert open_checkpoint(tmp_path, recreated, lambda: 2).changes == ("offsets_topic_id: topic-id -> another",)
+
+
+def test_a_checkpoint_of_a_state_format_that_can_be_read_goes_on_and_is_of_the_new_format_from_then_on(tmp_path):
+    readable, current = (dataclasses.replace(LAYOUT, state_version=version) for version in snapshot.READABLE)
+    old = open_checkpoint(tmp_path, readable, lambda: 1)
+    assert open_checkpoint(tmp_path, current, never).checkpoint_id == old.checkpoint_id
+    [changed] = open_checkpoint(tmp_path, readable, lambda: 2).changes
+    assert changed == f"state_version: {current.state_version} -> {readable.state_version}"
 
 
 def test_a_checkpoint_that_cannot_be_continued_is_left_with_its_reason(tmp_path):

@@ -1,7 +1,9 @@
 import base64
+import gzip
 import json
 from dataclasses import replace
 from itertools import cycle, islice, repeat
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from coordinator_model.commit_block import CommitBlock
 from coordinator_model.decode.parse import RejectedRow, SourceRow, parse_row
 from coordinator_model.shard import group_events, snapshot
-from coordinator_model.shard.shard import ShardSettings
+from coordinator_model.shard.shard import Shard, ShardSettings
 from coordinator_model.shard.sharding import shard_of
 from streaming.run import operator as operator_module
 from streaming.run.operator import Operator
@@ -27,6 +29,7 @@ GROUP = "orders"
 KEY = Routing(50).key_of(GROUP)
 MEMBERS = [Member(1), Member(2)]
 SETTINGS = ShardSettings("prod", 50, START_MS)
+STATES = Path(__file__).parents[2] / "fixtures" / "states"
 
 
 def payloads(*rows):
@@ -147,6 +150,18 @@ def test_a_query_that_starts_again_judges_by_its_own_settings():
     outputs(Operator(SETTINGS, 1), cell, first)
     outputs(Operator(replace(SETTINGS, cluster="renamed"), 2), cell, second)
     assert operator_module._held[LANE].lane[KEY].shard.settings.cluster == "renamed"
+
+
+def test_a_lane_of_the_format_before_is_written_anew_whole():
+    """Also the shards for which nothing came: the state names one format for all of its lane."""
+    [kept, *_] = json.loads(gzip.decompress((STATES / "format-26.json.gz").read_bytes()))
+    old = " ".join(kept["state"])
+    cell = MemoryCell((26, 1, json.dumps([KEY]), old))
+    outputs(Operator(SETTINGS, 2), cell, other_payloads(0), key=OTHER_KEY)
+    version, _, keys, texts = cell.value
+    assert (version, json.loads(keys)) == (snapshot.VERSION, [KEY, OTHER_KEY])
+    parts = [base64.b64decode(text) for text in texts.split(" ")[:6]]
+    assert Shard.restore(0, SETTINGS, (version, *parts)).views()
 
 
 @pytest.mark.parametrize("workers", [TWO, EACH_NEW])

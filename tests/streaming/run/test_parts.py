@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from streaming.run.catch_up import CatchUp
+from streaming.run.catch_up import CatchUp, planned
 from streaming.run.failures import reason_of
 from streaming.run.session import RunError, require_java
 from streaming.run.sink import LiveKeys, read_live_keys
@@ -32,6 +32,20 @@ def test_nothing_to_catch_up_with_is_caught_up():
     catch_up = CatchUp({"records": {"0": 0}})
     catch_up.update(progress({"records": {"0": 0}}))
     assert catch_up.done
+
+
+def test_where_a_batch_will_have_caught_up_is_in_sparks_log_before_it_begins(tmp_path):
+    catch_up = CatchUp({"records": {"0": 100, "1": 5}})
+    folder = tmp_path / "offsets"
+    folder.mkdir()
+    metadata = json.dumps({"batchWatermarkMs": 0, "conf": {"spark.sql.shuffle.partitions": "2"}})
+    trigger = json.dumps({"offset": 1, "timestamp": 0})
+    for batch, end in enumerate((99, 100)):
+        planned_ends = json.dumps({"records": {"0": end, "1": 5}})
+        (folder / str(batch)).write_text(f"v1\n{metadata}\n{planned_ends}\n{trigger}")
+    (folder / "2").write_text("v1\nof another version")
+    assert planned(tmp_path, 0) == {"records": {"0": 99, "1": 5}}
+    assert [catch_up.is_reached(planned(tmp_path, batch)) for batch in range(4)] == [False, True, False, False]
 
 
 def test_a_failure_of_pages_is_told_in_the_line_that_names_it():

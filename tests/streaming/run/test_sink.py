@@ -1,10 +1,19 @@
 """What the sink does around a batch."""
 
 import gc
+import json
+from types import SimpleNamespace
 
 import pytest
 
-from streaming.run.sink import without_collections
+from streaming.config import Settings
+from streaming.run.catch_up import CatchUp
+from streaming.run.cluster_watch import ClusterWatch
+from streaming.run.lag.group_lags import GroupLags
+from streaming.run.sink import LiveKeys, Sink, without_collections
+from streaming.store import Store
+from streaming.store.lease import Lease
+from tests.streaming.run.lag_story import CLUSTER, T0, commits, report, round_of
 
 
 def failing():
@@ -16,3 +25,44 @@ def test_garbage_is_not_collected_within_a_batch_and_is_after_one_that_failed():
     with pytest.raises(ValueError, match="False"):
         failing()
     assert gc.isenabled()
+
+
+class Frame:
+    """The only row of a batch."""
+
+    def __init__(self, *outputs):
+        self._text = json.dumps(outputs)
+
+    def collect(self):
+        return [SimpleNamespace(key="0", outputs=self._text)]
+
+
+@pytest.mark.parametrize(("reads_to", "answered_ms", "known"), [(8, T0, 1), (7, T0, 0), (8, T0 + 1, 0)])
+def test_lags_come_with_the_first_batch_if_it_reads_all_that_was_there_after_the_first_round(
+    tmp_path, reads_to, answered_ms, known
+):
+    """A round that was answered after the ends were asked would show what nobody has read yet as lag."""
+    (tmp_path / "offsets").mkdir()
+    planned = json.dumps({"records": {"0": reads_to}})
+    (tmp_path / "offsets" / "0").write_text(f"v1\n{{}}\n{planned}\n" + json.dumps({"offset": 1, "timestamp": 0}))
+    store = Store.open(f"sqlite:///{tmp_path}/monitor.db")
+    lags, names = GroupLags(CLUSTER, tmp_path / "lag"), SimpleNamespace(resolve=lambda _: None)
+    lags.add_first_round(round_of(answered_ms, {"orders": [50]}))
+    sink = Sink(
+        store,
+        Settings(cluster=CLUSTER),
+        "c",
+        -1,
+        LiveKeys(tmp_path / "keys"),
+        names,
+        ClusterWatch({}, "offsets", "nonce", print),
+        Lease(store.engine, CLUSTER),
+        lags,
+        CatchUp({"records": {"0": 8}}, asked_ms=T0),
+        tmp_path,
+    )
+    sink(Frame(commits(("pay", "orders", 0, 40)), report("pay").as_output()), 0)
+    with store.engine.connect() as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM groups").scalar() == 1
+        assert connection.exec_driver_sql("SELECT count(*) FROM lags WHERE complete").scalar() == known
+    store.close()
