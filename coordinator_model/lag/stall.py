@@ -139,10 +139,10 @@ def _by_usual_interval(p: PartitionLag, lag: int, status: Status, work: Work, in
     """Judge a partition that is owned and behind by its usual interval between commits."""
     thresholds, now_ms, last_ms = instant.thresholds, instant.now_ms, p.commits[-1].at_ms
     if now_ms < last_ms + thresholds.stall_margin_ms:
-        return Stall(_going_on(p, status, instant))
+        return Stall(_note_unless_stalled(p, status, instant))
     usual_ms = interval_ms(p.commits, thresholds.stall_intervals)
     if usual_ms is None or p.waits_since_ms is None:
-        return Stall(_going_on(p, status, instant), waits=True)
+        return Stall(_note_unless_stalled(p, status, instant), waits=True)
     usual_limit_ms = thresholds.stall_intervals * usual_ms
     limit_ms = usual_limit_ms + thresholds.stall_margin_ms
     since_ms = max(last_ms, p.owner.since_ms if p.owner else 0, instant.facts.stable_since_ms or 0)
@@ -151,7 +151,7 @@ def _by_usual_interval(p: PartitionLag, lag: int, status: Status, work: Work, in
     due_ms = max(from_ms + limit_ms, p.waits_since_ms + usual_limit_ms)
     told = Stall(None, since_ms, due_ms, usual_ms, now_ms >= last_ms + limit_ms)
     if now_ms < due_ms:
-        return told._replace(note=_going_on(p, status, instant))
+        return told._replace(note=_note_unless_stalled(p, status, instant))
     middle_ms = (max(from_ms, p.waits_since_ms) + now_ms) // 2
     if work.kept_up_ms <= middle_ms < work.newest_ms:
         return told._replace(note=Note.SLOW)
@@ -170,7 +170,7 @@ def _busy_ms(p: PartitionLag, thresholds: Thresholds) -> int:
     return thresholds.stall_silence_ms if told_ms is None else told_ms
 
 
-def _going_on(p: PartitionLag, status: Status, instant: Instant) -> Note | None:
+def _note_unless_stalled(p: PartitionLag, status: Status, instant: Instant) -> Note | None:
     """Return the note of a partition that is not stalled."""
     newest = p.commits[-(instant.thresholds.stall_intervals + 1) :]
     if len(newest) > instant.thresholds.stall_intervals and len({commit.offset for commit in newest}) == 1:

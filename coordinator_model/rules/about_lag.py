@@ -24,7 +24,7 @@ class TopicTrouble(NamedTuple):
     certain_ms: int
 
 
-def about(number: int) -> int:
+def two_digits(number: int) -> int:
     """Return a number cut to two digits, so that an open incident is not written again whenever the lag changes."""
     unit: int = 10 ** max(0, len(str(abs(number))) - KEPT_DIGITS)
     return number // unit * unit

@@ -81,7 +81,7 @@ class BrokerWatch:
             self.clocks[broker] = SteppedClock(at_ms if known is None else known.at_ms, apart_ms, lasting)
         return bool(apart_ms or known)
 
-    def _forgive(self, progress_ms: int, thresholds: Thresholds) -> list[int]:
+    def _forget_old_steps(self, progress_ms: int, thresholds: Thresholds) -> list[int]:
         """Forget old steps that no other clock confirms."""
         unsure = {name: step.at_ms for name, step in self.clocks.items() if not step.lasting}
         ends = {name: at_ms + thresholds.resolve_after_ms for name, at_ms in unsure.items()}
@@ -98,16 +98,16 @@ class BrokerWatch:
 
     def refused(self, broker: str, error: int, at_ms: int, answered_ms: int, thresholds: Thresholds) -> list[int]:
         """Note that a broker answered 14, 15 or 16; ``answered_ms``: the last other answer."""
-        before, instants = self.refusals, self.given_up(at_ms, thresholds)
-        spell = self.refusals = coordinator_unavailable.refused(self.refusals, broker, error, at_ms, answered_ms)
-        if before is not None and before.told and not spell.told and not instants:
+        before, instants = self.refusals, self.end_if_not_repeated(at_ms, thresholds)
+        window = self.refusals = coordinator_unavailable.refused(self.refusals, broker, error, at_ms, answered_ms)
+        if before is not None and before.told and not window.told and not instants:
             instants.append(at_ms)
-        if not spell.told and coordinator_unavailable.lasts(spell, thresholds):
-            self.refusals = spell._replace(told=True)
+        if not window.told and coordinator_unavailable.lasts(window, thresholds):
+            self.refusals = window._replace(told=True)
             instants.append(at_ms)
         return instants
 
-    def given_up(self, at_ms: int, thresholds: Thresholds) -> list[int]:
+    def end_if_not_repeated(self, at_ms: int, thresholds: Thresholds) -> list[int]:
         """End the refusals once no client has asked for ``resolve_after_ms``."""
         if self.refusals is None or at_ms < self.refusals.last_ms + thresholds.resolve_after_ms:
             return []
@@ -117,7 +117,7 @@ class BrokerWatch:
 
     def answered(self, at_ms: int, thresholds: Thresholds) -> list[int]:
         """End the refusals, because another answer came."""
-        instants = self.given_up(at_ms, thresholds)
+        instants = self.end_if_not_repeated(at_ms, thresholds)
         if self.refusals is not None:
             instants += [at_ms] if self.refusals.told else []
             self.refusals = None
@@ -140,7 +140,9 @@ class BrokerWatch:
 
     def expire(self, progress_ms: int, thresholds: Thresholds) -> list[int]:
         """End old findings: ``coordinator-paused`` once nobody has lost a session for ``resolve_after_ms``."""
-        instants = refused_unknown.expire(self.refused_joins, progress_ms) + self._forgive(progress_ms, thresholds)
+        instants = refused_unknown.expire(self.refused_joins, progress_ms) + self._forget_old_steps(
+            progress_ms, thresholds
+        )
         if not self.affected_members:
             return instants
         end_ms = max(member.at_ms for member in self.affected_members) + thresholds.resolve_after_ms
@@ -164,7 +166,7 @@ class BrokerWatch:
         before_ms, self.overdue_ms = self.overdue_ms, line_ms
         return before_ms == line_ms
 
-    def back(self, line_ms: int) -> list[int]:
+    def lines_resumed(self, line_ms: int) -> list[int]:
         """Note that lines of the coordinator come again."""
         if self.stalled_ms is None or line_ms <= self.stalled_ms:
             return []

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from coordinator_model.lag.lag_context import LagContext, Row
 from coordinator_model.lag.status import Status, had_no_lag, lags_of
-from coordinator_model.rules.about_lag import Pending, TopicTrouble, about, partitions, topic_finding
+from coordinator_model.rules.about_lag import Pending, TopicTrouble, partitions, topic_finding, two_digits
 from coordinator_model.rules.findings import Finding
 from coordinator_model.rules.rule import Rule
 from coordinator_model.states import Severity
@@ -38,7 +38,7 @@ def judge(context: LagContext) -> Iterator[Finding]:
     for topic, rows in context.topics.items() if growth is not None else ():
         growing = [row for row in rows if _grows(row)]
         if growing and growth is not None:
-            now = about(sum(row.lag or 0 for row in growing))
+            now = two_digits(sum(row.lag or 0 for row in growing))
             where = f"{topic}: lag of at least {now:,} in {partitions(len(growing))}"
             text = f"{context.facts.group} falls behind on {where}"
             yield topic_finding(context, TopicTrouble(LAG_GROWING, topic, growing, *growth), text, {"lag": now})

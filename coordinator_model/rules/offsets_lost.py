@@ -4,7 +4,14 @@ from collections.abc import Iterator
 
 from coordinator_model.lag.lag_context import LagContext, Row
 from coordinator_model.lag.status import committed_offset_of, is_beyond_end
-from coordinator_model.rules.about_lag import Pending, TopicTrouble, about, partitions, topic_finding, unknown_topics
+from coordinator_model.rules.about_lag import (
+    Pending,
+    TopicTrouble,
+    partitions,
+    topic_finding,
+    two_digits,
+    unknown_topics,
+)
 from coordinator_model.rules.findings import Finding
 from coordinator_model.rules.rule import Rule
 from coordinator_model.states import Severity
@@ -29,7 +36,7 @@ def judge(context: LagContext) -> Iterator[Finding]:
         since_ms = max((row.last_ms for row in lost), default=0)
         if lost and context.facts.view_ms and context.now_ms >= since_ms + context.thresholds.stall_margin_ms:
             beyond = sum(is_beyond_end(row.p) for row in lost)
-            gone = about(sum(_gone(row) for row in lost))
+            gone = two_digits(sum(_gone(row) for row in lost))
             why = "it is beyond the end offset, so the topic was truncated or recreated"
             if not beyond:
                 why = f"messages deleted before they were committed: at least {gone:,}"

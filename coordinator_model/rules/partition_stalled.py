@@ -10,7 +10,7 @@ from typing import Any
 
 from coordinator_model.lag.lag_context import LagContext, Row
 from coordinator_model.lag.stall import STALLED, Note, owner_key
-from coordinator_model.rules.about_lag import Pending, about, about_group, places
+from coordinator_model.rules.about_lag import Pending, about_group, places, two_digits
 from coordinator_model.rules.findings import Finding
 from coordinator_model.rules.rule import Rule
 from coordinator_model.states import Cause, Evidence, Severity
@@ -95,7 +95,7 @@ def _finding(context: LagContext, rows: list[Row], subject: str) -> Finding:
 def _summary(context: LagContext, rows: list[Row]) -> str:
     owner, note = rows[0].p.owner, rows[0].stall.note
     what, them = (rows[0].place, "it") if len(rows) == 1 else (f"{len(rows)} partitions", "them")
-    lag = f"lag is at least {about(sum(row.lag or 0 for row in rows)):,}"
+    lag = f"lag is at least {two_digits(sum(row.lag or 0 for row in rows)):,}"
     usual = f"the usual interval between commits was {rows[0].stall.interval_ms / 1_000:,.1f} s"
     if owner is None:
         return f"{context.facts.group} does not commit {what}: {lag}, {usual}"
@@ -110,7 +110,7 @@ def _detail(context: LagContext, rows: list[Row], first: Row) -> dict[str, Any]:
     return {
         "note": first.stall.note,
         "stalled": len(rows),
-        "lag": about(sum(row.lag or 0 for row in rows)),
+        "lag": two_digits(sum(row.lag or 0 for row in rows)),
         "committed_offset": p.commits[-1].offset,
         "committed_ms": first.last_ms,
         "interval_ms": first.stall.interval_ms,

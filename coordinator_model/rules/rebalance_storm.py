@@ -59,10 +59,10 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
     if len(recent) < least or context.progress_ms >= over_ms:
         return NOTHING
     came = sum(1 for member in replica.members.values() if (member.joined_ms or 0) > since_ms)
-    wild = is_wild(replica, gone, came, len(recent))
-    if not (gone or wild):
+    storm = is_storm(replica, gone, came, len(recent))
+    if not (gone or storm):
         return NOTHING
-    return Verdict(_finding(replica, context, recent, gone, wild=wild), over_ms)
+    return Verdict(_finding(replica, context, recent, gone, storm=storm), over_ms)
 
 
 def goings(replica: GroupReplica, since_ms: int) -> list[Going]:
@@ -78,7 +78,7 @@ def goings(replica: GroupReplica, since_ms: int) -> list[Going]:
     ]  # those are among the leaves
 
 
-def is_wild(replica: GroupReplica, gone: list[Going], came: int, rebalances: int) -> bool:
+def is_storm(replica: GroupReplica, gone: list[Going], came: int, rebalances: int) -> bool:
     """Tell whether it is a storm, and not a deploy, a start or growth."""
     thrown_out = sum(1 for going in gone if going.cause not in MAY_BE_LEAVES)
     if thrown_out > 1 and replica.protocol != STREAMS_PROTOCOL:
@@ -90,18 +90,18 @@ def is_wild(replica: GroupReplica, gone: list[Going], came: int, rebalances: int
 
 
 def _finding(
-    replica: GroupReplica, context: JudgementContext, recent: list[int], gone: list[Going], *, wild: bool
+    replica: GroupReplica, context: JudgementContext, recent: list[int], gone: list[Going], *, storm: bool
 ) -> Finding:
     thresholds = context.thresholds
     causes = Counter(going.cause.value for going in gone)
     behind = Counter(going.who for going in gone).most_common(MAX_NAMED)
     counted = ", ".join(f"{times} {cause}" for cause, times in causes.most_common()) or "nobody went"
-    what = f"most behind it: {named(behind[0][0])}, {behind[0][1]} times" if behind and wild else "a rolling deploy"
-    if wild and not behind:
+    what = f"most behind it: {named(behind[0][0])}, {behind[0][1]} times" if behind and storm else "a rolling deploy"
+    if storm and not behind:
         what = "no member came or went to explain it: members rejoin by themselves"
     return Finding(
         rule=REBALANCE_STORM.id,
-        severity=REBALANCE_STORM.worst if wild else REBALANCE_STORM.severity,
+        severity=REBALANCE_STORM.worst if storm else REBALANCE_STORM.severity,
         opened_ms=recent[0],
         at_ms=recent[-1],
         evidence=Evidence.OBSERVED,
@@ -112,7 +112,7 @@ def _finding(
             "rebalances": len(recent),
             "causes": dict(causes),
             "behind": [[named(name), times] for name, times in behind],
-            "rolling_deploy": not wild,
+            "rolling_deploy": not storm,
         },
         **about_group(replica, context),
     )

@@ -86,7 +86,7 @@ class BrokerLines:
             return
         self._brokers.answered(event.broker, event.error, proven, at_ms)
         if proven in (Proof.LEADS, Proof.COORDINATES):
-            self._move_into_clock_of(event.broker)
+            self._rebase_to_clock_of(event.broker)
         if self._clock.answered(event.broker, proven, at_ms, thresholds):
             self._schedule.look_again(at_ms)
         self._schedule.judge_due(self._clock.progress_ms)
@@ -114,7 +114,7 @@ class BrokerLines:
         """Note which broker metadata names as the leader of the shard's partition. If it is new, it takes over."""
         leader = self._clock.named(event)
         if leader is not None:
-            self._move_into_clock_of(leader)
+            self._rebase_to_clock_of(leader)
             answered_ms = self._clock.last_answer_ms
             self._clock.follow(leader, self._groups.settings.thresholds)
             self._events.taken_over(answered_ms, event.order_ms)
@@ -134,7 +134,7 @@ class BrokerLines:
         self._clock.lost_lines(step.broker, step.to_ms, before_ms, why=CLOCK_STEPPED)
         self._brokers.stepped(step)
 
-    def _move_into_clock_of(self, broker: str) -> None:
+    def _rebase_to_clock_of(self, broker: str) -> None:
         """Move all instants of the shard to the clock of a broker that takes over, if that clock differs."""
         apart_ms = self._clock.apart_ms(broker)
         if broker and self._clock.coordinator and apart_ms:

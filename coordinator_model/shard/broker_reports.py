@@ -55,7 +55,7 @@ class BrokerReports:
         if before_ms >= self._settings.live_from_ms:
             self._report_silence(self._silent(before_ms, at_ms - before_ms))
         silent_from_ms = watch.stalled_ms
-        instants = watch.back(at_ms)
+        instants = watch.lines_resumed(at_ms)
         self._report_silence(instants)
         if instants and silent_from_ms is not None:
             self._report_blind(silent_from_ms, at_ms, NO_LINES, watch.silent_broker)
@@ -114,4 +114,4 @@ class BrokerReports:
     def expire(self, progress_ms: int) -> None:
         """Report the end of findings that nothing has renewed for long enough."""
         self.report(self._memory.watch.expire(progress_ms, self._settings.thresholds))
-        self.report(self._memory.watch.given_up(progress_ms, self._settings.thresholds))
+        self.report(self._memory.watch.end_if_not_repeated(progress_ms, self._settings.thresholds))

@@ -307,7 +307,7 @@ def _storm(ledger: Ledger, thresholds: Thresholds) -> Iterator[Found]:
     window_s = thresholds.storm_window_ms // 1000
     window = f"{window_s} s" if window_s % 60 else counted(window_s // 60, "minute")
     summary = f"{found.rebalances} rebalances within {window}, the last at {_instant(found.until_ms)}"
-    if found.is_wild:
+    if found.is_storm:
         yield Found("rebalance-storm", "warn", summary)
     else:
         yield Found("rebalance-storm", "info", f"{summary}: no member left twice, as in a rolling deploy")

@@ -18,9 +18,9 @@ Moves: TypeAlias = Sequence[tuple[int, Name]]
 
 
 class Storm(NamedTuple):
-    """The worst window; ``is_wild`` False: a rolling deploy explains it."""
+    """The worst window; ``is_storm`` False: a rolling deploy explains it."""
 
-    is_wild: bool
+    is_storm: bool
     rebalances: int
     until_ms: int
 
@@ -33,7 +33,7 @@ def storm(
     for last in range(least - 1, len(rebalances_ms)):
         until_ms = rebalances_ms[last]
         most = last + 1 - bisect_left(rebalances_ms, until_ms - window_ms, hi=last)
-        if most < least or (worst is not None and worst.is_wild and most <= worst.rebalances):
+        if most < least or (worst is not None and worst.is_storm and most <= worst.rebalances):
             continue
         gone = _within(goings, until_ms - window_ms, until_ms)
         came = _within(comings, until_ms - window_ms, until_ms)
@@ -41,8 +41,8 @@ def storm(
         count = last + 1 - bisect_left(rebalances_ms, first_ms, hi=last)
         if count < least:
             continue
-        found = Storm(_is_wild(gone, len(came), count, peak), count, until_ms)
-        if (gone or found.is_wild) and (worst is None or found > worst):
+        found = Storm(_is_storm(gone, len(came), count, peak), count, until_ms)
+        if (gone or found.is_storm) and (worst is None or found > worst):
             worst = found
     return worst
 
@@ -52,7 +52,7 @@ def _within(moves: Moves, from_ms: int, until_ms: int) -> Moves:
     return moves[first : bisect_right(moves, until_ms, key=lambda move: move[0])]
 
 
-def _is_wild(gone: Moves, came: int, rebalances: int, peak: Counter[Name]) -> bool:
+def _is_storm(gone: Moves, came: int, rebalances: int, peak: Counter[Name]) -> bool:
     if any(times > max(1, peak[name]) for name, times in Counter(name for _, name in gone).items()):
         return True
     return rebalances > REBALANCES_EACH * (len(gone) + came) + 1

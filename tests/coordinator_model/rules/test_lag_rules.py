@@ -10,7 +10,7 @@ from coordinator_model.group_report import GroupReport, JudgedBy, instant_ms, of
 from coordinator_model.incidents import Incident, diff
 from coordinator_model.lag.columns import MAX_HISTORY, MAX_ROWS
 from coordinator_model.lag.partition import WINDOW, Commit, GroupFacts, Owner, PartitionLag
-from coordinator_model.rules.about_lag import about
+from coordinator_model.rules.about_lag import two_digits
 from coordinator_model.rules.group_lag import judge_group
 from coordinator_model.rules.registry import LAG_RULES
 from coordinator_model.thresholds import Thresholds
@@ -294,7 +294,7 @@ def test_metadata_and_rate_are_told():
     ("number", "told"), [(0, 0), (7, 7), (99, 99), (100, 100), (1_299, 1_200), (2**63, 92 * 10**17)]
 )
 def test_numbers_in_findings_have_two_digits(number, told):
-    assert about(number) == told
+    assert two_digits(number) == told
 
 
 def test_a_negative_offset_is_none():
