@@ -204,7 +204,7 @@ def test_a_session_told_for_a_rebalance_timeout_is_listed_in(name):
 
 # when m was heard last -> whether its session of 8 s ended as its rebalance timeout ran out
 @pytest.mark.parametrize(("heard_ms", "error", "listed"), [(12_000, 27, True), (12_000, 25, False), (11_900, 0, False)])
-def test_a_session_told_for_a_rebalance_timeout_is_listed_if_both_ended_in_one_instant(heard_ms, error, listed):
+def test_a_cause_is_listed_if_both_timers_ended_in_one_instant(heard_ms, error, listed):
     played = life((5_000, "broker-2", "m", "JOIN_GROUP", 0), (heard_ms, "broker-2", "m", "HEARTBEAT", error))
     expected = "two timers in one instant" if listed else None
     assert class_of(played, "cause", "rebalance-timeout", "m", AT_MS, AT_MS) == expected
@@ -233,7 +233,7 @@ RETURNED = {
 
 
 @pytest.mark.parametrize("name", RETURNED)
-def test_a_removal_that_is_not_told_is_listed_if_the_static_member_came_back(name):
+def test_a_missing_removal_is_listed_if_the_static_member_came_back(name):
     played, listed = RETURNED[name]
     expected = "a static member that came back after a move" if listed else None
     assert class_of(played, "missing", "session-expired", "m", AT_MS, None) == expected

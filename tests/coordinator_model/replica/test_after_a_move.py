@@ -171,7 +171,7 @@ def test_a_blind_0_to_a_generation_that_was_never_stored_shows_no_lost_line():
     assert told.opened("member-removed") == []
 
 
-def test_a_generation_number_that_two_coordinators_used_is_of_two_phases():
+def test_a_generation_number_used_twice_is_of_two_phases():
     """broker-1 drops m1 as it gives out generation 2, and writes nothing; broker-2 writes its own 2 as m1 expires."""
     slow = Who("m1", session_ms=10_000)
     story = two_brokers(stable(slow, poll_ms=8_000)).beats("m1", 1_000, 4_000).beat(4_600, "m1", error=27)
@@ -185,7 +185,7 @@ def test_a_generation_number_that_two_coordinators_used_is_of_two_phases():
 
 # who is told by the next coordinator, a moment after another, that it is unknown -> whether its session had ended
 @pytest.mark.parametrize(("who", "expired"), [(OLD, True), (Who("old"), False)])
-def test_a_static_member_that_is_unknown_shows_how_long_the_predecessor_went_on(who, expired):
+def test_an_unknown_static_member_shows_that_the_predecessor_went_on(who, expired):
     """broker-1 answered both until 8,000, broker-2 had loaded by 5,000. No join phase removes a static member."""
     story = two_brokers(stable("m1", who)).beats("m1", 1_000, 8_000).beats("old", 1_000, 8_000)
     story.beat(11_000, "m1", error=27, broker="broker-2").beat(11_010, "old", error=25, broker="broker-2")

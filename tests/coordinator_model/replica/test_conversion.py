@@ -132,7 +132,7 @@ def test_a_member_whose_expiry_downgrades_the_group_is_told():
     assert set(told.members) == {"m1"}
 
 
-def test_an_expiry_that_downgrades_a_group_which_its_next_self_upgrades_at_once_is_told():
+def test_an_expiry_that_downgrades_a_group_upgraded_at_once_is_told():
     """All has one instant, as where the coordinator wakes from a pause: a replacement would not have downgraded it."""
     static = Who("new", instance_id="pod-1", client_id="client-new", port=5_050)
     story = upgrade(two_classic_members(), 5_500, 1, "m1", "m2", joiner=static).hello(5_600, "new", 0, 2)

@@ -178,7 +178,7 @@ def test_the_probe_itself_is_no_client_of_any_group():
     assert [type(event).__name__ for event in events_of(probe_line(1))] == ["Tick"]
 
 
-def test_a_static_join_answered_15_after_the_session_of_its_former_self_replaces_nobody():
+def test_a_static_join_answered_15_after_an_expiry_replaces_nobody():
     """pod-1 was heard last at 4,000; its next self asks at 11,000, and once more as writes go on."""
     old, one, two = (Who(name, instance_id="pod-1", port=5_000 + n) for n, name in enumerate(("old", "one", "two")))
     story = stable("m1", old).beats("m1", 1_000, 8_000).beats("old", 1_000, 4_000)
@@ -189,7 +189,7 @@ def test_a_static_join_answered_15_after_the_session_of_its_former_self_replaces
     assert told.facts("session-expired", "subject", "deadline_ms") == [("pod-1", 10_000)]
 
 
-def test_whose_join_was_answered_15_did_not_miss_the_phase_that_nobody_was_told_of():
+def test_whose_join_was_answered_15_did_not_miss_an_untold_phase():
     """m2 rejoins at 4,500, is answered 15 and dies; the phase times out at 12,500, drops m1 and starts m2's session."""
     story = stable("m1", "m2", poll_ms=8_000).beats("m1", 1_000, 4_000).beats("m2", 1_000, 4_000)
     story.join(9_500, "m2", -1, error=15, parked_ms=5_000).beat(13_700, "m1", error=15, parked_ms=5_000)
