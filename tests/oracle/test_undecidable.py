@@ -203,9 +203,17 @@ def test_a_session_told_for_a_rebalance_timeout_is_listed_in(name):
 
 
 # when m was heard last -> whether its session of 8 s ended as its rebalance timeout ran out
-@pytest.mark.parametrize(("heard_ms", "error", "listed"), [(12_000, 27, True), (12_000, 25, False), (11_900, 0, False)])
-def test_a_cause_is_listed_if_both_timers_ended_in_one_instant(heard_ms, error, listed):
-    played = life((5_000, "broker-2", "m", "JOIN_GROUP", 0), (heard_ms, "broker-2", "m", "HEARTBEAT", error))
+@pytest.mark.parametrize(
+    ("heard_ms", "api", "error", "listed"),
+    [
+        (12_000, "HEARTBEAT", 27, True),
+        (12_000, "SYNC_GROUP", 27, True),
+        (12_000, "HEARTBEAT", 25, False),
+        (11_900, "HEARTBEAT", 0, False),
+    ],
+)
+def test_a_cause_is_listed_if_both_timers_ended_in_one_instant(heard_ms, api, error, listed):
+    played = life((5_000, "broker-2", "m", "JOIN_GROUP", 0), (heard_ms, "broker-2", "m", api, error))
     expected = "two timers in one instant" if listed else None
     assert class_of(played, "cause", "rebalance-timeout", "m", AT_MS, AT_MS) == expected
     assert class_of(played, "cause", "rebalance-timeout", "m", AT_MS, AT_MS - 100) is None

@@ -230,7 +230,8 @@ def _coordinates(row: SourceRow) -> bool:
 def _two_timers_at_once(life: Life, removal: Removal) -> bool:
     """Session and rebalance timeout are one number, as before JoinGroup v1 they always were: both ran out at once.
 
-    Or they are not, and the last heartbeat that was accepted came one session timeout before the removal.
+    Or they are not, and the last heartbeat that was accepted came one session timeout before the removal. A SyncGroup
+    that the next join phase answers is accepted, too (``GroupMetadataManager.resetAndPropagateAssignmentWithError``).
     """
     what, _, member_id, at_ms, told_ms = removal
     if what != CAUSE or told_ms is None or abs(told_ms - at_ms) > SAME_INSTANT_MS:
@@ -239,7 +240,7 @@ def _two_timers_at_once(life: Life, removal: Removal) -> bool:
 
 
 def _session_ended(life: Life, member_id: str, at_ms: int) -> bool:
-    """Tell whether the session of a classic member ended at an instant, by its last heartbeat that was accepted."""
+    """Tell whether the session of a classic member ended at an instant, by its last request that was accepted."""
     before = [line for line in _lines(life) if line["at_ms"] <= at_ms]
     joins = [line for line in before if line["response"].get("memberId") == member_id]
     timeouts_ms = [join["request"]["sessionTimeoutMs"] for join in joins if "sessionTimeoutMs" in join["request"]]
@@ -248,7 +249,8 @@ def _session_ended(life: Life, member_id: str, at_ms: int) -> bool:
 
 
 def _is_beat_of(line: dict[str, Any], member_id: str) -> bool:
-    beat = line["requestHeader"]["requestApiKeyName"] == "HEARTBEAT" and line["response"].get("errorCode") in (0, 27)
+    api, error = line["requestHeader"]["requestApiKeyName"], line["response"].get("errorCode")
+    beat = api in ("HEARTBEAT", "SYNC_GROUP") and error in (0, 27)
     return beat and line["request"].get("memberId") == member_id
 
 
