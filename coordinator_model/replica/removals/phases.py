@@ -11,7 +11,7 @@ class PhaseStart(NamedTuple):
     by: str | None
     """Whose leave or JoinGroup that was; None: it was an answer 27 or 25 to others, so some session had ended."""
     timeout_ms: int | None = None
-    """The rebalance timeout of the client whose JoinGroup began the phase, if it was no member before.
+    """The rebalance timeout of the client that began the phase: it counts even if that is a newcomer.
 
     It is noted once the answers that show it have come (``note_starter_timeout``, ``note_refused_newcomer``).
     """
