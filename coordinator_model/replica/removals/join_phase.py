@@ -90,7 +90,7 @@ def note_unanswered_join(replica: GroupReplica, event: JoinAnswered) -> None:
             phase.unanswered = [*phase.unanswered, event.request_member_id][:MAX_UNANSWERED_JOINS]
 
 
-def note_untold_end(replica: GroupReplica, by_ms: int, context: JudgementContext) -> None:
+def note_unseen_end(replica: GroupReplica, by_ms: int, context: JudgementContext) -> None:
     """Take it that the current phase ended unseen: a later generation than the one that it leads to is shown.
 
     It ended when the last session ended of those that had not joined, or by its timeout. Its end restarted the session

@@ -130,7 +130,7 @@ def removed_with_one_alive(
     """Tell whether the record that removed a member also removed one that its coordinator had no reason to remove.
 
     That is a member that did not leave, whose session cannot have ended, and that cannot have missed the join phase: it
-    is static, or the phase was too short. It may also be a member that left only afterwards, by another broker's answer.
+    is static, or the phase was too short. It may also be one that left only afterwards, by another broker's answer.
 
     Then another coordinator wrote the record, so the known coordinator's heartbeats say nothing about the removals.
     """
