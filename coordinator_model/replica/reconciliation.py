@@ -73,5 +73,5 @@ def member_fields(replica: GroupReplica, waiting: dict[str, dict[str, list[Parti
 
 
 def shown_assignment(assignment: Assignment) -> list[dict[str, Any]]:
-    """Return an assignment as the contract writes it."""
+    """Return an assignment in the form in which it is shown."""
     return [{"topic": topic, "partitions": partitions} for topic, partitions in sorted(assignment.items())]
