@@ -438,10 +438,10 @@ def sync(replica: GroupReplica, event: SyncAnswered, context: JudgementContext) 
 
 def _take_assignment(replica: GroupReplica, member: Member, event: SyncAnswered) -> None:
     """Take the assignment from a SyncGroup's answer, and compare it with the one that is known."""
-    assignment, left_out = read_assignment(from_base64(event.assignment))
+    answered, left_out = read_assignment(from_base64(event.assignment))
     if not member.assignment:
-        member.assignment, member.partitions_left_out = assignment, left_out
-    elif assignment != member.assignment:
+        member.assignment, member.partitions_left_out = answered, left_out
+    elif answered != member.assignment:
         divergence.note_assignment(replica, member, event.answer_ms)
 
 
