@@ -64,7 +64,7 @@ def static_in(replica: GroupReplica, phase: JoinPhase) -> bool:
 
 
 def unjoined(replica: GroupReplica, generation: int, ended_ms: int) -> list[str]:
-    """Return for whom a phase waited who is not seen to have joined its generation: static members, pending members."""
+    """Return the static and the pending members for which a phase waited and that are not seen to have joined."""
     members = replica.members.values()
     out = [name for name, pending in replica.pending.items() if pending.given_ms < ended_ms <= pending.until_ms]
     return out + [m.instance_id for m in members if m.instance_id is not None and (m.generation or -1) < generation]

@@ -79,8 +79,8 @@ class EndedPhase(JoinPhase):
     static_in: bool = False
     """Whether a static member was in it."""
     unjoined: list[str] = field(default_factory=list)
-    """For whom it waited and who is not seen to have joined: static members by instance id, pending members (79) by id.
-    """
+    """The members for which it waited and that are not seen to have joined: static ones by instance id, pending ones
+    (79) by member id."""
 
     def is_of(self, phase: JoinPhase) -> bool:
         """Tell whether this is what is kept of the given phase: its end and ``began_after_ms`` identify it."""

@@ -123,7 +123,7 @@ def request_may_have_been_pending(inference: Inference) -> bool:
     )
 
 
-def expired_before_group_was_stable(inference: Inference) -> bool:
+def expired_while_group_was_stable(inference: Inference) -> bool:
     """Tell whether the session would have ended while the group was still seen stable.
 
     An expiry starts a rebalance, so a heartbeat of the member must be missing.
@@ -170,7 +170,7 @@ DOUBTS: tuple[Callable[[Inference], bool], ...] = (
     rebalance_began_unseen,
     heartbeats_are_filtered_out,
     request_may_have_been_pending,
-    expired_before_group_was_stable,
+    expired_while_group_was_stable,
     may_have_left_unseen,
     may_have_waited_unseen,
 )
