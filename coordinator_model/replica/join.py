@@ -252,7 +252,8 @@ def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, co
         _replace_in_phase(replica, event, former, context)
     elif replica.state is GroupState.STABLE and event.arrival_ms >= replica.state_since_ms and former:
         if not event.request_member_id and _had_gone(former[0], event.arrival_ms, context):
-            prepare_rebalance(replica, StateEvent.MEMBER_JOINED, event.arrival_ms, _asker(event))
+            prepare_rebalance(replica, StateEvent.MEMBER_JOINED, event.arrival_ms)
+            remove_member(replica, former[0], event.arrival_ms, context, event.broker)
         elif not event.request_member_id:
             rolled_back_replacement.note(replica, event, former[0])
     elif not former and (newcomer or event.request_member_id) and event.arrival_ms >= replica.state_since_ms:

@@ -198,3 +198,14 @@ def test_whose_join_was_answered_15_did_not_miss_an_untold_phase():
     told = story.beats("m3", 19_500, 30_000, 3).play(30_000)
     assert ("m2", 18_500) in told.facts("session-expired", "subject", "deadline_ms")
     assert "m2" not in told.opened("rebalance-timeout")
+
+
+def test_a_successor_that_only_a_list_names_hides_no_expiry():
+    """pod-1's next self asks once, is answered 15, and is in the leader's list: from a live broker's log."""
+    old, one = (Who(name, instance_id="pod-1", port=5_000 + n) for n, name in enumerate(("old", "one")))
+    story = stable("m1", old).beats("m1", 1_000, 5_000).beats("old", 1_000, 4_000)
+    story.join(16_000, Who("", instance_id="pod-1", port=5_001), -1, error=15, asked="", parked_ms=5_000)
+    story.beat(16_500, "m1", error=15, parked_ms=5_000).beat(17_000, "m1", error=27)
+    story.join(18_000, "m1", 2, listed=["m1", one], parked_ms=400).record(18_010, 2, "m1", one)
+    told = story.beats("m1", 19_000, 26_000, 2).play(26_000)
+    assert told.facts("session-expired", "member_id", "deadline_ms") == [("old", 10_000)]
