@@ -661,7 +661,7 @@ def test_who_was_replaced_in_a_join_phase_is_not_replaced_again_by_the_next_to_c
     assert story.play(18_000).accusations == []
 
 
-def test_a_former_member_is_found_also_where_a_follower_was_answered_before_the_leader():
+def test_a_former_member_is_found_if_a_follower_was_answered_before_the_leader():
     story = restarted().beat(17_500, "m1", error=27)
     story.join(18_000, NEW, 2, asked="", parked_ms=1_000).join(18_003, "m1", 2, listed=["m1", NEW])
     story.record(18_040, 2, "m1", NEW).sync(18_050, "m1", 2, leader=True)
@@ -669,7 +669,7 @@ def test_a_former_member_is_found_also_where_a_follower_was_answered_before_the_
     assert told.facts("session-expired", "member_id", "deadline_ms") == [("old", 17_000)]
 
 
-def test_a_former_member_is_found_also_where_the_record_is_told_before_its_successor():
+def test_a_former_member_is_found_if_the_record_came_before_its_successor():
     """m3's answer tells the generation first, then its record, then the answers that waited for the record."""
     story = stable("m1", OLD, poll_ms=POLL_MS).beats("m1", 1_000, 13_000).beats("old", 1_000, 8_000)
     story.beat(14_100, "m1", error=27).join(15_600, "m3", 2, leader="m1", parked_ms=400)
@@ -700,7 +700,7 @@ def test_a_replacement_starts_the_clock_when_it_came_not_when_its_record_was_wri
     assert told.facts("session-expired", "member_id", "deadline_ms") == [("new", 11_000)]
 
 
-def test_a_former_member_that_waited_in_its_join_did_not_expire_however_long_that_took():
+def test_a_former_member_that_waited_in_its_join_did_not_expire_however_long_it_took():
     """Its JoinGroup of 9,200 is answered 82 when its successor comes at 18,000, three seconds after its deadline."""
     story = stable("m1", OLD, poll_ms=POLL_MS).beats("m1", 1_000, 8_000).beats("old", 1_000, 8_000)
     story.beat(9_000, "m1", error=27).beat(9_050, "old", error=27)
@@ -766,7 +766,7 @@ def test_a_load_of_the_log_restores_a_rolled_back_replacement():
     assert ends(story, 26_700).facts("session-expired", "member_id") == [("new",)]
 
 
-def test_who_comes_after_a_replacement_that_was_taken_back_replaces_the_former_member():
+def test_who_comes_after_a_replacement_taken_back_replaces_the_former_member():
     third = Who("third", instance_id="pod-1", port=5_003)
     story = taken_back().record(9_901, 1, "m1", NEW).record(15_100, 1, "m1", third)
     told = story.join(15_101, third, 1, asked="").beats("third", 16_000, 20_000).play(20_500)
