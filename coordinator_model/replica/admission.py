@@ -1,4 +1,4 @@
-"""What may touch a group: of one that is not known, a record or an answer that only its members get.
+"""Which events are applied to a group. An unknown group begins with a record, or an answer that only members get.
 
 Refusals prove nothing about a group: Kafka answers them to anybody, for any group id. So 4,000 refused requests under
 4,000 ids are 4,000 lines and no group. Sources: ``KafkaApis`` (30 before all else), ``GroupCoordinatorService`` (24 and
@@ -27,14 +27,14 @@ UNKNOWN_GROUP = "unknown_group"
 NOT_BELIEVED = "reports_not_believed"
 PUSH_NOT_BELIEVED = "pushes_not_believed"
 NOT_AWAITED = "clients_seen"
-"""Signs of life of members, of who is about to join, of strangers."""
+"""Signs of life of clients that have not left: members, clients that are about to join, strangers."""
 SET_ASIDE = "group_set_aside"
 
 
 def why_not(replica: GroupReplica | None, event: GroupEvent, *, loading: bool) -> str | None:
-    """Return as what an event is counted that may not touch its group; None: it may.
+    """Return under which name an event is counted that is not applied to its group; None: it is applied.
 
-    ``loading``: its coordinator may be loading, and answers classic heartbeats 0 whoever sends them.
+    ``loading``: its coordinator may be loading the log. Then it answers 0 to classic heartbeats of anybody.
     """
     if replica is None or replica.deleted:
         return None if makes_known(event, loading=loading) else UNKNOWN_GROUP
@@ -51,8 +51,8 @@ def why_not(replica: GroupReplica | None, event: GroupEvent, *, loading: bool) -
 def makes_known(event: GroupEvent, *, loading: bool) -> bool:
     """Tell whether an event about a group that is not known makes it known.
 
-    A tombstone is the end of something that was not known, and so is a leave that was accepted; a client's report is
-    no broker's word, and a SyncGroup tells nothing of a member whose JoinGroup was not seen.
+    A tombstone or an accepted leave only ends something that was not known. A client's report is no answer of a broker.
+    A SyncGroup says too little about a member whose JoinGroup was not seen.
     """
     match event:
         case RecordRead():

@@ -1,7 +1,7 @@
-"""What no event says of a group: time has passed, and the group has been judged.
+"""What changes a replica without an event: time passes, the group is judged, its coordinator moves.
 
-``replay`` takes an event; these take the rest. Between them they write all that is ever written into a replica, and
-``tests/repository/test_one_writer.py`` holds that nobody else does.
+``replay`` applies events, these functions all else. Only these two modules write to a replica.
+``tests/repository/test_one_writer.py`` fails if any other module does.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -20,18 +20,19 @@ Heard = tuple[str, int, int | None]
 
 
 def advance(replica: GroupReplica, context: JudgementContext) -> bool:
-    """Write what is certain by ``context.progress_ms``, before the group is judged; return whether anything was."""
+    """Write what is certain by ``context.progress_ms``, before the group is judged; return whether anything changed."""
     return judge_removals(replica, context) | measure_again(replica, context) | prove(replica, context)
 
 
 def conclude(
     replica: GroupReplica, expired_ms: Mapping[str, int | None], ended: Collection[tuple[str, str | None]]
 ) -> bool:
-    """Write what the judgement of a group decides for good; return whether anything was.
+    """Write what the judgement of a group decides for good; return whether anything changed.
 
-    ``expired_ms``: the deadlines that members are found to have missed, by member id. A rebalance that starts a moment
-    later must not change that. ``ended``: rule and member id of the departures that are over; one of the same member
-    that has still to be judged is another. Of a deleted group nothing is needed any more.
+    ``expired_ms``: by member id, the deadlines that members are found to have missed. A rebalance that starts a moment
+    later must not change that. ``ended``: rule and member id of the departures whose incidents are over. A departure
+    that still has to be judged is another one, even if member and rule are the same, and stays. Of a deleted group only
+    the incarnation is kept.
     """
     spoken = [m for m in replica.members.values() if m.member_id in expired_ms and m.verdict_ms is None]
     for member in spoken:
@@ -47,7 +48,10 @@ def conclude(
 
 
 def end_if_tombstoned(replica: GroupReplica) -> bool:
-    """Mark a group deleted whose tombstone's write did not go on with a group of another kind; return whether it is."""
+    """Mark a group deleted if its tombstone was not followed by a group of another kind; return whether it was marked.
+
+    Such a group would have come in the same write (see ``conversion``).
+    """
     if replica.ending_ms is None:
         return False
     replica.mark_deleted()
@@ -55,11 +59,11 @@ def end_if_tombstoned(replica: GroupReplica) -> bool:
 
 
 def take_over(replica: GroupReplica, answered_ms: int, at_ms: int) -> bool:
-    """Let another coordinator have loaded a classic group from the log; return whether that changes anything.
+    """Apply that another coordinator has loaded a classic group from the log; return whether that changes anything.
 
-    A rebalance is in no record, so the group is as it was before (``GroupMetadataManager.onLoaded``). What came after
-    ``answered_ms``, when the predecessor last answered, the new coordinator has answered before it was named: who left
-    it then is in the record, and has left.
+    A rebalance is in no record, so the group is as it was before it (``GroupMetadataManager.onLoaded``).
+    ``answered_ms``: when the deposed coordinator last answered. Leaves after that were already answered by the new
+    coordinator, so they are applied again to the group as the record has it.
     """
     rebalancing = replica.state in (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
     if replica.type is not GroupType.CLASSIC or not rebalancing or replica.state_since_ms > answered_ms:

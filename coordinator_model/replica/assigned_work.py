@@ -1,7 +1,8 @@
-"""What a classic member is given to do where that is not just partitions: Kafka Streams' tasks, Connect's connectors.
+"""What is assigned to a classic member that is not just partitions: Kafka Streams' tasks, Connect's connectors.
 
-Both come from the bytes that its group's record keeps for it (kafka-facts 2). Role to names to numbers, as streams
-groups have it: ``{"active": {"0": [1, 2]}}``, ``{"connectors": {"jdbc": [-1, 0]}}``, where -1 is the connector itself.
+Both come from the subscription and assignment in the group's record (``AssignmentInfo`` of Streams,
+``ConnectProtocol``). Role to names to numbers, as in streams groups: ``{"active": {"0": [1, 2]}}``,
+``{"connectors": {"jdbc": [-1, 0]}}``, where -1 is the connector itself.
 """
 
 from collections.abc import Iterable
@@ -17,7 +18,7 @@ Work = dict[str, Assignment]
 
 
 def assigned_work(protocol_type: str | None, protocol: str | None, subscribed: bytes, assigned: bytes) -> Work:
-    """Read what a member is given beside partitions; empty where there is nothing, or nothing that can be read."""
+    """Read what is assigned to a member besides partitions; empty if there is nothing, or nothing readable."""
     if protocol_type == CONNECT_PROTOCOL_TYPE:
         connectors = _connectors(subscribed, assigned)
         return {"connectors": connectors} if connectors else {}

@@ -1,8 +1,9 @@
-"""The classic protocol: type-2 records and answered Heartbeat, JoinGroup, SyncGroup, LeaveGroup (kafka-facts 3).
+"""The classic protocol: type-2 records and answered Heartbeat, SyncGroup and LeaveGroup. JoinGroup is in ``join``.
 
-What only the coordinator knows is inferred as narrowly as the answers allow: one heartbeat answered 27 puts the whole
-group in PreparingRebalance until a JoinGroup answers a higher generation; the leader's member list tells who was
-dropped; the leader's sync, or its record, makes it Stable.
+Kafka's side is ``GroupMetadataManager.classicGroup…`` and ``ClassicGroup``. What only the coordinator knows is inferred
+as narrowly as the answers allow. One heartbeat answered 27 puts the whole group in PreparingRebalance, until a
+JoinGroup is answered with a higher generation. The leader's member list shows who was dropped. The answer to the
+leader's SyncGroup, or the record, makes the group Stable.
 """
 
 from functools import partial
@@ -39,8 +40,8 @@ STALLED_WRITE = 15
 FENCED_INSTANCE_ID = 82
 NOT_WRITTEN = (-1, 15, 16)
 ENDS_A_WAIT = (-1, STALLED_WRITE, REBALANCE_IN_PROGRESS)
-"""Answers to a parked SyncGroup after which the coordinator starts its member's session timer anew, as after 0: the
-session may have ended meanwhile, which it ignored (``GroupMetadataManager.propagateAssignment``)."""
+"""Answers to a parked SyncGroup with which the coordinator restarts its member's session timer, as it does with 0. The
+session may have ended meanwhile, which the coordinator ignored (``GroupMetadataManager.propagateAssignment``)."""
 
 
 def read_record(replica: GroupReplica, event: RecordRead, context: JudgementContext) -> None:
@@ -52,7 +53,7 @@ def read_record(replica: GroupReplica, event: RecordRead, context: JudgementCont
     generation = value["generation"]
     replacement, downgrade = _is_written_again(replica, generation), replica.type in PROTOCOL_TYPES
     if replica.generation_since_ms > at_ms and generation < replica.generation:
-        return  # a record of an earlier generation that trails what was answered since
+        return  # a late record of an earlier generation: a later one has been answered since
     if _counts_from_the_log(replica, value):
         replica.revert_to_last_record(at_ms)
     listed = {item["memberId"]: item for item in value["members"]}
@@ -65,7 +66,7 @@ def read_record(replica: GroupReplica, event: RecordRead, context: JudgementCont
     gone = [member for member in replica.members.values() if member.member_id not in listed]
     former = {member.instance_id: member for member in gone if member.instance_id is not None}
     drop_unlisted(replica, set(listed), {i.get("groupInstanceId") for i in listed.values()}, removed_ms, context)
-    # every timer started anew when the join phase completed, whoever answered it; a successor's when it came
+    # every timer restarted when the join phase completed, whoever answered; a successor's when the successor came
     completed_ms = -1 if replacement or downgrade else value.get("currentStateTimestamp", -1)
     timer_reset_ms = completed_ms if completed_ms > 0 else at_ms
     for member_id, item in listed.items():
@@ -88,7 +89,7 @@ def _count_if_lower(replica: GroupReplica, generation: int) -> None:
     if not 0 <= generation < replica.generation:
         return
     if generation <= 1:
-        replica.incarnation += 1  # the group was deleted and made anew; its tombstone was compacted away
+        replica.incarnation += 1  # the group was deleted and created again; its tombstone was compacted away
     else:
         replica.unexpected += 1  # generations only go up; the log is right
 
@@ -96,43 +97,43 @@ def _count_if_lower(replica: GroupReplica, generation: int) -> None:
 def _end_recorded_phase(replica: GroupReplica, value: dict[str, Any], at_ms: int, context: JudgementContext) -> int:
     """End the join phase that led to a record's generation; return when it ended."""
     if replica.state is not GroupState.PREPARING_REBALANCE:
-        join_phase.begin_phase(replica, at_ms)  # nobody told of it: the one before is not this one
+        join_phase.begin_phase(replica, at_ms)  # no line showed its start: ``replica.phase`` is an earlier one
     elif value["generation"] > replica.generation + 1:
-        join_phase.note_untold_end(replica, at_ms, context)
+        join_phase.note_unseen_end(replica, at_ms, context)
     completed_ms, ended_ms = value.get("currentStateTimestamp", -1), at_ms
     if replica.phase.began_after_ms <= completed_ms < at_ms and not context.by_records:
-        ended_ms = completed_ms  # its join phase ended then, of which no answer has told yet
+        ended_ms = completed_ms  # the join phase ended then, which no answer has shown yet
     join_phase.end_phase(replica, value["generation"], ended_ms)
-    replica.state_since_ms = at_ms  # stable before and after, yet a rebalance lies between that no answer told of
+    replica.state_since_ms = at_ms  # if it was Stable before too, there was a rebalance that no answer showed
     return ended_ms
 
 
 def _enter_recorded(replica: GroupReplica, at_ms: int, *, downgrade: bool) -> None:
-    """Enter the state that a record shows; after a downgrade from KIP-848 the group begins a join phase.
+    """Enter the state that a record shows. After a downgrade from KIP-848 the group then begins a join phase.
 
-    It does not if a static member replaced the last KIP-848 member by coming back with the classic protocol.
+    It does not if the last KIP-848 member was static and came back with the classic protocol.
     """
     replica.enter(StateEvent.RECORD_WITH_MEMBERS if replica.members else StateEvent.RECORD_WITHOUT_MEMBERS, at_ms)
     came_back = any(member.joined_ms == at_ms for member in replica.members.values())
     if downgrade and replica.members and not came_back:
         prepare_rebalance(replica, StateEvent.DOWNGRADED, at_ms)
-        replica.phase.began_after_ms = at_ms  # who asked to join before asked a group of another kind
+        replica.phase.began_after_ms = at_ms  # JoinGroups before that were sent to a group of another kind
 
 
 def _is_written_again(replica: GroupReplica, generation: int) -> bool:
     """Tell whether a record repeats the last one's generation: a static member was replaced in a stable group.
 
-    The group may seem to be in a join phase, by answers of a deposed coordinator that did not know that it was.
+    The group may seem to be in a join phase by the answers of a deposed coordinator.
     """
     was_stable = replica.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE)
     return was_stable and generation == replica.generation and replica.recorded_generation in (None, generation)
 
 
 def _counts_from_the_log(replica: GroupReplica, value: dict[str, Any]) -> bool:
-    """Tell whether the coordinator that wrote a record had loaded the log, which lacks what was only announced.
+    """Tell whether the coordinator that wrote a record had loaded the log since a generation was announced.
 
-    Then a higher generation had been announced, or the record has the same generation but lacks members that had joined
-    the announced one.
+    It did not find the announced generation in the log. That shows in two ways: the record's generation is lower than
+    the announced one, or it is the same but the record lacks members that had joined the announced one.
     """
     generation, recorded = value["generation"], replica.recorded_generation
     if recorded is None or not recorded <= generation <= replica.generation:
@@ -146,7 +147,7 @@ def _counts_from_the_log(replica: GroupReplica, value: dict[str, Any]) -> bool:
 
 def _delete(replica: GroupReplica, at_ms: int) -> None:
     if replica.type is not GroupType.CLASSIC and replica.type is not GroupType.SIMPLE:
-        return  # the classic past of a group that was upgraded
+        return  # the group was upgraded: this ends its classic records only
     replica.mark_tombstoned(at_ms)
 
 
@@ -160,11 +161,11 @@ def drop_unlisted(
 ) -> None:
     """Remove the members that the coordinator no longer lists. A static member with a successor was replaced.
 
-    If a record shows the successor first, it had joined in the join phase that led to the record's generation.
+    If a record is the first to show the successor, that had joined in the join phase of the record's generation.
     """
     gone = [member for member in replica.members.values() if member.member_id not in listed]
     join_phase.weigh_unreported_phase(replica, context)
-    if replica.unreported_phase is not None:  # those that it lost do not extend the next phase
+    if replica.unreported_phase is not None:  # first those that it dropped: their timeouts do not extend the next phase
         gone = sorted(gone, key=partial(join_phase.was_kept, replica.unreported_phase))
     replaced_ms = replica.generation_since_ms if replica.state is GroupState.COMPLETING_REBALANCE else at_ms
     for member in gone:
@@ -173,17 +174,17 @@ def drop_unlisted(
         elif (
             member.instance_id is not None
             and member.instance_id in instances
-            and member.member_id not in replica.logged  # it had gone before its successor came
+            and member.member_id not in replica.logged  # it was gone before its successor came
         ):
             del replica.members[member.member_id]
             remember_leave(replica, Leave(member, replaced_ms, Cause.REPLACED, None))
         else:
             remove_member(replica, member, at_ms, context, answered_by)
-    replica.unreported_phase = None  # all are told of now
+    replica.unreported_phase = None  # every member is known now
 
 
 def member_of(replica: GroupReplica, member_id: str, at_ms: int) -> Member:
-    """Return a member, a new one where it is not known."""
+    """Return a member; create it if it is not known."""
     member = replica.members.get(member_id)
     if member is None:
         member = replica.members[member_id] = Member(member_id, joined_ms=at_ms)
@@ -238,12 +239,12 @@ def heartbeat(replica: GroupReplica, event: Heartbeat, context: JudgementContext
     record_heartbeat(member, event.applied_ms)
     since = event.applied_ms > replica.generation_since_ms and not event.kip848
     if since and event.generation == replica.recorded_generation and event.generation < replica.generation:
-        replica.revert_to_last_record(event.applied_ms)  # nobody else would accept a heartbeat of that generation
-    if event.kip848:  # each epoch is written before it is answered, and an answer may trail
+        replica.revert_to_last_record(event.applied_ms)  # only a coordinator that loaded the log accepts this
+    if event.kip848:  # each epoch is written before it is answered, and an answer's line may come late
         member.generation = event.generation if member.generation is None else member.generation
         return
     if event.generation < (member.generation or 0) and event.applied_ms < (member.timer_reset_ms or 0):
-        return  # it waited for a write, and its member has joined another generation since
+        return  # the heartbeat waited for a write, and its member has joined another generation since
     member.generation = event.generation
     _classic_heartbeat(replica, member, event, context)
 
@@ -257,7 +258,7 @@ def _classic_heartbeat(replica: GroupReplica, member: Member, event: Heartbeat, 
         return
     if event.generation > replica.generation and context.waiting:
         return  # a coordinator that loads the log answers 0 to any generation, also to one that was never stored
-    if event.generation > replica.generation:  # its join was before we looked, or was lost
+    if event.generation > replica.generation:  # its JoinGroups came before telemetry, or their lines are missing
         since_ms = max(replica.generation_since_ms, replica.stable_seen_ms or 0)
         join_lines.note_unseen(replica, event.applied_ms, since_ms, context)
         replica.generation, replica.generation_since_ms = event.generation, event.applied_ms
@@ -267,15 +268,16 @@ def _classic_heartbeat(replica: GroupReplica, member: Member, event: Heartbeat, 
 
 
 def owe(member: Member, since_ms: int) -> None:
-    """Note that a classic member among consumers was told to rejoin: its timer starts with the first such answer."""
+    """Note that a classic member among consumers has to rejoin (27): its timer starts with the first such answer."""
     if member.owes_since_ms is None:
         member.owes_since_ms = since_ms
 
 
 def _refused(replica: GroupReplica, member: Member | None, event: Heartbeat) -> None:
-    """Take a refused heartbeat: a 25 says that the member is gone, or how long ago at least it went.
+    """Apply a refused heartbeat: 25 shows that the member is gone by now, or was already gone by then.
 
-    A 22 to the newest generation, of another broker than announced it: that one has loaded the log, which lacks it.
+    A 22 for the newest generation, from a broker that did not announce it, shows that this broker has loaded the log,
+    which lacks the generation.
     """
     announced_elsewhere = replica.announced_by not in ("", event.broker) and event.generation == replica.generation
     if event.error == ILLEGAL_GENERATION and announced_elsewhere and event.applied_ms > replica.generation_since_ms:
@@ -290,9 +292,10 @@ def _refused(replica: GroupReplica, member: Member | None, event: Heartbeat) -> 
 
 
 def _unknown_member(replica: GroupReplica, member: Member, generation: int, at_ms: int) -> None:
-    """Note an answer 25: the member is gone, whatever generation it names (``ClassicGroup.validateMember`` is first).
+    """Note an answer 25: the member is gone, whatever generation its request names.
 
-    If it names the current generation, the member's next request shows its removal.
+    The coordinator checks the member first, then the generation (``ClassicGroup.validateMember``). If the request names
+    the current generation, the removal began the next join phase.
     """
     if at_ms < (member.session_from_ms or 0) or at_ms <= (member.joined_ms or 0):
         return
@@ -309,8 +312,8 @@ def _unknown_member(replica: GroupReplica, member: Member, generation: int, at_m
 def record_heartbeat(member: Member, applied_ms: int) -> bool:
     """Note an accepted heartbeat, unless a later one is known. Return whether anything but its instant changed.
 
-    A heartbeat also shows that the coordinator knows the member again. The second one shows the member's interval,
-    unless a rebalance lay between.
+    A heartbeat also shows that the coordinator knows the member again. The second one shows the member's heartbeat
+    interval, unless the session timer was restarted in between.
     """
     known_again = member.unknown_ms is not None and applied_ms > member.unknown_ms
     if known_again:
@@ -330,9 +333,9 @@ def record_heartbeat(member: Member, applied_ms: int) -> bool:
 
 
 def is_gone(replica: GroupReplica, member_id: str, applied_ms: int) -> bool:
-    """Tell whether a member was gone after this instant, so that its heartbeat's line is late.
+    """Tell whether a member is known to have gone after this instant, so that a line of this instant is late.
 
-    A coordinator that wakes from a pause may answer a heartbeat and replace its member in the same millisecond.
+    A coordinator that wakes from a pause may answer a member's heartbeat and replace the member in one millisecond.
     """
     return any(d.member.member_id == member_id and d.gone_ms >= applied_ms for d in replica.departures) or any(
         leave.member.member_id == member_id and leave.applied_ms + _cut_ms(leave) >= applied_ms
@@ -350,7 +353,7 @@ def _heartbeat_tells_state(replica: GroupReplica, event: Heartbeat, context: Jud
     if event.error == REBALANCE_IN_PROGRESS:
         if event.applied_ms >= replica.state_since_ms:
             prepare_rebalance(replica, StateEvent.REBALANCE_IN_PROGRESS, event.applied_ms)
-        elif replica.state is GroupState.PREPARING_REBALANCE:  # one that came earlier is answered later
+        elif replica.state is GroupState.PREPARING_REBALANCE:  # its line is late: it may be an earlier sign
             join_phase.note_sign(replica, replica.generation + 1, event.applied_ms)
         return
     behind = replica.state in (GroupState.PREPARING_REBALANCE, GroupState.EMPTY, GroupState.UNKNOWN)
@@ -363,7 +366,7 @@ def _heartbeat_tells_state(replica: GroupReplica, event: Heartbeat, context: Jud
 
 
 def prepare_rebalance(replica: GroupReplica, event: StateEvent, at_ms: int, by: str | None = None) -> None:
-    """Enter the join phase, or note a sign of the one that goes on; ``by``: the member whose leave or join began it."""
+    """Enter the join phase, or note a sign of the current one; ``by``: the member whose leave or join began it."""
     if replica.state is not GroupState.PREPARING_REBALANCE:
         join_phase.begin_phase(replica, at_ms, by)
     else:
@@ -374,7 +377,10 @@ def prepare_rebalance(replica: GroupReplica, event: StateEvent, at_ms: int, by: 
 def poll_departure(
     leave: Leave, replica: GroupReplica, context: JudgementContext, evidence: Evidence, decided_ms: int
 ) -> Departure:
-    """Make the departure of a member that left because it did not poll in time: its deadline is its leave."""
+    """Return the departure of a member that left because it did not poll in time.
+
+    If its client has not reported when the poll interval ended, its leave dates the deadline.
+    """
     return Departure(
         member=leave.member,
         rule=POLL_EXCEEDED,
@@ -391,8 +397,8 @@ def poll_departure(
 def note_fenced(replica: GroupReplica, event: JoinAnswered | SyncAnswered, member_id: str) -> None:
     """Note an answer 82 to a static member's JoinGroup or SyncGroup: another member has its instance id now.
 
-    The answer says nothing if the request names an instance id that is not the member's. A broker that did not announce
-    the newest generation may have loaded the log, which lacks it.
+    The answer says nothing if the request names an instance id that is not the member's. If the broker did not announce
+    the newest generation, it may have loaded the log, which lacks that generation.
     """
     member = replica.members.get(member_id)
     if event.error != FENCED_INSTANCE_ID or member is None or event.instance_id != member.instance_id:
@@ -423,7 +429,7 @@ def sync(replica: GroupReplica, event: SyncAnswered, context: JudgementContext) 
         return
     if replica.state is GroupState.COMPLETING_REBALANCE and event.answer_ms >= replica.state_since_ms:
         replica.enter(StateEvent.ASSIGNMENT_STORED, event.answer_ms)
-    # A leader that asks once more is answered from Stable, at once; a record has the instant before it is stored.
+    # A leader that syncs again is answered at once, from Stable. A record is dated before it is stored.
     if stores or came_ms <= 0 or waited:
         member.timer_reset_ms = max(member.timer_reset_ms or 0, event.answer_ms)
     if replica.protocol_type == "consumer":
@@ -431,11 +437,11 @@ def sync(replica: GroupReplica, event: SyncAnswered, context: JudgementContext) 
 
 
 def _take_assignment(replica: GroupReplica, member: Member, event: SyncAnswered) -> None:
-    """Take the assignment that a SyncGroup was answered, and compare it with the one that is known."""
-    told, left_out = read_assignment(from_base64(event.assignment))
+    """Take the assignment from a SyncGroup's answer, and compare it with the one that is known."""
+    answered, left_out = read_assignment(from_base64(event.assignment))
     if not member.assignment:
-        member.assignment, member.partitions_left_out = told, left_out
-    elif told != member.assignment:
+        member.assignment, member.partitions_left_out = answered, left_out
+    elif answered != member.assignment:
         divergence.note_assignment(replica, member, event.answer_ms)
 
 
@@ -455,7 +461,7 @@ def _refused_sync(replica: GroupReplica, event: SyncAnswered, member: Member | N
 
 
 def _wait_was_cut_off(replica: GroupReplica, event: SyncAnswered) -> None:
-    """Begin the next join phase: a SyncGroup that had to wait is answered 27 at that instant."""
+    """Begin the next join phase: it began at the instant at which a parked SyncGroup was answered 27."""
     its_own = replica.type is GroupType.CLASSIC and event.generation == replica.generation
     if its_own and event.error == REBALANCE_IN_PROGRESS and replica.state is GroupState.COMPLETING_REBALANCE:
         prepare_rebalance(replica, StateEvent.REBALANCE_IN_PROGRESS, event.answer_ms)
@@ -464,7 +470,7 @@ def _wait_was_cut_off(replica: GroupReplica, event: SyncAnswered) -> None:
 def _not_stored(replica: GroupReplica, event: SyncAnswered) -> None:
     """Begin the next join phase if the leader's assignment could not be written (15, 16, -1).
 
-    An assignment that was written too late is in the log all the same, and its record may have been read first.
+    An assignment that was stored too late is in the log all the same, and its record may have been read first.
     """
     its_own = event.from_leader and event.generation == replica.generation
     read_first = replica.state is GroupState.STABLE and event.arrival_ms <= replica.state_since_ms < event.answer_ms
@@ -476,7 +482,7 @@ def _not_stored(replica: GroupReplica, event: SyncAnswered) -> None:
 def leave(replica: GroupReplica, event: LeaveAnswered, context: JudgementContext) -> None:
     """Apply a LeaveGroup, which the member's client or an admin sent.
 
-    One that waited and was answered 15 was applied too: only its answer was lost behind a stalled write.
+    If it waited and was answered 15, it was applied too: only its answer was lost behind a stalled write.
     """
     lost = event.error == STALLED_WRITE and event.remote_ms >= context.thresholds.stalled_write_ms
     if (event.error != 0 and not lost) or is_known_leave(replica, event.member_id, event.applied_ms):
@@ -498,19 +504,19 @@ def leave(replica: GroupReplica, event: LeaveAnswered, context: JudgementContext
 
 
 def _is_unlisted(replica: GroupReplica, member: Member) -> bool:
-    """Tell whether a generation's list lacks a member: its leave came before that, and perhaps ended the join phase."""
+    """Tell whether the member list of the current generation lacks a member: it left earlier, in the join phase."""
     return replica.listed_generation == replica.generation and (member.generation or 0) < replica.generation
 
 
 def _leaver(replica: GroupReplica, event: LeaveAnswered, context: JudgementContext, *, lost: bool) -> Member | None:
-    """Return who left by a LeaveGroup; None where it tells nothing."""
+    """Return the member that left by a LeaveGroup; None if nobody is known to have left."""
     member = replica.members.get(event.member_id) or _by_instance(replica, event)
     if member is not None:
-        trails = member.joined_ms is not None and member.joined_ms > event.applied_ms
-        return None if trails else member  # the same id has joined again since
+        is_late = member.joined_ms is not None and member.joined_ms > event.applied_ms
+        return None if is_late else member  # the same id has joined again since
     gone = event.member_id or _departed_instance(replica, event.instance_id)
     member = explain_by_leave(replica, gone, event.applied_ms, context.thresholds.grace_ms)
-    if member is None and not lost:  # whether it was a member its own error, which is lost, would have told
+    if member is None and not lost:  # if lost, no answer shows that it was a member
         member = Member(event.member_id, event.instance_id, event.client_id, event.client_host)
     return member
 
@@ -523,7 +529,7 @@ def _cause_of_leave(member: Member, reason: str | None) -> Cause:
 
 
 def rebalance_without(replica: GroupReplica, member: Member, at_ms: int) -> None:
-    """Let a leave begin a join phase; the last to leave makes the group Empty."""
+    """Begin a join phase after a leave. If no member is left, the group becomes Empty."""
     if replica.state not in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
         return
     if replica.members:
@@ -539,6 +545,6 @@ def _by_instance(replica: GroupReplica, event: LeaveAnswered) -> Member | None:
 
 
 def _departed_instance(replica: GroupReplica, instance_id: str | None) -> str:
-    """Return the id of the last departed member with an instance id, which is all that an admin names; "": none."""
+    """Return the member id of the last departed member with an instance id; "": none. An admin names only that id."""
     gone = (d.member for d in reversed(replica.departures) if d.member.instance_id is not None)
     return next((member.member_id for member in gone if member.instance_id == instance_id), "")

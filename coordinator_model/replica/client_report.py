@@ -1,7 +1,7 @@
-"""A client's report of its last poll: past its limit, it has broken it, whether it is still in or has just left.
+"""A client's report of its last poll. A poll age over the limit is a breach, whether the member is in or has just left.
 
-Every application with a reporter may write any report. So one is believed about its own client only: member id, client
-id and, where the report has one, host must be those of a member that the broker's own lines or records told of.
+Every application with a reporter may write any report. So a report is believed about its own client only: member id,
+client id and, if the report has one, host must be those of a member that the brokers' own lines or records show.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ def is_believed(replica: GroupReplica, event: ClientPoll) -> bool:
 
 
 def known_as(replica: GroupReplica, member_id: str) -> Iterator[Member]:
-    """Yield what is known under a member id: who is in, and who went."""
+    """Yield what is known under a member id: the member, departed ones, and those that left."""
     if member_id in replica.members:
         yield replica.members[member_id]
     yield from (d.member for d in replica.departures if d.member.member_id == member_id)
@@ -74,21 +74,21 @@ def _of_one_removed(replica: GroupReplica, event: ClientPoll) -> None:
 
 
 def removed_overdue(departure: Departure, deadline_ms: int) -> None:
-    """Take that the poll of a member whose session expired was overdue."""
+    """Note that the poll of a member whose session expired was overdue."""
     departure.member.poll_deadline_ms = deadline_ms
     if departure.cause is Cause.SESSION_TIMEOUT:
         departure.cause = own_cause(departure.member)
 
 
 def dropped_overdue(departure: Departure, deadline_ms: int) -> None:
-    """Take that the poll of a member that missed a rebalance was overdue, as its client told later."""
+    """Note that the poll of a member that missed a rebalance was overdue, as its client reported later."""
     if departure.cause is Cause.REBALANCE_TIMEOUT:
         departure.member.poll_deadline_ms = deadline_ms
         departure.cause = missed_cause(departure.member, departure.removed_ms)
 
 
 def _of_one_removed_unseen(replica: GroupReplica, event: ClientPoll, context: JudgementContext) -> None:
-    """Tell the cause of a removal that only a record told: the poll of its client was overdue by then."""
+    """Note the cause of a removal that only a record shows: the poll of its client was overdue by then."""
     for departure in removed_unseen(replica, event.member_id):
         deadline_ms = _poll_deadline_ms(event, departure.member)
         if deadline_ms is not None and deadline_ms <= departure.removed_ms:
@@ -96,7 +96,7 @@ def _of_one_removed_unseen(replica: GroupReplica, event: ClientPoll, context: Ju
 
 
 def removed_unseen(replica: GroupReplica, member_id: str) -> list[Departure]:
-    """Return the removals of a member that only a record told."""
+    """Return the removals of a member that only a record shows."""
     mine = (departure for departure in replica.departures if departure.member.member_id == member_id)
     return [d for d in mine if d.rule == MEMBER_REMOVED and d.seen_generation is not None]
 
@@ -104,7 +104,7 @@ def removed_unseen(replica: GroupReplica, member_id: str) -> list[Departure]:
 def removed_unseen_overdue(
     replica: GroupReplica, departure: Departure, deadline_ms: int, told_ms: int, context: JudgementContext
 ) -> None:
-    """Take that a member of whose removal only a record told had left because its poll was overdue."""
+    """Note that a member whose removal only a record shows had left because its poll was overdue."""
     withdraw(replica, departure)
     departure.member.poll_deadline_ms = deadline_ms
     leave = Leave(departure.member, departure.removed_ms, Cause.POLL_INTERVAL, None)
@@ -129,7 +129,7 @@ def left_overdue(
     context: JudgementContext,
     evidence: Evidence = Evidence.OBSERVED,
 ) -> None:
-    """Take that a member left because its poll was overdue, as its client told later."""
+    """Note that a member left because its poll was overdue, as its client reported later."""
     leave.cause = Cause.POLL_INTERVAL
     leave.member.poll_deadline_ms = deadline_ms
     if told_ms >= context.live_from_ms:

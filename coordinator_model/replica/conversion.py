@@ -1,8 +1,9 @@
-"""A group id changes its kind: upgrade, downgrade, and the empty group of another kind (kafka-facts 4.5).
+"""A group changes its kind: an upgrade, a downgrade, or a join into an empty group of another kind.
 
 The coordinator does it in one atomic write: the tombstones of the old kind, then the records of the new one, all with
-one timestamp. So a tombstone alone does not delete (``GroupReplica.mark_tombstoned``): the same write may go on.
-Nobody leaves in it but the member that caused a downgrade, and no incident ends: the group lives on.
+one timestamp (``GroupMetadataManager.convertToConsumerGroup`` and ``convertToClassicGroup``). So a tombstone alone does
+not delete the group (``GroupReplica.mark_tombstoned``): more of the same write may follow. Only the member that causes
+a downgrade is gone after it. No incident ends: the group lives on.
 """
 
 from collections.abc import Collection
@@ -19,7 +20,10 @@ PROTOCOL_TYPES = {GroupType.CONSUMER: "consumer", GroupType.SHARE: "share", Grou
 
 
 def become(replica: GroupReplica, type_: GroupType, at_ms: int) -> None:
-    """Take the type of the newest record; members keep what is known of them once the new kind's records name them."""
+    """Give the group the type of the newest record.
+
+    What is known of the members is kept for those that records of the new kind name.
+    """
     if replica.type is type_ and not replica.deleted and replica.ending_ms is None:
         return
     former = list(replica.members.values())
@@ -28,7 +32,7 @@ def become(replica: GroupReplica, type_: GroupType, at_ms: int) -> None:
     if replica.type is not type_:
         replica.members, replica.unconverted = {}, former
         _forget_names(replica)
-        replica.generation = -1  # numbers of another kind: a smaller one is no new life of the group
+        replica.generation = -1  # each kind counts for itself: a lower number does not mean a new incarnation
     replica.type, replica.deleted, replica.ending_ms = type_, False, None
     replica.unreported_phase = None
     replica.enter(StateEvent.CONVERTED, at_ms)
@@ -38,10 +42,12 @@ def become(replica: GroupReplica, type_: GroupType, at_ms: int) -> None:
 
 
 def dismiss_unconverted(replica: GroupReplica, now_ms: int, context: JudgementContext) -> None:
-    """Let go of whom an upgrade did not name, once its write is over: a classic group writes who is gone only later.
+    """Drop the members that an upgrade did not name, once its write is over.
 
-    The coordinator names every member it has. Of one whose session had ended by then that is the removal that proves
-    it, of one that it did not know any more, and of one whose join phase had; another was a ghost that only we had.
+    The coordinator names all members that it has. A classic group writes a removal only at the end of the rebalance, so
+    a member may have been removed before the upgrade. That is the case if its session had ended by then, if the
+    coordinator no longer knew it (25), or if the join phase had ended: then its removal is noted. Any other member was
+    only in the replica by mistake.
     """
     upgraded_ms = replica.state_since_ms
     if replica.type not in PROTOCOL_TYPES or now_ms <= upgraded_ms:
@@ -57,13 +63,13 @@ def dismiss_unconverted(replica: GroupReplica, now_ms: int, context: JudgementCo
 
 
 def _had_gone(member: Member, upgraded_ms: int, context: JudgementContext) -> bool:
-    """Tell whether a session had ended by then, or the coordinator had said that it knows no such member (25)."""
+    """Tell whether a member's session had ended by the upgrade, or its coordinator no longer knew it (25)."""
     session = latest_session(member, context)
     return member.unknown_ms is not None or (session is not None and session.end_ms <= upgraded_ms)
 
 
 def _join_phase_has_ended(replica: GroupReplica, upgraded_ms: int, context: JudgementContext) -> bool:
-    """Tell whether a join phase had ended by its timeout as a classic group was upgraded, and announced nothing."""
+    """Tell whether a join phase had ended by its timeout when a classic group was upgraded, but no answer showed it."""
     phase = replica.phase
     if phase.started_ms is None or phase.ended is not None:
         return False
@@ -71,7 +77,10 @@ def _join_phase_has_ended(replica: GroupReplica, upgraded_ms: int, context: Judg
 
 
 def become_classic(replica: GroupReplica, listed: Collection[str]) -> None:
-    """Take a classic record: the members it lists have not gone, though tombstones of the same write name them."""
+    """Make the group classic, by its record.
+
+    Members that it lists are not gone, though tombstones of the same write name them.
+    """
     if replica.ending_ms is not None:
         for departure in list(replica.departures):
             member = departure.member
@@ -86,6 +95,9 @@ def become_classic(replica: GroupReplica, listed: Collection[str]) -> None:
 
 
 def _forget_names(replica: GroupReplica) -> None:
-    """Forget what those who are gone had owned: one kind names topics, the other ids, so nobody can tell who has it."""
+    """Forget what departed members owned.
+
+    One kind names topics, the other topic ids, so it cannot be compared with what members own now.
+    """
     for departure in replica.departures:
         departure.member.assignment = {}

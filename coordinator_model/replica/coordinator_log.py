@@ -1,15 +1,16 @@
-"""Why a member was removed, by the coordinator's own log: where no request log tells, a line decides.
+"""Why a member was removed, by a line of the coordinator's own log. Without a request log such a line decides.
 
-Beside the request log a line proves or refutes: it tells why a member was removed of which the request log cannot tell,
-since lines are missing there; and that one had left whose removal was taken for a timeout, for its leave was missing.
+Beside a request log, a line proves or refutes. It shows the cause of a removal that has none because lines of the
+request log are missing. It shows that a member had left whose removal was taken for a timeout because the line of its
+leave was missing.
 
-A line alone removes nobody. A coordinator that was deposed and does not know it logs expiries, too, and so does one
-whose write then fails. So a line waits for the record that shows the member gone, and the record for its line: either
-may be read first. A record that still lists the member refutes the line, and so does a coordinator that loads the group
-between the two: it begins with who is in its records.
+A line alone removes nobody. A deposed coordinator logs expiries too, and so does one whose write then fails. So a line
+waits for the record that shows the member gone, and the record for its line: either may be read first. A record that
+still lists the member refutes the line. So does a coordinator that loads the group between the two: it begins with the
+members in its records.
 
-A line that names several members names them in one text, which a client id may imitate. It counts only if all whom it
-names are known.
+A line that names several members names them in one text, which a client id may imitate. It counts only if all members
+that it names are known.
 """
 
 from dataclasses import replace
@@ -37,7 +38,7 @@ from coordinator_model.states import (
 KEPT_MS = 600_000
 """How long a removal waits for its line. A job that catches up may read records minutes ahead of lines."""
 MAX_KEPT = 256
-"""Removals, lines and joins that wait in one group; the oldest give way."""
+"""How many removals, lines and joins wait in one group; beyond that the oldest are dropped."""
 UUID_CHARACTERS = 37
 """A member id is the client id, or the instance id, a hyphen and a uuid."""
 LATER_MS = 1_000
@@ -45,7 +46,7 @@ LATER_MS = 1_000
 
 
 def tell(replica: GroupReplica, event: CoordinatorLine) -> None:
-    """Take a line that tells why members were removed, or that they joined; others say nothing that records do not."""
+    """Apply a line that shows why members were removed, or that they joined. Others only repeat what records show."""
     if event.beside_requests:
         _note_proof(replica, event)
         return
@@ -69,23 +70,23 @@ def tell(replica: GroupReplica, event: CoordinatorLine) -> None:
 
 
 def _names_members(replica: GroupReplica, event: CoordinatorLine) -> bool:
-    """Tell whether all whom a line names are known, where it names several: a client id may imitate their text."""
+    """Tell whether all members that a line names are known, if it names several: a client id may imitate their text."""
     gone = [d.member.member_id for d in (*replica.unexplained, *replica.departures)]
     known = {*replica.members, *replica.joining, *gone}
     return len(event.members) <= 1 or known.issuperset(event.members)
 
 
 def _note_joining(replica: GroupReplica, event: CoordinatorLine) -> None:
-    """Keep who joined a classic group: its record is written at the end of the rebalance, and it may go before."""
+    """Keep the members that joined a classic group: they may be gone before the record of the rebalance is written."""
     joining = {**replica.joining, **dict.fromkeys(event.members, JoiningMember(event.order_ms, event.instance_id))}
     kept = [(member_id, joined) for member_id, joined in joining.items() if member_id not in replica.members]
     replica.joining = dict(kept[-MAX_KEPT:])
 
 
 def _note_replaced(replica: GroupReplica, event: CoordinatorLine) -> None:
-    """Keep that a static member has come again under another id, which a record tells at the end of the rebalance.
+    """Note that a static member came back under another id. The record shows that only at the end of the rebalance.
 
-    KIP-848 records it at once.
+    A group of KIP-848 records it at once.
     """
     for member_id in event.members:
         member = replica.members.get(member_id)
@@ -94,9 +95,9 @@ def _note_replaced(replica: GroupReplica, event: CoordinatorLine) -> None:
 
 
 def _know_successor(replica: GroupReplica, member_id: str) -> None:
-    """Take whom a removal names for the next self of a static member, if its id says so and one has come.
+    """Note the member that a removal names as a static member's successor, if its id shows that and a successor came.
 
-    A member that is removed under its own id after that was not replaced: its coordinator has changed meanwhile.
+    If the line names the static member's own id instead, it was not replaced: its coordinator has changed meanwhile.
     """
     if member_id in replica.members:
         replica.members[member_id].replaced_ms = None
@@ -108,9 +109,9 @@ def _know_successor(replica: GroupReplica, member_id: str) -> None:
 
 
 def miss(replica: GroupReplica, event: RecordRead, context: JudgementContext) -> None:
-    """Find removed whom a line removed before any record had them: the next record of the group lacks them.
+    """Find members removed that no record ever listed: a line removed them, and the group's next record lacks them.
 
-    Not where another coordinator loaded the group after they joined: it never knew them, whatever became of them.
+    If another coordinator loaded the group after they joined, it never knew them, so nothing is found.
     """
     if event.record_type != RecordType.GROUP_METADATA:
         return
@@ -160,9 +161,9 @@ def refute(replica: GroupReplica, event: RecordRead) -> None:
 
 
 def _is_void(logged: LoggedRemoval, departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether a group was loaded between a line and the record of the removal, or the line is another broker's.
+    """Tell whether the group was loaded between a line and the record of the removal, or the line is another broker's.
 
-    Then its coordinator was deposed, or came back without what it had not written: nothing came of the line.
+    Then the broker that wrote the line was deposed, or lost what it had not written: the line had no effect.
     """
     moves = [r for r in context.timer_resets if r.cause is Cause.COORDINATOR_MOVED]
     loads = [r for r in moves if r.low_ms <= departure.gone_ms]
@@ -170,7 +171,7 @@ def _is_void(logged: LoggedRemoval, departure: Departure, context: JudgementCont
 
 
 def explain(replica: GroupReplica, at_ms: int, context: JudgementContext) -> None:
-    """Bring removals and their lines together; what found none for too long is forgotten."""
+    """Match removals with their lines; forget a removal that has waited for too long."""
     waiting = [d for d in replica.departures if _is_unexplained(d)] if replica.logged else []
     for departure in [*replica.unexplained, *waiting]:
         logged = replica.logged.get(departure.member.member_id)
@@ -187,7 +188,7 @@ def explain(replica: GroupReplica, at_ms: int, context: JudgementContext) -> Non
 
 
 def _note_proof(replica: GroupReplica, event: CoordinatorLine) -> None:
-    """Keep a line that stands beside the request log, until its removal is judged."""
+    """Keep a line from a broker that has a request log too, until its removal is judged."""
     if event.what in (SESSION_EXPIRED, REBALANCE_TIMEOUT, LEFT) and _names_members(replica, event):
         logged = LoggedRemoval(event.order_ms, event.what, event.reason, event.broker)
         proofs = {**replica.proofs, **dict.fromkeys(event.members, logged)}
@@ -196,7 +197,7 @@ def _note_proof(replica: GroupReplica, event: CoordinatorLine) -> None:
 
 
 def prove(replica: GroupReplica, context: JudgementContext) -> bool:
-    """Compare what the request log tells of removals with the lines that stand beside it; tell whether any was used."""
+    """Compare removals that the request log shows with the coordinator's own log; return whether a line was used."""
     used = False
     for departure in list(replica.departures) if replica.proofs else ():
         logged = replica.proofs.get(departure.member.member_id)
@@ -222,7 +223,7 @@ def _prove_or_refute(
 
 
 def _conclude(replica: GroupReplica, departure: Departure, logged: LoggedRemoval, context: JudgementContext) -> None:
-    """Write into a removal what its line tells: the cause, and the instant at which the coordinator acted."""
+    """Write into a removal what its line shows: the cause, and the instant at which the coordinator acted."""
     member = departure.member
     if logged.what == LEFT:
         cause = leave_cause(logged.reason)

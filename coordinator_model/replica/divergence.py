@@ -1,4 +1,4 @@
-"""Where the next record and the replica disagree: the monitor proves itself, or says where it is wrong."""
+"""Whether the next record agrees with the replica: if it does not, the monitor was wrong and reports that."""
 
 from typing import Any, NamedTuple
 
@@ -22,9 +22,9 @@ class Expected(NamedTuple):
 
 
 def expected(replica: GroupReplica, event: object) -> Expected | None:
-    """Return what a record must say of the generation in its sync phase, None where that is not known.
+    """Return what a record must say of the generation in its sync phase; None: that is not known.
 
-    Known it is once the leader's own list was seen: nobody can come or go before the record without another generation.
+    It is known once the leader's list was seen: no member can come or go before the record without another generation.
     """
     value = getattr(event, "value", None)
     if value is None or getattr(event, "record_type", None) != RecordType.GROUP_METADATA:
@@ -47,7 +47,7 @@ def note(replica: GroupReplica, was: Expected | None, at_ms: int) -> None:
 
 
 def note_assignment(replica: GroupReplica, member: Member, at_ms: int) -> None:
-    """Note that a member was answered another assignment than its generation's record gives it, once that was read."""
+    """Note that a member was answered another assignment than its generation's record has, if that was read before."""
     if replica.recorded_generation is None and replica.state is GroupState.STABLE:
         _tell(replica, at_ms, [], [], [f"{member.member_id}: assignment, answered another than recorded"])
 
@@ -60,7 +60,7 @@ def _tell(replica: GroupReplica, at_ms: int, ours: list[str], theirs: list[str],
 
 
 def _says(replica: GroupReplica) -> Expected:
-    """What JoinGroup answers and a record both tell; the assignment is decided in between."""
+    """Return what JoinGroup answers and a record both show. The assignment is decided only in between."""
     return Expected(
         {"leader": replica.leader, "protocol": replica.protocol},
         {

@@ -23,11 +23,11 @@ from coordinator_model.replica.transitions import STATE_CHANGES, StateEvent
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType
 
 MAX_LEAVES = 256
-"""Leaves remembered a group, to explain a removal that trails and to know who comes back."""
+"""How many leaves are kept for a group: they explain removals that are seen later, and show that members come back."""
 MAX_UNANSWERED_JOINS = 256
-"""Instances remembered a group whose JoinGroup was applied and its answer lost, so that no id is known."""
+"""How many clients are kept for a group whose JoinGroup was applied and whose answer was lost: their id is unknown."""
 MAX_DEPARTURES = 1_024
-"""Members whose removal is not closed yet; more than that at once are counted, not kept."""
+"""How many departures are kept for a group; beyond that the oldest are dropped."""
 LEAVE_MEMORY_MS = 3_600_000
 JOIN_MS = 1_000
 """How much later than its last poll a member that never polled again may seem to have joined."""
@@ -46,15 +46,16 @@ class Leave:
 
     @property
     def may_be_late_poll(self) -> bool:
-        """Whether a poll interval had passed since its member joined, for which it had to poll, or reported a poll.
+        """Whether a poll interval had passed since the member's last known poll: a reported one, or that of its join.
 
-        Else it polled in time and left of its own, as with ``unsubscribe()``. The interval is its rebalance timeout.
+        Otherwise it polled in time and left by itself, as with ``unsubscribe()``. The interval is its rebalance timeout
+        less ``JOIN_MS``.
         """
         member = self.member
-        told_ms = max((member.poll_reported_ms or 0) - (member.poll_age_ms or 0), member.polled_from_ms or 0)
+        reported_ms = max((member.poll_reported_ms or 0) - (member.poll_age_ms or 0), member.polled_from_ms or 0)
         interval_ms = (member.rebalance_timeout_ms or 0) - JOIN_MS
         asked_ms = member.joined_ms or 0 if member.asked_ms is None else member.asked_ms
-        return self.applied_ms - max(asked_ms, told_ms) >= interval_ms
+        return self.applied_ms - max(asked_ms, reported_ms) >= interval_ms
 
 
 @dataclass(slots=True)
@@ -71,15 +72,16 @@ class GroupReplica:
     recorded_generation: int | None = None
     """The generation of the last record, while members or generation have moved on from it; None: they have not."""
     recorded: list[Member] = field(default_factory=list)
-    """The members of that record: what a coordinator that loads the log falls back to."""
+    """The members of that record: a coordinator that loads the log reverts to them."""
     unconverted: list[Member] = field(default_factory=list)
-    """Members of before the group changed its kind that no record of the new kind has named yet, see ``conversion``."""
+    """Members from before the group changed its kind that no record of the new kind has named yet, see ``conversion``.
+    """
     listed_generation: int = -1
     """The generation whose leader's member list has been applied."""
     phase: JoinPhase = field(default_factory=JoinPhase)
     """The join phase that the group is in, or that led to its generation."""
     unreported_phase: EndedPhase | None = None
-    """The first since the last list of members whose generation went by without an answer that showed who was in it."""
+    """The first phase since the last list of members whose generation ended before an answer showed its members."""
     stalled_ms: int | None = None
     """When an answer last came that had waited behind a stalled write."""
     joins: JoinsSeen = NO_JOIN_SEEN
@@ -99,12 +101,12 @@ class GroupReplica:
     ending_ms: int | None = None
     """When its tombstone was written; what follows in the same write may turn it into a group of another kind."""
     stable_seen_ms: int | None = None
-    """When telemetry last showed the group stable: a removal after it cannot be of before we looked."""
+    """When telemetry last showed the group stable: it was live when a member was removed that is found gone later."""
     members: dict[str, Member] = field(default_factory=dict)
     pending: dict[str, PendingMember] = field(default_factory=dict)
     """By member id: ids given out with an answer 79 that have not joined yet."""
     unanswered_joins: dict[str, UnansweredJoin] = field(default_factory=dict)
-    """By instance id, else client id: newcomers whose JoinGroup's answer was lost."""
+    """By instance id, or else client id: newcomers whose JoinGroup's answer was lost."""
     rolled_back_replacements: dict[str, RolledBackReplacement] = field(default_factory=dict)
     """By instance id: replacements that timed out."""
     leaves: list[Leave] = field(default_factory=list)
@@ -116,7 +118,7 @@ class GroupReplica:
     logged: dict[str, LoggedRemoval] = field(default_factory=dict)
     """By member id: a removal that a line of the coordinator's log names and no record shows yet."""
     proofs: dict[str, LoggedRemoval] = field(default_factory=dict)
-    """The same of lines beside the request log: they decide nothing, and prove or refute what that tells."""
+    """The same, of lines from brokers with a request log: they do not decide, but prove or refute what that shows."""
     joining: dict[str, JoiningMember] = field(default_factory=dict)
     """By member id: classic members that only that log has named so far."""
     unexplained: list[Departure] = field(default_factory=list)
@@ -124,9 +126,9 @@ class GroupReplica:
     violations: list[Violation] = field(default_factory=list)
     """Recent ones."""
     unexplained_ms: int | None = None
-    """When a member went last whose removal no line explains."""
+    """When the last member was removed whose removal no line explains."""
     unseen_generation_ms: int | None = None
-    """When a generation began last of which no JoinGroup was seen: JoinGroup lines are missing."""
+    """When the last generation began of which no JoinGroup was seen: JoinGroup lines are missing."""
     seen_generation: int = -1
     """The generation of the last accepted JoinGroup that was seen; -1: none since ``unseen_generation_ms``."""
     rebalances: list[Rebalance] = field(default_factory=list)
@@ -134,21 +136,21 @@ class GroupReplica:
     announced: int | None = None
     """The generation that was answered to joining members and has not been synced."""
     aborted: list[Rebalance] = field(default_factory=list)
-    """The generations that never were, since the group was last stable."""
+    """The generations that were announced but never synced, since the group was last stable."""
     refused: dict[str, Refusal] = field(default_factory=dict)
-    """Clients that are refused, see ``refusals``; the one refused last stands last."""
+    """Clients that are refused, see ``refusals``; the last is the one that was refused last."""
     zombies: dict[str, Zombie] = field(default_factory=dict)
-    """Former members whose commits are refused, see ``zombies``; the one refused last stands last."""
+    """Former members whose commits are refused, see ``zombies``; the last is the one that was refused last."""
     diverged: Divergence | None = None
     """The last record that contradicted the replica, see ``divergence``."""
     unexpected: int = 0
-    """Illegal transitions and contradictions adopted."""
+    """How many transitions that the table does not have, and contradictions, were adopted."""
     set_aside: SetAside | None = None
     """When this monitor failed on the group; None: it did not, or long ago."""
 
     @property
     def ended_phases(self) -> list[EndedPhase]:
-        """The ended phases that are kept, each once: removals refer to them, and one was not reported."""
+        """The ended phases that are kept, each once: those of removals, and the unreported phase."""
         kept = [departure.phase for departure in (*self.departures, *self.unexplained)]
         kept += [] if self.unreported_phase is None else [self.unreported_phase]
         return list({id(phase): phase for phase in kept}.values())
@@ -168,7 +170,7 @@ class GroupReplica:
     def enter(self, event: StateEvent, at_ms: int) -> None:
         """Change the state as the table in ``transitions`` says; a pair that it does not have is adopted, and counted.
 
-        A state that is entered again keeps its instant, and betters its evidence.
+        If the state stays the same, it keeps its instant, but its evidence may become OBSERVED.
         """
         change = STATE_CHANGES[event]
         if self.state not in change.sources:
@@ -179,7 +181,7 @@ class GroupReplica:
             self.state_evidence = change.evidence
 
     def save_last_record(self) -> None:
-        """Save what the last record says before members or generation change; KIP-848 writes every step."""
+        """Save what the last record says before members or generation change. KIP-848 groups record every step."""
         classic = self.type in (GroupType.CLASSIC, GroupType.SIMPLE)
         if classic and self.recorded_generation is None and self.state is not GroupState.UNKNOWN:
             self.recorded_generation = self.generation
@@ -190,7 +192,7 @@ class GroupReplica:
         self.recorded_generation, self.recorded = None, []
 
     def revert_to_last_record(self, at_ms: int) -> None:
-        """Go back to the last record, as a coordinator does that loads its log; what was not written never was."""
+        """Revert to the last record, as a coordinator does that loads its log. What was not written is lost."""
         if self.recorded_generation is None:
             return
         now = self.members
@@ -205,10 +207,10 @@ class GroupReplica:
         self.enter(StateEvent.LOADED_WITH_MEMBERS if self.members else StateEvent.LOADED_WITHOUT_MEMBERS, at_ms)
 
     def mark_tombstoned(self, at_ms: int) -> None:
-        """Take its tombstone: it is gone unless the same write goes on with a group of another kind."""
+        """Apply the group's tombstone: it is deleted unless the same write goes on with a group of another kind."""
         if self.state is GroupState.EMPTY and self.state_since_ms < at_ms:
             for departure in self.departures:
-                departure.judge_after_ms = departure.gone_ms  # no leave trails the end of a group that was empty
+                departure.judge_after_ms = departure.gone_ms  # the group was empty: no late leave comes
         self.ending_ms = at_ms
         self.confirm_last_record()
         self.unconverted.clear()
@@ -232,7 +234,7 @@ class GroupReplica:
         self.generation = self.assignment_epoch = -1
 
     def forget_all_but_incarnation(self) -> None:
-        """Forget what is known of a deleted group, but what tells it from the next one under its id."""
+        """Forget what is known of a deleted group, except what distinguishes it from the next one with its id."""
         for known in (self.refused, self.zombies, self.logged, self.proofs, self.joining, self.asking):
             known.clear()
         for listed in (self.leaves, self.unexplained, self.violations):

@@ -1,11 +1,11 @@
-"""Pushed metrics that tell whether a client polled, and not when: librdkafka's idle ratio of polls.
+"""Pushed metrics that show whether a client polled, and not when: librdkafka's idle ratio of polls.
 
-Source: ``rd_kafka_app_poll_start`` (librdkafka 2.x): a sample as a poll begins, and 0 where none did in the interval of
-the push. A 0 proves nothing of who is in: one long poll, or polls that never wait, push it too. It does where a member
-left without a reason when its limit after its last poll had passed, and its process lives on without a poll. One that
-was closed falls silent; one that unsubscribed had polled within the limit before. An unsubscribed one that had not
-polled for nearly the whole limit looks the same, so this is inferred.
-After a classic member has left, its pushes name no member: the client instance id tells whose they are.
+Source: ``rd_kafka_app_poll_start`` (librdkafka 2.x). It takes a sample as a poll begins, and pushes 0 if no poll began
+in the interval of the push. A 0 proves nothing about a member: one long poll, or polls that never wait, push it too. It
+proves an overdue poll of a client that left without a reason just when its limit after the last poll had passed, and
+whose process lives on without a poll. A closed client falls silent. A client that unsubscribed had polled within the
+limit before. One that unsubscribed after nearly the whole limit without a poll looks the same, so this is inferred.
+After a classic member has left, its pushes name no member: the client instance id shows whose they are.
 """
 
 from collections.abc import Iterator
@@ -61,7 +61,7 @@ def push(replica: GroupReplica, event: MetricsPushed | MetricsExported, context:
 
 
 def _note(member: Member, event: MetricsPushed | MetricsExported) -> None:
-    """Note whether it polled; where a push is missing, nothing is known until it polls again."""
+    """Note whether a client polled. If a push is missing, nothing is known until it polls again."""
     from_ms, known_ms = event.order_ms - event.interval_ms, member.no_poll_until_ms
     another = event.client_instance_id != member.client_instance_id
     member.client_instance_id = event.client_instance_id
@@ -74,7 +74,7 @@ def _note(member: Member, event: MetricsPushed | MetricsExported) -> None:
 
 
 def _blame_the_poll(departure: Departure, event: MetricsPushed | MetricsExported) -> None:
-    """Take that a member was removed since its client could not leave at its limit: it lives, and does not poll."""
+    """Note that a member was removed because its client could not leave at its limit: it lives on and does not poll."""
     member, end = departure.member, poll_end(departure.member)
     if event.polled or end is None:
         return

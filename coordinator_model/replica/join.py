@@ -1,7 +1,8 @@
-"""An answered JoinGroup: the richest line there is (kafka-facts 3.3 and 3.6).
+"""An answered JoinGroup: no other line shows as much (``GroupMetadataManager.classicGroupJoin``).
 
 It ends a join phase, lists all members to the leader, and replaces a static member or shows that its session had ended.
-A refused one may have been applied all the same, if only its answer was lost behind a stalled write.
+A JoinGroup that was refused may have been applied all the same: if it waited for a stalled write and was answered 15,
+only its answer was lost.
 """
 
 from coordinator_model.events import JoinAnswered
@@ -45,9 +46,9 @@ def join(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) 
         _refused(replica, event, context)
         return
     if event.generation < replica.generation and event.answer_ms <= replica.generation_since_ms:
-        return  # trails a later generation
+        return  # a late line of an earlier generation
     if _is_of_an_empty_generation(replica, event):
-        return  # of a coordinator that another has taken over from
+        return  # a deposed coordinator's
     join_lines.note_seen(replica, event.generation)
     if replica.type is GroupType.SIMPLE or replica.deleted:
         replica.type, replica.deleted = GroupType.CLASSIC, False
@@ -62,9 +63,9 @@ def join(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) 
     replica.protocol = event.protocol or replica.protocol
     replica.pending.pop(event.member_id, None)
     _take_leader(replica, event)
-    if not is_gone(replica, event.member_id, event.answer_ms) and not _went_as_it_waited(replica, event):
+    if not is_gone(replica, event.member_id, event.answer_ms) and not _was_removed_as_it_waited(replica, event):
         _let_in(replica, event, context)
-    if _tells_the_leaders_list(replica, event):
+    if _has_a_new_member_list(replica, event):
         replica.listed_generation = event.generation
         _apply_leaders_list(replica, event, context)
     _rebalance_if_one_left(replica, event)
@@ -76,7 +77,7 @@ def _end_phase(replica: GroupReplica, event: JoinAnswered, context: JudgementCon
         join_phase.begin_phase(replica, event.arrival_ms, event.member_id)
     skipped = event.generation > replica.generation + 1 > 0
     if skipped:
-        join_phase.note_untold_end(replica, event.answer_ms, context)
+        join_phase.note_unseen_end(replica, event.answer_ms, context)
     replica.save_last_record()
     join_phase.end_phase(replica, event.generation, event.answer_ms)
     if not skipped:
@@ -86,10 +87,10 @@ def _end_phase(replica: GroupReplica, event: JoinAnswered, context: JudgementCon
 
 
 def _restart_unanswered(replica: GroupReplica, at_ms: int, context: JudgementContext) -> None:
-    """Start the sessions of those anew whose JoinGroup was applied and its answer lost: the phase had waited with them.
+    """Restart the session timers of members that were in the phase and whose JoinGroup's answer was lost.
 
-    It answers all that joined, and starts their timers (``GroupMetadataManager.completeClassicGroupJoin``); not those
-    of another coordinator.
+    The end of a phase restarts the timers of all that have joined (``GroupMetadataManager.completeClassicGroupJoin``).
+    It does not if another coordinator has loaded the group since: that one knows nothing of these JoinGroups.
     """
     phase = replica.phase
     loads = (r for r in context.timer_resets if r.may_load and (r.high_ms is None or r.high_ms >= phase.began_after_ms))
@@ -99,13 +100,13 @@ def _restart_unanswered(replica: GroupReplica, at_ms: int, context: JudgementCon
 
 
 def _is_of_an_empty_generation(replica: GroupReplica, event: JoinAnswered) -> bool:
-    """Tell whether a member joined a generation that a record calls empty: who wrote that lets nobody into it."""
+    """Tell whether a member joined a generation that is empty by its record: who wrote that lets nobody into it."""
     empty = replica.type is GroupType.CLASSIC and replica.state is GroupState.EMPTY
     return empty and replica.recorded_generation is None and 0 < event.generation <= replica.generation
 
 
 def _take_leader(replica: GroupReplica, event: JoinAnswered) -> None:
-    """Take the leader that an answer names, unless that member is gone by now."""
+    """Set the leader that an answer names, unless that member is gone by now."""
     leader = _leader(replica, event)
     if leader and not is_gone(replica, leader, _applied_ms(replica, event)):
         replica.leader = leader
@@ -113,7 +114,7 @@ def _take_leader(replica: GroupReplica, event: JoinAnswered) -> None:
         _count_the_leader_in(replica, event)
 
 
-def _went_as_it_waited(replica: GroupReplica, event: JoinAnswered) -> bool:
+def _was_removed_as_it_waited(replica: GroupReplica, event: JoinAnswered) -> bool:
     """Tell whether a member of a group of KIP-848 was removed or replaced while its JoinGroup waited for a write."""
     gone_ms = [d.removed_ms for d in replica.departures if d.member.member_id == event.member_id]
     gone_ms += [leave.applied_ms for leave in replica.leaves if leave.member.member_id == event.member_id]
@@ -122,7 +123,7 @@ def _went_as_it_waited(replica: GroupReplica, event: JoinAnswered) -> bool:
 
 
 def _let_in(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
-    """Take the member that joined into the generation, in the place of the former holder of its instance id."""
+    """Let the member that joined into the generation. It replaces the former holder of its instance id."""
     replica.rolled_back_replacements.pop(event.instance_id or "", None)
     former = _replace_static(replica, event, context)
     member = member_of(replica, event.member_id, event.answer_ms)
@@ -133,9 +134,9 @@ def _let_in(replica: GroupReplica, event: JoinAnswered, context: JudgementContex
     if former and _is_into_a_stable_group(replica, event):
         lend_session(former[0], member)
     has_synced = member.generation == event.generation and event.answer_ms < (member.synced_ms or 0)
-    member.generation, member.awaiting_sync = event.generation, not has_synced  # a line that is sent again comes late
+    member.generation, member.awaiting_sync = event.generation, not has_synced  # a line sent twice comes late
     member.streams = replica.protocol == STREAMS_PROTOCOL
-    _fill_from_join(member, event, with_timeouts=not _is_told_what_is_so(replica, event))
+    _fill_from_join(member, event, with_timeouts=not _is_unchanged_rejoin(replica, event))
     _poll_leave_comes_back(replica, event, context)
     came_back_if_new(replica, member)
 
@@ -144,7 +145,7 @@ def _applied_ms(replica: GroupReplica, event: JoinAnswered) -> int:
     """Return the instant at which a JoinGroup was applied.
 
     A join into a stable classic group is a replacement. It is applied when it arrives, but answered only once its
-    record is written, and it names the leader of its arrival.
+    record is written. Its answer names the leader at the time of its arrival.
     """
     return event.arrival_ms if _is_into_a_stable_group(replica, event) else event.answer_ms
 
@@ -154,14 +155,17 @@ def _is_into_a_stable_group(replica: GroupReplica, event: JoinAnswered) -> bool:
     return stable and event.arrival_ms > replica.generation_since_ms
 
 
-def _is_told_what_is_so(replica: GroupReplica, event: JoinAnswered) -> bool:
-    """Tell whether a member of the generation joined again and only got the current state, with nothing changed."""
+def _is_unchanged_rejoin(replica: GroupReplica, event: JoinAnswered) -> bool:
+    """Tell whether a member of the generation joined again with nothing changed, and so was answered at once."""
     again = event.request_member_id == event.member_id and event.generation == replica.generation
     return replica.type is GroupType.CLASSIC and again and event.arrival_ms > replica.generation_since_ms
 
 
 def _rebalance_if_one_left(replica: GroupReplica, event: JoinAnswered) -> None:
-    """Enter the next join phase if one of the generation has left since it was announced, and its leave came first."""
+    """Enter the next join phase if a member of the generation has left since its announcement.
+
+    The line of that leave was read before this one.
+    """
     if replica.state is not GroupState.COMPLETING_REBALANCE or event.generation != replica.generation:
         return
     let_in = {event.member_id, *(member_id for member_id, _, _ in event.members)}
@@ -172,7 +176,7 @@ def _rebalance_if_one_left(replica: GroupReplica, event: JoinAnswered) -> None:
 
 
 def _refused(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
-    """Take a join that was not let in; 79 makes no member but an id that the join phase waits for (KIP-394)."""
+    """Apply a JoinGroup that was refused. 79 makes no member, only an id for which the join phase waits (KIP-394)."""
     note_fenced(replica, event, event.request_member_id)
     _was_replaced_in_turn(replica, event, context)
     _joins_behind_a_stalled_write(replica, event, context)
@@ -198,7 +202,7 @@ def _was_replaced_in_turn(replica: GroupReplica, event: JoinAnswered, context: J
     newcomer = event.instance_id is not None and not event.request_member_id and event.member_id
     if event.error != FENCED_INSTANCE_ID or not newcomer:
         return
-    former = _former_selves(replica, event)
+    former = _former_members(replica, event)
     if any((m.joined_ms or 0) > event.arrival_ms for m in former):
         _was_in_between(replica, event, former, context)
         return
@@ -213,7 +217,7 @@ def _was_replaced_in_turn(replica: GroupReplica, event: JoinAnswered, context: J
 def _was_in_between(
     replica: GroupReplica, event: JoinAnswered, former: list[Member], context: JudgementContext
 ) -> None:
-    """Put a newcomer between its predecessor and its successor, of which the record told first."""
+    """Put a newcomer between its predecessor and its successor: the record showed the successor first."""
     for leave in [leave for leave in replica.leaves if leave.member in former]:
         newcomer = Member(event.member_id, joined_ms=event.arrival_ms, fenced_ms=event.arrival_ms)
         _fill_from_join(newcomer, event)
@@ -223,17 +227,18 @@ def _was_in_between(
 
 
 def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
-    """Take an answer 15 that waited: the join was applied, and only its answer was lost.
+    """Apply a JoinGroup that waited and was answered 15: it was applied, and only its answer was lost.
 
-    A dynamic member that comes with the id it was given is let in, and so is an unknown instance: a join phase is
-    on. A known instance is replaced, but in a stable group only once that is written. An instance whose session had
-    ended is not known: a join phase is on since then (``GroupMetadataManager.expireClassicGroupMemberHeartbeat``).
+    A dynamic member that joins with the id that it was given is let in, and so is an unknown instance: both begin a
+    join phase, or join the current one. A known instance is replaced, but in a stable group only once that is written.
+    An instance whose session has ended is unknown, and the end of its session began a join phase
+    (``GroupMetadataManager.expireClassicGroupMemberHeartbeat``).
     """
     waited_ms = event.answer_ms - event.arrival_ms
     if event.error != STALLED_WRITE or waited_ms < context.thresholds.stalled_write_ms:
         return
     replica.stalled_ms = max(replica.stalled_ms or 0, event.answer_ms)
-    former = _former_selves(replica, event) if event.instance_id is not None else []
+    former = _former_members(replica, event) if event.instance_id is not None else []
     without_id = not event.request_member_id and (event.instance_id or event.api_version < PENDING_VERSION)
     newcomer = without_id or event.request_member_id in replica.pending
     if newcomer and len(replica.unanswered_joins) < MAX_UNANSWERED_JOINS:
@@ -241,7 +246,7 @@ def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, co
             event.session_timeout_ms, event.rebalance_timeout_ms, event.instance_id, event.client_id, event.client_host
         )
     if replica.type is GroupType.CONSUMER:
-        return  # its members wait for nobody
+        return  # such a group has no join phase
     if replica.state is GroupState.PREPARING_REBALANCE:
         join_phase.note_sign(replica, replica.generation + 1, event.arrival_ms, _asker(event))
         _replace_in_phase(replica, event, former, context)
@@ -260,7 +265,10 @@ def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, co
 def _replace_in_phase(
     replica: GroupReplica, event: JoinAnswered, former: list[Member], context: JudgementContext
 ) -> None:
-    """Note that a newcomer took an instance's place in a join phase, at once; not that of one that came later."""
+    """Note that a newcomer replaced the holder of its instance id in a join phase, as soon as it arrived.
+
+    It did not replace a holder that came later.
+    """
     if event.request_member_id or event.arrival_ms < (replica.phase.started_ms or 0):
         return
     for old in former:
@@ -269,14 +277,14 @@ def _replace_in_phase(
 
 
 def _asker(event: JoinAnswered) -> str:
-    """Name who asked to join: a newcomer need not have an id yet."""
+    """Name the client that asked to join: a newcomer need not have a member id yet."""
     return event.request_member_id or event.instance_id or event.client_id
 
 
 def _had_gone(member: Member, at_ms: int, context: JudgementContext) -> bool:
-    """Tell whether the coordinator did not know a member any more, or its session had ended by all that was heard.
+    """Tell whether the coordinator no longer knew a member, or its session had ended as far as its heartbeats show.
 
-    Not if another broker may have loaded the group since, which starts all sessions anew.
+    The latter is not known if a broker may have loaded the group since: that restarts all session timers.
     """
     heard_ms = max([member.session_from_ms or at_ms, *touches_ms(member, context.commits, 0)])
     ended = heard_ms + (member.session_timeout_ms or 0) < at_ms - EARLY_MS
@@ -285,9 +293,10 @@ def _had_gone(member: Member, at_ms: int, context: JudgementContext) -> bool:
 
 
 def _is_announced_again(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> bool:
-    """Tell whether a generation that was announced but never written is announced to others after a restart.
+    """Tell whether the number of a generation that was announced but never written is announced again.
 
-    The coordinator has loaded its log and counts on from there (kafka-facts 8.4), or answers of the last one in it.
+    A coordinator that loads the log continues with the generation of the last record
+    (``GroupMetadataManager.onLoaded``): it announces the next ones, or answers with that one itself.
     """
     recorded = replica.recorded_generation
     if recorded is None or not recorded <= event.generation <= replica.generation or recorded == replica.generation:
@@ -299,7 +308,7 @@ def _is_announced_again(replica: GroupReplica, event: JoinAnswered, context: Jud
 
 
 def _leader(replica: GroupReplica, event: JoinAnswered) -> str:
-    """Return who leads: before JoinGroup v9 a static leader that came back is told its former id (KIP-814)."""
+    """Return the leader. Before JoinGroup v9 a static leader that came back is named by its former id (KIP-814)."""
     if event.instance_id is None or event.leader == event.member_id:
         return event.leader
     gone = [leave.member for leave in replica.leaves if leave.cause is Cause.REPLACED]
@@ -308,7 +317,7 @@ def _leader(replica: GroupReplica, event: JoinAnswered) -> str:
 
 
 def _name_the_leader(replica: GroupReplica, event: JoinAnswered, leader: str) -> None:
-    """Learn the id of a member whose own JoinGroup's answer was lost: other answers name it as leader."""
+    """Note the id of a member whose own JoinGroup's answer was lost, if another answer names it as leader."""
     if leader in replica.members or leader == event.member_id:
         return
     member = _named(replica, leader, event.answer_ms)
@@ -317,9 +326,10 @@ def _name_the_leader(replica: GroupReplica, event: JoinAnswered, leader: str) ->
 
 
 def _named(replica: GroupReplica, member_id: str, at_ms: int) -> Member | None:
-    """Make the member whose JoinGroup's answer was lost, now that another's tells its id; None: no such one is known.
+    """Create a member whose JoinGroup's answer was lost, now that another answer shows its id; None: it is not known.
 
-    An id is the instance id, of a dynamic member the client id, with a uuid behind it (kafka-facts 3.3).
+    A member id is the instance id, or for a dynamic member the client id, followed by a hyphen and a uuid
+    (``ClassicGroup.generateMemberId``).
     """
     before_uuid = member_id[: -len("-") - UUID_CHARS]
     lost = replica.unanswered_joins.get(before_uuid)
@@ -328,13 +338,13 @@ def _named(replica: GroupReplica, member_id: str, at_ms: int) -> Member | None:
     member = member_of(replica, member_id, at_ms)
     member.session_timeout_ms, member.rebalance_timeout_ms = lost.session_timeout_ms, lost.rebalance_timeout_ms
     member.instance_id, member.client_id, member.client_host = lost.instance_id, lost.client_id, lost.client_host
-    if member.instance_id is not None:  # of others more than one may have been lost
+    if member.instance_id is not None:  # with one client id, the answers to more than one member may have been lost
         del replica.unanswered_joins[before_uuid]
     return member
 
 
 def _count_the_leader_in(replica: GroupReplica, event: JoinAnswered) -> None:
-    """Take it from another's answer that the leader is in the new generation: its own answer may have been lost."""
+    """Note that the leader is in the new generation, as another member's answer shows: its own may have been lost."""
     leader = replica.members.get(replica.leader or "")
     if leader is None or leader.member_id == event.member_id or event.generation != replica.generation:
         return
@@ -345,13 +355,14 @@ def _count_the_leader_in(replica: GroupReplica, event: JoinAnswered) -> None:
 
 
 def _replace_static(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> list[Member]:
-    """A static member came back under a new id: it inherits what its former self held (KIP-345); return that self.
+    """Replace a static member that came back under a new id, and return the former member.
 
-    Unless that had expired before the new one asked to join, which is judged once the whole phase is known.
+    The new member inherits what the former one held (KIP-345), unless that had expired before the new one asked to
+    join. Whether it had is judged once the whole phase is known.
     """
     if event.instance_id is None or replica.type is GroupType.CONSUMER:
-        return []  # of a group of KIP-848 the records tell
-    former = _former_selves(replica, event)
+        return []  # records show it in a group of KIP-848
+    former = _former_members(replica, event)
     if former:
         replica.save_last_record()
     replica.departures = [d for d in replica.departures if d not in _unnamed_replacements(replica, event)]
@@ -365,8 +376,8 @@ def _replace_static(replica: GroupReplica, event: JoinAnswered, context: Judgeme
     return former
 
 
-def _former_selves(replica: GroupReplica, event: JoinAnswered) -> list[Member]:
-    """Return who held this instance id until this join: a member, or one that the leader's list just dropped."""
+def _former_members(replica: GroupReplica, event: JoinAnswered) -> list[Member]:
+    """Return who held this instance id until this join: a member, or one that the leader's list has just dropped."""
     listed = [m for m in replica.members.values() if m.instance_id == event.instance_id]
     dropped = [
         leave.member
@@ -380,7 +391,10 @@ def _former_selves(replica: GroupReplica, event: JoinAnswered) -> list[Member]:
 
 
 def _unnamed_replacements(replica: GroupReplica, event: JoinAnswered) -> list[Departure]:
-    """Return whom the leader's list dropped that this join replaced: before JoinGroup v5 the list has no instances."""
+    """Return the departures of members that the leader's list dropped and that this join replaced.
+
+    Before JoinGroup v5 the list has no instance ids, so it does not show the replacement.
+    """
     return [
         d
         for d in replica.departures
@@ -393,7 +407,7 @@ def _unnamed_replacements(replica: GroupReplica, event: JoinAnswered) -> list[De
 
 
 def _fill_from_join(member: Member, event: JoinAnswered, *, with_timeouts: bool = True) -> None:
-    """Take what a JoinGroup says of its member. Its instance id it may leave out: the id of the member names both."""
+    """Take what a JoinGroup says of its member. It may leave out the instance id, which the member id implies."""
     member.instance_id = event.instance_id or member.instance_id
     member.client_id, member.client_host = event.client_id, event.client_host
     member.connection, member.software = event.connection, event.software
@@ -407,7 +421,7 @@ def _fill_from_join(member: Member, event: JoinAnswered, *, with_timeouts: bool 
 
 
 def _poll_leave_comes_back(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
-    """Recognise a late poll: a leave without a reason, and then a join on the same connection."""
+    """Recognise an overdue poll: a leave without a reason, and then a join on the same connection."""
     for leave in replica.leaves:
         silent = leave.cause is Cause.LEFT and not leave.reason and leave.member.instance_id is None
         same = leave.member.connection == event.connection and came_after(event.arrival_ms, leave)
@@ -417,34 +431,35 @@ def _poll_leave_comes_back(replica: GroupReplica, event: JoinAnswered, context: 
             return
 
 
-def _tells_the_leaders_list(replica: GroupReplica, event: JoinAnswered) -> bool:
+def _has_a_new_member_list(replica: GroupReplica, event: JoinAnswered) -> bool:
     """Tell whether an answer has the member list of a generation whose list is not known yet.
 
-    A group of KIP-848 has no leader: its coordinator made it a classic one, and the record of that tells who is in. A
-    deposed coordinator writes none (``GroupMetadataManager.convertToClassicGroup``).
+    A group of KIP-848 has no leader. An answer with a list shows that its coordinator made it a classic group, and the
+    record of that shows the members (``GroupMetadataManager.convertToClassicGroup``). A deposed coordinator writes no
+    such record.
     """
     new = bool(event.members) and replica.listed_generation != event.generation
     return new and replica.type is not GroupType.CONSUMER
 
 
 def _must_sync_first(replica: GroupReplica, member: Member) -> bool:
-    """Tell whether a static member that sleeps through a join phase is dropped for that before its session ends.
+    """Tell whether the sync timeout would remove a static member that missed a join phase before its session ends.
 
-    It owes a SyncGroup as all do (``GroupMetadataManager.expirePendingSync``), for the longest rebalance timeout.
+    It has to sync as all members do, within the longest rebalance timeout (``GroupMetadataManager.expirePendingSync``).
     """
     limits_ms = [other.rebalance_timeout_ms or 0 for other in replica.members.values()]
     return 0 < max(limits_ms, default=0) < (member.session_timeout_ms or 0)
 
 
 def _apply_leaders_list(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
-    """Apply the leader's member list: unlisted members were dropped, and every listed member's timer starts anew."""
+    """Apply the leader's member list: unlisted members were dropped, and every listed member's timer restarts."""
     came_since = {m.member_id for m in replica.members.values() if (m.joined_ms or 0) > event.answer_ms}
     listed = {member_id for member_id, _, _ in event.members} | came_since
     instances = {instance_id for _, instance_id, _ in event.members}
     drop_unlisted(replica, listed, instances, replica.generation_since_ms, context, event.broker)
     for member_id, instance_id, metadata in event.members:
         if is_gone(replica, member_id, event.answer_ms):
-            continue  # it has left or was replaced since, and that came first
+            continue  # it has left or was replaced since, and the line of that was read first
         member = replica.members.get(member_id) or _named(replica, member_id, event.answer_ms)
         member = member or member_of(replica, member_id, event.answer_ms)
         member.instance_id = instance_id or member.instance_id  # before JoinGroup v5 the list has none

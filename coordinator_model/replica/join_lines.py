@@ -1,7 +1,7 @@
 """Whether the JoinGroup lines of a classic group come: a generation of which none was seen proves that they do not.
 
-A generation begins with the answers to its members' JoinGroups. Without them nobody sees who waits in a join phase, so
-the silence of a member proves nothing.
+A generation begins with the answers to its members' JoinGroups. Without their lines it is not known which members wait
+in a join phase, so the silence of a member proves nothing.
 """
 
 from coordinator_model.brokers.blindness import may_miss_lines
@@ -12,7 +12,7 @@ from coordinator_model.states import Cause, GroupType
 
 
 def note_if_unseen(replica: GroupReplica, context: JudgementContext) -> None:
-    """Note the group's generation if its record told it, and a line of it came now before any JoinGroup's."""
+    """Note the group's generation as unseen if its record showed it and no JoinGroup's line was the next of it."""
     end = replica.phase.ended
     if end is None or end.generation != replica.generation or replica.type is not GroupType.CLASSIC:
         return
@@ -23,23 +23,23 @@ def note_if_unseen(replica: GroupReplica, context: JudgementContext) -> None:
 def note_unseen(replica: GroupReplica, at_ms: int, since_ms: int, context: JudgementContext) -> None:
     """Note a generation that began unseen between two instants, unless its JoinGroups may be missing otherwise.
 
-    So they may before telemetry was live, and where the coordinator moved or stood still.
+    They may before telemetry was live, and if the coordinator moved or paused.
     """
     if since_ms >= context.live_from_ms and not any(_may_hide(reset, since_ms) for reset in context.timer_resets):
         replica.unseen_generation_ms, replica.seen_generation = at_ms, -1
 
 
 def note_seen(replica: GroupReplica, generation: int) -> None:
-    """Note an accepted JoinGroup; one of a generation that a heartbeat or a record told first only trails."""
+    """Note an accepted JoinGroup. If something else showed its generation first, only the JoinGroup's line was late."""
     if generation == replica.generation and replica.unseen_generation_ms == replica.generation_since_ms:
         replica.unseen_generation_ms = None
     replica.seen_generation = generation
 
 
 def may_be_missing(replica: GroupReplica, since_ms: int, context: JudgementContext) -> bool:
-    """Tell whether a JoinGroup since an instant may not have been seen, though no blind window tells that.
+    """Tell whether the line of a JoinGroup since an instant may be missing, though there is no blind window.
 
-    That is so where a generation began unseen since then, and as long as no JoinGroup was seen after one that did.
+    It may if a generation began unseen since then, or if no JoinGroup was seen after such a generation.
     """
     unseen_ms = replica.unseen_generation_ms
     if unseen_ms is None or may_miss_lines(context.blind, unseen_ms, unseen_ms + 1):
@@ -48,5 +48,5 @@ def may_be_missing(replica: GroupReplica, since_ms: int, context: JudgementConte
 
 
 def _may_hide(reset: TimerReset, since_ms: int) -> bool:
-    """Tell whether a restart since an instant may have hidden a generation's beginning."""
+    """Tell whether a timer reset since an instant may have hidden the beginning of a generation."""
     return reset.cause is not Cause.UNKNOWN and (reset.high_ms is None or reset.high_ms >= since_ms)

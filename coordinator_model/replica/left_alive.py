@@ -1,9 +1,9 @@
-"""Who left its group without a reason and lives on: its client still asks who coordinates the group, or pushes.
+"""Which clients left their group without a reason and live on: they still ask for the coordinator, or push metrics.
 
 Source: ``rd_kafka_cgrp_serve`` (librdkafka 2.x), every ``coordinator.query.interval.ms``, ten minutes by default,
-whether it is in the group or not. One that was closed asks no more, and one that was started again asks and joins. So
-one that asks and does not join lives: it stopped polling for good, or it unsubscribed. Which of the two this does not
-tell. Nor do pushes without any metric of polls, as franz-go's.
+whether the client is in the group or not. A closed client asks no more. A client that was started again asks and joins.
+So one that asks and does not join lives on: it stopped polling for good, or it unsubscribed. This does not show which.
+Pushes without any metric of polls, such as franz-go's, do not show it either.
 """
 
 from coordinator_model.client import on_host
@@ -12,7 +12,7 @@ from coordinator_model.replica.group import GroupReplica, Leave
 from coordinator_model.states import Cause
 
 CLOSING_MS = 5_000
-"""How long one that is closed may still ask: it closes its connections last."""
+"""How long a client that is being closed may still ask: it closes its connections last."""
 
 
 def tells(replica: GroupReplica, event: ClientSeen) -> bool:
@@ -28,7 +28,7 @@ def seen(replica: GroupReplica, event: ClientSeen) -> None:
 
 
 def _leave_of(replica: GroupReplica, event: ClientSeen) -> Leave | None:
-    """Return the newest leave of the client that was seen; clients of one id on one host are not told apart."""
+    """Return the newest leave of the client that was seen; None if another of its id and host is a member."""
     name = on_host(event)
     mine = [leave for leave in replica.leaves if on_host(leave.member) == name]
     if not all(name) or not mine or mine[-1].cause is not Cause.LEFT or mine[-1].reason:

@@ -10,7 +10,7 @@ Assignment = dict[str, list[int]]
 
 @dataclass(slots=True)
 class Member:
-    """One member as the coordinator must see it. Instants are the coordinator's."""
+    """One member as the coordinator must know it. Instants are by the coordinator's clock."""
 
     member_id: str
     instance_id: str | None = None
@@ -32,29 +32,29 @@ class Member:
     """Generation it last joined, or its KIP-848 member epoch."""
     joined_ms: int | None = None
     asked_ms: int | None = None
-    """When it first asked to join, where brokers that were no coordinator refused it before it was let in."""
+    """When it first asked to join, if brokers that were no coordinator refused it before it was let in."""
     timer_reset_ms: int | None = None
     """Latest certain restart of the session timer by something other than a heartbeat."""
     last_heartbeat_ms: int | None = None
-    """While it is in its group the heartbeat table has this and the one before; a replica is given them as it is taken
-    out of the store, and its slice has none."""
+    """The heartbeat table has this and the one before as long as it is a member. A replica gets them when it is taken
+    out of the group store; its slice does not have them."""
     previous_heartbeat_ms: int | None = None
     parked_heartbeat_ms: int | None = None
     """A heartbeat answered 15 behind a stalled write: it may have restarted the timer."""
     claimed_ms: int | None = None
-    """A heartbeat that another broker accepted than metadata named: if that one coordinated, it restarted the timer."""
+    """A heartbeat accepted by a broker that metadata did not name: if that was the coordinator, the timer restarted."""
     unknown_ms: int | None = None
     """When its coordinator first answered that it knows no such member (25); None while it does."""
     replaced_ms: int | None = None
-    """When a JoinGroup replaced it whose answer was lost behind a stalled write: nobody knows its successor's id."""
+    """When a JoinGroup replaced it whose answer was lost behind a stalled write: its successor's id is not known."""
     fenced_ms: int | None = None
-    """When a JoinGroup or SyncGroup of its arrived that was answered 82: a wait that its successor ended."""
+    """When a JoinGroup or SyncGroup of its arrived that was answered 82: it waited until its successor came."""
     verdict_deadline_ms: int | None = None
-    """The timer has spoken: this deadline has passed, and the member has not been heard since."""
+    """The deadline that the member was found to have missed: it passed, and the member has not been heard since."""
     verdict_session_from_ms: int | None = None
     awaiting_sync: bool = False
     synced_ms: int | None = None
-    """When its SyncGroup was last answered: it lived, though from a stable group that restarts no timer."""
+    """When its SyncGroup was last answered: it was alive then, though a stable group's answer restarts no timer."""
     state: str | None = None
     """KIP-848, share and streams: a ``MemberState``."""
     subscribed: list[str] = field(default_factory=list)
@@ -63,10 +63,10 @@ class Member:
     target: Assignment = field(default_factory=dict)
     """What the target assignment wants it to own (records 7, 13, 21)."""
     revoking: Assignment = field(default_factory=dict)
-    """What of its assignment it has been told to give up (records 8, 22)."""
+    """What of its assignment it has to give up (records 8, 22)."""
     revoking_since_ms: int | None = None
     tasks: dict[str, Assignment] = field(default_factory=dict)
-    """Role (active, standby, warmup; connectors) to names to numbers: what is assigned where it is not partitions."""
+    """Role (active, standby, warmup; connectors) to names to numbers: what is assigned if it is not partitions."""
     kip848: bool = False
     away_ms: int | None = None
     """Since when a static KIP-848 member is away for a while (epoch -2); None: it is not."""
@@ -77,7 +77,7 @@ class Member:
     poll_deadline_ms: int | None = None
     """From a client's own report: when its poll age passed max.poll.interval.ms; None while it has not."""
     poll_told_ms: int | None = None
-    """When it told so first."""
+    """When it first reported that."""
     poll_age_ms: int | None = None
     poll_reported_ms: int | None = None
     max_poll_interval_ms: int | None = None
@@ -85,29 +85,29 @@ class Member:
     pushed_ms: int | None = None
     """When its client last pushed metrics (KIP-714) about its polls."""
     pushed: dict[str, float] = field(default_factory=dict)
-    """What else they told, by name: shown to people."""
+    """Its other pushed metrics, by name, for display."""
     longest_poll_ms: int | None = None
-    """The longest time between polls that they told last."""
+    """The longest time between polls, by its last push."""
     poll_times: dict[str, int] = field(default_factory=dict)
-    """How often it went how long between two polls, see ``poll_times``."""
+    """How often which time passed between two polls, see ``poll_times``."""
     client_instance_id: str = ""
-    """Under which its client pushes them: librdkafka names no member once it has left."""
+    """The id under which its client pushes metrics: librdkafka names no member once it has left."""
     polled_from_ms: int | None = None
     """From a client that pushes whether it polled: it last did in the interval from here ..."""
     polled_until_ms: int | None = None
     """... to here."""
     no_poll_until_ms: int | None = None
-    """It has told without a gap up to here that it did not since."""
+    """Its pushes show without a gap up to here that it has not polled since."""
     heartbeat_interval_ms: int | None = None
     """Between the first two heartbeats that were seen of it with no restart of its session in between; measured again
-    where that proves too long."""
+    if that proves too long."""
     lent_timeout_ms: int | None = None
-    """How long its session lasts that began at ``lent_from_ms``, where that is not its own timeout."""
+    """How long the session lasts that began at ``lent_from_ms``, if that is not its own timeout."""
     lent_from_ms: int | None = None
     owes_since_ms: int | None = None
     """Since when a classic member among consumers of KIP-848 owes a JoinGroup or, once it has joined, a SyncGroup."""
     may_owe_since_ms: list[int] = field(default_factory=list)
-    """Such a member's heartbeats that were answered 15 behind a stalled write: each may have been told to rejoin."""
+    """Such a member's heartbeats that were answered 15 behind a stalled write: each may have begun its join timeout."""
 
     @property
     def session_from_ms(self) -> int | None:
@@ -120,12 +120,12 @@ class Member:
 
     @property
     def tells_of_polls(self) -> bool:
-        """Whether its client has told anything of its polls."""
+        """Whether its client has reported anything about its polls."""
         return self.poll_age_ms is not None or self.pushed_ms is not None
 
     @property
     def verdict_ms(self) -> int | None:
-        """The deadline that the timer found broken, as long as nothing has restarted the clock since."""
+        """The deadline that the member was found to have missed, as long as nothing has restarted its timer since."""
         return self.verdict_deadline_ms if self.verdict_session_from_ms == self.session_from_ms else None
 
     @property
@@ -135,22 +135,22 @@ class Member:
 
     @property
     def in_kip848_group(self) -> bool:
-        """Whether its group is one of KIP-848, where no join phase can lose it: each member has its own timers."""
+        """Whether its group is one of KIP-848: it has no join phase, and each member has its own timers."""
         return self.kip848 or self.is_classic_among_consumers
 
     @property
     def subject(self) -> str:
-        """Who it is across restarts: the instance id, else the member id."""
+        """The member across restarts: its instance id, or else its member id."""
         return self.instance_id or self.member_id
 
     @property
     def unrevoked(self) -> bool:
-        """Whether it still holds partitions that it was told to give up (records 8, 22)."""
+        """Whether it still holds partitions that it has to give up (records 8, 22)."""
         return self.state == MemberState.UNREVOKED
 
     @property
     def revoke_deadline_ms(self) -> int | None:
-        """When the coordinator removes it unless it has given up what it was told to; None: there is nothing."""
+        """When the coordinator removes it unless it has given up what it has to; None: it has to give up nothing."""
         if self.revoking_since_ms is None or self.rebalance_timeout_ms is None:
             return None
         return self.revoking_since_ms + self.rebalance_timeout_ms

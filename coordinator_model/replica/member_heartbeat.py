@@ -1,7 +1,7 @@
 """Answered heartbeats of the protocols that have nothing else: CONSUMER_, SHARE_ and STREAMS_GROUP_HEARTBEAT (KIP-848).
 
-Epoch 0 joins, -1 leaves, -2 leaves a static member's place for its return; all else says "still here". What that did
-to the group the records tell; only here one sees that a member lives, and that it left of its own accord.
+Epoch 0 joins, -1 leaves, -2 is a static member's leave until it returns. Any other epoch is a plain heartbeat. Records
+show what became of the group. Only these lines show that a member lives, and that it left by itself.
 """
 
 from dataclasses import replace
@@ -47,14 +47,14 @@ def _still_here(replica: GroupReplica, event: ConsumerHeartbeat, context: Judgem
     if event.request_epoch == 0:  # its record came first, so the member is there already
         _come_back_after_poll(replica, event, context)
     if member is None and is_gone(replica, event.member_id, event.applied_ms):
-        return  # trails its member's removal
+        return  # a late line: its member has been removed since
     member = member or modern_member(replica, event.member_id, event.applied_ms)
     record_heartbeat(member, event.applied_ms)
     member.client_id, member.client_host = event.client_id, event.client_host
     member.connection, member.software = event.connection, event.software or member.software
     member.listener, member.principal = event.listener, event.principal
     member.instance_id = event.instance_id or member.instance_id
-    if member.generation is None:  # each epoch is written before it is answered, and an answer may trail
+    if member.generation is None:  # each epoch is written before it is answered, and an answer's line may come late
         member.generation = event.epoch
     if event.rebalance_timeout_ms >= 0:
         member.rebalance_timeout_ms = event.rebalance_timeout_ms
@@ -64,7 +64,7 @@ def _still_here(replica: GroupReplica, event: ConsumerHeartbeat, context: Judgem
 
 
 def _behind_a_stalled_write(replica: GroupReplica, event: ConsumerHeartbeat, context: JudgementContext) -> None:
-    """Take an answer 15 that waited: it was applied, only its answer was lost; nothing of a late write is undone."""
+    """Apply a heartbeat that waited and was answered 15: only its answer was lost, and a late write is not undone."""
     if event.request_epoch == LEAVE_EPOCH:
         _leave(replica, event, context)
     elif event.request_epoch >= 0:
@@ -82,10 +82,10 @@ def _leave(replica: GroupReplica, event: ConsumerHeartbeat, context: JudgementCo
             replica, event.member_id, event.applied_ms, context.thresholds.grace_ms, lost=event.error != 0
         )
     if former is None and joined_ms > event.applied_ms:
-        return  # trails, and nothing was told of a removal that it would explain
+        return  # a late line, and there is no removal that it could explain
     member = former or present or _member(event)
     replica.undelivered_leaves.pop(event.member_id, None)
-    if event.error == 0 and former is None:  # else its tombstones may yet be lost, or who is present is its next self
+    if event.error == 0 and former is None:  # 15: its tombstones may still be lost. former: it has joined again
         replica.members.pop(event.member_id, None)
     member.connection = event.connection
     cause = Cause.LEFT if member.poll_deadline_ms is None else Cause.POLL_INTERVAL
@@ -102,7 +102,7 @@ def _member(event: ConsumerHeartbeat) -> Member:
 
 
 def _leave_to_no_coordinator(replica: GroupReplica, event: ConsumerHeartbeat) -> None:
-    """Remember a leave that no coordinator took: it is sent once, and the member stays in until its session ends."""
+    """Remember a leave that no coordinator accepted: it is sent once, so the member stays until its session ends."""
     horizon_ms = event.applied_ms - LEAVE_MEMORY_MS
     replica.undelivered_leaves = {
         name: said_ms for name, said_ms in replica.undelivered_leaves.items() if said_ms >= horizon_ms
@@ -112,7 +112,7 @@ def _leave_to_no_coordinator(replica: GroupReplica, event: ConsumerHeartbeat) ->
 
 
 def _join_to_no_coordinator(replica: GroupReplica, event: ConsumerHeartbeat) -> None:
-    """Remember since when a client asks to join: it polled before that, and need not have since."""
+    """Remember since when a client asks to join: it polled before that, and need not have polled since."""
     horizon_ms = event.arrival_ms - ASKING_MS
     replica.asking = {name: since_ms for name, since_ms in replica.asking.items() if since_ms >= horizon_ms}
     if len(replica.asking) < MAX_UNANSWERED_JOINS:
@@ -120,10 +120,10 @@ def _join_to_no_coordinator(replica: GroupReplica, event: ConsumerHeartbeat) -> 
 
 
 def _come_back_after_poll(replica: GroupReplica, event: ConsumerHeartbeat, context: JudgementContext) -> None:
-    """A leave (-1) and then epoch 0 under the same id: the client overslept its poll, and woke (kafka-facts 4.6).
+    """Recognise an overdue poll: a leave (-1) and then epoch 0 under the same id (``AbstractHeartbeatRequestManager``).
 
-    A static one's place was kept meanwhile (-2): its return, of which its record told first, has ended its former self.
-    Of a leave that no coordinator took only another broker's line tells, by that broker's clock.
+    A static member leaves with -2 then. The record of its return was read before this line and replaced the former
+    member. A leave that no coordinator accepted is known only from another broker's line, dated by that broker's clock.
     """
     said_ms = replica.undelivered_leaves.pop(event.member_id, None)
     for leave in replica.leaves:

@@ -1,10 +1,11 @@
-"""A client's pushed metrics: how long ago it polled, at the least, told by a client that knows nothing of its limit.
+"""A client's pushed metrics: how long ago it polled, at least. They do not have the client's limit.
 
 Sources: ``KafkaConsumerMetrics``, ``ClientTelemetryReporter`` and ``AbstractHeartbeatRequestManager`` (Kafka 4.3). A
-Java client tells whole seconds since its last poll *began*. So a poll that is told late is never told early, and a poll
-age past the limit accuses nobody who is still in: a long ``poll(Duration)`` goes on within it. Who did not poll leaves
-at its limit by itself. So the breach is proven by a later push of a member that has left: its last poll lies a whole
-interval before its leave. After ``unsubscribe()`` it lies less than that, though the age goes on to grow.
+Java client pushes whole seconds since its last poll *began*. So a poll may seem later than it was, but not earlier. A
+poll age over the limit is no breach of a member that is still in: a long ``poll(Duration)`` may go on. A client that
+does not poll leaves at its limit by itself. So a later push of a member that has left proves the breach: its last poll
+was a whole interval before its leave. After ``unsubscribe()`` the last poll is less than that before the leave, though
+its age goes on growing.
 The limit is the rebalance timeout: clients send ``max.poll.interval.ms`` as that.
 A client that pushes only whether it polled (librdkafka) is judged in ``idle_pushes``.
 """
@@ -26,16 +27,16 @@ from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import REBALANCE_TIMEOUT, SESSION_EXPIRED, Cause
 
 LATE_MS = 30_000
-"""How much later than its limit a client may leave, as where it finds no coordinator."""
+"""How much later than its limit a client may leave, for example because it finds no coordinator."""
 Metrics = MetricsPushed | MetricsExported
 TOLERANCE_MS = 2_000
-"""How much later than it was a poll may seem: the second that is not told, and the way of a push to the broker."""
+"""How much later than it was a poll may seem: the fraction of a second that is cut, and a push's way to the broker."""
 
 
 def is_believed(replica: GroupReplica, event: Metrics) -> bool:
     """Tell whether a push is of a client that is known under this member id, and may be true.
 
-    A last poll before one that was told already is none: a unit that is not seconds, or a clock that went wrong.
+    A last poll earlier than one that was reported before is wrong: its unit is not seconds, or a clock was wrong.
     """
     if event.poll_age_ms is None:
         return any(is_of(event, member) for member in idle_pushes.known_by(replica, event))
@@ -114,7 +115,7 @@ def _polled_ms(event: Metrics) -> int:
 
 
 def _known_poll_ms(member: Member) -> int:
-    """Return when it polled last, as far as was told; 0: nothing was."""
+    """Return when it polled last, as far as its client has reported; 0: it has not."""
     return 0 if member.poll_reported_ms is None else member.poll_reported_ms - (member.poll_age_ms or 0)
 
 

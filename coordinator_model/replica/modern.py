@@ -1,11 +1,12 @@
-"""Groups whose every step is in the log: KIP-848 consumer groups, and share and streams groups (kafka-facts 4).
+"""Groups whose every step is in the log: KIP-848 consumer groups, and share and streams groups.
 
-Group state is derived, never stored: no members is Empty, a group epoch ahead of the assignment epoch is Assigning, a
-member that is not yet stable at the assignment epoch makes it Reconciling, else Stable. A removal writes tombstones at
-the instant it happens; whether the member left (-1) only the heartbeat's answer tells.
+The group's state is derived, never stored. A group without members is Empty. If its group epoch is ahead of its
+assignment epoch it is Assigning. If a member is not yet stable at the assignment epoch it is Reconciling, otherwise
+Stable. A removal writes tombstones at the instant at which it happens. Only the answer to a heartbeat shows whether the
+member left (-1).
 
-The three kinds write the same records under numbers of their own, with few differences: share groups revoke nothing
-and so are only Empty or Stable, streams groups are given tasks and are NotReady while their topology is not validated.
+The three kinds write the same records under numbers of their own, with few differences. Share groups revoke nothing, so
+they are only Empty or Stable. Streams groups assign tasks, and are NotReady while their topology is not validated.
 """
 
 from collections.abc import Callable
@@ -28,10 +29,10 @@ MEMBER_STATES = {
     GroupType.SHARE: (MemberState.STABLE, MemberState.UNREVOKED, MemberState.UNRELEASED),
     GroupType.STREAMS: (MemberState.UNKNOWN, MemberState.STABLE, MemberState.UNREVOKED, MemberState.UNRELEASED),
 }
-"""What the numbers in records 8, 14 and 22 mean; in streams groups they begin at 1."""
+"""What the numbers of states in records 8, 14 and 22 mean; in streams groups they begin at 1."""
 STATIC_LEAVE_EPOCH = -2
 UNVALIDATED = -1
-"""No topology validated, or a broker before 4.2, which does not say."""
+"""No topology is validated, or the broker is older than 4.2 and does not write it."""
 TASKS = ("active", "standby", "warmup")
 
 
@@ -51,7 +52,7 @@ def _read_epoch(replica: GroupReplica, type_: GroupType, event: RecordRead) -> N
     if value is not None:
         become(replica, type_, at_ms)
         if value["epoch"] < replica.generation and value["epoch"] <= 2:
-            replica.incarnation += 1  # deleted and made anew; its tombstone was compacted away
+            replica.incarnation += 1  # deleted and created again; its tombstone was compacted away
         replica.generation, replica.generation_since_ms = value["epoch"], at_ms
         replica.validated_topology_epoch = value.get("validatedTopologyEpoch", UNVALIDATED)
     elif replica.type is type_:
@@ -98,7 +99,7 @@ def _topics(replica: GroupReplica, member: Member) -> list[str]:
 
 
 def _read_regex(replica: GroupReplica, type_: GroupType, event: RecordRead) -> None:
-    """Record 16: the coordinator resolves a regular expression after the join, and again when topics change."""
+    """Apply record 16: the coordinator resolves a regular expression after a join, and again when topics change."""
     regex = event.key["regularExpression"]
     if event.value is None:
         replica.regexes.pop(regex, None)
@@ -111,13 +112,14 @@ def _read_regex(replica: GroupReplica, type_: GroupType, event: RecordRead) -> N
 
 
 def _end_predecessor(replica: GroupReplica, member: Member, at_ms: int) -> None:
-    """A static member that returns writes tombstones and its new self in one batch: no removal.
+    """Withdraw the departure of a static member that has only returned: nobody was removed.
 
-    Its id is the same where only its poll had expired (-2, then 0). A removal raises the epoch before another comes, or
-    it is the last one of the protocol and downgrades the group, which another's request may upgrade in the same instant
-    (``GroupMetadataManager.convertToClassicGroup``).
+    The coordinator writes the tombstones of the former member and the records of the new one in one batch. Both have
+    the same id if only the poll had expired (-2, then 0). A removal is different: it raises the group epoch before
+    another member comes. Or the removed member was the last KIP-848 one: then the group is downgraded
+    (``GroupMetadataManager.convertToClassicGroup``), and another member's request may upgrade it in the same instant.
     """
-    downgraded = replica.phase.started_ms == replica.phase.began_after_ms == at_ms  # it begins a join phase
+    downgraded = replica.phase.started_ms == replica.phase.began_after_ms == at_ms  # a downgrade begins a join phase
     if member.instance_id is None or downgraded:
         return
     for departure in list(replica.departures):
@@ -128,10 +130,10 @@ def _end_predecessor(replica: GroupReplica, member: Member, at_ms: int) -> None:
 
 
 def modern_member(replica: GroupReplica, member_id: str, at_ms: int) -> Member:
-    """Return a member; the first of its records, in whatever order compaction left them, makes it.
+    """Return a member; create it with the first of its records, in whatever order compaction left them.
 
-    A group that has just changed its kind keeps what was known of its members (see ``conversion``), and starts their
-    session timers anew (``GroupMetadataManager.convertToConsumerGroup``).
+    A group that has just changed its kind keeps what was known of its members (see ``conversion``). The change restarts
+    their session timers (``GroupMetadataManager.convertToConsumerGroup``).
     """
     member = replica.members.get(member_id)
     if member is None:
@@ -140,7 +142,7 @@ def modern_member(replica: GroupReplica, member_id: str, at_ms: int) -> Member:
             replica.unconverted.remove(former)
             former.timer_reset_ms = max(former.timer_reset_ms or 0, at_ms)
             if (former.owes_since_ms or at_ms) + (former.rebalance_timeout_ms or 0) <= at_ms:
-                former.owes_since_ms = None  # a timer of before a downgrade has run since, in vain
+                former.owes_since_ms = None  # a timer from before a downgrade has run since, without effect
         member = replica.members[member_id] = former or Member(member_id, joined_ms=at_ms, kip848=True)
     return member
 
@@ -184,10 +186,10 @@ def _read_current(replica: GroupReplica, type_: GroupType, event: RecordRead) ->
 
 
 def _begin_unwritten(replica: GroupReplica, member_epoch: int) -> None:
-    """Take a group's epoch from a member's where none was written.
+    """Take a group's epoch from a member's epoch if no group epoch was written.
 
-    From 4.3 on a group begins at an epoch 1 that it writes nowhere, and stays there as long as there is nothing to
-    assign, as of a regular expression that matches no topic.
+    From 4.3 on a group begins at epoch 1, which it does not write. It stays there as long as nothing is to be assigned,
+    for example because a regular expression matches no topic.
     """
     if member_epoch > 0:
         replica.generation = replica.assignment_epoch = member_epoch
@@ -203,7 +205,7 @@ def _by_topic(rows: list[dict[str, Any]]) -> Assignment:
 
 
 def _together(kept: Assignment, revoking: Assignment) -> Assignment:
-    """Return what a member owns: until it has given something up nobody else gets it (and so the broker describes)."""
+    """Return what a member owns. Until it has given up a partition nobody else gets it; a describe shows the same."""
     return {name: sorted({*kept.get(name, ()), *revoking.get(name, ())}) for name in kept.keys() | revoking.keys()}
 
 
@@ -241,11 +243,12 @@ _READERS: dict[RecordType, tuple[GroupType, RecordReader]] = {
     RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT: (GroupType.STREAMS, _read_current),
     RecordType.STREAMS_GROUP_TOPOLOGY: (GroupType.STREAMS, _read_topology),
 }
-"""Types 4 and 15 (topics of the group, share-partition initialisation) say nothing of members or states."""
+"""Types 4 and 15 (topics of the group, initialisation of share partitions) are missing: they show no member or state.
+"""
 
 
 def derive_state(replica: GroupReplica, at_ms: int) -> None:
-    """Derive the state from epochs and members, exactly as the coordinator does (kafka-facts 4.1)."""
+    """Derive the state from epochs and members, as the coordinator does (``ModernGroup.maybeUpdateGroupState``)."""
     if replica.type not in MEMBER_STATES or replica.deleted or replica.ending_ms is not None:
         return
     if not replica.members:
@@ -269,7 +272,10 @@ def is_reconciled(member: Member, assignment_epoch: int) -> bool:
 
 
 def _is_ready(replica: GroupReplica) -> bool:
-    """Tell whether a streams group's topology is validated; where tasks are out though nobody says so, it is (4.1)."""
+    """Tell whether a streams group's topology is validated.
+
+    A broker older than 4.2 does not write that: the topology is validated once tasks are assigned.
+    """
     if replica.validated_topology_epoch == UNVALIDATED:
         return any(member.target or member.assignment for member in replica.members.values())
     return replica.topology_epoch == replica.validated_topology_epoch

@@ -30,21 +30,21 @@ class RolledBackReplacement(NamedTuple):
     asked_ms: int
     answered_ms: int
     swapped: bool = False
-    """Whether the record that names the successor was read, and the former member put in its place again."""
+    """Whether the record that names the successor was read, and the replica has the former member again."""
 
 
 class Refusal(NamedTuple):
     """A client that goes on being refused with one error, see ``refusals``.
 
-    With neither client id nor member id it stands for all clients that are not told apart. A refused join has no member
-    id.
+    With neither client id nor member id it stands for all clients that are counted together. A refused join has no
+    member id.
     """
 
     error: int
     times: int
     first_ms: int
     repeated_ms: int | None
-    """When it was refused often enough to be no accident; None: it was not."""
+    """When it had been refused so often that it was no accident; None: it has not."""
     last_ms: int
     client_id: str | None = None
     client_host: str | None = None
@@ -55,7 +55,7 @@ class Refusal(NamedTuple):
 class Zombie(NamedTuple):
     """One former member and its refused commits, see ``zombies``.
 
-    With neither client id nor member id it stands for all that are not told apart.
+    With neither client id nor member id it stands for all that are counted together.
     """
 
     error: int
@@ -104,7 +104,7 @@ class LoggedRemoval(NamedTuple):
 
 
 class Violation(NamedTuple):
-    """A violation of late, kept to count those that recur."""
+    """A recent violation, kept to count those that recur."""
 
     client: str
     """By the name that it keeps as it restarts, see ``client.who``."""

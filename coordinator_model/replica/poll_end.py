@@ -1,9 +1,9 @@
-"""When a member's poll interval ended, as far as its metrics tell, and whether its heartbeats stopped as it did.
+"""When a member's poll interval ended, as far as its metrics show, and whether its heartbeats stopped then.
 
-A client stops its heartbeats when its limit has passed since its last poll (``AbstractCoordinator``,
-``rd_kafka_cgrp_max_poll_interval_check_tmr_cb``). One that may not leave sends no leave then: a static one of the
-classic protocol, and one of KIP-848 whose application has to take the revocation first. So heartbeats that stop just
-then show why they stopped. That is inferred: a process may be killed in the same seconds.
+A client stops its heartbeats when its limit (``max.poll.interval.ms``) has passed since its last poll
+(``AbstractCoordinator``, ``rd_kafka_cgrp_max_poll_interval_check_tmr_cb``). Two kinds of members send no leave then: a
+static one of the classic protocol, and one of KIP-848 whose application has to handle the revocation first. Heartbeats
+that stop just then show why they stopped. That is inferred: the process may have been killed in the same seconds.
 """
 
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from coordinator_model.states import Cause
 GAP_MS = 2_000
 """How far apart a client's poll timer and its metrics may seem: they count whole seconds, and take time to arrive."""
 SHARE = 5
-"""Metrics must come at least that often within the limit: else they do not tell when the last poll was."""
+"""Metrics must come at least that often within the limit. Otherwise they do not show when the last poll was."""
 
 
 class PollEnd(NamedTuple):
@@ -25,7 +25,7 @@ class PollEnd(NamedTuple):
 
 
 def poll_end(member: Member) -> PollEnd | None:
-    """Return when a member's poll interval ends that began with its last poll; None: its metrics do not tell."""
+    """Return when the poll interval ends that began with a member's last poll; None: its metrics do not show it."""
     limit_ms = member.rebalance_timeout_ms
     if not limit_ms or member.pushed_ms is None:
         return None
@@ -43,7 +43,7 @@ def poll_end(member: Member) -> PollEnd | None:
 
 
 def stopped_at_its_end(member: Member, end: PollEnd) -> bool:
-    """Tell whether the last heartbeat that was heard is of when the poll interval ended."""
+    """Tell whether the last heartbeat that was seen came when the poll interval ended."""
     last_ms, session_ms = member.last_heartbeat_ms, member.session_timeout_ms or 0
     if last_ms is None:
         return False
@@ -52,10 +52,10 @@ def stopped_at_its_end(member: Member, end: PollEnd) -> bool:
 
 
 def stopped_polling(member: Member) -> bool:
-    """Tell whether a member's heartbeats stopped since its client did not poll.
+    """Tell whether a member's heartbeats stopped because its client did not poll.
 
-    One that tells ages pushes nothing more then, as Java's classic client; of the others a push has to show that they
-    live on without a poll.
+    A client that reports poll ages pushes nothing any more then, as Java's classic client. For the others, a push has
+    to show that they live on without a poll.
     """
     end = poll_end(member)
     if end is None or not stopped_at_its_end(member, end):
@@ -64,9 +64,9 @@ def stopped_polling(member: Member) -> bool:
 
 
 def missed_cause(member: Member, removed_ms: int) -> Cause:
-    """Return why a member missed a rebalance: it did not poll while the rebalance waited for it, as far as is reported.
+    """Return why a member missed a rebalance: if its client reports it, because it did not poll.
 
-    A rebalance waits as long as the member's poll interval is, or longer. Who polls meanwhile takes part in it.
+    A rebalance waits at least as long as the member's poll interval. A client that polls meanwhile takes part in it.
     """
     end, ended_ms = poll_end(member), member.poll_deadline_ms
     if ended_ms is None and end is not None:

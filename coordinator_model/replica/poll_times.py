@@ -1,10 +1,10 @@
-"""How long a client goes between polls, as far as it tells: counts by length, of bounded size, and what they say.
+"""How long a client goes between polls, as far as it reports it: counts by length, of bounded size, and what they mean.
 
-A report tells how old the last poll is. As the next one tells of a younger poll, the time between the two polls was at
-least the age told before; of the polls within one interval of the reports the longest counts once. Metrics of a Java
-client tell the longest time between polls of late, so a number that is told again is the same one.
+A report has the age of the last poll. If the next report has a younger poll, the time between the two polls was at
+least the age in the first report. Of the polls between two reports only the longest time counts, once. Metrics of a
+Java client have the recently longest time between polls, so a number that is reported again is the same one.
 
-So the number of polls is not known, only that of the times that were told. Lengths are kept to within a fifth.
+So the number of polls is not known, only the number of times that were reported. Lengths are kept to within a fifth.
 """
 
 import math
@@ -14,15 +14,15 @@ from coordinator_model.replica.member import Member
 
 STEP = 2**0.25
 SHORTEST_MS = 1_000
-"""What is shorter needs no telling apart: reports come once a second."""
+"""Shorter times are not distinguished: reports come once a second."""
 LONGEST_MS = 2**31
 FEW = 20
-"""Of fewer times nothing is said."""
+"""From fewer times nothing is concluded."""
 QUANTILE = 0.999
 
 
 class PollTimes(NamedTuple):
-    """What is known of a member's polls: how many times were told, and which 99.9 % of them did not exceed."""
+    """What is known of a member's polls: how many times were reported, and which one 99.9 % of them did not exceed."""
 
     told: int
     p999_ms: int
@@ -43,14 +43,14 @@ def reported(member: Member, poll_age_ms: int, at_ms: int) -> None:
 
 
 def pushed(member: Member, longest_ms: int | None) -> None:
-    """Take the longest time between polls that a client's metrics tell."""
+    """Take the longest time between polls in a client's metrics."""
     if longest_ms is not None and longest_ms != member.longest_poll_ms:
         member.longest_poll_ms = longest_ms
         note(member, longest_ms)
 
 
 def poll_times(member: Member) -> PollTimes | None:
-    """Return what a member's polls were like; None: too few were told of."""
+    """Return what a member's polls were like; None: too few are known."""
     told = sum(member.poll_times.values())
     if told < FEW:
         return None

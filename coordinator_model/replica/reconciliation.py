@@ -1,8 +1,9 @@
-"""Who waits for whom while a group of the newer kinds reconciles, and the fields that show it (kafka-facts 4.1).
+"""Which member waits for which while a group of the newer kinds reconciles, and the fields that show it.
 
-A member is UNREVOKED while it owns what it has been told to give up, and blocks whoever is to get that; it is
-UNRELEASED while it waits. A partition is owned until its holder's record drops it. In a compacted log two records may
-claim one partition (kafka-facts 8.1): the larger member epoch wins, as in the coordinator.
+A member is UNREVOKED while it owns what it has to give up: the member that is to get it waits. A member is UNRELEASED
+while it waits (``CurrentAssignmentBuilder``). A partition is owned until its owner's record drops it. In a compacted
+log two records may claim one partition: the larger member epoch wins, as in ``ConsumerGroup.addPartitionEpochs`` since
+KAFKA-19862.
 """
 
 from typing import Any
@@ -27,7 +28,7 @@ def owners(replica: GroupReplica) -> dict[Partition, Member]:
 
 
 def waits(replica: GroupReplica) -> dict[str, dict[str, list[Partition]]]:
-    """Return, by member that waits, whom it waits for and the partitions: its target's that others still own."""
+    """Return, by waiting member and by the member that it waits for, the partitions that it waits for."""
     if replica.state is not GroupState.RECONCILING or replica.type is GroupType.SHARE:
         return {}  # a share group's partitions have no single owner
     owned = owners(replica)
@@ -41,7 +42,7 @@ def waits(replica: GroupReplica) -> dict[str, dict[str, list[Partition]]]:
 
 
 def group_fields(replica: GroupReplica) -> dict[str, Any]:
-    """Return what is shown of such a group beside what every group has; nothing for others."""
+    """Return the fields that only groups of the newer kinds have; none for others."""
     if replica.type not in KINDS:
         return {}
     shown: dict[str, Any] = {"assignment_epoch": replica.assignment_epoch}
@@ -72,5 +73,5 @@ def member_fields(replica: GroupReplica, waiting: dict[str, dict[str, list[Parti
 
 
 def shown_assignment(assignment: Assignment) -> list[dict[str, Any]]:
-    """Return an assignment as the contract writes it."""
+    """Return an assignment in the form in which it is shown."""
     return [{"topic": topic, "partitions": partitions} for topic, partitions in sorted(assignment.items())]

@@ -1,12 +1,12 @@
-"""Who goes on being refused: joins that can never succeed, and members that the coordinator no longer knows.
+"""Which clients are refused again and again: joins that cannot succeed, members that the coordinator no longer knows.
 
-One refusal is nothing: a client that was thrown out is told so once, and joins again. Counted by error and by client,
-up to a bound: clients choose their ids, so those beyond it are counted together.
+One refusal means nothing: a client that was removed is refused once, and joins again. Refusals are counted by error and
+by client. Clients choose their ids, so beyond a bound they are counted together.
 
-A member that was let in can be refused as one that asks to join is: 30 to its Heartbeat or SyncGroup once it has lost
-its right to the group, 23 to its SyncGroup where that names another protocol than the group's, or none. Neither line
-has a client id: that of the member is known from its JoinGroup. Its next JoinGroup may well be accepted, so only an
-accepted SyncGroup ends that.
+A member can get the same errors as a client that asks to join: 30 to its Heartbeat or SyncGroup once it has lost its
+right to the group, 23 to its SyncGroup if that names another protocol than the group's, or none. Neither line has a
+client id: it is known from the member's JoinGroup. Its next JoinGroup may well be accepted, so only an accepted
+SyncGroup ends these refusals.
 """
 
 from collections.abc import Iterator
@@ -36,17 +36,17 @@ JOIN_REFUSALS = {
     128: "INVALID_REGULAR_EXPRESSION",
 }
 MEMBER_REFUSALS = frozenset({23, 30})
-"""Those of the above that a member is given too, as answers to its Heartbeat or SyncGroup."""
+"""Those of the above that are also answers to a member's Heartbeat or SyncGroup."""
 FENCINGS = {22: "ILLEGAL_GENERATION", 25: "UNKNOWN_MEMBER_ID", 82: "FENCED_INSTANCE_ID", 110: "FENCED_MEMBER_EPOCH"}
 UNKNOWN_MEMBER_ID = 25
 MEMBER_ID_REQUIRED = 79
 REPEATED = 3
 """So many of one kind for one client are no accident."""
 MAX_NAMED = 16
-"""Clients told apart whose joins are refused, and members that are fenced."""
+"""How many clients are counted one by one: as many whose joins are refused, as many members that are fenced."""
 MAX_NAME = 256
 REFUSAL_MEMORY_MS = 600_000
-"""After so long without another the count begins anew."""
+"""After so long without another refusal the count starts again."""
 
 _Refused = Heartbeat | JoinAnswered | SyncAnswered | ConsumerHeartbeat
 
@@ -61,7 +61,7 @@ class _Client(NamedTuple):
 
 
 _OTHERS = _Client(None, None, None, None)
-"""All clients that are not told apart."""
+"""All clients that are counted together."""
 
 
 def note(replica: GroupReplica, event: object) -> None:
@@ -93,12 +93,12 @@ def is_idle(replica: GroupReplica, event: object) -> bool:
         or replica.ending_ms is not None
         or replica.set_aside is not None
     ):
-        return False  # these are looked into with any event
+        return False  # ``replay`` looks into these with any event
     match event:
         case Heartbeat() | SyncAnswered():
             return event.error in FENCINGS and not _is_known(replica, event.member_id)
         case JoinAnswered(error=error) if error == MEMBER_ID_REQUIRED:
-            return not any(member.instance_id for member in replica.members.values())  # it may be the next self of one
+            return not any(member.instance_id for member in replica.members.values())  # it may succeed one
         case JoinAnswered(error=error) if error == UNKNOWN_MEMBER_ID:
             return not newcomer_waited(event)  # the join phase went on without it
         case JoinAnswered() | ConsumerHeartbeat():
@@ -115,7 +115,10 @@ def _is_known(replica: GroupReplica, member_id: str) -> bool:
 
 
 def counts_to_report(replica: GroupReplica) -> dict[str, int]:
-    """Return what is worth a report: who is refused repeatedly, anew each time it doubles; whether ids are out."""
+    """Return what is reported again when it changes: how often who is refused, and whether members are pending (79).
+
+    The counts are in powers of two, so that they change each time they have doubled.
+    """
     refused = ((key, refusal) for key, refusal in replica.refused.items() if refusal.repeated_ms is not None)
     counts = {key: refusal.times.bit_length() for key, refusal in refused}
     counts |= {f"zombie\n{key}": zombie.commits.bit_length() for key, zombie in replica.zombies.items()}
@@ -125,7 +128,7 @@ def counts_to_report(replica: GroupReplica) -> dict[str, int]:
 def _count_join(
     replica: GroupReplica, event: _Refused, client_id: str, client_host: str, member_id: str | None
 ) -> None:
-    """Count a client that is refused: by its id and host, or where these are not known by its member id."""
+    """Count a client that is refused: by its id and host, or if these are not known by its member id."""
     client_id = client_id[:MAX_NAME]
     who = f"{client_id}\n{client_host}" if client_id or member_id is None else f"\n{member_id[:MAX_NAME]}"
     named = _Client(client_id, client_host, member_id, _instance_of(replica, event))
@@ -133,7 +136,7 @@ def _count_join(
 
 
 def _clear(replica: GroupReplica, event: _Refused) -> None:
-    """Forget the refusals of a client that is in: of its joins once one is accepted, of a member once it has synced."""
+    """Forget the refusals of a client that succeeds: of joins once one is accepted, of a member once it has synced."""
     if isinstance(event, JoinAnswered | ConsumerHeartbeat):
         came = event.client_id[:MAX_NAME], event.client_host
         over = [key for key, refusal in _refusals_of(replica, *came) if refusal.member_id is None]
@@ -158,7 +161,7 @@ def _is_of_a_member(refusal: Refusal) -> bool:
 
 
 def refused_as_member(replica: GroupReplica, member: Member) -> str | None:
-    """Return the error that a member was last answered in the place of being heard; None: it was not refused."""
+    """Return the error with which a member has been refused since it was last heard; None: it was not refused."""
     for refusal in replica.refused.values():
         own = _is_of_a_member(refusal) and refusal.member_id == member.member_id
         if own and refusal.last_ms > (member.session_from_ms or 0):
@@ -179,7 +182,7 @@ def _count(replica: GroupReplica, key: str, event: _Refused, who: _Client) -> No
 
 
 def _is_full(refused: dict[str, Refusal], error: int, at_ms: int) -> bool:
-    """Forget who was refused long ago; tell whether as many of the kind are left as are told apart."""
+    """Forget old refusals; tell whether as many of the kind are left as are counted one by one."""
     for key, refusal in list(refused.items()):
         if at_ms - refusal.last_ms > REFUSAL_MEMORY_MS:
             del refused[key]
@@ -188,7 +191,7 @@ def _is_full(refused: dict[str, Refusal], error: int, at_ms: int) -> bool:
 
 
 def _instance_of(replica: GroupReplica, event: _Refused) -> str | None:
-    """Return the static member behind a member id; a heartbeat's line is read without it."""
+    """Return the instance id of a member id; a heartbeat's line is read without it."""
     if not isinstance(event, Heartbeat):
         return event.instance_id
     member = replica.members.get(event.member_id)

@@ -1,8 +1,8 @@
-"""One group, replayed: live run, restart, the replay command and the tests share it.
+"""Applies events to a group's replica, for the live run, after a restart, in the replay command and in the tests.
 
-Every event goes through ``replay``, but for two kinds of heartbeats: one that changes nothing but its member's clock,
-which the shard can take without judging the whole group (``plain_heartbeat``), and one that a broker accepted which may
-not coordinate (``disputed_heartbeat``).
+Every event goes through ``replay``, except two kinds of heartbeats. ``plain_heartbeat`` applies one that only restarts
+its member's session timer: then the group need not be judged. ``disputed_heartbeat`` applies one that was accepted by a
+broker that may not be the coordinator.
 """
 
 from typing import NamedTuple, assert_never
@@ -67,7 +67,7 @@ GroupEvent = (
 
 
 def replay(replica: GroupReplica, event: GroupEvent, context: JudgementContext) -> None:
-    """Apply one event. A witness, not the owner: whatever the log says is adopted, nothing is raised."""
+    """Apply one event. Whatever records and answers show is adopted, even if it contradicts the replica."""
     if replica.ending_ms is not None and event.order_ms > replica.ending_ms:
         replica.mark_deleted()
     if replica.set_aside is not None and replica.set_aside.resumed_ms is None:
@@ -88,15 +88,15 @@ def replay(replica: GroupReplica, event: GroupEvent, context: JudgementContext) 
 
 
 class Heard(NamedTuple):
-    """A member whose heartbeat was taken."""
+    """A member whose heartbeat was applied."""
 
     member: Member
     told_more: bool
-    """Whether the heartbeat told anything beside its instant."""
+    """Whether the heartbeat showed anything but its instant."""
 
 
 def plain_heartbeat(replica: GroupReplica, event: Heartbeat) -> Heard | None:
-    """Take an accepted heartbeat of a stable group; None: its member is not known in this generation, ``replay`` it."""
+    """Apply an accepted heartbeat of a stable group. None: its member is unknown in this generation, ``replay`` it."""
     member = replica.members.get(event.member_id)
     if member is None:
         return None
@@ -110,7 +110,7 @@ def plain_heartbeat(replica: GroupReplica, event: Heartbeat) -> Heard | None:
 
 
 def disputed_heartbeat(replica: GroupReplica, event: Heartbeat) -> None:
-    """Take a heartbeat accepted by a broker that metadata does not name: it may coordinate already."""
+    """Note a heartbeat that was accepted by a broker that metadata does not name: it may already be the coordinator."""
     member = replica.members.get(event.member_id)
     if member is not None:
         member.claimed_ms = max(member.claimed_ms or 0, event.applied_ms)
@@ -165,9 +165,10 @@ def _record(replica: GroupReplica, event: RecordRead, context: JudgementContext)
 
 
 def _commit(replica: GroupReplica, event: OffsetCommitted) -> None:
-    """An offset makes a group exist, and the last of a group without members to go ends it.
+    """Apply an offset commit or its tombstone.
 
-    Kafka writes a tombstone of such a group only since 4.0. As signs of life the shard keeps commits by partition.
+    A commit makes a group exist. The tombstone of the last offset ends a group without members: only since 4.0 Kafka
+    writes a tombstone of such a group, too. Commits as signs of life are kept by the shard, by partition.
     """
     if event.tombstone:
         if replica.type is GroupType.SIMPLE and not replica.deleted:

@@ -29,7 +29,7 @@ def _alone(replica: GroupReplica, departure: Departure, joining: Member) -> bool
 def beside(replica: GroupReplica, departure: Departure, joining: Member | None = None) -> int:
     """Count the members that were in the group with a departed one and have its client id and host.
 
-    Clients with a library's default client id behind one address all look alike, so they cannot be told apart.
+    Clients with a library's default client id behind one address all look alike, so they cannot be distinguished.
     """
     gone, name = departure.member, who(departure.member)
     if gone.instance_id is not None:

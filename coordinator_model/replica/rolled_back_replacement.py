@@ -1,10 +1,10 @@
-"""A static replacement whose write timed out: taken back in memory, and in the log all the same.
+"""A static replacement whose write timed out: the coordinator reverts it in memory, but its record is in the log.
 
-Theory (kafka-facts 3.6). Into a stable group a static member comes back by one write. Where that is not stored in time
-its JoinGroup is answered 15, and the coordinator has the former self again, whose session timer it starts anew
-(``GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin``). The record was appended nevertheless, and is
-read once the replicas have caught up. So the record names one id and the coordinator knows the other: the answer is
-right until the instance asks again, or until a coordinator loads the log.
+Theory (``GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin``). In a stable group, one record replaces
+a static member. If that is not stored in time, the JoinGroup is answered 15. The coordinator then has the former member
+again and restarts its session timer. But the record was appended, and is read once the replicas have caught up. So the
+record names the successor while the coordinator knows the former member. The replica has the former member, until the
+instance joins again or a coordinator loads the log.
 """
 
 from coordinator_model.events import JoinAnswered
@@ -18,7 +18,10 @@ from coordinator_model.states import Cause
 
 
 def note(replica: GroupReplica, event: JoinAnswered, holder: Member) -> None:
-    """Take the answer 15 to a replacement; ``holder`` has the instance: its successor if the record was read first."""
+    """Note a replacement that was answered 15. ``holder``: who has the instance id in the replica.
+
+    That is the former member, or its successor if the record was read first.
+    """
     if event.instance_id is None or len(replica.rolled_back_replacements) >= MAX_UNANSWERED_JOINS:
         return
     replica.rolled_back_replacements[event.instance_id] = RolledBackReplacement(event.arrival_ms, event.answer_ms)
@@ -28,7 +31,7 @@ def note(replica: GroupReplica, event: JoinAnswered, holder: Member) -> None:
 
 
 def read(replica: GroupReplica, successor: Member, written_ms: int) -> None:
-    """Take the record that lists a successor, written then: if its replacement was taken back its former self is in."""
+    """Apply a record that lists a successor. If that replacement was reverted, the former member is in again."""
     instance_id = successor.instance_id
     if instance_id is None:
         return
@@ -39,7 +42,7 @@ def read(replica: GroupReplica, successor: Member, written_ms: int) -> None:
 
 
 def load(replica: GroupReplica, context: JudgementContext) -> None:
-    """Let who is in the log be in again, once a coordinator has loaded it."""
+    """Let the successor, which is in the log, be a member again once a coordinator has loaded the log."""
     for instance_id, known in list(replica.rolled_back_replacements.items()):
         loads = (r for r in context.timer_resets if r.may_load and r.low_ms >= known.answered_ms)
         loads_ms = [r.high_ms for r in loads if r.high_ms is not None]
@@ -52,7 +55,7 @@ def load(replica: GroupReplica, context: JudgementContext) -> None:
 
 
 def _swap(replica: GroupReplica, holder: Member, at_ms: int) -> bool:
-    """Put the one whom a static member replaced last in its place again; False: nobody is known."""
+    """Replace a static member by the one that it replaced last; False: none is known."""
     gone = [leave for leave in replica.leaves if leave.cause is Cause.REPLACED]
     was = [leave for leave in gone if leave.member.instance_id == holder.instance_id]
     if not was or holder.member_id not in replica.members:

@@ -1,11 +1,15 @@
-"""When a member's session ends, and how far that can be known (kafka-facts 3.4 and 4.3).
+"""When a member's session ends, and how far that can be known.
 
-Theory. The coordinator keeps one timer a member and restarts it at instants which we see (accepted heartbeats, join
-completion, the leader's sync), nearly see (an accepted offset commit restarts it, but a transactional one looks alike
-and does not), or cannot see: a coordinator that was paused, restarted or moved starts all timers anew somewhere
-between two of its answers. So a deadline is a point, one of several points, or an interval. The timer's verdict takes
-the latest of them, so that no living member is accused. A removal proves that some deadline has passed. Its verdict
-takes the deadline nearest to it, and of an interval that the group's rebalance bounds, the middle.
+Theory (``GroupMetadataManager.rescheduleClassicGroupMemberHeartbeat`` and ``scheduleConsumerGroupSessionTimeout``). The
+coordinator keeps one session timer for each member. Some of its restarts are seen: accepted heartbeats, the end of a
+join phase, the leader's sync. Some are uncertain: an accepted offset commit restarts the timer of a classic member, but
+a transactional one looks the same and does not. Others are not seen: a coordinator that paused, restarted or moved
+restarts all timers at some instant between two of its answers. So a deadline is a point, one of several points, or an
+interval.
+
+A member that is still listed is judged by the latest possible deadline, so that no living member is accused. A removal
+proves that some deadline has passed. It is judged by the possible deadline nearest to it; of an interval that the
+group's rebalance bounds, by the middle.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,16 +26,16 @@ from coordinator_model.states import Cause
 from coordinator_model.thresholds import Thresholds
 
 SAME_START_MS = 10
-"""How far apart a record's instant and its answer's line may date the same step."""
+"""How far apart the instants of a record and of its answer's line may be, though both are of the same step."""
 FIRST_ANSWER_MS = 200
 """How long before its line the first answer of a new coordinator may have been applied."""
 TIMER_EARLY_MS = 250
-"""How much earlier than a session's end its removal's record may seem to be, in a group of KIP-848 or the like, where
-nobody waits. No timer runs before its time, but a heartbeat is applied at the beginning of its ``localTimeMs``, and its
-instant is taken from the end: 151 ms apart were seen on a busy broker."""
+"""How much earlier than a session's end the record of the removal may seem to be, in groups without join phases. No
+timer runs before its time. But a heartbeat is applied at the beginning of its ``localTimeMs``, and its instant is taken
+from the end: a difference of 151 ms was seen on a busy broker."""
 AWAKE_BEFORE_LINE_MS = 500
-"""How long a broker may run its timers before its first line after a pause, and after its last line before one: the
-probe asks again within this time."""
+"""How long a broker may run its timers before its first line after a pause, and after its last line before a pause: the
+probe sends its next request within this time."""
 USUAL_LOAD_MS = 10_000
 """If a loading coordinator answers heartbeats 0 for longer, it is taken to have loaded.
 
@@ -50,7 +54,7 @@ class Commits(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class JudgementContext:
-    """What of the shard the judgement of one group needs, at ``progress_ms`` of its coordinator's clock."""
+    """What of the shard is needed to judge one group, when its coordinator's clock shows ``progress_ms``."""
 
     progress_ms: int
     broker: str
@@ -59,30 +63,30 @@ class JudgementContext:
     live_from_ms: int
     covered_since_ms: int
     proof_arrival_ms: int
-    """Arrival of the newest heartbeat of the shard whose line is at least a grace old."""
+    """When the newest heartbeat of the shard arrived whose line is at least a grace old."""
     consumer_session_timeout_ms: int | None
     thresholds: Thresholds
     topic_partitions: Mapping[str, int] = field(default_factory=dict)
     """Topic to its number of partitions, as far as the brokers were asked."""
     stalled: bool = False
-    """Whether the coordinator's telemetry stands still: then nobody is known to live."""
+    """Whether the coordinator's telemetry stands still: then no member is known to be alive."""
     blind: Sequence[BlindWindow] = ()
     """When lines of the shard's coordinator are missing."""
     hole_is_open: bool = False
-    """Whether it is not known yet if the coordinator stood still just now, or its lines are missing."""
+    """Whether the latest gap in the coordinator's lines may be a pause or missing lines: it is not known yet which."""
     by_records: bool = False
     """Whether records are all that is seen of the group's coordinator: no heartbeat and no leave is seen."""
     coordinates_ms: int = 0
-    """Arrival of the newest accepted heartbeat of the shard: its broker was still the coordinator then."""
+    """When the newest accepted heartbeat of the shard arrived: its broker was still the coordinator then."""
 
     @property
     def waiting(self) -> bool:
-        """Whether a timer reset is still open: nothing was answered since."""
+        """Whether the last timer reset is still open: the coordinator has answered nothing since."""
         return bool(self.timer_resets) and self.timer_resets[-1].high_ms is None
 
 
 Span = tuple[int, int, TimerReset | None]
-"""The first and the last instant at which a session can have ended, and the timer reset with which it began, if one."""
+"""The first and the last instant at which a session can have ended, and the timer reset that began it, if one did."""
 
 
 class Session(NamedTuple):
@@ -98,7 +102,7 @@ class Session(NamedTuple):
 
 
 def session_timeout_ms(member: Member, context: JudgementContext) -> int | None:
-    """Return a classic member's own session timeout, a KIP-848 member's from configuration; None: unknown."""
+    """Return a member's session timeout; that of a KIP-848 member is the brokers' configuration. None: unknown."""
     if member.kip848 and member.session_timeout_ms is None:
         return context.consumer_session_timeout_ms
     return member.session_timeout_ms
@@ -115,7 +119,7 @@ def gone_by_ms(member: Member, context: JudgementContext) -> int | None:
 
 
 def is_covered(member: Member, context: JudgementContext) -> bool:
-    """Tell whether telemetry carries this member: heard twice at a usual interval since coverage began."""
+    """Tell whether telemetry covers a member: it was heard twice, at a usual interval, since coverage began."""
     last, previous = member.last_heartbeat_ms, member.previous_heartbeat_ms
     if last is None or previous is None or previous < context.covered_since_ms:
         return False
@@ -124,9 +128,10 @@ def is_covered(member: Member, context: JudgementContext) -> bool:
 
 
 def touches_ms(member: Member, commits: Commits, since_ms: int) -> list[int]:
-    """Return the possible restarts of a session timer after ``since_ms``.
+    """Return the uncertain restarts ("touches") of a session timer after ``since_ms``.
 
-    These are offset commits (not in groups of KIP-848) and heartbeats that were answered 15 behind a stalled write.
+    These are offset commits (not in groups of KIP-848) and the last heartbeat that was answered 15 behind a stalled
+    write.
     """
     if not commits and member.parked_heartbeat_ms is None:
         return []
@@ -148,7 +153,7 @@ def unheard_since(member: Member, timer_resets: Sequence[TimerReset]) -> list[Ti
 
 
 def is_heard(member: Member, timer_resets: Sequence[TimerReset]) -> bool:
-    """Tell whether a member was heard since all timer resets: then its timer began with its last heartbeat."""
+    """Tell whether a member was heard since all timer resets: then its session began with its last heartbeat."""
     return not timer_resets or not unheard_since(member, timer_resets)
 
 
@@ -165,9 +170,8 @@ def _heard_from_ms(reset: TimerReset) -> float:
 def latest_session(member: Member, context: JudgementContext) -> Session | None:
     """Return the latest session that a member can be in; None while a timer reset is open.
 
-    None too if the member's last restart or its timeout is unknown. A pause counts as a start too, though the
-    coordinator's timers may have run on. What looks like a pause may be lost telemetry, during which the member was
-    heard.
+    None too if no restart of its timer or no timeout is known. A pause counts as a restart, though the coordinator's
+    timers may have run on: what looks like a pause may be lost telemetry, in which the member was heard.
     """
     session_from_ms, timeout_ms = member.session_from_ms, session_timeout_ms(member, context)
     if session_from_ms is None or timeout_ms is None:
@@ -186,7 +190,10 @@ def latest_session(member: Member, context: JudgementContext) -> Session | None:
 
 
 def _is_claim_confirmed(member: Member, context: JudgementContext) -> bool:
-    """Tell whether the coordinator moved before a heartbeat that metadata disputed: the next one accepted it then."""
+    """Tell whether the coordinator had moved before a disputed heartbeat: then the new coordinator accepted it.
+
+    A heartbeat is disputed if metadata named another broker as the coordinator when it was accepted.
+    """
     moves = (reset for reset in context.timer_resets if reset.cause is Cause.COORDINATOR_MOVED)
     return member.claimed_ms is not None and any(move.low_ms <= member.claimed_ms for move in list(moves)[-1:])
 
@@ -194,8 +201,8 @@ def _is_claim_confirmed(member: Member, context: JudgementContext) -> bool:
 def _timeout_from_ms(member: Member, start_ms: int, timeout_ms: int) -> int:
     """Return how long a session lasts that began with a known restart of the timer.
 
-    A static successor's first one lasts as long as its predecessor's would have: the timer is started before the
-    successor's own timeout is taken (``GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin``).
+    The first session of a static successor lasts as long as the former member's: the timer is started before the
+    successor's own timeout is set (``GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin``).
     """
     lent_ms, from_ms = member.lent_timeout_ms, member.lent_from_ms
     return lent_ms if lent_ms is not None and abs(start_ms - (from_ms or 0)) <= SAME_START_MS else timeout_ms
@@ -204,8 +211,8 @@ def _timeout_from_ms(member: Member, start_ms: int, timeout_ms: int) -> int:
 def _timeout_after_ms(member: Member, reset: TimerReset, timeout_ms: int, context: JudgementContext) -> int:
     """Return how long a session lasts that began with a timer reset.
 
-    A coordinator that loads a group of KIP-848 gives its classic members the group's session timeout too
-    (``GroupMetadataManager.onLoaded``), until they are heard.
+    A coordinator that loads a group of KIP-848 uses the group's session timeout for its classic members too, until they
+    are heard (``GroupMetadataManager.onLoaded``).
     """
     if reset.may_load and member.is_classic_among_consumers:
         return context.consumer_session_timeout_ms or timeout_ms
@@ -213,10 +220,10 @@ def _timeout_after_ms(member: Member, reset: TimerReset, timeout_ms: int, contex
 
 
 def unseen_from_ms(member: Member, context: JudgementContext) -> int | None:
-    """Return from when on nobody can say whether a member that was heard still lives, if nothing more is heard.
+    """Return the instant from which nothing shows any more whether a member that was heard lives, if it stays silent.
 
-    That is ``settled_after_ms`` after the latest end of its session, were its coordinator the one that is known; of a
-    restart that is still open the earliest instant counts. None: it was never heard, or its timeout is unknown.
+    That is ``settled_after_ms`` after the latest end of its session, if its coordinator is the one that is known. If a
+    timer reset is still open, its earliest instant counts. None: it was never heard, or its timeout is unknown.
     """
     timeout_ms = session_timeout_ms(member, context)
     if member.last_heartbeat_ms is None or timeout_ms is None:
@@ -233,10 +240,10 @@ def removal_deadline_ms(
 ) -> tuple[int | None, TimerReset | None]:
     """Return the possible deadline nearest to a removal, and the timer reset that it comes from, if any.
 
-    The member was removed between ``since_ms`` and ``by_ms``. Of an interval within these the middle is returned, so
-    that the error is at most half of it. A deadline after the removal counts only if no other is possible. A deadline
-    before the member's last touch does not count: after it the commit would have been refused, or the heartbeat
-    answered 25.
+    The member was removed between ``since_ms`` and ``by_ms``. If the deadline is only known to lie in an interval
+    within these, the middle is returned, so that the error is at most half of it. A deadline after the removal counts
+    only if no other is possible. A deadline before the member's last touch does not count: after it the commit would
+    have been refused, or the heartbeat answered 25.
     """
     removed_ms, spans = gone_by_ms(departure.member, context) or departure.removed_ms, deadlines(departure, context)
     touched_ms = max(departure.touches_ms, default=0)
@@ -250,7 +257,7 @@ def removal_deadline_ms(
     deadline_ms, (first_ms, _, origin) = min(possible, key=lambda pair: abs(pair[0] - removed_ms))
     begin_ms = max(first_ms, since_ms, touched_ms)
     if begin_ms <= LONGEST_SESSION_MS:
-        return deadline_ms, origin  # nobody knows since when the member was in
+        return deadline_ms, origin  # it is not known since when it was a member
     return (begin_ms + deadline_ms) // 2 if begin_ms < deadline_ms <= by_ms else deadline_ms, origin
 
 
@@ -262,9 +269,9 @@ def latest_deadline_ms(departure: Departure, context: JudgementContext) -> int |
 def deadlines(departure: Departure, context: JudgementContext) -> list[Span]:
     """Return the spans in which a departed member's session can have ended.
 
-    A timer that is due while the coordinator is paused runs when the coordinator wakes; a removal before that came
-    from a timer that was not delayed. The
-    removal's record may be older than the first line after the pause: then the coordinator was awake at the record.
+    A timer that is due while the coordinator is paused runs when the coordinator wakes. A removal before that came from
+    a timer that was not delayed. The record of the removal may be older than the first line after the pause: then the
+    coordinator was awake by the time of the record.
     """
     ends, removed_ms = _due(departure, context), departure.removed_ms
     for pause in unheard_since(departure.member, context.timer_resets):
@@ -275,9 +282,9 @@ def deadlines(departure: Departure, context: JudgementContext) -> list[Span]:
 
 
 def _due(departure: Departure, context: JudgementContext) -> list[Span]:
-    """Return these spans by the timers' due instants, as if the coordinator had not been paused.
+    """Return the spans in which the session timer was due, as if the coordinator had not been paused.
 
-    If none of them explains the removal, another broker had loaded the group before its predecessor's last answer.
+    If none of them explains the removal, another broker had loaded the group before the deposed one's last answer.
     """
     timer_resets = [reset for reset in context.timer_resets if reset.low_ms <= departure.removed_ms]
     ends = _due_after(departure, context, timer_resets)
@@ -286,7 +293,7 @@ def _due(departure: Departure, context: JudgementContext) -> list[Span]:
 
 
 def _explains(span: Span, departure: Departure, grace_ms: int) -> bool:
-    """Tell whether a session that ended in a span explains a removal, which a group of KIP-848 writes at once."""
+    """Tell whether a session that ended in a span explains a removal. A group of KIP-848 writes a removal at once."""
     first_ms, last_ms, _ = span
     if not departure.member.in_kip848_group:
         return first_ms <= departure.removed_ms + grace_ms
@@ -294,9 +301,9 @@ def _explains(span: Span, departure: Departure, grace_ms: int) -> bool:
 
 
 def _due_since_before(departure: Departure, context: JudgementContext) -> list[Span]:
-    """Return when a session ended that a new coordinator began before its predecessor's last answer.
+    """Return when a session ended, if a new coordinator loaded the group before the deposed one's last answer.
 
-    Unless something else shows that the predecessor went on, it did so for ``UNSEEN_TERM_MS`` at most.
+    Unless something shows that the deposed coordinator went on for longer, it went on for ``UNSEEN_TERM_MS`` at most.
     """
     timeout_ms = session_timeout_ms(departure.member, context)
     for move in unheard_since(departure.member, context.timer_resets):
@@ -313,8 +320,8 @@ def _due_since_before(departure: Departure, context: JudgementContext) -> list[S
 def earliest_load_ms(move: TimerReset, departure: Departure) -> int:
     """Return the earliest instant at which the coordinator that took over with a move can have loaded the group.
 
-    Its predecessor went on unaware until the move, if anything shows that; else for ``UNSEEN_TERM_MS`` at most. The new
-    coordinator's answer 25 shows it too.
+    If anything shows that the deposed coordinator went on unaware for longer, that is ``since_ms``. The new
+    coordinator's answer 25 may show it. Otherwise the deposed one went on for ``UNSEEN_TERM_MS`` at most.
     """
     if move.since_ms is None:
         return move.low_ms
@@ -324,10 +331,11 @@ def earliest_load_ms(move: TimerReset, departure: Departure) -> int:
 
 
 def _shows_that_it_went_on(member: Member, move: TimerReset) -> bool:
-    """Tell whether the new coordinator's 25 shows that its predecessor went on: the session had ended in time.
+    """Tell whether the new coordinator's answer 25 shows that the deposed one had gone on unaware.
 
-    It does if it is the new coordinator's first answer. A later one does for a static member, which no join phase
-    removes.
+    By that answer a session had ended that the load of the group began, so the load was a session timeout earlier. The
+    answer shows that if it is the new coordinator's first. A later one shows it only for a static member, because no
+    join phase removes that.
     """
     if member.unknown_ms is None or move.high_ms is None:
         return False
@@ -335,10 +343,10 @@ def _shows_that_it_went_on(member: Member, move: TimerReset) -> bool:
 
 
 def _due_after(departure: Departure, context: JudgementContext, timer_resets: Sequence[TimerReset]) -> list[Span]:
-    """Return these spans by the given timer resets.
+    """Return the spans in which the session timer was due, with the given timer resets.
 
-    A member that was never heard may have been heard at any instant before telemetry was live, since it joined. Then
-    every deadline up to ``live_from_ms`` + timeout is possible.
+    The coordinator may have heard a member that was never seen at any instant between its join and the start of
+    telemetry. Then every deadline up to ``live_from_ms`` plus the timeout is possible.
     """
     member = departure.member
     timeout_ms = session_timeout_ms(member, context)
@@ -346,7 +354,7 @@ def _due_after(departure: Departure, context: JudgementContext, timer_resets: Se
         return []
     ends: list[Span] = []
     too_late = _lost_too_late(departure, timeout_ms, context)
-    came_ms = min(member.joined_ms or 0, member.session_from_ms or 0)  # no timer of a member runs before it is one
+    came_ms = min(member.joined_ms or 0, member.session_from_ms or 0)  # a member has no timer before it joins
     since_ms = departure.removed_ms
     for reset in unheard_since(member, timer_resets):
         if reset.woke_ms is not None or reset in too_late:
@@ -355,7 +363,7 @@ def _due_after(departure: Departure, context: JudgementContext, timer_resets: Se
         low_ms = max(reset.low_ms, came_ms, blindly_ms)
         high_ms = max(low_ms, departure.removed_ms if reset.high_ms is None else reset.high_ms)
         if blindly_ms - (reset.blind_ms or 0) > USUAL_LOAD_MS and blindly_ms == low_ms:
-            high_ms = low_ms  # heard for so long, it was heard by one that had loaded
+            high_ms = low_ms  # answered for so long, the coordinator had loaded the group by then
         lasts_ms = _timeout_after_ms(member, reset, timeout_ms, context)
         ends.append((low_ms + lasts_ms, high_ms + lasts_ms, reset))
         since_ms = min(since_ms, low_ms)
@@ -377,7 +385,7 @@ def _due_after(departure: Departure, context: JudgementContext, timer_resets: Se
 
 
 def _lost_too_late(departure: Departure, timeout_ms: int, context: JudgementContext) -> list[TimerReset]:
-    """Return the losses of lines after the member's session had ended: none of its heartbeats was among these lines."""
+    """Return the losses of lines that began after the member's session had ended: they hide none of its heartbeats."""
     member = departure.member
     if member.session_from_ms is None:
         return []
@@ -392,9 +400,9 @@ def _lost_too_late(departure: Departure, timeout_ms: int, context: JudgementCont
 
 
 def _blindly_heard_ms(member: Member, reset: TimerReset) -> int:
-    """Return when a coordinator that may have been loading last accepted a heartbeat of the member.
+    """Return when a coordinator that may still have been loading last accepted a heartbeat of the member; 0: never.
 
-    If it had loaded, the session began with that heartbeat; if not, later.
+    If it had loaded the group, the session began with that heartbeat, otherwise later.
     """
     heard_ms, blind_ms = member.last_heartbeat_ms or 0, reset.blind_ms
     return heard_ms if blind_ms is not None and heard_ms >= blind_ms - SAME_START_MS else 0
@@ -428,7 +436,7 @@ def lines_lost(member: Member, context: JudgementContext) -> bool:
 def blamed_reset(
     deadline_ms: int | None, timeout_ms: int | None, timer_resets: Iterable[TimerReset]
 ) -> TimerReset | None:
-    """Return the pause or move within one session timeout of which a session ended: it is blamed for that."""
+    """Return the pause or move that is blamed for the end of a session: it was at most one session timeout earlier."""
     if deadline_ms is None or timeout_ms is None:
         return None
     for reset in timer_resets:

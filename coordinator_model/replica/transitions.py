@@ -1,8 +1,8 @@
 """The states of a group, as one table: state and event give the next state (`docs/states.md` is made from it).
 
-A monitor sees a coordinator from outside and misses things, so more follows than Kafka itself allows: a heartbeat that
-is accepted tells that a group is stable whatever was held before. A pair that the table does not have is adopted all
-the same, for the coordinator is right, and is counted (``GroupReplica.unexpected``).
+A monitor sees a coordinator from outside and misses things, so it needs more transitions than Kafka itself allows: an
+accepted heartbeat shows that a group is stable, whatever its state was before. If a pair is not in the table, its event
+is applied all the same, because the coordinator is right, and is counted (``GroupReplica.unexpected``).
 
 Kafka's own tables: ``ClassicGroupState.validPreviousStates``, ``ConsumerGroup.maybeUpdateGroupState``.
 """

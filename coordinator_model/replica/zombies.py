@@ -1,9 +1,10 @@
 """Former members that go on processing: their commits are refused.
 
-The coordinator refuses a commit of one that it no longer knows (25), whose instance has another member now (82), or
-that names a generation that is over (22). What was processed since the last accepted commit is then processed again by
-whoever reads those partitions now. With 22 the sender is still a member, and only partitions count that another has:
-else its next commit is accepted. Kept by client, up to a bound: clients choose their ids.
+The coordinator refuses a commit of a member that it no longer knows (25), of one whose instance id another member has
+now (82), and one that names a generation that is over (22). What was processed since the last accepted commit is then
+processed again by the member that reads those partitions now. With 22 the sender is still a member, so only partitions
+count that another member has: otherwise its next commit is accepted. Zombies are kept by client, up to a bound, because
+clients choose their ids.
 
 librdkafka names no member once it has left, only the generation: it is known by its connection (tried with 2.x).
 """
@@ -21,7 +22,7 @@ ILLEGAL_GENERATION = 22
 MAX_PARTITIONS = 64
 """Partitions kept of one client."""
 OTHERS = "others"
-"""All who are not told apart."""
+"""All that are counted together."""
 
 
 def note(replica: GroupReplica, event: CommitRefused) -> None:
@@ -52,7 +53,7 @@ def note(replica: GroupReplica, event: CommitRefused) -> None:
 
 
 def _add(replica: GroupReplica, key: str, new: Zombie) -> None:
-    """Put a refused commit to those of its client before, or to those of all who are not told apart."""
+    """Add a refused commit to the earlier ones of its client, or to those of all that are counted together."""
     _forget_old(replica, new.last_ms)
     if key not in replica.zombies and len(replica.zombies) >= MAX_NAMED:
         key, new = OTHERS, new._replace(client_id=None, client_host=None, member_id=None, instance_id=None, known=False)

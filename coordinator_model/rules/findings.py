@@ -33,7 +33,7 @@ class Finding:
     broker: str = ""
     generation: int = -1
     incarnation: str = ""
-    """Distinguishes a group from a deleted one of the same id, and a static member from its former self."""
+    """Distinguishes a group from a deleted one of the same id, and a static member from the one that it replaced."""
     member_id: str | None = None
     instance_id: str | None = None
     client_id: str | None = None

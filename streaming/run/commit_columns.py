@@ -1,10 +1,10 @@
 """Offset commits by columns, for they are nearly all that the offsets topic holds.
 
-A commit is *regular* where its bytes are laid out as a table here says (kafka-facts 1.2 to 1.4), to the last of them:
-that is looked at for all rows at once, on Arrow's buffers. What it commits is read of the rows alone that a block
-keeps: the newest of each partition and, where commits are signs of life, the first and the newest between two other
-records, in each ``CELL_MS``. All other rows, broken or of a kind that nothing here knows, are left to the core's
-decoder, which is the truth: a test holds this module to it.
+A commit is *regular* if all its bytes are laid out as a table here says (Kafka's ``OffsetCommitKey.json`` and
+``OffsetCommitValue.json``). That is checked for all rows at once, on Arrow's buffers. What it commits is read only from
+the rows that a block keeps: the newest of each partition and, where commits are signs of life, the first and the newest
+between two other records, in each ``CELL_MS``. All other rows, broken or of a kind that nothing here knows, are left to
+the core's decoder, which is the truth: a test holds this module to it.
 
 Of the others that are older than all that rules look at, only the newest of each key is left to it: the log cleaner
 would remove the earlier ones, and a coordinator that loads the log may never see them.

@@ -1,7 +1,7 @@
-"""A removal that is to be judged, and the typed answers that a cause may give.
+"""The types of the judgement: a ``Case`` to be judged, the answers of a cause, and the verdicts.
 
-A cause is a pure function of a ``Case``. It answers ``Missed`` (the member missed a phase of the rebalance, or a timer
-of its own), ``NotMissed`` (it did not, so only the end of its session can explain the removal), or None (this cause
+A cause is a pure function of a ``Case``. It answers ``Missed`` (the member missed a deadline of a rebalance, or one of
+its own), ``NotMissed`` (it missed none, so only the end of its session can explain the removal), or None (this cause
 cannot tell, so the next one is asked).
 """
 
@@ -26,7 +26,7 @@ class Missed:
 
 @dataclass(frozen=True, slots=True)
 class NotMissed:
-    """No phase of the rebalance removed the member. Either its session ended, or nothing known explains the removal."""
+    """No rebalance removed the member. Either its session ended, or nothing known explains the removal."""
 
 
 Answer = Missed | NotMissed | None
@@ -50,7 +50,8 @@ class SessionExpired:
     """When the coordinator's pause or move began, if that is the cause."""
     deadline_from_ms: int | None
     deadline_until_ms: int | None
-    """If the deadline is known only within an interval, this is the interval; None: ``deadline_ms`` is exact."""
+    """The interval from ``deadline_from_ms`` to here is known to contain the deadline; None: ``deadline_ms`` is exact.
+    """
 
 
 Timeout = RebalanceTimeout | SessionExpired
@@ -61,7 +62,7 @@ class Unexplained:
     """Verdict: no timeout explains the removal."""
 
     judge_again: bool = False
-    """Whether the removal is judged again if a move of the coordinator becomes known."""
+    """Whether the removal is judged again when a move of the coordinator becomes known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,7 @@ class Uncertain:
     """Verdict: a timeout explains the removal, but a missing line may explain it better."""
 
     judge_again: bool
+    """As in ``Unexplained``."""
 
 
 Verdict = RebalanceTimeout | SessionExpired | Unexplained | Uncertain
@@ -85,9 +87,9 @@ class Case:
     context: JudgementContext
     """The judgement context, with only the timer resets that can have come before the removal."""
     session_end_ms: int
-    """When the member's session ended, if that caused the removal: the possible instant nearest to the removal."""
+    """When the member's session ended, if its end caused the removal: the possible instant nearest to the removal."""
     session_reset: TimerReset | None
-    """The timer reset that began that session; None: none did."""
+    """The timer reset that began that session; None: no timer reset did."""
 
     @property
     def member(self) -> Member:
@@ -106,7 +108,7 @@ class Case:
 
     @cached_property
     def latest_ends_ms(self) -> dict[int, int]:
-        """``id`` of each dropped departure to the latest instant at which its session can have ended; 0: not known."""
+        """By ``id`` of each dropped departure: the latest instant at which its session can have ended; 0: not known."""
         return {id(d): self.latest_end_ms(d) or 0 for d in self.dropped}
 
     @property

@@ -14,7 +14,7 @@ from coordinator_model.replica.session_timer import slept_over
 
 
 def due_in_a_pause(case: Case) -> Answer:
-    """Answer for a session that came due in a pause, by which of the member's timers was due first."""
+    """Answer for a session that was due in a pause: the timer of the member that was due first removed it."""
     slept = slept_over(case.departure, case.context)
     if slept is None:
         return None
@@ -27,7 +27,7 @@ def due_in_a_pause(case: Case) -> Answer:
 
 
 def _rebalance_due_ms(case: Case, pause: TimerReset) -> int | None:
-    """Return by when the member had to revoke, sync or rejoin; None: it did not have to, as far as is known."""
+    """Return by when the member had to revoke, sync or rejoin; None: as far as is known, it did not have to."""
     departure, member = case.departure, case.member
     if member.in_kip848_group:
         return min(own_timers_ms(member, case.context), default=None)

@@ -1,4 +1,4 @@
-"""What is kept of an ended join phase: how long it could last, and who had not joined by its end."""
+"""What is kept of a join phase for the removals in it: how long it could last, and who had not joined by its end."""
 
 from dataclasses import replace
 from itertools import chain
@@ -11,17 +11,18 @@ from coordinator_model.replica.session_timer import JudgementContext, touches_ms
 from coordinator_model.states import Cause
 
 EARLY_MS, LATE_MS = 10, 200
-"""How much earlier and later than its first sign plus its timeout a phase may end by its timeout. Instants are rounded,
-a JoinGroup is applied after it arrives, and timers run late on a busy machine."""
+"""A phase that ends this much before or after its first sign plus its timeout still counts as ended by its timeout.
+Instants are rounded, a JoinGroup is applied after it arrives, and timers run late on a busy machine."""
 
 
 def ended_phase(
     replica: GroupReplica, phase: JoinPhase, generation: int, removed_ms: int, context: JudgementContext
 ) -> EndedPhase:
-    """Return what is kept of the phase that lost members at an instant: the same object for all these members.
+    """Return what is kept of a phase in which members were removed at an instant: one object for all these members.
 
-    It is made when the first of them is found gone, not when the phase ends: only the answers that come in between tell
-    who had joined, and whose timeouts counted. ``generation``: the one that no longer has them.
+    It is made when the first of them is found gone, not when the phase ends: only the answers in between show who had
+    joined and whose timeouts counted. ``generation``: the newest one, which no longer has these members. A phase that
+    goes on is possible too, see ``EndedPhase``.
     """
     before = replica.departures[-1] if replica.departures else None
     same = before is not None and (before.removed_ms, before.generation) == (removed_ms, generation)
@@ -43,7 +44,7 @@ def ended_phase(
 
 
 def unreported_phase(replica: GroupReplica) -> EndedPhase:
-    """Return what is kept of the group's phase when the next one begins before an answer has listed its members."""
+    """Return what is kept of the group's last phase when the next one begins and no answer has listed its members."""
     phase, ended_ms = replica.phase, replica.generation_since_ms
     return EndedPhase(
         phase.began_after_ms,
@@ -63,18 +64,18 @@ def static_in(replica: GroupReplica, phase: JoinPhase) -> bool:
 
 
 def unjoined(replica: GroupReplica, generation: int, ended_ms: int) -> list[str]:
-    """Return who is not seen to have joined a generation though its phase waited: static members, and ids given out."""
+    """Return the static and the pending members for which a phase waited and that are not seen to have joined."""
     members = replica.members.values()
     out = [name for name, pending in replica.pending.items() if pending.given_ms < ended_ms <= pending.until_ms]
     return out + [m.instance_id for m in members if m.instance_id is not None and (m.generation or -1) < generation]
 
 
 def phase_limit_ms(replica: GroupReplica, phase: JoinPhase, removed_ms: int, context: JudgementContext) -> int | None:
-    """Return how long the phase that ended at an instant could last: the longest timeout of the group's members.
+    """Return how long the phase that ended at an instant could last: the longest rebalance timeout of the members.
 
     Only members that were in the group when the phase began count. A member that joined later does not, except the one
-    whose JoinGroup began it, which ``note_starter_timeout`` adds. A member that was gone by then does not count either,
-    even if the end of its session began the phase.
+    whose JoinGroup began the phase: ``note_starter_timeout`` adds it. A member that was gone when the phase began does
+    not count either, even if the end of its session began the phase.
     """
     members, begun_ms = replica.members.values(), phase.started_ms or 0
     gone = _gone_as_it_began(replica, phase, removed_ms, context)
@@ -112,8 +113,8 @@ class _TimerEnd(NamedTuple):
 def _gone_as_it_began(replica: GroupReplica, phase: JoinPhase, removed_ms: int, context: JudgementContext) -> set[str]:
     """Return which members were already gone when a phase began, among them those whose removal may have begun it.
 
-    The first session to end begins the phase, and a member that expires later is still in it. A sync timeout removes
-    all members that have not synced at once.
+    The first session to end begins the phase. A member that expires later was still in the group then. A sync timeout
+    removes all members that have not synced together.
     """
     begun_ms = phase.started_ms or 0
     ends: list[_TimerEnd] = []

@@ -1,11 +1,12 @@
 """The group's join phase: when it began, who has joined, and when it ended.
 
-Theory (kafka-facts 3.3). A group enters PreparingRebalance when a member leaves, expires, joins anew or rejoins with
-something changed, and the coordinator then waits for the others, at most for the longest rebalance timeout of its
-members. At that instant, to some milliseconds, it drops the dynamic members that have not rejoined; a static one it
-keeps. So a phase that lasted that long ended by its timeout. A shorter one did not, and the members that it lost had
-expired. The start is seen in its first sign: a leave, a JoinGroup that had to wait, a heartbeat answered 27 or 25, or
-the session deadline of a member that it lost.
+Theory (``GroupMetadataManager.prepareRebalance`` and ``completeClassicGroupJoin``). A group enters PreparingRebalance
+when a member leaves or expires, when a new one joins, or when one rejoins with something changed. The coordinator then
+waits for the others, at most for the longest rebalance timeout of its members. When that has passed, within some
+milliseconds, it drops the dynamic members that have not rejoined and keeps the static ones. So a phase that lasted
+that long ended by its timeout. A shorter one did not, and the members that are gone after it had expired. The first
+sign of a phase dates its start: a leave, a JoinGroup that had to wait, a heartbeat answered 27 or 25, or the session
+deadline of a member that is gone.
 """
 
 from coordinator_model.events import JoinAnswered
@@ -17,13 +18,13 @@ from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import GroupState
 
 NEW_MEMBER_MS = 300_000
-"""The longest that a newcomer's JoinGroup waits for the phase to end."""
+"""The longest that a newcomer's JoinGroup waits for the phase to end (``classicGroupNewMemberJoinTimeoutMs``)."""
 
 
 def begin_phase(replica: GroupReplica, sign_ms: int, by: str | None = None) -> None:
-    """Start a join phase at its first sign. Its earliest start is the last sign of the generation before it."""
+    """Start a join phase at its first sign. It had not begun at the last sign of the generation before it."""
     unreported = replica.state is GroupState.COMPLETING_REBALANCE and replica.listed_generation != replica.generation
-    if unreported and replica.unreported_phase is None:  # the earliest: who missed it is in no later one
+    if unreported and replica.unreported_phase is None:  # keep the earliest: whom it dropped is in no later one
         replica.unreported_phase = unreported_phase(replica)
     members = replica.members.values()
     heard = [at_ms or 0 for m in members for at_ms in (m.previous_heartbeat_ms, m.last_heartbeat_ms)]
@@ -32,9 +33,9 @@ def begin_phase(replica: GroupReplica, sign_ms: int, by: str | None = None) -> N
 
 
 def note_sign(replica: GroupReplica, generation: int, sign_ms: int, by: str | None = None) -> None:
-    """Note a sign of the join phase that led to a generation, if it is the earliest so far.
+    """Note a sign of the join phase that leads to ``generation``, if it is the earliest so far.
 
-    A sign of the same instant counts if it shows who began the phase.
+    A sign at the same instant as the earliest counts if only it shows who began the phase.
     """
     in_the_next = generation == replica.generation and replica.state is GroupState.PREPARING_REBALANCE
     phases = [] if in_the_next else [replica.phase]
@@ -47,7 +48,7 @@ def note_sign(replica: GroupReplica, generation: int, sign_ms: int, by: str | No
 
 
 def _unjudged_phases(replica: GroupReplica, generation: int) -> list[EndedPhase]:
-    """Return the ended phases of a generation of which some removal is not judged yet."""
+    """Return the ended phases of a generation in which some removal is not judged yet."""
     phases = [d.phase for d in replica.departures if d.generation == generation and not d.judged]
     unreported = replica.unreported_phase
     if unreported is not None and unreported.ended is not None and unreported.ended.generation == generation:
@@ -56,7 +57,7 @@ def _unjudged_phases(replica: GroupReplica, generation: int) -> list[EndedPhase]
 
 
 def end_phase(replica: GroupReplica, generation: int, at_ms: int) -> None:
-    """End the join phase with a new generation. If generations were skipped, earlier phases ended unseen."""
+    """End the join phase with a new generation. If generations are skipped, phases in between ended unseen."""
     replica.joins = JoinsSeen(skipped=generation > replica.generation + 1 > 0)
     replica.phase.ended = PhaseEnd(generation, at_ms)
     replica.generation, replica.generation_since_ms = generation, at_ms
@@ -74,26 +75,26 @@ def note_join(replica: GroupReplica, event: JoinAnswered) -> None:
 
 
 def _with_join(joins: JoinsSeen, arrival_ms: int, ended_ms: int) -> JoinsSeen:
-    """Return the joins of a generation with one more, of which the join phase ended at an instant."""
+    """Add a JoinGroup to those of a generation whose join phase ended at ``ended_ms``."""
     if not joins.skipped:
         joins = joins._replace(first_ms=arrival_ms if joins.first_ms is None else min(joins.first_ms, arrival_ms))
     if arrival_ms > ended_ms + EARLY_MS:
-        return joins  # it joined again, or anew, in the generation that is on
+        return joins  # it came after the phase had ended, so the phase did not wait for it
     return joins._replace(last_ms=max(joins.last_ms or arrival_ms, arrival_ms))
 
 
 def note_unanswered_join(replica: GroupReplica, event: JoinAnswered) -> None:
-    """Note a member that joined though its JoinGroup's answer was lost behind a stalled write."""
+    """Note a member that joined though its JoinGroup was answered 15 behind a stalled write."""
     for phase in (replica.phase, replica.unreported_phase):
         if phase is not None and (phase.ended is None or event.arrival_ms <= phase.ended.at_ms):
             phase.unanswered = [*phase.unanswered, event.request_member_id][:MAX_UNANSWERED_JOINS]
 
 
-def note_untold_end(replica: GroupReplica, by_ms: int, context: JudgementContext) -> None:
-    """End the phase that goes on where a later generation than its own is shown: no answer named that one.
+def note_unseen_end(replica: GroupReplica, by_ms: int, context: JudgementContext) -> None:
+    """Take it that the current phase ended unseen: a later generation than the one that it leads to is shown.
 
-    It ended as the session of the last of the others did, or by its timeout. That began the sessions of those who had
-    asked to join, and whose answers were lost (``GroupMetadataManager.completeClassicGroupJoin``).
+    It ended when the last session ended of those that had not joined, or by its timeout. Its end restarted the session
+    timers of members that had joined and whose answers were lost (``GroupMetadataManager.completeClassicGroupJoin``).
     """
     phase, members = replica.phase, replica.members.values()
     waiting = [m for m in members if m.member_id in phase.unanswered]
@@ -110,7 +111,7 @@ def weigh_unreported_phase(replica: GroupReplica, context: JudgementContext) -> 
     """Forget the unreported phase unless it ended by its timeout, for only then it dropped members.
 
     This must come before members are dropped from the replica: their timeouts decide how long the phase could last.
-    Where the list of members that comes now is the phase's own, which is late, the phase need not have timed out.
+    If the list of members that comes now is the phase's own and only late, the phase is kept even without a timeout.
     """
     phase = replica.unreported_phase
     if phase is None or phase.ended is None:
@@ -123,7 +124,7 @@ def weigh_unreported_phase(replica: GroupReplica, context: JudgementContext) -> 
 def _surely_timed_out(replica: GroupReplica, phase: EndedPhase, context: JudgementContext) -> bool:
     """Tell whether a phase surely ended by its timeout: it lasted that long, or it dropped a member that was alive.
 
-    Its start must have been seen, under the same coordinator, with no lines lost since.
+    That is sure only if its start was seen, and since then the coordinator has not changed and no lines were lost.
     """
     start, limit_ms = phase.started, phase.limit_ms
     if start is None or limit_ms is None or len(phase.unanswered) == MAX_UNANSWERED_JOINS:
@@ -135,11 +136,11 @@ def _surely_timed_out(replica: GroupReplica, phase: EndedPhase, context: Judgeme
 
 
 def _dropped_one_alive(replica: GroupReplica, phase: EndedPhase) -> bool:
-    """Tell whether a dynamic member was unknown (25) after a phase, though its session had not ended.
+    """Tell whether a dynamic member was unknown to its coordinator (25) after a phase, before its session had ended.
 
-    Only a phase's timeout removes such a member, if it has not left
-    (``GroupMetadataManager.completeClassicGroupJoin``). A heartbeat that was answered 15 behind a stalled write had
-    been accepted: a refused one is answered at once.
+    If it has not left, only a phase's timeout removes such a member
+    (``GroupMetadataManager.completeClassicGroupJoin``). A heartbeat that was answered 15 behind a stalled write
+    counts as accepted: a refused one is answered at once.
     """
     dynamic = [m for m in replica.members.values() if not was_kept(phase, m) and m.unknown_ms is not None]
     ends_ms = [max(m.session_from_ms or 0, m.parked_heartbeat_ms or 0) + (m.session_timeout_ms or 0) for m in dynamic]
@@ -154,15 +155,15 @@ def was_kept(phase: JoinPhase, member: Member) -> bool:
 
 
 def newcomer_waited(event: JoinAnswered) -> bool:
-    """Tell whether a newcomer's JoinGroup waited as long as one can."""
+    """Tell whether a newcomer's JoinGroup waited for ``NEW_MEMBER_MS``, after which it is answered 25."""
     return event.answer_ms - event.arrival_ms >= NEW_MEMBER_MS - EARLY_MS
 
 
 def note_refused_newcomer(replica: GroupReplica, event: JoinAnswered) -> None:
-    """Note the answer 25 to a newcomer that waited as long as one can: the phase that it began goes on without it.
+    """Note the answer 25 to a newcomer that has waited for too long: the phase that it began goes on without it.
 
-    The newcomer's timeout counted when the phase began (kafka-facts 3.3), so it still limits the phase. A static member
-    and a client before JoinGroup v4 have no member id yet.
+    The newcomer's rebalance timeout counted when the phase began (``GroupMetadataManager.prepareRebalance``), so it
+    still limits the phase. A static newcomer and one with a JoinGroup older than v4 have no member id yet.
     """
     by = event.request_member_id or event.instance_id or event.client_id or None
     if replica.state is GroupState.PREPARING_REBALANCE and newcomer_waited(event):

@@ -7,25 +7,27 @@ from coordinator_model.replica.removals.sync_timeout import first_sync_deadline_
 
 
 def phase_was_extended(case: Case) -> Answer:
-    """Answer for a phase that went on after its timeout: it dropped whoever had not rejoined when the timeout ran out.
+    """Answer for a phase that went on after its timeout: at the timeout it dropped all that had not rejoined.
 
-    If nobody has rejoined by then and static members are left, the coordinator drops the dynamic members, waits once
-    more for the static ones, and answers nobody (``GroupMetadataManager.completeClassicGroupJoin``). Every JoinGroup of
-    the generation then arrives after the timeout. It looks the same if the answers of a generation in between were
-    lost.
+    If nobody has rejoined by the timeout and there are static members, the coordinator drops the dynamic members and
+    waits once more for the static ones. It answers nobody (``GroupMetadataManager.completeClassicGroupJoin``). Every
+    JoinGroup of the generation then arrives after the timeout. It looks the same if the answers of a generation in
+    between were lost.
     """
     starts_ms = _session_ends_ms(case)
     end_ms = phase_due_ms(case.departure, starts_ms, case.context)
     if end_ms is None or not _outlasted_its_timeout(case, starts_ms):
         return None
-    had_joined = (case.member.timer_reset_ms or 0) >= end_ms  # its end began the sessions of those who had, no others
+    # The phase's end restarts only the timers of members that had joined.
+    had_joined = (case.member.timer_reset_ms or 0) >= end_ms
     return Missed(end_ms) if case.own_latest_end_ms > end_ms + EARLY_MS and not had_joined else NotMissed()
 
 
 def not_rejoined(case: Case) -> Answer:
-    """Answer for a phase that ended by its timeout, so that it waited for somebody to the end.
+    """Answer for a phase that ended by its timeout, so it had waited for somebody until then.
 
-    It waited for the members whose session may have lasted until then, or else for the last of the dropped to expire.
+    It waited for the members whose session may have lasted until then, or else for the dropped member that expired
+    last. A member that had expired earlier did not miss the phase.
     """
     starts_ms = _session_ends_ms(case)
     end_ms = phase_due_ms(case.departure, starts_ms, case.context)
@@ -35,12 +37,12 @@ def not_rejoined(case: Case) -> Answer:
     if end_ms is not None and _ended_with_the_session(own_ms, case.removed_ms, end_ms):
         return NotMissed()
     stayed = set(case.departure.phase.unjoined) - {d.member.instance_id for d in case.dropped}
-    last_ms = case.removed_ms if stayed else max(case.latest_ends_ms.values())  # it waited for those in any case
+    last_ms = case.removed_ms if stayed else max(case.latest_ends_ms.values())  # for those it waited in any case
     return Missed(case.removed_ms) if own_ms >= min(case.removed_ms - LATE_MS, last_ms) else NotMissed()
 
 
 def _session_ends_ms(case: Case) -> list[int]:
-    """Return the session ends and sync timeouts that can have begun the phase, those of replaced members included."""
+    """Return the ends of sessions and the sync timeouts that can have begun the phase, of replaced members too."""
     syncs_ms = (first_sync_deadline_ms(case, d) for d in case.dropped)
     replaced_ms = (case.latest_end_ms(d) for d in case.together if d.successor is not None)
     known = (at_ms for at_ms in (*syncs_ms, *replaced_ms) if at_ms is not None)
@@ -48,13 +50,13 @@ def _session_ends_ms(case: Case) -> list[int]:
 
 
 def _outlasted_its_timeout(case: Case, session_ends_ms: list[int]) -> bool:
-    """Tell whether the phase went on after its timeout, under the same coordinator for certain."""
+    """Tell whether the phase certainly went on after its timeout, and under the same coordinator."""
     phase, start, joins = case.departure.phase, case.departure.phase.started, case.departure.phase.joins
     if start is None:
         return False
     ends_ms = possible_ends_ms(phase, session_ends_ms, case.context)
     if start.by is None and len(ends_ms) > 1:
-        ends_ms = ends_ms[1:]  # the end of a session began it, before its first sign
+        ends_ms = ends_ms[1:]  # not from its first sign: the end of a session began it earlier
     last_ms = max(ends_ms, default=case.removed_ms)
     if last_ms + LATE_MS >= case.removed_ms:
         return False
@@ -68,8 +70,8 @@ def _outlasted_its_timeout(case: Case, session_ends_ms: list[int]) -> bool:
 def _waited_to_its_timeout(case: Case, end_ms: int | None) -> bool:
     """Tell whether the phase waited until its timeout, for a member that had neither joined nor expired.
 
-    Otherwise the last JoinGroup, or the last end of a session, would have ended it earlier. A busy coordinator runs its
-    timers late, by a grace at most. ``end_ms``: when the timeout was due.
+    Otherwise the last JoinGroup or the last end of a session would have ended it earlier. A busy coordinator runs its
+    timers late, by a grace at most. ``end_ms``: when the phase's timeout was due.
     """
     if end_ms is None:
         return False
@@ -82,10 +84,10 @@ def _waited_to_its_timeout(case: Case, end_ms: int | None) -> bool:
             return True
     if not case.session_end_ms + LATE_MS < removed_ms < case.latest_ends_ms[id(case.departure)]:
         return False
-    return end_ms <= removed_ms <= end_ms + grace_ms  # it may have been alive: a late timer explains it better
+    return end_ms <= removed_ms <= end_ms + grace_ms  # it may have been alive: a late phase timer explains more
 
 
 def _ended_with_the_session(session_ms: int, removed_ms: int, due_ms: int) -> bool:
-    """Tell whether the end of a session ended the phase, a moment before its timeout was due."""
+    """Tell whether the end of a session ended the phase shortly before the phase's timeout was due."""
     nearer = session_ms <= removed_ms < due_ms and removed_ms - session_ms < due_ms - removed_ms
     return removed_ms - LATE_MS <= session_ms and (nearer or session_ms < due_ms - EARLY_MS)

@@ -1,4 +1,4 @@
-"""Judges removals once their grace has passed: which timeout each proves, unless something unseen may explain it."""
+"""Judges removals once their grace has passed: which timeout each proves, unless a missing line may explain it."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -44,9 +44,10 @@ from coordinator_model.replica.session_timer import JudgementContext, lines_lost
 from coordinator_model.states import MEMBER_REMOVED, REBALANCE_TIMEOUT, SESSION_EXPIRED, Cause, Evidence
 
 MOVE_KNOWN_MS = 20_000
-"""How long after a removal it may become known that another broker had taken over, while its predecessor went on."""
+"""How long after a removal it may still become known that another broker had taken over before it. Meanwhile the
+deposed coordinator went on answering."""
 MOVE_CHECK_MS = 1_000
-"""How often a replacement is judged again until then: such a move may show that the session had ended before."""
+"""How often a replacement is judged again until then: such a move may show that the replaced member had expired."""
 
 CAUSES: tuple[Callable[[Case], Answer], ...] = (
     due_in_a_pause,
@@ -59,26 +60,27 @@ CAUSES: tuple[Callable[[Case], Answer], ...] = (
     not_rejoined,
     removed_early,
 )
-"""The causes that a rebalance can have, in the order in which they are asked; the first that answers decides.
+"""The causes other than the end of the session, in the order in which they are asked; the first that answers decides.
 
 1. A coordinator that wakes from a pause runs all timers that came due in it, in the order in which they were due. All
    other causes assume that timers run in time, so this one is asked before them.
-2. Groups of KIP-848 have no join phase, so a member of theirs is judged by its own timers, and no further.
+2. Groups of KIP-848 have no join phase. Their members are judged by their own timers: no later cause is asked.
 3. A member that joined has to sync before the next join phase begins, so this deadline comes before that phase's.
-4. What is left is the join phase, and no join phase removes a static member.
+4. What is left is the join phase. No join phase removes a static member.
 5. An extended phase dropped its dynamic members when its timeout ran out, some time before they are found gone. The
    causes below take these two instants for one, so this one is asked before them.
-6. A member that the coordinator did not know any more before the phase ended was not removed by its end.
+6. A member that the coordinator no longer knew before the phase ended was not removed by the phase's end.
 7. If the end of another member's session began the phase, the phase's end shows when, and whose session went on.
 8. Otherwise the phase's start and limit show whether it ended by its timeout, and for whom it had waited.
-9. If they do not, a member that was removed before its session ended missed the phase. This one always answers.
+9. If they do not show that, a member that was removed before its session ended missed the phase. This cause always
+   answers.
 
 ``NotMissed`` leaves one cause, the end of the session (``session_ended``).
 """
 
 
 def judge_removals(replica: GroupReplica, context: JudgementContext) -> bool:
-    """Judge the removals whose grace has passed: by now a late leave, or a coordinator's pause, is known.
+    """Judge the removals whose grace has passed: by then a late leave or a coordinator's pause is known.
 
     Return whether any removal was judged.
     """
@@ -96,7 +98,7 @@ def judge_removals(replica: GroupReplica, context: JudgementContext) -> bool:
 
 
 def judge(replica: GroupReplica, departure: Departure, context: JudgementContext) -> Verdict:
-    """Return which timeout a removal proves, if one does and nothing unseen may have been the cause."""
+    """Return which timeout a removal proves, if one does and no missing line may explain the removal."""
     context = _until_it_was_unknown(departure, context)
     together = [d for d in replica.departures if _is_of_one_phase(d, departure)]
     if removed_with_one_alive(departure, together, replica.leaves, context):
@@ -112,10 +114,10 @@ def judge(replica: GroupReplica, departure: Departure, context: JudgementContext
 
 
 def _is_of_one_phase(one: Departure, other: Departure) -> bool:
-    """Tell whether one generation showed two removals.
+    """Tell whether the same generation showed both removals.
 
-    If one of them is older than the first sign of the other's join phase, two coordinators used the same number: the
-    second had loaded the log, where the first one's generation was never written.
+    If one removal is older than the first sign of the other's join phase, two coordinators used the same number for
+    their generations: the first one's was never written, so the second did not find it when it loaded the log.
     """
     replaced = one.successor is not None or other.successor is not None
     pairs = () if replaced else ((one, other), (other, one))
@@ -139,7 +141,7 @@ def explain(
 
 
 def _rebalance_timeout(case: Case, missed: Missed) -> RebalanceTimeout | Unexplained:
-    """Return the verdict for a phase that was missed, unless a leave may be among lines that were lost."""
+    """Return the verdict for a deadline of a rebalance that was missed, unless a leave may be among lost lines."""
     early = missed.deadline_ms < case.session_end_ms - case.context.thresholds.grace_ms
     by_own_timer = missed.deadline_ms in own_timers_ms(case.member, case.context)
     if early and not by_own_timer and lines_lost(case.member, case.context):
@@ -150,7 +152,7 @@ def _rebalance_timeout(case: Case, missed: Missed) -> RebalanceTimeout | Unexpla
 def _apply(replica: GroupReplica, departure: Departure, verdict: Verdict, context: JudgementContext) -> None:
     """Write a verdict into the departure.
 
-    A departure of a static member that was only replaced is dropped: nobody removed the member.
+    The departure of a static member that was only replaced is dropped: the coordinator did not remove it.
     """
     if isinstance(verdict, RebalanceTimeout | SessionExpired):
         _report(replica, departure, verdict)
@@ -181,7 +183,7 @@ def _report(replica: GroupReplica, departure: Departure, timeout: Timeout) -> No
 def _mark_unknown(replica: GroupReplica, departure: Departure, context: JudgementContext) -> None:
     """Report the removal as ``member-removed``, cause unknown.
 
-    It is a sign of lost lines, unless the coordinator had moved since the member was last heard.
+    Such a removal is a sign of lost lines, unless the coordinator moved since the member was last heard.
     """
     if not moves_since_heard(departure, context):
         replica.unexplained_ms = max(replica.unexplained_ms or 0, departure.gone_ms)
@@ -199,9 +201,9 @@ def _drop_earlier(replica: GroupReplica, departure: Departure) -> None:
 
 
 def _judge_again(replica: GroupReplica, context: JudgementContext) -> bool:
-    """Judge a removal that nothing explained once more, if a move of the coordinator has become known since.
+    """Judge again the removals that nothing explained, if a move of the coordinator has become known since.
 
-    It waits until a leave behind a stalled write would have been answered. Return whether a move explains any removal.
+    This waits until a leave behind a stalled write would have been answered. Return whether a move explains any.
     """
     found = False
     for departure in list(replica.departures):
@@ -220,9 +222,9 @@ def _judge_again(replica: GroupReplica, context: JudgementContext) -> bool:
 
 
 def _until_it_was_unknown(departure: Departure, context: JudgementContext) -> JudgementContext:
-    """Return the context without timer resets after the coordinator's answer that it knows no such member (25).
+    """Return the context without the timer resets after the member was answered 25, if its session had ended by then.
 
-    The member was gone by that answer, so later resets say nothing about it.
+    The member was gone by that answer, so later timer resets say nothing about it.
     """
     member, session_ms = departure.member, session_timeout_ms(departure.member, context)
     if member.unknown_ms is None or member.session_from_ms is None or session_ms is None:
@@ -233,27 +235,27 @@ def _until_it_was_unknown(departure: Departure, context: JudgementContext) -> Ju
 
 
 def _was_in_no_generation(departure: Departure) -> bool:
-    """Tell whether a classic member was in no known generation, so that the next coordinator did not load it."""
+    """Tell whether a classic member was in no known generation: a coordinator that loads the log does not have it."""
     return not departure.member.in_kip848_group and departure.member.generation is None
 
 
 def _a_move_may_become_known(departure: Departure, context: JudgementContext) -> bool:
     """Tell whether the member's successor was let in by a broker that is not known to be the coordinator yet.
 
-    That broker started all sessions anew when it loaded the group. When that was, and so whether this session had
-    ended, becomes known with the move.
+    That broker restarted all session timers when it loaded the group. When that was becomes known with the move, and so
+    does whether this member's session had ended.
     """
     waits = context.progress_ms < departure.gone_ms + MOVE_KNOWN_MS
     return waits and departure.answered_by not in ("", context.broker)
 
 
 def _moved_before(departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether another broker, as is known now, may have been the coordinator already when a member was removed."""
+    """Tell whether another broker may already have been the coordinator when a member was removed, as is known now."""
     return any(may_precede(move, departure) for move in moves_since_heard(departure, context))
 
 
 def _is_of_a_deposed_coordinator(departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether a deposed coordinator's answer showed the removal: the broker that took over knows nothing of it."""
+    """Tell whether a deposed coordinator's answer showed the removal: the next coordinator knows nothing of it."""
     others = (r for r in context.timer_resets if r.broker != departure.answered_by)
     moves = [r for r in others if r.cause is Cause.COORDINATOR_MOVED]
     return departure.answered_by != "" and any(

@@ -6,15 +6,15 @@ from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import Cause
 
 CUT_MS = 2
-"""How much earlier than an answer the next request on its connection may seem to be. A line's instant is cut to a
-millisecond, and the times that are subtracted from it are rounded."""
+"""How much earlier than an answer the next request on its connection may seem to come. A line's instant is truncated to
+a millisecond, and the times that are subtracted from it are rounded."""
 POLL_REASONS = ("poll timeout has expired",)
-"""KIP-800 reason of Java consumers and Connect workers (kafka-facts 4.6)."""
+"""KIP-800 reason of Java consumers and Connect workers (``AbstractCoordinator``, ``WorkerCoordinator``)."""
 ADMIN_REASON = "member was removed by an admin"
 
 
 def leave_cause(reason: str | None) -> Cause:
-    """Return the cause that a LeaveGroup's reason names; without a known reason the member just left."""
+    """Return the cause that a LeaveGroup's reason names. Without a known reason it is ``LEFT``."""
     if reason and any(text in reason for text in POLL_REASONS):
         return Cause.POLL_INTERVAL
     if reason and ADMIN_REASON in reason:
@@ -23,14 +23,15 @@ def leave_cause(reason: str | None) -> Cause:
 
 
 def is_known_leave(replica: GroupReplica, member_id: str, applied_ms: int) -> bool:
-    """Tell whether this leave has been applied already: its line came twice."""
+    """Tell whether this leave has been applied already, because its line comes twice."""
     return any(leave.member.member_id == member_id and leave.applied_ms == applied_ms for leave in replica.leaves)
 
 
 def came_after(arrival_ms: int, leave: Leave) -> bool:
-    """Tell whether a request came after this leave was answered, both on one connection.
+    """Tell whether a request on the same connection came after this leave was answered.
 
-    librdkafka's KIP-848 consumer leaves (-1) only when its application polls again, and joins (0) with the answer.
+    After an overdue poll, librdkafka's KIP-848 consumer leaves (-1) only when its application polls again. It joins (0)
+    as soon as that is answered.
     """
     return leave.applied_ms - CUT_MS <= arrival_ms
 
@@ -50,5 +51,8 @@ def has_left(replica: GroupReplica, member: Member, removed_ms: int, grace_ms: i
 
 
 def heard_since(member: Member, left_ms: int | None, context: JudgementContext) -> bool:
-    """Tell whether a member was heard after its leave to a broker that was no coordinator, whose clock may differ."""
+    """Tell whether a member was heard after it sent a leave to a broker that was no coordinator.
+
+    That broker's clock may differ, so only a heartbeat more than a grace later counts.
+    """
     return left_ms is not None and (member.last_heartbeat_ms or 0) > left_ms + context.thresholds.grace_ms

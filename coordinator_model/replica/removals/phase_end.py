@@ -1,4 +1,4 @@
-"""Causes: what the end of a join phase proves about a member that it lost, apart from the phase's timeout."""
+"""Causes: what the end of a join phase proves about a member that is gone after it, if its timeout shows nothing."""
 
 from coordinator_model.replica.removals.case import Answer, Case, Missed, NotMissed
 from coordinator_model.replica.removals.departure import Departure
@@ -19,7 +19,7 @@ def unknown_before_its_end(case: Case) -> Answer:
 
 
 def lived_to_its_end(case: Case) -> Answer:
-    """Answer if the end of another session began the phase, and the member's own cannot have ended within it."""
+    """Answer if the end of another member's session began the phase, and this one's cannot have ended in the phase."""
     alive = alive_at_the_end(case.departure, case.together, case.context)
     lived = alive is not None and any(d is case.departure for d in alive[1])
     return Missed(case.removed_ms) if lived else None
@@ -28,8 +28,8 @@ def lived_to_its_end(case: Case) -> Answer:
 def removed_early(case: Case) -> Answer:
     """Answer by the session alone: a member that was removed before its session ended missed the phase.
 
-    It did not if the phase was too short to end by its timeout, or after a move: then no session's end is known well
-    enough.
+    It did not if the phase was too short to end by its timeout. After a move of the coordinator this cause does not say
+    so either, because the ends of sessions are not known well enough.
     """
     departure, context = case.departure, case.context
     if too_young(departure, context) or _began_as_it_ended(departure) or may_have_ended(departure, context):
@@ -43,8 +43,9 @@ def removed_early(case: Case) -> Answer:
 def _began_as_it_ended(departure: Departure) -> bool:
     """Tell whether nothing shows that the join phase began before the record that shows its end.
 
-    Then the phase's timer did not run out. A leave empties a group of one at once, and its line may be missing. But a
-    phase that lasted exactly one timeout began unseen, as the one after a downgrade from KIP-848 does.
+    Then the phase's timer did not run out: if the only member leaves, the group is empty at once, and the line of that
+    leave may be missing. But a phase that lasted exactly one timeout did begin, unseen, as the one after a downgrade
+    from KIP-848 does.
     """
     phase, removed_ms = departure.phase, departure.removed_ms
     if departure.answered_by != "" or phase.started is None:

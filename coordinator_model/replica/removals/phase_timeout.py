@@ -1,4 +1,4 @@
-"""When the timeout of an ended join phase was due, for each possible start of the phase."""
+"""When the timeout of a join phase was due, for each possible start of the phase."""
 
 from collections.abc import Iterable
 
@@ -10,18 +10,21 @@ from coordinator_model.states import Cause
 
 
 def phase_due_ms(departure: Departure, session_ends_ms: Iterable[int], context: JudgementContext) -> int | None:
-    """Return when the timeout of the phase was due, by the earliest of its possible starts; None: no start is known."""
+    """Return when the phase's timeout was due, by the earliest of its possible starts; None: no start is known."""
     return min(possible_ends_ms(departure.phase, session_ends_ms, context), default=None)
 
 
 def timed_out(departure: Departure, session_ends_ms: Iterable[int], context: JudgementContext) -> bool:
-    """Tell whether the phase ended by its timeout; ``session_ends_ms``: the sessions of the members that it lost."""
+    """Tell whether the phase ended by its timeout.
+
+    ``session_ends_ms``: when the sessions of the removed members ended, each of which may have begun the phase.
+    """
     ends_ms = possible_ends_ms(departure.phase, session_ends_ms, context)
     return any(-EARLY_MS <= departure.removed_ms - end_ms <= LATE_MS for end_ms in ends_ms)
 
 
 def may_have_timed_out(departure: Departure) -> bool:
-    """Tell whether the phase can have lasted its whole timeout, or longer if a timer ran late."""
+    """Tell whether the phase can have lasted for its whole timeout or longer, from its earliest possible start."""
     longest_ms = _longest_ms(departure.phase)
     return longest_ms is not None and departure.removed_ms - departure.phase.began_after_ms >= longest_ms
 
@@ -37,8 +40,8 @@ def too_young(departure: Departure, context: JudgementContext) -> bool:
 def possible_ends_ms(phase: EndedPhase, session_ends_ms: Iterable[int], context: JudgementContext) -> list[int]:
     """Return when the phase's timeout was due, for each possible start: its first sign, or an earlier end of a session.
 
-    If another broker took over during the phase, the phase began there with the first JoinGroup. The last answer of
-    the broker before it is a sign of that broker's phase only.
+    If another broker took over during the phase, that broker's phase began with the first JoinGroup that it received.
+    Signs from before the move belong to the deposed coordinator's phase.
     """
     start, limit_ms = phase.started, phase.limit_ms
     if start is None or limit_ms is None:
@@ -52,7 +55,7 @@ def possible_ends_ms(phase: EndedPhase, session_ends_ms: Iterable[int], context:
 
 
 def _longest_ms(phase: EndedPhase) -> int | None:
-    """Return how long the phase could last if its first sign began it: then the timeout of that member counts.
+    """Return how long the phase could last if its first sign began it: then its starter's timeout counts too.
 
     None: no sign was seen, or no timeout is known.
     """

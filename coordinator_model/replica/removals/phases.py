@@ -1,4 +1,4 @@
-"""What is known of a join phase: of the group's current one, and of one that has ended and lost members."""
+"""The types of a join phase: ``JoinPhase`` is the group's current one, ``EndedPhase`` is kept for removals."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -11,7 +11,10 @@ class PhaseStart(NamedTuple):
     by: str | None
     """Whose leave or JoinGroup that was; None: it was an answer 27 or 25 to others, so some session had ended."""
     timeout_ms: int | None = None
-    """The rebalance timeout of the client whose JoinGroup that was, if it is none of the group's members."""
+    """The rebalance timeout of the client that began the phase: it counts even if that is a newcomer.
+
+    It is noted once the answers that show it have come (``note_starter_timeout``, ``note_refused_newcomer``).
+    """
 
 
 class PhaseEnd(NamedTuple):
@@ -23,14 +26,14 @@ class PhaseEnd(NamedTuple):
 
 
 class JoinsSeen(NamedTuple):
-    """When the JoinGroups of one generation arrived, by those answers that were seen."""
+    """When the JoinGroups of one generation arrived, by the answers that were seen."""
 
     first_ms: int | None = None
     """None: no answer was seen, or generations were skipped."""
     last_ms: int | None = None
-    """Of those that the join phase waited for; None: no answer was seen."""
+    """The last that arrived before the join phase ended; None: no answer was seen."""
     skipped: bool = False
-    """Whether generations were skipped: the first may have arrived in one of which no answer was seen."""
+    """Whether generations were skipped: the first JoinGroup may have arrived in one of which no answer was seen."""
 
 
 NO_JOIN_SEEN = JoinsSeen()
@@ -38,41 +41,47 @@ NO_JOIN_SEEN = JoinsSeen()
 
 @dataclass(slots=True)
 class JoinPhase:
-    """What is known of one join phase, see ``join_phase``."""
+    """What is known of the group's current join phase, see ``join_phase``."""
 
     began_after_ms: int = 0
     """The last instant at which it had certainly not begun."""
     started: PhaseStart | None = None
-    """Its first sign; None: none was seen."""
+    """Its first sign; None: no sign was seen."""
     ended: PhaseEnd | None = None
-    """None: it goes on, or the group was upgraded in it."""
+    """None: it goes on, or the group was upgraded to KIP-848 while it went on."""
     unanswered: list[str] = field(default_factory=list)
     """Ids of members whose JoinGroup was applied in it but answered 15: they joined, though no answer says so."""
 
     @property
     def started_ms(self) -> int | None:
-        """When its first sign was; None: none was seen."""
+        """When its first sign was; None: no sign was seen."""
         return None if self.started is None else self.started.at_ms
 
 
 @dataclass(slots=True)
 class EndedPhase(JoinPhase):
-    """A join phase that has lost members. All removals that it caused refer to one object.
+    """What is kept of a join phase in which members were found gone. All removals in the phase refer to one object.
 
-    Late lines of the phase are noted here until all these removals are judged.
+    Usually the phase has ended. It goes on if a static member is replaced in it. It never ends (``ended`` stays None)
+    if the group is upgraded to KIP-848 in it. Late lines of the phase are noted here until all these removals are
+    judged.
     """
 
     joins: JoinsSeen = NO_JOIN_SEEN
-    """The JoinGroups of the generation that ended it; until one has, of the generation before."""
+    """The JoinGroups of the generation that ended it; as long as it goes on, those of the generation before."""
     removed_ms: int = 0
-    """When the members that it lost were found gone."""
+    """When its members were removed, as far as that is known."""
     limit_ms: int | None = None
-    """The longest that it could last, if it began with the end of a session; None: no timeout is known."""
+    """How long it could last: the longest rebalance timeout of its members; None: no timeout is known.
+
+    If a newcomer's JoinGroup began it, ``started.timeout_ms`` counts too.
+    """
     static_in: bool = False
     """Whether a static member was in it."""
     unjoined: list[str] = field(default_factory=list)
-    """Whom it waited for and who is not seen to have joined: static members by instance id, and ids given out (79)."""
+    """The members for which it waited and that are not seen to have joined: static ones by instance id, pending ones
+    (79) by member id."""
 
     def is_of(self, phase: JoinPhase) -> bool:
-        """Tell whether this is what is kept of a phase: its end and ``began_after_ms`` identify it."""
+        """Tell whether this is what is kept of the given phase: its end and ``began_after_ms`` identify it."""
         return (self.ended, self.began_after_ms) == (phase.ended, phase.began_after_ms)

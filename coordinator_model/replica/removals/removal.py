@@ -1,4 +1,4 @@
-"""Notes that a member is gone: an answer or a record no longer lists it. Its removal is judged later, see ``judge``."""
+"""A member is found gone: an answer or a record no longer lists it. Its removal is judged later, see ``judge``."""
 
 from coordinator_model.client import who
 from coordinator_model.events import JoinAnswered
@@ -15,9 +15,9 @@ from coordinator_model.states import MEMBER_REMOVED, POLL_EXCEEDED, REBALANCE_TI
 MAX_PARKED = 16
 """How many heartbeats that waited behind a stalled write are kept for one member."""
 RETRIED_MS = 60_000
-"""How long a timer whose write fails may be retried (``CoordinatorTimerImpl``).
+"""How long a timer whose write failed may be retried (``CoordinatorTimerImpl``).
 
-It may then remove the member's successor.
+A retry may remove the member's successor.
 """
 
 
@@ -29,7 +29,10 @@ def remove_member(
     answered_by: str = "",
     successor: JoinAnswered | None = None,
 ) -> None:
-    """Take a member out of the replica: a broker's answer or a record no longer lists it."""
+    """Take a member out of the replica: a broker's answer or a record no longer lists it.
+
+    ``successor``: the JoinGroup of the static member that took its instance id, if one did.
+    """
     replica.save_last_record()
     if _never_loaded(replica, member, context):
         replica.members.pop(member.member_id, None)
@@ -52,7 +55,10 @@ def _note_removal(
     answered_by: str,
     successor: JoinAnswered | None,
 ) -> None:
-    """Keep the removal of a member that is not known to have left, for the judgement or the coordinator's own log."""
+    """Keep the removal of a member that is not known to have left.
+
+    It is kept to be judged, or else until a line of the coordinator's own log explains it (``unexplained``).
+    """
     if member.replaced_ms is not None:
         remember_leave(replica, Leave(member, member.replaced_ms, Cause.REPLACED, None))
     elif context.by_records:
@@ -72,7 +78,7 @@ def _depart_unseen(replica: GroupReplica, departure: Departure) -> None:
 
 
 def _known_from_records(replica: GroupReplica, member: Member, removed_ms: int) -> Departure:
-    """Return the departure of a member that only records show. They tell after which generation it was gone."""
+    """Return the departure of a member that only records show. They show after which generation it was gone."""
     overdue = member.poll_deadline_ms is not None
     return Departure(
         member=member,
@@ -89,10 +95,10 @@ def _known_from_records(replica: GroupReplica, member: Member, removed_ms: int) 
 
 
 def _never_loaded(replica: GroupReplica, member: Member, context: JudgementContext) -> bool:
-    """Tell whether a member joined a generation that was never written before the coordinator moved.
+    """Tell whether a member joined a generation that had not been written when the coordinator moved.
 
-    The next coordinator loaded the log, where the member was not, so it did not remove the member. It may have removed
-    the predecessor of a static one. A member that a record has shown to be replaced was in the log.
+    The next coordinator loaded the log. It did not find the member there, so it did not remove it. If the member is
+    static, it may have removed the former member. A member that a record has shown to be replaced was in the log.
     """
     if replica.recorded_generation is None or any(m.member_id == member.member_id for m in replica.recorded):
         return False
@@ -102,7 +108,7 @@ def _never_loaded(replica: GroupReplica, member: Member, context: JudgementConte
 
 
 def _is_witnessed(replica: GroupReplica, member: Member, removed_ms: int, context: JudgementContext) -> bool:
-    """Tell whether a leave would have been seen: telemetry is live, and the member or its group was seen before."""
+    """Tell whether a leave would have been seen: telemetry was live, and the member or its group was seen before."""
     if not context.broker or removed_ms < context.live_from_ms:
         return False
     others = len(replica.members) - (member.member_id in replica.members)
@@ -121,9 +127,9 @@ def _departure(
     answered_by: str,
     successor: JoinAnswered | None,
 ) -> Departure:
-    """Return what is known of a removal when the member is found gone, with the join phase that lost it.
+    """Return what is known of a removal when the member is found gone, with the join phase in which it was removed.
 
-    If the unreported phase dropped it, it was removed then, before it was found gone.
+    If the unreported phase dropped it, it was removed then, which is before it was found gone.
     """
     known_ms = removed_ms if successor is None else successor.answer_ms
     phase, generation, found_ms = replica.phase, replica.generation, removed_ms
@@ -153,13 +159,13 @@ def _departure(
 
 
 def _touches_ms(member: Member, context: JudgementContext) -> list[int]:
-    """Return the possible restarts of a departed member's session timer."""
+    """Return when a departed member's session timer may have been restarted."""
     claimed = [] if member.claimed_ms is None else [member.claimed_ms]
     return touches_ms(member, context.commits, 0) + claimed
 
 
 def _may_be_retried(replica: GroupReplica, member: Member, removed_ms: int) -> bool:
-    """Tell whether a timer that removed a member's predecessor may have been retried, since its write had failed."""
+    """Tell whether a timer that had removed the former member may have been retried because its write failed."""
     if replica.stalled_ms is not None and abs(removed_ms - replica.stalled_ms) <= RETRIED_MS:
         return True
     name, since_ms = who(member), removed_ms - RETRIED_MS
@@ -168,17 +174,20 @@ def _may_be_retried(replica: GroupReplica, member: Member, removed_ms: int) -> b
 
 
 def _stall_ms(replica: GroupReplica, member: Member) -> int:
-    """Return how long after a grace the judgement must still wait for heartbeats behind a stalled write.
+    """Return for how long, beyond the grace, the judgement waits for lines of heartbeats behind a stalled write.
 
-    Their lines distinguish the end of a session from a missed join phase. Only a dynamic member of a classic group can
-    miss a join phase, so only its removal has to wait.
+    These lines distinguish the end of a session from a missed join phase. A join phase removes only dynamic members of
+    classic groups, so only their removals have to wait.
     """
     stalled = replica.stalled_ms is not None and replica.generation_since_ms - replica.stalled_ms <= STALL_MS
     return STALL_MS if stalled and not member.in_kip848_group and member.instance_id is None else 0
 
 
 def note_parked_heartbeat(replica: GroupReplica, member_id: str, applied_ms: int, answer_ms: int) -> None:
-    """Note a heartbeat answered 15 behind a stalled write: it may have restarted the session of a member now gone."""
+    """Note a heartbeat answered 15 behind a stalled write: it may have restarted the member's session timer.
+
+    The member may be gone by now.
+    """
     replica.stalled_ms = max(replica.stalled_ms or 0, answer_ms)
     member = replica.members.get(member_id)
     if member is not None:
@@ -191,19 +200,16 @@ def note_parked_heartbeat(replica: GroupReplica, member_id: str, applied_ms: int
 
 
 def open_removals(replica: GroupReplica, member_id: str, applied_ms: int) -> list[Departure]:
-    """Return a member's removals after an instant that are not judged yet.
-
-    A line of that instant belongs before them.
-    """
+    """Return the removals of a member that are not judged yet and before which a line of that instant came."""
     own = (d for d in replica.departures if d.member.member_id == member_id)
     return [d for d in own if not d.judged and applied_ms <= d.gone_ms]
 
 
 def add_departure(replica: GroupReplica, departure: Departure) -> None:
-    """Keep a departure in the place of an earlier judged one of the same member and rule.
+    """Keep a departure. It replaces an earlier judged one of the same member and rule.
 
-    One that is not judged yet stays: it is another removal, of a member that came back and left at once. Beyond
-    ``MAX_DEPARTURES`` the oldest is dropped.
+    An earlier one that is not judged yet stays: it is another removal, of a member that came back and left at once.
+    Beyond ``MAX_DEPARTURES`` the oldest is dropped.
     """
     others = [old for old in replica.departures if not (old.judged and is_of_the_same(old, departure))]
     replica.departures = others[-(MAX_DEPARTURES - 1) :]
@@ -213,7 +219,7 @@ def add_departure(replica: GroupReplica, departure: Departure) -> None:
 
 
 def is_of_the_same(one: Departure, other: Departure) -> bool:
-    """Tell whether two departures are of one member, by one rule."""
+    """Tell whether two departures are of the same member, by the same rule."""
     return (one.rule, one.member.member_id) == (other.rule, other.member.member_id)
 
 
@@ -230,10 +236,10 @@ def _violation(departure: Departure) -> Violation:
 def explain_by_leave(
     replica: GroupReplica, member_id: str, applied_ms: int, grace_ms: int, *, lost: bool = False
 ) -> Member | None:
-    """Take back the last removal that a late leave explains; return the member as it was.
+    """Withdraw the last removal that a late leave explains; return the member as it was. None: it explains no removal.
 
-    ``lost``: the leave was answered 15 behind a stalled write. In a group of KIP-848 such a leave explains only a
-    removal that it wrote itself. A later removal is another coordinator's, which does not know of the leave.
+    ``lost``: the leave was answered 15 behind a stalled write. In a group of KIP-848 such a leave explains only the
+    removal that it wrote itself. Another coordinator, which does not know of the leave, made any later removal.
     """
     for departure in reversed(replica.departures):
         if lost and departure.member.in_kip848_group and departure.removed_ms > applied_ms + grace_ms:
@@ -250,7 +256,7 @@ def explain_by_leave(
 
 
 def withdraw(replica: GroupReplica, departure: Departure) -> None:
-    """Take back a departure and the violation that it counted."""
+    """Drop a departure and the violation that was counted for it."""
     replica.departures.remove(departure)
     violation = _violation(departure)
     if violation in replica.violations:

@@ -1,4 +1,4 @@
-"""When a member was removed: by its phase, by those removed together with it, and by a move of its coordinator."""
+"""When a member was removed: as its join phase, the removals together with it, and the coordinator's moves show it."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -31,7 +31,10 @@ def context_before(departure: Departure, context: JudgementContext) -> Judgement
 
 
 def may_precede(reset: TimerReset, departure: Departure) -> bool:
-    """Tell whether a timer reset can have come before a removal: not a move away from the broker that showed it."""
+    """Tell whether a timer reset can have come before a removal.
+
+    A move of the coordinator away from the broker whose answer showed the removal cannot.
+    """
     moved_away = reset.cause is Cause.COORDINATOR_MOVED and departure.answered_by not in ("", reset.broker)
     low_ms = reset.low_ms if reset.since_ms is None else reset.since_ms
     return low_ms <= departure.removed_ms and not moved_away
@@ -40,9 +43,9 @@ def may_precede(reset: TimerReset, departure: Departure) -> bool:
 def gone_between(departure: Departure, together: list[Departure], context: JudgementContext) -> tuple[int, int]:
     """Return between which instants a member was removed.
 
-    If only one session timer can have begun the phase, that timer ran out as the phase began. It may be the member's
-    own, or of members whose sessions began together with its own when their coordinator loaded the group. Otherwise
-    only the instant at which it was found gone is known, and who was removed with it.
+    If only one session timer can have begun the phase, that timer ran out as the phase began. It is the member's own or
+    that of members whose timers started together with its own, when their coordinator loaded the group. Otherwise only
+    these are known: when the member was found gone, and which members were removed with it.
     """
     found_ms, phase = (departure.removed_ms, _gone_by_ms(departure, together, context)), departure.phase
     alive: set[int] = set()
@@ -50,9 +53,9 @@ def gone_between(departure: Departure, together: list[Departure], context: Judge
         began_ms, alive = lived[0], set(map(id, lived[1]))
         phase = replace(phase, began_after_ms=began_ms - LATE_MS, started=PhaseStart(began_ms, None))
     if phase.started is None or phase.started.by is not None or phase.started.at_ms >= departure.removed_ms:
-        return found_ms  # no start of a phase has to be explained
+        return found_ms  # a request began the phase, or no start of it was seen
     if (departure.member.session_from_ms or 0) > phase.started.at_ms:
-        return found_ms  # heard since the phase began, so its session did not begin it
+        return found_ms  # heard since the phase began, so the end of its session did not begin the phase
     spans = [(d, deadlines(d, context_before(d, context))) for d in together if id(d) not in alive]
     starters = [d for d, span in spans if d.sync_timeout_ms or not span or _may_have_begun(phase, span)]
     timers = {_timer(d, context) for d in starters}
@@ -68,11 +71,11 @@ def gone_between(departure: Departure, together: list[Departure], context: Judge
 def deadline_interval_ms(
     departure: Departure, deadline_ms: int, blamed: TimerReset | None, context: JudgementContext
 ) -> tuple[int | None, int | None]:
-    """Return the interval in which a session ended, if the deadline is not exact; else None twice.
+    """Return the interval in which a session ended; None twice if the deadline is exact.
 
-    After a move it is not: the predecessor may go on answering unaware, so the new coordinator may have loaded the
-    group at any instant since the predecessor began, and a classic group shows a removal late. It is not exact either
-    if the session was due just after the last line before a pause: the coordinator may have been paused already.
+    It is not exact after a move: a deposed coordinator may go on answering, so the new coordinator may have loaded the
+    group long before the move was seen, and a classic group shows a removal late. It is not exact either if the session
+    was due just after the last line before a pause: the coordinator may have been paused already.
     """
     if blamed is None or departure.member.in_kip848_group:
         return None, None
@@ -87,7 +90,7 @@ def deadline_interval_ms(
 def _before_or_after_sleep(
     departure: Departure, pause: TimerReset, deadline_ms: int, context: JudgementContext
 ) -> tuple[int | None, int | None]:
-    """Return when a session was due and when its coordinator woke, if the pause may have begun before that deadline."""
+    """Return when a session was due and when its coordinator woke, if the pause may have begun before the former."""
     slept = slept_over(departure, context)
     due_ms, woke_ms = deadline_ms if slept is None else slept[1], pause.woke_ms or 0
     may_sleep = pause.low_ms < due_ms <= pause.low_ms + AWAKE_BEFORE_LINE_MS
@@ -95,10 +98,10 @@ def _before_or_after_sleep(
 
 
 def may_have_ended(departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether a session that a new coordinator began may have ended before a removal.
+    """Tell whether a session that began when a new coordinator loaded the group may have ended before a removal.
 
-    The earliest possible load of the group counts. The session did not end if the member committed an offset less than
-    one session timeout before the removal.
+    The earliest possible load counts. The session had not ended if the member committed an offset less than one session
+    timeout before the removal.
     """
     touched_ms = max(departure.touches_ms, default=0) + (session_timeout_ms(departure.member, context) or 0)
     if touched_ms > departure.removed_ms:
@@ -116,7 +119,7 @@ def moves_since_heard(departure: Departure, context: JudgementContext) -> list[T
 
 
 def _earliest_since(move: TimerReset, departure: Departure, context: JudgementContext) -> int:
-    """Return the earliest end of a session that began when a new coordinator loaded the group."""
+    """Return the earliest possible end of a session that began when a new coordinator loaded the group."""
     loads_ms = max(move.low_ms if move.since_ms is None else move.since_ms, departure.member.joined_ms or 0)
     return loads_ms + (session_timeout_ms(departure.member, context) or 0)
 
@@ -124,10 +127,10 @@ def _earliest_since(move: TimerReset, departure: Departure, context: JudgementCo
 def removed_with_one_alive(
     departure: Departure, together: list[Departure], leaves: Iterable[Leave], context: JudgementContext
 ) -> bool:
-    """Tell whether the same record removed another member that its coordinator had no reason to remove.
+    """Tell whether the record that removed a member also removed one that its coordinator had no reason to remove.
 
     That is a member that did not leave, whose session cannot have ended, and that cannot have missed the join phase: it
-    is static, or the phase was too short. A member that left afterwards, by another broker's answer, is such a one too.
+    is static, or the phase was too short. It may also be one that left only afterwards, by another broker's answer.
 
     Then another coordinator wrote the record, so the known coordinator's heartbeats say nothing about the removals.
     """
@@ -140,7 +143,10 @@ def removed_with_one_alive(
 
 
 def _left_after(leave: Leave, departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether a member that the record no longer lists left after it, by an answer of another coordinator."""
+    """Tell whether a leave is of a member that the record no longer listed, and came after the record.
+
+    Another coordinator than the one that wrote the record answered that leave.
+    """
     late_ms, generation = leave.applied_ms - departure.removed_ms, leave.member.generation
     listed = generation is None or generation >= departure.generation
     left = leave.cause is not Cause.REPLACED and not departure.member.in_kip848_group
@@ -148,14 +154,14 @@ def _left_after(leave: Leave, departure: Departure, context: JudgementContext) -
 
 
 def _outlived(departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether the session cannot have ended by the removal, under the coordinator that was known then."""
+    """Tell whether a session cannot have ended by the removal, if the coordinator was the one that was known then."""
     known = replace(context, timer_resets=[r for r in context.timer_resets if r.low_ms <= departure.removed_ms])
     spans = deadlines(departure, context_before(departure, known))
     return bool(spans) and ends(spans)[0] > departure.removed_ms + context.thresholds.grace_ms
 
 
 def after_a_move(departure: Departure, context: JudgementContext) -> JudgementContext:
-    """Return the context with the coordinator's move before the removal, though it became known only afterwards."""
+    """Return the context as if the coordinator had moved by the removal, though the move was seen only afterwards."""
     low_ms = departure.removed_ms
     timer_resets = [
         replace(r, low_ms=low_ms, went_on=True)
@@ -167,10 +173,10 @@ def after_a_move(departure: Departure, context: JudgementContext) -> JudgementCo
 
 
 def emptied_ms(departure: Departure, together: list[Departure], context: JudgementContext) -> int | None:
-    """Return when a session ended, by the record of a classic group that became empty when its last session ended.
+    """Return when a session ended, if a classic group became empty as its last session ended: its record shows that.
 
-    Such a record is written when that session ends. If it seems late, all sessions had begun anew unseen, because
-    another coordinator had loaded the group. None: the record is not late, or not such a record.
+    The coordinator writes that record when the session ends. If the record seems late, all session timers had restarted
+    unseen, because another coordinator had loaded the group. None: the record is not late, or no such record.
     """
     same = [d for d in together if d.removed_ms == departure.removed_ms and d.successor is None]
     timeout_ms = session_timeout_ms(departure.member, context)
@@ -185,22 +191,26 @@ def emptied_ms(departure: Departure, together: list[Departure], context: Judgeme
 
 
 def _timer(departure: Departure, context: JudgementContext) -> tuple[int, int]:
-    """Return what identifies a session timer, and how long it lasts: the move that began it, else the departure."""
+    """Return what identifies a session timer, and how long it lasts.
+
+    The move of the coordinator that started it identifies the timer, so all timers that started with one move are the
+    same here. Without such a move the departure identifies it.
+    """
     moves = [r for r in unheard_since(departure.member, context.timer_resets) if r.cause is Cause.COORDINATOR_MOVED]
     with_move = bool(moves) and not _touched_since(departure, moves[0])
     return moves[0].low_ms if with_move else -id(departure), session_timeout_ms(departure.member, context) or 0
 
 
 def _touched_since(departure: Departure, reset: TimerReset) -> bool:
-    """Tell whether the member's session may have begun anew after a timer reset of its shard."""
+    """Tell whether the member's session timer may have restarted once more after a timer reset of its shard."""
     return max(departure.touches_ms, default=reset.low_ms) > reset.low_ms
 
 
 def _gone_by_ms(departure: Departure, together: list[Departure], context: JudgementContext) -> int:
     """Return by when a member was gone whose session began when its coordinator loaded the group.
 
-    The sessions of all members that were not heard since began then too. When the longest had ended, at the removal,
-    the shorter ones had ended earlier.
+    The load started the timers of all members. Of those that were not heard since, the one with the longest timeout
+    expired last, by the removal. The others had expired earlier by the difference of their timeouts.
     """
     loads = [reset for reset in unheard_since(departure.member, context.timer_resets) if reset.may_load][:1]
     timeout_ms = session_timeout_ms(departure.member, context)
@@ -217,9 +227,9 @@ def alive_at_the_end(
 ) -> tuple[int, list[Departure]] | None:
     """Return when the join phase began and who was alive at its end; None unless the end of another session began it.
 
-    After a move the end of that session is known only within a span. The phase's own end dates it, one timeout later,
-    if neither the last JoinGroup nor the end of a session ended the phase. Members whose session may have gone on
-    beyond the phase, because they committed, were alive.
+    After a move of the coordinator the end of that session is known only within a span. The end of the phase dates it
+    better: it came one rebalance timeout later, if neither the last JoinGroup nor the end of a session ended the phase.
+    Members whose session may have lasted beyond the phase, because they committed, were alive.
     """
     phase, removed_ms = departure.phase, departure.removed_ms
     last_join_ms = phase.joins.last_ms
@@ -245,7 +255,7 @@ def alive_at_the_end(
 
 
 def was_unknown(departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether the coordinator answered that it knows no such member (25) before the member was removed."""
+    """Tell whether the coordinator answered that it knows no such member (25) before the removal was seen."""
     gone_ms = gone_by_ms(departure.member, context)
     return gone_ms is not None and gone_ms < departure.removed_ms - EARLY_MS
 
@@ -256,7 +266,7 @@ def _overlap(spans: list[Span], from_ms: int, until_ms: int) -> bool:
 
 
 def may_have_started(departure: Departure, spans: list[Span]) -> bool:
-    """Tell whether a session that ended in one of these spans can have begun the phase that lost a member."""
+    """Tell whether a session that ended in one of these spans can have begun the join phase of a departure."""
     return _may_have_begun(departure.phase, spans)
 
 

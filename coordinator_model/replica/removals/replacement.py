@@ -23,17 +23,17 @@ def had_expired(
 ) -> bool:
     """Tell whether a static member's session had ended before its successor came.
 
-    A replacement starts no rebalance. If one began that nobody is seen to have started, the member whose session must
-    have ended first started it.
+    A replacement starts no rebalance. If a rebalance began that no request is seen to have started, the end of a
+    session started it: that of the member whose session must have ended first.
     """
     member, removed_ms = departure.member, departure.removed_ms
     if member.fenced_ms is not None and member.fenced_ms < removed_ms:
-        return False  # its JoinGroup was pending, and such a member does not expire
+        return False  # its JoinGroup was pending: such a member does not expire
     spans = {id(d): deadlines(d, context_before(d, context)) for d in together}
     first_ms, last_ms = ends(spans[id(departure)])
     if last_ms <= removed_ms:
         return True
-    # A coordinator answered that it does not know the member, before the removal was recorded.
+    # The coordinator answered before the removal was recorded that it does not know the member (25).
     if (member.unknown_ms or removed_ms) < removed_ms:
         return not _is_reported(replica, departure)
     others = [span for d in together if d is not departure and (span := spans[id(d)])]
@@ -45,12 +45,12 @@ def had_expired(
 def may_have_expired(departure: Departure, context: JudgementContext) -> bool:
     """Tell whether a session that began with a move of the coordinator may have ended before the successor came.
 
-    The new coordinator may have loaded the group a little before its predecessor's last answer.
+    The new coordinator may have loaded the group a little before the deposed one's last answer.
     """
     member, timeout_ms = departure.member, session_timeout_ms(departure.member, context) or 0
     moves, fenced_ms = moves_since_heard(departure, context), member.fenced_ms
     if fenced_ms is not None and fenced_ms < departure.removed_ms:
-        # what its predecessor answered tells nothing of the next coordinator, unless another began the phase there
+        # The 82 is the deposed coordinator's and says nothing about the next one, unless another began the phase there.
         start = departure.phase.started
         by_another = start is not None and start.by not in (None, departure.successor)
         moves = [] if by_another else [move for move in moves if move.low_ms >= fenced_ms]
@@ -61,7 +61,8 @@ def was_taken_back(departure: Departure) -> bool:
     """Tell whether a member was answered 82 since it was last heard, and no successor was seen.
 
     Then another member had its instance id for a while, in a replacement that was reverted because its write timed out
-    (``GroupMetadataManager.replaceStaticMember``). Which of the two sessions ended is not known.
+    (``GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin``). Which of the two sessions ended is not
+    known.
     """
     member = departure.member
     fenced = member.fenced_ms is not None and member.fenced_ms >= (member.session_from_ms or 0)
@@ -71,8 +72,8 @@ def was_taken_back(departure: Departure) -> bool:
 def _began_the_phase(departure: Departure, first_end_ms: int) -> bool:
     """Tell whether the phase can have begun with the end of this member's session.
 
-    It can if nobody else is seen to have begun it. The successor's JoinGroup begins no phase in a stable group, but it
-    does in one that waits for SyncGroups.
+    It can if nobody else is seen to have begun it. The successor's JoinGroup begins no phase in a Stable group, but it
+    does in one that is in CompletingRebalance.
     """
     start = departure.phase.started
     if start is None or first_end_ms > start.at_ms + EARLY_MS:
@@ -81,6 +82,9 @@ def _began_the_phase(departure: Departure, first_end_ms: int) -> bool:
 
 
 def _is_reported(replica: GroupReplica, departure: Departure) -> bool:
-    """Tell whether another removal of the client since it was last heard is reported, which the log did not have."""
+    """Tell whether another removal of the client is reported since it was last heard.
+
+    That removal was not in the log: a coordinator that loaded the log had the member again.
+    """
     name, heard_ms = who(departure.member), departure.member.session_from_ms or 0
     return any(one.client == name and heard_ms < one.at_ms < departure.removed_ms for one in replica.violations)

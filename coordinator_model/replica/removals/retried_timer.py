@@ -1,7 +1,7 @@
-"""Timers of a KIP-848 group that ran, and whose write timed out: they are tried again, and remove whom they find.
+"""Timers of a KIP-848 group that ran and whose write timed out: they are retried and remove whom they find.
 
-``CoordinatorTimerImpl`` schedules such a timer anew half a second after its write failed, with the same operation. So
-what removed a member once removes it again by the same rule, also where it has joined anew meanwhile.
+``CoordinatorTimerImpl`` schedules such a timer again half a second after its write failed, with the same operation. So
+a timer that has removed a member removes it again by the same rule, even if it has joined again meanwhile.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from coordinator_model.replica.session_timer import JudgementContext, session_ti
 from coordinator_model.states import Cause
 
 RETRY_MS = STALL_MS + 500
-"""How long after a run whose write timed out a timer runs again: the timeout, and the pause before the retry."""
+"""How long after a run whose write timed out a timer runs again: the write's timeout and the pause before the retry."""
 SAME_STEP_MS = 50
 """How much later than it is due a timer may run."""
 
@@ -23,8 +23,8 @@ SAME_STEP_MS = 50
 def may_be_any(replica: GroupReplica, departure: Departure, context: JudgementContext) -> bool:
     """Tell whether the removal is a retry of any timer that had run out before and whose write timed out.
 
-    That may be its own timer, from before it was heard again or before its group changed its type, or its
-    predecessor's.
+    That may be a timer of the member itself, from before it was heard again or before its group changed its type, or a
+    timer of the former member.
     """
     member, timeout_ms = departure.member, session_timeout_ms(departure.member, context)
     ran_ms = [seen.at_ms for seen in replica.violations if seen.client == who(member)]

@@ -1,7 +1,7 @@
-"""Cause: in a group of KIP-848, a rebalance timer of the member's own. Such a group does not wait for a member.
+"""Cause: a rebalance timer of the member's own, in a group of KIP-848. Such a group has no join phase.
 
-A member has to revoke the partitions that it was told to give up. A classic member of such a group has to rejoin and to
-sync.
+A member has to revoke the partitions that the coordinator takes from it. A classic member of such a group has to rejoin
+and to sync. Each member has a timer of its own for that.
 """
 
 from coordinator_model.replica.member import Member
@@ -12,7 +12,10 @@ from coordinator_model.replica.session_timer import JudgementContext, session_ti
 
 
 def not_revoked(case: Case) -> Answer:
-    """Answer for a member of a KIP-848 group by the timer due nearer to the removal: its own last, or its session's."""
+    """Answer for a member of a KIP-848 group: the timer that was due nearest to the removal removed it.
+
+    That is its last rebalance timer, or its session timer.
+    """
     if not case.member.in_kip848_group:
         return None
     if _not_revoked_since_a_load(case) or _missed_one_before(case):
@@ -28,7 +31,8 @@ def not_revoked(case: Case) -> Answer:
 def own_timers_ms(member: Member, context: JudgementContext) -> list[int]:
     """Return by when a member of a KIP-848 group may have had to revoke, rejoin or sync.
 
-    A coordinator that loads the group starts the timers of revocations anew, and none for joins and syncs.
+    A coordinator that loads the group restarts the timers of revocations, but not those of joins and syncs
+    (``GroupMetadataManager.onLoaded``).
     """
     loads = [reset for reset in context.timer_resets if reset.may_load]
     starts_ms = [
@@ -45,7 +49,7 @@ def own_timers_ms(member: Member, context: JudgementContext) -> list[int]:
 def _not_revoked_since_a_load(case: Case) -> bool:
     """Tell whether the revocation timer removed a member that was not heard since its coordinator loaded the group.
 
-    The load started both of its timers, so the shorter one removed it.
+    The load started the session timer and the revocation timer at once, so the shorter one removed the member.
     """
     member, timeout_ms = case.member, session_timeout_ms(case.member, case.context) or 0
     loads = [reset for reset in unheard_since(member, case.context.timer_resets) if reset.may_load]
@@ -56,7 +60,7 @@ def _not_revoked_since_a_load(case: Case) -> bool:
 
 
 def _missed_one_before(case: Case) -> bool:
-    """Tell whether a timer is tried again that removed the member before, while its session cannot have ended."""
+    """Tell whether a rebalance timer that had removed the member was retried, while its session cannot have ended."""
     alive = case.own_latest_end_ms > case.removed_ms + EARLY_MS
     return alive and retried_timer.is_of_a_rebalance(case.replica, case.departure)
 

@@ -1,4 +1,4 @@
-"""The last cause: the member's session ended. When that was, and whether a coordinator's pause or move is to blame."""
+"""The last cause: the member's session ended. When it ended, and whether a coordinator's pause or move is to blame."""
 
 from coordinator_model.brokers.timer_reset import TimerReset
 from coordinator_model.replica.group import GroupReplica
@@ -23,14 +23,14 @@ from coordinator_model.replica.session_timer import (
 from coordinator_model.states import Cause
 
 UNSEEN_DIVISOR = 2
-"""If a member is removed later than half a session timeout after its session seems to end, more than one of its
-heartbeats was not seen: clients usually send three or more in a session."""
+"""If a member is removed more than a session timeout, divided by this, after its session seems to have ended, more than
+one heartbeat of it was not seen: clients usually send three or more in a session timeout."""
 
 
 def possible_end(
     replica: GroupReplica, departure: Departure, together: list[Departure], context: JudgementContext
 ) -> tuple[int, TimerReset | None] | None:
-    """Return when a member's session ended, if that caused the removal, and the timer reset that began the session.
+    """Return when a member's session ended, if its end caused the removal, and the timer reset that began the session.
 
     None: nothing is known of its session.
     """
@@ -45,7 +45,7 @@ def possible_end(
 
 
 def session_ended(case: Case) -> SessionExpired | Unexplained:
-    """Judge by the session alone: it had ended by the removal, or a missing line would explain the removal."""
+    """Judge by the session alone: either it had ended by the removal, or something unseen explains the removal."""
     member, removed_ms, context = case.member, case.removed_ms, case.context
     grace_ms, end_ms = context.thresholds.grace_ms, case.session_end_ms
     if not _emptied_by_another(case):
@@ -55,16 +55,16 @@ def session_ended(case: Case) -> SessionExpired | Unexplained:
         return _unseen(case)  # a leave or a move of the coordinator was not seen
     if member.in_kip848_group and case.session_reset is None and removed_ms > end_ms + grace_ms:
         if removed_ms - end_ms > (session_timeout_ms(member, context) or 0) // UNSEEN_DIVISOR:
-            return _unseen(case)  # it went on unseen, so its leave may be unseen too
-        end_ms = removed_ms  # timers run in time, so one heartbeat was not seen
+            return _unseen(case)  # the member lived on unseen, so it may have left unseen too
+        end_ms = removed_ms  # timers run in time, so only one heartbeat was not seen
     return _expired(case, end_ms)
 
 
 def own_cause(member: Member) -> Cause:
     """Return why a session ended without a pause or move of the coordinator.
 
-    A static member sends no leave when it exceeds its poll interval: its heartbeats stop, and only its client can say
-    why. Nor does one of KIP-848 whose application has to take the revocation first (librdkafka with rebalance
+    A static member that exceeds its poll interval sends no leave. Its heartbeats stop, and only its client can say why.
+    The same holds for a KIP-848 member whose application has to handle the revocation first (librdkafka with rebalance
     callbacks).
     """
     stays = member.instance_id is not None or member.kip848
@@ -74,7 +74,7 @@ def own_cause(member: Member) -> Cause:
 
 
 def _expired(case: Case, end_ms: int) -> SessionExpired:
-    """Return the verdict that a session ended then."""
+    """Return the verdict that the session ended at ``end_ms``."""
     timeout_ms, reset = session_timeout_ms(case.member, case.context), case.session_reset
     blamed = reset if reset is not None and reset.cause is not Cause.UNKNOWN else None
     blamed = blamed or blamed_reset(end_ms, timeout_ms, case.context.timer_resets)
@@ -89,28 +89,34 @@ def _expired(case: Case, end_ms: int) -> SessionExpired:
 
 
 def _unseen(case: Case) -> Unexplained:
-    """Return the verdict that something unseen caused the removal: if no lines were lost, a move of the coordinator."""
+    """Return the verdict that something unseen caused the removal.
+
+    If no lines were lost, that is a move of the coordinator which may become known.
+    """
     return Unexplained(judge_again=not lines_lost(case.member, case.context))
 
 
 def _emptied_by_another(case: Case) -> bool:
-    """Tell whether another member left as this one was removed, or the phase waited for an id given out (79)."""
+    """Tell whether something else than the end of this member's session may have ended the phase.
+
+    That is a leave at the instant of the removal, or a pending member (79) for which the phase waited.
+    """
     waited = any(name in case.replica.pending for name in case.departure.phase.unjoined)
     left_ms = (leave.applied_ms for leave in case.replica.leaves)
     return waited or any(abs(at_ms - case.removed_ms) <= CUT_MS for at_ms in left_ms)
 
 
 def _is_of_its_own_timer(departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether one of the member's own rebalance timers was due at its removal: a better reason than a retry."""
+    """Tell whether one of the member's own rebalance timers was due at its removal: it explains more than a retry."""
     return any(abs(departure.removed_ms - at_ms) <= CUT_MS for at_ms in own_timers_ms(departure.member, context))
 
 
 def _start_is_unsure(replica: GroupReplica, departure: Departure, context: JudgementContext) -> bool:
     """Tell whether a session may have ended before it seems due, because its start is not known well.
 
-    That is so if the member was never heard and joined before telemetry was live, if its predecessor's timer may have
-    been retried, or if its coordinator has moved since. Otherwise a removal before the session's end is an unseen
-    leave.
+    That is so if the member was never heard and joined before telemetry was live, if a timer of the former member may
+    have been retried, or if the coordinator has loaded the group since. Otherwise a removal before the session's end is
+    a leave that was not seen.
     """
     member = departure.member
     if retried_timer.may_be_any(replica, departure, context):

@@ -1,4 +1,7 @@
-"""Cause: the member joined and did not sync in time. All such members are removed at once (``expirePendingSync``)."""
+"""Cause: the member joined and did not sync in time.
+
+All such members of a generation are removed together (``GroupMetadataManager.expirePendingSync``).
+"""
 
 from coordinator_model.replica.removals.case import Answer, Case, Missed, NotMissed
 from coordinator_model.replica.removals.departure import Departure
@@ -7,7 +10,7 @@ from coordinator_model.replica.session_timer import JudgementContext
 
 
 def not_synced(case: Case) -> Answer:
-    """Answer for a member whose sync was due by its removal: it missed that, unless its session ended earlier."""
+    """Answer for a member whose sync was due by its removal: it missed the sync, unless its session ended earlier."""
     sync_ms = first_sync_deadline_ms(case, case.departure)
     if sync_ms is None:
         return None
@@ -17,7 +20,7 @@ def not_synced(case: Case) -> Answer:
 
 
 def first_sync_deadline_ms(case: Case, departure: Departure) -> int | None:
-    """Return by when a member had to sync; None if another session ended before that and so began a join phase."""
+    """Return by when a member had to sync; None too if another member's session ended first and began a join phase."""
     sync_ms = sync_deadline_ms(departure, case.context)
     others_ms = (end_ms for other, end_ms in case.latest_ends_ms.items() if other != id(departure) and end_ms)
     if sync_ms is None or any(end_ms < sync_ms - EARLY_MS for end_ms in others_ms):
@@ -28,7 +31,7 @@ def first_sync_deadline_ms(case: Case, departure: Departure) -> int | None:
 def sync_deadline_ms(departure: Departure, context: JudgementContext) -> int | None:
     """Return by when a member that joined had to sync; None if it has, or another join phase began before that.
 
-    A coordinator that loads the group does not know which members had yet to sync, and removes none for that.
+    A coordinator that loads the group does not know which members still had to sync, so it removes none for that.
     """
     member, limit_ms, started_ms = departure.member, departure.sync_timeout_ms, departure.phase.started_ms
     if not member.awaiting_sync or member.timer_reset_ms is None or limit_ms is None:

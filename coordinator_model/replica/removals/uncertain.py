@@ -26,12 +26,12 @@ from coordinator_model.replica.session_timer import (
 from coordinator_model.states import Cause
 
 RECENT_MS = 600_000
-"""A loss this long before a rebalance still counts as recent."""
+"""A loss of lines this long before a rebalance still counts as recent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inference:
-    """A removal, the timeout that explains it, and what may cast doubt on that. Doubts only read it."""
+    """A removal, the timeout that explains it, and what may cast doubt on that. The doubts only read it."""
 
     replica: GroupReplica
     departure: Departure
@@ -47,15 +47,18 @@ class Inference:
 
 
 def joined_a_later_generation(inference: Inference) -> bool:
-    """Tell whether a classic member had joined a later generation than the one that lacks it: instants are inexact."""
+    """Tell whether a classic member had joined a later generation than the one that lacks it.
+
+    Then the instants are not exact enough to prove a timeout.
+    """
     joined = inference.member.generation
     return not inference.member.in_kip848_group and joined is not None and joined > inference.departure.generation
 
 
 def lines_were_behind(inference: Inference) -> bool:
-    """Tell whether the lines of the removal's time came long after its record, and not because of a pause.
+    """Tell whether the lines of the time of the removal came long after its record, and no pause explains that.
 
-    While the coordinator was paused there were no lines that could be late.
+    While the coordinator was paused it wrote no lines, so none can be late.
     """
     removed_ms = inference.departure.removed_ms
     since_ms = removed_ms - inference.context.thresholds.hold_ms
@@ -68,8 +71,9 @@ def lines_were_behind(inference: Inference) -> bool:
 def rebalance_began_unseen(inference: Inference) -> bool:
     """Tell whether the rebalance began before any session had expired, and no request that began it was seen.
 
-    A line is missing then, perhaps a leave of one of the members that the rebalance lost, if lines were lost of late.
-    Not decided for static members, nor if the coordinator paused or moved meanwhile: timers may have run differently.
+    Then a line is missing. If lines were lost recently, it may be a leave of one of the removed members. This says no
+    for static members, for members that still had to sync, and if the coordinator paused or moved meanwhile: timers may
+    have run differently.
     """
     member, phase = inference.member, inference.departure.phase
     if not isinstance(inference.timeout, SessionExpired) or not _lost_lines_recently(inference):
@@ -88,8 +92,8 @@ def rebalance_began_unseen(inference: Inference) -> bool:
 def heartbeats_are_filtered_out(inference: Inference) -> bool:
     """Tell whether the member outlived its session although none of its heartbeats was seen.
 
-    Then the request log leaves them out. If a heartbeat of any member of the shard was seen since it joined, its own
-    would have been seen too.
+    Then the request log leaves heartbeats out. It does not if a heartbeat of any member of the shard was seen since
+    this member joined: its own would have been seen too.
     """
     member, seen_ms = inference.member, inference.context.proof_arrival_ms
     if member.parked_heartbeat_ms is not None or member.last_heartbeat_ms is not None:
@@ -119,8 +123,8 @@ def request_may_have_been_pending(inference: Inference) -> bool:
     )
 
 
-def expired_before_group_was_stable(inference: Inference) -> bool:
-    """Tell whether the session would have expired while the group was still seen stable.
+def expired_while_group_was_stable(inference: Inference) -> bool:
+    """Tell whether the session would have ended while the group was still seen stable.
 
     An expiry starts a rebalance, so a heartbeat of the member must be missing.
     """
@@ -135,7 +139,8 @@ def expired_before_group_was_stable(inference: Inference) -> bool:
 def may_have_left_unseen(inference: Inference) -> bool:
     """Tell whether the line of a leave may be missing, and the member may have been alive unseen until then.
 
-    In a group of KIP-848 the line of a leave is written after the records of the removal.
+    In a group of KIP-848 the line of a leave is written after the records of the removal. So the time until a grace
+    after the removal counts too.
     """
     member, blind, leave_ms = inference.member, inference.context.blind, _earliest_leave_ms(inference)
     until_ms = inference.departure.gone_ms + inference.context.thresholds.grace_ms
@@ -147,9 +152,9 @@ def may_have_left_unseen(inference: Inference) -> bool:
 
 
 def may_have_waited_unseen(inference: Inference) -> bool:
-    """Tell whether a classic member may have been silent because it waited in a join phase that nobody saw.
+    """Tell whether a classic member may have been silent because it waited in a join phase of which no line was seen.
 
-    Not if it was silent for too long before, while the group was seen stable in the same generation.
+    It did not if it was silent for too long before, while the group was seen stable in the same generation.
     """
     member, stable_ms = inference.member, inference.departure.phase.began_after_ms
     since_ms = member.session_from_ms or member.joined_ms or 0
@@ -165,7 +170,7 @@ DOUBTS: tuple[Callable[[Inference], bool], ...] = (
     rebalance_began_unseen,
     heartbeats_are_filtered_out,
     request_may_have_been_pending,
-    expired_before_group_was_stable,
+    expired_while_group_was_stable,
     may_have_left_unseen,
     may_have_waited_unseen,
 )
@@ -173,20 +178,20 @@ DOUBTS: tuple[Callable[[Inference], bool], ...] = (
 
 
 def cause_is_uncertain(inference: Inference) -> bool:
-    """Tell whether an unseen line may explain the removal better than the timeout that was inferred."""
+    """Tell whether a missing line may explain the removal better than the timeout that was inferred."""
     return any(doubt(inference) for doubt in DOUBTS)
 
 
 def _outlived_its_session(inference: Inference) -> bool:
     """Tell whether a member without a seen heartbeat was removed later than its session ended.
 
-    A timeout is believed only if the session ended right at the removal, or as the rebalance began, and if every
-    removal of late has an explanation.
+    The timeout is believed only if the session ended right at the removal, or as the rebalance began, and if every
+    recent removal has an explanation.
     """
     departure, context = inference.departure, inference.context
     alone, unexplained = departure.member.in_kip848_group, _unexplained_recently(inference)
     if any(name in inference.replica.pending for name in departure.phase.unjoined) and not unexplained:
-        return False  # the phase waited for an id given out, however long before the session ended
+        return False  # the phase waited for a pending member (79), however long before its end the session had ended
     if not alone and (unexplained or _expired_long_before(departure, context)):
         return True
     if isinstance(inference.timeout, SessionExpired) and _expired_in_a_rebalance(departure, context):
@@ -220,7 +225,7 @@ def _expired_long_before(departure: Departure, context: JudgementContext) -> boo
 
 
 def _expired_in_a_rebalance(departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether the session ended while the group waited for others: the removal shows only when that is over."""
+    """Tell whether the session ended while the group was in a join phase: the removal shows only at the phase's end."""
     phase_ms, end_ms = departure.phase.started_ms, latest_deadline_ms(departure, context) or 0
     return (
         not departure.member.in_kip848_group
@@ -232,7 +237,7 @@ def _expired_in_a_rebalance(departure: Departure, context: JudgementContext) -> 
 def _earliest_leave_ms(inference: Inference) -> int:
     """Return the earliest instant at which the member can have left.
 
-    A classic group shows a leave only with its next generation, a group of KIP-848 at once.
+    A classic group shows a leave only with its next generation. A group of KIP-848 shows it at once.
     """
     if inference.member.in_kip848_group:
         return inference.departure.removed_ms - inference.context.thresholds.grace_ms
@@ -240,10 +245,10 @@ def _earliest_leave_ms(inference: Inference) -> int:
 
 
 def _longest_silence_ms(member: Member, context: JudgementContext) -> int:
-    """Return how long a living member can be silent, at most its session timeout.
+    """Return how long a living member can be silent.
 
-    That is the longer of one and a half heartbeat intervals and a third of the session timeout. Without a known
-    interval it is the session timeout.
+    That is the longer of one and a half heartbeat intervals and a third of the session timeout, but at most the session
+    timeout. If no interval is known it is the session timeout.
     """
     timeout_ms = session_timeout_ms(member, context) or LONGEST_SESSION_MS
     intervals_ms = [member.heartbeat_interval_ms]

@@ -45,7 +45,7 @@ def restarted(unknown_ms):
     return story.join(9_900, NEW, 2, asked="", parked_ms=300, broker="broker-2").record(9_950, 2, "m3", NEW)
 
 
-# when the new coordinator said that it does not know pod-1's former self -> told
+# when the new coordinator said that it does not know pod-1's former member -> told
 @pytest.mark.parametrize(("unknown_ms", "told"), [(9_400, [("session-expired", "pod-1")]), (None, [])])
 def test_a_static_member_that_the_next_coordinator_does_not_know_had_expired(unknown_ms, told):
     said = restarted(unknown_ms).beats("m3", 10_500, 20_000, 2, broker="broker-2").play(20_000)

@@ -266,13 +266,13 @@ def test_a_static_member_that_returns_is_replaced_not_dropped():
     assert told.accusations == []
 
 
-def test_a_static_member_inherits_what_its_former_self_held():
+def test_a_static_member_inherits_what_its_former_member_held():
     story = stable("m1", OLD, partitions=2).beats("m1", 1_000, 6_000).join(5_000, NEW, 1, asked="")
     assert story.play(5_005).members["new"]["assignment"] == [{"topic": "t", "partitions": [2, 3]}]
 
 
 def test_a_static_member_starts_its_clock_anew_when_replaced():
-    """Its former self was heard last at 3,000; replaced as its join came, at 4,990, then silent: gone at 10,990."""
+    """Its former member was heard last at 3,000; replaced as its join came, at 4,990, then silent: gone at 10,990."""
     story = stable("m1", OLD).beats("m1", 1_000, 10_500).beats("old", 1_000, 3_000)
     story.join(5_000, NEW, 1, asked="").record(5_010, 1, "m1", NEW).sync(5_020, "new", 1).beat(10_999, "m1", error=27)
     story.join(11_200, "m1", 2, listed=["m1"])
@@ -306,7 +306,7 @@ def test_a_static_successors_first_session_lasts_as_long_as_its_predecessors_did
     assert abs(found_ms - deadline_ms) <= 10
 
 
-def test_the_fenced_former_self_is_heard_no_more():
+def test_the_fenced_former_member_is_heard_no_more():
     story = stable("m1", OLD).beats("m1", 1_000, 9_000).beats("old", 1_000, 3_000)
     story.join(5_000, NEW, 1, asked="").record(5_010, 1, "m1", NEW).sync(5_020, "new", 1)
     told = story.beat(6_000, "old", error=82).beat(7_000, "old", error=25).play(8_000)

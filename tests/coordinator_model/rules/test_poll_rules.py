@@ -72,7 +72,7 @@ def test_a_report_is_not_believed_forever():
     assert polling((70_000, 50_000)).play(100_000).closed("poll-at-risk") == [("recovered", 80_000 + 10_000)]
 
 
-def test_who_rejoins_after_a_breach_is_not_blamed_for_the_polls_of_its_former_self():
+def test_who_rejoins_after_a_breach_is_not_blamed_for_the_polls_of_its_former_member():
     """kafka-python reports its old poll age with its new member id until the poll that rejoined has been counted."""
     story = report(stable("m1", partitions=2).beats("m1", 1_000, 9_000), 5_000, 62_000)
     told = story.play(10_000)

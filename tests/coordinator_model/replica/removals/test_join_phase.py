@@ -619,7 +619,7 @@ def restarted():
 
 
 def test_a_static_join_that_starts_a_rebalance_finds_nobody_to_replace():
-    """A replacement in a stable group starts none: the former self had expired a moment before."""
+    """A replacement in a stable group starts none: the former member had expired a moment before."""
     told = returns(restarted().beat(17_500, "m1", error=27), 17_000, 18_000)
     assert told.facts("session-expired", "member_id", "deadline_ms") == [("old", 17_000)]
 
@@ -639,7 +639,7 @@ def test_a_static_join_into_a_rebalance_that_another_started_replaces():
     assert told.accusations == []
 
 
-def test_a_static_join_before_its_former_selfs_deadline_replaces():
+def test_a_static_join_before_its_former_members_deadline_replaces():
     story = stable("m1", OLD, poll_ms=POLL_MS).beats("m1", 1_000, 9_000).beats("old", 1_000, 9_000)
     told = returns(story.beat(11_500, "m1", error=27), 11_000, 12_000)
     assert told.accusations == []
@@ -661,7 +661,7 @@ def test_who_was_replaced_in_a_join_phase_is_not_replaced_again_by_the_next_to_c
     assert story.play(18_000).accusations == []
 
 
-def test_a_former_self_is_found_also_where_a_follower_was_answered_before_the_leader():
+def test_a_former_member_is_found_if_a_follower_was_answered_before_the_leader():
     story = restarted().beat(17_500, "m1", error=27)
     story.join(18_000, NEW, 2, asked="", parked_ms=1_000).join(18_003, "m1", 2, listed=["m1", NEW])
     story.record(18_040, 2, "m1", NEW).sync(18_050, "m1", 2, leader=True)
@@ -669,7 +669,7 @@ def test_a_former_self_is_found_also_where_a_follower_was_answered_before_the_le
     assert told.facts("session-expired", "member_id", "deadline_ms") == [("old", 17_000)]
 
 
-def test_a_former_self_is_found_also_where_the_record_is_told_before_its_successor():
+def test_a_former_member_is_found_if_the_record_came_before_its_successor():
     """m3's answer tells the generation first, then its record, then the answers that waited for the record."""
     story = stable("m1", OLD, poll_ms=POLL_MS).beats("m1", 1_000, 13_000).beats("old", 1_000, 8_000)
     story.beat(14_100, "m1", error=27).join(15_600, "m3", 2, leader="m1", parked_ms=400)
@@ -700,7 +700,7 @@ def test_a_replacement_starts_the_clock_when_it_came_not_when_its_record_was_wri
     assert told.facts("session-expired", "member_id", "deadline_ms") == [("new", 11_000)]
 
 
-def test_a_former_self_that_waited_in_its_join_did_not_expire_however_long_that_took():
+def test_a_former_member_that_waited_in_its_join_did_not_expire_however_long_it_took():
     """Its JoinGroup of 9,200 is answered 82 when its successor comes at 18,000, three seconds after its deadline."""
     story = stable("m1", OLD, poll_ms=POLL_MS).beats("m1", 1_000, 8_000).beats("old", 1_000, 8_000)
     story.beat(9_000, "m1", error=27).beat(9_050, "old", error=27)
@@ -708,13 +708,13 @@ def test_a_former_self_that_waited_in_its_join_did_not_expire_however_long_that_
     assert returns(story, 18_000, 18_900).accusations == []
 
 
-def test_a_former_self_that_is_answered_82_at_once_may_have_expired_long_before():
+def test_a_former_member_that_is_answered_82_at_once_may_have_expired_long_before():
     story = stable("m1", OLD, poll_ms=POLL_MS).beats("m1", 1_000, 8_000).beats("old", 1_000, 8_000)
     story.beat(9_000, "m1", error=27).join(18_400, "old", -1, error=82, parked_ms=1)
     assert returns(story, 18_000, 18_900).facts("session-expired", "member_id", "deadline_ms") == [("old", 14_000)]
 
 
-def test_a_former_self_that_was_answered_25_had_expired():
+def test_a_former_member_that_was_answered_25_had_expired():
     story = stable("m1", OLD, poll_ms=POLL_MS).beats("m1", 1_000, 16_000).beats("old", 1_000, 9_000)
     story.commit(12_000, "t", 0).beat(15_100, "old", error=25).beat(17_000, "m1", error=27)
     told = returns(story, 15_200, 18_000)
@@ -740,7 +740,7 @@ def test_a_static_join_answered_15_in_a_rebalance_has_replaced():
 
 
 def test_a_static_join_answered_15_in_a_stable_group_was_taken_back():
-    """The replacement could not be written: the former self is in again, and expires a session timeout after that."""
+    """The replacement could not be written: the former member is in again, and expires a session timeout after that."""
     told = taken_back().beat(21_000, "m1", error=27)
     assert ends(told, 21_500).facts("session-expired", "member_id", "deadline_ms") == [("old", 20_900)]
 
@@ -753,7 +753,7 @@ def taken_back(*, until_ms=20_500):
 
 
 def test_a_replacement_that_was_taken_back_is_so_though_the_log_has_it():
-    """Its record of 9,901 is read when the replicas have caught up; the coordinator knows the former self."""
+    """Its record of 9,901 is read when the replicas have caught up; the coordinator knows the former member."""
     told = taken_back().record(9_901, 1, "m1", NEW).beat(21_000, "m1", error=27)
     assert set(told.play(18_000).members) == {"m1", "old"}
     assert ends(told, 21_500).facts("session-expired", "member_id", "deadline_ms") == [("old", 20_900)]
@@ -766,7 +766,7 @@ def test_a_load_of_the_log_restores_a_rolled_back_replacement():
     assert ends(story, 26_700).facts("session-expired", "member_id") == [("new",)]
 
 
-def test_who_comes_after_a_replacement_that_was_taken_back_replaces_the_former_self():
+def test_who_comes_after_a_replacement_taken_back_replaces_the_former_member():
     third = Who("third", instance_id="pod-1", port=5_003)
     story = taken_back().record(9_901, 1, "m1", NEW).record(15_100, 1, "m1", third)
     told = story.join(15_101, third, 1, asked="").beats("third", 16_000, 20_000).play(20_500)
