@@ -7,6 +7,7 @@ A failure on the way costs that group only: it is set aside. A group is judged a
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from coordinator_model.events import FAR_MS
 from coordinator_model.replica.advance import advance, conclude, end_if_tombstoned
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.replay import GroupEvent
@@ -15,7 +16,6 @@ from coordinator_model.rules.evaluate import Evaluation, evaluate, need_heartbea
 from coordinator_model.rules.findings import Finding
 from coordinator_model.shard.broker_reports import BrokerReports
 from coordinator_model.shard.groups import Groups
-from coordinator_model.shard.heartbeat_table import FAR_MS
 from coordinator_model.shard.outputs import Output
 from coordinator_model.shard.refresh import forget_shown, note_shown
 from coordinator_model.shard.set_aside import failed_replica

@@ -15,6 +15,7 @@ from coordinator_model.brokers.leadership import STALE_MS
 from coordinator_model.brokers.line_clocks import Item, Sifted, Step, sift
 from coordinator_model.commit_block import CommitBlock
 from coordinator_model.events import (
+    FAR_MS,
     BrokerLine,
     ClientWord,
     CoordinatorLine,
@@ -26,7 +27,6 @@ from coordinator_model.events import (
 )
 from coordinator_model.heartbeat_block import HeartbeatBlock, order
 from coordinator_model.shard.commit_times import COMMIT_MEMORY_MS, CommitRow, fresh_rows, now_read, rows_of
-from coordinator_model.shard.heartbeat_table import FAR_MS
 from coordinator_model.shard.shard_memory import ShardMemory
 
 Place = tuple[str, int]

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 from coordinator_model.brokers.broker_clock import CoordinatorTracker
 from coordinator_model.commit_block import CommitBlock
-from coordinator_model.events import Event, OffsetCommitted, Tick
+from coordinator_model.events import FAR_MS, Event, OffsetCommitted, Tick
 from coordinator_model.heartbeat_block import HeartbeatBlock
 from coordinator_model.shard import snapshot
 from coordinator_model.shard.agenda import Agenda
@@ -28,7 +28,7 @@ from coordinator_model.shard.group_events import GroupEvents
 from coordinator_model.shard.group_judgement import GroupJudgement
 from coordinator_model.shard.group_store import GroupStore
 from coordinator_model.shard.groups import Groups
-from coordinator_model.shard.heartbeat_table import FAR_MS, HeartbeatTable
+from coordinator_model.shard.heartbeat_table import HeartbeatTable
 from coordinator_model.shard.intake import Batch, OffsetsRead, Taken, take
 from coordinator_model.shard.outputs import Output, Outputs
 from coordinator_model.shard.schedule import Schedule
