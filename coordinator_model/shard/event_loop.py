@@ -19,12 +19,12 @@ from coordinator_model.events import (
     RecordRead,
 )
 from coordinator_model.heartbeat_block import FastRow, HeartbeatBlock
+from coordinator_model.shard.batch import Part
 from coordinator_model.shard.broker_lines import BrokerLines
 from coordinator_model.shard.commit_times import CommitQueue, CommitRow
 from coordinator_model.shard.fast_path import FastPath
 from coordinator_model.shard.group_events import GroupEvents
 from coordinator_model.shard.groups import Groups
-from coordinator_model.shard.intake import Part
 from coordinator_model.shard.schedule import Schedule
 
 
