@@ -31,7 +31,7 @@ from coordinator_model.shard.commit_times import COMMIT_MEMORY_MS, CommitRow
 from coordinator_model.shard.group_judgement import GroupJudgement
 from coordinator_model.shard.groups import Groups
 from coordinator_model.shard.heartbeat_table import FAST_PATH_TYPES
-from coordinator_model.shard.refresh import forget_shown
+from coordinator_model.shard.heartbeat_update import forget_shown
 from coordinator_model.states import GroupState, GroupType
 
 

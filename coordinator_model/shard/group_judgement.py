@@ -16,8 +16,8 @@ from coordinator_model.rules.evaluate import Evaluation, evaluate, need_heartbea
 from coordinator_model.rules.findings import Finding
 from coordinator_model.shard.broker_reports import BrokerReports
 from coordinator_model.shard.groups import Groups
+from coordinator_model.shard.heartbeat_update import forget_shown, note_shown
 from coordinator_model.shard.outputs import Output
-from coordinator_model.shard.refresh import forget_shown, note_shown
 from coordinator_model.shard.set_aside import failed_replica
 from coordinator_model.shard.shard_memory import ReportedFinding
 from coordinator_model.shard.view import view

@@ -3,7 +3,7 @@
 Each member has a slot. A slot holds the last heartbeat, the interval before it, the generation that the fast path
 accepts (-1: none, so the next heartbeat takes the slow path), and the *span*: how long after the last heartbeat the
 member must be looked at (``FAR_MS``: it need not be). It also holds the session timeout, while heartbeats are all that
-can change in the view of the member's group (``refresh``).
+can change in the view of the member's group (``heartbeat_update``).
 """
 
 from array import array
