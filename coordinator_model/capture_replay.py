@@ -21,6 +21,7 @@ from coordinator_model.decode.telemetry.fields import BadField
 from coordinator_model.decode.telemetry.pushed_metrics import MetricsReader, unread
 from coordinator_model.decode.telemetry.shipped import Zone, utc
 from coordinator_model.events import (
+    FAR_MS,
     BrokerLine,
     ClientPoll,
     ClientSeen,
@@ -44,7 +45,6 @@ from coordinator_model.group_report import Said, of_kind, read_outputs, reports_
 from coordinator_model.incidents import Kind, Transition, fold, in_order
 from coordinator_model.lag_tracker import LagTracker, redated, track
 from coordinator_model.recreated import Place, begins_again_ms
-from coordinator_model.shard.heartbeat_table import FAR_MS
 from coordinator_model.shard.shard import Shard, ShardSettings
 from coordinator_model.shard.sharding import DEFAULT_PARTITIONS, infer_partitions, shard_of
 from coordinator_model.shard.topic_places import name_topics

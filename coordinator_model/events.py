@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 RECORD_RANK = 0
 TELEMETRY_RANK = 1
+FAR_MS = 2**61
+"""Later than any instant, and longer than any time: it stands for what never comes."""
 
 
 class RecordRead(NamedTuple):

@@ -72,6 +72,7 @@ class Incident:
     at_ms: int
     summary: str
     partitions: list[list[Any]] = field(default_factory=list)
+    """Topic and partition of each, as a report has them: JSON has no tuples."""
     detail: dict[str, Any] = field(default_factory=dict)
     holders: list[str] = field(default_factory=list)
     """Operator keys that keep a broker's incident open."""

@@ -3,7 +3,7 @@
 They are named tuples: cheap, never changed in place, and their JSON is a list, so the state needs no code of its own.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 
 class PendingMember(NamedTuple):
@@ -69,7 +69,7 @@ class Zombie(NamedTuple):
     client_host: str | None
     member_id: str | None
     instance_id: str | None
-    partitions: list[list[Any]]
+    partitions: list[tuple[str, int]]
     """Topic and partition of each that was refused."""
     left_out: int
 

@@ -9,8 +9,6 @@ clients choose their ids.
 librdkafka names no member once it has left, only the generation: it is known by its connection (tried with 2.x).
 """
 
-from typing import Any
-
 from coordinator_model.events import CommitRefused
 from coordinator_model.membership import partitions_of
 from coordinator_model.replica.group import GroupReplica
@@ -71,11 +69,10 @@ def _add(replica: GroupReplica, key: str, new: Zombie) -> None:
     replica.zombies[key] = new
 
 
-def _lost(replica: GroupReplica, event: CommitRefused) -> list[list[Any]]:
+def _lost(replica: GroupReplica, event: CommitRefused) -> list[tuple[str, int]]:
     """Return the refused partitions that are not its sender's any more."""
-    partitions = [[topic, number] for topic, number in event.partitions]
     if event.error != ILLEGAL_GENERATION:
-        return partitions
+        return list(event.partitions)
     others = {
         partition
         for member in replica.members.values()
@@ -83,7 +80,7 @@ def _lost(replica: GroupReplica, event: CommitRefused) -> list[list[Any]]:
         for partition in partitions_of(member.assignment)
     }
     known = event.member_id in replica.members
-    return [pair for pair in partitions if known and (pair[0], pair[1]) in others]
+    return [partition for partition in event.partitions if known and partition in others]
 
 
 def _former(replica: GroupReplica, event: CommitRefused) -> Member | None:
@@ -95,9 +92,9 @@ def _former(replica: GroupReplica, event: CommitRefused) -> Member | None:
     return None
 
 
-def _joined(old: Zombie, new: Zombie) -> tuple[list[list[Any]], int]:
+def _joined(old: Zombie, new: Zombie) -> tuple[list[tuple[str, int]], int]:
     """Return all partitions of one client, up to the bound, and how many there are beyond it, at least."""
-    others = [pair for pair in new.partitions if pair not in old.partitions]
+    others = [partition for partition in new.partitions if partition not in old.partitions]
     room = MAX_PARTITIONS - len(old.partitions)
     beyond = max(0, len(others) - room)
     return sorted([*old.partitions, *others[:room]]), max(old.left_out, new.left_out + beyond)

@@ -44,8 +44,7 @@ def _finding(replica: GroupReplica, context: JudgementContext, zombie: Zombie) -
     who = "other clients" if unnamed else f"{zombie.instance_id or zombie.member_id or 'a former member'} ({client})"
     about = about_group(replica, context)
     about |= {"subject": subject, "incarnation": f"{about['incarnation']}/{int(zombie.transactional)}{subject}"}
-    partitions = [(topic, number) for topic, number in zombie.partitions]
-    number = len(partitions) + zombie.left_out
+    number = len(zombie.partitions) + zombie.left_out
     number_of = f"{'at least ' if zombie.left_out else ''}{number} partition{'s' if number > 1 else ''}"
     what = f"commit of {number_of} was refused with {name} ({zombie.error})"
     means = "its transaction is void" if zombie.transactional else "what it has processed is processed again"
@@ -61,7 +60,7 @@ def _finding(replica: GroupReplica, context: JudgementContext, zombie: Zombie) -
         instance_id=zombie.instance_id,
         client_id=zombie.client_id,
         client_host=zombie.client_host,
-        partitions=partitions,
+        partitions=list(zombie.partitions),
         detail={
             "error": zombie.error,
             "error_name": name,
@@ -70,7 +69,7 @@ def _finding(replica: GroupReplica, context: JudgementContext, zombie: Zombie) -
             "transactional": zombie.transactional,
             "was_seen_as_a_member": zombie.known,
             "partitions_left_out": zombie.left_out,
-            "read_now_by": _owners(replica, set(partitions)),
+            "read_now_by": _owners(replica, set(zombie.partitions)),
         },
         **about,
     )

@@ -7,8 +7,9 @@ of the shard. They are due once that heartbeat has come.
 
 from dataclasses import dataclass, field
 
+from coordinator_model.events import FAR_MS
 from coordinator_model.rules.evaluate import Evaluation
-from coordinator_model.shard.heartbeat_table import FAR_MS, HeartbeatTable
+from coordinator_model.shard.heartbeat_table import HeartbeatTable
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ from itertools import groupby, islice
 from operator import itemgetter
 
 from coordinator_model.events import (
+    FAR_MS,
     RECORD_RANK,
     ClientWord,
     CoordinatorLine,
@@ -18,13 +19,12 @@ from coordinator_model.events import (
     RecordRead,
 )
 from coordinator_model.heartbeat_block import FastRow, HeartbeatBlock
+from coordinator_model.shard.batch import Part
 from coordinator_model.shard.broker_lines import BrokerLines
 from coordinator_model.shard.commit_times import CommitQueue, CommitRow
 from coordinator_model.shard.fast_path import FastPath
 from coordinator_model.shard.group_events import GroupEvents
 from coordinator_model.shard.groups import Groups
-from coordinator_model.shard.heartbeat_table import FAR_MS
-from coordinator_model.shard.intake import Part
 from coordinator_model.shard.schedule import Schedule
 
 

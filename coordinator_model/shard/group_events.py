@@ -31,7 +31,7 @@ from coordinator_model.shard.commit_times import COMMIT_MEMORY_MS, CommitRow
 from coordinator_model.shard.group_judgement import GroupJudgement
 from coordinator_model.shard.groups import Groups
 from coordinator_model.shard.heartbeat_table import FAST_PATH_TYPES
-from coordinator_model.shard.refresh import forget_shown
+from coordinator_model.shard.heartbeat_update import forget_shown
 from coordinator_model.states import GroupState, GroupType
 
 
@@ -201,7 +201,8 @@ class GroupEvents:
 
         Then only the member is judged, not the group.
         """
-        quiet = not any(row[0] in HEARTBEAT_RULES for row in self._groups.memory.reported.get(replica.group, ()))
+        reported = self._groups.memory.reported.get(replica.group, ())
+        quiet = not any(finding.rule in HEARTBEAT_RULES for finding in reported)
         plain = event.error == 0 and quiet and replica.state is GroupState.STABLE and replica.type in FAST_PATH_TYPES
         if not plain or context.waiting or replica.stable_seen_ms is None:
             return False

@@ -7,6 +7,7 @@ A failure on the way costs that group only: it is set aside. A group is judged a
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from coordinator_model.events import FAR_MS
 from coordinator_model.replica.advance import advance, conclude, end_if_tombstoned
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.replay import GroupEvent
@@ -15,10 +16,10 @@ from coordinator_model.rules.evaluate import Evaluation, evaluate, need_heartbea
 from coordinator_model.rules.findings import Finding
 from coordinator_model.shard.broker_reports import BrokerReports
 from coordinator_model.shard.groups import Groups
-from coordinator_model.shard.heartbeat_table import FAR_MS
+from coordinator_model.shard.heartbeat_update import forget_shown, note_shown
 from coordinator_model.shard.outputs import Output
-from coordinator_model.shard.refresh import forget_shown, note_shown
 from coordinator_model.shard.set_aside import failed_replica
+from coordinator_model.shard.shard_memory import ReportedFinding
 from coordinator_model.shard.view import view
 from coordinator_model.states import SESSION_EXPIRED, Evidence, Severity
 
@@ -73,11 +74,11 @@ class GroupJudgement:
     ) -> None:
         """Report a group's findings if they have changed, and remember those that go on."""
         group = replica.group
-        brief = [[f.rule, f.member_id or f.subject, f.severity, f.evidence, f.cause, f.deadline_ms] for f in findings]
+        brief = [ReportedFinding.of(finding) for finding in findings]
         reported, is_gone = self._groups.memory.reported, replica.deleted and group in self._groups.changed
         if brief != reported.get(group, []) or ended or is_gone:
             self._report(replica, context, findings, at_ms)
-        kept = [row for row in brief if (row[0], row[1]) not in ended]
+        kept = [finding for finding in brief if finding.key not in ended]
         if kept:
             reported[group] = kept
         else:
@@ -95,10 +96,10 @@ class GroupJudgement:
         """Report which of a group's findings have ended by an instant; return when the next one may end."""
         replica, context = self._groups.replica(group), self._groups.context(group, at_ms)
         evaluation = evaluate(replica, context)
-        told = {(row[0], row[1]): row[2] for row in self._groups.memory.reported[group]}
-        known = [f for f in evaluation.findings if (f.rule, f.member_id or f.subject) in told]
+        told = {finding.key: finding.severity for finding in self._groups.memory.reported[group]}
+        known = [finding for finding in evaluation.findings if ReportedFinding.of(finding).key in told]
         for finding in known:
-            finding.severity = Severity(told[finding.rule, finding.member_id or finding.subject])
+            finding.severity = Severity(told[ReportedFinding.of(finding).key])
         ended = {(f.rule, f.member_id) for f in known if f.closed_reason}
         if conclude(replica, {}, ended):
             self._groups.group_store.touch(group)

@@ -7,6 +7,7 @@ A replica is a compressed slice (``group_store``) until an event needs it. Its m
 from dataclasses import dataclass, field
 
 from coordinator_model.brokers.broker_clock import CoordinatorTracker
+from coordinator_model.events import FAR_MS
 from coordinator_model.replica.advance import take_heartbeats
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.session_timer import JudgementContext
@@ -14,7 +15,7 @@ from coordinator_model.shard import snapshot
 from coordinator_model.shard.agenda import Agenda
 from coordinator_model.shard.commit_times import CommitTimes
 from coordinator_model.shard.group_store import GroupStore
-from coordinator_model.shard.heartbeat_table import FAR_MS, HeartbeatTable
+from coordinator_model.shard.heartbeat_table import HeartbeatTable
 from coordinator_model.shard.outputs import Outputs
 from coordinator_model.shard.shard_memory import ShardMemory
 from coordinator_model.shard.shard_settings import ShardSettings

@@ -2,25 +2,20 @@
 
 Each member has a slot. A slot holds the last heartbeat, the interval before it, the generation that the fast path
 accepts (-1: none, so the next heartbeat takes the slow path), and the *span*: how long after the last heartbeat the
-member must be looked at. It also holds the session timeout, while heartbeats are all that can change in the view of the
-member's group (``refresh``).
+member must be looked at (``FAR_MS``: it need not be). It also holds the session timeout, while heartbeats are all that
+can change in the view of the member's group (``heartbeat_update``).
 """
 
 from array import array
 from collections.abc import Iterator
 from operator import add
 
+from coordinator_model.events import FAR_MS
 from coordinator_model.replica.advance import Heard
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.member import Member
 from coordinator_model.states import GroupState, GroupType
 
-FAR_MS = 2**62
-"""Later than any instant: the due instant of a group or shard for which nothing is due."""
-NO_INSTANT = 2**61
-"""A value from here on is no instant: a free slot's heartbeat, or the due instant of a member that is never due."""
-NEVER = NO_INSTANT
-"""The span of a member that need not be looked at. An instant plus this is no instant."""
 MAX_INTERVAL_MS = 2**31 - 1
 """The longest interval between two heartbeats that the column holds. A longer one is cut to it."""
 SLOW_PATH = -1
@@ -68,7 +63,7 @@ class HeartbeatTable:
         members = self.slots.get(group, {})
         slot = members.pop(member_id, None)
         if slot is not None:
-            self.last_ms[slot], self.generation[slot], self.span_ms[slot] = NO_INSTANT, SLOW_PATH, NEVER
+            self.last_ms[slot], self.generation[slot], self.span_ms[slot] = FAR_MS, SLOW_PATH, FAR_MS
             self.timeout_ms[slot] = 0
             self.free.append(slot)
             self.index = None
@@ -123,20 +118,19 @@ class HeartbeatTable:
         heard_twice = previous_ms is not None and member.heartbeat_interval_ms is not None
         steady = fast and heard_twice and not member.awaiting_sync
         self.generation[slot] = member.generation if steady and member.generation is not None else SLOW_PATH
-        self.span_ms[slot] = NEVER if due_ms is None else max(0, due_ms - last_ms)
+        self.span_ms[slot] = FAR_MS if due_ms is None else max(0, due_ms - last_ms)
 
     def rebase(self, delta_ms: int) -> None:
         """Move the heartbeats of all members along with their coordinator's clock."""
-        self.last_ms = array("q", [at_ms + delta_ms if at_ms < NO_INSTANT else at_ms for at_ms in self.last_ms])
+        self.last_ms = array("q", [at_ms + delta_ms if at_ms < FAR_MS else at_ms for at_ms in self.last_ms])
 
     def forget_timeouts(self) -> None:
         """Forget all session timeouts, so that the next view of every group is a whole one."""
         self.timeout_ms = array("i", bytes(self.timeout_ms.itemsize * len(self.timeout_ms)))
 
     def due_ms(self) -> int:
-        """Return the earliest instant at which some member must be looked at."""
-        due_ms = min(map(add, self.last_ms, self.span_ms), default=FAR_MS)
-        return due_ms if due_ms < NO_INSTANT else FAR_MS
+        """Return the earliest instant at which some member must be looked at, ``FAR_MS`` if there is none."""
+        return min(FAR_MS, min(map(add, self.last_ms, self.span_ms), default=FAR_MS))
 
     def groups_due(self, due_ms: int) -> set[str]:
         """Return the groups with a member that must be looked at by an instant."""
@@ -153,5 +147,5 @@ class HeartbeatTable:
             slot for slot in self.slots.get(group, {}).values() if self.last_ms[slot] + self.span_ms[slot] <= due_ms
         ]
         for slot in overdue:
-            self.span_ms[slot], self.generation[slot] = NEVER, SLOW_PATH
+            self.span_ms[slot], self.generation[slot] = FAR_MS, SLOW_PATH
         return bool(overdue)

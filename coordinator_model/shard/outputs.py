@@ -58,7 +58,7 @@ class Outputs:
         self.listed.append(report.as_output())
 
     def heartbeats(self, at_ms: int, groups: list[Any]) -> None:
-        """Report the heartbeats of groups that had only heartbeats since they were last shown (``refresh``)."""
+        """Report the heartbeats of groups that had nothing else since they were shown (``heartbeat_update``)."""
         self._emit("heartbeats", at_ms, groups=groups)
 
     def progress(self, clock: CoordinatorTracker, wall_ms: int | None, **numbers: int) -> None:

@@ -6,9 +6,9 @@ end as time passes without a record (``pass_time``). The ``agenda`` knows what i
 
 from coordinator_model.brokers.broker_clock import CoordinatorTracker
 from coordinator_model.brokers.leadership import STALE_MS
+from coordinator_model.events import FAR_MS
 from coordinator_model.shard.group_judgement import GroupJudgement
 from coordinator_model.shard.groups import Groups
-from coordinator_model.shard.heartbeat_table import FAR_MS
 
 FIRST_LOOK_MS = 1_000
 """How long after a coordinator's first answer its groups are looked at: no session ends sooner."""

@@ -16,10 +16,11 @@ from collections.abc import Iterable
 
 from coordinator_model.brokers.broker_clock import CoordinatorTracker
 from coordinator_model.commit_block import CommitBlock
-from coordinator_model.events import Event, OffsetCommitted, Tick
+from coordinator_model.events import FAR_MS, Event, OffsetCommitted, Tick
 from coordinator_model.heartbeat_block import HeartbeatBlock
 from coordinator_model.shard import snapshot
 from coordinator_model.shard.agenda import Agenda
+from coordinator_model.shard.batch import Batch, OffsetsRead
 from coordinator_model.shard.broker_lines import BrokerLines
 from coordinator_model.shard.broker_reports import BrokerReports
 from coordinator_model.shard.event_loop import EventLoop
@@ -28,8 +29,8 @@ from coordinator_model.shard.group_events import GroupEvents
 from coordinator_model.shard.group_judgement import GroupJudgement
 from coordinator_model.shard.group_store import GroupStore
 from coordinator_model.shard.groups import Groups
-from coordinator_model.shard.heartbeat_table import FAR_MS, HeartbeatTable
-from coordinator_model.shard.intake import Batch, OffsetsRead, Taken, take
+from coordinator_model.shard.heartbeat_table import HeartbeatTable
+from coordinator_model.shard.intake import Taken, take
 from coordinator_model.shard.outputs import Output, Outputs
 from coordinator_model.shard.schedule import Schedule
 from coordinator_model.shard.shard_memory import ShardMemory

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, field, fields
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from coordinator_model.brokers.blindness import BlindWindow
 from coordinator_model.brokers.broker_clock import BrokerClock, CoordinatorTracker
@@ -15,6 +15,7 @@ from coordinator_model.events import Event
 from coordinator_model.heartbeat_block import NO_HEARTBEATS, HeartbeatBlock
 from coordinator_model.rules.broker_watch import AffectedMember, BrokerWatch, SteppedClock, UnloggedLeader
 from coordinator_model.rules.coordinator_unavailable import RefusalSpell
+from coordinator_model.rules.findings import Finding
 from coordinator_model.rules.refused_unknown import RefusedClient
 from coordinator_model.shard.commit_times import NOTHING_READ, CommitRow, ReadTo
 from coordinator_model.shard.rebase import rebased
@@ -29,6 +30,32 @@ _COORDINATORS_TIME = (
 _EVENTS: dict[str, Any] = {kind.__name__: kind for kind in get_args(Event)}
 
 
+class ReportedFinding(NamedTuple):
+    """A finding of a group's last report, in brief: a group is reported again if one of these fields changes.
+
+    Its words are plain texts, so that one read from the state equals one that was made now.
+    """
+
+    rule: str
+    who: str
+    """The member's id, or the subject of a finding that is not about a member."""
+    severity: str
+    evidence: str
+    cause: str
+    deadline_ms: int | None
+
+    @classmethod
+    def of(cls, finding: Finding) -> "ReportedFinding":
+        """Return a finding in brief."""
+        who = finding.member_id or finding.subject
+        return cls(finding.rule, who, finding.severity, finding.evidence, finding.cause, finding.deadline_ms)
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What tells a group's findings apart."""
+        return self.rule, self.who
+
+
 @dataclass(slots=True)
 class ShardMemory:
     """Clocks, events that are held back, findings that were reported, offsets that were read."""
@@ -39,8 +66,8 @@ class ShardMemory:
     held_heartbeats: HeartbeatBlock = NO_HEARTBEATS
     held_commits: list[CommitRow] = field(default_factory=list)
     commits_read: ReadTo = NOTHING_READ
-    reported: dict[str, list[list[Any]]] = field(default_factory=dict)
-    """By group: the findings of its last report, in brief. Groups without findings are left out."""
+    reported: dict[str, list[ReportedFinding]] = field(default_factory=dict)
+    """By group: the findings of its last report that go on. Groups without findings are left out."""
     offsets: dict[tuple[str, int], int] = field(default_factory=dict)
     """By topic and partition: the greatest offset read. An event at this offset or below is a duplicate."""
     newest_ms: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -127,7 +154,7 @@ class ShardMemory:
             watch=_to_watch(values["watch"]),
             held=_to_events(values["held"]),
             held_heartbeats=HeartbeatBlock.of_list(values["held_heartbeats"]),
-            reported=values["reported"],
+            reported={group: [ReportedFinding(*row) for row in rows] for group, rows in values["reported"].items()},
             held_commits=load_commit_rows(values["held_commits"]),
             commits_read=ReadTo(*values["commits_read"]),
             offsets=_to_places(values["offsets"]),

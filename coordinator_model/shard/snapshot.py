@@ -83,6 +83,13 @@ _HEARD = slice(_MEMBER_FIELDS.index("last_heartbeat_ms"), _MEMBER_FIELDS.index("
 _APART = {"group", "members", "recorded", "unconverted", "leaves", "departures", "unexplained", "type", "state"}
 _APART |= {"phase", "unreported_phase"}
 _GROUP_FIELDS = [f.name for f in fields(GroupReplica) if f.name not in _APART]
+
+
+def _to_zombie(*values: Any) -> Zombie:
+    zombie = Zombie(*values)
+    return zombie._replace(partitions=[(topic, number) for topic, number in zombie.partitions])
+
+
 _NOTES: dict[str, Callable[..., Any]] = {
     "pending": PendingMember,
     "unanswered_joins": UnansweredJoin,
@@ -91,7 +98,7 @@ _NOTES: dict[str, Callable[..., Any]] = {
     "logged": LoggedRemoval,
     "proofs": LoggedRemoval,
     "refused": Refusal,
-    "zombies": Zombie,
+    "zombies": _to_zombie,
 }
 """Fields of a group that are dicts of notes. JSON makes a list of each note."""
 _PHASE_FIELDS = [f.name for f in fields(JoinPhase)]

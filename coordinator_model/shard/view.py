@@ -17,7 +17,7 @@ from coordinator_model.replica.session_timer import (
 from coordinator_model.rules.rebalance_stuck import MAX_NAMED, phase_of
 from coordinator_model.shard.client_phase import client_phase
 from coordinator_model.shard.coverage import counted, sources_of
-from coordinator_model.shard.refresh import headroom
+from coordinator_model.shard.heartbeat_update import headroom
 from coordinator_model.states import Evidence, GroupState, GroupType
 
 MAX_MEMBERS_SHOWN = 5_000

@@ -9,7 +9,7 @@ import zlib
 
 from coordinator_model.shard.group_judgement import GroupJudgement
 from coordinator_model.shard.groups import Groups
-from coordinator_model.shard.refresh import forget_shown, refreshed, shown_plain
+from coordinator_model.shard.heartbeat_update import forget_shown, refreshed, shown_plain
 
 WHOLE_AT_ONCE = 40
 """How many groups that have not changed are shown whole in one batch of a shard."""

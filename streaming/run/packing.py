@@ -32,7 +32,7 @@ from coordinator_model.events import (
     Tick,
 )
 from coordinator_model.heartbeat_block import HeartbeatBlock
-from coordinator_model.shard.intake import OffsetsRead
+from coordinator_model.shard.batch import OffsetsRead
 from streaming.run.long_ids import shard_of
 
 QUARANTINE_KEY = "quarantine"

@@ -9,7 +9,7 @@ from sqlalchemy import Column, ColumnElement, Connection, Engine, Row, Table, an
 
 from coordinator_model.brokers.blindness import blind_windows
 from coordinator_model.incidents import Incident, OpenIncidents
-from coordinator_model.shard.refresh import with_heartbeats
+from coordinator_model.shard.heartbeat_update import with_heartbeats
 from streaming.store import tables
 from streaming.store.batch import OWN_RULES
 from streaming.store.database import clean, database_ms, group_key

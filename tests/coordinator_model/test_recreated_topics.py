@@ -6,7 +6,7 @@ from coordinator_model.brokers.broker_clock import CoordinatorTracker
 from coordinator_model.capture_replay import MAX_RECREATED, replay_rows
 from coordinator_model.decode.parse import parse_row
 from coordinator_model.recreated import Place, begins_again_ms
-from coordinator_model.shard.intake import OffsetsRead
+from coordinator_model.shard.batch import OffsetsRead
 from coordinator_model.shard.shard import Shard, ShardSettings
 from coordinator_model.states import Cause
 from tests.support.story import T0, stable

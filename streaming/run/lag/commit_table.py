@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from coordinator_model.commit_block import NO_OFFSET, PARTITION_BYTES, CommitBlock, key_of, place_of
+from coordinator_model.events import FAR_MS
 from coordinator_model.lag.partition import MIN_DISTANCE_MS, WINDOW
 from coordinator_model.lag.window import AHEAD_MS
-from coordinator_model.shard.heartbeat_table import FAR_MS
 from streaming.run.lag.names import Names
 
 Int64s = np.ndarray[Any, np.dtype[np.int64]]

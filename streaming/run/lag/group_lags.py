@@ -17,12 +17,12 @@ from typing import Any, Final, Self
 
 import numpy as np
 
+from coordinator_model.events import FAR_MS
 from coordinator_model.group_report import GroupReport, Said, of_kind, reports_in
 from coordinator_model.lag.partition import PartitionLag
 from coordinator_model.lag.window import AHEAD_MS
 from coordinator_model.rules.group_lag import judge_group
 from coordinator_model.rules.outages import Outages
-from coordinator_model.shard.heartbeat_table import FAR_MS
 from coordinator_model.thresholds import Thresholds
 from streaming.run.lag.broker_clocks import BrokerClocks
 from streaming.run.lag.commit_table import CommitTable, Int32s, Int64s

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from coordinator_model.shard.heartbeat_table import FAR_MS
+from coordinator_model.events import FAR_MS
 
 SNAPSHOT_FILE, JOURNAL_FILE = "snapshot", "journal"
 JOURNAL_BYTES = 256 * 1024 * 1024

@@ -15,7 +15,7 @@ from coordinator_model.brokers.blindness import (
 )
 from coordinator_model.decode.parse import parse_row
 from coordinator_model.events import TELEMETRY_RANK, LeaderNamed, Tick
-from coordinator_model.shard.intake import OffsetsRead
+from coordinator_model.shard.batch import OffsetsRead
 from coordinator_model.shard.shard import Shard, ShardSettings
 from tests.support.story import T0, stable
 

@@ -4,12 +4,12 @@ import pytest
 
 from coordinator_model.decode.parse import parse_row
 from coordinator_model.decode.telemetry.fields import INT32, LATEST_MS
-from coordinator_model.events import TELEMETRY_RANK, LeaderNamed, Tick
+from coordinator_model.events import FAR_MS, TELEMETRY_RANK, LeaderNamed, Tick
 from coordinator_model.replica.advance import take_heartbeats
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.member import Member
 from coordinator_model.shard import group_judgement
-from coordinator_model.shard.heartbeat_table import FAR_MS, NEVER, NO_INSTANT, HeartbeatTable
+from coordinator_model.shard.heartbeat_table import HeartbeatTable
 from coordinator_model.shard.shard import Shard, ShardSettings
 from tests.support.story import SESSION_MS, T0, consumers, stable
 
@@ -134,8 +134,8 @@ def expired(outputs):
 def test_a_span_of_never_is_never_due():
     table = HeartbeatTable()
     slot = table.add("g", "m")
-    for last_ms in (0, T0, LATEST_MS, NO_INSTANT):
-        table.last_ms[slot], table.span_ms[slot] = last_ms, NEVER
+    for last_ms in (0, T0, LATEST_MS, FAR_MS):
+        table.last_ms[slot], table.span_ms[slot] = last_ms, FAR_MS
         assert table.due_ms() == FAR_MS
         assert table.groups_due(LATEST_MS) == set()
 

@@ -6,7 +6,7 @@ import pytest
 
 from coordinator_model.decode.parse import parse_row
 from coordinator_model.shard import view_refresh
-from coordinator_model.shard.refresh import with_heartbeats
+from coordinator_model.shard.heartbeat_update import with_heartbeats
 from coordinator_model.shard.shard import Shard, ShardSettings
 from tests.support.story import T0, stable
 

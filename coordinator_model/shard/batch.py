@@ -1,0 +1,72 @@
+"""What comes for a shard at one time, and the parts in which it is applied."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from coordinator_model.brokers.line_clocks import Step
+from coordinator_model.commit_block import CommitBlock
+from coordinator_model.events import FAR_MS, Event
+from coordinator_model.heartbeat_block import HeartbeatBlock
+from coordinator_model.shard.commit_times import CommitRow
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+
+class OffsetsRead(NamedTuple):
+    """A range of offsets of a telemetry partition, all of which were read."""
+
+    topic: str
+    partition: int
+    first: int
+    last: int
+
+
+class Batch(NamedTuple):
+    """What came for a shard: events, heartbeats and commits as blocks, and how far the sources have been read.
+
+    ``records_read_ms``: the instant up to which records have been read. ``read``: the offsets of telemetry that were
+    read, for all shards. ``final``: nothing more comes.
+    """
+
+    events: Iterable[Event]
+    heartbeats: Iterable[HeartbeatBlock] = ()
+    wall_ms: int | None = None
+    records_read_ms: int = FAR_MS
+    read: Iterable[OffsetsRead] = ()
+    final: bool = False
+    commits: Iterable[CommitBlock] = ()
+
+
+class Part(NamedTuple):
+    """The events between two steps of the coordinator's clock that may be applied.
+
+    Heartbeats, offset commits and other events are three sequences, each in order.
+    """
+
+    step: Step | None
+    heartbeats: HeartbeatBlock
+    events: list[Event]
+    commits: list[CommitRow]
+
+    @property
+    def last_ms(self) -> int:
+        """The newest instant of its events and commits, heartbeats apart; 0: there is none."""
+        return max(self.events[-1][0] if self.events else 0, self.commits[-1][0] if self.commits else 0)
+
+
+class Taken(NamedTuple):
+    """The parts of a batch in order, nearly always one, and what is not applied.
+
+    ``steps``: the steps of all brokers' clocks. ``misdated``: lines whose instant is impossible. ``lost``: brokers with
+    missing lines, and the first instant after the loss. ``committed``: how many offset commits came. ``future``: how
+    many were left out because their instants are far in the future.
+    """
+
+    parts: list[Part]
+    steps: list[Step]
+    misdated: list[Event]
+    duplicates: int
+    lost: dict[str, int]
+    committed: int
+    future: int

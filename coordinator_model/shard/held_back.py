@@ -1,0 +1,81 @@
+"""Events that are held back: those of a batch that are newer than the slowest live source has been read.
+
+They wait in the memory for ``hold_ms`` at most, and join the next batch.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from operator import itemgetter
+
+from coordinator_model.brokers.line_clocks import Step
+from coordinator_model.events import FAR_MS, BrokerLine, Event, Heartbeat
+from coordinator_model.heartbeat_block import NO_HEARTBEATS, HeartbeatBlock, order
+from coordinator_model.shard.batch import Part
+from coordinator_model.shard.commit_times import CommitRow
+from coordinator_model.shard.shard_memory import ShardMemory
+
+
+def joined(  # the kinds of events
+    memory: ShardMemory,
+    step: Step | None,
+    lines: Iterable[BrokerLine],
+    blocks: Iterable[HeartbeatBlock],
+    rest: Iterable[Event],
+    commits: list[CommitRow],
+) -> Part:
+    """Return what was held back and what came now, in order. Nothing is held back in the memory any more."""
+    beats: list[Heartbeat] = []
+    others = list(memory.held)
+    for line in lines:
+        (beats if type(line) is Heartbeat else others).append(line)  # type: ignore[arg-type] # of its own type
+    others.extend(rest)
+    loose = HeartbeatBlock.of_events(sorted(beats, key=order))
+    heartbeats = HeartbeatBlock.joined([memory.held_heartbeats, *blocks, loose])
+    rows = sorted(memory.held_commits + commits)
+    memory.held, memory.held_heartbeats, memory.held_commits = [], NO_HEARTBEATS, []
+    return Part(step, heartbeats, sorted(others, key=order), rows)
+
+
+def hold_back(memory: ShardMemory, part: Part, watermark_ms: int, hold_ms: int) -> Part:
+    """Hold back what is newer than an instant; return the rest."""
+    until = part.heartbeats.until(watermark_ms)
+    memory.held_heartbeats = part.heartbeats.cut(until, part.heartbeats.length)
+    known = bisect_right(part.commits, watermark_ms, key=itemgetter(0))
+    memory.held_commits = part.commits[known:]
+    return part._replace(
+        heartbeats=part.heartbeats.cut(0, until),
+        events=_hold_back_events(memory, part.events, watermark_ms, hold_ms),
+        commits=part.commits[:known],
+    )
+
+
+def _hold_back_events(memory: ShardMemory, events: list[Event], watermark_ms: int, hold_ms: int) -> list[Event]:
+    """Hold back events, except those of brokers whose clock differs from the coordinator's.
+
+    Their instants say nothing about the coordinator's time, so these events are applied at once.
+    """
+    cut = len(events)
+    while cut and events[cut - 1][0] > watermark_ms:
+        cut -= 1
+    ready = events[:cut]
+    memory.held = []
+    for event in events[cut:]:
+        (ready if memory.clock.is_apart(event, hold_ms) else memory.held).append(event)
+    return ready
+
+
+def leave_out_future(memory: ShardMemory, credible_ms: int) -> int:
+    """Hold no commit that is later than an instant; return how many there were: they would be held until it comes."""
+    kept = bisect_right(memory.held_commits, credible_ms, key=itemgetter(0))
+    future = len(memory.held_commits) - kept
+    del memory.held_commits[kept:]
+    return future
+
+
+def watermark_ms(memory: ShardMemory, part: Part, latest_ms: int, records_read_ms: int, hold_ms: int) -> int:
+    """Return up to which instant events may be applied. ``latest_ms`` 0: no line has come."""
+    if not latest_ms:
+        beats = part.heartbeats
+        latest_ms = max(part.last_ms, beats.place(-1)[0] if beats.length else 0)
+    lines_ms = memory.clock.watermark_ms(hold_ms) if memory.clock.brokers else FAR_MS
+    return max(min(lines_ms, records_read_ms), latest_ms - hold_ms)
