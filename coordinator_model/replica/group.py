@@ -60,7 +60,7 @@ class Leave:
 
 @dataclass(slots=True)
 class GroupReplica:
-    """One group. ``generation`` is the group epoch for KIP-848 groups."""
+    """One group. ``generation`` is the group epoch for KIP-848 groups; -1 means no generation or epoch, as in Kafka."""
 
     group: str
     type: GroupType = GroupType.SIMPLE
