@@ -119,6 +119,8 @@ def _is_of_one_phase(one: Departure, other: Departure) -> bool:
     If one removal is older than the first sign of the other's join phase, two coordinators used the same number for
     their generations: the first one's was never written, so the second did not find it when it loaded the log.
     """
+    if one is other:
+        return True  # a late sign of its phase may be newer than the removal
     replaced = one.successor is not None or other.successor is not None
     pairs = () if replaced else ((one, other), (other, one))
     reused = any(first.removed_ms < (second.phase.started_ms or 0) for first, second in pairs)
