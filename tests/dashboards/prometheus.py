@@ -46,10 +46,10 @@ def configured(folder: Path, serve: str, alertmanager: str) -> Path:
 
 
 class Asking:
-    """Asks a running Prometheus."""
+    """Asks a running Prometheus; `at_s`: what it knew at this instant, whatever it scrapes or fails to scrape later."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    def __init__(self, url: str, at_s: float | None = None) -> None:
+        self.url, self._at_s = url, at_s
 
     def get(self, path: str, **parameters: Any) -> Any:
         """Return the data of an answer."""
@@ -60,7 +60,7 @@ class Asking:
 
     def now(self, expr: str) -> list[dict[str, Any]]:
         """Return the samples of an instant query."""
-        return self.get("query", query=expr)["result"]
+        return self.get("query", query=expr, time=self._at_s)["result"]
 
     def ever(self, expr: str, start_s: float, end_s: float) -> list[dict[str, Any]]:
         """Return the series of a range query that hold a number somewhere.

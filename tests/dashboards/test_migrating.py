@@ -5,6 +5,7 @@ A real Prometheus scrapes the three paths as it would scrape the exporters, with
 
 import itertools
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -106,7 +107,7 @@ def asking(tmp_path_factory):
                 work()
                 seen = f'kafka_consumergroup_current_offset{{consumergroup="orders"}} == {1_000 + 10 * number}'
                 await_true(lambda seen=seen: asked.now(seen) and asked.now("count(up == 1) == 3"))
-            yield asked
+            yield prometheus.Asking(asked.url, at_s=time.time())
     store.close()
 
 
