@@ -53,20 +53,3 @@ class Part(NamedTuple):
     def last_ms(self) -> int:
         """The newest instant of its events and commits, heartbeats apart; 0: there is none."""
         return max(self.events[-1][0] if self.events else 0, self.commits[-1][0] if self.commits else 0)
-
-
-class Taken(NamedTuple):
-    """The parts of a batch in order, nearly always one, and what is not applied.
-
-    ``steps``: the steps of all brokers' clocks. ``misdated``: lines whose instant is impossible. ``lost``: brokers with
-    missing lines, and the first instant after the loss. ``committed``: how many offset commits came. ``future``: how
-    many were left out because their instants are far in the future.
-    """
-
-    parts: list[Part]
-    steps: list[Step]
-    misdated: list[Event]
-    duplicates: int
-    lost: dict[str, int]
-    committed: int
-    future: int

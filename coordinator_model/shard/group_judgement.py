@@ -97,9 +97,12 @@ class GroupJudgement:
         replica, context = self._groups.replica(group), self._groups.context(group, at_ms)
         evaluation = evaluate(replica, context)
         told = {finding.key: finding.severity for finding in self._groups.memory.reported[group]}
-        known = [finding for finding in evaluation.findings if ReportedFinding.of(finding).key in told]
-        for finding in known:
-            finding.severity = Severity(told[ReportedFinding.of(finding).key])
+        known: list[Finding] = []
+        for finding in evaluation.findings:
+            severity = told.get(ReportedFinding.of(finding).key)
+            if severity is not None:
+                finding.severity = Severity(severity)
+                known.append(finding)
         ended = {(f.rule, f.member_id) for f in known if f.closed_reason}
         if conclude(replica, {}, ended):
             self._groups.group_store.touch(group)

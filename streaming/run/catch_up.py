@@ -1,6 +1,7 @@
 """How far the job still is from the ends that the topics had when it started."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -20,7 +21,7 @@ class CatchUp:
     total: int = 0
     """What was to be read when the first batch had ended."""
     asked_ms: int = 0
-    """When the ends were asked: who has read up to them has read all that there was by then."""
+    """When the ends were asked. A job that has read up to them has read all that there was then."""
 
     def update(self, progress: dict[str, Any]) -> str | None:
         """Take in a batch's progress; return a line for people while it lasts."""
@@ -28,8 +29,7 @@ class CatchUp:
             return None
         sources = progress["sources"]
         self.rows_per_s = sum(float(source.get("processedRowsPerSecond") or 0.0) for source in sources)
-        read = {topic: at for source in sources for topic, at in offsets_in(source["endOffset"]).items()}
-        self.remaining = self._remaining(read)
+        self.remaining = self._remaining(_offsets_of_all(source["endOffset"] for source in sources))
         self.total = max(self.total, self.remaining)
         if self.remaining == 0:
             self.done = True
@@ -38,7 +38,7 @@ class CatchUp:
         return f"catching up: {share}, {self.remaining:,} records to go, {self.rows_per_s:,.0f} a second"
 
     def is_reached(self, at: Offsets) -> bool:
-        """Tell whether who has read up to some offsets is done."""
+        """Tell whether a job that has read up to these offsets has caught up."""
         return self._remaining(at) == 0
 
     def _remaining(self, at: Offsets) -> int:
@@ -50,12 +50,20 @@ class CatchUp:
 
 
 def planned(checkpoint: Path, batch_id: int) -> Offsets:
-    """Return up to where a batch reads: Spark writes that down before it begins. Nothing where that cannot be read."""
+    """Return the offsets up to which a batch reads. Spark writes them to its checkpoint before the batch begins.
+
+    The result is empty if that file cannot be read.
+    """
     try:
         _, _, *sources = (checkpoint / "offsets" / str(batch_id)).read_text(encoding="utf-8").splitlines()
-        return {topic: at for source in sources for topic, at in offsets_in(source).items()}
+        return _offsets_of_all(sources)
     except (OSError, ValueError):
         return {}
+
+
+def _offsets_of_all(sources: Iterable[Any]) -> Offsets:
+    """Return the offsets of all sources of a query together."""
+    return {topic: at for source in sources for topic, at in offsets_in(source).items()}
 
 
 def read_all_from_ms(progress: dict[str, Any]) -> int | None:

@@ -74,7 +74,7 @@ QUERY_VERSION = 5  # another one where the query's sources or its stateful stage
 READ_TIMEOUTS_S = 60.0  # how soon a changed session timeout of a group, or a topic that has grown, is known
 NEW_TOPICS_S = 600.0  # how soon the partitions of topics are that are new since the query was started
 MAX_FIRST_PARTITIONS = 20_000
-"""Of all topics: so many end offsets are asked before the first batch, for nobody knows yet which topics are in use."""
+"""The most partitions whose end offsets are asked before the first batch. Which topics are in use is not known yet."""
 STATUS_BATCHES = 100
 SET_ASIDE_AFTER = 3  # failures in a row that nothing outside explains, without one batch between them
 GIVE_UP_AFTER = 8
@@ -259,9 +259,10 @@ class Job:
             query.stop()
 
     def _ask_first(self, end_offsets: EndOffsets, lags: GroupLags) -> None:
-        """Ask for the end offsets of all topics where nothing is kept: then lags are known with the first batch.
+        """Ask for the end offsets of all topics if no lags are kept. Then lags are known with the first batch.
 
-        Who reads up to the ends of the topics that are asked after this has read all commits that are older.
+        The ends of the topics that the job reads are asked after this. So a job that has read up to them has read all
+        older commits.
         """
         if lags.topics():
             return

@@ -77,11 +77,13 @@ class Sink:
         said = [(key, output) for key, output in said if not self._of_metadata(output)]
         outputs = read_outputs(output for _, output in said)
         self.topic_names.resolve(reports_in(outputs))
-        judge = self.caught_up or self._catches_up(batch_id)
+        catches_up = not self.caught_up and self.catch_up.is_reached(planned(self.checkpoint, batch_id))
+        if catches_up:  # the job learns it from Spark only when the batch has ended
+            self.lags.read_first(self.catch_up.asked_ms)
         self.store.apply_batch(
             checkpoint_id=self.checkpoint_id,
             batch_id=batch_id,
-            outputs=self.lags.apply(batch_id, outputs, self._thresholds_of, judge=judge),
+            outputs=self.lags.apply(batch_id, outputs, self._thresholds_of, judge=self.caught_up or catches_up),
             settings=self.settings,
             caught_up=self.caught_up,
             late_before_ms=self.late_before_ms,
@@ -89,16 +91,6 @@ class Sink:
             lease=self.lease,
         )
         self.live_keys.update({key: output["groups"] for key, output in said if output["kind"] == "progress"})
-
-    def _catches_up(self, batch_id: int) -> bool:
-        """Tell whether this batch reads all that lay in the topics at the start: then lags are known with its groups.
-
-        The job learns it from Spark when the batch has ended.
-        """
-        if not self.catch_up.is_reached(planned(self.checkpoint, batch_id)):
-            return False
-        self.lags.read_first(self.catch_up.asked_ms)
-        return True
 
     def _thresholds_of(self, group: str) -> Thresholds:
         return self.settings.policy_for(group).thresholds

@@ -61,9 +61,9 @@ _READER = {
     "groupIdPrefix": READER_GROUP_PREFIX,  # Spark's readers join no group, but ask for the offsets of one
     "failOnDataLoss": "false",  # retention and compaction make gaps; the core sees them as lost coverage
     "maxOffsetsPerTrigger": str(ROWS_PER_BATCH),
-    # Which ranges of offsets share a task is Spark's choice, by their number and not by their size: where a busy
-    # partition is several ranges, a task's share of all lines comes out even. But each range costs milliseconds, and
-    # keys that lie in one are told once. So a full batch of the offsets topic is one range a partition, of its fifty.
+    # Spark groups ranges of offsets into tasks by their number, not by their size. If a busy partition is several
+    # ranges, all tasks get about as many lines. But each range costs milliseconds. So in a full batch of the offsets
+    # topic each of its fifty partitions is one range.
     "maxRecordsPerPartition": str(ROWS_PER_BATCH // 50),
     "kafka.fetch.max.wait.ms": "1",  # else each fetch that meets the end of a partition waits half a second
     "kafka.max.partition.fetch.bytes": str(2 * 1024 * 1024),
@@ -158,7 +158,7 @@ class PackRows:
             yield self._packed(packer)
 
     def _without_records(self, batch: pa.RecordBatch, records: list[pa.RecordBatch]) -> pa.RecordBatch:
-        """Put the rows of the offsets topic to the others, which are cut and read together; return the rest."""
+        """Move the rows of the offsets topic to ``records``, which are decoded together; return the other rows."""
         is_record = pc.equal(batch.column("topic"), self.offsets_topic)
         if pc.any(is_record).as_py():
             records.append(batch.filter(is_record))

@@ -54,7 +54,7 @@ class Row:
     evidence: str = ""
     cause: str = ""
     untold: bool = False
-    """Whether nothing outside the broker and its client tells: see `poll_rows` and `phase_died`."""
+    """Whether nothing outside the broker and its client tells: see `poll_rows` and `ended_with_coordinator`."""
     unheard: bool = False
     """Whether a client's own word agrees with us, of which no broker's log tells: see `poll_rows`."""
     tied: bool = False
@@ -170,14 +170,14 @@ def session_rows(truth: list[TruthEvent], printed: list[dict]) -> list[Row]:
 
     inside = captured(truth, printed)
     rows = _paired(SESSION_EXPIRED, session_expiries(inside), told(printed, SESSION_EXPIRED), tolerance)
-    return [replace(row, untold=row.verdict == "MISSING" and phase_died(inside, row)) for row in rows]
+    return [replace(row, untold=row.verdict == "MISSING" and ended_with_coordinator(inside, row)) for row in rows]
 
 
-def phase_died(truth: Iterable[TruthEvent], row: Row) -> bool:
-    """Tell whether a session ended in a join phase that ended with its coordinator, so that nothing tells of it.
+def ended_with_coordinator(truth: Iterable[TruthEvent], row: Row) -> bool:
+    """Tell whether a session ended in a join phase that ended with its coordinator: nothing outside shows its end.
 
-    The member's JoinGroup may have waited in that phase: no answer says that it did not. The next coordinator has the
-    member again, from the log. A phase that began with the end of this session is another matter: the others were told.
+    The member's JoinGroup may have waited in that phase, because no answer shows that it did not. The next coordinator
+    loads the member from the log. If the end of the session began the phase, answers to other members show it.
     """
     began, partition = False, -1
     for event in truth:

@@ -91,7 +91,7 @@ PHASES = {
 
 
 @pytest.mark.parametrize("name", PHASES)
-def test_nothing_tells_of_a_session_that_ends_in_a_phase_that_dies(name):
+def test_an_expiry_in_a_phase_that_ends_with_its_coordinator_is_not_demanded(name):
     lines, verdict = PHASES[name]
     truth = [logged(50_000)]
     for text in lines:

@@ -219,7 +219,7 @@ FAULTS = {
 ALL_KINDS = [
     members + faults for members in MEMBERS for faults in ("", *(f"+{name}" for name in FAULTS if name != "steps"))
 ]
-"""Whose clocks step is in none: instants of before a step mean nothing afterwards, so only `truth` counts these."""
+"""Kinds whose clocks step are left out: an instant from before a step means nothing after it. `truth` plays them."""
 
 # ---------------------------------------------------------------- a plan
 

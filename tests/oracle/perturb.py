@@ -18,7 +18,7 @@ LEAVES = (b'"requestApiKeyName":"LEAVE_GROUP"', b'"memberEpoch":-1', b'"memberEp
 JOINS = (b'"requestApiKeyName":"JOIN_GROUP"',)
 CONNECTION = re.compile(rb'"connection":"[^"-]*:(?P<port>\d+)-[^"-]*:(?P<client>\d+)-')
 PROBE_MS = 500
-"""Longer no life is without a line."""
+"""No life is without a line for longer: the probe makes one this often."""
 SYNCS = (b'"requestApiKeyName":"SYNC_GROUP"',)
 
 
@@ -48,7 +48,7 @@ def arrivals(rows: list[SourceRow], how: Perturbation, seed: str) -> list[Arriva
 
 
 def as_played(rows: list[SourceRow], _: Random) -> Iterator[Arrival]:
-    """Lose nothing, and keep the order. Brokers' clocks may differ, and step: then no time has passed."""
+    """Lose nothing, and keep the order. If a broker's clock steps between two rows, no time has passed."""
     at_ms = before_ms = rows[0].timestamp_ms
     for row in rows:
         passed_ms, before_ms = row.timestamp_ms - before_ms, row.timestamp_ms

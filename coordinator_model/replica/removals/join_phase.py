@@ -99,9 +99,8 @@ def note_unseen_end(replica: GroupReplica, by_ms: int, context: JudgementContext
     phase, members = replica.phase, replica.members.values()
     waiting = [m for m in members if m.member_id in phase.unanswered]
     others = (m for m in members if m.member_id not in phase.unanswered)
-    ends_ms = [max(m.session_from_ms or 0, m.parked_heartbeat_ms or 0) + (m.session_timeout_ms or 0) for m in others]
     due_ms = (phase.started_ms or 0) + (phase_limit_ms(replica, phase, by_ms, context) or 0)
-    ended_ms = min(max(ends_ms, default=0), due_ms)
+    ended_ms = min(max(map(_session_end_ms, others), default=0), due_ms)
     if (phase.started_ms or 0) <= ended_ms < by_ms:
         for member in waiting:
             member.timer_reset_ms = max(member.timer_reset_ms or 0, ended_ms)
@@ -143,8 +142,12 @@ def _dropped_one_alive(replica: GroupReplica, phase: EndedPhase) -> bool:
     counts as accepted: a refused one is answered at once.
     """
     dynamic = [m for m in replica.members.values() if not was_kept(phase, m) and m.unknown_ms is not None]
-    ends_ms = [max(m.session_from_ms or 0, m.parked_heartbeat_ms or 0) + (m.session_timeout_ms or 0) for m in dynamic]
-    return any(phase.removed_ms <= (m.unknown_ms or 0) < end_ms for m, end_ms in zip(dynamic, ends_ms, strict=True))
+    return any(phase.removed_ms <= (m.unknown_ms or 0) < _session_end_ms(m) for m in dynamic)
+
+
+def _session_end_ms(member: Member) -> int:
+    """Return when a member's session ends if its last heartbeat that was answered 15 was applied."""
+    return max(member.session_from_ms or 0, member.parked_heartbeat_ms or 0) + (member.session_timeout_ms or 0)
 
 
 def was_kept(phase: JoinPhase, member: Member) -> bool:

@@ -102,7 +102,7 @@ class GroupLags:
         self._rounds.append(newest)
 
     def add_first_round(self, first: Round) -> None:
-        """Take a round that was asked before the first batch; no commit is compared with it, for all are older."""
+        """Take a round that was asked before the first batch. No commit is compared with it: all commits are older."""
         self._rounds.append(first)
 
     def read_until(self, began_ms: int) -> None:
@@ -112,7 +112,7 @@ class GroupLags:
     # ------------------------------------------------------------------ a batch
 
     def read_first(self, asked_ms: int) -> None:
-        """Note that the batch that is applied next has read all that there was at an instant, and none before it."""
+        """Note that the next batch is the first that has read all that there was at this instant."""
         self._read_ms, self._is_first = asked_ms, True
 
     def apply(
@@ -277,7 +277,7 @@ class GroupLags:
     def _judge(self, thresholds_of: Callable[[str], Thresholds]) -> list[Said]:
         """Judge groups for a while; the others wait for the next batch."""
         outputs: list[Said] = []
-        # No deadline was judged before the first batch ends: it takes as long as it takes.
+        # Nothing was judged before the first such batch, so it judges all groups, however long that takes.
         began_s, first_s = time.monotonic(), float("inf") if self._is_first else FIRST_S
         self._is_first = False
         while self._queue and time.monotonic() - began_s < (JUDGE_S if self._queue[0] in self._judged else first_s):
