@@ -85,6 +85,19 @@ def test_what_a_deposed_coordinator_writes_is_never_read(driver):
     assert empty.timestamp_ms == expired["broker-2"] != expired["broker-1"]
 
 
+def test_a_broker_elected_again_first_learns_that_it_was_deposed(driver):
+    """Its log was truncated in between: a coordinator that was not reloaded would be ahead of the log."""
+    away = Event(5_000, "elect", "2", {"tail": False, "late_ms": 10_000, "load_ms": 1})
+    back = Event(10_500, "elect", "1", {"tail": False, "late_ms": 10, "load_ms": 1})
+    killed = Event(4_000, "kill", "c1")
+    late = Client("c2", "classic", session_ms=6_000, heartbeat_ms=2_000)
+    life = driver.play(
+        plan(40_000, killed, away, back, Event(14_000, "start", "c2"), clients=(*ALONE, late), clock_offsets_ms=(0, 0))
+    )
+    assert life.trouble() == []
+    assert [group["state"] for group in replay_rows(life.rows, settings_of(life)).groups] == ["Stable"]
+
+
 def test_a_broker_that_pauses_runs_its_timers_when_it_wakes(driver):
     life = driver.play(
         plan(30_000, Event(8_000, "kill", "c1"), Event(9_000, "pause", "1"), Event(19_000, "resume", "1"))

@@ -200,13 +200,23 @@ final class Broker {
         void learnLeader(Broker elected, int epoch, long delayUs, long loadingUs) {
             controller.after(delayUs, () -> {
                 if (epoch < leaderEpoch) return;
+                if (elected != Broker.this) {
+                    resign(elected, epoch);
+                    return;
+                }
                 leader = elected;
                 leaderEpoch = epoch;
                 loadUs = loadingUs;
-                believesToLead = elected == Broker.this;
-                if (believesToLead) coordinator.service().onElection(0, epoch);
-                else coordinator.service().onResignation(0, OptionalInt.of(epoch));
+                believesToLead = true;
+                coordinator.service().onElection(0, epoch);
             });
+        }
+
+        void resign(Broker elected, int epoch) {
+            leader = elected;
+            leaderEpoch = epoch;
+            believesToLead = false;
+            coordinator.service().onResignation(0, OptionalInt.of(epoch));
         }
 
         void learnTopics(MetadataDelta delta, MetadataImage image, long delayUs) {

@@ -70,6 +70,8 @@ final class Events {
     /** {@code lateUs}: how long the deposed leader goes on in the belief that it leads. */
     void elect(Broker broker, boolean tailFetched, long lateUs, long loadUs) {
         Broker before = world.offsets().leader();
+        // A broker applies metadata in order: it resigns and follows before it can be elected once more.
+        if (broker != before && broker.believesToLead()) broker.run().resign(before, world.offsets().epoch());
         world.offsets().elect(broker, tailFetched);
         for (Broker each : world.brokers())
             if (each.isUp())
