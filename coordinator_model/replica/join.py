@@ -198,7 +198,10 @@ def _note_unknown(replica: GroupReplica, event: JoinAnswered) -> None:
 
 
 def _was_replaced_in_turn(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
-    """Apply a static newcomer's JoinGroup that waited and was answered 82: it held the instance id meanwhile."""
+    """Apply a static newcomer's JoinGroup that waited and was answered 82: it held the instance id meanwhile.
+
+    Only a JoinGroup that joined a phase waits until a successor comes, so the phase had begun by its arrival.
+    """
     newcomer = event.instance_id is not None and not event.request_member_id and event.member_id
     if event.error != FENCED_INSTANCE_ID or not newcomer:
         return
@@ -212,6 +215,9 @@ def _was_replaced_in_turn(replica: GroupReplica, event: JoinAnswered, context: J
     member.instance_id, member.fenced_ms = event.instance_id, event.arrival_ms
     member.replaced_ms = event.answer_ms
     _fill_from_join(member, event)
+    if replica.type is GroupType.CLASSIC and event.arrival_ms >= replica.generation_since_ms:
+        prepare_rebalance(replica, StateEvent.MEMBER_JOINED, event.arrival_ms, event.member_id)
+        join_phase.note_timeout_if_starter(replica, event.member_id, event.rebalance_timeout_ms)
 
 
 def _was_in_between(

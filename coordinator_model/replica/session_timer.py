@@ -242,12 +242,10 @@ def removal_deadline_ms(
 
     The member was removed between ``since_ms`` and ``by_ms``. If the deadline is only known to lie in an interval
     within these, the middle is returned, so that the error is at most half of it. A deadline after the removal counts
-    only if no other is possible. A deadline before the member's last touch does not count: after it the commit would
-    have been refused, or the heartbeat answered 25.
+    only if no other is possible.
     """
     removed_ms, spans = gone_by_ms(departure.member, context) or departure.removed_ms, deadlines(departure, context)
     touched_ms = max(departure.touches_ms, default=0)
-    spans = [span for span in spans if span[1] >= touched_ms] or spans
     removed_ms = min(removed_ms, departure.removed_ms, by_ms)
     nearest = [(min(max(removed_ms, span[0]), span[1]), span) for span in spans]
     latest_ms = removed_ms + context.thresholds.grace_ms
@@ -272,8 +270,13 @@ def deadlines(departure: Departure, context: JudgementContext) -> list[Span]:
     A timer that is due while the coordinator is paused runs when the coordinator wakes. A removal before that came from
     a timer that was not delayed. The record of the removal may be older than the first line after the pause: then the
     coordinator was awake by the time of the record.
+
+    A timer that was due before the member's last touch did not run: after it the commit would have been refused, or the
+    heartbeat answered 25. That holds for a coordinator that woke and took the commit before it ran its timers, too.
     """
-    ends, removed_ms = _due(departure, context), departure.removed_ms
+    removed_ms, touched_ms = departure.removed_ms, max(departure.touches_ms, default=0)
+    ends = _due(departure, context)
+    ends = [span for span in ends if span[1] >= touched_ms] or ends
     for pause in unheard_since(departure.member, context.timer_resets):
         if pause.woke_ms is not None and pause.woke_ms <= removed_ms + AWAKE_BEFORE_LINE_MS:
             woke_ms, at_once = min(pause.woke_ms, removed_ms), departure.member.in_kip848_group

@@ -75,7 +75,8 @@ def phase_limit_ms(replica: GroupReplica, phase: JoinPhase, removed_ms: int, con
 
     Only members that were in the group when the phase began count. A member that joined later does not, except the one
     whose JoinGroup began the phase: ``note_starter_timeout`` adds it. A member that was gone when the phase began does
-    not count either, even if the end of its session began the phase.
+    not count either, even if the end of its session began the phase. A replaced member that was in no generation yet
+    joined in the phase: the first sign of the phase may be later than that.
     """
     members, begun_ms = replica.members.values(), phase.started_ms or 0
     gone = _gone_as_it_began(replica, phase, removed_ms, context)
@@ -85,7 +86,8 @@ def phase_limit_ms(replica: GroupReplica, phase: JoinPhase, removed_ms: int, con
     since = [leave for leave in replica.leaves if leave.applied_ms >= begun_ms]  # not the leave that began it
     left = [leave.member for leave in since if leave.applied_ms > begun_ms or leave.cause is Cause.REPLACED]
     left = [m for m in left if m.member_id not in gone]
-    limits += [m.rebalance_timeout_ms for m in left if (m.joined_ms or 0) <= begun_ms]
+    by_ms = [(m, phase.began_after_ms if m.generation is None else begun_ms) for m in left]
+    limits += [m.rebalance_timeout_ms for m, in_by_ms in by_ms if (m.joined_ms or 0) <= in_by_ms]
     limits += [d.phase.limit_ms for d in replica.departures if d.removed_ms == removed_ms]
     return max((limit_ms for limit_ms in limits if limit_ms), default=None)
 

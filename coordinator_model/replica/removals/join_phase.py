@@ -171,6 +171,11 @@ def note_refused_newcomer(replica: GroupReplica, event: JoinAnswered) -> None:
     by = event.request_member_id or event.instance_id or event.client_id or None
     if replica.state is GroupState.PREPARING_REBALANCE and newcomer_waited(event):
         note_sign(replica, replica.generation + 1, event.arrival_ms, by)
-        start = replica.phase.started
-        if start is not None and start.by == by:
-            replica.phase.started = start._replace(timeout_ms=event.rebalance_timeout_ms)
+        note_timeout_if_starter(replica, by, event.rebalance_timeout_ms)
+
+
+def note_timeout_if_starter(replica: GroupReplica, by: str | None, timeout_ms: int) -> None:
+    """Note the rebalance timeout of a client whose JoinGroup may have begun the current phase."""
+    start = replica.phase.started
+    if start is not None and start.by == by:
+        replica.phase.started = start._replace(timeout_ms=timeout_ms)

@@ -13,7 +13,7 @@ class PhaseStart(NamedTuple):
     timeout_ms: int | None = None
     """The rebalance timeout of the client that began the phase: it counts even if that is a newcomer.
 
-    It is noted once the answers that show it have come (``note_starter_timeout``, ``note_refused_newcomer``).
+    It is noted once the answers that show it have come (``note_starter_timeout``, ``note_timeout_if_starter``).
     """
 
 
