@@ -374,6 +374,11 @@ class CoordinatorTracker:
             return changed
         return self._close(line_ms) or changed
 
+    def has_resigned(self) -> bool:
+        """Tell whether the coordinator has refused a request since it last answered as the coordinator."""
+        clock = self.brokers.get(self.coordinator or "")
+        return clock is not None and (clock.refused_ms or 0) > self.last_answer_ms
+
     def _join_listeners(self) -> None:
         """Merge two addresses that took turns into one broker, under the probed address, and drop their moves."""
         pair, first_ms = self.listeners.pair, self.listeners.first_ms

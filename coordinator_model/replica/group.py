@@ -73,6 +73,8 @@ class GroupReplica:
     """The generation of the last record, while members or generation have moved on from it; None: they have not."""
     recorded: list[Member] = field(default_factory=list)
     """The members of that record: a coordinator that loads the log reverts to them."""
+    recorded_leader: str | None = None
+    """The leader in that record."""
     unconverted: list[Member] = field(default_factory=list)
     """Members from before the group changed its kind that no record of the new kind has named yet, see ``conversion``.
     """
@@ -186,10 +188,11 @@ class GroupReplica:
         if classic and self.recorded_generation is None and self.state is not GroupState.UNKNOWN:
             self.recorded_generation = self.generation
             self.recorded = [replace(member) for member in self.members.values()]
+            self.recorded_leader = self.leader
 
     def confirm_last_record(self) -> None:
         """Drop the saved record: a new record says the same as the replica."""
-        self.recorded_generation, self.recorded = None, []
+        self.recorded_generation, self.recorded, self.recorded_leader = None, [], None
 
     def revert_to_last_record(self, at_ms: int) -> None:
         """Revert to the last record, as a coordinator does that loads its log. What was not written is lost."""
@@ -202,6 +205,7 @@ class GroupReplica:
             self.members[member.member_id].awaiting_sync = False
             self.members[member.member_id].generation = self.recorded_generation
         self.generation, self.generation_since_ms = self.recorded_generation, at_ms
+        self.leader = self.recorded_leader
         self.listed_generation, self.unreported_phase = self.recorded_generation, None
         self.confirm_last_record()
         self.enter(StateEvent.LOADED_WITH_MEMBERS if self.members else StateEvent.LOADED_WITHOUT_MEMBERS, at_ms)

@@ -87,8 +87,12 @@ class BrokerLines:
         self._brokers.answered(event.broker, event.error, proven, at_ms)
         if proven in (Proof.LEADS, Proof.COORDINATES):
             self._rebase_to_clock_of(event.broker)
+        before = self._clock.coordinator
+        loaded = proven is Proof.COORDINATES or self._clock.has_resigned()
         if self._clock.answered(event.broker, proven, at_ms, thresholds):
             self._schedule.look_again(at_ms)
+        if loaded and self._clock.coordinator != before:
+            self._events.taken_over(at_ms, at_ms)  # all that was read before it is of the deposed coordinator
         self._schedule.judge_due(self._clock.progress_ms)
         if isinstance(event, Heartbeat) and event.error in (0, 27):
             self._schedule.prove(at_ms, event.arrival_ms)

@@ -9,7 +9,7 @@ how often they change, so that a batch of heartbeats and commits writes little:
   something other than a heartbeat or a commit comes. A reader that has the same bytes decoded already skips them.
 - Commit times change with every offset commit, the commit index only when a partition is new or forgotten.
 
-``CHANGELOG.md`` says what each format changed. This is format 27:
+``CHANGELOG.md`` says what each format changed. This is format 28:
 
 - heartbeat table = last heartbeats, then zlib(interval, generation, span, timeout), each the bytes of an ``array``,
   little-endian, slots in index order
@@ -60,8 +60,8 @@ from coordinator_model.shard.heartbeat_table import HeartbeatTable
 from coordinator_model.shard.rebase import rebased
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType
 
-VERSION = 27
-READABLE = (26, VERSION)
+VERSION = 28
+READABLE = (27, VERSION)
 """Formats whose states can be gone on with."""
 _LEVEL = 1
 _BYTES = "bytes in base64"
@@ -320,27 +320,13 @@ def migrated_groups(data: bytes, version: int) -> bytes:
     """Return the group store of a state of a readable version in the format of this one."""
     if version == VERSION:
         return data
-    return dump_slices({name: _squeezed(_from_26(_unsqueezed(piece))) for name, piece in load_slices(data).items()})
+    return dump_slices({name: _squeezed(_from_27(_unsqueezed(piece))) for name, piece in load_slices(data).items()})
 
 
-def _from_26(body: list[Any]) -> list[Any]:
-    """Return a group of format 26 in format 27: join phases without sentinels, and the joins with their generation."""
-    values, phase, ended = body[2], body[-3], body[-2]
-    values.insert(_GROUP_FIELDS.index("joins"), _joins_of_26(phase))
-    body[-3] = _phase_of_26(phase)
-    body[-2] = [[*_phase_of_26(one), _joins_of_26(one), *one[9:]] for one in ended]
+def _from_27(body: list[Any]) -> list[Any]:
+    """Return a group of format 27 in format 28: with the leader of its last record, which is not known."""
+    body[2].insert(_GROUP_FIELDS.index("recorded_leader"), None)
     return body
-
-
-def _phase_of_26(values: list[Any]) -> list[Any]:
-    after_ms, started_ms, started_by, timeout_ms, _, _, generation, ended_ms, unanswered = values[:9]
-    start = None if started_ms is None else [started_ms, started_by or None, timeout_ms]
-    return [after_ms, start, None if generation < 0 else [generation, ended_ms], unanswered]
-
-
-def _joins_of_26(values: list[Any]) -> list[Any]:
-    first_ms, last_ms = values[4:6]
-    return [first_ms or None, last_ms or None, first_ms == 0]
 
 
 def load_group(group: str, data: bytes) -> GroupReplica:

@@ -76,9 +76,14 @@ class Monitor:
 
     @property
     def is_up_to_date(self) -> bool:
-        """Whether all that was read has been applied."""
+        """Whether all that was read has been applied. Probes of the brokers that are ahead tell nothing of groups."""
         memory = self.shard.memory
-        return not memory.held and not memory.held_heartbeats.length and not memory.held_commits
+        held = any(not isinstance(event, Tick) for event in memory.held)
+        return not held and not memory.held_heartbeats.length and not memory.held_commits
+
+    def knows_coordinator(self, broker: str) -> bool:
+        """Tell whether the monitor has seen that a broker is the coordinator, and that it has loaded the groups."""
+        return self.shard.clock.coordinator == broker and not self.shard.clock.waiting
 
     def replica(self, group: str) -> GroupReplica:
         return self.shard._groups.replica(group)

@@ -20,7 +20,7 @@ from tests.oracle.monitor import Monitor
 BATCH = 25
 SETTINGS = ShardSettings(cluster="c", partitions=1, live_from_ms=0)
 STATES = Path(__file__).parents[2] / "fixtures" / "states"
-FORMAT_26 = json.loads(gzip.decompress((STATES / "format-26.json.gz").read_bytes()))
+FORMAT_27 = json.loads(gzip.decompress((STATES / "format-27.json.gz").read_bytes()))
 
 
 def read_until(number, rows):
@@ -38,11 +38,11 @@ def goes_on(monitor, rows):
     return monitor.outputs, monitor.views()
 
 
-@pytest.mark.parametrize("kept", FORMAT_26, ids=[kept["life"] for kept in FORMAT_26])
-def test_a_state_of_format_26_goes_on_as_one_of_this_format(kept):
+@pytest.mark.parametrize("kept", FORMAT_27, ids=[kept["life"] for kept in FORMAT_27])
+def test_a_state_of_format_27_goes_on_as_one_of_this_format(kept):
     rows = load(LIVES / f"{kept['life']}.jsonl.gz").rows
     one, other = read_until(kept["rows"], rows), read_until(kept["rows"], rows)
-    state = (26, *map(base64.b64decode, kept["state"]))
+    state = (27, *map(base64.b64decode, kept["state"]))
     other.shard = Shard.restore(0, SETTINGS, state)
     assert other.shard.dump()[0] == snapshot.VERSION
     assert Shard.restore(0, SETTINGS, other.shard.dump()).dump() == other.shard.dump()
@@ -51,8 +51,8 @@ def test_a_state_of_format_26_goes_on_as_one_of_this_format(kept):
 
 def test_all_that_a_phase_can_be_is_among_these_states():
     phases, unreported, unjudged = [], [], []
-    for kept in FORMAT_26:
-        shard = Shard.restore(0, SETTINGS, (26, *map(base64.b64decode, kept["state"])))
+    for kept in FORMAT_27:
+        shard = Shard.restore(0, SETTINGS, (27, *map(base64.b64decode, kept["state"])))
         for replica in map(shard.group_store.replica, shard.groups()):
             phases += [replica.phase, *replica.ended_phases]
             unreported += [replica.unreported_phase] if replica.unreported_phase else []

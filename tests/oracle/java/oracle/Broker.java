@@ -104,6 +104,7 @@ final class Broker {
         private final Program.Thread shipper;
         private final CoordinatorThread coordinatorThread;
         private final OffsetsWriter writer;
+        private final OffsetsLoader loader = new OffsetsLoader(Broker.this);
         private final OpenCoordinator coordinator;
         private final Apis apis;
         private final List<Connection> connections = new ArrayList<>();
@@ -124,7 +125,7 @@ final class Broker {
             writer = new OffsetsWriter(Broker.this, world.offsets());
             coordinator = new OpenCoordinator(new OpenCoordinator.Parts(
                 id, world.plan().config(), world.plan().groupConfig(), time, new BrokerTimer(time, program.newThread()),
-                coordinatorThread, new Background(program.newThread(), dice), writer, new OffsetsLoader(Broker.this)));
+                coordinatorThread, new Background(program.newThread(), dice), writer, loader));
             apis = new Apis(coordinator.service());
             coordinator.service().startup(() -> 1);
         }
@@ -149,7 +150,8 @@ final class Broker {
 
         /** Whether all that was asked is answered, but for {@code parked} requests, and all lines are shipped. */
         boolean isQuiet(long parked) {
-            return !program.isPaused() && coordinatorThread.isIdle() && unshipped == 0 && inFlight == parked;
+            return !program.isPaused() && !loader.isLoading() && coordinatorThread.isIdle()
+                && unshipped == 0 && inFlight == parked;
         }
 
         void process(Exchange x, Program.Thread network, Consumer<Exchange> whenSent) {

@@ -13,16 +13,23 @@ import org.apache.kafka.coordinator.group.GroupCoordinatorRecordSerde;
 final class OffsetsLoader implements CoordinatorLoader<CoordinatorRecord> {
     private final Broker broker;
     private final GroupCoordinatorRecordSerde serde = new GroupCoordinatorRecordSerde();
+    private boolean isLoading = false;
 
     OffsetsLoader(Broker broker) {
         this.broker = broker;
+    }
+
+    boolean isLoading() {
+        return isLoading;
     }
 
     @Override
     public CompletableFuture<LoadSummary> load(TopicPartition tp, CoordinatorPlayback<CoordinatorRecord> playback) {
         CompletableFuture<LoadSummary> loaded = new CompletableFuture<>();
         long startMs = broker.time().milliseconds();
+        isLoading = true;
         broker.loading().after(broker.loadUs(), () -> {
+            isLoading = false;
             try {
                 loaded.complete(replay(playback, startMs));
             } catch (RuntimeException error) {
