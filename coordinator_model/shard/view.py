@@ -29,6 +29,7 @@ def view(
     """Return the group object. ``violated``: the subjects of open findings about a broken timeout."""
     members = sorted(replica.members.values(), key=lambda m: m.member_id)
     shown, left_out = _shown_and_left_out(members, violated)
+    sources = {member.member_id: sources_of(replica, member, context) for member in members}
     more = member_fields(replica, waits(replica))
     return {
         "kind": "group",
@@ -42,10 +43,12 @@ def view(
         "protocol": replica.protocol,
         "leader": replica.leader,
         "partition": partition,
-        "members": [_member(replica, m, context, violated) | more.get(m.member_id, {}) for m in shown],
+        "members": [
+            _member(replica, m, context, sources[m.member_id], violated) | more.get(m.member_id, {}) for m in shown
+        ],
         "members_total": len(members),
         "unknown_left_out": sum(_liveness(replica, m, context, violated) == "unknown" for m in left_out),
-        "sources": counted(sources_of(replica, member, context) for member in members),
+        "sources": counted(sources.values()),
         "state_since_ms": replica.state_since_ms,
         "stable_since_ms": replica.stable_since_ms,
         "rebalance": _rebalance(replica, context),
@@ -100,7 +103,9 @@ def _rebalanced(replica: GroupReplica) -> dict[str, int | None] | None:
     return None if began_ms is None or began_ms >= joined_ms else {"began_ms": began_ms, "joined_ms": joined_ms}
 
 
-def _member(replica: GroupReplica, member: Member, context: JudgementContext, violated: set[str]) -> dict[str, Any]:
+def _member(
+    replica: GroupReplica, member: Member, context: JudgementContext, sources: list[str], violated: set[str]
+) -> dict[str, Any]:
     session = latest_session(member, context)
     left = None
     if session is not None and session.timeout_ms and context.progress_ms and not context.by_records:
@@ -111,7 +116,7 @@ def _member(replica: GroupReplica, member: Member, context: JudgementContext, vi
         "client_id": member.client_id,
         "client_host": member.client_host,
         "liveness": _liveness(replica, member, context, violated),
-        "sources": sources_of(replica, member, context),
+        "sources": sources,
         "session_timeout_ms": session_timeout_ms(member, context),
         "rebalance_timeout_ms": member.rebalance_timeout_ms,
         "last_heartbeat_ms": member.last_heartbeat_ms,
