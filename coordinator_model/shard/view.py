@@ -9,6 +9,7 @@ from coordinator_model.replica.rebalances import SETTLED
 from coordinator_model.replica.reconciliation import group_fields, member_fields, shown_assignment, waits
 from coordinator_model.replica.session_timer import (
     JudgementContext,
+    Session,
     is_covered,
     latest_session,
     session_timeout_ms,
@@ -47,7 +48,9 @@ def view(
             _member(replica, m, context, sources[m.member_id], violated) | more.get(m.member_id, {}) for m in shown
         ],
         "members_total": len(members),
-        "unknown_left_out": sum(_liveness(replica, m, context, violated) == "unknown" for m in left_out),
+        "unknown_left_out": sum(
+            _liveness(replica, m, latest_session(m, context), context, violated) == "unknown" for m in left_out
+        ),
         "sources": counted(sources.values()),
         "state_since_ms": replica.state_since_ms,
         "stable_since_ms": replica.stable_since_ms,
@@ -115,7 +118,7 @@ def _member(
         "instance_id": member.instance_id,
         "client_id": member.client_id,
         "client_host": member.client_host,
-        "liveness": _liveness(replica, member, context, violated),
+        "liveness": _liveness(replica, member, session, context, violated),
         "sources": sources,
         "session_timeout_ms": session_timeout_ms(member, context),
         "rebalance_timeout_ms": member.rebalance_timeout_ms,
@@ -138,8 +141,10 @@ def _member(
     }
 
 
-def _liveness(replica: GroupReplica, member: Member, context: JudgementContext, violated: set[str]) -> str:
-    unseen_ms = unseen_from_ms(member, context)
+def _liveness(
+    replica: GroupReplica, member: Member, session: Session | None, context: JudgementContext, violated: set[str]
+) -> str:
+    unseen_ms = unseen_from_ms(member, session, context)
     unseen = replica.state is GroupState.STABLE and unseen_ms is not None and context.progress_ms >= unseen_ms
     covered = is_covered(member, context) and not (context.waiting or context.stalled or context.by_records or unseen)
     return "violated" if member.subject in violated else "alive" if covered else "unknown"
