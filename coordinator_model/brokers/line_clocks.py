@@ -24,7 +24,15 @@ from typing import NamedTuple
 from coordinator_model.brokers.broker_clock import CoordinatorTracker
 from coordinator_model.brokers.coordinator_check import Proof, proof
 from coordinator_model.brokers.ticks import Source
-from coordinator_model.events import BrokerLine, ClientSign, ConsumerHeartbeat, LeaveAnswered, Tick
+from coordinator_model.events import (
+    Answer,
+    BrokerLine,
+    ClientSign,
+    CommitRefused,
+    ConsumerHeartbeat,
+    LeaveAnswered,
+    Tick,
+)
 from coordinator_model.heartbeat_block import HeartbeatBlock
 
 LONE_MS = 60_000
@@ -241,13 +249,11 @@ class LineClocks:
 
     def _note(self, line: BrokerLine) -> None:
         """Note a probe's number, and the likely coordinator: the lines have not been applied yet."""
-        if isinstance(line, ClientSign):
-            return
-        if not isinstance(line, Tick):
-            if proof(line, 0, 1) in (Proof.LEADS, Proof.COORDINATES):
-                self._coordinator = line.broker
-        elif line.probe is not None:
-            self._probes.setdefault(line.broker, {})[line.connection] = line.probe
+        if isinstance(line, Tick):
+            if line.probe is not None:
+                self._probes.setdefault(line.broker, {})[line.connection] = line.probe
+        elif line.broker != self._coordinator and _coordinates(line):  # nearly always it is known already
+            self._coordinator = line.broker
 
     def _bound_ms(self, broker: str, at_ms: int) -> int:
         """Return the latest instant at which a line of a broker is believed at once."""
@@ -368,6 +374,11 @@ class LineClocks:
             return None  # the other clocks have reached this one meanwhile: all of them had paused
         from_ms = doubt.first_ms if own_ms is None else own_ms
         return Step(broker, from_ms, doubt.first_ms, delta_ms, total_ms, lasting=True)
+
+
+def _coordinates(line: Answer | CommitRefused | ClientSign) -> bool:
+    """Tell whether a line proves that its broker coordinates the group, or is about to."""
+    return not isinstance(line, ClientSign) and proof(line, 0, 1) in (Proof.LEADS, Proof.COORDINATES)
 
 
 def written_ms(line: BrokerLine) -> int:

@@ -219,16 +219,15 @@ def _timeout_after_ms(member: Member, reset: TimerReset, timeout_ms: int, contex
     return timeout_ms
 
 
-def unseen_from_ms(member: Member, context: JudgementContext) -> int | None:
+def unseen_from_ms(member: Member, session: Session | None, context: JudgementContext) -> int | None:
     """Return the instant from which nothing shows any more whether a member that was heard lives, if it stays silent.
 
-    That is ``settled_after_ms`` after the latest end of its session, if its coordinator is the one that is known. If a
-    timer reset is still open, its earliest instant counts. None: it was never heard, or its timeout is unknown.
+    That is ``settled_after_ms`` after the end of its latest ``session``, if its coordinator is the one that is known.
+    If a timer reset is still open, its earliest instant counts. None: it was never heard, or its timeout is unknown.
     """
     timeout_ms = session_timeout_ms(member, context)
     if member.last_heartbeat_ms is None or timeout_ms is None:
         return None
-    session = latest_session(member, context)
     if session is None:
         resets_ms = (r.low_ms for r in unheard_since(member, context.timer_resets))
         session = Session(max([member.last_heartbeat_ms, *resets_ms]), timeout_ms)

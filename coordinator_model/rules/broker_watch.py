@@ -100,10 +100,10 @@ class BrokerWatch:
         """Note that a broker answered 14, 15 or 16; ``answered_ms``: the last other answer."""
         before, instants = self.refusals, self.end_if_not_repeated(at_ms, thresholds)
         window = self.refusals = coordinator_unavailable.refused(self.refusals, broker, error, at_ms, answered_ms)
-        if before is not None and before.told and not window.told and not instants:
+        if before is not None and before.reported and not window.reported and not instants:
             instants.append(at_ms)
-        if not window.told and coordinator_unavailable.lasts(window, thresholds):
-            self.refusals = window._replace(told=True)
+        if not window.reported and coordinator_unavailable.lasts(window, thresholds):
+            self.refusals = window._replace(reported=True)
             instants.append(at_ms)
         return instants
 
@@ -111,15 +111,15 @@ class BrokerWatch:
         """End the refusals once no client has asked for ``resolve_after_ms``."""
         if self.refusals is None or at_ms < self.refusals.last_ms + thresholds.resolve_after_ms:
             return []
-        end_ms, told = self.refusals.last_ms + thresholds.resolve_after_ms, self.refusals.told
+        end_ms, reported = self.refusals.last_ms + thresholds.resolve_after_ms, self.refusals.reported
         self.refusals = None
-        return [end_ms] if told else []
+        return [end_ms] if reported else []
 
     def answered(self, at_ms: int, thresholds: Thresholds) -> list[int]:
         """End the refusals, because another answer came."""
         instants = self.end_if_not_repeated(at_ms, thresholds)
         if self.refusals is not None:
-            instants += [at_ms] if self.refusals.told else []
+            instants += [at_ms] if self.refusals.reported else []
             self.refusals = None
         return instants
 

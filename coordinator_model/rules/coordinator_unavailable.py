@@ -34,14 +34,14 @@ class RefusalSpell(NamedTuple):
     """The one that refused first."""
     error: int
     """The last one."""
-    told: bool
+    reported: bool
     """Whether the finding is reported."""
 
 
 def refused(spell: RefusalSpell | None, broker: str, error: int, at_ms: int, answered_ms: int) -> RefusalSpell:
-    """Extend the refusals by one. If another answer came since they began, begin anew."""
+    """Extend the refusals by one. If another answer came since they began, begin a new spell."""
     if spell is None or answered_ms > spell.first_ms:
-        return RefusalSpell(at_ms, at_ms, broker, error, told=False)
+        return RefusalSpell(at_ms, at_ms, broker, error, reported=False)
     return spell._replace(last_ms=max(spell.last_ms, at_ms), error=error)
 
 
@@ -52,7 +52,7 @@ def lasts(spell: RefusalSpell, thresholds: Thresholds) -> bool:
 
 def judge(watch: "BrokerWatch", _broker: str, thresholds: Thresholds) -> list[Finding]:
     """Return the finding, if the refusals have lasted for longer than a failover."""
-    return [] if watch.refusals is None or not watch.refusals.told else [_finding(watch.refusals, thresholds)]
+    return [] if watch.refusals is None or not watch.refusals.reported else [_finding(watch.refusals, thresholds)]
 
 
 def _finding(spell: RefusalSpell, thresholds: Thresholds) -> Finding:

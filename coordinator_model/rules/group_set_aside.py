@@ -29,7 +29,7 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
     over_ms = None if aside.resumed_ms is None else aside.resumed_ms + context.thresholds.resolve_after_ms
     if over_ms is not None and (context.progress_ms >= over_ms or not context.broker):
         return NOTHING  # if only records are read, no clock would end it later
-    so_far = "nothing is known of it until its next record" if aside.resumed_ms is None else "it has begun anew"
+    so_far = "nothing is known of it until its next record" if aside.resumed_ms is None else "it has begun again"
     finding = Finding(
         rule=GROUP_SET_ASIDE.id,
         severity=GROUP_SET_ASIDE.severity,

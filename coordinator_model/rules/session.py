@@ -84,11 +84,11 @@ def judge(replica: GroupReplica, member: Member, context: JudgementContext) -> V
         return Verdict(None, None)
     session = latest_session(member, context)
     if session is None:  # every group is judged again when the timer reset closes
-        return Verdict(None, _later(unseen_from_ms(member, context), context))
+        return Verdict(None, _later(unseen_from_ms(member, session, context), context))
     base_ms, timeout_ms = session
     risk_ms = base_ms + int(timeout_ms * context.thresholds.at_risk_ratio)
     if not is_covered(member, context):  # it may be covered by the time it is at risk
-        return Verdict(None, _later(risk_ms, context) or _later(unseen_from_ms(member, context), context))
+        return Verdict(None, _later(risk_ms, context) or _later(unseen_from_ms(member, session, context), context))
     if _may_wait_in_its_join(replica, member, session.end_ms):
         return Verdict(None, None)
     verdict_ms = session.end_ms + context.thresholds.grace_ms
@@ -243,7 +243,7 @@ def _unproved(
     replica: GroupReplica, member: Member, context: JudgementContext, session: Session, again_ms: int | None = None
 ) -> Verdict:
     """Return that a member is at risk, as long as that can be known, and when to judge again."""
-    unseen_ms = _later(unseen_from_ms(member, context), context)
+    unseen_ms = _later(unseen_from_ms(member, session, context), context)
     at_risk = None if unseen_ms is None else _at_risk(replica, member, context, *session)
     return Verdict(at_risk, min((at_ms for at_ms in (unseen_ms, again_ms) if at_ms is not None), default=None))
 

@@ -7,7 +7,7 @@ members fall silent together, and no other heartbeat can prove a verdict by time
 
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.member import Member
-from coordinator_model.replica.session_timer import JudgementContext, session_timeout_ms, unseen_from_ms
+from coordinator_model.replica.session_timer import JudgementContext, latest_session, session_timeout_ms, unseen_from_ms
 from coordinator_model.rules.findings import NOTHING, Finding, Verdict, about_group
 from coordinator_model.rules.rule import Rule
 from coordinator_model.rules.settled import quiet_since_ms
@@ -59,7 +59,7 @@ def _unseen_ms(member: Member, context: JudgementContext) -> int | None:
     """Return since when it is not known whether a member is alive that was once heard; None: it is known."""
     if member.verdict_ms is not None or member.awaiting_sync:
         return None
-    unseen_ms = unseen_from_ms(member, context)
+    unseen_ms = unseen_from_ms(member, latest_session(member, context), context)
     return unseen_ms if unseen_ms is not None and context.progress_ms >= unseen_ms else None
 
 

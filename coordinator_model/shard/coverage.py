@@ -1,11 +1,11 @@
 """Which sources show a member. That tells what can be known of it, and how far to trust it.
 
-A new source needs a name in ``Source`` and a function in ``_SHOWS``.
+A new source needs a line in ``_SHOWS``.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
-from enum import StrEnum
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.member import Member
@@ -19,24 +19,15 @@ PUSHED_WITHIN_MS = 600_000
 _UNWRITTEN = (GroupState.UNKNOWN, GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
 
 
-class Source(StrEnum):
-    """A source, by its name in the contract."""
-
-    RECORDS = "records"
-    REQUEST_LOG = "request-log"
-    CLIENT_REPORT = "client-report"
-    CLIENT_PUSH = "client-push"
-
-
 def sources_of(replica: GroupReplica, member: Member, context: JudgementContext) -> list[str]:
-    """Return the sources that show a member now, in the order of ``Source``."""
-    return [source.value for source, shows in _SHOWS.items() if shows(replica, member, context)]
+    """Return the sources that show a member now, in the order of ``_SHOWS``."""
+    return [source for source, shows in _SHOWS.items() if shows(replica, member, context)]
 
 
 def counted(sources: Iterable[Iterable[str]]) -> dict[str, int]:
     """Return how many members each source shows; a source that shows none has 0."""
-    counts = Counter(name for names in sources for name in names)
-    return {source.value: counts[source.value] for source in Source}
+    counts = Counter(chain.from_iterable(sources))
+    return {source: counts[source] for source in _SHOWS}
 
 
 def _in_records(replica: GroupReplica, member: Member, _: JudgementContext) -> bool:
@@ -65,9 +56,10 @@ def _in_pushes(_: GroupReplica, member: Member, context: JudgementContext) -> bo
     return member.pushed_ms is not None and context.progress_ms - member.pushed_ms <= PUSHED_WITHIN_MS
 
 
-_SHOWS: dict[Source, Callable[[GroupReplica, Member, JudgementContext], bool]] = {
-    Source.RECORDS: _in_records,
-    Source.REQUEST_LOG: _in_request_log,
-    Source.CLIENT_REPORT: _in_reports,
-    Source.CLIENT_PUSH: _in_pushes,
+_SHOWS: Mapping[str, Callable[[GroupReplica, Member, JudgementContext], bool]] = {
+    "records": _in_records,
+    "request-log": _in_request_log,
+    "client-report": _in_reports,
+    "client-push": _in_pushes,
 }
+"""Every source, by its name in the contract, and what tells whether it shows a member."""

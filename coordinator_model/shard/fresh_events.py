@@ -12,6 +12,7 @@ from coordinator_model.brokers.line_clocks import Item, Sifted
 from coordinator_model.commit_block import CommitBlock
 from coordinator_model.events import (
     FAR_MS,
+    BrokerLine,
     ClientWord,
     CoordinatorLine,
     Event,
@@ -72,38 +73,37 @@ class FreshEvents:
             self.commits += rows_of(block)
 
     def _add(self, events: Iterable[Event]) -> None:
-        """Take events: each by its kind, commits as one block."""
+        """Take events: each by its kind, commits as one block. Nearly all are lines, so that kind is tried first."""
         commits: list[OffsetCommitted] = []
         for event in events:
             if isinstance(event, OffsetCommitted):
                 commits.append(event)
+            elif not self._is_new(event):
                 continue
-            if not self._is_new(event):
-                continue
-            if isinstance(event, RecordRead):
+            elif isinstance(event, BrokerLine):
+                self.items.append((event[2:5], event))
+            elif isinstance(event, RecordRead):
                 self.others.append(event)
             elif isinstance(event, LeaderNamed):
                 self.named.append(event)
             elif isinstance(event, ClientWord):
                 self.polls.append(event)
-            elif isinstance(event, CoordinatorLine):
-                self.logged.append(event)
             else:
-                self.items.append((event[2:5], event))
+                self.logged.append(event)
         if commits:
             self._add_commits([CommitBlock.of_events(commits)])
 
     def _is_new(self, event: Event) -> bool:
         """Note the offset of an event, and tell whether the event was not read before."""
-        order_ms, _, topic, partition, offset, *_ = event
-        place = (topic, partition)
+        place, offset = event[2:4], event.offset
         if offset > self._seen.get(place, -1):
-            self._greatest[place] = max(offset, self._greatest.get(place, -1))
+            if offset > self._greatest.get(place, -1):
+                self._greatest[place] = offset
             return True
         if type(event) is LeaderNamed:  # a leader is named in each batch, at the same offset until it changes
             return False
         apart_ms = self._clock.stepped_ms(getattr(event, "broker", ""))
-        if order_ms - apart_ms <= self._newest_ms.get(place, FAR_MS):
+        if event.order_ms - apart_ms <= self._newest_ms.get(place, FAR_MS):
             self.duplicates += 1
             return False
         self._again.setdefault(place, {})[offset] = event

@@ -181,7 +181,7 @@ class Shard:
         self._schedule.begin(newest_record_ms if wall_ms is None else wall_ms)
         records_read_ms = FAR_MS if final else records_read_ms
         if not self.group_store:
-            self._begin_anew()
+            self._forget_read_lines()
         batch = Batch(events, heartbeats, wall_ms, records_read_ms, read, final, commits)
         taken = take(self.memory, batch, self.settings.thresholds.hold_ms)
         self._note_left_out(taken)
@@ -215,7 +215,7 @@ class Shard:
             self._outputs.count("lost_lines")
             self.clock.lost_lines(broker, line_ms, self.clock.brokers[broker].line_ms)
 
-    def _begin_anew(self) -> None:
+    def _forget_read_lines(self) -> None:
         """Forget which lines were read.
 
         A shard without groups is not given every line, so a gap is no loss. For the same reason a tick that was held

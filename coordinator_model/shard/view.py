@@ -9,6 +9,7 @@ from coordinator_model.replica.rebalances import SETTLED
 from coordinator_model.replica.reconciliation import group_fields, member_fields, shown_assignment, waits
 from coordinator_model.replica.session_timer import (
     JudgementContext,
+    Session,
     is_covered,
     latest_session,
     session_timeout_ms,
@@ -29,6 +30,7 @@ def view(
     """Return the group object. ``violated``: the subjects of open findings about a broken timeout."""
     members = sorted(replica.members.values(), key=lambda m: m.member_id)
     shown, left_out = _shown_and_left_out(members, violated)
+    sources = {member.member_id: sources_of(replica, member, context) for member in members}
     more = member_fields(replica, waits(replica))
     return {
         "kind": "group",
@@ -42,10 +44,14 @@ def view(
         "protocol": replica.protocol,
         "leader": replica.leader,
         "partition": partition,
-        "members": [_member(replica, m, context, violated) | more.get(m.member_id, {}) for m in shown],
+        "members": [
+            _member(replica, m, context, sources[m.member_id], violated) | more.get(m.member_id, {}) for m in shown
+        ],
         "members_total": len(members),
-        "unknown_left_out": sum(_liveness(replica, m, context, violated) == "unknown" for m in left_out),
-        "sources": counted(sources_of(replica, member, context) for member in members),
+        "unknown_left_out": sum(
+            _liveness(replica, m, latest_session(m, context), context, violated) == "unknown" for m in left_out
+        ),
+        "sources": counted(sources.values()),
         "state_since_ms": replica.state_since_ms,
         "stable_since_ms": replica.stable_since_ms,
         "rebalance": _rebalance(replica, context),
@@ -100,7 +106,9 @@ def _rebalanced(replica: GroupReplica) -> dict[str, int | None] | None:
     return None if began_ms is None or began_ms >= joined_ms else {"began_ms": began_ms, "joined_ms": joined_ms}
 
 
-def _member(replica: GroupReplica, member: Member, context: JudgementContext, violated: set[str]) -> dict[str, Any]:
+def _member(
+    replica: GroupReplica, member: Member, context: JudgementContext, sources: list[str], violated: set[str]
+) -> dict[str, Any]:
     session = latest_session(member, context)
     left = None
     if session is not None and session.timeout_ms and context.progress_ms and not context.by_records:
@@ -110,8 +118,8 @@ def _member(replica: GroupReplica, member: Member, context: JudgementContext, vi
         "instance_id": member.instance_id,
         "client_id": member.client_id,
         "client_host": member.client_host,
-        "liveness": _liveness(replica, member, context, violated),
-        "sources": sources_of(replica, member, context),
+        "liveness": _liveness(replica, member, session, context, violated),
+        "sources": sources,
         "session_timeout_ms": session_timeout_ms(member, context),
         "rebalance_timeout_ms": member.rebalance_timeout_ms,
         "last_heartbeat_ms": member.last_heartbeat_ms,
@@ -133,8 +141,10 @@ def _member(replica: GroupReplica, member: Member, context: JudgementContext, vi
     }
 
 
-def _liveness(replica: GroupReplica, member: Member, context: JudgementContext, violated: set[str]) -> str:
-    unseen_ms = unseen_from_ms(member, context)
+def _liveness(
+    replica: GroupReplica, member: Member, session: Session | None, context: JudgementContext, violated: set[str]
+) -> str:
+    unseen_ms = unseen_from_ms(member, session, context)
     unseen = replica.state is GroupState.STABLE and unseen_ms is not None and context.progress_ms >= unseen_ms
     covered = is_covered(member, context) and not (context.waiting or context.stalled or context.by_records or unseen)
     return "violated" if member.subject in violated else "alive" if covered else "unknown"

@@ -3,7 +3,6 @@
 Nothing here looks at the decoder under test: what both get wrong alike, a common source would hide.
 """
 
-import base64
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -159,11 +158,6 @@ def _listed(member: ListedMember, version: int) -> bytes:
 
 
 # ---------------------------------------------------------------------------------------------- KIP-848 values
-
-
-def uuid_text(topic_id: UUID) -> str:
-    """Kafka's text form: base64url without padding."""
-    return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
 
 
 def group_epoch(epoch: int) -> bytes:

@@ -45,7 +45,6 @@ _STREAMS_FENCED = "[GroupId {group}] Streams member {member} fenced from the gro
 _LEAVE = " has left group through explicit `LeaveGroup` request; client reason: {reason}"
 _SCALA_LEAVE = " through explicit `LeaveGroup`"
 _SCALA_MEMBER = "Member[group.instance.id {instance}, member.id {member}] in group {group}"
-_SCALA_REBALANCE = "Preparing to rebalance group {group} in state {} with old generation {}"
 _PLACE = " (__consumer_offsets-{shard})"
 _METADATA = (
     "MemberMetadata(memberId={member}, groupInstanceId={instance}, clientId={client}, clientHost=/{host},"
