@@ -73,8 +73,6 @@ class GroupReplica:
     """The generation of the last record, while members or generation have moved on from it; None: they have not."""
     recorded: list[Member] = field(default_factory=list)
     """The members of that record: a coordinator that loads the log reverts to them."""
-    recorded_leader: str | None = None
-    """The leader in that record."""
     unconverted: list[Member] = field(default_factory=list)
     """Members from before the group changed its kind that no record of the new kind has named yet, see ``conversion``.
     """
@@ -98,6 +96,8 @@ class GroupReplica:
     protocol_type: str | None = None
     protocol: str | None = None
     leader: str | None = None
+    recorded_leader: str | None = None
+    """The leader in the last record, while ``recorded_generation`` is kept."""
     incarnation: int = 0
     deleted: bool = False
     ending_ms: int | None = None
