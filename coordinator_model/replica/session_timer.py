@@ -158,6 +158,13 @@ def is_heard(member: Member, timer_resets: Sequence[TimerReset]) -> bool:
 
 
 def _heard_from_ms(reset: TimerReset) -> float:
+    """Return the last instant at which being heard does not yet show that a timer runs since the reset.
+
+    A broker applies no request while it is paused: what it applied before it woke, it had applied before the pause, even
+    if that is later than its last line. The answer of such a request waits for the end of the pause.
+    """
+    if reset.woke_ms is not None:
+        return max(reset.low_ms, reset.woke_ms - 1)
     if not reset.may_load or (reset.cause is Cause.COORDINATOR_PAUSE and reset.blind_ms is None):
         return reset.low_ms
     if reset.high_ms is None:
