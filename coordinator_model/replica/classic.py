@@ -9,6 +9,7 @@ leader's SyncGroup, or the record, makes the group Stable.
 from functools import partial
 from typing import Any
 
+from coordinator_model.client import who
 from coordinator_model.events import Heartbeat, JoinAnswered, LeaveAnswered, RecordRead, SyncAnswered, parked_ms
 from coordinator_model.replica import divergence, join_lines, rolled_back_replacement
 from coordinator_model.replica.assigned_work import STREAMS_PROTOCOL, assigned_work
@@ -61,6 +62,7 @@ def read_record(replica: GroupReplica, event: RecordRead, context: JudgementCont
     become_classic(replica, set(listed))
     _count_if_lower(replica, generation)
     removed_ms = at_ms if generation == replica.generation else _end_recorded_phase(replica, value, at_ms, context)
+    _take_out_removed(replica, value, set(listed))
     replica.protocol_type = value["protocolType"] or None
     replica.protocol, replica.leader = value["protocol"], value["leader"]
     gone = [member for member in replica.members.values() if member.member_id not in listed]
@@ -106,6 +108,19 @@ def _end_recorded_phase(replica: GroupReplica, value: dict[str, Any], at_ms: int
     join_phase.end_phase(replica, value["generation"], ended_ms)
     replica.state_since_ms = at_ms  # if it was Stable before too, there was a rebalance that no answer showed
     return ended_ms
+
+
+def _take_out_removed(replica: GroupReplica, value: dict[str, Any], listed: set[str]) -> None:
+    """Take out the members that were found gone when this record's generation was announced: no other removal.
+
+    Another broker was believed to have loaded the log since, where they still were. But the record is of the announced
+    generation, as the instant at which it was announced shows. So it was written by the coordinator that announced it.
+    """
+    announced_ms = value.get("currentStateTimestamp", -1)
+    found = {who(d.member) for d in replica.departures if d.removed_ms == announced_ms}
+    found |= {seen.client for seen in replica.violations if seen.at_ms == announced_ms}
+    for member in [m for m in replica.members.values() if m.member_id not in listed and who(m) in found]:
+        del replica.members[member.member_id]
 
 
 def _enter_recorded(replica: GroupReplica, at_ms: int, *, downgrade: bool) -> None:
