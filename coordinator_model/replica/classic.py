@@ -427,7 +427,7 @@ def sync(replica: GroupReplica, event: SyncAnswered, context: JudgementContext) 
     """Apply an answered SyncGroup. It restarts the session timer if it was parked, not if it was answered at once."""
     member = replica.members.get(event.member_id)
     if event.error != 0 or member is None:
-        _refused_sync(replica, event, member)
+        _refused_sync(replica, event, member, context)
         return
     if replica.type is GroupType.CLASSIC and event.generation != replica.generation:
         return
@@ -460,7 +460,7 @@ def _take_assignment(replica: GroupReplica, member: Member, event: SyncAnswered)
         divergence.note_assignment(replica, member, event.answer_ms)
 
 
-def _refused_sync(replica: GroupReplica, event: SyncAnswered, member: Member | None) -> None:
+def _refused_sync(replica: GroupReplica, event: SyncAnswered, member: Member | None, context: JudgementContext) -> None:
     """Apply a SyncGroup that was refused, or whose member is not known."""
     note_fenced(replica, event, event.member_id)
     _not_stored(replica, event)
@@ -469,6 +469,8 @@ def _refused_sync(replica: GroupReplica, event: SyncAnswered, member: Member | N
     if event.error in ENDS_A_WAIT and parked_ms(event) > EARLY_MS:
         member.timer_reset_ms = max(member.timer_reset_ms or 0, event.answer_ms)
         _wait_was_cut_off(replica, event)
+    elif event.error == REBALANCE_IN_PROGRESS and not context.waiting:
+        _was_told_to_rejoin(replica, event)
     if member.is_classic_among_consumers and event.error == REBALANCE_IN_PROGRESS:
         owe(member, event.arrival_ms)
     if event.error == UNKNOWN_MEMBER_ID and not member.in_kip848_group:
@@ -480,6 +482,19 @@ def _wait_was_cut_off(replica: GroupReplica, event: SyncAnswered) -> None:
     its_own = replica.type is GroupType.CLASSIC and event.generation == replica.generation
     if its_own and event.error == REBALANCE_IN_PROGRESS and replica.state is GroupState.COMPLETING_REBALANCE:
         prepare_rebalance(replica, StateEvent.REBALANCE_IN_PROGRESS, event.answer_ms)
+
+
+def _was_told_to_rejoin(replica: GroupReplica, event: SyncAnswered) -> None:
+    """Note a SyncGroup that was answered 27 at once: the next join phase had begun by then.
+
+    The coordinator checks member and generation first (``GroupMetadataManager.classicGroupSyncToClassicGroup``).
+    """
+    its_own = replica.type is GroupType.CLASSIC and event.generation == replica.generation
+    if its_own and replica.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+        if event.arrival_ms >= replica.state_since_ms:
+            prepare_rebalance(replica, StateEvent.REBALANCE_IN_PROGRESS, event.arrival_ms)
+    elif its_own and replica.state is GroupState.PREPARING_REBALANCE:
+        join_phase.note_sign(replica, replica.generation + 1, event.arrival_ms)
 
 
 def _not_stored(replica: GroupReplica, event: SyncAnswered) -> None:
