@@ -42,11 +42,17 @@ def not_rejoined(case: Case) -> Answer:
 
 
 def _session_ends_ms(case: Case) -> list[int]:
-    """Return the ends of sessions and the sync timeouts that can have begun the phase, of replaced members too."""
-    syncs_ms = (first_sync_deadline_ms(case, d) for d in case.dropped)
+    """Return the ends of sessions and the sync timeouts that can have begun the phase, of replaced members too.
+
+    A session that ended as the generation before was announced may have ended the phase that led to it. If its member
+    is not known to have been in that generation, it did.
+    """
+    before = [d for d in case.dropped if (d.member.generation or 0) < d.generation - 1]
+    gone = [id(d) for d in before if case.latest_ends_ms[id(d)] <= case.departure.phase.began_after_ms]
+    syncs_ms = (first_sync_deadline_ms(case, d) for d in case.dropped if id(d) not in gone)
     replaced_ms = (case.latest_end_ms(d) for d in case.together if d.successor is not None)
     known = (at_ms for at_ms in (*syncs_ms, *replaced_ms) if at_ms is not None)
-    return [*case.latest_ends_ms.values(), *known]
+    return [*(at_ms for other, at_ms in case.latest_ends_ms.items() if other not in gone), *known]
 
 
 def _outlasted_its_timeout(case: Case, session_ends_ms: list[int]) -> bool:
