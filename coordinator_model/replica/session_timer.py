@@ -158,6 +158,13 @@ def is_heard(member: Member, timer_resets: Sequence[TimerReset]) -> bool:
 
 
 def _heard_from_ms(reset: TimerReset) -> float:
+    """Return the instant after which a member has to be heard to have been heard since a timer reset.
+
+    What a broker applied after its last line before a pause, and before it woke, it applied before the pause: that line
+    only came late.
+    """
+    if reset.woke_ms is not None:
+        return max(reset.low_ms, reset.woke_ms - FIRST_ANSWER_MS)
     if not reset.may_load or (reset.cause is Cause.COORDINATOR_PAUSE and reset.blind_ms is None):
         return reset.low_ms
     if reset.high_ms is None:
