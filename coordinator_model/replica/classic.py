@@ -9,6 +9,7 @@ leader's SyncGroup, or the record, makes the group Stable.
 from functools import partial
 from typing import Any
 
+from coordinator_model.client import who
 from coordinator_model.events import Heartbeat, JoinAnswered, LeaveAnswered, RecordRead, SyncAnswered, parked_ms
 from coordinator_model.replica import divergence, join_lines, rolled_back_replacement
 from coordinator_model.replica.assigned_work import STREAMS_PROTOCOL, assigned_work
@@ -61,6 +62,7 @@ def read_record(replica: GroupReplica, event: RecordRead, context: JudgementCont
     become_classic(replica, set(listed))
     _count_if_lower(replica, generation)
     removed_ms = at_ms if generation == replica.generation else _end_recorded_phase(replica, value, at_ms, context)
+    _take_out_removed(replica, value, set(listed))
     replica.protocol_type = value["protocolType"] or None
     replica.protocol, replica.leader = value["protocol"], value["leader"]
     gone = [member for member in replica.members.values() if member.member_id not in listed]
@@ -106,6 +108,19 @@ def _end_recorded_phase(replica: GroupReplica, value: dict[str, Any], at_ms: int
     join_phase.end_phase(replica, value["generation"], ended_ms)
     replica.state_since_ms = at_ms  # if it was Stable before too, there was a rebalance that no answer showed
     return ended_ms
+
+
+def _take_out_removed(replica: GroupReplica, value: dict[str, Any], listed: set[str]) -> None:
+    """Take out the members that were found gone when this record's generation was announced: no other removal.
+
+    Another broker was believed to have loaded the log since, where they still were. But the record is of the announced
+    generation, as the instant at which it was announced shows. So it was written by the coordinator that announced it.
+    """
+    announced_ms = value.get("currentStateTimestamp", -1)
+    found = {who(d.member) for d in replica.departures if d.removed_ms == announced_ms}
+    found |= {seen.client for seen in replica.violations if seen.at_ms == announced_ms}
+    for member in [m for m in replica.members.values() if m.member_id not in listed and who(m) in found]:
+        del replica.members[member.member_id]
 
 
 def _enter_recorded(replica: GroupReplica, at_ms: int, *, downgrade: bool) -> None:
@@ -412,7 +427,7 @@ def sync(replica: GroupReplica, event: SyncAnswered, context: JudgementContext) 
     """Apply an answered SyncGroup. It restarts the session timer if it was parked, not if it was answered at once."""
     member = replica.members.get(event.member_id)
     if event.error != 0 or member is None:
-        _refused_sync(replica, event, member)
+        _refused_sync(replica, event, member, context)
         return
     if replica.type is GroupType.CLASSIC and event.generation != replica.generation:
         return
@@ -445,7 +460,7 @@ def _take_assignment(replica: GroupReplica, member: Member, event: SyncAnswered)
         divergence.note_assignment(replica, member, event.answer_ms)
 
 
-def _refused_sync(replica: GroupReplica, event: SyncAnswered, member: Member | None) -> None:
+def _refused_sync(replica: GroupReplica, event: SyncAnswered, member: Member | None, context: JudgementContext) -> None:
     """Apply a SyncGroup that was refused, or whose member is not known."""
     note_fenced(replica, event, event.member_id)
     _not_stored(replica, event)
@@ -454,6 +469,8 @@ def _refused_sync(replica: GroupReplica, event: SyncAnswered, member: Member | N
     if event.error in ENDS_A_WAIT and parked_ms(event) > EARLY_MS:
         member.timer_reset_ms = max(member.timer_reset_ms or 0, event.answer_ms)
         _wait_was_cut_off(replica, event)
+    elif event.error == REBALANCE_IN_PROGRESS and not context.waiting:
+        _was_told_to_rejoin(replica, event)
     if member.is_classic_among_consumers and event.error == REBALANCE_IN_PROGRESS:
         owe(member, event.arrival_ms)
     if event.error == UNKNOWN_MEMBER_ID and not member.in_kip848_group:
@@ -465,6 +482,19 @@ def _wait_was_cut_off(replica: GroupReplica, event: SyncAnswered) -> None:
     its_own = replica.type is GroupType.CLASSIC and event.generation == replica.generation
     if its_own and event.error == REBALANCE_IN_PROGRESS and replica.state is GroupState.COMPLETING_REBALANCE:
         prepare_rebalance(replica, StateEvent.REBALANCE_IN_PROGRESS, event.answer_ms)
+
+
+def _was_told_to_rejoin(replica: GroupReplica, event: SyncAnswered) -> None:
+    """Note a SyncGroup that was answered 27 at once: the next join phase had begun by then.
+
+    The coordinator checks member and generation first (``GroupMetadataManager.classicGroupSyncToClassicGroup``).
+    """
+    its_own = replica.type is GroupType.CLASSIC and event.generation == replica.generation
+    if its_own and replica.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+        if event.arrival_ms >= replica.state_since_ms:
+            prepare_rebalance(replica, StateEvent.REBALANCE_IN_PROGRESS, event.arrival_ms)
+    elif its_own and replica.state is GroupState.PREPARING_REBALANCE:
+        join_phase.note_sign(replica, replica.generation + 1, event.arrival_ms)
 
 
 def _not_stored(replica: GroupReplica, event: SyncAnswered) -> None:

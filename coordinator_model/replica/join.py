@@ -47,7 +47,7 @@ def join(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) 
         return
     if event.generation < replica.generation and event.answer_ms <= replica.generation_since_ms:
         return  # a late line of an earlier generation
-    if _is_of_an_empty_generation(replica, event):
+    if _is_of_an_empty_generation(replica, event) or _is_new_in_a_written_generation(replica, event):
         return  # a deposed coordinator's
     join_lines.note_seen(replica, event.generation)
     if replica.type is GroupType.SIMPLE or replica.deleted:
@@ -103,6 +103,18 @@ def _is_of_an_empty_generation(replica: GroupReplica, event: JoinAnswered) -> bo
     """Tell whether a member joined a generation that is empty by its record: who wrote that lets nobody into it."""
     empty = replica.type is GroupType.CLASSIC and replica.state is GroupState.EMPTY
     return empty and replica.recorded_generation is None and 0 < event.generation <= replica.generation
+
+
+def _is_new_in_a_written_generation(replica: GroupReplica, event: JoinAnswered) -> bool:
+    """Tell whether a dynamic newcomer joined a generation whose record was read before and does not list it.
+
+    A newcomer begins a join phase, so it is let into a later generation only. Who answered so does not know the record.
+    """
+    newcomer = event.instance_id is None and (not event.request_member_id or event.request_member_id in replica.pending)
+    written = replica.type is GroupType.CLASSIC and replica.state is GroupState.STABLE
+    written = written and replica.recorded_generation is None and 0 < event.generation <= replica.generation
+    known = event.member_id in replica.members or is_gone(replica, event.member_id, event.answer_ms)
+    return newcomer and written and not known
 
 
 def _take_leader(replica: GroupReplica, event: JoinAnswered) -> None:

@@ -76,16 +76,17 @@ def _leave(replica: GroupReplica, event: ConsumerHeartbeat, context: JudgementCo
         return
     present = replica.members.get(event.member_id)
     joined_ms = -1 if present is None or present.joined_ms is None else present.joined_ms
-    former = None
+    former, is_final = None, event.error == 0 and context.broker in ("", event.broker)
     if present is None or joined_ms >= event.applied_ms:  # gone, or the same id has joined again since
         former = explain_by_leave(
-            replica, event.member_id, event.applied_ms, context.thresholds.grace_ms, lost=event.error != 0
+            replica, event.member_id, event.applied_ms, context.thresholds.grace_ms, lost=not is_final
         )
     if former is None and joined_ms > event.applied_ms:
         return  # a late line, and there is no removal that it could explain
     member = former or present or _member(event)
     replica.undelivered_leaves.pop(event.member_id, None)
-    if event.error == 0 and former is None:  # 15: its tombstones may still be lost. former: it has joined again
+    # 15: its tombstones may still be lost. Of another broker: they are in the log, and the member may be back since.
+    if is_final and former is None:  # former: it has joined again
         replica.members.pop(event.member_id, None)
     member.connection = event.connection
     cause = Cause.LEFT if member.poll_deadline_ms is None else Cause.POLL_INTERVAL

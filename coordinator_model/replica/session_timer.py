@@ -158,13 +158,13 @@ def is_heard(member: Member, timer_resets: Sequence[TimerReset]) -> bool:
 
 
 def _heard_from_ms(reset: TimerReset) -> float:
-    """Return the last instant at which being heard does not yet show that a timer runs since the reset.
+    """Return the instant after which a member has to be heard to have been heard since a timer reset.
 
-    A broker applies no request while it is paused: what it applied before it woke, it had applied before the pause, even
-    if that is later than its last line. The answer of such a request waits for the end of the pause.
+    What a broker applied after its last line before a pause, and before it woke, it applied before the pause: that line
+    only came late.
     """
     if reset.woke_ms is not None:
-        return max(reset.low_ms, reset.woke_ms - 1)
+        return max(reset.low_ms, reset.woke_ms - FIRST_ANSWER_MS)
     if not reset.may_load or (reset.cause is Cause.COORDINATOR_PAUSE and reset.blind_ms is None):
         return reset.low_ms
     if reset.high_ms is None:
@@ -370,7 +370,7 @@ def _due_after(departure: Departure, context: JudgementContext, timer_resets: Se
             continue
         blindly_ms = _blindly_heard_ms(member, reset)
         low_ms = max(reset.low_ms, came_ms, blindly_ms)
-        high_ms = max(low_ms, departure.removed_ms if reset.high_ms is None else reset.high_ms)
+        high_ms = max(low_ms, loaded_by_ms(reset, departure))
         if blindly_ms - (reset.blind_ms or 0) > USUAL_LOAD_MS and blindly_ms == low_ms:
             high_ms = low_ms  # answered for so long, the coordinator had loaded the group by then
         lasts_ms = _timeout_after_ms(member, reset, timeout_ms, context)
@@ -391,6 +391,18 @@ def _due_after(departure: Departure, context: JudgementContext, timer_resets: Se
             ends.append((end_ms, end_ms, None))
     touched = [at_ms + timeout_ms for at_ms in departure.touches_ms if at_ms > since_ms]
     return ends + [(end_ms, end_ms, None) for end_ms in touched]
+
+
+def loaded_by_ms(reset: TimerReset, departure: Departure) -> int:
+    """Return the latest instant at which a coordinator can have restarted the session timers with a timer reset.
+
+    A new coordinator that let a JoinGroup wait for the end of the join phase had loaded the group when that arrived: a
+    loading one refuses it at once (14, ``CoordinatorRuntime.withActiveContextOrThrow``).
+    """
+    by_ms, phase = departure.removed_ms if reset.high_ms is None else reset.high_ms, departure.phase
+    first_ms = None if phase.joins.skipped or phase.ended is None else phase.joins.first_ms
+    moved = reset.cause is Cause.COORDINATOR_MOVED and reset.broker == departure.answered_by
+    return min(by_ms, first_ms) if moved and first_ms is not None and first_ms >= reset.low_ms else by_ms
 
 
 def _lost_too_late(departure: Departure, timeout_ms: int, context: JudgementContext) -> list[TimerReset]:

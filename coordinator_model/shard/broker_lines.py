@@ -101,10 +101,16 @@ class BrokerLines:
         self._events.apply(event)
 
     def _deposed(self, event: Answer, proven: Proof) -> None:
-        """Count an answer of a deposed coordinator."""
+        """Count an answer of a deposed coordinator.
+
+        A KIP-848 leave counts. It is answered 0 only once its records are in the log
+        (``CoordinatorRuntime.CoordinatorWriteEvent``), so its broker was still the coordinator, and only its clock or
+        the metadata says otherwise. If it waited and was answered 15, its records may be in the log.
+        """
         self._groups.outputs.count("deposed")
-        if isinstance(event, ConsumerHeartbeat) and event.request_epoch < 0 and proven is Proof.NOTHING:
-            self._events.apply(event)  # a leave whose record may have been written before the next coordinator loaded
+        left = isinstance(event, ConsumerHeartbeat) and event.request_epoch < 0
+        if left and (proven is Proof.NOTHING or event.error == 0):
+            self._events.apply(event)
 
     def _disputed(self, event: Answer) -> None:
         """Apply an answer of a broker that metadata does not name. It is probably the next coordinator."""

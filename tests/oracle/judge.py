@@ -264,12 +264,21 @@ def _is_dated(removal: _Removal, line: dict[str, Any], at_ms: int) -> bool:
 
 
 def _told_as_unknown(removal: _Removal, told: Iterable[dict[str, Any]]) -> Iterator[int]:
-    """Yield the instant of a removal that the monitor reports, and says that it does not know the cause."""
-    for line in _told(told, MEMBER_REMOVED):
-        if (line["group"], line["member_id"]) == (removal.group, removal.member_id):
-            nearest_ms = min(removal.at_ms, key=lambda at_ms, told_ms=line["at_ms"]: abs(told_ms - at_ms))
-            if abs(line["at_ms"] - nearest_ms) <= SAME_REMOVAL_MS:
-                yield nearest_ms
+    """Yield the instant of a removal that the monitor reports, and says that it does not know the cause.
+
+    A join phase shows it only at its end. So if the member is told to be removed once, it is this removal, however far
+    off.
+    """
+    lines = [
+        line
+        for line in _told(told, MEMBER_REMOVED)
+        if (line["group"], line["member_id"]) == (removal.group, removal.member_id)
+    ]
+    for line in lines:
+        nearest_ms = min(removal.at_ms, key=lambda at_ms, told_ms=line["at_ms"]: abs(told_ms - at_ms))
+        is_only_one = len(lines) == len(removal.at_ms) == 1 and line["at_ms"] >= nearest_ms
+        if is_only_one or abs(line["at_ms"] - nearest_ms) <= SAME_REMOVAL_MS:
+            yield nearest_ms
 
 
 def _again(line: dict[str, Any], removals: list[_Removal]) -> bool:

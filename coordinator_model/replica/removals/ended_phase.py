@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.member import Member
+from coordinator_model.replica.removals.leaves import CUT_MS
 from coordinator_model.replica.removals.phases import EndedPhase, JoinPhase
 from coordinator_model.replica.session_timer import JudgementContext, touches_ms
 from coordinator_model.states import Cause
@@ -84,7 +85,8 @@ def phase_limit_ms(replica: GroupReplica, phase: JoinPhase, removed_ms: int, con
     early = [m for m in members if (m.joined_ms or 0) <= in_by_ms and m.member_id not in gone]
     limits = [m.rebalance_timeout_ms for m in early or members]
     since = [leave for leave in replica.leaves if leave.applied_ms >= begun_ms]  # not the leave that began it
-    left = [leave.member for leave in since if leave.applied_ms > begun_ms or leave.cause is Cause.REPLACED]
+    after_ms = begun_ms + CUT_MS  # instants are rounded
+    left = [leave.member for leave in since if leave.applied_ms > after_ms or leave.cause is Cause.REPLACED]
     left = [m for m in left if m.member_id not in gone]
     by_ms = [(m, phase.began_after_ms if m.generation is None else begun_ms) for m in left]
     limits += [m.rebalance_timeout_ms for m, in_by_ms in by_ms if (m.joined_ms or 0) <= in_by_ms]
@@ -134,7 +136,7 @@ def _gone_as_it_began(replica: GroupReplica, phase: JoinPhase, removed_ms: int, 
             touched_ms = [at_ms for at_ms in touches_ms(member, context.commits, session_from_ms) if at_ms <= begun_ms]
             at_ms = max([session_from_ms, *touched_ms]) + timeout_ms
             ends.append(_TimerEnd(at_ms, of_session=True, member_id=member.member_id))
-    ends = [end for end in ends if end.at_ms <= begun_ms]
+    ends = [end for end in ends if end.at_ms <= begun_ms + CUT_MS]  # instants are rounded
     gone = {end.member_id for end in ends if end.at_ms < phase.began_after_ms}
     starters = (end for end in ends if end.at_ms >= phase.began_after_ms)
     first = min(starters, key=lambda end: (end.at_ms, end.of_session), default=None)
@@ -158,5 +160,5 @@ def sync_timeout_ms(replica: GroupReplica, member: Member, removed_ms: int) -> i
 def _sync_limit_ms(replica: GroupReplica, began_ms: int, removed_ms: int) -> int | None:
     others = [m for m in replica.members.values() if (m.joined_ms or 0) <= began_ms + EARLY_MS]
     others += [leave.member for leave in replica.leaves if leave.applied_ms > began_ms]
-    others += [d.member for d in replica.departures if d.removed_ms == removed_ms]
+    others += [d.member for d in replica.departures if d.removed_ms == removed_ms or d.removed_ms > began_ms]
     return max((m.rebalance_timeout_ms for m in others if m.rebalance_timeout_ms), default=None)

@@ -3,7 +3,9 @@
 from coordinator_model.replica.removals.case import Answer, Case, Missed, NotMissed
 from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS
 from coordinator_model.replica.removals.phase_timeout import phase_due_ms, possible_ends_ms, timed_out
+from coordinator_model.replica.removals.removal_instant import moves_since_heard
 from coordinator_model.replica.removals.sync_timeout import first_sync_deadline_ms
+from coordinator_model.replica.session_timer import loaded_by_ms, session_timeout_ms
 
 
 def phase_was_extended(case: Case) -> Answer:
@@ -33,6 +35,8 @@ def not_rejoined(case: Case) -> Answer:
     end_ms = phase_due_ms(case.departure, starts_ms, case.context)
     if not (_waited_to_its_timeout(case, end_ms) or timed_out(case.departure, starts_ms, case.context)):
         return None
+    if _expired_since_the_load(case):
+        return NotMissed()
     own_ms = case.latest_ends_ms[id(case.departure)]
     if end_ms is not None and _ended_with_the_session(own_ms, case.removed_ms, end_ms):
         return NotMissed()
@@ -41,12 +45,31 @@ def not_rejoined(case: Case) -> Answer:
     return Missed(case.removed_ms) if own_ms >= min(case.removed_ms - LATE_MS, last_ms) else NotMissed()
 
 
+def _expired_since_the_load(case: Case) -> bool:
+    """Tell whether the session surely ended in the phase, because it began before the phase did and is not longer.
+
+    A new coordinator starts all session timers as it loads the group, and then the phase with the first JoinGroup.
+    """
+    departure, timeout_ms = case.departure, session_timeout_ms(case.member, case.context)
+    moves = [r for r in moves_since_heard(departure, case.context) if r.broker == departure.answered_by]
+    if not moves or timeout_ms is None:
+        return False
+    touched_ms = max([case.member.session_from_ms or 0, *departure.touches_ms])
+    return max(loaded_by_ms(moves[0], departure), touched_ms) + timeout_ms <= case.removed_ms
+
+
 def _session_ends_ms(case: Case) -> list[int]:
-    """Return the ends of sessions and the sync timeouts that can have begun the phase, of replaced members too."""
-    syncs_ms = (first_sync_deadline_ms(case, d) for d in case.dropped)
+    """Return the ends of sessions and the sync timeouts that can have begun the phase, of replaced members too.
+
+    A session that ended as the generation before was announced may have ended the phase that led to it. If its member
+    is not known to have been in that generation, it did.
+    """
+    before = [d for d in case.dropped if (d.member.generation or 0) < d.generation - 1]
+    gone = [id(d) for d in before if case.latest_ends_ms[id(d)] <= case.departure.phase.began_after_ms]
+    syncs_ms = (first_sync_deadline_ms(case, d) for d in case.dropped if id(d) not in gone)
     replaced_ms = (case.latest_end_ms(d) for d in case.together if d.successor is not None)
     known = (at_ms for at_ms in (*syncs_ms, *replaced_ms) if at_ms is not None)
-    return [*case.latest_ends_ms.values(), *known]
+    return [*(at_ms for other, at_ms in case.latest_ends_ms.items() if other not in gone), *known]
 
 
 def _outlasted_its_timeout(case: Case, session_ends_ms: list[int]) -> bool:

@@ -226,10 +226,14 @@ def _judge_again(replica: GroupReplica, context: JudgementContext) -> bool:
 def _until_it_was_unknown(departure: Departure, context: JudgementContext) -> JudgementContext:
     """Return the context without the timer resets after the member was answered 25, if its session had ended by then.
 
-    The member was gone by that answer, so later timer resets say nothing about it.
+    The member was gone by that answer, so later timer resets say nothing about it. But a coordinator that has loaded
+    the log since, and then showed the removal, had the member again: nothing that its predecessor wrote had removed it.
     """
     member, session_ms = departure.member, session_timeout_ms(departure.member, context)
     if member.unknown_ms is None or member.session_from_ms is None or session_ms is None:
+        return context
+    moves = (r for r in context.timer_resets if r.cause is Cause.COORDINATOR_MOVED and r.low_ms > member.unknown_ms)
+    if any(move.broker == departure.answered_by for move in moves):
         return context
     if max([member.session_from_ms, *departure.touches_ms]) + session_ms > member.unknown_ms + CUT_MS:
         return context

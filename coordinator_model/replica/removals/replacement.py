@@ -29,6 +29,8 @@ def had_expired(
     member, removed_ms = departure.member, departure.removed_ms
     if member.fenced_ms is not None and member.fenced_ms < removed_ms:
         return False  # its JoinGroup was pending: such a member does not expire
+    if _is_in_its_first_session(departure, context):
+        return False
     spans = {id(d): deadlines(d, context_before(d, context)) for d in together}
     first_ms, last_ms = ends(spans[id(departure)])
     if last_ms <= removed_ms:
@@ -49,12 +51,26 @@ def may_have_expired(departure: Departure, context: JudgementContext) -> bool:
     """
     member, timeout_ms = departure.member, session_timeout_ms(departure.member, context) or 0
     moves, fenced_ms = moves_since_heard(departure, context), member.fenced_ms
+    if _is_in_its_first_session(departure, context):
+        return False
     if fenced_ms is not None and fenced_ms < departure.removed_ms:
         # The 82 is the deposed coordinator's and says nothing about the next one, unless another began the phase there.
         start = departure.phase.started
         by_another = start is not None and start.by not in (None, departure.successor)
         moves = [] if by_another else [move for move in moves if move.low_ms >= fenced_ms]
     return any(earliest_load_ms(move, departure) + timeout_ms <= departure.removed_ms for move in moves)
+
+
+def _is_in_its_first_session(departure: Departure, context: JudgementContext) -> bool:
+    """Tell whether a downgrade from KIP-848 began the phase, and the member's session cannot have ended since.
+
+    The downgrade starts the session timers of all members anew (``GroupMetadataManager.convertToClassicGroup``).
+    Whoever wrote its record had the member, and so has a coordinator that loads the log later.
+    """
+    phase, session_from_ms = departure.phase, departure.member.session_from_ms or 0
+    downgraded = phase.started_ms is not None and phase.started_ms == phase.began_after_ms <= session_from_ms
+    timeout_ms = session_timeout_ms(departure.member, context) or 0
+    return downgraded and departure.removed_ms < session_from_ms + timeout_ms
 
 
 def was_taken_back(departure: Departure) -> bool:
