@@ -41,7 +41,7 @@ def had_expired(
     others = [span for d in together if d is not departure and (span := spans[id(d)])]
     if any(may_have_started(departure, span) and ends(span)[1] <= last_ms for span in others):
         return False
-    return _began_the_phase(departure, first_ms)
+    return _began_the_phase(departure, together, first_ms)
 
 
 def may_have_expired(departure: Departure, context: JudgementContext) -> bool:
@@ -85,16 +85,17 @@ def was_taken_back(departure: Departure) -> bool:
     return fenced and departure.successor is None
 
 
-def _began_the_phase(departure: Departure, first_end_ms: int) -> bool:
+def _began_the_phase(departure: Departure, together: list[Departure], first_end_ms: int) -> bool:
     """Tell whether the phase can have begun with the end of this member's session.
 
-    It can if nobody else is seen to have begun it. The successor's JoinGroup begins no phase in a Stable group, but it
-    does in one that is in CompletingRebalance.
+    It can if nobody else is seen to have begun it. The JoinGroup of a successor, this member's or another's, begins no
+    phase in a Stable group, but it does in one that is in CompletingRebalance.
     """
     start = departure.phase.started
     if start is None or first_end_ms > start.at_ms + EARLY_MS:
         return False
-    return start.by is None or (start.by == departure.successor and not departure.member.awaiting_sync)
+    successors = {other.successor for other in together}
+    return start.by is None or (start.by in successors and not departure.member.awaiting_sync)
 
 
 def _is_reported(replica: GroupReplica, departure: Departure) -> bool:
