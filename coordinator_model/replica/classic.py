@@ -9,9 +9,8 @@ leader's SyncGroup, or the record, makes the group Stable.
 from functools import partial
 from typing import Any
 
-from coordinator_model.client import who
 from coordinator_model.events import Heartbeat, JoinAnswered, LeaveAnswered, RecordRead, SyncAnswered, parked_ms
-from coordinator_model.replica import divergence, join_lines, rolled_back_replacement
+from coordinator_model.replica import divergence, join_lines, recorded, rolled_back_replacement
 from coordinator_model.replica.assigned_work import STREAMS_PROTOCOL, assigned_work
 from coordinator_model.replica.conversion import PROTOCOL_TYPES, become_classic
 from coordinator_model.replica.group import GroupReplica, Leave
@@ -52,17 +51,17 @@ def read_record(replica: GroupReplica, event: RecordRead, context: JudgementCont
         _delete(replica, at_ms)
         return
     generation = value["generation"]
-    replacement, downgrade = _is_written_again(replica, generation), replica.type in PROTOCOL_TYPES
+    replacement, downgrade = recorded.is_written_again(replica, generation), replica.type in PROTOCOL_TYPES
     if replica.generation_since_ms > at_ms and generation < replica.generation:
         return  # a late record of an earlier generation: a later one has been answered since
-    if _counts_from_the_log(replica, value):
+    if recorded.counts_from_the_log(replica, value):
         replica.revert_to_last_record(at_ms)
     listed = {item["memberId"]: item for item in value["members"]}
     replica.unexpected += len(value["members"]) - len(listed)
     become_classic(replica, set(listed))
-    _count_if_lower(replica, generation)
+    recorded.count_if_lower(replica, generation)
     removed_ms = at_ms if generation == replica.generation else _end_recorded_phase(replica, value, at_ms, context)
-    _take_out_removed(replica, value, set(listed))
+    recorded.take_out_removed(replica, value, set(listed))
     replica.protocol_type = value["protocolType"] or None
     replica.protocol, replica.leader = value["protocol"], value["leader"]
     gone = [member for member in replica.members.values() if member.member_id not in listed]
@@ -86,16 +85,6 @@ def read_record(replica: GroupReplica, event: RecordRead, context: JudgementCont
             rolled_back_replacement.read(replica, successor, at_ms)
 
 
-def _count_if_lower(replica: GroupReplica, generation: int) -> None:
-    """Count a recorded generation that is lower than the one before."""
-    if not 0 <= generation < replica.generation:
-        return
-    if generation <= 1:
-        replica.incarnation += 1  # the group was deleted and created again; its tombstone was compacted away
-    else:
-        replica.unexpected += 1  # generations only go up; the log is right
-
-
 def _end_recorded_phase(replica: GroupReplica, value: dict[str, Any], at_ms: int, context: JudgementContext) -> int:
     """End the join phase that led to a record's generation; return when it ended."""
     if replica.state is not GroupState.PREPARING_REBALANCE:
@@ -110,19 +99,6 @@ def _end_recorded_phase(replica: GroupReplica, value: dict[str, Any], at_ms: int
     return ended_ms
 
 
-def _take_out_removed(replica: GroupReplica, value: dict[str, Any], listed: set[str]) -> None:
-    """Take out the members that were found gone when this record's generation was announced: no other removal.
-
-    Another broker was believed to have loaded the log since, where they still were. But the record is of the announced
-    generation, as the instant at which it was announced shows. So it was written by the coordinator that announced it.
-    """
-    announced_ms = value.get("currentStateTimestamp", -1)
-    found = {who(d.member) for d in replica.departures if d.removed_ms == announced_ms}
-    found |= {seen.client for seen in replica.violations if seen.at_ms == announced_ms}
-    for member in [m for m in replica.members.values() if m.member_id not in listed and who(m) in found]:
-        del replica.members[member.member_id]
-
-
 def _enter_recorded(replica: GroupReplica, at_ms: int, *, downgrade: bool) -> None:
     """Enter the state that a record shows. After a downgrade from KIP-848 the group then begins a join phase.
 
@@ -133,31 +109,6 @@ def _enter_recorded(replica: GroupReplica, at_ms: int, *, downgrade: bool) -> No
     if downgrade and replica.members and not came_back:
         prepare_rebalance(replica, StateEvent.DOWNGRADED, at_ms)
         replica.phase.began_after_ms = at_ms  # JoinGroups before that were sent to a group of another kind
-
-
-def _is_written_again(replica: GroupReplica, generation: int) -> bool:
-    """Tell whether a record repeats the last one's generation: a static member was replaced in a stable group.
-
-    The group may seem to be in a join phase by the answers of a deposed coordinator.
-    """
-    was_stable = replica.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE)
-    return was_stable and generation == replica.generation and replica.recorded_generation in (None, generation)
-
-
-def _counts_from_the_log(replica: GroupReplica, value: dict[str, Any]) -> bool:
-    """Tell whether the coordinator that wrote a record had loaded the log since a generation was announced.
-
-    It did not find the announced generation in the log. That shows in two ways: the record's generation is lower than
-    the announced one, or it is the same but the record lacks members that had joined the announced one.
-    """
-    generation, recorded = value["generation"], replica.recorded_generation
-    if recorded is None or not recorded <= generation <= replica.generation:
-        return False
-    listed = {item["memberId"] for item in value["members"]}
-    instances = {item.get("groupInstanceId") for item in value["members"]} - {None}
-    joined = [member for member in replica.members.values() if member.generation == generation > recorded]
-    lacking = [member for member in joined if member.member_id not in listed and member.instance_id not in instances]
-    return generation < replica.generation or bool(lacking)
 
 
 def _delete(replica: GroupReplica, at_ms: int) -> None:

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.member import Member
-from coordinator_model.replica.removals.leaves import CUT_MS
 from coordinator_model.replica.removals.phases import EndedPhase, JoinPhase
 from coordinator_model.replica.session_timer import JudgementContext, touches_ms
 from coordinator_model.states import Cause
@@ -14,6 +13,8 @@ from coordinator_model.states import Cause
 EARLY_MS, LATE_MS = 10, 200
 """A phase that ends this much before or after its first sign plus its timeout still counts as ended by its timeout.
 Instants are rounded, a JoinGroup is applied after it arrives, and timers run late on a busy machine."""
+ROUNDED_MS = 2
+"""How much later than a phase's first sign the step that began it may seem to be: both instants are rounded."""
 
 
 def ended_phase(
@@ -85,7 +86,7 @@ def phase_limit_ms(replica: GroupReplica, phase: JoinPhase, removed_ms: int, con
     early = [m for m in members if (m.joined_ms or 0) <= in_by_ms and m.member_id not in gone]
     limits = [m.rebalance_timeout_ms for m in early or members]
     since = [leave for leave in replica.leaves if leave.applied_ms >= begun_ms]  # not the leave that began it
-    after_ms = begun_ms + CUT_MS  # instants are rounded
+    after_ms = begun_ms + ROUNDED_MS
     left = [leave.member for leave in since if leave.applied_ms > after_ms or leave.cause is Cause.REPLACED]
     left = [m for m in left if m.member_id not in gone]
     by_ms = [(m, phase.began_after_ms if m.generation is None else begun_ms) for m in left]
@@ -136,7 +137,7 @@ def _gone_as_it_began(replica: GroupReplica, phase: JoinPhase, removed_ms: int, 
             touched_ms = [at_ms for at_ms in touches_ms(member, context.commits, session_from_ms) if at_ms <= begun_ms]
             at_ms = max([session_from_ms, *touched_ms]) + timeout_ms
             ends.append(_TimerEnd(at_ms, of_session=True, member_id=member.member_id))
-    ends = [end for end in ends if end.at_ms <= begun_ms + CUT_MS]  # instants are rounded
+    ends = [end for end in ends if end.at_ms <= begun_ms + ROUNDED_MS]
     gone = {end.member_id for end in ends if end.at_ms < phase.began_after_ms}
     starters = (end for end in ends if end.at_ms >= phase.began_after_ms)
     first = min(starters, key=lambda end: (end.at_ms, end.of_session), default=None)

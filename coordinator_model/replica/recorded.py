@@ -1,0 +1,55 @@
+"""What a GroupMetadata record says of the generation that the replica has: which of the two goes on from the other."""
+
+from typing import Any
+
+from coordinator_model.client import who
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.states import GroupState
+
+
+def count_if_lower(replica: GroupReplica, generation: int) -> None:
+    """Count a recorded generation that is lower than the one before."""
+    if not 0 <= generation < replica.generation:
+        return
+    if generation <= 1:
+        replica.incarnation += 1  # the group was deleted and created again; its tombstone was compacted away
+    else:
+        replica.unexpected += 1  # generations only go up; the log is right
+
+
+def take_out_removed(replica: GroupReplica, value: dict[str, Any], listed: set[str]) -> None:
+    """Take out the members that were found gone when this record's generation was announced: no other removal.
+
+    Another broker was believed to have loaded the log since, where they still were. But the record is of the announced
+    generation, as the instant at which it was announced shows. So it was written by the coordinator that announced it.
+    """
+    announced_ms = value.get("currentStateTimestamp", -1)
+    found = {who(d.member) for d in replica.departures if d.removed_ms == announced_ms}
+    found |= {seen.client for seen in replica.violations if seen.at_ms == announced_ms}
+    for member in [m for m in replica.members.values() if m.member_id not in listed and who(m) in found]:
+        del replica.members[member.member_id]
+
+
+def is_written_again(replica: GroupReplica, generation: int) -> bool:
+    """Tell whether a record repeats the last one's generation: a static member was replaced in a stable group.
+
+    The group may seem to be in a join phase by the answers of a deposed coordinator.
+    """
+    was_stable = replica.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE)
+    return was_stable and generation == replica.generation and replica.recorded_generation in (None, generation)
+
+
+def counts_from_the_log(replica: GroupReplica, value: dict[str, Any]) -> bool:
+    """Tell whether the coordinator that wrote a record had loaded the log since a generation was announced.
+
+    It did not find the announced generation in the log. That shows in two ways: the record's generation is lower than
+    the announced one, or it is the same but the record lacks members that had joined the announced one.
+    """
+    generation, recorded = value["generation"], replica.recorded_generation
+    if recorded is None or not recorded <= generation <= replica.generation:
+        return False
+    listed = {item["memberId"] for item in value["members"]}
+    instances = {item.get("groupInstanceId") for item in value["members"]} - {None}
+    joined = [member for member in replica.members.values() if member.generation == generation > recorded]
+    lacking = [member for member in joined if member.member_id not in listed and member.instance_id not in instances]
+    return generation < replica.generation or bool(lacking)
