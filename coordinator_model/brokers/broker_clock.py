@@ -438,7 +438,7 @@ class CoordinatorTracker:
 
     def _take_claim(self, broker: str) -> None:
         """Apply what the new coordinator answered before metadata named it."""
-        claim = self.leadership.claims.pop(broker, None)
+        claim = self.leadership.take_claim(broker)
         reset = self._newest_reset
         if claim is None:
             return

@@ -39,8 +39,8 @@ def had_expired(
     if (member.unknown_ms or removed_ms) < removed_ms:
         return not _is_reported(replica, departure)
     others = [span for d in together if d is not departure and (span := spans[id(d)])]
-    if any(may_have_started(departure, span) and ends(span)[1] <= last_ms for span in others):
-        return False
+    if any(may_have_started(departure, span) and ends(span)[1] < last_ms for span in others):
+        return False  # sessions that began with one load and are as long end in one instant
     return _began_the_phase(departure, together, first_ms)
 
 
