@@ -86,7 +86,7 @@ def judge_removals(replica: GroupReplica, context: JudgementContext) -> bool:
     """
     if context.hole_is_open:
         return False
-    due = [d for d in replica.departures if not d.judged and d.judge_after_ms <= context.progress_ms]
+    due = [d for d in replica.departures if not d.judged and _judge_after_ms(replica, d) <= context.progress_ms]
     for departure in due:
         if _is_of_a_deposed_coordinator(departure, context):
             replica.departures.remove(departure)
@@ -95,6 +95,18 @@ def judge_removals(replica: GroupReplica, context: JudgementContext) -> bool:
             note_starter_timeout(replica, departure.phase)
             _apply(replica, departure, judge(replica, departure, context), context)
     return _judge_again(replica, context) or bool(due)
+
+
+def _judge_after_ms(replica: GroupReplica, departure: Departure) -> int:
+    """Return when a removal may be judged.
+
+    Static members that are replaced in one phase are judged together: only beside the others it shows whose session
+    ended first.
+    """
+    if departure.successor is None:
+        return departure.judge_after_ms
+    unjudged = (d for d in replica.departures if not d.judged and d.successor is not None)
+    return max(d.judge_after_ms for d in unjudged if d.generation == departure.generation)
 
 
 def judge(replica: GroupReplica, departure: Departure, context: JudgementContext) -> Verdict:
