@@ -27,6 +27,9 @@ ONCE_FALSE = (
     ("cooperative", 17, "heartbeat lines lost"),
     ("static", 7, "whole seconds"),
     ("cooperative", 15, "whole seconds"),
+    ("consumer", 13, "leave lines lost"),
+    ("consumer-static", 20, "leave lines lost"),
+    ("consumer-static", 20, "instants of a flush every second"),
 )
 
 

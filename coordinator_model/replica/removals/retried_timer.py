@@ -14,8 +14,10 @@ from coordinator_model.replica.removals.removal import RETRIED_MS
 from coordinator_model.replica.session_timer import JudgementContext, session_timeout_ms
 from coordinator_model.states import Cause
 
-RETRY_MS = STALL_MS + 500
-"""How long after a run whose write timed out a timer runs again: the write's timeout and the pause before the retry."""
+PAUSE_MS = 500
+"""How long a timer waits after its write timed out, before it runs again."""
+RETRY_MS = STALL_MS + PAUSE_MS
+"""How long after a run whose write timed out a timer runs again."""
 SAME_STEP_MS = 50
 """How much later than it is due a timer may run."""
 
@@ -30,18 +32,30 @@ def may_be_any(replica: GroupReplica, departure: Departure, context: JudgementCo
     ran_ms = [seen.at_ms for seen in replica.violations if seen.client == who(member)]
     heard_ms = (member.last_heartbeat_ms, member.parked_heartbeat_ms)
     ran_ms += [at_ms + timeout_ms for at_ms in heard_ms if at_ms is not None and timeout_ms is not None]
-    return _is_tried_again(departure, ran_ms)
+    return _is_tried_again(replica, departure, ran_ms)
 
 
 def is_of_a_rebalance(replica: GroupReplica, departure: Departure) -> bool:
     """Tell whether the removal is a retry of a rebalance timer that had removed the member before."""
     name = who(departure.member)
     missed = (seen for seen in replica.violations if seen.client == name and seen.cause == Cause.REBALANCE_TIMEOUT)
-    return _is_tried_again(departure, (seen.at_ms for seen in missed))
+    return _is_tried_again(replica, departure, (seen.at_ms for seen in missed))
 
 
-def _is_tried_again(departure: Departure, ran_ms: Iterable[int]) -> bool:
+def _is_tried_again(replica: GroupReplica, departure: Departure, ran_ms: Iterable[int]) -> bool:
     late_ms = (departure.removed_ms - at_ms for at_ms in ran_ms)
-    return departure.may_be_retried and any(
-        0 < ms <= RETRIED_MS and (ms + CUT_MS) % RETRY_MS <= SAME_STEP_MS for ms in late_ms
-    )
+    due = any(0 < ms <= RETRIED_MS and (ms + CUT_MS) % RETRY_MS <= SAME_STEP_MS for ms in late_ms)
+    return departure.may_be_retried and due and not _no_write_timed_out(replica, departure)
+
+
+def _no_write_timed_out(replica: GroupReplica, departure: Departure) -> bool:
+    """Tell whether the write of the timer's last run cannot have timed out: a heartbeat was accepted meanwhile.
+
+    An answer waits for all that the coordinator wrote before it (``CoordinatorRuntime``), so that heartbeat would have
+    been answered 15.
+    """
+    since_ms = departure.removed_ms - RETRY_MS + SAME_STEP_MS
+    until_ms = departure.removed_ms - PAUSE_MS - SAME_STEP_MS
+    members = (departure.member, *replica.members.values())
+    heard_ms = (at_ms for m in members for at_ms in (m.last_heartbeat_ms, m.previous_heartbeat_ms))
+    return any(since_ms < at_ms < until_ms for at_ms in heard_ms if at_ms is not None)
