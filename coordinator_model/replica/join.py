@@ -10,6 +10,7 @@ from coordinator_model.replica import join_lines, rolled_back_replacement
 from coordinator_model.replica.assigned_work import STREAMS_PROTOCOL
 from coordinator_model.replica.classic import (
     FENCED_INSTANCE_ID,
+    REBALANCE_IN_PROGRESS,
     STALLED_WRITE,
     UNKNOWN_MEMBER_ID,
     came_back_if_new,
@@ -210,12 +211,14 @@ def _note_unknown(replica: GroupReplica, event: JoinAnswered) -> None:
 
 
 def _was_replaced_in_turn(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
-    """Apply a static newcomer's JoinGroup that waited and was answered 82: it held the instance id meanwhile.
+    """Apply a static newcomer's JoinGroup that waited and was answered 82 or 27: it held the instance id meanwhile.
 
-    Only a JoinGroup that joined a phase waits until a successor comes, so the phase had begun by its arrival.
+    It is answered 82 when a successor comes, and 27 when a conversion of the group fails. Only a JoinGroup that joined
+    a phase waits for that, so the phase had begun by its arrival.
     """
     newcomer = event.instance_id is not None and not event.request_member_id and event.member_id
-    if event.error != FENCED_INSTANCE_ID or not newcomer:
+    waited = event.error == REBALANCE_IN_PROGRESS and event.answer_ms > event.arrival_ms
+    if not newcomer or not (event.error == FENCED_INSTANCE_ID or waited):
         return
     former = _former_members(replica, event)
     if any((m.joined_ms or 0) > event.arrival_ms for m in former):
@@ -224,8 +227,9 @@ def _was_replaced_in_turn(replica: GroupReplica, event: JoinAnswered, context: J
     replica.save_last_record()
     _replace_static(replica, event, context)
     member = member_of(replica, event.member_id, event.arrival_ms)
-    member.instance_id, member.fenced_ms = event.instance_id, event.arrival_ms
-    member.replaced_ms = event.answer_ms
+    member.instance_id = event.instance_id
+    if event.error == FENCED_INSTANCE_ID:
+        member.fenced_ms, member.replaced_ms = event.arrival_ms, event.answer_ms
     _fill_from_join(member, event)
     if replica.type is GroupType.CLASSIC and event.arrival_ms >= replica.generation_since_ms:
         prepare_rebalance(replica, StateEvent.MEMBER_JOINED, event.arrival_ms, event.member_id)
