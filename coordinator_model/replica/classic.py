@@ -369,7 +369,8 @@ def note_fenced(replica: GroupReplica, event: JoinAnswered | SyncAnswered, membe
     member = replica.members.get(member_id)
     if event.error != FENCED_INSTANCE_ID or member is None or event.instance_id != member.instance_id:
         return
-    member.fenced_ms = event.arrival_ms
+    if member.fenced_ms is None or member.fenced_ms < (member.session_from_ms or 0):
+        member.fenced_ms = event.arrival_ms  # a later request of the fenced member says nothing new
     if replica.announced_by not in ("", event.broker) and event.arrival_ms > replica.generation_since_ms:
         replica.revert_to_last_record(event.arrival_ms)
 
