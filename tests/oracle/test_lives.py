@@ -37,6 +37,19 @@ def test_monitor_and_coordinator_agree_on_every_removal_and_at_every_quiet_momen
     assert looks > 10 * LIVES_OF_A_KIND
 
 
+@pytest.mark.parametrize(
+    ("kind", "seed"),
+    [
+        ("mixed", 9701622),  # a JoinGroup that a failed conversion answers 27 had replaced a static member
+        ("static+stalls", 9702547),  # a fenced member's second request hid that its JoinGroup had been pending
+        ("regex+stalls", 9701977),  # a heartbeat that waited was answered 0 as the stall ended
+    ],
+)
+def test_a_life_that_was_once_judged_wrong_is_judged_right(driver, kind, seed):
+    """The smallest lives that show these faults have no other removal, so they are played whole."""
+    assert [*map(str, judge(driver.play(draw(kind, seed))).disagreements)] == []
+
+
 ENDLESS = """
 from concurrent.futures import ProcessPoolExecutor
 from os import getpid

@@ -51,9 +51,11 @@ def _is_tried_again(replica: GroupReplica, departure: Departure, ran_ms: Iterabl
 def _no_write_timed_out(replica: GroupReplica, departure: Departure) -> bool:
     """Tell whether the write of the timer's last run cannot have timed out: a heartbeat was accepted meanwhile.
 
-    An answer waits for all that the coordinator wrote before it (``CoordinatorRuntime``), so that heartbeat would have
-    been answered 15.
+    An answer waits for all that the coordinator wrote before it (``CoordinatorRuntime``). If a stall was seen, the
+    heartbeat may have waited and been answered 0 as the stall ended: then it says nothing.
     """
+    if replica.stalled_ms is not None and abs(departure.removed_ms - replica.stalled_ms) <= RETRIED_MS:
+        return False
     since_ms = departure.removed_ms - RETRY_MS + SAME_STEP_MS
     until_ms = departure.removed_ms - PAUSE_MS - SAME_STEP_MS
     members = (departure.member, *replica.members.values())
