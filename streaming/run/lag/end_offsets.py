@@ -12,13 +12,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any, Final, Self
+from typing import Any, Final, Self, cast
 from uuid import UUID
 
 import numpy as np
 import structlog
 from kafka import KafkaAdminClient
-from kafka.errors import KafkaError, UnknownTopicOrPartitionError, for_code
+from kafka.errors import KafkaConnectionError, KafkaError, UnknownTopicOrPartitionError, for_code
 from kafka.protocol.consumer import IsolationLevel, ListOffsetsRequest, OffsetSpec
 from kafka.protocol.metadata import MetadataRequest
 
@@ -157,7 +157,7 @@ class EndOffsets:
 
     def _asked(self, manager: Any, topics: frozenset[str]) -> Round:
         if self._metadata_is_old(topics):
-            self._metadata = manager.run(_ask_metadata, manager, topics)
+            self._metadata = _asked_metadata(manager, topics)
         before, self.unanswered = self.unanswered, Counter(self._metadata.refused)
         columns = _empty(self._metadata)
         at_ms = _now_ms() - self._behind_ms()
@@ -226,6 +226,14 @@ class EndOffsets:
         if self.unanswered.keys() != before.keys():
             what = dict(self.unanswered)
             log.warning("end offsets are missing", unanswered=what) if what else log.info("all end offsets are known")
+
+
+def _asked_metadata(manager: Any, topics: frozenset[str]) -> _Metadata:
+    """Ask once more if the connection is lost to the broker that was asked: then another one is asked."""
+    try:
+        return cast("_Metadata", manager.run(_ask_metadata, manager, topics))
+    except KafkaConnectionError:
+        return cast("_Metadata", manager.run(_ask_metadata, manager, topics))
 
 
 async def _ask_metadata(manager: Any, names: frozenset[str]) -> _Metadata:

@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Producer
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
+from kafka.errors import KafkaConnectionError
 from pydantic import SecretStr
 
 from coordinator_model.commit_block import NO_OFFSET
@@ -143,6 +144,24 @@ def test_a_leader_that_is_gone_costs_only_the_news_of_its_partitions(three_broke
             three_brokers.node(3).start()
         told = until(asked.round, lambda told: (told.asked_ms == told.at_ms).all())
         assert sorted((told.answered_since_ms > 0).tolist()) == [False] * fresh + [True] * (6 - fresh)
+
+
+class LostOnce:
+    """A way to the brokers whose first connection is lost, as that to a broker that was killed a moment ago."""
+
+    def __init__(self):
+        self.runs = 0
+
+    def run(self, *_):
+        self.runs += 1
+        if self.runs == 1:
+            raise KafkaConnectionError
+        return end_offsets._Metadata()
+
+
+def test_a_lost_connection_costs_no_round_for_another_broker_is_asked():
+    """Which broker the metadata are asked of is the client's choice, so no real test can lose that one on purpose."""
+    assert end_offsets._asked_metadata(LostOnce(), frozenset({"t"})).topics == {}
 
 
 @pytest.mark.e2e
