@@ -389,11 +389,8 @@ def _due_after(departure: Departure, context: JudgementContext, timer_resets: Se
             since_ms = min(since_ms, session_from_ms)
             end_ms = session_from_ms + _timeout_from_ms(member, session_from_ms, timeout_ms)
             ends.append((end_ms, end_ms, None))
-    ends += [
-        (end_ms, end_ms, None) for at_ms in departure.touches_ms if at_ms > since_ms for end_ms in [at_ms + timeout_ms]
-    ]
-    parked_ms = member.parked_heartbeat_ms or 0  # restarted a timer that ran then, so that one did not run out
-    return [span for span in ends if span[2] is not None or not span[0] - timeout_ms < parked_ms < span[0]]
+    touched = [at_ms + timeout_ms for at_ms in departure.touches_ms if at_ms > since_ms]
+    return ends + [(end_ms, end_ms, None) for end_ms in touched]
 
 
 def loaded_by_ms(reset: TimerReset, departure: Departure) -> int:
