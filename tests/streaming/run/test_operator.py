@@ -154,9 +154,9 @@ def test_a_query_that_starts_again_judges_by_its_own_settings():
 
 def test_a_lane_of_the_format_before_is_written_anew_whole():
     """Also the shards for which nothing came: the state names one format for all of its lane."""
-    [kept, *_] = json.loads(gzip.decompress((STATES / "format-26.json.gz").read_bytes()))
+    [kept, *_] = json.loads(gzip.decompress((STATES / "format-27.json.gz").read_bytes()))
     old = " ".join(kept["state"])
-    cell = MemoryCell((26, 1, json.dumps([KEY]), old))
+    cell = MemoryCell((27, 1, json.dumps([KEY]), old))
     outputs(Operator(SETTINGS, 2), cell, other_payloads(0), key=OTHER_KEY)
     version, _, keys, texts = cell.value
     assert (version, json.loads(keys)) == (snapshot.VERSION, [KEY, OTHER_KEY])
