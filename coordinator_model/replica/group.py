@@ -71,8 +71,8 @@ class GroupReplica:
     generation_since_ms: int = 0
     recorded_generation: int | None = None
     """The generation of the last record, while members or generation have moved on from it; None: they have not."""
-    recorded: list[Member] = field(default_factory=list)
-    """The members of that record: a coordinator that loads the log reverts to them."""
+    recorded: dict[str, Member] = field(default_factory=dict)
+    """The members of that record by member id: a coordinator that loads the log reverts to them."""
     unconverted: list[Member] = field(default_factory=list)
     """Members from before the group changed its kind that no record of the new kind has named yet, see ``conversion``.
     """
@@ -187,12 +187,12 @@ class GroupReplica:
         classic = self.type in (GroupType.CLASSIC, GroupType.SIMPLE)
         if classic and self.recorded_generation is None and self.state is not GroupState.UNKNOWN:
             self.recorded_generation = self.generation
-            self.recorded = [replace(member) for member in self.members.values()]
+            self.recorded = {member_id: replace(member) for member_id, member in self.members.items()}
             self.recorded_leader = self.leader
 
     def confirm_last_record(self) -> None:
         """Drop the saved record: a new record says the same as the replica."""
-        self.recorded_generation, self.recorded, self.recorded_leader = None, [], None
+        self.recorded_generation, self.recorded, self.recorded_leader = None, {}, None
 
     def revert_to_last_record(self, at_ms: int) -> None:
         """Revert to the last record, as a coordinator does that loads its log. What was not written is lost."""
@@ -200,10 +200,10 @@ class GroupReplica:
             return
         now = self.members
         self.members = {}
-        for member in self.recorded:
-            self.members[member.member_id] = now.get(member.member_id, member)
-            self.members[member.member_id].awaiting_sync = False
-            self.members[member.member_id].generation = self.recorded_generation
+        for member_id, member in self.recorded.items():
+            self.members[member_id] = now.get(member_id, member)
+            self.members[member_id].awaiting_sync = False
+            self.members[member_id].generation = self.recorded_generation
         self.generation, self.generation_since_ms = self.recorded_generation, at_ms
         self.leader = self.recorded_leader
         self.listed_generation, self.unreported_phase = self.recorded_generation, None

@@ -216,7 +216,7 @@ def _is_dated(resets: Sequence[TimerReset]) -> bool:
 
 def _was_loaded(replica: GroupReplica, member: Member) -> bool:
     """Tell whether a member is in the last record: a coordinator that loads the log knows only those."""
-    return replica.recorded_generation is None or any(m.member_id == member.member_id for m in replica.recorded)
+    return replica.recorded_generation is None or member.member_id in replica.recorded
 
 
 def _never_synced(replica: GroupReplica, member: Member, context: JudgementContext, timeout_ms: int) -> Verdict:

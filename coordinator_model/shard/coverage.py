@@ -36,7 +36,7 @@ def _in_records(replica: GroupReplica, member: Member, _: JudgementContext) -> b
     A classic generation has no record before its leader's sync.
     """
     if replica.recorded_generation is not None:
-        return any(listed.member_id == member.member_id for listed in replica.recorded)
+        return member.member_id in replica.recorded
     return replica.state not in _UNWRITTEN
 
 

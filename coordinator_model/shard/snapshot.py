@@ -293,7 +293,7 @@ def dump_group(replica: GroupReplica) -> bytes:
         ],
         [_from_departure(d, ended) for d in replica.departures],
         [_from_departure(d, ended) for d in replica.unexplained],
-        [_from_member(m) for m in replica.recorded],
+        [_from_member(m) for m in replica.recorded.values()],
         [_from_member(m) for m in replica.unconverted],
         [getattr(replica.phase, name) for name in _PHASE_FIELDS],
         [[getattr(phase, name) for name in _ENDED_FIELDS] for phase in replica.ended_phases],
@@ -348,7 +348,7 @@ def load_group(group: str, data: bytes) -> GroupReplica:
     for member in map(_to_member, members):
         replica.members[member.member_id] = member
     replica.leaves = [Leave(_to_member(m), at_ms, Cause(cause), *more) for m, at_ms, cause, *more in leaves]
-    replica.recorded = [_to_member(m) for m in recorded]
+    replica.recorded = {member.member_id: member for member in map(_to_member, recorded)}
     replica.unconverted = [_to_member(m) for m in unconverted]
     for name, note in _NOTES.items():
         setattr(replica, name, {key: note(*fields) for key, fields in getattr(replica, name).items()})

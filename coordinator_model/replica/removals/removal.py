@@ -36,7 +36,8 @@ def remove_member(
     replica.save_last_record()
     if _never_loaded(replica, member, context):
         replica.members.pop(member.member_id, None)
-        loaded = [m for m in replica.recorded if m.instance_id is not None and m.instance_id == member.instance_id]
+        recorded = replica.recorded.values()
+        loaded = [m for m in recorded if m.instance_id is not None and m.instance_id == member.instance_id]
         if not loaded:
             return
         member = loaded[0]
@@ -100,7 +101,7 @@ def _never_loaded(replica: GroupReplica, member: Member, context: JudgementConte
     The next coordinator loaded the log. It did not find the member there, so it did not remove it. If the member is
     static, it may have removed the former member. A member that a record has shown to be replaced was in the log.
     """
-    if replica.recorded_generation is None or any(m.member_id == member.member_id for m in replica.recorded):
+    if replica.recorded_generation is None or member.member_id in replica.recorded:
         return False
     if any(leave.member is member and leave.cause is Cause.REPLACED for leave in replica.leaves):
         return False

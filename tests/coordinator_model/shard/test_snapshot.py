@@ -156,7 +156,7 @@ def replicas(draw):
         member.assignment = draw(st.dictionaries(TEXT, st.lists(st.integers(0, 2**31 - 1), max_size=3), max_size=2))
         member.last_heartbeat_ms, member.timer_reset_ms, member.poll_deadline_ms = draw(MS), draw(MS), draw(MS)
         group.members[member_id] = replace(member, last_heartbeat_ms=None)  # the heartbeat table has it
-        group.recorded.append(member)
+        group.recorded[member.member_id] = member
         group.leaves.append(Leave(replace(member), draw(INSTANT), draw(st.sampled_from(Cause)), draw(st.none() | TEXT)))
         facts = (draw(INSTANT), None, draw(INSTANT), draw(TEXT), draw(INSTANT))
         departure = Departure(replace(member), None, draw(st.sampled_from(Cause)), Evidence.OBSERVED, *facts)
