@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any, Final, Self, cast
+from typing import Any, Final, Self
 from uuid import UUID
 
 import numpy as np
@@ -21,6 +21,7 @@ from kafka import KafkaAdminClient
 from kafka.errors import KafkaConnectionError, KafkaError, UnknownTopicOrPartitionError, for_code
 from kafka.protocol.consumer import IsolationLevel, ListOffsetsRequest, OffsetSpec
 from kafka.protocol.metadata import MetadataRequest
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from coordinator_model.commit_block import NO_OFFSET
 from coordinator_model.decode.topic_ids import text_of
@@ -229,11 +230,10 @@ class EndOffsets:
 
 
 def _asked_metadata(manager: Any, topics: frozenset[str]) -> _Metadata:
-    """Ask once more if the connection is lost to the broker that was asked: then another one is asked."""
-    try:
-        return cast("_Metadata", manager.run(_ask_metadata, manager, topics))
-    except KafkaConnectionError:
-        return cast("_Metadata", manager.run(_ask_metadata, manager, topics))
+    """Ask once more if the connection to a broker is lost: the client then asks another broker."""
+    twice = Retrying(retry=retry_if_exception_type(KafkaConnectionError), stop=stop_after_attempt(2), reraise=True)
+    metadata: _Metadata = twice(manager.run, _ask_metadata, manager, topics)
+    return metadata
 
 
 async def _ask_metadata(manager: Any, names: frozenset[str]) -> _Metadata:

@@ -147,7 +147,7 @@ def test_a_leader_that_is_gone_costs_only_the_news_of_its_partitions(three_broke
 
 
 class LostOnce:
-    """A way to the brokers whose first connection is lost, as that to a broker that was killed a moment ago."""
+    """A stand-in for the client. Its first connection is lost, as if that broker had just been killed."""
 
     def __init__(self):
         self.runs = 0
@@ -159,8 +159,8 @@ class LostOnce:
         return end_offsets._Metadata()
 
 
-def test_a_lost_connection_costs_no_round_for_another_broker_is_asked():
-    """Which broker the metadata are asked of is the client's choice, so no real test can lose that one on purpose."""
+def test_metadata_are_asked_again_after_a_lost_connection():
+    """The client chooses the broker that it asks, so a test on real brokers cannot kill that broker on purpose."""
     assert end_offsets._asked_metadata(LostOnce(), frozenset({"t"})).topics == {}
 
 
