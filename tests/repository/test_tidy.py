@@ -12,8 +12,6 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("coordinator_model", "streaming", "dashboards")
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 FUNCTION_LINES = 50
-LONGER = {"v0001_first.py": {"_create_incidents"}}
-"""A migration is a list of columns, and is never changed once it has run somewhere."""
 USUAL_FUNCTION_LINES = 25
 MODULE_LINES = 560
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
@@ -40,8 +38,7 @@ def lines_of_functions(path):
 
 @pytest.mark.parametrize("path", MODULES, ids=name)
 def test_functions_fit_a_screen(path):
-    long = {function: lines for function, lines in lines_of_functions(path) if lines > FUNCTION_LINES}
-    assert long.keys() == LONGER.get(path.name, set())
+    assert [function for function, lines in lines_of_functions(path) if lines > FUNCTION_LINES] == []
 
 
 def test_nine_functions_of_ten_are_short():

@@ -12,6 +12,7 @@ def upgrade() -> None:
     _create_progress()
     _create_groups()
     _create_incidents()
+    _create_outbox()
     _create_checks()
 
 
@@ -145,6 +146,9 @@ def _create_incidents() -> None:
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_index(op.f("ix_transitions_incident_id"), "transitions", ["incident_id"], unique=False)
+
+
+def _create_outbox() -> None:
     op.create_table(
         "outbox",
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
