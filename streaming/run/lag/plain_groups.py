@@ -92,7 +92,9 @@ class _Rows:
     @property
     def is_plain(self) -> Flags:
         """Tell which rows are."""
-        is_clear = ~self._has_stopped & ~self._went_back & (self.had_no_lag | self._saw_no_end)
+        is_clear = (
+            (~self._has_stopped | self.is_of_unknown_age) & ~self._went_back & (self.had_no_lag | self._saw_no_end)
+        )
         plain: Flags = self._is_known & (~self.is_behind | (is_clear & (self.is_starved | self._goes_on)))
         return plain
 
@@ -105,6 +107,12 @@ class _Rows:
         return inside
 
     @property
+    def is_of_unknown_age(self) -> Flags:
+        """Tell where the core cannot say whether it has stopped, for nobody knows since when messages wait."""
+        unknown: Flags = self._has_stopped & (self.columns.waits_since_ms == 0)
+        return unknown
+
+    @cached_property
     def _has_stopped(self) -> Flags:
         span_ms = self.committed_ms - self.first_ms
         span_ms = np.where(self.commits < WINDOW, np.maximum(span_ms, SHORT_WINDOW_MS), span_ms)
@@ -228,7 +236,7 @@ class _Lists:
         flags = zip(is_starved, is_paused, strict=True)
         self.note = [_STARVED if starved else _PAUSED if paused else None for starved, paused in flags]
         self.may_grow = (rows.is_behind & ~rows.had_no_lag).tolist()
-        is_ok = (~rows.is_behind | rows.had_no_lag).tolist()
+        is_ok = (~rows.is_behind | (rows.had_no_lag & ~rows.is_of_unknown_age)).tolist()
         self.status = [_OK if ok else _UNKNOWN for ok in is_ok]
         self.rate = _rates(rows)
         owner, since_ms = table.owner[columns.slots], table.since_ms[columns.slots]
