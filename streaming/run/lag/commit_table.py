@@ -258,12 +258,12 @@ class CommitTable:
     def _make_at(self, keys: Sequence[bytes], slots: Sequence[int]) -> None:
         beyond = max(slots, default=-1) + 1 - len(self._keys)
         self._keys.extend(repeat(b"", beyond))
-        while len(self._keys) > len(self.group):
-            self._grow()
+        if len(self._keys) > len(self.group):
+            self._grow(max(len(self._keys), len(self.group) * 3 // 2))
+        self._slots.update(zip(keys, slots, strict=True))
         of_topic: dict[bytes, list[int]] = {}
         for key, slot in zip(keys, slots, strict=True):
             self._keys[slot] = key
-            self._slots[key] = slot
             of_topic.setdefault(key[:-PARTITION_BYTES], []).append(slot)
         for own in of_topic.values():
             group, topic, _ = place_of(self._keys[own[0]])
@@ -289,8 +289,8 @@ class CommitTable:
             getattr(self, name)[slot] = nothing
         self._free.append(slot)
 
-    def _grow(self) -> None:
-        more = len(self.group) // 2
+    def _grow(self, capacity: int) -> None:
+        more = capacity - len(self.group)
         for name, (kind, nothing) in COLUMNS.items():
             setattr(self, name, np.concatenate([getattr(self, name), np.full(more, nothing, kind)]))
         for name in WINDOWS:

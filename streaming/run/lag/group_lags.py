@@ -129,8 +129,7 @@ class GroupLags:
         if misdated:
             counts = {COMMIT_FROM_THE_FUTURE: misdated}
             others.append({"kind": "quarantined", "cluster": self.cluster, "counts": counts})
-        for group, at_ms, view in views:
-            self._take_view(group, at_ms, view)
+        self._take_views(views)
         for output in others:
             self._take(output)
         self.clocks.end_batch()
@@ -217,20 +216,26 @@ class GroupLags:
         elif said["kind"] == "progress":
             self.clocks.take(said)
 
-    def _take_view(self, group: str, at_ms: int, view: SeenGroup | None) -> None:
-        """Take a group's newest view; None: it was deleted."""
-        if view is None:
-            self._groups.pop(group, None)
-            self._judged.pop(group, None)
-            self._new.discard(group)
-            disown(self._table, group)
-            self._table.forget(group, at_ms)
-            return
-        before = self._groups.get(group)
-        if before is None or (before.members, before.held) != (view.members, view.held):
-            note_owners(self._table, () if before is None else before.members, view)
-        self._groups[group] = view
-        self._new.add(group)
+    def _take_views(self, views: Iterable[View]) -> None:
+        """Take the newest views of groups; None: it was deleted."""
+        changes: list[tuple[Sequence[str], SeenGroup]] = []
+        for group, at_ms, view in views:
+            if view is None:
+                self._forget(group, at_ms)
+                continue
+            before = self._groups.get(group)
+            if before is None or (before.members, before.held) != (view.members, view.held):
+                changes.append((() if before is None else before.members, view))
+            self._groups[group] = view
+            self._new.add(group)
+        note_owners(self._table, changes)
+
+    def _forget(self, group: str, at_ms: int) -> None:
+        self._groups.pop(group, None)
+        self._judged.pop(group, None)
+        self._new.discard(group)
+        disown(self._table, group)
+        self._table.forget(group, at_ms)
 
     # ------------------------------------------------------------------ judging
 
@@ -358,6 +363,7 @@ class GroupLags:
             if batch.round is not None:
                 self._know(Round.load(batch.round))
             self._take_batch(batch)
-            for group, at_ms, view in batch.groups:
-                self._take_view(group, at_ms, None if view is None else SeenGroup.load(view))
+            self._take_views(
+                (group, at_ms, None if view is None else SeenGroup.load(view)) for group, at_ms, view in batch.groups
+            )
         self._newest = self._known

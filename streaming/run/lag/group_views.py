@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from coordinator_model.lag.ownership import facts_of, owner_of
 from coordinator_model.lag.partition import GroupFacts, Owner
 from coordinator_model.lag.stall import ALIVE
 from coordinator_model.states import GroupState, GroupType
-from streaming.run.lag.commit_table import NOBODY, SHARED, CommitTable, Int32s
+from streaming.run.lag.commit_table import NOBODY, SHARED, CommitTable
 
 MAX_PARTITION = 2**31 - 1
 
@@ -50,6 +51,8 @@ class SeenGroup:
 
     def unheard(self) -> "SeenGroup":
         """Return the group with nobody known to be alive."""
+        if all(owner.liveness != ALIVE for owner in self.owners):
+            return self
         owners = (owner._replace(liveness="unknown") if owner.liveness == ALIVE else owner for owner in self.owners)
         return replace(self, owners=tuple(owners))
 
@@ -66,37 +69,52 @@ def seen(report: GroupReport, view: Mapping[str, Any]) -> SeenGroup:
     return SeenGroup(facts, owners, tuple(_held(member, facts) for member in view["members"]))
 
 
-def note_owners(table: CommitTable, members_before: Sequence[str], now: SeenGroup) -> None:
-    """Write who has which partition; who had it before, by the numbers of those members, has it since then."""
-    facts = now.facts
-    places = [
+def note_owners(table: CommitTable, changes: Sequence[tuple[Sequence[str], SeenGroup]]) -> None:
+    """Write who has which partition of some groups, each given with the members that it had before.
+
+    Who had a partition before, by the numbers of those members, has it since then. All groups are written together, for
+    a start shows thousands of them.
+    """
+    if not changes:
+        return
+    places = [_places(table, now) for _, now in changes]
+    sizes = [len(of_group) for of_group in places]
+    slots, numbers = np.array([*chain.from_iterable(places)], np.int64).reshape(-1, 2).T
+    renumbered = [_renumbered(before, now.members) for before, now in changes]
+    firsts = np.cumsum([0, *map(len, renumbered[:-1])])
+    known = table.owner[slots]
+    now_known = np.concatenate(renumbered)[np.repeat(firsts, sizes) + np.maximum(known, 0)]
+    keeps = (known >= 0) & (now_known == numbers)
+    since_ms = np.repeat([_since_ms(now.facts) for _, now in changes], sizes)
+    table.since_ms[slots] = np.where(keeps, table.since_ms[slots], since_ms)
+    of_groups = np.concatenate([table.slots_of(now.facts.group) for _, now in changes])
+    table.owner[of_groups] = NOBODY
+    is_share = np.repeat([now.facts.type == GroupType.SHARE for _, now in changes], sizes)
+    table.owner[slots] = np.where(is_share, SHARED, numbers)
+    table.free_unused(of_groups)
+
+
+def _places(table: CommitTable, now: SeenGroup) -> list[tuple[int, int]]:
+    """Return the slot of each partition that a member has, with the member's number."""
+    return [
         (slot, number)
         for number, held in enumerate(now.held)
         for topic, partitions in held
-        for slot in table.slots_for(facts.group, topic, partitions)
+        for slot in table.slots_for(now.facts.group, topic, partitions)
     ]
-    slots, numbers = np.array(places, np.int64).reshape(-1, 2).T
-    known = table.owner[slots]
-    keeps = (known >= 0) & (_renumbered(members_before, now.members)[known] == numbers)
-    since_ms = np.where(keeps, table.since_ms[slots], _since_ms(facts))
-    disown(table, facts.group, free=False)
-    table.owner[slots] = SHARED if facts.type == GroupType.SHARE else numbers
-    table.since_ms[slots] = since_ms
-    table.free_unused(table.slots_of(facts.group))
 
 
-def disown(table: CommitTable, group: str, *, free: bool = True) -> None:
+def disown(table: CommitTable, group: str) -> None:
     """Note that no member has a partition of a group any more."""
     slots = table.slots_of(group)
     table.owner[slots] = NOBODY
-    if free:
-        table.free_unused(slots)
+    table.free_unused(slots)
 
 
-def _renumbered(before: Sequence[str], now: Sequence[str]) -> Int32s:
-    """Return the numbers of members now, by those before."""
+def _renumbered(before: Sequence[str], now: Sequence[str]) -> list[int]:
+    """Return the numbers of members now, by those before, and `NOBODY` at last, so that it is never empty."""
     numbers = {member: number for number, member in enumerate(now)}
-    return np.array([*(numbers.get(member, NOBODY) for member in before), NOBODY], np.int32)
+    return [*(numbers.get(member, NOBODY) for member in before), NOBODY]
 
 
 def _since_ms(facts: GroupFacts) -> int:

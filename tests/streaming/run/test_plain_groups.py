@@ -37,8 +37,7 @@ class World:
             self.history.add(told)
         self.at = rounds[-1]
         self.groups = [seen(told, told.view) for told in reports]
-        for group in self.groups:
-            note_owners(self.table, (), group)
+        note_owners(self.table, [((), group) for group in self.groups])
 
     def questions(self, thresholds, history):
         return [Question(group.facts, thresholds, history, 7) for group in self.groups]
