@@ -7,6 +7,7 @@ it (`tests/streaming/run/test_plain_groups.py`).
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -355,16 +356,19 @@ class _PlainGroup:
 
     def _may_be_stalled(self) -> Iterator[tuple[str, str, int]]:
         """Yield what `partition_stalled.pending` does."""
-        at = [row for row in range(self._start, self._end) if self._lists.is_waiting[row]]
-        if not at:
+        is_waiting, rule = self._slice("is_waiting"), PARTITION_STALLED.id
+        if True not in is_waiting:
             return
-        lists, rule = self._lists, PARTITION_STALLED.id
-        yield from ((rule, f"{lists.topic[row]}-{lists.partition[row]}", lists.committed_ms[row]) for row in at)
         names = [owner.instance_id or owner.member_id for owner in self._owners] + [self._question.facts.group]
+        of_rows = [names[owner] for owner in self._owner]
         newest_ms: dict[str, int] = {}
-        for owner, at_ms in zip(self._owner, self._slice("committed_ms"), strict=True):
-            newest_ms[names[owner]] = max(newest_ms.get(names[owner], 0), at_ms)
-        for name in sorted({names[lists.owner[row]] for row in at}):
+        committed_ms = self._slice("committed_ms")
+        for name, at_ms in sorted(zip(of_rows, committed_ms, strict=True)):
+            newest_ms[name] = at_ms  # of an owner's partitions the newest comes last
+        places = zip(self._slice("topic"), self._slice("partition"), committed_ms, strict=True)
+        for topic, partition, at_ms in compress(places, is_waiting):
+            yield rule, f"{topic}-{partition}", at_ms
+        for name in sorted({*compress(of_rows, is_waiting)}):
             yield rule, name, newest_ms[name]
 
     def _may_grow(self) -> Iterator[tuple[str, str, int]]:
