@@ -457,11 +457,13 @@ class CoordinatorTracker:
     def wrote(self, record_ms: int) -> bool:
         """Apply a record of the shard: a coordinator that writes has loaded. Return whether that closed a timer reset.
 
-        Before the new coordinator was heard, the record may be its predecessor's.
+        Before the new coordinator was heard, the record may be its predecessor's. So it may while the predecessor still
+        answers: its clock may be ahead of the new coordinator's.
         """
         reset = self._newest_reset
-        heard = reset is not None and reset.blind_ms is not None and record_ms > reset.blind_ms
-        return heard and self._close(record_ms)
+        if reset is None or reset.blind_ms is None or (reset.went_on and self.former.answered_ms):
+            return False
+        return record_ms > reset.blind_ms and self._close(record_ms)
 
     def _close(self, at_ms: int) -> bool:
         """Close the open timer reset, if there is one."""

@@ -38,7 +38,7 @@ UNKNOWN_MEMBER_ID = 25
 REBALANCE_IN_PROGRESS = 27
 STALLED_WRITE = 15
 FENCED_INSTANCE_ID = 82
-NOT_WRITTEN = (-1, 15, 16)
+NOT_WRITTEN = (-1, 15)
 ENDS_A_WAIT = (-1, STALLED_WRITE, REBALANCE_IN_PROGRESS)
 """Answers to a parked SyncGroup with which the coordinator restarts its member's session timer, as it does with 0. The
 session may have ended meanwhile, which the coordinator ignored (``GroupMetadataManager.propagateAssignment``)."""
@@ -198,7 +198,7 @@ def heartbeat(replica: GroupReplica, event: Heartbeat, context: JudgementContext
         for departure in open_removals(replica, event.member_id, event.applied_ms):
             record_heartbeat(departure.member, event.applied_ms)
         gone = is_gone(replica, event.member_id, event.applied_ms) or event.generation < replica.generation
-        if gone or not event.member_id:  # librdkafka sends heartbeats without an id while it rejoins
+        if not event.member_id or gone or _was_emptied(replica, event):  # no id: librdkafka rejoins
             return
         replica.save_last_record()
         member = replica.members[event.member_id] = Member(event.member_id, joined_ms=None, kip848=event.kip848)
@@ -213,6 +213,15 @@ def heartbeat(replica: GroupReplica, event: Heartbeat, context: JudgementContext
         return  # the heartbeat waited for a write, and its member has joined another generation since
     member.generation = event.generation
     _classic_heartbeat(replica, member, event, context)
+
+
+def _was_emptied(replica: GroupReplica, event: Heartbeat) -> bool:
+    """Tell whether by the last record the group became empty in a heartbeat's generation: nobody can be in it.
+
+    Who accepts the heartbeat is a deposed coordinator, which does not know of that record, or one that loads the log.
+    """
+    by_record = replica.type is GroupType.CLASSIC and replica.recorded_generation is None
+    return by_record and replica.state is GroupState.EMPTY and 0 < event.generation == replica.generation
 
 
 def _classic_heartbeat(replica: GroupReplica, member: Member, event: Heartbeat, context: JudgementContext) -> None:
@@ -450,9 +459,10 @@ def _was_told_to_rejoin(replica: GroupReplica, event: SyncAnswered) -> None:
 
 
 def _not_stored(replica: GroupReplica, event: SyncAnswered) -> None:
-    """Begin the next join phase if the leader's assignment could not be written (15, 16, -1).
+    """Begin the next join phase if the leader's assignment could not be written (15, -1).
 
-    An assignment that was stored too late is in the log all the same, and its record may have been read first.
+    After 16 the coordinator has unloaded the group: nobody takes part in that phase (``CoordinatorRuntime``). An
+    assignment that was stored too late is in the log all the same, and its record may have been read first.
     """
     its_own = event.from_leader and event.generation == replica.generation
     read_first = replica.state is GroupState.STABLE and event.arrival_ms <= replica.state_since_ms < event.answer_ms

@@ -48,8 +48,8 @@ def join(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) 
         return
     if event.generation < replica.generation and event.answer_ms <= replica.generation_since_ms:
         return  # a late line of an earlier generation
-    if _is_of_an_empty_generation(replica, event) or _is_new_in_a_written_generation(replica, event):
-        return  # a deposed coordinator's
+    if _is_of_a_deposed_coordinator(replica, event):
+        return
     join_lines.note_seen(replica, event.generation)
     if replica.type is GroupType.SIMPLE or replica.deleted:
         replica.type, replica.deleted = GroupType.CLASSIC, False
@@ -98,6 +98,15 @@ def _restart_unanswered(replica: GroupReplica, at_ms: int, context: JudgementCon
     if next(loads, None) is None:
         for member in (m for m in replica.members.values() if m.member_id in phase.unanswered):
             member.timer_reset_ms = max(member.timer_reset_ms or 0, at_ms)
+
+
+def _is_of_a_deposed_coordinator(replica: GroupReplica, event: JoinAnswered) -> bool:
+    """Tell whether who answered does not know the last record, so another coordinator wrote that.
+
+    A group of KIP-848 has no leader, and a coordinator that makes it a classic group writes that first.
+    """
+    has_a_leader = bool(event.leader) and replica.type is GroupType.CONSUMER
+    return has_a_leader or _is_of_an_empty_generation(replica, event) or _is_new_in_a_written_generation(replica, event)
 
 
 def _is_of_an_empty_generation(replica: GroupReplica, event: JoinAnswered) -> bool:

@@ -77,7 +77,8 @@ def _leave(replica: GroupReplica, event: ConsumerHeartbeat, context: JudgementCo
     present = replica.members.get(event.member_id)
     joined_ms = -1 if present is None or present.joined_ms is None else present.joined_ms
     former, is_final = None, event.error == 0 and context.broker in ("", event.broker)
-    if present is None or joined_ms >= event.applied_ms:  # gone, or the same id has joined again since
+    if present is None or joined_ms >= event.applied_ms or _is_back_by_another_clock(replica, present):
+        # gone, or the same id has joined again since
         former = explain_by_leave(
             replica, event.member_id, event.applied_ms, context.thresholds.grace_ms, lost=not is_final
         )
@@ -96,6 +97,15 @@ def _leave(replica: GroupReplica, event: ConsumerHeartbeat, context: JudgementCo
     if cause is Cause.POLL_INTERVAL and event.applied_ms >= context.live_from_ms:
         add_departure(replica, poll_departure(left, replica, context, Evidence.OBSERVED, event.applied_ms))
     derive_state(replica, event.applied_ms)
+
+
+def _is_back_by_another_clock(replica: GroupReplica, member: Member) -> bool:
+    """Tell whether a member joined before its last removal by the instants of its records: two clocks differ.
+
+    Records are applied in the order in which they were written, so it was removed before it joined.
+    """
+    own = (departure for departure in replica.departures if departure.member.member_id == member.member_id)
+    return any(departure.removed_ms > (member.joined_ms or departure.removed_ms) for departure in own)
 
 
 def _member(event: ConsumerHeartbeat) -> Member:

@@ -111,7 +111,8 @@ def plain_heartbeat(replica: GroupReplica, event: Heartbeat) -> Heard | None:
 
 def disputed_heartbeat(replica: GroupReplica, event: Heartbeat) -> None:
     """Note a heartbeat that was accepted by a broker that metadata does not name: it may already be the coordinator."""
-    member = replica.members.get(event.member_id)
+    # of the last record: an answer of the broker that metadata names may not list it any more
+    member = replica.members.get(event.member_id) or replica.recorded.get(event.member_id)
     if member is not None:
         member.claimed_ms = max(member.claimed_ms or 0, event.applied_ms)
     for departure in open_removals(replica, event.member_id, event.applied_ms):

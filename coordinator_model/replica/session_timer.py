@@ -188,7 +188,10 @@ def latest_session(member: Member, context: JudgementContext) -> Session | None:
         if reset.high_ms is None:
             return None
         if reset.high_ms > session.start_ms:
-            session = Session(reset.high_ms, _timeout_after_ms(member, reset, timeout_ms, context))
+            after = Session(reset.high_ms, _timeout_after_ms(member, reset, timeout_ms, context))
+            # a heartbeat after the coordinator may have loaded counts if its own, longer timeout ends later
+            longer = session.start_ms > reset.low_ms and session.end_ms > after.end_ms
+            session = session if longer else after
     touched = touches_ms(member, context.commits, session.start_ms)
     if _is_claim_confirmed(member, context):
         touched += [at_ms for at_ms in (member.claimed_ms or 0,) if at_ms > session.start_ms]
@@ -199,10 +202,13 @@ def latest_session(member: Member, context: JudgementContext) -> Session | None:
 def _is_claim_confirmed(member: Member, context: JudgementContext) -> bool:
     """Tell whether the coordinator had moved before a disputed heartbeat: then the new coordinator accepted it.
 
-    A heartbeat is disputed if metadata named another broker as the coordinator when it was accepted.
+    A heartbeat is disputed if metadata named another broker as the coordinator when it was accepted. If no coordinator
+    was known before it, the first one that became known had accepted it.
     """
-    moves = (reset for reset in context.timer_resets if reset.cause is Cause.COORDINATOR_MOVED)
-    return member.claimed_ms is not None and any(move.low_ms <= member.claimed_ms for move in list(moves)[-1:])
+    moves = [reset for reset in context.timer_resets if reset.cause is Cause.COORDINATOR_MOVED]
+    if member.claimed_ms is None or not context.broker:
+        return False
+    return moves[-1].low_ms <= member.claimed_ms if moves else member.claimed_ms <= context.covered_since_ms
 
 
 def _timeout_from_ms(member: Member, start_ms: int, timeout_ms: int) -> int:

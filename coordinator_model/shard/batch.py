@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from coordinator_model.brokers.line_clocks import Step
 from coordinator_model.commit_block import CommitBlock
-from coordinator_model.events import FAR_MS, Event
-from coordinator_model.heartbeat_block import HeartbeatBlock
+from coordinator_model.events import FAR_MS, Event, RecordRead
+from coordinator_model.heartbeat_block import HeartbeatBlock, order
 from coordinator_model.shard.commit_times import CommitRow
 
 Place = tuple[str, int]
@@ -41,15 +41,25 @@ class Batch(NamedTuple):
 class Part(NamedTuple):
     """The events between two steps of the coordinator's clock that may be applied.
 
-    Heartbeats, offset commits and other events are three sequences, each in order.
+    Heartbeats, offset commits and other events are three sequences, each in order. ``moved_ahead``: when records are
+    applied, by offset, if that is before their own instant.
     """
 
     step: Step | None
     heartbeats: HeartbeatBlock
     events: list[Event]
     commits: list[CommitRow]
+    moved_ahead: dict[int, int]
 
     @property
     def last_ms(self) -> int:
         """The newest instant of its events and commits, heartbeats apart; 0: there is none."""
         return max(self.events[-1][0] if self.events else 0, self.commits[-1][0] if self.commits else 0)
+
+
+def applied_at(event: Event, moved_ahead: dict[int, int]) -> tuple[int, int, str, int, int]:
+    """Return an event's place among the others: the instant at which it is applied, and what decides within it."""
+    at_ms, *rest = order(event)
+    if moved_ahead and type(event) is RecordRead:
+        at_ms = moved_ahead.get(event.offset, at_ms)
+    return (at_ms, *rest)

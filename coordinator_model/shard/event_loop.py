@@ -18,8 +18,8 @@ from coordinator_model.events import (
     OffsetCommitted,
     RecordRead,
 )
-from coordinator_model.heartbeat_block import FastRow, HeartbeatBlock
-from coordinator_model.shard.batch import Part
+from coordinator_model.heartbeat_block import FastRow, HeartbeatBlock, order
+from coordinator_model.shard.batch import Part, applied_at
 from coordinator_model.shard.broker_lines import BrokerLines
 from coordinator_model.shard.commit_times import CommitQueue, CommitRow
 from coordinator_model.shard.fast_path import FastPath
@@ -45,8 +45,9 @@ class EventLoop:
         beats, self._commits = part.heartbeats, CommitQueue(part.commits)
         rows, done = beats.fast_rows(), 0
         for event in part.events:
-            done = self._take_heartbeats(beats, rows, done, beats.before(event))
-            self._take_commits(event)
+            place = applied_at(event, part.moved_ahead) if part.moved_ahead else order(event)
+            done = self._take_heartbeats(beats, rows, done, beats.up_to(place))
+            self._take_commits(place)
             self._apply_alone(event)
         self._take_heartbeats(beats, rows, done, beats.length)
         self._note_commits(self._commits.before((FAR_MS,)))
@@ -57,19 +58,15 @@ class EventLoop:
             start += self._fast_path.take(islice(rows, end - start))
             if start < end:
                 beat = beats.row(start)
-                self._take_commits(beat)
+                self._take_commits(order(beat))
                 self._apply_alone(beat)
                 start += 1
         return end
 
-    def _take_commits(self, event: Event) -> None:
-        """Apply the commits that come before an event. At one instant, records come before lines."""
-        at_ms = event[0]
-        if type(event) is RecordRead:
-            place: tuple[int, ...] = (at_ms, event.offset)
-        else:
-            place = (at_ms + (event[1] > RECORD_RANK),)
-        if rows := self._commits.before(place):
+    def _take_commits(self, place: tuple[int, int, str, int, int]) -> None:
+        """Apply the commits that come before an event at a place. At one instant, records come before lines."""
+        at_ms, rank, *_, offset = place
+        if rows := self._commits.before((at_ms, offset) if rank == RECORD_RANK else (at_ms + 1,)):
             self._note_commits(rows)
 
     def _note_commits(self, rows: Sequence[CommitRow]) -> None:

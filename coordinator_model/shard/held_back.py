@@ -5,12 +5,13 @@ They wait in the memory for ``hold_ms`` at most, and join the next batch.
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from operator import itemgetter
+from itertools import pairwise
+from operator import attrgetter, itemgetter
 
 from coordinator_model.brokers.line_clocks import Step
-from coordinator_model.events import FAR_MS, BrokerLine, Event, Heartbeat
+from coordinator_model.events import FAR_MS, BrokerLine, Event, Heartbeat, RecordRead
 from coordinator_model.heartbeat_block import NO_HEARTBEATS, HeartbeatBlock, order
-from coordinator_model.shard.batch import Part
+from coordinator_model.shard.batch import Part, applied_at
 from coordinator_model.shard.commit_times import CommitRow
 from coordinator_model.shard.shard_memory import ShardMemory
 
@@ -22,6 +23,7 @@ def joined(  # the kinds of events
     blocks: Iterable[HeartbeatBlock],
     rest: Iterable[Event],
     commits: list[CommitRow],
+    hold_ms: int,
 ) -> Part:
     """Return what was held back and what came now, in order. Nothing is held back in the memory any more."""
     beats: list[Heartbeat] = []
@@ -33,7 +35,31 @@ def joined(  # the kinds of events
     heartbeats = HeartbeatBlock.joined([memory.held_heartbeats, *blocks, loose])
     rows = sorted(memory.held_commits + commits)
     memory.held, memory.held_heartbeats, memory.held_commits = [], NO_HEARTBEATS, []
-    return Part(step, heartbeats, sorted(others, key=order), rows)
+    events = sorted(others, key=order)
+    moved = moved_ahead([event for event in events if type(event) is RecordRead], hold_ms)
+    if moved:
+        events.sort(key=lambda event: applied_at(event, moved))
+    return Part(step, heartbeats, events, rows, moved)
+
+
+def moved_ahead(records: list[RecordRead], hold_ms: int) -> dict[int, int]:
+    """Return when records are applied, by offset, if that is before their own instant.
+
+    The order of offsets is the one in which records were written. The clock of a new coordinator may be behind its
+    predecessor's. Then the predecessor's last records have later instants than the records that follow them, and are
+    applied just before these. If instants are further apart than ``hold_ms``, a topic began again or a record is
+    misdated: offsets tell nothing then.
+    """
+    if all(one.offset < other.offset for one, other in pairwise(records)):
+        return {}
+    moved: dict[int, int] = {}
+    next_ms = FAR_MS
+    for record in sorted(records, key=attrgetter("offset"), reverse=True):
+        if next_ms < record.order_ms <= next_ms + hold_ms:
+            moved[record.offset] = next_ms
+        else:
+            next_ms = record.order_ms
+    return moved
 
 
 def hold_back(memory: ShardMemory, part: Part, watermark_ms: int, hold_ms: int) -> Part:

@@ -52,7 +52,7 @@ def take(memory: ShardMemory, batch: Batch, hold_ms: int) -> Taken:
     latest_ms = _latest_ms(memory, sifted, batch.wall_ms)
     told, from_future = _told(memory, fresh, latest_ms, hold_ms)
     others = [*fresh.others, *told, *_named(memory, fresh, batch.wall_ms)]
-    parts, future = _parts(memory, sifted, others, fresh.commits), 0
+    parts, future = _parts(memory, sifted, others, fresh.commits, hold_ms), 0
     if not batch.final:
         until_ms = watermark_ms(memory, parts[-1], latest_ms, batch.records_read_ms, hold_ms)
         parts[-1] = hold_back(memory, parts[-1], until_ms, hold_ms)
@@ -61,7 +61,9 @@ def take(memory: ShardMemory, batch: Batch, hold_ms: int) -> Taken:
     return Taken(parts, sifted.steps, misdated, fresh.duplicates, lost, fresh.committed, future)
 
 
-def _parts(memory: ShardMemory, sifted: Sifted, others: list[Event], commits: list[CommitRow]) -> list[Part]:
+def _parts(
+    memory: ShardMemory, sifted: Sifted, others: list[Event], commits: list[CommitRow], hold_ms: int
+) -> list[Part]:
     """Return what was held back and what came now, divided at the steps of the coordinator's clock."""
     steps = sifted.parted_by
     of_each = zip(
@@ -72,7 +74,7 @@ def _parts(memory: ShardMemory, sifted: Sifted, others: list[Event], commits: li
         divided_commits(commits, steps),
         strict=True,
     )
-    return [joined(memory, *each) for each in of_each]
+    return [joined(memory, *each, hold_ms) for each in of_each]
 
 
 def _told(memory: ShardMemory, fresh: FreshEvents, latest_ms: int, hold_ms: int) -> tuple[list[Event], list[Event]]:

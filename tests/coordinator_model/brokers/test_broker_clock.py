@@ -10,6 +10,7 @@ from coordinator_model.thresholds import Thresholds
 
 LIMITS = Thresholds()
 LOG = "the log"
+GOES_ON = "as the coordinator, though deposed"
 YES, BLIND, NO, NOTHING = Proof.COORDINATES, Proof.LEADS, Proof.REFUSES, Proof.NOTHING
 
 
@@ -24,7 +25,9 @@ def clock(*steps):
             made.wrote(at_ms)
             continue
         made.advance(broker, at_ms, LIMITS)
-        if proof is not None:
+        if proof == GOES_ON:
+            assert made.is_deposed(broker, at_ms, LIMITS)
+        elif proof is not None:
             made.answered(broker, proof, at_ms, LIMITS)
     return made
 
@@ -84,6 +87,16 @@ STEPS = {
         [("a", 1_000, YES), (LOG, 2_000, None), ("b", 3_000, BLIND)],
         "b",
         [(1_000, None, Cause.COORDINATOR_MOVED)],
+    ),
+    "nor while its predecessor answers, whose clock may be ahead": (
+        [("a", 1_000, YES), ("b", 3_000, BLIND), ("a", 3_500, GOES_ON), (LOG, 4_000, None)],
+        "b",
+        [(1_000, None, Cause.COORDINATOR_MOVED)],
+    ),
+    "until that refuses": (
+        [("a", 1_000, YES), ("b", 3_000, BLIND), ("a", 3_500, GOES_ON), ("a", 3_900, NO), (LOG, 4_000, None)],
+        "b",
+        [(1_000, 4_000, Cause.COORDINATOR_MOVED)],
     ),
     "or until it has said 0 for longer than a load takes": (
         [("a", 1_000, YES), *(("b", at_ms, BLIND) for at_ms in range(3_000, 34_000, 1_000))],

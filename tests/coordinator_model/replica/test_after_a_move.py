@@ -194,3 +194,15 @@ def test_an_unknown_static_member_shows_that_the_predecessor_went_on(who, expire
     story.join(12_000, new, 2, asked="", parked_ms=600, broker="broker-2").record(12_010, 2, "m1", new)
     told = story.beats("m1", 13_000, 20_000, 2, broker="broker-2").play(20_000)
     assert [rule for rule, _ in told.accusations] == (["session-expired"] if expired else [])
+
+
+def test_a_heartbeat_in_a_generation_that_a_record_emptied_makes_no_member():
+    """broker-1 is deposed and does not know of the record."""
+    story = two_brokers(stable("m1")).beats("m1", 1_000, 4_000).record(10_000, 2).beat(10_500, "m1", 2)
+    assert story.play(11_000).group["state"] == "Empty"
+
+
+def test_a_joingroup_with_a_leader_lets_nobody_into_a_group_of_kip_848():
+    """broker-1 is deposed and does not know yet that another coordinator has upgraded the group."""
+    told = consumers("c1").join(1_000, "m1", 2, listed=["m1", "m2"]).join(1_000, "m2", 2, leader="m1").play(2_000)
+    assert [member["member_id"] for member in told.group["members"]] == ["c1"]

@@ -57,6 +57,15 @@ def test_an_assignment_stored_too_late_starts_another_rebalance():
     assert story.play(10_200).group["state"] == "PreparingRebalance"
 
 
+def test_an_assignment_refused_by_a_coordinator_that_has_unloaded_starts_none():
+    """The next coordinator has only the log, so the group is as its record has it once metadata names that one."""
+    story = heard("m1", "m2").beat(4_500, "m1", error=27)
+    story.join(5_000, "m1", 2, listed=["m1", "m2"]).join(5_000, "m2", 2).sync(6_100, "m1", 2, leader=True, error=16)
+    assert story.play(6_200).group["state"] == "CompletingRebalance"
+    story.brokers = {"broker-1": 0, "broker-2": 0}
+    assert story.leads(6_300, "broker-2").play(7_000).group["state"] == "Stable"
+
+
 def test_a_followers_sync_that_failed_starts_none():
     story = heard("m1", "m2").beat(4_500, "m1", error=27)
     story.join(5_000, "m1", 2, listed=["m1", "m2"]).join(5_000, "m2", 2).sync(5_100, "m2", 2, error=15)

@@ -13,7 +13,7 @@ from coordinator_model.replica.session_timer import (
     latest_session,
     session_timeout_ms,
 )
-from coordinator_model.states import Cause, Evidence
+from coordinator_model.states import Cause, Evidence, MemberState
 from coordinator_model.thresholds import Thresholds
 
 PAUSE = TimerReset(20_000, 24_000, Cause.COORDINATOR_PAUSE, "broker-1")
@@ -97,6 +97,26 @@ ENDS = {
         member(last_heartbeat_ms=11_000, timer_reset_ms=10_000, **LENT),
         context(),
         17_000,
+    ),
+    "its own timeout after a heartbeat that a loading coordinator may have answered, if the groups' is shorter": (
+        member(last_heartbeat_ms=22_000, session_timeout_ms=10_000, state=MemberState.STABLE),
+        context(MOVE, timeout_ms=7_000),
+        32_000,
+    ),
+    "the groups' timeout after a load, if that may have ended later": (
+        member(last_heartbeat_ms=22_000, session_timeout_ms=8_000, state=MemberState.STABLE),
+        context(MOVE, timeout_ms=7_000),
+        31_000,
+    ),
+    "one timeout after a disputed heartbeat, if no coordinator was known before it": (
+        member(claimed_ms=12_000),
+        context(covered_since_ms=13_000),
+        18_000,
+    ),
+    "not after one that another broker than the known coordinator accepted": (
+        member(claimed_ms=12_000),
+        context(covered_since_ms=1_000),
+        16_000,
     ),
     "its own timeout after a load": (
         member(last_heartbeat_ms=None, timer_reset_ms=10_000, **LENT),

@@ -1,0 +1,27 @@
+"""Records in the order in which they were written, though the clocks of two coordinators differ."""
+
+import pytest
+
+from coordinator_model.events import RECORD_RANK, RecordRead
+from coordinator_model.shard.held_back import moved_ahead
+
+HOLD_MS = 10_000
+
+# instants of records, by offset -> which offsets are applied before their own instant, and when
+WRITTEN = {
+    "one coordinator's": ([1_000, 1_000, 2_000], {}),
+    "a clock that is behind its predecessor's": ([1_000, 5_000, 5_000, 4_000, 6_000], {1: 4_000, 2: 4_000}),
+    "two moves, each to a clock that is further behind": ([5_000, 4_000, 3_000], {0: 3_000, 1: 3_000}),
+    "a misdated record, far ahead": ([1_000, 900_000, 2_000], {}),
+    "a misdated record, far behind": ([901_000, 1_000, 902_000], {}),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_record_is_applied_no_later_than_the_next(name):
+    instants, moved = WRITTEN[name]
+    records = [
+        RecordRead(at_ms, RECORD_RANK, "offsets", 0, offset, "g", 3, {"groupId": "g"}, {"epoch": 1})
+        for offset, at_ms in enumerate(instants)
+    ]
+    assert moved_ahead(sorted(records), HOLD_MS) == moved
