@@ -10,10 +10,11 @@ from coordinator_model.replica.classic import rebalance_without
 from coordinator_model.replica.coordinator_log import prove
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.heartbeat_interval import measure_again
+from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.judge import judge_removals
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.replica.transitions import StateEvent
-from coordinator_model.states import Cause, GroupState, GroupType
+from coordinator_model.states import SESSION_EXPIRED, Cause, GroupState, GroupType
 
 Heard = tuple[str, int, int | None]
 """A member's id, its last heartbeat, and the one before it."""
@@ -31,7 +32,8 @@ def conclude(
 
     ``expired_ms``: by member id, the deadlines that members are found to have missed. A rebalance that starts a moment
     later must not change that. ``ended``: rule and member id of the departures whose incidents are over. A departure
-    that still has to be judged is another one, even if member and rule are the same, and stays. Of a deleted group only
+    that still has to be judged is another one, even if member and rule are the same, and stays. The end of a session
+    stays too, without being reported, as long as the next coordinator may let it end once more. Of a deleted group only
     the incarnation is kept.
     """
     spoken = [m for m in replica.members.values() if m.member_id in expired_ms and m.verdict_ms is None]
@@ -39,12 +41,23 @@ def conclude(
         member.verdict_deadline_ms = expired_ms[member.member_id]
         member.verdict_session_from_ms = member.session_from_ms
     if ended:
-        replica.departures = [
-            d for d in replica.departures if not d.judged or (d.rule, d.member.member_id) not in ended
-        ]
+        over = [d for d in replica.departures if d.judged and (d.rule, d.member.member_id) in ended]
+        forgotten = [id(d) for d in over if d.rule != SESSION_EXPIRED]
+        for departure in over:
+            departure.rule = None
+        forgotten += [id(d) for d in replica.departures if d.is_told and not _may_end_again(replica, d)]
+        replica.departures = [d for d in replica.departures if id(d) not in forgotten]
     if replica.deleted:
         replica.forget_all_but_incarnation()
     return bool(spoken or ended or replica.deleted)
+
+
+def _may_end_again(replica: GroupReplica, departure: Departure) -> bool:
+    """Tell whether the log has a classic member whose session a deposed coordinator has let end, so it is not heard."""
+    member_id = departure.member.member_id
+    member = replica.members.get(member_id) or replica.recorded.get(member_id)
+    heard_ms = departure.removed_ms if member is None else member.session_from_ms or 0
+    return heard_ms < departure.removed_ms and not departure.member.in_kip848_group
 
 
 def end_if_tombstoned(replica: GroupReplica) -> bool:

@@ -72,6 +72,7 @@ def read_record(replica: GroupReplica, event: RecordRead, context: JudgementCont
     timer_reset_ms = completed_ms if completed_ms > 0 else at_ms
     for member_id, item in listed.items():
         member = member_of(replica, member_id, at_ms)
+        recorded.drop_replaced(replica, member, item)
         _fill_from_record(replica, member, item)
         member.generation = generation if context.by_records else member.generation
         if at_ms >= context.live_from_ms and (member.session_from_ms is None or not replacement):
@@ -373,14 +374,17 @@ def note_fenced(replica: GroupReplica, event: JoinAnswered | SyncAnswered, membe
     """Note an answer 82 to a static member's JoinGroup or SyncGroup: another member has its instance id now.
 
     The answer says nothing if the request names an instance id that is not the member's. If the broker did not announce
-    the newest generation, it may have loaded the log, which lacks that generation.
+    the newest generation, it may have loaded the log. Only a generation that the log lacks is lost then: if the newest
+    one was written, the members that have left since left this coordinator.
     """
     member = replica.members.get(member_id)
     if event.error != FENCED_INSTANCE_ID or member is None or event.instance_id != member.instance_id:
         return
     if member.fenced_ms is None or member.fenced_ms < (member.session_from_ms or 0):
         member.fenced_ms = event.arrival_ms  # a later request of the fenced member says nothing new
-    if replica.announced_by not in ("", event.broker) and event.arrival_ms > replica.generation_since_ms:
+    written = replica.recorded_generation == replica.generation
+    elsewhere = replica.announced_by not in ("", event.broker) and event.arrival_ms > replica.generation_since_ms
+    if elsewhere and not written:
         replica.revert_to_last_record(event.arrival_ms)
 
 

@@ -220,6 +220,14 @@ class GroupReplica:
         self.unconverted.clear()
         self.enter(StateEvent.TOMBSTONE_WRITTEN, at_ms)
 
+    def begin_again(self) -> None:
+        """Note that the group was deleted and created again, though its tombstone was not read.
+
+        What has been reported of its members was of the former group: the next one does not report it once more.
+        """
+        self.incarnation += 1
+        self.departures = [departure for departure in self.departures if not departure.judged]
+
     def mark_deleted(self) -> None:
         """Mark the group deleted: what comes under this id later is another group."""
         self.ending_ms, self.deleted = None, True

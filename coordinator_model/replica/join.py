@@ -483,7 +483,12 @@ def _must_sync_first(replica: GroupReplica, member: Member) -> bool:
 
 
 def _apply_leaders_list(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
-    """Apply the leader's member list: unlisted members were dropped, and every listed member's timer restarts."""
+    """Apply the leader's member list: unlisted members were dropped, and every listed member's timer restarted.
+
+    The timers restarted when the phase ended. A leader whose answer was lost is told the list when it asks again, which
+    may be much later.
+    """
+    completed_ms = min(event.answer_ms, replica.generation_since_ms)
     came_since = {m.member_id for m in replica.members.values() if (m.joined_ms or 0) > event.answer_ms}
     listed = {member_id for member_id, _, _ in event.members} | came_since
     instances = {instance_id for _, instance_id, _ in event.members}
@@ -496,7 +501,7 @@ def _apply_leaders_list(replica: GroupReplica, event: JoinAnswered, context: Jud
         member.instance_id = instance_id or member.instance_id  # before JoinGroup v5 the list has none
         if member.generation != event.generation:
             member.generation = event.generation
-            member.timer_reset_ms = max(member.timer_reset_ms or 0, event.answer_ms)
+            member.timer_reset_ms = max(member.timer_reset_ms or 0, completed_ms)
             member.awaiting_sync = instance_id is None or member.awaiting_sync or _must_sync_first(replica, member)
         if event.protocol_type == "consumer":
             fill_topics(member, from_base64(metadata))

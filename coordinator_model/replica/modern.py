@@ -52,7 +52,7 @@ def _read_epoch(replica: GroupReplica, type_: GroupType, event: RecordRead) -> N
     if value is not None:
         become(replica, type_, at_ms)
         if value["epoch"] < replica.generation and value["epoch"] <= 2:
-            replica.incarnation += 1  # deleted and created again; its tombstone was compacted away
+            replica.begin_again()  # its tombstone was compacted away
         replica.generation, replica.generation_since_ms = value["epoch"], at_ms
         replica.validated_topology_epoch = value.get("validatedTopologyEpoch", UNVALIDATED)
     elif replica.type is type_:

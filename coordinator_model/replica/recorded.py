@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from coordinator_model.client import who
+from coordinator_model.client import on_host, who
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.member import Member
 from coordinator_model.states import GroupState
 
 
@@ -12,7 +13,7 @@ def count_if_lower(replica: GroupReplica, generation: int) -> None:
     if not 0 <= generation < replica.generation:
         return
     if generation <= 1:
-        replica.incarnation += 1  # the group was deleted and created again; its tombstone was compacted away
+        replica.begin_again()  # its tombstone was compacted away
     else:
         replica.unexpected += 1  # generations only go up; the log is right
 
@@ -28,6 +29,22 @@ def take_out_removed(replica: GroupReplica, value: dict[str, Any], listed: set[s
     found |= {seen.client for seen in replica.violations if seen.at_ms == announced_ms}
     for member in [m for m in replica.members.values() if m.member_id not in listed and who(m) in found]:
         del replica.members[member.member_id]
+
+
+def drop_replaced(replica: GroupReplica, successor: Member, item: dict[str, Any]) -> None:
+    """Drop the removal of the static member that a listed one replaced: its session had not ended.
+
+    The successor's own client id and host are known from its JoinGroup. If the record has the former member's instead,
+    the successor replaced that member (``ClassicGroup.replaceStaticMember``). A successor that joins after the end of
+    that session is recorded with its own.
+    """
+    own, listed = on_host(successor), (item["clientId"], item["clientHost"].removeprefix("/"))
+    if own not in (("", ""), listed):
+        replica.departures = [
+            d
+            for d in replica.departures
+            if d.judged or d.successor != successor.member_id or on_host(d.member) != listed
+        ]
 
 
 def is_written_again(replica: GroupReplica, generation: int) -> bool:

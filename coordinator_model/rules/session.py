@@ -202,9 +202,20 @@ def _found_gone(replica: GroupReplica, member: Member, context: JudgementContext
         return Verdict(None, None)
     if resets and pause is None and not (_is_dated(resets) and _was_loaded(replica, member)):
         return Verdict(None, None)  # its removal will date the end of the session better
+    if _would_have_emptied(replica, member, gone_ms):
+        return Verdict(None, None)  # another coordinator has loaded the group since, which did not have the member
     slept = pause is not None and pause.sleeps_at(session.end_ms)
     deadline_ms = min(pause.woke_ms or 0, gone_ms) if pause is not None and slept else session.end_ms
     return Verdict(_expired(replica, member, context, deadline_ms, timeout_ms), None)
+
+
+def _would_have_emptied(replica: GroupReplica, member: Member, gone_ms: int) -> bool:
+    """Tell whether a removal of the member would have left the group empty, of which its coordinator writes a record.
+
+    All others are known to be gone. If that record had been written, the member would not be in the replica any more.
+    """
+    others = (m for m in replica.members.values() if m is not member and (m.joined_ms or 0) <= gone_ms)
+    return all(other.verdict_ms is not None or other.unknown_ms is not None for other in others)
 
 
 def _is_dated(resets: Sequence[TimerReset]) -> bool:

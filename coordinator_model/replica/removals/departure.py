@@ -67,6 +67,11 @@ class Departure:
     """When the coordinator's own log named another cause, of which the request log has no line."""
 
     @property
+    def is_told(self) -> bool:
+        """Whether it was reported and its incident is over: it is kept only to recognise the same removal."""
+        return self.judged and self.rule is None and self.deadline_ms is not None
+
+    @property
     def gone_ms(self) -> int:
         """When it was found gone. A line that is dated earlier only came late."""
         return max(self.removed_ms, self.found_ms)

@@ -2,10 +2,12 @@
 
 from coordinator_model.replica.removals.case import Answer, Case, Missed, NotMissed
 from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS
+from coordinator_model.replica.removals.leaves import CUT_MS
 from coordinator_model.replica.removals.phase_timeout import phase_due_ms, possible_ends_ms, timed_out
 from coordinator_model.replica.removals.removal_instant import moves_since_heard
 from coordinator_model.replica.removals.sync_timeout import first_sync_deadline_ms
 from coordinator_model.replica.session_timer import loaded_by_ms, session_timeout_ms
+from coordinator_model.states import Cause
 
 
 def phase_was_extended(case: Case) -> Answer:
@@ -28,8 +30,8 @@ def phase_was_extended(case: Case) -> Answer:
 def not_rejoined(case: Case) -> Answer:
     """Answer for a phase that ended by its timeout, so it had waited for somebody until then.
 
-    It waited for the members whose session may have lasted until then, or else for the dropped member that expired
-    last. A member that had expired earlier did not miss the phase.
+    It waited for the members whose session may have lasted until then, and for one that left just then, or else for the
+    dropped member that expired last. A member that had expired earlier did not miss the phase.
     """
     starts_ms = _session_ends_ms(case)
     end_ms = phase_due_ms(case.departure, starts_ms, case.context)
@@ -41,8 +43,15 @@ def not_rejoined(case: Case) -> Answer:
     if end_ms is not None and _ended_with_the_session(own_ms, case.removed_ms, end_ms):
         return NotMissed()
     stayed = set(case.departure.phase.unjoined) - {d.member.instance_id for d in case.dropped}
-    last_ms = case.removed_ms if stayed else max(case.latest_ends_ms.values())  # for those it waited in any case
+    waited = stayed or _left_at_the_end(case)
+    last_ms = case.removed_ms if waited else max(case.latest_ends_ms.values())  # for those it waited in any case
     return Missed(case.removed_ms) if own_ms >= min(case.removed_ms - LATE_MS, last_ms) else NotMissed()
+
+
+def _left_at_the_end(case: Case) -> bool:
+    """Tell whether a member left as the phase ended: it was still in the group, so the phase had waited for it."""
+    left_ms = (leave.applied_ms for leave in case.replica.leaves if leave.cause is not Cause.REPLACED)
+    return any(abs(at_ms - case.removed_ms) <= CUT_MS for at_ms in left_ms)
 
 
 def _expired_since_the_load(case: Case) -> bool:

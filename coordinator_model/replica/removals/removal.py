@@ -62,6 +62,8 @@ def _note_removal(
     """
     if member.replaced_ms is not None:
         remember_leave(replica, Leave(member, member.replaced_ms, Cause.REPLACED, None))
+    elif not answered_by and _is_told_again(replica, member):
+        return
     elif context.by_records:
         if removed_ms >= context.live_from_ms:
             _depart_unseen(replica, _known_from_records(replica, member, removed_ms))
@@ -69,6 +71,19 @@ def _note_removal(
         add_departure(replica, _departure(replica, member, removed_ms, context, answered_by, successor))
     elif removed_ms >= context.live_from_ms:
         replica.unexplained.append(_departure(replica, member, removed_ms, context, answered_by, successor))
+
+
+def _is_told_again(replica: GroupReplica, member: Member) -> bool:
+    """Tell whether the end of a member's session has been reported already, and the member was not heard since.
+
+    A deposed coordinator removed the member and wrote nothing. The next coordinator loaded the log, which still has the
+    member, and lets its session end once more. A group of KIP-848 writes each removal, so it shows none twice.
+    """
+    heard_ms = max(member.session_from_ms or 0, member.joined_ms or 0, member.claimed_ms or 0)
+    own = (d for d in replica.departures if d.judged and d.member.member_id == member.member_id)
+    told = (d for d in own if d.rule == SESSION_EXPIRED or d.is_told)
+    expired_ms = max((d.removed_ms for d in told), default=0)
+    return heard_ms < expired_ms and not member.in_kip848_group
 
 
 def _depart_unseen(replica: GroupReplica, departure: Departure) -> None:
@@ -137,6 +152,7 @@ def _departure(
     missed = replica.unreported_phase
     if missed is not None and missed.ended is not None and not was_kept(missed, member):
         phase, (generation, removed_ms) = missed, missed.ended
+    stall_ms = _stall_ms(replica, member, successor)
     return Departure(
         member=member,
         rule=SESSION_EXPIRED,
@@ -146,7 +162,7 @@ def _departure(
         deadline_ms=None,
         generation=generation,
         broker=context.broker,
-        judge_after_ms=max(known_ms, context.progress_ms) + context.thresholds.grace_ms + _stall_ms(replica, member),
+        judge_after_ms=max(known_ms, context.progress_ms) + context.thresholds.grace_ms + stall_ms,
         judged=False,
         answered_by=answered_by,
         touches_ms=[at_ms for at_ms in _touches_ms(member, context) if at_ms <= removed_ms],
@@ -174,14 +190,16 @@ def _may_be_retried(replica: GroupReplica, member: Member, removed_ms: int) -> b
     return any(since_ms <= seen.at_ms < removed_ms for seen in mine)
 
 
-def _stall_ms(replica: GroupReplica, member: Member) -> int:
+def _stall_ms(replica: GroupReplica, member: Member, successor: JoinAnswered | None) -> int:
     """Return for how long, beyond the grace, the judgement waits for lines of heartbeats behind a stalled write.
 
-    These lines distinguish the end of a session from a missed join phase. A join phase removes only dynamic members of
-    classic groups, so only their removals have to wait.
+    These lines distinguish the end of a session from a missed join phase, and from a replacement. So the removals of
+    dynamic members of classic groups have to wait, and of static ones with a successor. Without one, only the end of
+    its session removes a static member.
     """
     stalled = replica.stalled_ms is not None and replica.generation_since_ms - replica.stalled_ms <= STALL_MS
-    return STALL_MS if stalled and not member.in_kip848_group and member.instance_id is None else 0
+    waits = member.instance_id is None or successor is not None
+    return STALL_MS if stalled and waits and not member.in_kip848_group else 0
 
 
 def note_parked_heartbeat(replica: GroupReplica, member_id: str, applied_ms: int, answer_ms: int) -> None:

@@ -82,6 +82,22 @@ def test_a_session_whose_end_cut_off_the_others_sync_is_told_at_once():
         assert told.facts("session-expired", "subject", "deadline_ms") == [(subject, 11_000)]
 
 
+@pytest.mark.parametrize("others", [[], ["m3"]])
+def test_a_member_unknown_in_a_group_that_never_was_empty_is_not_told(others):
+    """The sessions of m2 and then of m1 end. Without m3, who knew m1 would have recorded an empty group."""
+    members = ["m1", "m2", *others]
+    story = stable(*members)
+    for member in ("m1", *others):
+        story.beats(member, 1_000, 4_000).beat(4_400, member, error=27)
+    story.join(5_000, "m1", 2, listed=members).join(5_000, "m2", 2)
+    for member in others:
+        story.join(5_000, member, 2).sync(11_000, member, 2, error=27, parked_ms=5_900)
+        story.beats(member, 11_500, 30_000, 2, error=27)
+    story.sync(11_000, "m1", 2, error=27, parked_ms=5_900).beat(25_000, "m1", 2, error=25)
+    told = story.play(30_000)
+    assert (("session-expired", "m1") in told.accusations) == bool(others)
+
+
 def test_a_group_that_is_emptied_late_had_all_its_sessions_begin_anew():
     """Its record is written as the last session ends: at 13,000, though both seem to have ended at 10,000."""
     story = stable("m1", "m2").beats("m1", 1_000, 4_000).beats("m2", 1_000, 4_000).record(13_000, 2)
