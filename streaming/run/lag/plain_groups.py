@@ -361,10 +361,8 @@ class _PlainGroup:
             return
         names = [owner.instance_id or owner.member_id for owner in self._owners] + [self._question.facts.group]
         of_rows = [names[owner] for owner in self._owner]
-        newest_ms: dict[str, int] = {}
         committed_ms = self._slice("committed_ms")
-        for name, at_ms in sorted(zip(of_rows, committed_ms, strict=True)):
-            newest_ms[name] = at_ms  # of an owner's partitions the newest comes last
+        newest_ms = dict(sorted(zip(of_rows, committed_ms, strict=True)))  # of an owner's the last stays
         places = zip(self._slice("topic"), self._slice("partition"), committed_ms, strict=True)
         for topic, partition, at_ms in compress(places, is_waiting):
             yield rule, f"{topic}-{partition}", at_ms
