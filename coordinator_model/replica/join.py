@@ -121,10 +121,12 @@ def _is_new_in_a_written_generation(replica: GroupReplica, event: JoinAnswered) 
     A newcomer begins a join phase, so it is let into a later generation only, and a former member is answered 25. Who
     answered so does not know the record.
     """
+    newcomer = not event.request_member_id or event.request_member_id in replica.pending
+    former = any(departure.member.member_id == event.member_id for departure in replica.departures)
     written = replica.type is GroupType.CLASSIC and replica.state is GroupState.STABLE
     written = written and replica.recorded_generation is None and 0 < event.generation <= replica.generation
     known = event.member_id in replica.members or is_gone(replica, event.member_id, event.answer_ms)
-    return event.instance_id is None and written and not known
+    return event.instance_id is None and (newcomer or former) and written and not known
 
 
 def _take_leader(replica: GroupReplica, event: JoinAnswered) -> None:

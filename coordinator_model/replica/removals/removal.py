@@ -245,7 +245,9 @@ def is_about_to_end(replica: GroupReplica, departure: Departure) -> bool:
 
     In a group of KIP-848 it is a member as soon as it is accepted.
     """
-    return departure.judged and departure.rule is not None and departure.returned_ms is not None and replica.type in KINDS
+    return (
+        departure.judged and departure.rule is not None and departure.returned_ms is not None and replica.type in KINDS
+    )
 
 
 def is_of_the_same(one: Departure, other: Departure) -> bool:
