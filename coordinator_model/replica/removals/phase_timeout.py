@@ -51,7 +51,8 @@ def possible_ends_ms(phase: EndedPhase, session_ends_ms: Iterable[int], context:
     starts += [(at_ms, limit_ms) for at_ms in session_ends_ms if phase.began_after_ms <= at_ms < start.at_ms]
     moved_ms = max((r.low_ms for r in context.timer_resets if r.cause is Cause.COORDINATOR_MOVED), default=0)
     ends_ms = [at_ms + lasts_ms for at_ms, lasts_ms in starts if at_ms > moved_ms]
-    if start.at_ms <= moved_ms and first_ms is not None:
+    ended_since = phase.ended is not None and phase.ended.at_ms > moved_ms
+    if start.at_ms <= moved_ms and first_ms is not None and (first_ms > moved_ms or ended_since):
         ends_ms.append(first_ms + limit_ms)
     return ends_ms
 
