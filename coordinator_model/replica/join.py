@@ -116,15 +116,17 @@ def _is_of_an_empty_generation(replica: GroupReplica, event: JoinAnswered) -> bo
 
 
 def _is_new_in_a_written_generation(replica: GroupReplica, event: JoinAnswered) -> bool:
-    """Tell whether a dynamic newcomer joined a generation whose record was read before and does not list it.
+    """Tell whether a dynamic member joined a generation whose record was read before and does not list it.
 
-    A newcomer begins a join phase, so it is let into a later generation only. Who answered so does not know the record.
+    A newcomer begins a join phase, so it is let into a later generation only, and a former member is answered 25. Who
+    answered so does not know the record.
     """
-    newcomer = event.instance_id is None and (not event.request_member_id or event.request_member_id in replica.pending)
+    newcomer = not event.request_member_id or event.request_member_id in replica.pending
+    former = any(departure.member.member_id == event.member_id for departure in replica.departures)
     written = replica.type is GroupType.CLASSIC and replica.state is GroupState.STABLE
     written = written and replica.recorded_generation is None and 0 < event.generation <= replica.generation
     known = event.member_id in replica.members or is_gone(replica, event.member_id, event.answer_ms)
-    return newcomer and written and not known
+    return event.instance_id is None and (newcomer or former) and written and not known
 
 
 def _take_leader(replica: GroupReplica, event: JoinAnswered) -> None:

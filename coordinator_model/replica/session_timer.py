@@ -408,7 +408,8 @@ def loaded_by_ms(reset: TimerReset, departure: Departure) -> int:
     by_ms, phase = departure.removed_ms if reset.high_ms is None else reset.high_ms, departure.phase
     first_ms = None if phase.joins.skipped or phase.ended is None else phase.joins.first_ms
     moved = reset.cause is Cause.COORDINATOR_MOVED and reset.broker == departure.answered_by
-    return min(by_ms, first_ms) if moved and first_ms is not None and first_ms >= reset.low_ms else by_ms
+    ended_since = phase.ended is not None and phase.ended.at_ms > reset.low_ms
+    return min(by_ms, max(first_ms, reset.low_ms)) if moved and ended_since and first_ms is not None else by_ms
 
 
 def _lost_too_late(departure: Departure, timeout_ms: int, context: JudgementContext) -> list[TimerReset]:

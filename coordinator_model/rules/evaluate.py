@@ -59,7 +59,9 @@ def evaluate(replica: GroupReplica, context: JudgementContext) -> Evaluation:
         timed = [judge(replica, member, context) for judge in MEMBER_JUDGES]
         polled = [judge(replica, member, context) for judge in POLL_JUDGES] if member.tells_of_polls else []
         due_ms = _earliest(verdict.due_ms for verdict in timed)
-        if due_ms is not None:
+        if member.last_heartbeat_ms is None:
+            dues_ms.append(due_ms)  # no heartbeat to count from
+        elif due_ms is not None:
             member_due_ms[member.member_id] = due_ms
         proofs_ms += [verdict.proof_ms for verdict in timed]
         dues_ms += [verdict.due_ms for verdict in polled]

@@ -175,8 +175,8 @@ def _began_the_phase(replica: GroupReplica, member: Member, timeout_ms: int, con
         return False
     if start is None or start.by is not None:
         return False
-    if member.session_from_ms is None or _missed_its_sync(replica, member, start.at_ms):
-        return False
+    if member.session_from_ms is None or _missed_its_sync(replica, member, member.session_from_ms + timeout_ms - 1):
+        return False  # if both are due at once, the session's timer, which was started first, runs first
     late_ms = start.at_ms - (member.session_from_ms + timeout_ms)
     if member.instance_id is not None:  # a successor that comes just in time would begin a phase too
         return 0 <= late_ms <= SAME_START_MS

@@ -9,6 +9,7 @@ KEPT = sorted(FOLDER.glob("*.jsonl.gz"))
 
 
 LISTED = {
+    "a-static-member-in-a-phase-that-ended-unseen": "a newcomer that nothing had named",
     "a-session-that-ended-the-phase-before": "a newcomer that nothing had named",
     "a-successor-that-metadata-did-not-yet-name": "never heard, nor was anybody since it joined",
     "emptied-by-a-coordinator-unseen-as-one-left-another": "a leave sent to a deposed coordinator",

@@ -94,15 +94,20 @@ def note_unseen_end(replica: GroupReplica, by_ms: int, context: JudgementContext
     """Take it that the current phase ended unseen: a later generation than the one that it leads to is shown.
 
     It ended when the last session ended of those that had not joined, or by its timeout. Its end restarted the session
-    timers of members that had joined and whose answers were lost (``GroupMetadataManager.completeClassicGroupJoin``).
+    timers of members that had joined and whose answers were lost, and of static members that had not joined
+    (``GroupMetadataManager.completeClassicGroupJoin``).
     """
     phase, members = replica.phase, replica.members.values()
+    started_ms = phase.started_ms or 0
     waiting = [m for m in members if m.member_id in phase.unanswered]
-    others = (m for m in members if m.member_id not in phase.unanswered)
-    due_ms = (phase.started_ms or 0) + (phase_limit_ms(replica, phase, by_ms, context) or 0)
-    ended_ms = min(max(map(_session_end_ms, others), default=0), due_ms)
-    if (phase.started_ms or 0) <= ended_ms < by_ms:
-        for member in waiting:
+    others = [m for m in members if m.member_id not in phase.unanswered]
+    ends_ms = [_session_end_ms(member) for member in others]
+    began_ms = min([started_ms, *(at_ms for at_ms in ends_ms if phase.began_after_ms <= at_ms < started_ms)])
+    due_ms = began_ms + (phase_limit_ms(replica, phase, by_ms, context) or 0)
+    ended_ms = min(max(ends_ms, default=0), due_ms)
+    kept = [m for m in others if m.instance_id is not None and _session_end_ms(m) > ended_ms]
+    if started_ms <= ended_ms < by_ms:
+        for member in (*waiting, *kept):
             member.timer_reset_ms = max(member.timer_reset_ms or 0, ended_ms)
 
 

@@ -42,10 +42,23 @@ def not_rejoined(case: Case) -> Answer:
     own_ms = case.latest_ends_ms[id(case.departure)]
     if end_ms is not None and _ended_with_the_session(own_ms, case.removed_ms, end_ms):
         return NotMissed()
+    if own_ms == end_ms and _began_with_the_session(case):
+        return NotMissed()
     stayed = set(case.departure.phase.unjoined) - {d.member.instance_id for d in case.dropped}
     waited = stayed or _left_at_the_end(case)
     last_ms = case.removed_ms if waited else max(case.latest_ends_ms.values())  # for those it waited in any case
     return Missed(case.removed_ms) if own_ms >= min(case.removed_ms - LATE_MS, last_ms) else NotMissed()
+
+
+def _began_with_the_session(case: Case) -> bool:
+    """Tell whether a refused SyncGroup began the phase: before the phase's timer it had started the member's session.
+
+    Of two timers that are due at once the one that was started first runs first
+    (``GroupMetadataManager.classicGroupSyncToClassicGroup``, ``prepareRebalance``).
+    """
+    started_ms, timeout_ms = case.departure.phase.started_ms, session_timeout_ms(case.member, case.context)
+    began_ms = case.own_latest_end_ms - (timeout_ms or 0)
+    return started_ms is not None and began_ms == started_ms == case.member.timer_reset_ms
 
 
 def _left_at_the_end(case: Case) -> bool:

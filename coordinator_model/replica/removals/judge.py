@@ -28,7 +28,7 @@ from coordinator_model.replica.removals.phase_end import (
     removed_early,
     unknown_before_its_end,
 )
-from coordinator_model.replica.removals.removal import count_violation, is_of_the_same
+from coordinator_model.replica.removals.removal import count_violation, is_about_to_end, is_of_the_same
 from coordinator_model.replica.removals.removal_instant import (
     after_a_move,
     context_before,
@@ -88,13 +88,21 @@ def judge_removals(replica: GroupReplica, context: JudgementContext) -> bool:
         return False
     due = [d for d in replica.departures if not d.judged and _judge_after_ms(replica, d) <= context.progress_ms]
     for departure in due:
-        if _is_of_a_deposed_coordinator(departure, context):
+        if _waits_for_the_earlier(replica, departure):
+            departure.judge_after_ms = context.progress_ms + 1
+        elif _is_of_a_deposed_coordinator(departure, context):
             replica.departures.remove(departure)
             replica.revert_to_last_record(departure.gone_ms)
         else:
             note_starter_timeout(replica, departure.phase)
             _apply(replica, departure, judge(replica, departure, context), context)
     return _judge_again(replica, context) or bool(due)
+
+
+def _waits_for_the_earlier(replica: GroupReplica, departure: Departure) -> bool:
+    """Tell whether an earlier removal of the member has to be reported first, with the return that ended it."""
+    own = (d for d in replica.departures if d is not departure and d.member.member_id == departure.member.member_id)
+    return any(is_about_to_end(replica, d) and d.removed_ms < departure.removed_ms for d in own)
 
 
 def _judge_after_ms(replica: GroupReplica, departure: Departure) -> int:

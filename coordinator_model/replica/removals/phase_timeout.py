@@ -41,17 +41,20 @@ def possible_ends_ms(phase: EndedPhase, session_ends_ms: Iterable[int], context:
     """Return when the phase's timeout was due, for each possible start: its first sign, or an earlier end of a session.
 
     If another broker took over during the phase, that broker's phase began with the first JoinGroup that it received.
-    Signs from before the move belong to the deposed coordinator's phase.
+    Signs from before the move belong to the deposed coordinator's phase. A JoinGroup that the new coordinator answered
+    belongs to its own, though the deposed one may have gone on until after it.
     """
-    start, limit_ms = phase.started, phase.limit_ms
+    start, limit_ms, first_ms = phase.started, phase.limit_ms, phase.joins.first_ms
     if start is None or limit_ms is None:
         return []
     starts = [(start.at_ms, max(limit_ms, start.timeout_ms or 0))]
     starts += [(at_ms, limit_ms) for at_ms in session_ends_ms if phase.began_after_ms <= at_ms < start.at_ms]
     moved_ms = max((r.low_ms for r in context.timer_resets if r.cause is Cause.COORDINATOR_MOVED), default=0)
-    if start.at_ms <= moved_ms and phase.joins.first_ms is not None:
-        starts.append((phase.joins.first_ms, limit_ms))
-    return [at_ms + lasts_ms for at_ms, lasts_ms in starts if at_ms > moved_ms]
+    ends_ms = [at_ms + lasts_ms for at_ms, lasts_ms in starts if at_ms > moved_ms]
+    ended_since = phase.ended is not None and phase.ended.at_ms > moved_ms
+    if start.at_ms <= moved_ms and first_ms is not None and (first_ms > moved_ms or ended_since):
+        ends_ms.append(first_ms + limit_ms)
+    return ends_ms
 
 
 def _longest_ms(phase: EndedPhase) -> int | None:

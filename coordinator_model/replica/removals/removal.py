@@ -5,6 +5,7 @@ from coordinator_model.events import JoinAnswered
 from coordinator_model.replica.group import MAX_DEPARTURES, GroupReplica, Leave
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.notes import Violation
+from coordinator_model.replica.reconciliation import KINDS
 from coordinator_model.replica.removals.departure import STALL_MS, Departure
 from coordinator_model.replica.removals.ended_phase import ended_phase, sync_timeout_ms
 from coordinator_model.replica.removals.join_phase import was_kept
@@ -227,14 +228,26 @@ def open_removals(replica: GroupReplica, member_id: str, applied_ms: int) -> lis
 def add_departure(replica: GroupReplica, departure: Departure) -> None:
     """Keep a departure. It replaces an earlier judged one of the same member and rule.
 
-    An earlier one that is not judged yet stays: it is another removal, of a member that came back and left at once.
-    Beyond ``MAX_DEPARTURES`` the oldest is dropped.
+    An earlier one that is not judged yet stays: it is another removal, of a member that came back and left at once. So
+    does one whose incident is about to end. Beyond ``MAX_DEPARTURES`` the oldest is dropped.
     """
-    others = [old for old in replica.departures if not (old.judged and is_of_the_same(old, departure))]
+    earlier = (old for old in replica.departures if old.judged and is_of_the_same(old, departure))
+    replaced = [id(old) for old in earlier if not is_about_to_end(replica, old)]
+    others = [old for old in replica.departures if id(old) not in replaced]
     replica.departures = others[-(MAX_DEPARTURES - 1) :]
     replica.departures.append(departure)
     if departure.judged and departure.rule is not None:
         count_violation(replica, departure)
+
+
+def is_about_to_end(replica: GroupReplica, departure: Departure) -> bool:
+    """Tell whether a reported removal's incident ends the next time that its group is evaluated: the member came back.
+
+    In a group of KIP-848 it is a member as soon as it is accepted.
+    """
+    return (
+        departure.judged and departure.rule is not None and departure.returned_ms is not None and replica.type in KINDS
+    )
 
 
 def is_of_the_same(one: Departure, other: Departure) -> bool:

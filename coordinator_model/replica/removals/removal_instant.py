@@ -130,16 +130,29 @@ def removed_with_one_alive(
     """Tell whether the record that removed a member also removed one that its coordinator had no reason to remove.
 
     That is a member that did not leave, whose session cannot have ended, and that cannot have missed the join phase: it
-    is static, or the phase was too short. It may also be one that left only afterwards, by another broker's answer.
+    is static, or the phase was too short. It may also be one that left only afterwards, by another broker's answer, or
+    this member itself if it had left before.
 
     Then another coordinator wrote the record, so the known coordinator's heartbeats say nothing about the removals.
     """
     same = [d for d in together if d.removed_ms == departure.removed_ms and d.successor is None and not d.answered_by]
-    if departure in same and any(_left_after(leave, departure, context) for leave in leaves):
+    if departure in same and any(
+        _left_before(leave, departure) or _left_after(leave, departure, context) for leave in leaves
+    ):
         return True
     kept = [d for d in same if not d.sync_timeout_ms and (d.member.instance_id is not None or too_young(d, context))]
     alive = [d for d in kept if _outlived(d, context) and not lines_lost(d.member, context)]
     return departure in same and not departure.member.in_kip848_group and any(d is not departure for d in alive)
+
+
+def _left_before(leave: Leave, departure: Departure) -> bool:
+    """Tell whether a leave is the departed member's own, was accepted, and removed nobody in the log.
+
+    Who answered that leave was deposed: another coordinator had loaded the log, and removed the member once more.
+    """
+    own = leave.member.member_id == departure.member.member_id and leave.cause is not Cause.REPLACED
+    heard_ms = departure.member.session_from_ms or 0
+    return own and not departure.member.in_kip848_group and heard_ms < leave.applied_ms < departure.removed_ms
 
 
 def _left_after(leave: Leave, departure: Departure, context: JudgementContext) -> bool:
