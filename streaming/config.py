@@ -10,7 +10,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from functools import cached_property
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self, get_args, get_type_hints
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -232,6 +232,7 @@ _OVERRIDES: dict[str, Any] = {
 ThresholdOverrides = create_model("ThresholdOverrides", __base__=Table, **_OVERRIDES)
 
 
+@lru_cache  # for it is asked of each group, in each batch
 def _overridden(base: Thresholds, overrides: BaseModel) -> Thresholds:
     return dataclasses.replace(base, **overrides.model_dump(exclude_unset=True, exclude_none=True))
 
@@ -387,18 +388,12 @@ class Settings(Table):
 
     def policy_for(self, group: str) -> Policy:
         """Find the policy of a group id; the empty id (broker-level findings) always notifies."""
-        number = group_patterns(self._patterns()).first(group) if group else None
-        return self._policies[-1 if number is None else number]
-
-    @cached_property
-    def _policies(self) -> tuple[Policy, ...]:
-        """Return the policy of each `[[groups]]` block, and at last that of all other groups."""
         base = self.default_thresholds()
-        policies = (
-            Policy(block.mode, block.labels, block.runbook_url, _overridden(base, block.thresholds))
-            for block in self.groups
-        )
-        return (*policies, Policy("notify", {}, None, base))
+        number = group_patterns(self._patterns()).first(group) if group else None
+        if number is None:
+            return Policy("notify", {}, None, base)
+        block = self.groups[number]
+        return Policy(block.mode, block.labels, block.runbook_url, _overridden(base, block.thresholds))
 
     def _patterns(self) -> tuple[str, ...]:
         return tuple(block.pattern for block in self.groups)
