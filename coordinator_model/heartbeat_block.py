@@ -14,7 +14,7 @@ from itertools import chain, pairwise, repeat
 from operator import itemgetter
 from typing import Any
 
-from coordinator_model.events import Event, Heartbeat
+from coordinator_model.events import Heartbeat
 
 order = itemgetter(0, 1, 2, 3, 4)
 """The sort key of events: instant, rank, topic, partition, offset."""
@@ -98,12 +98,8 @@ class HeartbeatBlock:
         """Return how many are not later than an instant."""
         return bisect_right(self.columns[_ORDER_MS], order_ms) if self.length else 0
 
-    def before(self, event: Event) -> int:
-        """Return how many come before an event. A heartbeat comes before the tick that was made of its line."""
-        return self.up_to(order(event))
-
     def up_to(self, place: tuple[Any, ...]) -> int:
-        """Return how many come before or at a place."""
+        """Return how many come before or at a place. A heartbeat comes before the tick that was made of its line."""
         index = self.until(place[0])
         while index and self.place(index - 1) > place:
             index -= 1

@@ -53,13 +53,13 @@ class Part(NamedTuple):
 
     @property
     def last_ms(self) -> int:
-        """The newest instant of its events and commits, heartbeats apart; 0: there is none."""
+        """The instant of its last event or of its last commit, whichever is later; 0: there is none."""
         return max(self.events[-1][0] if self.events else 0, self.commits[-1][0] if self.commits else 0)
 
 
 def applied_at(event: Event, moved_ahead: dict[int, int]) -> tuple[int, int, str, int, int]:
     """Return an event's place among the others: the instant at which it is applied, and what decides within it."""
-    at_ms, *rest = order(event)
-    if moved_ahead and type(event) is RecordRead:
-        at_ms = moved_ahead.get(event.offset, at_ms)
-    return (at_ms, *rest)
+    place: tuple[int, int, str, int, int] = order(event)
+    if type(event) is RecordRead and event.offset in moved_ahead:
+        return (moved_ahead[event.offset], *place[1:])
+    return place

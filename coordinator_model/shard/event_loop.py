@@ -45,7 +45,7 @@ class EventLoop:
         beats, self._commits = part.heartbeats, CommitQueue(part.commits)
         rows, done = beats.fast_rows(), 0
         for event in part.events:
-            place = applied_at(event, part.moved_ahead) if part.moved_ahead else order(event)
+            place = applied_at(event, part.moved_ahead)
             done = self._take_heartbeats(beats, rows, done, beats.up_to(place))
             self._take_commits(place)
             self._apply_alone(event)

@@ -231,9 +231,11 @@ def add_departure(replica: GroupReplica, departure: Departure) -> None:
     An earlier one that is not judged yet stays: it is another removal, of a member that came back and left at once. So
     does one whose incident is about to end. Beyond ``MAX_DEPARTURES`` the oldest is dropped.
     """
-    earlier = (old for old in replica.departures if old.judged and is_of_the_same(old, departure))
-    replaced = [id(old) for old in earlier if not is_about_to_end(replica, old)]
-    others = [old for old in replica.departures if id(old) not in replaced]
+    others = [
+        old
+        for old in replica.departures
+        if not (old.judged and is_of_the_same(old, departure)) or is_about_to_end(replica, old)
+    ]
     replica.departures = others[-(MAX_DEPARTURES - 1) :]
     replica.departures.append(departure)
     if departure.judged and departure.rule is not None:

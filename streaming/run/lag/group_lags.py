@@ -217,7 +217,7 @@ class GroupLags:
             self.clocks.take(said)
 
     def _take_views(self, views: Iterable[View]) -> None:
-        """Take the newest views of groups; None: it was deleted."""
+        """Take the newest views of groups. A group without a view was deleted."""
         changes: list[tuple[Sequence[str], SeenGroup]] = []
         for group, at_ms, view in views:
             if view is None:

@@ -51,7 +51,7 @@ class SeenGroup:
 
     def unheard(self) -> "SeenGroup":
         """Return the group with nobody known to be alive."""
-        if all(owner.liveness != ALIVE for owner in self.owners):
+        if not any(owner.liveness == ALIVE for owner in self.owners):
             return self
         owners = (owner._replace(liveness="unknown") if owner.liveness == ALIVE else owner for owner in self.owners)
         return replace(self, owners=tuple(owners))
@@ -70,10 +70,10 @@ def seen(report: GroupReport, view: Mapping[str, Any]) -> SeenGroup:
 
 
 def note_owners(table: CommitTable, changes: Sequence[tuple[Sequence[str], SeenGroup]]) -> None:
-    """Write who has which partition of some groups, each given with the members that it had before.
+    """Write who has which partition of some groups. Each group comes with the members that it had before.
 
-    Who had a partition before, by the numbers of those members, has it since then. All groups are written together, for
-    a start shows thousands of them.
+    The owners in the table are numbers of those members. A member that keeps a partition keeps its `since_ms`. All
+    groups are written together, because a start shows thousands of them.
     """
     if not changes:
         return
@@ -112,7 +112,7 @@ def disown(table: CommitTable, group: str) -> None:
 
 
 def _renumbered(before: Sequence[str], now: Sequence[str]) -> list[int]:
-    """Return the numbers of members now, by those before, and `NOBODY` at last, so that it is never empty."""
+    """Return the number that each former member has now. The last entry is `NOBODY`, so that there always is one."""
     numbers = {member: number for number, member in enumerate(now)}
     return [*(numbers.get(member, NOBODY) for member in before), NOBODY]
 

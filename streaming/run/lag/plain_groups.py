@@ -109,7 +109,7 @@ class _Rows:
 
     @property
     def is_of_unknown_age(self) -> Flags:
-        """Tell where the core cannot say whether it has stopped, for nobody knows since when messages wait."""
+        """Tell where the core cannot say whether it has stopped, because it is not known since when messages wait."""
         unknown: Flags = self._has_stopped & (self.columns.waits_since_ms == 0)
         return unknown
 
@@ -362,7 +362,7 @@ class _PlainGroup:
         names = [owner.instance_id or owner.member_id for owner in self._owners] + [self._question.facts.group]
         of_rows = [names[owner] for owner in self._owner]
         committed_ms = self._slice("committed_ms")
-        newest_ms = dict(sorted(zip(of_rows, committed_ms, strict=True)))  # of an owner's the last stays
+        newest_ms = dict(sorted(zip(of_rows, committed_ms, strict=True)))  # of each name the last, newest one counts
         places = zip(self._slice("topic"), self._slice("partition"), committed_ms, strict=True)
         for topic, partition, at_ms in compress(places, is_waiting):
             yield rule, f"{topic}-{partition}", at_ms
