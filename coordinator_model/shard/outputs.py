@@ -1,7 +1,6 @@
 """The outputs of a batch, in order: reports of findings and views, heartbeats, progress, blind windows, quarantine."""
 
 import base64
-from collections.abc import Mapping
 from typing import Any
 
 from coordinator_model.brokers.broker_clock import BrokerClock, CoordinatorTracker
@@ -61,14 +60,27 @@ class Outputs:
         """Report the heartbeats of groups that had nothing else since they were shown (``heartbeat_update``)."""
         self._emit("heartbeats", at_ms, groups=groups)
 
-    def progress(self, clock: CoordinatorTracker, wall_ms: int | None, **numbers: int) -> None:
-        """Report how far the brokers have been read, and the counts. If only records are read, there is no broker."""
-        brokers = {name: _broker_progress(name, broker, clock, wall_ms) for name, broker in clock.brokers.items()}
+    def progress(self, clock: CoordinatorTracker, wall_ms: int | None, *, groups: int, members: int, held: int) -> None:
+        """Report how far the brokers have been read, and the counts. If only records are read, there is no broker.
+
+        A shard without members has nobody whose heartbeats could be missing, and none that would end a timer reset.
+        """
+        uncovered = clock.coordinator if clock.waiting and members else None
+        brokers = {
+            name: {
+                "progress_ms": broker.line_ms,
+                "covered": name != uncovered,
+                "delay_ms": _delay_ms(broker, wall_ms),
+            }
+            for name, broker in clock.brokers.items()
+        }
         self._emit(
             "progress",
             clock.line_ms,
             coordinator=clock.coordinator,
-            **numbers,
+            groups=groups,
+            members=members,
+            held=held,
             brokers=brokers,
             counts=self._counts,
         )
@@ -117,10 +129,6 @@ class Outputs:
         self.listed.append({**head, "seq": len(self.listed), **rest})
 
 
-def _broker_progress(
-    name: str, broker: BrokerClock, clock: CoordinatorTracker, wall_ms: int | None
-) -> Mapping[str, Any]:
-    """Return a broker's progress. Its delay is how far its newest line is behind this machine's clock."""
-    waiting = name == clock.coordinator and clock.waiting
-    delay_ms = None if wall_ms is None or not broker.line_ms else max(0, wall_ms - broker.line_ms)
-    return {"progress_ms": broker.line_ms, "covered": not waiting, "delay_ms": delay_ms}
+def _delay_ms(broker: BrokerClock, wall_ms: int | None) -> int | None:
+    """Return how far a broker's newest line is behind this machine's clock; None: one of the two is not known."""
+    return None if wall_ms is None or not broker.line_ms else max(0, wall_ms - broker.line_ms)

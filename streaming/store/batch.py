@@ -227,7 +227,8 @@ def _gather_progress(rows: Rows, output: Mapping[str, Any]) -> None:
         known = rows.brokers.get((cluster, broker), row)
         newest = row if row["progress_ms"] >= known["progress_ms"] else known
         given = (delay for delay in (row["delay_ms"], known["delay_ms"]) if delay is not None)
-        rows.brokers[cluster, broker] = {**newest, "delay_ms": next(given, None)}
+        covered = row["covered"] and known["covered"]  # lines may be missing for one shard only
+        rows.brokers[cluster, broker] = {**newest, "covered": covered, "delay_ms": next(given, None)}
     rows.count(cluster, {f"ingest:{name}": value for name, value in output.get("counts", {}).items()})
 
 

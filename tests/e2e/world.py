@@ -121,6 +121,7 @@ class World:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None and self._recorded:
+                self._await_no_rebalance()
                 self._record_aftermath()
                 self._groups = self._ask_for_groups()
         finally:
@@ -269,6 +270,16 @@ class World:
                     wanted.discard(row["key"])
         if wanted:
             raise TimeoutError(f"the recorder has no late line of {sorted(wanted)}")
+
+    def _await_no_rebalance(self, timeout_s: float = 60.0) -> None:
+        """Wait until the brokers describe no group in a rebalance. A client cannot tell: another may be rejoining."""
+        deadline = time.monotonic() + timeout_s
+        while moving := [
+            name for name, group in self._ask_for_groups().items() if group["state"] not in ("STABLE", "EMPTY", "DEAD")
+        ]:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"in a rebalance for {timeout_s:.0f} s: {moving}")
+            time.sleep(0.5)
 
     def _ask_for_groups(self) -> dict[str, Described]:
         """How the brokers themselves describe each group at the end: its state and who owns what."""

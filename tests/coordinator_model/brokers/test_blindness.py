@@ -143,6 +143,23 @@ def test_lines_that_a_shard_without_groups_was_not_told_of_are_not_lost(has_grou
     assert [output["until_ms"] for output in outputs if output.get("why") == LINES_LOST] == blind
 
 
+@pytest.mark.parametrize("has_member", [False, True], ids=["no member", "a member"])
+def test_a_broker_is_uncovered_only_where_members_wait_for_its_lines(has_member):
+    """Nobody would ever end the timer reset of a shard without members: not one heartbeat is answered in it."""
+    shard = Shard.restore(0, ShardSettings(cluster="c", partitions=1, live_from_ms=0), None)
+    if has_member:
+        rows = stable("m1").beats("m1", 1_000, 3_000).source_rows(3_000)
+        shard.apply([event for row in rows for event in parse_row(row)], wall_ms=T0 + 3_000)
+    outputs = []
+    for number, at_ms in ((10, T0 + 4_000), (20, T0 + 12_000)):
+        leader = LeaderNamed(at_ms, TELEMETRY_RANK, "", 0, at_ms, "", 1, "broker-1", ())
+        tick = Tick(at_ms, TELEMETRY_RANK, "lines", 0, number, "", "broker-1", number)
+        outputs = shard.apply([leader, tick], wall_ms=at_ms, read=[OffsetsRead("lines", 0, number, number)])
+    [told] = [output["brokers"]["broker-1"]["covered"] for output in outputs if output["kind"] == "progress"]
+    assert shard.clock.waiting
+    assert told == (not has_member)
+
+
 def test_a_held_line_of_a_shard_without_groups_proves_no_lost_lines():
     """The newest line of the faster broker waits for the other's; it is applied when the shard is called again."""
     shard = Shard.restore(0, ShardSettings(cluster="c", partitions=1, live_from_ms=0), None)

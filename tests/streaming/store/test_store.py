@@ -617,6 +617,15 @@ def test_an_unknown_telemetry_delay_does_not_wipe_a_known_one(store, job):
     assert store.read.brokers() == [(CLUSTER, "broker-1", START_MS + 5, False, 120)]
 
 
+@pytest.mark.parametrize("uncovered", [7, 8])
+def test_a_broker_is_covered_if_it_is_for_every_shard(store, job, uncovered):
+    missing = {"broker-1": {"progress_ms": START_MS, "covered": False, "delay_ms": 120}}
+    job.apply(*(progress(shard, brokers=missing) if shard == uncovered else progress(shard) for shard in (7, 8)))
+    assert [broker.covered for broker in store.read.brokers()] == [False]
+    job.apply(progress(7), progress(8))
+    assert [broker.covered for broker in store.read.brokers()] == [True]
+
+
 def test_two_processes_may_create_the_schema_at_once(url):
     opened: list[Store] = []
     threads = [threading.Thread(target=lambda: opened.append(Store.open(url))) for _ in range(4)]
