@@ -2,7 +2,8 @@
 
 A broker learns from the controller that it is no longer the leader. Until then it accepts heartbeats, joins and leaves,
 but cannot write them. The new coordinator does not know of them, so they restart no session there. The state ends with
-the broker's first refusal, when it stops answering, or when it has gone on for longer than a deposed broker does.
+the broker's first refusal, when it stops answering, or when it has gone on for longer than a deposed broker does. It
+also ends with the first answer that only a coordinator whose records are accepted gives: the broker was elected again.
 """
 
 from dataclasses import dataclass, field
@@ -12,6 +13,9 @@ GOES_ON_MS = 15_000
 LONGEST_MS = 60_000
 """A broker that still answers as the coordinator after so long coordinates again: a deposed one learns it sooner."""
 MAX_FORMER = 16
+SURELY_AFTER_MS = 2_000
+"""A request taken so long after another broker has taken over came after that: their clocks differ by less."""
+MAX_ANNOUNCED = 256
 
 
 @dataclass(slots=True)
@@ -22,6 +26,8 @@ class FormerCoordinators:
     """By former coordinator: its last answer."""
     superseded_ms: dict[str, int] = field(default_factory=dict)
     """By former coordinator: when another broker took over from it."""
+    announced: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """By group: the former coordinator that last answered its JoinGroups with a new generation, and that generation."""
 
     def supersede(self, broker: str, at_ms: int) -> None:
         """Note that another broker has taken over from this one."""
@@ -41,12 +47,33 @@ class FormerCoordinators:
         self.answered_ms[broker] = max(last_ms, at_ms)
         return True
 
+    def is_of_later_term(self, broker: str, arrival_ms: int) -> bool:
+        """Tell whether a former coordinator took a request so late that only a later term can have answered it well."""
+        since_ms = self.superseded_ms.get(broker)
+        return since_ms is not None and arrival_ms >= since_ms + SURELY_AFTER_MS
+
+    def announce(self, broker: str, group: str, generation: int) -> None:
+        """Note that a former coordinator has answered a JoinGroup with a generation that no record names so far."""
+        self.announced[group] = (broker, generation)
+        if len(self.announced) > MAX_ANNOUNCED:
+            del self.announced[next(iter(self.announced))]
+
+    def has_written(self, broker: str, group: str, generation: int) -> bool:
+        """Tell whether a SyncGroup answered with 0 shows that a former coordinator was elected again.
+
+        A member is synced once the record of its generation is in the log (``GroupMetadataManager.classicGroupSync``),
+        and a deposed coordinator cannot write it.
+        """
+        return self.announced.get(group) == (broker, generation)
+
     def reinstate(self, broker: str) -> None:
         """Forget a broker: it refused, or it is the coordinator again."""
         self.answered_ms.pop(broker, None)
         self.superseded_ms.pop(broker, None)
+        self.announced = {group: told for group, told in self.announced.items() if told[0] != broker}
 
     def clear(self) -> None:
         """Forget all of them."""
         self.answered_ms.clear()
         self.superseded_ms.clear()
+        self.announced.clear()

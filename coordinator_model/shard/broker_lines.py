@@ -15,7 +15,9 @@ from coordinator_model.events import (
     CommitRefused,
     ConsumerHeartbeat,
     Heartbeat,
+    JoinAnswered,
     LeaderNamed,
+    SyncAnswered,
     Tick,
     parked_ms,
 )
@@ -75,6 +77,8 @@ class BrokerLines:
         at_ms, thresholds = event.order_ms, self._groups.settings.thresholds
         remote_ms = event.remote_ms if isinstance(event, Heartbeat | ConsumerHeartbeat) else parked_ms(event)
         proven = proof(event, remote_ms, thresholds.stalled_write_ms)
+        if self._was_elected_again(event):
+            self._clock.former.reinstate(event.broker)
         if proven is not Proof.REFUSES and self._clock.is_deposed(event.broker, at_ms, thresholds):
             self._deposed(event, proven)
             return
@@ -108,9 +112,41 @@ class BrokerLines:
         the metadata says otherwise. If it waited and was answered 15, its records may be in the log.
         """
         self._groups.outputs.count("deposed")
+        if (
+            isinstance(event, JoinAnswered)
+            and event.error == 0
+            and self._is_of_later_term(event)
+            and self._is_new(event)
+        ):
+            self._clock.former.announce(event.broker, event.group, event.generation)
         left = isinstance(event, ConsumerHeartbeat) and event.request_epoch < 0
         if left and (proven is Proof.NOTHING or event.error == 0):
             self._events.apply(event)
+
+    def _was_elected_again(self, event: Answer) -> bool:
+        """Tell whether an answer shows that a former coordinator writes records again.
+
+        It is given once a record is in the log: the answer to a SyncGroup of a new generation, and that to a static
+        member which replaces another without a rebalance
+        (``GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin``).
+        """
+        former = self._clock.former
+        if isinstance(event, SyncAnswered):
+            return event.error == 0 and former.has_written(event.broker, event.group, event.generation)
+        if not isinstance(event, JoinAnswered) or event.error or event.instance_id is None or event.request_member_id:
+            return False
+        return self._is_of_later_term(event) and not self._is_new(event)
+
+    def _is_of_later_term(self, event: JoinAnswered) -> bool:
+        return self._clock.former.is_of_later_term(event.broker, event.arrival_ms)
+
+    def _is_new(self, event: JoinAnswered) -> bool:
+        """Tell whether a generation is later than that of the group's last record."""
+        if event.group not in self._groups.group_store:
+            return event.generation > 0
+        replica = self._groups.group_store.replica(event.group)
+        recorded = replica.recorded_generation
+        return event.generation > (replica.generation if recorded is None else recorded)
 
     def _disputed(self, event: Answer) -> None:
         """Apply an answer of a broker that metadata does not name. It is probably the next coordinator."""

@@ -144,7 +144,7 @@ class ShardMemory:
             proofs=[(line_ms, arrival_ms) for line_ms, arrival_ms in proofs],
             floor_ms=floor_ms,
             leadership=Leadership(named_ms, node, leader, tuple(others), unlogged_ms, _claims(claims), *rest),
-            former=FormerCoordinators(*values["former"]),
+            former=_to_former(*values["former"]),
             blind=[BlindWindow(*window) for window in values["blind"]],
             listeners=Listeners(names, (pair[0], pair[1]), *turns),
             record_ms=record_ms,
@@ -165,6 +165,11 @@ class ShardMemory:
             behind_ms=values["lag_ms"],
             doubts={broker: _to_doubt(doubt) for broker, doubt in values["doubts"].items()},
         )
+
+
+def _to_former(answered_ms: Any, superseded_ms: Any, announced: Any = ()) -> FormerCoordinators:
+    told = {group: (broker, generation) for group, (broker, generation) in dict(announced).items()}
+    return FormerCoordinators(answered_ms, superseded_ms, told)
 
 
 def _to_watch(values: list[Any]) -> BrokerWatch:

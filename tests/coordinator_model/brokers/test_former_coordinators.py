@@ -4,9 +4,17 @@ import pytest
 
 from coordinator_model.brokers.broker_clock import CoordinatorTracker
 from coordinator_model.brokers.coordinator_check import Proof
-from coordinator_model.brokers.former_coordinators import GOES_ON_MS, LONGEST_MS, MAX_FORMER, FormerCoordinators
+from coordinator_model.brokers.former_coordinators import (
+    GOES_ON_MS,
+    LONGEST_MS,
+    MAX_ANNOUNCED,
+    MAX_FORMER,
+    FormerCoordinators,
+)
+from coordinator_model.decode.parse import parse_row
+from coordinator_model.shard.shard import Shard, ShardSettings
 from coordinator_model.thresholds import Thresholds
-from tests.support.story import stable
+from tests.support.story import Who, stable
 
 LIMITS = Thresholds()
 
@@ -75,6 +83,14 @@ def test_brokers_without_end_do_not_fill_the_memory():
     assert f"b{3 * MAX_FORMER - 1}" in former.answered_ms
 
 
+def test_groups_without_end_do_not_fill_the_memory():
+    former = FormerCoordinators()
+    for number in range(3 * MAX_ANNOUNCED):
+        former.announce("a", f"g{number}", 7)
+    assert len(former.announced) == MAX_ANNOUNCED
+    assert former.has_written("a", f"g{3 * MAX_ANNOUNCED - 1}", 7)
+
+
 # ------------------------------------------------------------------------------------------------ with groups
 
 
@@ -117,3 +133,42 @@ def test_a_removal_that_nothing_explains_is_told_once_a_move_does():
 def test_a_removal_without_a_move_stays_unexplained():
     told = stable("m1").beats("m1", 1_000, 13_000).record(12_000, 2).play(60_000)
     assert told.accusations == []
+
+
+def again(joined_ms=14_000, generation=2, synced=("broker-1", 2), instance=None):
+    """m2, or a successor of the static member m3, joins broker-1 after broker-2 has taken over at 11 s."""
+    story = stable("m1", "m2", Who("m3", instance_id="i"))
+    story.brokers["broker-2"] = 0
+    story.beats("m1", 1_000, 10_000).beats("m2", 1_000, 20_000)
+    story.beat(11_000, "m1", error=22, generation=9, broker="broker-2").beats("m1", 11_500, 12_000, broker="broker-2")
+    who = Who("m3-again", instance_id=instance) if instance else "m2"
+    story.join(joined_ms, who, generation, listed=["m2"], asked="" if instance else None, broker="broker-1")
+    if synced:
+        broker, of_generation = synced
+        story.sync(15_000, "m2", of_generation, leader=True, broker=broker)
+    return story
+
+
+TERMS = {
+    "it syncs the generation that it announced": (again(), True),
+    "it announced it as it was superseded": (again(12_000), False),
+    "it syncs another generation": (again(synced=("broker-1", 1)), False),
+    "it syncs nobody": (again(synced=None), False),
+    "it announced no new generation": (again(generation=1, synced=("broker-1", 1)), False),
+    "it replaces a static member": (again(generation=1, synced=None, instance="i"), True),
+    "it replaces one as it was superseded": (again(12_000, generation=1, synced=None, instance="i"), False),
+    "it replaces one in a rebalance": (again(synced=None, instance="i"), False),
+}
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["", "after a restart"])
+@pytest.mark.parametrize("name", TERMS)
+def test_a_former_coordinator_that_writes_again_was_elected_again(name, restarted):
+    story, elected = TERMS[name]
+    settings = ShardSettings(cluster="c", partitions=1, live_from_ms=0)
+    shard = Shard.restore(0, settings, None)
+    for until_ms in (14_500, 16_000):
+        shard.apply([event for row in story.source_rows(until_ms) for event in parse_row(row)], final=True)
+        if restarted:
+            shard = Shard.restore(0, settings, shard.dump())
+    assert shard.clock.coordinator == ("broker-1" if elected else "broker-2")
