@@ -463,9 +463,9 @@ class CoordinatorTracker:
         answers, and just after it did: its clock may be ahead of the new coordinator's.
         """
         reset = self._newest_reset
-        if reset is None or reset.blind_ms is None or (reset.went_on and self.former.answered_ms):
+        if reset is None or reset.blind_ms is None:
             return False
-        if record_ms <= reset.word_ms + CLOCKS_APART_MS:
+        if self.former.answered_ms and (reset.went_on or record_ms <= reset.word_ms + CLOCKS_APART_MS):
             return False
         return record_ms > reset.blind_ms and self._close(record_ms)
 

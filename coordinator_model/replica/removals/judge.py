@@ -136,6 +136,8 @@ def judge(replica: GroupReplica, departure: Departure, context: JudgementContext
         if not _moved_before(departure, context):
             return Unexplained(judge_again=True)
         context = after_a_move(departure, context)
+    elif departure.answered_by not in ("", departure.broker):
+        context = after_a_move(departure, context)  # who answered had loaded the group, though it was not known to lead
     verdict = explain(replica, departure, together, context_before(departure, context))
     if isinstance(verdict, Unexplained):
         return verdict

@@ -53,6 +53,8 @@ def gone_between(departure: Departure, together: list[Departure], context: Judge
     if lived := alive_at_the_end(departure, together, context):
         began_ms, alive = lived[0], set(map(id, lived[1]))
         phase = replace(phase, began_after_ms=began_ms - LATE_MS, started=PhaseStart(began_ms, None))
+    if departure.answered_by not in ("", departure.broker):
+        return found_ms  # the phase may be that of the coordinator that was known then
     if phase.started is None or phase.started.by is not None or phase.started.at_ms >= departure.removed_ms:
         return found_ms  # a request began the phase, or no start of it was seen
     if (departure.member.session_from_ms or 0) > phase.started.at_ms:
