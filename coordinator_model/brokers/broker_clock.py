@@ -48,6 +48,8 @@ RECORD_AHEAD_MS = 10_000
 """How far ahead of this machine's clock a record's instant counts. A record from the future must not move the time."""
 REQUEST_LOG_OFF_MS = 60_000
 """After so long without a line, a broker's request log is off: the probe makes a line every half second."""
+CLOCKS_APART_MS = 5_000
+"""How far the clocks of two brokers may be apart."""
 PROBES_IN_FLIGHT = 2
 """How many probe numbers may be missing because their requests were in flight as the broker died."""
 
@@ -458,10 +460,12 @@ class CoordinatorTracker:
         """Apply a record of the shard: a coordinator that writes has loaded. Return whether that closed a timer reset.
 
         Before the new coordinator was heard, the record may be its predecessor's. So it may while the predecessor still
-        answers: its clock may be ahead of the new coordinator's.
+        answers, and just after it did: its clock may be ahead of the new coordinator's.
         """
         reset = self._newest_reset
-        if reset is None or reset.blind_ms is None or (reset.went_on and self.former.answered_ms):
+        if reset is None or reset.blind_ms is None:
+            return False
+        if self.former.answered_ms and (reset.went_on or record_ms <= reset.word_ms + CLOCKS_APART_MS):
             return False
         return record_ms > reset.blind_ms and self._close(record_ms)
 

@@ -199,7 +199,7 @@ def heartbeat(replica: GroupReplica, event: Heartbeat, context: JudgementContext
         for departure in open_removals(replica, event.member_id, event.applied_ms):
             record_heartbeat(departure.member, event.applied_ms)
         gone = is_gone(replica, event.member_id, event.applied_ms) or event.generation < replica.generation
-        if not event.member_id or gone or _was_emptied(replica, event):  # no id: librdkafka rejoins
+        if not event.member_id or gone or _is_of_a_deposed_coordinator(replica, event):  # no id: librdkafka rejoins
             return
         replica.save_last_record()
         member = replica.members[event.member_id] = Member(event.member_id, joined_ms=None, kip848=event.kip848)
@@ -216,13 +216,26 @@ def heartbeat(replica: GroupReplica, event: Heartbeat, context: JudgementContext
     _classic_heartbeat(replica, member, event, context)
 
 
-def _was_emptied(replica: GroupReplica, event: Heartbeat) -> bool:
-    """Tell whether by the last record the group became empty in a heartbeat's generation: nobody can be in it.
+def _is_of_a_deposed_coordinator(replica: GroupReplica, event: Heartbeat) -> bool:
+    """Tell whether by the last record a heartbeat's member cannot be in its generation.
 
-    Who accepts the heartbeat is a deposed coordinator, which does not know of that record, or one that loads the log.
+    The group became empty in it, or the member was replaced. Who accepts the heartbeat is a deposed coordinator, which
+    does not know of that record, or one that loads the log.
     """
     by_record = replica.type is GroupType.CLASSIC and replica.recorded_generation is None
-    return by_record and replica.state is GroupState.EMPTY and 0 < event.generation == replica.generation
+    if not by_record or not 0 < event.generation == replica.generation:
+        return False
+    return replica.state is GroupState.EMPTY or _was_replaced(replica, event)
+
+
+def _was_replaced(replica: GroupReplica, event: Heartbeat) -> bool:
+    """Tell whether a member of a stable group has replaced the static member that sent a heartbeat."""
+    instances = {member.instance_id for member in replica.members.values()}
+    return replica.state is GroupState.STABLE and any(
+        leave.cause is Cause.REPLACED and leave.member.instance_id in instances
+        for leave in replica.leaves
+        if leave.member.member_id == event.member_id
+    )
 
 
 def _classic_heartbeat(replica: GroupReplica, member: Member, event: Heartbeat, context: JudgementContext) -> None:

@@ -374,7 +374,7 @@ def _due_after(departure: Departure, context: JudgementContext, timer_resets: Se
     for reset in unheard_since(member, timer_resets):
         if reset.woke_ms is not None or reset in too_late:
             continue
-        blindly_ms = _blindly_heard_ms(member, reset)
+        blindly_ms = blindly_heard_ms(member, reset)
         low_ms = max(reset.low_ms, came_ms, blindly_ms)
         high_ms = max(low_ms, loaded_by_ms(reset, departure))
         if blindly_ms - (reset.blind_ms or 0) > USUAL_LOAD_MS and blindly_ms == low_ms:
@@ -427,7 +427,7 @@ def _lost_too_late(departure: Departure, timeout_ms: int, context: JudgementCont
     return too_late
 
 
-def _blindly_heard_ms(member: Member, reset: TimerReset) -> int:
+def blindly_heard_ms(member: Member, reset: TimerReset) -> int:
     """Return when a coordinator that may still have been loading last accepted a heartbeat of the member; 0: never.
 
     If it had loaded the group, the session began with that heartbeat, otherwise later.

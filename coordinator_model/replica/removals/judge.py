@@ -90,6 +90,8 @@ def judge_removals(replica: GroupReplica, context: JudgementContext) -> bool:
     for departure in due:
         if _waits_for_the_earlier(replica, departure):
             departure.judge_after_ms = context.progress_ms + 1
+        elif _is_of_a_disputed_coordinator(departure, context):
+            departure.judge_after_ms = context.progress_ms + MOVE_CHECK_MS
         elif _is_of_a_deposed_coordinator(departure, context):
             replica.departures.remove(departure)
             replica.revert_to_last_record(departure.gone_ms)
@@ -103,6 +105,15 @@ def _waits_for_the_earlier(replica: GroupReplica, departure: Departure) -> bool:
     """Tell whether an earlier removal of the member has to be reported first, with the return that ended it."""
     own = (d for d in replica.departures if d is not departure and d.member.member_id == departure.member.member_id)
     return any(is_about_to_end(replica, d) and d.removed_ms < departure.removed_ms for d in own)
+
+
+def _is_of_a_disputed_coordinator(departure: Departure, context: JudgementContext) -> bool:
+    """Tell whether a broker showed the removal that is not known to be the coordinator yet.
+
+    It restarted all session timers when it loaded the group. When that was becomes known with the move.
+    """
+    waits = context.progress_ms < departure.gone_ms + MOVE_KNOWN_MS
+    return waits and departure.answered_by not in ("", departure.broker, context.broker)
 
 
 def _judge_after_ms(replica: GroupReplica, departure: Departure) -> int:
@@ -125,6 +136,8 @@ def judge(replica: GroupReplica, departure: Departure, context: JudgementContext
         if not _moved_before(departure, context):
             return Unexplained(judge_again=True)
         context = after_a_move(departure, context)
+    elif departure.answered_by not in ("", departure.broker):
+        context = after_a_move(departure, context)  # who answered had loaded the group, though it was not known to lead
     verdict = explain(replica, departure, together, context_before(departure, context))
     if isinstance(verdict, Unexplained):
         return verdict

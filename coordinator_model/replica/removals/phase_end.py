@@ -5,7 +5,7 @@ from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.ended_phase import EARLY_MS
 from coordinator_model.replica.removals.phase_timeout import may_have_timed_out, too_young
 from coordinator_model.replica.removals.removal_instant import alive_at_the_end, ends, may_have_ended, was_unknown
-from coordinator_model.replica.session_timer import deadlines
+from coordinator_model.replica.session_timer import blindly_heard_ms, deadlines
 
 
 def kept_as_static(case: Case) -> Answer:
@@ -35,7 +35,8 @@ def removed_early(case: Case) -> Answer:
     if too_young(departure, context) or _began_as_it_ended(departure) or may_have_ended(departure, context):
         return NotMissed()
     spans, earliest_ms = deadlines(departure, context), case.session_end_ms - context.thresholds.grace_ms
-    if may_have_timed_out(departure) and all(origin is None for _, _, origin in spans):
+    dated = (origin is None or blindly_heard_ms(case.member, origin) for _, _, origin in spans)
+    if may_have_timed_out(departure) and all(dated):
         earliest_ms = max(earliest_ms, ends(spans)[0] - EARLY_MS)  # no timer runs before its time
     return Missed(case.removed_ms) if case.removed_ms < earliest_ms else NotMissed()
 

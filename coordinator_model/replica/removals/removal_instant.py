@@ -14,6 +14,7 @@ from coordinator_model.replica.session_timer import (
     TIMER_EARLY_MS,
     JudgementContext,
     Span,
+    blindly_heard_ms,
     deadlines,
     gone_by_ms,
     latest_deadline_ms,
@@ -52,6 +53,8 @@ def gone_between(departure: Departure, together: list[Departure], context: Judge
     if lived := alive_at_the_end(departure, together, context):
         began_ms, alive = lived[0], set(map(id, lived[1]))
         phase = replace(phase, began_after_ms=began_ms - LATE_MS, started=PhaseStart(began_ms, None))
+    if departure.answered_by not in ("", departure.broker):
+        return found_ms  # the phase may be that of the coordinator that was known then
     if phase.started is None or phase.started.by is not None or phase.started.at_ms >= departure.removed_ms:
         return found_ms  # a request began the phase, or no start of it was seen
     if (departure.member.session_from_ms or 0) > phase.started.at_ms:
@@ -119,8 +122,12 @@ def moves_since_heard(departure: Departure, context: JudgementContext) -> list[T
 
 
 def _earliest_since(move: TimerReset, departure: Departure, context: JudgementContext) -> int:
-    """Return the earliest possible end of a session that began when a new coordinator loaded the group."""
+    """Return the earliest possible end of a session that began when a new coordinator loaded the group.
+
+    If the member was heard while that coordinator may have been loading, the session began then, or later.
+    """
     loads_ms = max(move.low_ms if move.since_ms is None else move.since_ms, departure.member.joined_ms or 0)
+    loads_ms = max(loads_ms, blindly_heard_ms(departure.member, move))
     return loads_ms + (session_timeout_ms(departure.member, context) or 0)
 
 
@@ -189,18 +196,32 @@ def emptied_ms(departure: Departure, together: list[Departure], context: Judgeme
     """Return when a session ended, if a classic group became empty as its last session ended: its record shows that.
 
     The coordinator writes that record when the session ends. If the record seems late, all session timers had restarted
-    unseen, because another coordinator had loaded the group. None: the record is not late, or no such record.
+    unseen, because another coordinator had loaded the group. If it seems early, that coordinator had loaded the group
+    before its move was seen. None: the record is in time, or no such record.
     """
     same = [d for d in together if d.removed_ms == departure.removed_ms and d.successor is None]
     timeout_ms = session_timeout_ms(departure.member, context)
-    shown_later = departure.answered_by != "" or departure.phase.started_ms != departure.removed_ms
+    shown_later = departure.answered_by != "" or not _ended_with_the_last_session(departure)
     if shown_later or departure.member.in_kip848_group or timeout_ms is None or len(same) != len(together):
         return None
     ends_ms = [latest_deadline_ms(d, context_before(d, context)) or 0 for d in same]
-    if max(ends_ms) + context.thresholds.grace_ms >= departure.removed_ms:
+    is_late = max(ends_ms) + context.thresholds.grace_ms < departure.removed_ms
+    if not is_late and not all(_outlived(d, context) and may_have_ended(d, context) for d in same):
         return None
     longest_ms = max(session_timeout_ms(d.member, context) or 0 for d in same)
     return departure.removed_ms - longest_ms + timeout_ms
+
+
+def _ended_with_the_last_session(departure: Departure) -> bool:
+    """Tell whether the end of a session ended the join phase that left a group empty.
+
+    It did if it began the phase, too. So it did if nobody had joined: who joins stays in the group until the phase
+    ends. But the phase must not have been due: its timeout drops all that have not joined.
+    """
+    phase, removed_ms = departure.phase, departure.removed_ms
+    due_ms = None if phase.limit_ms is None else phase.began_after_ms + phase.limit_ms
+    alone = phase.joins.first_ms is None and not phase.joins.skipped
+    return phase.started_ms == removed_ms or (alone and due_ms is not None and removed_ms < due_ms - EARLY_MS)
 
 
 def _timer(departure: Departure, context: JudgementContext) -> tuple[int, int]:
