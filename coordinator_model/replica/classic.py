@@ -431,6 +431,8 @@ def _refused_sync(replica: GroupReplica, event: SyncAnswered, member: Member | N
     _not_stored(replica, event)
     if member is None:
         return
+    if event.error == FENCED_INSTANCE_ID:
+        rolled_back_replacement.note_fenced(replica, member, event)
     if event.error in ENDS_A_WAIT and parked_ms(event) > EARLY_MS:
         member.timer_reset_ms = max(member.timer_reset_ms or 0, event.answer_ms)
         _wait_was_cut_off(replica, event)
