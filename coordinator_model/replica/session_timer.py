@@ -253,9 +253,9 @@ def removal_deadline_ms(
     """Return the possible deadline nearest to a removal, and the timer reset that it comes from, if any.
 
     The member was removed between ``since_ms`` and ``by_ms``. If the deadline is only known to lie in an interval
-    within these, the middle is returned, so that the error is at most half of it. A group of KIP-848 writes a removal as
-    the session ends, so there the instant in the interval that is nearest to the removal is right. A deadline after the
-    removal counts only if no other is possible.
+    within these, the middle is returned, so that the error is at most half of it. A deadline after the removal counts
+    only if no other is possible. A group of KIP-848 writes a removal as the session ends, so there the deadline is the
+    possible instant nearest to the removal.
     """
     removed_ms, spans = gone_by_ms(departure.member, context) or departure.removed_ms, deadlines(departure, context)
     touched_ms = max(departure.touches_ms, default=0)
