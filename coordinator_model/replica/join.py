@@ -46,22 +46,19 @@ def join(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) 
     if event.error != 0:
         _refused(replica, event, context)
         return
-    if event.generation < replica.generation and event.answer_ms <= replica.generation_since_ms:
-        return  # a late line of an earlier generation
-    if _is_of_a_deposed_coordinator(replica, event):
+    if _is_late(replica, event) or _is_of_a_deposed_coordinator(replica, event):
         return
     join_lines.note_seen(replica, event.generation)
     if replica.type is GroupType.SIMPLE or replica.deleted:
         replica.type, replica.deleted = GroupType.CLASSIC, False
     if _is_announced_again(replica, event, context):
         replica.revert_to_last_record(event.answer_ms)
+    _take_protocol(replica, event)
     if replica.type is GroupType.CLASSIC and event.generation != replica.generation:
         _end_phase(replica, event, context)
     if event.generation == replica.generation:
         join_phase.note_sign(replica, event.generation, event.arrival_ms, event.member_id)
         join_phase.note_join(replica, event)
-    replica.protocol_type = event.protocol_type or replica.protocol_type
-    replica.protocol = event.protocol or replica.protocol
     replica.pending.pop(event.member_id, None)
     _take_leader(replica, event)
     if not is_gone(replica, event.member_id, event.answer_ms) and not _was_removed_as_it_waited(replica, event):
@@ -70,6 +67,18 @@ def join(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) 
         replica.listed_generation = event.generation
         _apply_leaders_list(replica, event, context)
     _rebalance_if_one_left(replica, event)
+
+
+def _is_late(replica: GroupReplica, event: JoinAnswered) -> bool:
+    """Tell whether an answer is a late line of an earlier generation.
+
+    In a group of KIP-848 each member has an epoch of its own, which is lower than the group's until the next assignment
+    is computed. So only a later epoch of the same member shows that the line is late.
+    """
+    if replica.type is GroupType.CONSUMER:
+        member = replica.members.get(event.member_id)
+        return member is not None and event.generation < (member.generation or 0)
+    return event.generation < replica.generation and event.answer_ms <= replica.generation_since_ms
 
 
 def _end_phase(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
@@ -127,6 +136,19 @@ def _is_new_in_a_written_generation(replica: GroupReplica, event: JoinAnswered) 
     written = written and replica.recorded_generation is None and 0 < event.generation <= replica.generation
     known = event.member_id in replica.members or is_gone(replica, event.member_id, event.answer_ms)
     return event.instance_id is None and (newcomer or former) and written and not known
+
+
+def _take_protocol(replica: GroupReplica, event: JoinAnswered) -> None:
+    """Take the protocol that an answer names, unless that of its generation is known.
+
+    The answer to a classic member of a group of KIP-848 names what this member prefers. The coordinator chooses the
+    group's protocol when the group becomes classic, which may be in the same write
+    (``GroupMetadataManager.classicGroupJoinToConsumerGroup``).
+    """
+    replica.protocol_type = event.protocol_type or replica.protocol_type
+    known = replica.type is GroupType.CLASSIC and event.generation == replica.generation
+    if not known or replica.protocol is None:
+        replica.protocol = event.protocol or replica.protocol
 
 
 def _take_leader(replica: GroupReplica, event: JoinAnswered) -> None:

@@ -25,7 +25,10 @@ ASKING_MS = 300_000
 
 def heartbeat(replica: GroupReplica, event: ConsumerHeartbeat, context: JudgementContext) -> None:
     """Apply a KIP-848 heartbeat that joins, leaves, or moves to another epoch (the others are plain heartbeats)."""
-    if event.error == STALLED_WRITE and event.remote_ms >= context.thresholds.stalled_write_ms:
+    waited = event.remote_ms >= context.thresholds.stalled_write_ms
+    if waited and event.error == 0:  # the stall ended in time
+        replica.stalled_ms = max(replica.stalled_ms or 0, event.applied_ms + event.remote_ms)
+    if waited and event.error == STALLED_WRITE:
         _behind_a_stalled_write(replica, event, context)
     elif event.error in REFUSALS:
         _to_no_coordinator(replica, event)

@@ -7,14 +7,18 @@ record names the successor while the coordinator knows the former member. The re
 instance joins again or a coordinator loads the log.
 """
 
-from coordinator_model.events import JoinAnswered
+from coordinator_model.events import JoinAnswered, SyncAnswered
 from coordinator_model.replica.group import MAX_UNANSWERED_JOINS, GroupReplica, Leave
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.notes import RolledBackReplacement
+from coordinator_model.replica.removals.departure import STALL_MS
 from coordinator_model.replica.removals.ended_phase import EARLY_MS
 from coordinator_model.replica.removals.leaves import remember_leave
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import Cause
+
+SAME_STEP_MS = 10
+"""How far apart the end of a write's timeout and an answer that it causes may seem to be."""
 
 
 def note(replica: GroupReplica, event: JoinAnswered, holder: Member) -> None:
@@ -39,6 +43,17 @@ def read(replica: GroupReplica, successor: Member, written_ms: int) -> None:
     if known is not None and known.asked_ms - EARLY_MS <= written_ms <= known.answered_ms:
         swapped = _swap(replica, successor, known.answered_ms)
         replica.rolled_back_replacements[instance_id] = known._replace(swapped=swapped)
+
+
+def note_fenced(replica: GroupReplica, successor: Member, event: SyncAnswered) -> None:
+    """Let the former member be in again if the answer 82 shows that its replacement was reverted.
+
+    A join phase may begin before the replacement is stored and answer the successor's JoinGroup. Only then does the
+    write time out: the former member is in the new generation, and the successor's SyncGroup is answered 82 at once.
+    """
+    waited_ms = event.answer_ms - (successor.joined_ms or 0)
+    if event.instance_id == successor.instance_id is not None and abs(waited_ms - STALL_MS) <= SAME_STEP_MS:
+        _swap(replica, successor, event.answer_ms)
 
 
 def load(replica: GroupReplica, context: JudgementContext) -> None:

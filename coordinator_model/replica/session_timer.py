@@ -254,7 +254,8 @@ def removal_deadline_ms(
 
     The member was removed between ``since_ms`` and ``by_ms``. If the deadline is only known to lie in an interval
     within these, the middle is returned, so that the error is at most half of it. A deadline after the removal counts
-    only if no other is possible.
+    only if no other is possible. A group of KIP-848 writes a removal as the session ends, so there the deadline is the
+    possible instant nearest to the removal.
     """
     removed_ms, spans = gone_by_ms(departure.member, context) or departure.removed_ms, deadlines(departure, context)
     touched_ms = max(departure.touches_ms, default=0)
@@ -266,8 +267,8 @@ def removal_deadline_ms(
         return None, None
     deadline_ms, (first_ms, _, origin) = min(possible, key=lambda pair: abs(pair[0] - removed_ms))
     begin_ms = max(first_ms, since_ms, touched_ms)
-    if begin_ms <= LONGEST_SESSION_MS:
-        return deadline_ms, origin  # it is not known since when it was a member
+    if begin_ms <= LONGEST_SESSION_MS or departure.member.in_kip848_group:
+        return deadline_ms, origin  # or it is not known since when it was a member
     return (begin_ms + deadline_ms) // 2 if begin_ms < deadline_ms <= by_ms else deadline_ms, origin
 
 
@@ -444,6 +445,12 @@ def slept_over(departure: Departure, context: JudgementContext) -> tuple[TimerRe
     pauses = unheard_since(departure.member, context.timer_resets)
     at_once = departure.member.in_kip848_group
     return next(((pause, due_ms) for pause in pauses if pause.sleeps_at(due_ms, told_at_once=at_once)), None)
+
+
+def when_awake_ms(due_ms: int, context: JudgementContext, *, told_at_once: bool) -> int:
+    """Return when a timer ran: if it was due while the coordinator was paused, when the coordinator woke."""
+    pauses = (r for r in context.timer_resets if r.sleeps_at(due_ms, told_at_once=told_at_once))
+    return next((pause.woke_ms or due_ms for pause in pauses), due_ms)
 
 
 def _moved_to_waking(span: Span, pause: TimerReset, woke_ms: int, *, told_at_once: bool) -> Span:

@@ -28,6 +28,7 @@ from coordinator_model.replica import join_lines
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.refusals import refused_as_member
+from coordinator_model.replica.removals.departure import STALL_MS
 from coordinator_model.replica.removals.ended_phase import sync_timeout_ms
 from coordinator_model.replica.removals.session_end import own_cause
 from coordinator_model.replica.session_timer import (
@@ -192,7 +193,9 @@ def _found_gone(replica: GroupReplica, member: Member, context: JudgementContext
     gone_ms = gone_by_ms(member, context)
     if gone_ms is None:
         return Verdict(None, None)
-    verdict_ms = gone_ms + context.thresholds.grace_ms  # a leave may trail
+    stalled = replica.stalled_ms is not None and abs(gone_ms - replica.stalled_ms) <= STALL_MS
+    # a leave may trail, and so may a heartbeat that waits behind a stalled write
+    verdict_ms = gone_ms + context.thresholds.grace_ms + (STALL_MS if stalled else 0)
     if context.hole_is_open or context.progress_ms < verdict_ms:
         return Verdict(None, verdict_ms)
     resets = unheard_since(member, context.timer_resets)

@@ -121,8 +121,23 @@ def weigh_unreported_phase(replica: GroupReplica, context: JudgementContext) -> 
     if phase is None or phase.ended is None:
         return
     phase.limit_ms = phase_limit_ms(replica, phase, phase.ended.at_ms, context)
+    _date_by_its_timeout(replica, phase)
     if phase.ended.generation != replica.generation and not _surely_timed_out(replica, phase, context):
         replica.unreported_phase = None
+
+
+def _date_by_its_timeout(replica: GroupReplica, phase: EndedPhase) -> None:
+    """Date the end of a phase by its timeout, if a member that was alive was unknown (25) after that.
+
+    An answer may have shown the end only later: behind a stalled write those at the end of the phase are lost.
+    """
+    start, ended = phase.started, phase.ended
+    if start is None or ended is None or phase.limit_ms is None:
+        return
+    due_ms = start.at_ms + max(phase.limit_ms, start.timeout_ms or 0)
+    dropped = [m for m in _unknown_while_alive(replica, phase, due_ms) if (m.unknown_ms or 0) < ended.at_ms]
+    if dropped:
+        phase.ended, phase.removed_ms = ended._replace(at_ms=due_ms), due_ms
 
 
 def _surely_timed_out(replica: GroupReplica, phase: EndedPhase, context: JudgementContext) -> bool:
@@ -136,18 +151,19 @@ def _surely_timed_out(replica: GroupReplica, phase: EndedPhase, context: Judgeme
     late_ms = phase.removed_ms - start.at_ms - max(limit_ms, start.timeout_ms or 0)
     resets = context.timer_resets
     unsure = any(r.woke_ms is None and (r.high_ms is None or r.high_ms >= start.at_ms) for r in resets)
-    return not unsure and (-EARLY_MS <= late_ms <= LATE_MS or _dropped_one_alive(replica, phase))
+    in_time = -EARLY_MS <= late_ms <= LATE_MS
+    return not unsure and (in_time or bool(_unknown_while_alive(replica, phase, phase.removed_ms)))
 
 
-def _dropped_one_alive(replica: GroupReplica, phase: EndedPhase) -> bool:
-    """Tell whether a dynamic member was unknown to its coordinator (25) after a phase, before its session had ended.
+def _unknown_while_alive(replica: GroupReplica, phase: EndedPhase, since_ms: int) -> list[Member]:
+    """Return the dynamic members that were unknown to their coordinator (25) after a phase, before their session ended.
 
     If it has not left, only a phase's timeout removes such a member
     (``GroupMetadataManager.completeClassicGroupJoin``). A heartbeat that was answered 15 behind a stalled write
     counts as accepted: a refused one is answered at once.
     """
     dynamic = [m for m in replica.members.values() if not was_kept(phase, m) and m.unknown_ms is not None]
-    return any(phase.removed_ms <= (m.unknown_ms or 0) < _session_end_ms(m) for m in dynamic)
+    return [m for m in dynamic if since_ms <= (m.unknown_ms or 0) < _session_end_ms(m)]
 
 
 def _session_end_ms(member: Member) -> int:

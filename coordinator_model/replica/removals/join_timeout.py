@@ -3,7 +3,7 @@
 from coordinator_model.replica.removals.case import Answer, Case, Missed, NotMissed
 from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS
 from coordinator_model.replica.removals.leaves import CUT_MS
-from coordinator_model.replica.removals.phase_timeout import phase_due_ms, possible_ends_ms, timed_out
+from coordinator_model.replica.removals.phase_timeout import phase_end_ms, possible_ends_ms, timed_out
 from coordinator_model.replica.removals.removal_instant import moves_since_heard
 from coordinator_model.replica.removals.sync_timeout import first_sync_deadline_ms
 from coordinator_model.replica.session_timer import loaded_by_ms, session_timeout_ms
@@ -19,7 +19,7 @@ def phase_was_extended(case: Case) -> Answer:
     between were lost.
     """
     starts_ms = _session_ends_ms(case)
-    end_ms = phase_due_ms(case.departure, starts_ms, case.context)
+    end_ms = phase_end_ms(case.departure, starts_ms, case.context)
     if end_ms is None or not _outlasted_its_timeout(case, starts_ms):
         return None
     # The phase's end restarts only the timers of members that had joined.
@@ -34,7 +34,7 @@ def not_rejoined(case: Case) -> Answer:
     dropped member that expired last. A member that had expired earlier did not miss the phase.
     """
     starts_ms = _session_ends_ms(case)
-    end_ms = phase_due_ms(case.departure, starts_ms, case.context)
+    end_ms = phase_end_ms(case.departure, starts_ms, case.context)
     if not (_waited_to_its_timeout(case, end_ms) or timed_out(case.departure, starts_ms, case.context)):
         return None
     if _expired_since_the_load(case):

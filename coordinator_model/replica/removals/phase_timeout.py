@@ -5,12 +5,17 @@ from collections.abc import Iterable
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS
 from coordinator_model.replica.removals.phases import EndedPhase
-from coordinator_model.replica.session_timer import JudgementContext
+from coordinator_model.replica.session_timer import JudgementContext, when_awake_ms
 from coordinator_model.states import Cause
 
 
 def phase_due_ms(departure: Departure, session_ends_ms: Iterable[int], context: JudgementContext) -> int | None:
     """Return when the phase's timeout was due, by the earliest of its possible starts; None: no start is known."""
+    return min(_possible_dues_ms(departure.phase, session_ends_ms, context), default=None)
+
+
+def phase_end_ms(departure: Departure, session_ends_ms: Iterable[int], context: JudgementContext) -> int | None:
+    """Return when the phase's timeout ran out, by the earliest of its possible starts; None: no start is known."""
     return min(possible_ends_ms(departure.phase, session_ends_ms, context), default=None)
 
 
@@ -38,6 +43,15 @@ def too_young(departure: Departure, context: JudgementContext) -> bool:
 
 
 def possible_ends_ms(phase: EndedPhase, session_ends_ms: Iterable[int], context: JudgementContext) -> list[int]:
+    """Return when the phase's timeout ran out, for each possible start.
+
+    If it was due while the coordinator was paused, it ran out when the coordinator woke.
+    """
+    dues_ms = _possible_dues_ms(phase, session_ends_ms, context)
+    return [when_awake_ms(due_ms, context, told_at_once=False) for due_ms in dues_ms]
+
+
+def _possible_dues_ms(phase: EndedPhase, session_ends_ms: Iterable[int], context: JudgementContext) -> list[int]:
     """Return when the phase's timeout was due, for each possible start: its first sign, or an earlier end of a session.
 
     If another broker took over during the phase, that broker's phase began with the first JoinGroup that it received.

@@ -30,7 +30,7 @@ def may_be_any(replica: GroupReplica, departure: Departure, context: JudgementCo
     """
     member, timeout_ms = departure.member, session_timeout_ms(departure.member, context)
     ran_ms = [seen.at_ms for seen in replica.violations if seen.client == who(member)]
-    heard_ms = (member.last_heartbeat_ms, member.parked_heartbeat_ms)
+    heard_ms = (member.last_heartbeat_ms, member.previous_heartbeat_ms, member.parked_heartbeat_ms)
     ran_ms += [at_ms + timeout_ms for at_ms in heard_ms if at_ms is not None and timeout_ms is not None]
     return _is_tried_again(replica, departure, ran_ms)
 
@@ -45,7 +45,13 @@ def is_of_a_rebalance(replica: GroupReplica, departure: Departure) -> bool:
 def _is_tried_again(replica: GroupReplica, departure: Departure, ran_ms: Iterable[int]) -> bool:
     late_ms = (departure.removed_ms - at_ms for at_ms in ran_ms)
     due = any(0 < ms <= RETRIED_MS and (ms + CUT_MS) % RETRY_MS <= SAME_STEP_MS for ms in late_ms)
-    return departure.may_be_retried and due and not _no_write_timed_out(replica, departure)
+    may_be_retried = departure.may_be_retried or _is_near_a_stall(replica, departure)
+    return may_be_retried and due and not _no_write_timed_out(replica, departure)
+
+
+def _is_near_a_stall(replica: GroupReplica, departure: Departure) -> bool:
+    """Tell whether writes stalled near a removal. The first answer that shows it may come after the removal."""
+    return replica.stalled_ms is not None and abs(departure.removed_ms - replica.stalled_ms) <= RETRIED_MS
 
 
 def _no_write_timed_out(replica: GroupReplica, departure: Departure) -> bool:
@@ -54,7 +60,7 @@ def _no_write_timed_out(replica: GroupReplica, departure: Departure) -> bool:
     An answer waits for all that the coordinator wrote before it (``CoordinatorRuntime``). If a stall was seen, the
     heartbeat may have waited and been answered 0 as the stall ended: then it says nothing.
     """
-    if replica.stalled_ms is not None and abs(departure.removed_ms - replica.stalled_ms) <= RETRIED_MS:
+    if _is_near_a_stall(replica, departure):
         return False
     since_ms = departure.removed_ms - RETRY_MS + SAME_STEP_MS
     until_ms = departure.removed_ms - PAUSE_MS - SAME_STEP_MS

@@ -8,7 +8,7 @@ from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals import retried_timer
 from coordinator_model.replica.removals.case import Answer, Case, Missed, NotMissed
 from coordinator_model.replica.removals.ended_phase import EARLY_MS
-from coordinator_model.replica.session_timer import JudgementContext, session_timeout_ms, unheard_since
+from coordinator_model.replica.session_timer import JudgementContext, session_timeout_ms, unheard_since, when_awake_ms
 
 
 def not_revoked(case: Case) -> Answer:
@@ -20,7 +20,9 @@ def not_revoked(case: Case) -> Answer:
         return None
     if _not_revoked_since_a_load(case) or _missed_one_before(case):
         return Missed(case.removed_ms)
-    ran_ms = (_when_awake(at_ms, case.context) for at_ms in own_timers_ms(case.member, case.context))
+    ran_ms = (
+        when_awake_ms(at_ms, case.context, told_at_once=True) for at_ms in own_timers_ms(case.member, case.context)
+    )
     timer_ms = max((at_ms for at_ms in ran_ms if at_ms <= case.removed_ms + EARLY_MS), default=None)  # none runs early
     if timer_ms is None or timer_ms > case.removed_ms >= case.session_end_ms >= case.removed_ms - EARLY_MS:
         return NotMissed()  # the session had ended, and this timer was not due yet
@@ -63,9 +65,3 @@ def _missed_one_before(case: Case) -> bool:
     """Tell whether a rebalance timer that had removed the member was retried, while its session cannot have ended."""
     alive = case.own_latest_end_ms > case.removed_ms + EARLY_MS
     return alive and retried_timer.is_of_a_rebalance(case.replica, case.departure)
-
-
-def _when_awake(due_ms: int, context: JudgementContext) -> int:
-    """Return when a timer ran: if it was due while the coordinator was paused, when the coordinator woke."""
-    asleep = (r.woke_ms or due_ms for r in context.timer_resets if r.sleeps_at(due_ms, told_at_once=True))
-    return next(asleep, due_ms)
