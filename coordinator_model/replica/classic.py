@@ -442,8 +442,6 @@ def _refused_sync(replica: GroupReplica, event: SyncAnswered, member: Member | N
     """Apply a SyncGroup that was refused, or whose member is not known."""
     note_fenced(replica, event, event.member_id)
     _not_stored(replica, event)
-    if event.error == STALLED_WRITE and parked_ms(event) >= context.thresholds.stalled_write_ms:
-        replica.stalled_ms = max(replica.stalled_ms or 0, event.answer_ms)
     if member is None:
         return
     if event.error == FENCED_INSTANCE_ID:
