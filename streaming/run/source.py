@@ -41,7 +41,7 @@ from streaming.run.packing import Packer, Routing
 from streaming.run.partition_rows import Indexes, PartitionRows, partition_rows_of
 from streaming.run.sink import read_live_keys
 from streaming.run.topics import Assigned, Offsets
-from streaming.run.worker import freeze_garbage
+from streaming.run.worker import freeze_garbage, without_collections
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -182,6 +182,7 @@ def _read_cluster(file: Path | None) -> ClusterRow | None:
         return None
 
 
+@without_collections()
 def _pack_records(records: list[pa.RecordBatch], packer: Packer, commits: CommitColumns) -> None:
     """Pack rows of the offsets topic: regular commits by columns, all else row by row; afterwards there are none."""
     if not records:
