@@ -13,8 +13,8 @@ group's rebalance bounds, by the middle.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from math import inf
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from coordinator_model.brokers.blindness import BlindWindow
@@ -52,8 +52,7 @@ class Commits(Protocol):
         """Return the instant of the last accepted offset commit of (topic, partition)."""
 
 
-@dataclass(frozen=True, slots=True)
-class JudgementContext:
+class JudgementContext(NamedTuple):
     """What of the shard is needed to judge one group, when its coordinator's clock shows ``progress_ms``."""
 
     progress_ms: int
@@ -66,7 +65,7 @@ class JudgementContext:
     """When the newest heartbeat of the shard arrived whose line is at least a grace old."""
     consumer_session_timeout_ms: int | None
     thresholds: Thresholds
-    topic_partitions: Mapping[str, int] = field(default_factory=dict)
+    topic_partitions: Mapping[str, int] = MappingProxyType({})
     """Topic to its number of partitions, as far as the brokers were asked."""
     stalled: bool = False
     """Whether the coordinator's telemetry stands still: then no member is known to be alive."""

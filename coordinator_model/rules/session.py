@@ -20,7 +20,6 @@ risk, and ``telemetry-uncovered`` says so.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from coordinator_model.brokers.blindness import may_miss_lines
 from coordinator_model.brokers.timer_reset import TimerReset
@@ -200,7 +199,7 @@ def _found_gone(replica: GroupReplica, member: Member, context: JudgementContext
         return Verdict(None, verdict_ms)
     resets = unheard_since(member, context.timer_resets)
     pause = resets[0] if len(resets) == 1 and resets[0].woke_ms is not None else None
-    session = latest_session(member, context if pause is None else replace(context, timer_resets=()))
+    session = latest_session(member, context if pause is None else context._replace(timer_resets=()))
     if session is None or session.end_ms > gone_ms or may_miss_lines(context.blind, session.start_ms, verdict_ms):
         return Verdict(None, None)
     if resets and pause is None and not (_is_dated(resets) and _was_loaded(replica, member)):

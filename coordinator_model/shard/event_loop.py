@@ -4,10 +4,12 @@ Three sequences are merged here, each in order: heartbeats, the rows of a block,
 all; offset commits, the rows of another; and all other events.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import groupby, islice
 from operator import itemgetter
 
+from coordinator_model.commit_block import group_in
 from coordinator_model.events import (
     FAR_MS,
     RECORD_RANK,
@@ -21,7 +23,7 @@ from coordinator_model.events import (
 from coordinator_model.heartbeat_block import FastRow, HeartbeatBlock, order
 from coordinator_model.shard.batch import Part, applied_at
 from coordinator_model.shard.broker_lines import BrokerLines
-from coordinator_model.shard.commit_times import CommitQueue, CommitRow
+from coordinator_model.shard.commit_times import COMMIT_MEMORY_MS, CommitQueue, CommitRow
 from coordinator_model.shard.fast_path import FastPath
 from coordinator_model.shard.group_events import GroupEvents
 from coordinator_model.shard.groups import Groups
@@ -42,7 +44,7 @@ class EventLoop:
         """Apply a part: all of a batch, unless the coordinator's clock has stepped in it."""
         if part.step is not None:
             self._lines.stepped(part.step)
-        beats, self._commits = part.heartbeats, CommitQueue(part.commits)
+        beats, self._commits = part.heartbeats, CommitQueue(self._commits_that_tell(part))
         rows, done = beats.fast_rows(), 0
         for event in part.events:
             place = applied_at(event, part.moved_ahead)
@@ -51,6 +53,21 @@ class EventLoop:
             self._apply_alone(event)
         self._take_heartbeats(beats, rows, done, beats.length)
         self._note_commits(self._commits.before((FAR_MS,)))
+
+    def _commits_that_tell(self, part: Part) -> Sequence[CommitRow]:
+        """Leave out old commits of groups that begin in this part: the first start reads hundreds of thousands.
+
+        They are no signs of life, and such a group is no simple one. The newest of them stays, as it moves the time.
+        """
+        old = bisect_right(part.commits, self._groups.settings.live_from_ms - COMMIT_MEMORY_MS, key=itemgetter(0)) - 1
+        if old <= 0:
+            return part.commits
+        records = [event for event in part.events if type(event) is RecordRead]
+        ended = {record.group for record in records if record.value is None}
+        ended |= {group_in(key) for _, _, key, gone in part.commits[:old] if gone}
+        begun = {record.group for record in records} - ended - {*self._groups.group_store.names()}
+        telling = [row for row in part.commits[:old] if group_in(row[2]) not in begun]
+        return telling + part.commits[old:]
 
     def _take_heartbeats(self, beats: HeartbeatBlock, rows: Iterator[FastRow], start: int, end: int) -> int:
         """Apply the heartbeats from ``start`` to before ``end``, which ``rows`` yields next; return ``end``."""

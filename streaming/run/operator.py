@@ -36,6 +36,7 @@ from streaming.run.packing import (
     unpack,
 )
 from streaming.run.state_cell import StateCell
+from streaming.run.worker import without_collections
 
 STATE_SCHEMA = "version int, nonce long, keys string, parts string"
 """A lane's keys, as JSON, and the parts of each one's state.
@@ -82,7 +83,8 @@ class Operator:
             quarantined = [quarantine_output(self.settings.cluster, row) for row in rejected_in(rejected)]
             said[QUARANTINE_KEY] = quarantined + self._of_no_key(rejected)
         if packed:
-            said |= self._advance(key[0], packed, state)
+            with without_collections():
+                said |= self._advance(key[0], packed, state)
         told = [(name, json.dumps(outputs)) for name, outputs in said.items() if outputs]
         if told:  # of an array, for a frame of lists takes four times as long to make
             yield pd.DataFrame(np.array(told, dtype=object), columns=_COLUMNS, copy=False)

@@ -1,10 +1,8 @@
 """The end of the job: one batch, one Spark action, one SQL transaction; how far groups are behind joins in here."""
 
-import gc
 import json
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +15,7 @@ from streaming.run.cluster_facts import TopicNames
 from streaming.run.cluster_watch import ClusterWatch
 from streaming.run.lag.group_lags import GroupLags
 from streaming.run.layout import write_atomically
+from streaming.run.worker import without_collections
 from streaming.store import Store
 from streaming.store.lease import Lease
 
@@ -104,16 +103,6 @@ class Sink:
         for asked, key in output["keys"].items():
             self.watch.heard(asked, key)
         return True
-
-
-@contextmanager
-def without_collections() -> Iterator[None]:
-    """Put garbage collections off: a batch makes many objects, which reference counts free, and each costs one."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 class LiveKeys:

@@ -41,7 +41,7 @@ from streaming.run.packing import Packer, Routing
 from streaming.run.partition_rows import Indexes, PartitionRows, partition_rows_of
 from streaming.run.sink import read_live_keys
 from streaming.run.topics import Assigned, Offsets
-from streaming.run.worker import freeze_garbage
+from streaming.run.worker import freeze_garbage, without_collections
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -160,6 +160,9 @@ class PackRows:
     def _without_records(self, batch: pa.RecordBatch, records: list[pa.RecordBatch]) -> pa.RecordBatch:
         """Move the rows of the offsets topic to ``records``, which are decoded together; return the other rows."""
         is_record = pc.equal(batch.column("topic"), self.offsets_topic)
+        if batch.num_rows and pc.all(is_record).as_py():  # as nearly all are at a first start: nothing is copied
+            records.append(batch)
+            return batch.slice(0, 0)
         if pc.any(is_record).as_py():
             records.append(batch.filter(is_record))
             return batch.filter(pc.invert(is_record))
@@ -182,6 +185,7 @@ def _read_cluster(file: Path | None) -> ClusterRow | None:
         return None
 
 
+@without_collections()
 def _pack_records(records: list[pa.RecordBatch], packer: Packer, commits: CommitColumns) -> None:
     """Pack rows of the offsets topic: regular commits by columns, all else row by row; afterwards there are none."""
     if not records:

@@ -1,6 +1,8 @@
-"""What a Python worker of Spark does with its garbage."""
+"""What the driver and the Python workers of Spark do with their garbage."""
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from typing import Final
 
@@ -20,3 +22,13 @@ def freeze_garbage() -> None:
         gc.unfreeze()
         gc.collect()
         gc.freeze()
+
+
+@contextmanager
+def without_collections() -> Iterator[None]:
+    """Put garbage collections off: a batch makes many objects, which reference counts free, and each costs one."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

@@ -29,7 +29,7 @@ from streaming.run.lag.end_offsets import EndOffsets
 from streaming.run.lag.group_lags import GroupLags
 from streaming.run.lag.rounds import Place, Round
 from streaming.run.packing import pack_commits
-from streaming.run.sink import without_collections
+from streaming.run.worker import without_collections
 
 PARTITIONS, TOPICS = 24, 500
 COMMITS = 16_000

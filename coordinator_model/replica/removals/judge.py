@@ -1,7 +1,6 @@
 """Judges removals once their grace has passed: which timeout each proves, unless a missing line may explain it."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.poll_end import missed_cause
@@ -270,7 +269,7 @@ def _until_it_was_unknown(departure: Departure, context: JudgementContext) -> Ju
         return context
     if max([member.session_from_ms, *departure.touches_ms]) + session_ms > member.unknown_ms + CUT_MS:
         return context
-    return replace(context, timer_resets=[r for r in context.timer_resets if r.low_ms <= member.unknown_ms])
+    return context._replace(timer_resets=[r for r in context.timer_resets if r.low_ms <= member.unknown_ms])
 
 
 def _was_in_no_generation(departure: Departure) -> bool:

@@ -28,7 +28,7 @@ from coordinator_model.states import Cause
 
 def context_before(departure: Departure, context: JudgementContext) -> JudgementContext:
     """Return the context with the timer resets that can have come before a removal."""
-    return replace(context, timer_resets=[r for r in context.timer_resets if may_precede(r, departure)])
+    return context._replace(timer_resets=[r for r in context.timer_resets if may_precede(r, departure)])
 
 
 def may_precede(reset: TimerReset, departure: Departure) -> bool:
@@ -175,7 +175,7 @@ def _left_after(leave: Leave, departure: Departure, context: JudgementContext) -
 
 def _outlived(departure: Departure, context: JudgementContext) -> bool:
     """Tell whether a session cannot have ended by the removal, if the coordinator was the one that was known then."""
-    known = replace(context, timer_resets=[r for r in context.timer_resets if r.low_ms <= departure.removed_ms])
+    known = context._replace(timer_resets=[r for r in context.timer_resets if r.low_ms <= departure.removed_ms])
     spans = deadlines(departure, context_before(departure, known))
     return bool(spans) and ends(spans)[0] > departure.removed_ms + context.thresholds.grace_ms
 
@@ -189,7 +189,7 @@ def after_a_move(departure: Departure, context: JudgementContext) -> JudgementCo
         else r
         for r in context.timer_resets
     ]
-    return replace(context, timer_resets=timer_resets)
+    return context._replace(timer_resets=timer_resets)
 
 
 def emptied_ms(departure: Departure, together: list[Departure], context: JudgementContext) -> int | None:

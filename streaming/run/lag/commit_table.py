@@ -207,8 +207,9 @@ class CommitTable:
         """Return the slots of partitions of a topic, made if need be."""
         head = key_of(group, topic, 0)[:-PARTITION_BYTES]
         keys = [head + number.to_bytes(PARTITION_BYTES, "big") for number in partitions]
-        self._make_all(list(dict.fromkeys(key for key in keys if key not in self._slots)))
-        return [self._slots[key] for key in keys]
+        if not all(map(self._slots.__contains__, keys)):
+            self._make_all(list(dict.fromkeys(key for key in keys if key not in self._slots)))
+        return list(map(self._slots.__getitem__, keys))
 
     def slots_of(self, group: str) -> Int64s:
         """Return the slots of a group."""

@@ -15,6 +15,7 @@ from streaming.run.lag.group_views import SeenGroup
 from streaming.run.lag.rounds import History, Round
 
 _COLUMN = np.arange(WINDOW)
+Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 class Columns(NamedTuple):
@@ -43,11 +44,12 @@ class Partitions:
 
     def __init__(self, table: CommitTable, at: Round, history: History, groups: Sequence[SeenGroup]) -> None:
         self.table, self.at, self.groups = table, at, groups
-        listed = [_existing(table, at, table.slots_of(group.facts.group)) for group in groups]
-        self.bounds = np.cumsum([0, *map(len, listed)])
-        """Before which row each group begins, and where the last one ends."""
+        listed = [table.slots_of(group.facts.group) for group in groups]
         slots = np.concatenate(listed) if listed else np.empty(0, np.int64)
-        of_group = np.repeat(np.arange(len(groups)), np.diff(self.bounds))
+        exists = _exist(table, at, slots)
+        slots, of_group = slots[exists], np.repeat(np.arange(len(groups)), [*map(len, listed)])[exists]
+        self.bounds = np.searchsorted(of_group, np.arange(len(groups) + 1))
+        """Before which row each group begins, and where the last one ends."""
         ranks = _ranks(table, table.topic[slots])
         slots = slots[np.lexsort((table.partition[slots], ranks, of_group))]
         self.of_group = of_group
@@ -86,9 +88,10 @@ def _ranks(table: CommitTable, topics: Int32s) -> Int64s:
     return ranks[places]
 
 
-def _existing(table: CommitTable, at: Round, slots: Int64s) -> Int64s:
+def _exist(table: CommitTable, at: Round, slots: Int64s) -> Flags:
     counts = at.counts_of(table.topics, table.topic[slots])
-    return slots[(counts < 0) | (table.partition[slots] < counts)]
+    exist: Flags = (counts < 0) | (table.partition[slots] < counts)
+    return exist
 
 
 def _columns(table: CommitTable, at: Round, history: History, slots: Int64s, windows: Any) -> Columns:

@@ -1,7 +1,5 @@
 """Two members that own one partition: when that is told, and when it is none of our business."""
 
-from dataclasses import replace
-
 import pytest
 
 from coordinator_model.replica.group import GroupReplica
@@ -17,7 +15,7 @@ LATER_MS = 1_000_000
 
 def context(progress_ms=LATER_MS):
     """What the rule looks at, at an instant."""
-    return replace(CONTEXT, progress_ms=progress_ms)
+    return CONTEXT._replace(progress_ms=progress_ms)
 
 
 def group(*held, type_=GroupType.CLASSIC, state=GroupState.STABLE, revoking=()):

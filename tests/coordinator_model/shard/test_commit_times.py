@@ -6,11 +6,12 @@ import pytest
 
 from coordinator_model.capture_replay import replay_rows
 from coordinator_model.commit_block import NO_OFFSET, CommitBlock, key_of, place_of
-from coordinator_model.events import OffsetCommitted, Tick
+from coordinator_model.decode.parse import parse_row
+from coordinator_model.events import OffsetCommitted, RecordRead, Tick
 from coordinator_model.shard.commit_times import COMMIT_MEMORY_MS, SWEEP_EVERY_MS
 from coordinator_model.shard.shard import Shard, ShardSettings
 from tests.support.records import commit_key
-from tests.support.story import T0, stable
+from tests.support.story import T0, Story, stable
 
 SETTINGS = ShardSettings(cluster="c", partitions=1, live_from_ms=T0, view_refresh_ms=0)
 
@@ -138,6 +139,36 @@ def test_a_commit_of_a_simple_group_long_ago_keeps_it():
     assert len(shard.views()) == 1
     shard.apply([commit(3, day_ms, partition=1, gone=True)])
     assert shard.views() == []
+
+
+OF_AN_HOUR_AGO = {
+    "classic": Story().commit(10, "t", 0).record(20, 1, "m1").commit(30, "t", 1).commit(40, "t", 0),
+    "empty": Story().commit(10, "t", 0).record(20, 0).commit(30, "t", 1),
+    "no member is left": Story().commit(10, "t", 0).record(20, 1, "m1").record(30, 2).commit(40, "t", 1),
+    "KIP-848": Story()
+    .commit(10, "t", 0)
+    .member(20, "m1")
+    .epoch(20, 1)
+    .target(20, 1)
+    .current(20, "m1", 1)
+    .commit(40, "t", 1),
+    "deleted": Story().commit(10, "t", 0).record(20, 1, "m1").deleted(30).commit(40, "t", 0),
+    "simple": Story().commit(10, "t", 0).commit(20, "t", 1),
+    "ended": Story().commit(10, "t", 0).uncommit(20, "t", 0).record(30, 1, "m1").commit(40, "t", 1),
+}
+
+
+@pytest.mark.parametrize("name", OF_AN_HOUR_AGO)
+def test_old_commits_beside_the_records_of_their_group_change_nothing(name):
+    rows = OF_AN_HOUR_AGO[name].source_rows(100)
+    events = [event for row in rows for event in parse_row(row) if isinstance(event, OffsetCommitted | RecordRead)]
+    settings = replace(SETTINGS, live_from_ms=T0 + 3_600_000)
+    at_once, one_by_one = (Shard.restore(0, settings, None) for _ in range(2))
+    at_once.apply(events, wall_ms=settings.live_from_ms)
+    for event in events:
+        one_by_one.apply([event], wall_ms=settings.live_from_ms)
+    assert at_once.views() == one_by_one.views()
+    assert at_once.clock.progress_ms == one_by_one.clock.progress_ms > 0
 
 
 def test_a_group_that_gets_members_does_not_end_with_its_commits():

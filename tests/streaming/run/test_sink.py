@@ -10,7 +10,8 @@ from streaming.config import Settings
 from streaming.run.catch_up import CatchUp
 from streaming.run.cluster_watch import ClusterWatch
 from streaming.run.lag.group_lags import GroupLags
-from streaming.run.sink import LiveKeys, Sink, without_collections
+from streaming.run.sink import LiveKeys, Sink
+from streaming.run.worker import without_collections
 from streaming.store import Store
 from streaming.store.lease import Lease
 from tests.streaming.run.lag_story import CLUSTER, T0, commits, report, round_of
