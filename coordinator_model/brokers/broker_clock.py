@@ -48,8 +48,8 @@ RECORD_AHEAD_MS = 10_000
 """How far ahead of this machine's clock a record's instant counts. A record from the future must not move the time."""
 REQUEST_LOG_OFF_MS = 60_000
 """After so long without a line, a broker's request log is off: the probe makes a line every half second."""
-CLOCKS_APART_MS = 5_000
-"""How far the clocks of two brokers may be apart."""
+CLOCKS_APART_MS = 1_000
+"""How far the clocks of two brokers may be apart without anybody noticing."""
 PROBES_IN_FLIGHT = 2
 """How many probe numbers may be missing because their requests were in flight as the broker died."""
 

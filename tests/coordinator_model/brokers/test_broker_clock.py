@@ -79,12 +79,12 @@ STEPS = {
         [(1_000, 4_000, Cause.COORDINATOR_MOVED)],
     ),
     "or until it writes": (
-        [("a", 1_000, YES), ("b", 3_000, BLIND), (LOG, 6_001, None)],
+        [("a", 1_000, YES), ("b", 3_000, BLIND), (LOG, 4_000, None)],
         "b",
-        [(1_000, 6_001, Cause.COORDINATOR_MOVED)],
+        [(1_000, 4_000, Cause.COORDINATOR_MOVED)],
     ),
     "not what its predecessor may have written by a clock that is ahead": (
-        [("a", 1_000, YES), ("b", 3_000, BLIND), (LOG, 6_000, None)],
+        [("a", 1_000, YES), ("b", 1_500, BLIND), (LOG, 2_000, None)],
         "b",
         [(1_000, None, Cause.COORDINATOR_MOVED)],
     ),
