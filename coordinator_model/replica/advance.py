@@ -6,10 +6,10 @@
 
 from collections.abc import Collection, Iterable, Mapping
 
-from coordinator_model.replica.classic import rebalance_without
 from coordinator_model.replica.coordinator_log import prove
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.heartbeat_interval import measure_again
+from coordinator_model.replica.leave import rebalance_without
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.judge import judge_removals
 from coordinator_model.replica.session_timer import JudgementContext

@@ -1,4 +1,4 @@
-"""The classic protocol: type-2 records and answered Heartbeat, SyncGroup and LeaveGroup. JoinGroup is in ``join``.
+"""The classic protocol: type-2 records, answered Heartbeat and SyncGroup. See ``join`` and ``leave`` for the others.
 
 Kafka's side is ``GroupMetadataManager.classicGroup…`` and ``ClassicGroup``. What only the coordinator knows is inferred
 as narrowly as the answers allow. One heartbeat answered 27 puts the whole group in PreparingRebalance, until a
@@ -9,7 +9,7 @@ leader's SyncGroup, or the record, makes the group Stable.
 from functools import partial
 from typing import Any
 
-from coordinator_model.events import Heartbeat, JoinAnswered, LeaveAnswered, RecordRead, SyncAnswered, parked_ms
+from coordinator_model.events import Heartbeat, JoinAnswered, RecordRead, SyncAnswered, parked_ms
 from coordinator_model.replica import divergence, join_lines, recorded, rolled_back_replacement
 from coordinator_model.replica.assigned_work import STREAMS_PROTOCOL, assigned_work
 from coordinator_model.replica.conversion import PROTOCOL_TYPES, become_classic
@@ -19,11 +19,9 @@ from coordinator_model.replica.member_blobs import fill_blobs, from_base64, read
 from coordinator_model.replica.removals import join_phase
 from coordinator_model.replica.removals.departure import STALL_MS, Departure
 from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS
-from coordinator_model.replica.removals.leaves import CUT_MS, is_known_leave, leave_cause, remember_leave
+from coordinator_model.replica.removals.leaves import CUT_MS, remember_leave
 from coordinator_model.replica.removals.phases import JoinsSeen
 from coordinator_model.replica.removals.removal import (
-    add_departure,
-    explain_by_leave,
     note_parked_heartbeat,
     open_removals,
     remove_member,
@@ -488,74 +486,3 @@ def _not_stored(replica: GroupReplica, event: SyncAnswered) -> None:
     waits = replica.state is GroupState.COMPLETING_REBALANCE or read_first
     if event.error in NOT_WRITTEN and its_own and waits:
         prepare_rebalance(replica, StateEvent.ASSIGNMENT_NOT_STORED, event.answer_ms, event.member_id)
-
-
-def leave(replica: GroupReplica, event: LeaveAnswered, context: JudgementContext) -> None:
-    """Apply a LeaveGroup, which the member's client or an admin sent.
-
-    If it waited and was answered 15, it was applied too: only its answer was lost behind a stalled write.
-    """
-    lost = event.error == STALLED_WRITE and event.remote_ms >= context.thresholds.stalled_write_ms
-    if (event.error != 0 and not lost) or is_known_leave(replica, event.member_id, event.applied_ms):
-        return
-    member = _leaver(replica, event, context, lost=lost)
-    if member is None:
-        return
-    replica.save_last_record()
-    replica.members.pop(member.member_id, None)
-    member.connection = event.connection
-    cause = _cause_of_leave(member, event.reason)
-    left = Leave(member, event.applied_ms, cause, event.reason)
-    remember_leave(replica, left)
-    if cause is Cause.POLL_INTERVAL and event.applied_ms >= context.live_from_ms:
-        add_departure(replica, poll_departure(left, replica, context, Evidence.OBSERVED, event.applied_ms))
-    is_current = replica.type is GroupType.CLASSIC and event.applied_ms >= replica.state_since_ms
-    if is_current and not _is_unlisted(replica, member):
-        rebalance_without(replica, member, event.applied_ms)
-
-
-def _is_unlisted(replica: GroupReplica, member: Member) -> bool:
-    """Tell whether the member list of the current generation lacks a member: it left earlier, in the join phase."""
-    return replica.listed_generation == replica.generation and (member.generation or 0) < replica.generation
-
-
-def _leaver(replica: GroupReplica, event: LeaveAnswered, context: JudgementContext, *, lost: bool) -> Member | None:
-    """Return the member that left by a LeaveGroup; None if nobody is known to have left."""
-    member = replica.members.get(event.member_id) or _by_instance(replica, event)
-    if member is not None:
-        is_late = member.joined_ms is not None and member.joined_ms > event.applied_ms
-        return None if is_late else member  # the same id has joined again since
-    gone = event.member_id or _departed_instance(replica, event.instance_id)
-    member = explain_by_leave(replica, gone, event.applied_ms, context.thresholds.grace_ms)
-    if member is None and not lost:  # if lost, no answer shows that it was a member
-        member = Member(event.member_id, event.instance_id, event.client_id, event.client_host)
-    return member
-
-
-def _cause_of_leave(member: Member, reason: str | None) -> Cause:
-    if member.poll_deadline_ms is not None:
-        return Cause.POLL_INTERVAL
-    cause = leave_cause(reason)
-    return Cause.STATIC_LEFT if cause is Cause.LEFT and member.instance_id is not None else cause
-
-
-def rebalance_without(replica: GroupReplica, member: Member, at_ms: int) -> None:
-    """Begin a join phase after a leave. If no member is left, the group becomes Empty."""
-    if replica.state not in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
-        return
-    if replica.members:
-        prepare_rebalance(replica, StateEvent.MEMBER_LEFT, at_ms, member.member_id)
-    else:
-        replica.enter(StateEvent.LAST_MEMBER_LEFT, at_ms)
-
-
-def _by_instance(replica: GroupReplica, event: LeaveAnswered) -> Member | None:
-    if event.instance_id is None:
-        return None
-    return next((m for m in replica.members.values() if m.instance_id == event.instance_id), None)
-
-
-def _departed_instance(replica: GroupReplica, instance_id: str | None) -> str:
-    """Return the member id of the last departed member with an instance id; "": none. An admin names only that id."""
-    gone = (d.member for d in reversed(replica.departures) if d.member.instance_id is not None)
-    return next((member.member_id for member in gone if member.instance_id == instance_id), "")

@@ -31,6 +31,7 @@ from coordinator_model.replica import (
     coordinator_log,
     divergence,
     join,
+    leave,
     left_alive,
     member_heartbeat,
     metrics_push,
@@ -150,7 +151,7 @@ def _answer(replica: GroupReplica, event: Answer, context: JudgementContext) -> 
         case SyncAnswered():
             classic.sync(replica, event, context)
         case LeaveAnswered():
-            classic.leave(replica, event, context)
+            leave.leave(replica, event, context)
         case ConsumerHeartbeat():
             member_heartbeat.heartbeat(replica, event, context)
         case _:
