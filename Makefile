@@ -45,21 +45,17 @@ setup: ## Make .venv and .jars in this folder; takes a second if they are there.
 demo: setup ## Real consumers on a real broker are killed, stalled, redeployed and hung; shows the alerts
 	exec $(BIN)/group-monitor demo
 
-test: setup ## Run every test: those that start a job or a whole cluster, and at the same time all others, because both mostly wait
+test: setup ## Run every test: those that start brokers or a job, and beside them all others, because the first mostly wait
 	others=$$(mktemp)
 	long="tests/e2e tests/streaming/run tests/streaming/demo"
 	set -m # the others are a process group, which the trap ends as a whole
-	(
-	  passed=true
-	  nice $(BIN)/python -m pytest -m "not (e2e or spark or soak)" || passed=false
-	  $(BIN)/python -m pytest -m "(e2e or spark) and not soak" $$(printf -- "--ignore=%s " $$long) || passed=false
-	  $$passed
-	) < /dev/null > "$$others" 2>&1 &
+	nice $(BIN)/python -m pytest -m "not (e2e or spark or soak)" < /dev/null > "$$others" 2>&1 &
 	beside=$$!
 	set +m
 	trap 'kill -- -$$beside 2>/dev/null || true; rm -f "$$others"' EXIT
 	passed=true
 	$(BIN)/python -m pytest $$long -m "(e2e or spark) and not soak" --durations=40 || passed=false
+	$(BIN)/python -m pytest -m "(e2e or spark) and not soak" $$(printf -- "--ignore=%s " $$long) || passed=false
 	echo "== all other tests"
 	wait $$beside || passed=false
 	cat "$$others"

@@ -215,13 +215,17 @@ def emptied_ms(departure: Departure, together: list[Departure], context: Judgeme
 def _ended_with_the_last_session(departure: Departure) -> bool:
     """Tell whether the end of a session ended the join phase that left a group empty.
 
-    It did if it began the phase, too. So it did if nobody had joined: who joins stays in the group until the phase
-    ends. But the phase must not have been due: its timeout drops all that have not joined.
+    It did if it began the phase, too. So it did if the start of the phase was seen and nobody had joined since: who
+    joins stays in the group until the phase ends. But the phase must not have been due: its timeout drops all that have
+    not joined.
     """
     phase, removed_ms = departure.phase, departure.removed_ms
-    due_ms = None if phase.limit_ms is None else phase.began_after_ms + phase.limit_ms
+    if phase.started_ms == removed_ms:
+        return True
+    if phase.started is None or phase.started.at_ms >= removed_ms or phase.limit_ms is None:
+        return False
     alone = phase.joins.first_ms is None and not phase.joins.skipped
-    return phase.started_ms == removed_ms or (alone and due_ms is not None and removed_ms < due_ms - EARLY_MS)
+    return alone and removed_ms < phase.began_after_ms + phase.limit_ms - EARLY_MS
 
 
 def _timer(departure: Departure, context: JudgementContext) -> tuple[int, int]:
