@@ -47,7 +47,7 @@ demo: setup ## Real consumers on a real broker are killed, stalled, redeployed a
 
 test: setup ## Run every test: those that start brokers or a job, and beside them all others, because the first mostly wait
 	others=$$(mktemp)
-	long="tests/e2e tests/streaming/run tests/streaming/demo"
+	long="tests/e2e tests/streaming/run"
 	set -m # the others are a process group, which the trap ends as a whole
 	nice $(BIN)/python -m pytest -m "not (e2e or spark or soak)" < /dev/null > "$$others" 2>&1 &
 	beside=$$!
