@@ -96,7 +96,7 @@ class BrokerReports:
     def silence(self, wall_ms: int | None) -> None:
         """Report that no line of the coordinator comes. Only a peer's lines or the wall clock tell for how long.
 
-        A silence that only the wall clock shows is reported if it lasts until the next batch.
+        A silence that only the wall clock shows is reported if a later batch still shows it (``is_confirmed``).
         """
         memory = self._memory
         clock = memory.clock.brokers.get(memory.clock.coordinator or "")
@@ -104,7 +104,7 @@ class BrokerReports:
             return
         now_ms = memory.clock.now_ms(0 if wall_ms is None else wall_ms - (memory.behind_ms or 0))
         limit_ms = clock.line_ms + self._settings.thresholds.telemetry_stalled_ms
-        if memory.clock.now_ms(0) <= limit_ms < now_ms and not memory.watch.is_confirmed(clock.line_ms):
+        if memory.clock.now_ms(0) <= limit_ms < now_ms and not memory.watch.is_confirmed(clock.line_ms, now_ms):
             return
         instants = self._silent(clock.line_ms, now_ms - clock.line_ms)
         self._report_silence(instants)
