@@ -16,8 +16,6 @@ from coordinator_model.states import Cause
 from coordinator_model.thresholds import Thresholds
 
 BLAMED = (Cause.COORDINATOR_PAUSE, Cause.COORDINATOR_MOVED)
-CONFIRM_MS = 3_000
-"""How much longer a silence lasts that is not just that of a job which starts: its first batches take many seconds."""
 SAME_MEMBER_MS = 600_000
 
 
@@ -66,8 +64,6 @@ class BrokerWatch:
     unlogged: UnloggedLeader | None = None
     overdue_ms: int | None = None
     """The last line before a silence that only this machine's clock shows, as of the batch before."""
-    overdue_since_ms: int | None = None
-    """When a batch first showed that silence, on the coordinator's clock."""
 
     @property
     def blind(self) -> bool:
@@ -162,14 +158,13 @@ class BrokerWatch:
         self.stalled_ms = line_ms
         return [line_ms + thresholds.telemetry_stalled_ms]
 
-    def is_confirmed(self, line_ms: int, now_ms: int) -> bool:
-        """Tell whether an earlier batch has shown the same silence, ``CONFIRM_MS`` ago or more.
+    def is_confirmed(self, line_ms: int) -> bool:
+        """Tell whether the batch before has shown the same silence.
 
-        If Spark begins a batch late, as it does with the first ones, the wall clock is far ahead of what was read.
+        If Spark begins a batch late, as it does with the first one, the wall clock is far ahead of what the batch read.
         """
-        if self.overdue_ms != line_ms:
-            self.overdue_ms, self.overdue_since_ms = line_ms, now_ms
-        return now_ms - (self.overdue_since_ms or 0) >= CONFIRM_MS
+        before_ms, self.overdue_ms = self.overdue_ms, line_ms
+        return before_ms == line_ms
 
     def lines_resumed(self, line_ms: int) -> list[int]:
         """Note that lines of the coordinator come again."""

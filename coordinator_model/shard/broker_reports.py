@@ -50,9 +50,12 @@ class BrokerReports:
             self._report_blind(window.from_ms, window.until_ms, window.why, window.broker)
 
     def gap(self, before_ms: int, at_ms: int) -> None:
-        """Report a gap in the coordinator's lines: the line after it shows that telemetry had stalled."""
+        """Report a gap in the coordinator's lines: the line after it shows that telemetry had stalled.
+
+        A shard without members misses no telemetry. One without groups is not even given every line.
+        """
         watch = self._memory.watch
-        if before_ms >= self._settings.live_from_ms:
+        if before_ms >= self._settings.live_from_ms and self._groups.heartbeat_table.slots:
             self._report_silence(self._silent(before_ms, at_ms - before_ms))
         silent_from_ms = watch.stalled_ms
         instants = watch.lines_resumed(at_ms)
@@ -96,7 +99,7 @@ class BrokerReports:
     def silence(self, wall_ms: int | None) -> None:
         """Report that no line of the coordinator comes. Only a peer's lines or the wall clock tell for how long.
 
-        A silence that only the wall clock shows is reported if a later batch still shows it (``is_confirmed``).
+        A silence that only the wall clock shows is reported if it lasts until the next batch.
         """
         memory = self._memory
         clock = memory.clock.brokers.get(memory.clock.coordinator or "")
@@ -104,7 +107,7 @@ class BrokerReports:
             return
         now_ms = memory.clock.now_ms(0 if wall_ms is None else wall_ms - (memory.behind_ms or 0))
         limit_ms = clock.line_ms + self._settings.thresholds.telemetry_stalled_ms
-        if memory.clock.now_ms(0) <= limit_ms < now_ms and not memory.watch.is_confirmed(clock.line_ms, now_ms):
+        if memory.clock.now_ms(0) <= limit_ms < now_ms and not memory.watch.is_confirmed(clock.line_ms):
             return
         instants = self._silent(clock.line_ms, now_ms - clock.line_ms)
         self._report_silence(instants)

@@ -173,7 +173,7 @@ def _to_former(answered_ms: Any, superseded_ms: Any, announced: Any = ()) -> For
 
 
 def _to_watch(values: list[Any]) -> BrokerWatch:
-    affected, stalled_ms, refusals, refused, clocks, silent_broker, unlogged, overdue_ms, *rest = values
+    affected, stalled_ms, refusals, refused, clocks, silent_broker, unlogged, overdue_ms = values
     return BrokerWatch(
         affected_members=[AffectedMember(*each) for each in affected],
         stalled_ms=stalled_ms,
@@ -183,7 +183,6 @@ def _to_watch(values: list[Any]) -> BrokerWatch:
         silent_broker=silent_broker,
         unlogged=unlogged and UnloggedLeader(*unlogged),
         overdue_ms=overdue_ms,
-        overdue_since_ms=rest[0] if rest else None,  # a state of before does not have it
     )
 
 
