@@ -49,7 +49,7 @@ RECORD_AHEAD_MS = 10_000
 REQUEST_LOG_OFF_MS = 60_000
 """After so long without a line, a broker's request log is off: the probe makes a line every half second."""
 CLOCKS_APART_MS = 1_000
-"""How far the clocks of two brokers may be apart without anybody noticing."""
+"""A record may be the predecessor's for so long after its last answer: its clock may be ahead by that."""
 PROBES_IN_FLIGHT = 2
 """How many probe numbers may be missing because their requests were in flight as the broker died."""
 

@@ -3,7 +3,7 @@
 A broker learns from the controller that it is no longer the leader. Until then it accepts heartbeats, joins and leaves,
 but cannot write them. The new coordinator does not know of them, so they restart no session there. The state ends with
 the broker's first refusal, when it stops answering, or when it has gone on for longer than a deposed broker does. It
-also ends with the first answer that only a coordinator whose records are accepted gives: the broker was elected again.
+also ends with the first answer that is given only once a record is in the log: the broker was elected again.
 """
 
 from dataclasses import dataclass, field
@@ -14,8 +14,9 @@ LONGEST_MS = 60_000
 """A broker that still answers as the coordinator after so long coordinates again: a deposed one learns it sooner."""
 MAX_FORMER = 16
 SURELY_AFTER_MS = 2_000
-"""A request taken so long after another broker has taken over came after that: their clocks differ by less."""
+"""A broker that received a request so long after another took over received it later than that, whatever its clock."""
 MAX_ANNOUNCED = 256
+"""How many groups are kept in ``announced``."""
 
 
 @dataclass(slots=True)
@@ -47,13 +48,18 @@ class FormerCoordinators:
         self.answered_ms[broker] = max(last_ms, at_ms)
         return True
 
-    def is_of_later_term(self, broker: str, arrival_ms: int) -> bool:
-        """Tell whether a former coordinator took a request so late that only a later term can have answered it well."""
+    def was_superseded_before(self, broker: str, arrival_ms: int) -> bool:
+        """Tell whether another broker had surely taken over from this one when a request arrived."""
         since_ms = self.superseded_ms.get(broker)
         return since_ms is not None and arrival_ms >= since_ms + SURELY_AFTER_MS
 
-    def announce(self, broker: str, group: str, generation: int) -> None:
-        """Note that a former coordinator has answered a JoinGroup with a generation that no record names so far."""
+    def announce(self, broker: str, group: str, generation: int, arrival_ms: int) -> None:
+        """Note a generation that no record names, in the answer to a JoinGroup.
+
+        It counts only if the broker had surely been replaced when the request arrived.
+        """
+        if not self.was_superseded_before(broker, arrival_ms):
+            return
         self.announced[group] = (broker, generation)
         if len(self.announced) > MAX_ANNOUNCED:
             del self.announced[next(iter(self.announced))]

@@ -215,10 +215,10 @@ def heartbeat(replica: GroupReplica, event: Heartbeat, context: JudgementContext
 
 
 def _is_of_a_deposed_coordinator(replica: GroupReplica, event: Heartbeat) -> bool:
-    """Tell whether by the last record a heartbeat's member cannot be in its generation.
+    """Tell whether the last record shows that a heartbeat's member is not in the generation that it names.
 
-    The group became empty in it, or the member was replaced. Who accepts the heartbeat is a deposed coordinator, which
-    does not know of that record, or one that loads the log.
+    The group became empty in that generation, or the member was replaced. A deposed coordinator, which does not know
+    of that record, accepts such a heartbeat, and so does a coordinator that loads the log.
     """
     by_record = replica.type is GroupType.CLASSIC and replica.recorded_generation is None
     if not by_record or not 0 < event.generation == replica.generation:
@@ -443,7 +443,7 @@ def _refused_sync(replica: GroupReplica, event: SyncAnswered, member: Member | N
     if member is None:
         return
     if event.error == FENCED_INSTANCE_ID:
-        rolled_back_replacement.note_fenced(replica, member, event)
+        rolled_back_replacement.revert_if_timed_out(replica, member, event)
     if event.error in ENDS_A_WAIT and parked_ms(event) > EARLY_MS:
         member.timer_reset_ms = max(member.timer_reset_ms or 0, event.answer_ms)
         _wait_was_cut_off(replica, event)

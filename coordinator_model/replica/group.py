@@ -182,6 +182,14 @@ class GroupReplica:
         elif change.evidence is Evidence.OBSERVED:
             self.state_evidence = change.evidence
 
+    def note_stall(self, answer_ms: int) -> None:
+        """Note that a write was still stalled just before an instant: who waited behind it was answered then."""
+        self.stalled_ms = max(self.stalled_ms or 0, answer_ms)
+
+    def stalled_near(self, at_ms: int, within_ms: int) -> bool:
+        """Tell whether a write is known to have stalled so near to an instant."""
+        return self.stalled_ms is not None and abs(at_ms - self.stalled_ms) <= within_ms
+
     def save_last_record(self) -> None:
         """Save what the last record says before members or generation change. KIP-848 groups record every step."""
         classic = self.type in (GroupType.CLASSIC, GroupType.SIMPLE)

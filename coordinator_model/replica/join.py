@@ -292,7 +292,7 @@ def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, co
     waited_ms = event.answer_ms - event.arrival_ms
     if event.error != STALLED_WRITE or waited_ms < context.thresholds.stalled_write_ms:
         return
-    replica.stalled_ms = max(replica.stalled_ms or 0, event.answer_ms)
+    replica.note_stall(event.answer_ms)
     former = _former_members(replica, event) if event.instance_id is not None else []
     without_id = not event.request_member_id and (event.instance_id or event.api_version < PENDING_VERSION)
     newcomer = without_id or event.request_member_id in replica.pending

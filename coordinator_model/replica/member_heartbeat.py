@@ -27,7 +27,7 @@ def heartbeat(replica: GroupReplica, event: ConsumerHeartbeat, context: Judgemen
     """Apply a KIP-848 heartbeat that joins, leaves, or moves to another epoch (the others are plain heartbeats)."""
     waited = event.remote_ms >= context.thresholds.stalled_write_ms
     if waited and event.error == 0:  # the stall ended in time
-        replica.stalled_ms = max(replica.stalled_ms or 0, event.applied_ms + event.remote_ms)
+        replica.note_stall(event.applied_ms + event.remote_ms)
     if waited and event.error == STALLED_WRITE:
         _behind_a_stalled_write(replica, event, context)
     elif event.error in REFUSALS:

@@ -45,11 +45,11 @@ def read(replica: GroupReplica, successor: Member, written_ms: int) -> None:
         replica.rolled_back_replacements[instance_id] = known._replace(swapped=swapped)
 
 
-def note_fenced(replica: GroupReplica, successor: Member, event: SyncAnswered) -> None:
-    """Let the former member be in again if the answer 82 shows that its replacement was reverted.
+def revert_if_timed_out(replica: GroupReplica, successor: Member, event: SyncAnswered) -> None:
+    """Let the former member be in again if its successor's SyncGroup is answered 82 because the replacement timed out.
 
     A join phase may begin before the replacement is stored and answer the successor's JoinGroup. Only then does the
-    write time out: the former member is in the new generation, and the successor's SyncGroup is answered 82 at once.
+    write time out: the former member is in the new generation, and the successor's SyncGroup is answered at once.
     """
     waited_ms = event.answer_ms - (successor.joined_ms or 0)
     if event.instance_id == successor.instance_id is not None and abs(waited_ms - STALL_MS) <= SAME_STEP_MS:

@@ -192,9 +192,9 @@ def _found_gone(replica: GroupReplica, member: Member, context: JudgementContext
     gone_ms = gone_by_ms(member, context)
     if gone_ms is None:
         return Verdict(None, None)
-    stalled = replica.stalled_ms is not None and abs(gone_ms - replica.stalled_ms) <= STALL_MS
-    # a leave may trail, and so may a heartbeat that waits behind a stalled write
-    verdict_ms = gone_ms + context.thresholds.grace_ms + (STALL_MS if stalled else 0)
+    # A leave may trail, and so may a heartbeat that waits behind a stalled write.
+    trail_ms = context.thresholds.grace_ms + (STALL_MS if replica.stalled_near(gone_ms, STALL_MS) else 0)
+    verdict_ms = gone_ms + trail_ms
     if context.hole_is_open or context.progress_ms < verdict_ms:
         return Verdict(None, verdict_ms)
     resets = unheard_since(member, context.timer_resets)

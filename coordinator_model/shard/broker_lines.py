@@ -112,13 +112,8 @@ class BrokerLines:
         the metadata says otherwise. If it waited and was answered 15, its records may be in the log.
         """
         self._groups.outputs.count("deposed")
-        if (
-            isinstance(event, JoinAnswered)
-            and event.error == 0
-            and self._is_of_later_term(event)
-            and self._is_new(event)
-        ):
-            self._clock.former.announce(event.broker, event.group, event.generation)
+        if isinstance(event, JoinAnswered) and event.error == 0 and self._is_new(event):
+            self._clock.former.announce(event.broker, event.group, event.generation, event.arrival_ms)
         left = isinstance(event, ConsumerHeartbeat) and event.request_epoch < 0
         if left and (proven is Proof.NOTHING or event.error == 0):
             self._events.apply(event)
@@ -135,10 +130,7 @@ class BrokerLines:
             return event.error == 0 and former.has_written(event.broker, event.group, event.generation)
         if not isinstance(event, JoinAnswered) or event.error or event.instance_id is None or event.request_member_id:
             return False
-        return self._is_of_later_term(event) and not self._is_new(event)
-
-    def _is_of_later_term(self, event: JoinAnswered) -> bool:
-        return self._clock.former.is_of_later_term(event.broker, event.arrival_ms)
+        return former.was_superseded_before(event.broker, event.arrival_ms) and not self._is_new(event)
 
     def _is_new(self, event: JoinAnswered) -> bool:
         """Tell whether a generation is later than that of the group's last record."""

@@ -129,14 +129,13 @@ def weigh_unreported_phase(replica: GroupReplica, context: JudgementContext) -> 
 def _date_by_its_timeout(replica: GroupReplica, phase: EndedPhase) -> None:
     """Date the end of a phase by its timeout, if a member that was alive was unknown (25) after that.
 
-    An answer may have shown the end only later: behind a stalled write those at the end of the phase are lost.
+    The answers at the end of a phase are lost behind a stalled write, so a later one may have shown the end.
     """
     start, ended = phase.started, phase.ended
     if start is None or ended is None or phase.limit_ms is None:
         return
     due_ms = start.at_ms + max(phase.limit_ms, start.timeout_ms or 0)
-    dropped = [m for m in _unknown_while_alive(replica, phase, due_ms) if (m.unknown_ms or 0) < ended.at_ms]
-    if dropped:
+    if any((member.unknown_ms or 0) < ended.at_ms for member in _unknown_while_alive(replica, phase, due_ms)):
         phase.ended, phase.removed_ms = ended._replace(at_ms=due_ms), due_ms
 
 

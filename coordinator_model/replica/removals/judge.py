@@ -107,9 +107,9 @@ def _waits_for_the_earlier(replica: GroupReplica, departure: Departure) -> bool:
 
 
 def _is_of_a_disputed_coordinator(departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether a broker showed the removal that is not known to be the coordinator yet.
+    """Tell whether the broker that showed the removal is not known to be the coordinator yet.
 
-    It restarted all session timers when it loaded the group. When that was becomes known with the move.
+    That broker restarted all session timers as it loaded the group. Its move tells when.
     """
     waits = context.progress_ms < departure.gone_ms + MOVE_KNOWN_MS
     return waits and departure.answered_by not in ("", departure.broker, context.broker)

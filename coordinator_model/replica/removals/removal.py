@@ -184,7 +184,7 @@ def _touches_ms(member: Member, context: JudgementContext) -> list[int]:
 
 def _may_be_retried(replica: GroupReplica, member: Member, removed_ms: int) -> bool:
     """Tell whether a timer that had removed the former member may have been retried because its write failed."""
-    if replica.stalled_ms is not None and abs(removed_ms - replica.stalled_ms) <= RETRIED_MS:
+    if replica.stalled_near(removed_ms, RETRIED_MS):
         return True
     name, since_ms = who(member), removed_ms - RETRIED_MS
     mine = (seen for seen in replica.violations if seen.client == name and seen.cause != Cause.UNKNOWN)
@@ -208,7 +208,7 @@ def note_parked_heartbeat(replica: GroupReplica, member_id: str, applied_ms: int
 
     The member may be gone by now.
     """
-    replica.stalled_ms = max(replica.stalled_ms or 0, answer_ms)
+    replica.note_stall(answer_ms)
     member = replica.members.get(member_id)
     if member is not None:
         member.parked_heartbeat_ms = max(member.parked_heartbeat_ms or 0, applied_ms)

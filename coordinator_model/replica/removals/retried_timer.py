@@ -45,13 +45,9 @@ def is_of_a_rebalance(replica: GroupReplica, departure: Departure) -> bool:
 def _is_tried_again(replica: GroupReplica, departure: Departure, ran_ms: Iterable[int]) -> bool:
     late_ms = (departure.removed_ms - at_ms for at_ms in ran_ms)
     due = any(0 < ms <= RETRIED_MS and (ms + CUT_MS) % RETRY_MS <= SAME_STEP_MS for ms in late_ms)
-    may_be_retried = departure.may_be_retried or _is_near_a_stall(replica, departure)
+    # The first answer that shows a stall may come after the removal.
+    may_be_retried = departure.may_be_retried or replica.stalled_near(departure.removed_ms, RETRIED_MS)
     return may_be_retried and due and not _no_write_timed_out(replica, departure)
-
-
-def _is_near_a_stall(replica: GroupReplica, departure: Departure) -> bool:
-    """Tell whether writes stalled near a removal. The first answer that shows it may come after the removal."""
-    return replica.stalled_ms is not None and abs(departure.removed_ms - replica.stalled_ms) <= RETRIED_MS
 
 
 def _no_write_timed_out(replica: GroupReplica, departure: Departure) -> bool:
@@ -60,7 +56,7 @@ def _no_write_timed_out(replica: GroupReplica, departure: Departure) -> bool:
     An answer waits for all that the coordinator wrote before it (``CoordinatorRuntime``). If a stall was seen, the
     heartbeat may have waited and been answered 0 as the stall ended: then it says nothing.
     """
-    if _is_near_a_stall(replica, departure):
+    if replica.stalled_near(departure.removed_ms, RETRIED_MS):
         return False
     since_ms = departure.removed_ms - RETRY_MS + SAME_STEP_MS
     until_ms = departure.removed_ms - PAUSE_MS - SAME_STEP_MS

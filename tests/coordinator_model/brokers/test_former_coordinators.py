@@ -85,8 +85,9 @@ def test_brokers_without_end_do_not_fill_the_memory():
 
 def test_groups_without_end_do_not_fill_the_memory():
     former = FormerCoordinators()
+    former.supersede("a", 1_000)
     for number in range(3 * MAX_ANNOUNCED):
-        former.announce("a", f"g{number}", 7)
+        former.announce("a", f"g{number}", 7, 3_000)
     assert len(former.announced) == MAX_ANNOUNCED
     assert former.has_written("a", f"g{3 * MAX_ANNOUNCED - 1}", 7)
 
