@@ -121,9 +121,7 @@ class World:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None and self._recorded:
-                self._await_no_rebalance()
-                self._record_aftermath()
-                self._groups = self._ask_for_groups()
+                self._groups = self._record_until_settled()
         finally:
             self._end()
             self._save()
@@ -271,15 +269,21 @@ class World:
         if wanted:
             raise TimeoutError(f"the recorder has no late line of {sorted(wanted)}")
 
-    def _await_no_rebalance(self, timeout_s: float = 60.0) -> None:
-        """Wait until the brokers describe no group in a rebalance. A client cannot tell: another may be rejoining."""
+    def _record_until_settled(self, timeout_s: float = 180.0) -> dict[str, Described]:
+        """Record until nothing changes while the aftermath is recorded, and return how the brokers describe the groups.
+
+        A client cannot tell: another one may be rejoining, or has not noticed yet that it was removed.
+        """
         deadline = time.monotonic() + timeout_s
-        while moving := [
-            name for name, group in self._ask_for_groups().items() if group["state"] not in ("STABLE", "EMPTY", "DEAD")
-        ]:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"in a rebalance for {timeout_s:.0f} s: {moving}")
-            time.sleep(0.5)
+        while time.monotonic() < deadline:
+            described = self._ask_for_groups()
+            if any(group["state"] not in ("STABLE", "EMPTY", "DEAD") for group in described.values()):
+                time.sleep(0.5)
+                continue
+            self._record_aftermath()
+            if self._ask_for_groups() == described:
+                return described
+        raise TimeoutError(f"the groups go on changing after {timeout_s:.0f} s: {described}")
 
     def _ask_for_groups(self) -> dict[str, Described]:
         """How the brokers themselves describe each group at the end: its state and who owns what."""
