@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -61,6 +61,8 @@ class Row:
     """Whether two timers of the member were due at once: see `with_ties`."""
     between_ms: tuple[int, int] | None = None
     """Between which instants the deadline lies, where the incident states that."""
+    at_a_pause: bool = False
+    """Whether that interval is a pause of a broker, and the session ended as it began or as it was over."""
 
     @property
     def _by_its_interval(self) -> bool:
@@ -88,7 +90,7 @@ class Row:
             return "UNTOLD" if self.untold else "MISSING"
         if abs(self.deadline_ms - self.log_ms) <= self.tolerance_ms:
             return "ok"
-        return "WITHIN" if self._by_its_interval else "OFF"
+        return "WITHIN" if self.at_a_pause or self._by_its_interval else "OFF"
 
 
 def replay(played: Played) -> list[dict]:
@@ -158,7 +160,7 @@ def refuted(printed: Iterable[dict]) -> list[dict]:
     return [line for line in printed if line["kind"] == "incident" and line.get("reason") == "refuted"]
 
 
-def session_rows(truth: list[TruthEvent], printed: list[dict]) -> list[Row]:
+def session_rows(truth: list[TruthEvent], printed: list[dict], pauses_ms: Sequence[tuple[int, int]] = ()) -> list[Row]:
     """Pair the session expiries of the log with ours, each once, nearest first."""
     loads = [event for event in truth if event.kind == "coordinator-loaded"]
 
@@ -170,7 +172,32 @@ def session_rows(truth: list[TruthEvent], printed: list[dict]) -> list[Row]:
 
     inside = captured(truth, printed)
     rows = _paired(SESSION_EXPIRED, session_expiries(inside), told(printed, SESSION_EXPIRED), tolerance)
+    rows = [replace(row, at_a_pause=_ended_at_a_pause(row, pauses_ms)) for row in rows]
     return [replace(row, untold=row.verdict == "MISSING" and ended_with_coordinator(inside, row)) for row in rows]
+
+
+def pauses(actions: Iterable[dict]) -> list[tuple[int, int]]:
+    """From when to when a broker stood still: what `chaos` notes of it."""
+    found, since_ms = [], {}
+    for action in actions:
+        match action["action"].split():
+            case ["pause", broker, *_]:
+                since_ms[broker] = action["at_ms"]
+            case [broker, "is", "back"] if broker in since_ms:
+                found.append((since_ms.pop(broker), action["at_ms"]))
+    return found
+
+
+def _ended_at_a_pause(row: Row, pauses_ms: Sequence[tuple[int, int]]) -> bool:
+    """Tell whether a stated interval is a pause and the session ended at one end of it: nobody knows at which.
+
+    A timer that is due as a broker is stopped runs just before, or when the broker goes on.
+    """
+    if row.between_ms is None or row.log_ms is None:
+        return False
+    from_ms, until_ms = row.between_ms
+    stated = any(max(abs(from_ms - a), abs(until_ms - b)) <= TOLERANCE_MS for a, b in pauses_ms)
+    return stated and min(abs(row.log_ms - from_ms), abs(row.log_ms - until_ms)) <= TOLERANCE_MS
 
 
 def ended_with_coordinator(truth: Iterable[TruthEvent], row: Row) -> bool:
@@ -385,7 +412,9 @@ def judge(played: Played) -> bool:
     printed = replay(played)
     truth = [event for event in played.truth if not event.member_id or named(played, event)]
     nameless = {event.member_id for event in played.truth} - {event.member_id for event in truth}
-    sessions, rebalances = with_ties(session_rows(truth, printed), rebalance_rows(truth, printed))
+    sessions, rebalances = with_ties(
+        session_rows(truth, printed, pauses(played.actions)), rebalance_rows(truth, printed)
+    )
     rules = {
         SESSION_EXPIRED: sessions,
         POLL_EXCEEDED: poll_rows(played, truth, printed),

@@ -7,7 +7,7 @@ import pytest
 
 from streaming.embedded.truth import TruthEvent
 from tests.e2e import compare, quiet
-from tests.e2e.compare import Row, judge, named, poll_rows, rebalance_rows, score, session_rows, with_ties
+from tests.e2e.compare import Row, judge, named, pauses, poll_rows, rebalance_rows, score, session_rows, with_ties
 from tests.e2e.poll_truth import Sleepers, returns, slept
 from tests.e2e.world import Played
 from tests.support.request_log import heartbeat_line, line
@@ -118,6 +118,29 @@ def test_soon_after_a_load_a_stated_interval_that_holds_the_end_will_do(name):
     rows = session_rows([load, logged(50_000)], recorded(incident))
     assert [row.verdict for row in rows] == [verdict]
     assert ("1 dated by an interval" in score("session-expired", rows)) is (verdict == "WITHIN")
+
+
+# the stated interval, and when the session ended -> the verdict, where broker-1 stood still from 50,000 to 54,000
+PAUSED = {
+    "it ended as the broker went on": ((50_080, 54_000), 54_010, "WITHIN"),
+    "it ended as the broker was stopped": ((50_080, 54_000), 50_010, "ok"),
+    "it ended in between": ((50_080, 54_000), 52_000, "OFF"),
+    "the interval is not the pause": ((50_080, 52_500), 52_400, "OFF"),
+    "none is stated": ((None, None), 54_010, "OFF"),
+}
+
+
+@pytest.mark.parametrize("name", PAUSED)
+def test_of_a_session_that_was_due_in_a_pause_an_interval_will_do(name):
+    (from_ms, until_ms), ended_ms, verdict = PAUSED[name]
+    incident = said(50_080) | {"detail": {"deadline_from_ms": from_ms, "deadline_until_ms": until_ms}}
+    actions = [
+        {"action": "start", "at_ms": 10},
+        {"action": "pause broker-1 for 4 s", "at_ms": 50_000},
+        {"action": "broker-2 is back", "at_ms": 51_000},
+        {"action": "broker-1 is back", "at_ms": 54_000},
+    ]
+    assert [row.verdict for row in session_rows([logged(ended_ms)], recorded(incident), pauses(actions))] == [verdict]
 
 
 def test_a_sync_timer_that_outlives_a_replacement_is_nobodys_timeout():
