@@ -229,6 +229,7 @@ def _refused(replica: GroupReplica, event: JoinAnswered, context: JudgementConte
     if event.error == UNKNOWN_MEMBER_ID:
         join_phase.note_refused_newcomer(replica, event)
         _note_unknown(replica, event)
+        _remove_if_empty(replica, event, context)
     if event.error == MEMBER_ID_REQUIRED and event.member_id:
         expired = [name for name, pending in replica.pending.items() if pending.until_ms < event.answer_ms]
         for name in expired if len(replica.pending) < MAX_UNANSWERED_JOINS else list(replica.pending)[:1]:
@@ -241,6 +242,17 @@ def _note_unknown(replica: GroupReplica, event: JoinAnswered) -> None:
     member = replica.members.get(event.request_member_id)
     if member is not None and not member.in_kip848_group and event.answer_ms >= (member.session_from_ms or 0):
         member.unknown_ms = member.unknown_ms or event.answer_ms
+
+
+def _remove_if_empty(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
+    """Note that an empty KIP-848 group is gone: a classic JoinGroup removes it before it is refused.
+
+    The tombstones are not written, because the JoinGroup fails (``GroupMetadataManager.classicGroupJoinToClassicGroup``).
+    So the log still has the group, and the next coordinator loads it (``advance.take_over``).
+    """
+    empty = replica.type is GroupType.CONSUMER and replica.state is GroupState.EMPTY
+    if empty and event.broker == context.broker and event.arrival_ms >= replica.state_since_ms:
+        replica.enter(StateEvent.REMOVED_UNWRITTEN, event.answer_ms)
 
 
 def _was_replaced_in_turn(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
