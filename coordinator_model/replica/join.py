@@ -434,6 +434,8 @@ def _replace_static(replica: GroupReplica, event: JoinAnswered, context: Judgeme
         replica.save_last_record()
     replica.departures = [d for d in replica.departures if d not in _unnamed_replacements(replica, event)]
     for old in former:
+        if _inherits_the_lead(replica, event, old):
+            old.replaced_ms = old.replaced_ms or event.arrival_ms
         listed = replica.members.pop(old.member_id, None)
         remove_member(replica, old, event.arrival_ms, context, event.broker, successor=event)
         if listed is not None:
@@ -441,6 +443,18 @@ def _replace_static(replica: GroupReplica, event: JoinAnswered, context: Judgeme
             successor.assignment, successor.topics = old.assignment, old.topics
             remember_leave(replica, Leave(old, event.answer_ms, Cause.REPLACED, None))
     return former
+
+
+def _inherits_the_lead(replica: GroupReplica, event: JoinAnswered, old: Member) -> bool:
+    """Tell whether a successor leads because the member that it replaced did: that member's session had not ended.
+
+    If the leader is removed, another member leads (``ClassicGroup.remove``). It goes on to lead if it joins the next
+    generation. So all the others of the last one have to be in the next one, and there has to be one at least.
+    """
+    others = replica.recorded.keys() - {old.member_id}
+    led = replica.recorded_leader == old.member_id and replica.recorded_generation == event.generation - 1
+    stayed = bool(others) and others <= {member_id for member_id, _, _ in event.members}
+    return led and stayed and event.leader == event.member_id
 
 
 def _former_members(replica: GroupReplica, event: JoinAnswered) -> list[Member]:
