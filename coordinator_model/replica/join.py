@@ -247,8 +247,8 @@ def _note_unknown(replica: GroupReplica, event: JoinAnswered) -> None:
 def _remove_if_empty(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
     """Note that an empty KIP-848 group is gone: a classic JoinGroup removes it before it is refused.
 
-    The tombstones are not written, because the JoinGroup fails (``GroupMetadataManager.classicGroupJoinToClassicGroup``).
-    So the log still has the group, and the next coordinator loads it (``advance.take_over``).
+    No tombstone is written, as the JoinGroup fails (``GroupMetadataManager.classicGroupJoinToClassicGroup``).
+    The log still has the group, so the next coordinator loads it (``advance.take_over``).
     """
     empty = replica.type is GroupType.CONSUMER and replica.state is GroupState.EMPTY
     if empty and event.broker == context.broker and event.arrival_ms >= replica.state_since_ms:

@@ -93,5 +93,8 @@ EPOCHS = {
     StateEvent.ALL_RECONCILED: _to(STABLE, OBSERVED, EPOCH_STATES),
     StateEvent.REMOVED_UNWRITTEN: _to(DEAD, OBSERVED, frozenset({EMPTY})),
 }
-"""After each record the state is derived from epochs and members, as the coordinator does. The last one has no record."""
+"""After each record the state is derived from epochs and members, as the coordinator does.
+
+The last one is in no record.
+"""
 STATE_CHANGES = CLASSIC | WRITTEN | EPOCHS
