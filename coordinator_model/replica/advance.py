@@ -10,6 +10,7 @@ from coordinator_model.replica.coordinator_log import prove
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.heartbeat_interval import measure_again
 from coordinator_model.replica.leave import rebalance_without
+from coordinator_model.replica.modern import derive_state
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.judge import judge_removals
 from coordinator_model.replica.session_timer import JudgementContext
@@ -78,6 +79,9 @@ def take_over(replica: GroupReplica, answered_ms: int, at_ms: int) -> bool:
     ``answered_ms``: when the deposed coordinator last answered. Leaves after that were already answered by the new
     coordinator, so they are applied again to the group as the record has it.
     """
+    if replica.state is GroupState.DEAD and replica.state_since_ms <= answered_ms:
+        derive_state(replica, at_ms)  # its removal is in no record either
+        return replica.state is not GroupState.DEAD
     rebalancing = replica.state in (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
     if replica.type is not GroupType.CLASSIC or not rebalancing or replica.state_since_ms > answered_ms:
         return False

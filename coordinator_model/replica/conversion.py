@@ -12,7 +12,7 @@ from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.ended_phase import phase_limit_ms
 from coordinator_model.replica.removals.removal import remove_member, withdraw
-from coordinator_model.replica.session_timer import JudgementContext, latest_session
+from coordinator_model.replica.session_timer import JudgementContext, latest_session, session_timeout_ms, unheard_since
 from coordinator_model.replica.transitions import StateEvent
 from coordinator_model.states import GroupType
 
@@ -63,9 +63,16 @@ def dismiss_unconverted(replica: GroupReplica, now_ms: int, context: JudgementCo
 
 
 def _had_gone(member: Member, upgraded_ms: int, context: JudgementContext) -> bool:
-    """Tell whether a member's session had ended by the upgrade, or its coordinator no longer knew it (25)."""
-    session = latest_session(member, context)
-    return member.unknown_ms is not None or (session is not None and session.end_ms <= upgraded_ms)
+    """Tell whether a member's session had ended by the upgrade, or its coordinator no longer knew it (25).
+
+    A session that was due while the coordinator was paused ends as it wakes, which may be just before the upgrade.
+    """
+    session, timeout_ms = latest_session(member, context), session_timeout_ms(member, context)
+    if member.unknown_ms is not None or (session is not None and session.end_ms <= upgraded_ms):
+        return True
+    due_ms = (member.session_from_ms or upgraded_ms) + (timeout_ms or 0)
+    pauses = unheard_since(member, context.timer_resets)
+    return due_ms <= upgraded_ms and any(pause.sleeps_at(due_ms, told_at_once=False) for pause in pauses)
 
 
 def _join_phase_has_ended(replica: GroupReplica, upgraded_ms: int, context: JudgementContext) -> bool:
@@ -79,14 +86,14 @@ def _join_phase_has_ended(replica: GroupReplica, upgraded_ms: int, context: Judg
 def become_classic(replica: GroupReplica, listed: Collection[str]) -> None:
     """Make the group classic, by its record.
 
-    Members that it lists are not gone, though tombstones of the same write name them.
+    Members that it lists are not gone, though tombstones of the same write name them. If more than one names a member
+    in that millisecond, only the last is of this write: the member was removed before, and came back.
     """
     if replica.ending_ms is not None:
-        for departure in list(replica.departures):
-            member = departure.member
-            if departure.removed_ms == replica.ending_ms and member.member_id in listed:
-                withdraw(replica, departure)
-                replica.members[member.member_id] = member
+        gone = [d for d in replica.departures if d.removed_ms == replica.ending_ms]
+        for departure in {d.member.member_id: d for d in gone if d.member.member_id in listed}.values():
+            withdraw(replica, departure)
+            replica.members[departure.member.member_id] = departure.member
     if replica.type in PROTOCOL_TYPES:
         replica.generation = -1
         _forget_names(replica)

@@ -229,6 +229,7 @@ def _refused(replica: GroupReplica, event: JoinAnswered, context: JudgementConte
     if event.error == UNKNOWN_MEMBER_ID:
         join_phase.note_refused_newcomer(replica, event)
         _note_unknown(replica, event)
+        _remove_if_empty(replica, event, context)
     if event.error == MEMBER_ID_REQUIRED and event.member_id:
         expired = [name for name, pending in replica.pending.items() if pending.until_ms < event.answer_ms]
         for name in expired if len(replica.pending) < MAX_UNANSWERED_JOINS else list(replica.pending)[:1]:
@@ -241,6 +242,17 @@ def _note_unknown(replica: GroupReplica, event: JoinAnswered) -> None:
     member = replica.members.get(event.request_member_id)
     if member is not None and not member.in_kip848_group and event.answer_ms >= (member.session_from_ms or 0):
         member.unknown_ms = member.unknown_ms or event.answer_ms
+
+
+def _remove_if_empty(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
+    """Note that an empty KIP-848 group is gone: a classic JoinGroup removes it before it is refused.
+
+    No tombstone is written, as the JoinGroup fails (``GroupMetadataManager.classicGroupJoinToClassicGroup``).
+    The log still has the group, so the next coordinator loads it (``advance.take_over``).
+    """
+    empty = replica.type is GroupType.CONSUMER and replica.state is GroupState.EMPTY
+    if empty and event.broker == context.broker and event.arrival_ms >= replica.state_since_ms:
+        replica.enter(StateEvent.REMOVED_UNWRITTEN, event.answer_ms)
 
 
 def _was_replaced_in_turn(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
@@ -422,6 +434,8 @@ def _replace_static(replica: GroupReplica, event: JoinAnswered, context: Judgeme
         replica.save_last_record()
     replica.departures = [d for d in replica.departures if d not in _unnamed_replacements(replica, event)]
     for old in former:
+        if _inherits_the_lead(replica, event, old):
+            old.replaced_ms = old.replaced_ms or event.arrival_ms
         listed = replica.members.pop(old.member_id, None)
         remove_member(replica, old, event.arrival_ms, context, event.broker, successor=event)
         if listed is not None:
@@ -429,6 +443,18 @@ def _replace_static(replica: GroupReplica, event: JoinAnswered, context: Judgeme
             successor.assignment, successor.topics = old.assignment, old.topics
             remember_leave(replica, Leave(old, event.answer_ms, Cause.REPLACED, None))
     return former
+
+
+def _inherits_the_lead(replica: GroupReplica, event: JoinAnswered, old: Member) -> bool:
+    """Tell whether a successor leads because the member that it replaced did: that member's session had not ended.
+
+    If the leader is removed, another member leads (``ClassicGroup.remove``). It goes on to lead if it joins the next
+    generation. So all the others of the last one have to be in the next one, and there has to be one at least.
+    """
+    others = replica.recorded.keys() - {old.member_id}
+    led = replica.recorded_leader == old.member_id and replica.recorded_generation == event.generation - 1
+    stayed = bool(others) and others <= {member_id for member_id, _, _ in event.members}
+    return led and stayed and event.leader == event.member_id
 
 
 def _former_members(replica: GroupReplica, event: JoinAnswered) -> list[Member]:

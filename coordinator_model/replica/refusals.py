@@ -24,6 +24,7 @@ from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.notes import Refusal
 from coordinator_model.replica.removals.join_phase import newcomer_waited
+from coordinator_model.states import GroupType
 
 JOIN_REFUSALS = {
     23: "INCONSISTENT_GROUP_PROTOCOL",
@@ -100,7 +101,8 @@ def is_idle(replica: GroupReplica, event: object) -> bool:
         case JoinAnswered(error=error) if error == MEMBER_ID_REQUIRED:
             return not any(member.instance_id for member in replica.members.values())  # it may succeed one
         case JoinAnswered(error=error) if error == UNKNOWN_MEMBER_ID:
-            return not newcomer_waited(event)  # the join phase went on without it
+            removes = replica.type is GroupType.CONSUMER and not replica.members  # see ``join``
+            return not removes and not newcomer_waited(event)  # the join phase went on without it
         case JoinAnswered() | ConsumerHeartbeat():
             return event.error in JOIN_REFUSALS
         case LeaveAnswered():

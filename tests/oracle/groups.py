@@ -25,8 +25,9 @@ def difference(look: Look, monitor: Monitor) -> Iterator[Difference]:
             yield from _classic(group, view, monitor)
         else:
             yield from _modern(group, view, monitor)
-    for name in views:
-        yield "known", name, "", "known to the monitor only"
+    for name, view in views.items():
+        if view["state"] != "Dead":  # as Kafka describes a group that it does not have
+            yield "known", name, "", "known to the monitor only"
 
 
 def _may_be_unknown(group: dict[str, Any]) -> bool:

@@ -608,3 +608,15 @@ def test_the_longest_session_after_a_load_dates_the_shorter_ones():
     story.brokers["broker-2"] = 0
     told = story.join(15_000, "m3", -1, error=79, asked="", broker="broker-2").play(20_000)
     assert sorted(told.facts("session-expired", "subject", "deadline_ms")) == [("m1", 10_100), ("m2", 14_100)]
+
+
+# whom the record of generation 2 lists, which is read before m1 is answered that its assignment was not stored -> state
+STORED = {"the leader": (("m1", "m2"), "PreparingRebalance"), "another coordinator's member": (("m3",), "Stable")}
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_a_record_read_before_the_answer_15_is_the_leaders_if_it_lists_it(name):
+    listed, state = STORED[name]
+    story = joined_twice().join(5_000, "m1", 2, ("m1", "m2")).join(5_000, "m2", 2, leader="m1")
+    story.record(8_000, 2, *listed).sync(10_100, "m1", 2, leader=True, error=15, parked_ms=5_000)
+    assert story.play(10_400).group["state"] == state

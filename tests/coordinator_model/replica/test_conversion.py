@@ -335,3 +335,33 @@ def test_a_timer_of_before_a_downgrade_runs_on_in_the_next_group_of_consumers(na
     removed_ms = max(upgraded_ms + 1_000, 65_003)
     ended_by = play(removed(story, removed_ms, 5), 90_000).facts("rebalance-timeout", "subject", "deadline_ms")
     assert [each for each in ended_by if each[1] <= 65_000] == told
+
+
+def emptied(story):
+    """Let "m1" leave a KIP-848 group, so that it is empty at 5,000."""
+    return story.hellos("m1", 1_000, 4_000, 2).hello(5_000, "m1", -1, -1).gone(5_000, "m1").epoch(5_000, 3)
+
+
+# what is answered to a classic JoinGroup, and what comes then -> the state of the group that was empty before
+REFUSED = {
+    "its member is unknown": (lambda s: s.join(6_000, "c", -1, error=25), "Dead"),
+    "its session timeout is refused": (lambda s: s.join(6_000, "c", -1, error=26), "Empty"),
+    "unknown, and then it creates the group": (lambda s: s.join(6_000, "c", -1, error=25).record(7_000, 0), "Empty"),
+    "it was answered before the group was empty": (lambda s: s.join(4_500, "c", -1, error=25), "Empty"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_refused_classic_join_removes_an_empty_consumer_group(name):
+    happens, state = REFUSED[name]
+    told = play(happens(emptied(consumers("m1"))), 9_000)
+    assert (told.group["state"], told.accusations) == (state, [])
+
+
+def test_a_leader_that_could_not_store_begins_no_join_phase_among_consumers():
+    """A deposed coordinator made the group classic, and took a leader's assignment for the epoch of the next one."""
+    story = consumers("m1").hellos("m1", 1_000, 20_000, 2).epoch(8_000, 3).target(8_000, 3).current(8_100, "m1", 3)
+    told = play(
+        story.hellos("m1", 8_200, 20_000, 3).sync(9_000, "m1", 3, leader=True, error=15, parked_ms=5_000), 20_000
+    )
+    assert told.group["state"] == "Stable"
