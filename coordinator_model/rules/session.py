@@ -199,9 +199,6 @@ def _found_gone(replica: GroupReplica, member: Member, context: JudgementContext
         return Verdict(None, verdict_ms)
     resets = unheard_since(member, context.timer_resets)
     pause = resets[0] if len(resets) == 1 and resets[0].woke_ms is not None else None
-    ended_ms = _ended_at_the_next_coordinator(replica, member, resets, gone_ms)
-    if ended_ms is not None and not may_miss_lines(context.blind, gone_ms - DATED_MS, verdict_ms):
-        return Verdict(_expired(replica, member, context, ended_ms, timeout_ms), None)
     session = latest_session(member, context if pause is None else context._replace(timer_resets=()))
     if session is None or session.end_ms > gone_ms or may_miss_lines(context.blind, session.start_ms, verdict_ms):
         return Verdict(None, None)
@@ -212,25 +209,6 @@ def _found_gone(replica: GroupReplica, member: Member, context: JudgementContext
     slept = pause is not None and pause.sleeps_at(session.end_ms)
     deadline_ms = min(pause.woke_ms or 0, gone_ms) if pause is not None and slept else session.end_ms
     return Verdict(_expired(replica, member, context, deadline_ms, timeout_ms), None)
-
-
-def _ended_at_the_next_coordinator(
-    replica: GroupReplica, member: Member, resets: Sequence[TimerReset], gone_ms: int
-) -> int | None:
-    """Return when the session ended of a member that the next coordinator no longer knows (25); None: it is not known.
-
-    That coordinator loaded the member and answered another one of its generation 0 shortly before. If it had not loaded
-    the group by then, no timer could have removed the member since. So it had, and no join phase had begun: the member
-    was removed in between, and for its session. When the group was loaded need not be known for that.
-    """
-    moved = bool(resets) and all(reset.cause is Cause.COORDINATOR_MOVED for reset in resets)
-    loaded = _was_loaded(replica, member) and member.generation == replica.generation
-    others = (m for m in replica.members.values() if m is not member and m.generation == member.generation)
-    stable_ms = max((_stable_ms(replica, other) for other in others), default=0)
-    shortest_ms = min(member.session_timeout_ms or 0, member.rebalance_timeout_ms or 0)
-    if not (moved and loaded) or not resets[0].low_ms < stable_ms < gone_ms <= stable_ms + min(DATED_MS, shortest_ms):
-        return None
-    return (stable_ms + gone_ms) // 2
 
 
 def _would_have_emptied(replica: GroupReplica, member: Member, gone_ms: int) -> bool:
