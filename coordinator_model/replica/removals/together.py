@@ -150,7 +150,8 @@ class Shared:
         return found
 
     def _of_one_phase(self, departure: Departure) -> list[Departure]:
-        return [d for d in self._by_generation[departure.generation] if is_of_one_phase(d, departure)]
+        same = self._by_generation[departure.generation]
+        return same if departure.successor is not None else [d for d in same if is_of_one_phase(d, departure)]
 
     def _spans_by(self, context: JudgementContext) -> Spans:
         found = next((spans for spans in self._spans if spans.context.timer_resets == context.timer_resets), None)
