@@ -103,7 +103,7 @@ def work(monkeypatch):
     return of
 
 
-@pytest.mark.parametrize("name", LIVES)
+@pytest.mark.parametrize("name", sorted(LIVES.keys() - {"replaced"}))  # each of these is of another instant and phase
 def test_four_times_the_removals_make_about_four_times_the_calls(name, work):
     life, most = LIVES[name]
     few, calls_for_few = work(life, most // 4)
