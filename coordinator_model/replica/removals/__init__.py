@@ -16,6 +16,7 @@ Read in this order:
 4. ``judge``: once no late line can explain the removal, the causes are asked in a fixed order. Each is a pure function
    of a ``case``: ``coordinator_pause``, ``revocation``, ``sync_timeout``, ``phase_end``, ``join_timeout``, and last
    ``session_end``. ``replacement`` is about a static member whose successor came. These modules share
-   ``phase_timeout``, ``removal_instant`` and ``retried_timer``.
+   ``phase_timeout``, ``removal_instant`` and ``retried_timer``. ``together``: what removals that are judged together
+   share, so that a thousand of them do not cost a million steps.
 5. ``uncertain``: when a missing line may explain a removal better than the timeout that is found.
 """

@@ -6,14 +6,13 @@ cannot tell, so the next one is asked).
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 
 from coordinator_model.brokers.timer_reset import TimerReset
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.departure import Departure
-from coordinator_model.replica.removals.removal_instant import context_before
-from coordinator_model.replica.session_timer import JudgementContext, latest_deadline_ms
+from coordinator_model.replica.removals.together import Together
+from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import Cause
 
 
@@ -82,10 +81,11 @@ class Case:
 
     replica: GroupReplica
     departure: Departure
-    together: list[Departure]
-    """All departures that the same generation showed, this one among them."""
-    context: JudgementContext
-    """The judgement context, with only the timer resets that can have come before the removal."""
+    together: Together
+    """All departures that the same generation showed, this one among them.
+
+    Their judgement context has only the timer resets that can have come before the removal.
+    """
     session_end_ms: int
     """When the member's session ended, if its end caused the removal: the possible instant nearest to the removal."""
     session_reset: TimerReset | None
@@ -101,21 +101,12 @@ class Case:
         """When the member was removed, as far as that is known."""
         return self.departure.removed_ms
 
-    @cached_property
-    def dropped(self) -> list[Departure]:
-        """The departures at the same instant, without replaced static members."""
-        return [d for d in self.together if d.removed_ms == self.removed_ms and d.successor is None]
-
-    @cached_property
-    def latest_ends_ms(self) -> dict[int, int]:
-        """By ``id`` of each dropped departure: the latest instant at which its session can have ended; 0: not known."""
-        return {id(d): self.latest_end_ms(d) or 0 for d in self.dropped}
+    @property
+    def context(self) -> JudgementContext:
+        """The judgement context, with only the timer resets that can have come before the removal."""
+        return self.together.context
 
     @property
     def own_latest_end_ms(self) -> int:
         """The latest instant at which the member's own session can have ended; 0: not known."""
-        return self.latest_end_ms(self.departure) or 0
-
-    def latest_end_ms(self, departure: Departure) -> int | None:
-        """Return the latest instant at which the session of a departed member can have ended; None: not known."""
-        return latest_deadline_ms(departure, context_before(departure, self.context))
+        return self.together.latest_end_ms(self.departure) or 0

@@ -10,6 +10,7 @@ from coordinator_model.replica.removals.phase_timeout import phase_due_ms
 from coordinator_model.replica.removals.removal_instant import was_unknown
 from coordinator_model.replica.removals.revocation import own_timers_ms
 from coordinator_model.replica.removals.sync_timeout import sync_deadline_ms
+from coordinator_model.replica.removals.together import Together
 from coordinator_model.replica.session_timer import slept_over
 
 
@@ -35,4 +36,8 @@ def _rebalance_due_ms(case: Case, pause: TimerReset) -> int | None:
     stays = member.instance_id is not None or was_unknown(departure, case.context)
     if sync_ms is not None or stays or abs(case.removed_ms - (pause.woke_ms or 0)) > LATE_MS:
         return sync_ms
-    return phase_due_ms(departure, case.latest_ends_ms.values(), case.context)
+    return case.together.once(_phase_due_ms)
+
+
+def _phase_due_ms(together: Together) -> int | None:
+    return phase_due_ms(together.phase, together.latest_ends_ms.values(), together.context)

@@ -3,9 +3,10 @@
 from coordinator_model.replica.removals.case import Answer, Case, Missed, NotMissed
 from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS
 from coordinator_model.replica.removals.leaves import CUT_MS
-from coordinator_model.replica.removals.phase_timeout import phase_end_ms, possible_ends_ms, timed_out
+from coordinator_model.replica.removals.phase_timeout import possible_ends_ms
 from coordinator_model.replica.removals.removal_instant import moves_since_heard
 from coordinator_model.replica.removals.sync_timeout import first_sync_deadline_ms
+from coordinator_model.replica.removals.together import Together
 from coordinator_model.replica.session_timer import loaded_by_ms, session_timeout_ms
 from coordinator_model.states import Cause
 
@@ -18,9 +19,8 @@ def phase_was_extended(case: Case) -> Answer:
     JoinGroup of the generation then arrives after the timeout. It looks the same if the answers of a generation in
     between were lost.
     """
-    starts_ms = _session_ends_ms(case)
-    end_ms = phase_end_ms(case.departure, starts_ms, case.context)
-    if end_ms is None or not _outlasted_its_timeout(case, starts_ms):
+    end_ms = case.together.once(_first_end_ms)
+    if end_ms is None or not case.together.once(_outlasted_its_timeout):
         return None
     # The phase's end restarts only the timers of members that had joined.
     had_joined = (case.member.timer_reset_ms or 0) >= end_ms
@@ -33,20 +33,18 @@ def not_rejoined(case: Case) -> Answer:
     It waited for the members whose session may have lasted until then, and for one that left just then, or else for the
     dropped member that expired last. A member that had expired earlier did not miss the phase.
     """
-    starts_ms = _session_ends_ms(case)
-    end_ms = phase_end_ms(case.departure, starts_ms, case.context)
-    if not (_waited_to_its_timeout(case, end_ms) or timed_out(case.departure, starts_ms, case.context)):
+    end_ms = case.together.once(_first_end_ms)
+    if not (_waited_to_its_timeout(case, end_ms) or case.together.once(_timed_out)):
         return None
     if _expired_since_the_load(case):
         return NotMissed()
-    own_ms = case.latest_ends_ms[id(case.departure)]
+    own_ms = case.together.latest_ends_ms[id(case.departure)]
     if end_ms is not None and _ended_with_the_session(own_ms, case.removed_ms, end_ms):
         return NotMissed()
     if own_ms == end_ms and _began_with_the_session(case):
         return NotMissed()
-    stayed = set(case.departure.phase.unjoined) - {d.member.instance_id for d in case.dropped}
-    waited = stayed or _left_at_the_end(case)
-    last_ms = case.removed_ms if waited else max(case.latest_ends_ms.values())  # for those it waited in any case
+    waited = case.together.once(_stayed) or _left_at_the_end(case)
+    last_ms = case.removed_ms if waited else case.together.once(_last_session_end_ms)  # for those it waited in any case
     return Missed(case.removed_ms) if own_ms >= min(case.removed_ms - LATE_MS, last_ms) else NotMissed()
 
 
@@ -80,35 +78,60 @@ def _expired_since_the_load(case: Case) -> bool:
     return max(loaded_by_ms(moves[0], departure), touched_ms) + timeout_ms <= case.removed_ms
 
 
-def _session_ends_ms(case: Case) -> list[int]:
+def _stayed(together: Together) -> bool:
+    """Tell whether a member for which the phase waited, and that is not seen to have joined, stayed in the group."""
+    return bool(set(together.phase.unjoined) - {d.member.instance_id for d in together.dropped})
+
+
+def _last_session_end_ms(together: Together) -> int:
+    return max(together.latest_ends_ms.values())
+
+
+def _ends_ms(together: Together) -> list[int]:
+    """Return when the phase's timeout ran out, for each possible start."""
+    return possible_ends_ms(together.phase, _session_ends_ms(together), together.context)
+
+
+def _first_end_ms(together: Together) -> int | None:
+    """Return when the phase's timeout ran out, by the earliest of its possible starts; None: no start is known."""
+    return min(together.once(_ends_ms), default=None)
+
+
+def _timed_out(together: Together) -> bool:
+    """Tell whether the phase ended by its timeout."""
+    return any(-EARLY_MS <= together.removed_ms - end_ms <= LATE_MS for end_ms in together.once(_ends_ms))
+
+
+def _session_ends_ms(together: Together) -> list[int]:
     """Return the ends of sessions and the sync timeouts that can have begun the phase, of replaced members too.
 
     A session that ended as the generation before was announced may have ended the phase that led to it. If its member
     is not known to have been in that generation, it did.
     """
-    before = [d for d in case.dropped if (d.member.generation or 0) < d.generation - 1]
-    gone = [id(d) for d in before if case.latest_ends_ms[id(d)] <= case.departure.phase.began_after_ms]
-    syncs_ms = (first_sync_deadline_ms(case, d) for d in case.dropped if id(d) not in gone)
-    replaced_ms = (case.latest_end_ms(d) for d in case.together if d.successor is not None)
+    ends_ms = together.latest_ends_ms
+    before = [d for d in together.dropped if (d.member.generation or 0) < d.generation - 1]
+    gone = {id(d) for d in before if ends_ms[id(d)] <= together.phase.began_after_ms}
+    syncs_ms = (first_sync_deadline_ms(together, d) for d in together.dropped if id(d) not in gone)
+    replaced_ms = (together.latest_end_ms(d) for d in together.departures if d.successor is not None)
     known = (at_ms for at_ms in (*syncs_ms, *replaced_ms) if at_ms is not None)
-    return [*(at_ms for other, at_ms in case.latest_ends_ms.items() if other not in gone), *known]
+    return [*(at_ms for other, at_ms in ends_ms.items() if other not in gone), *known]
 
 
-def _outlasted_its_timeout(case: Case, session_ends_ms: list[int]) -> bool:
+def _outlasted_its_timeout(together: Together) -> bool:
     """Tell whether the phase certainly went on after its timeout, and under the same coordinator."""
-    phase, start, joins = case.departure.phase, case.departure.phase.started, case.departure.phase.joins
+    phase, start, joins = together.phase, together.phase.started, together.phase.joins
     if start is None:
         return False
-    ends_ms = possible_ends_ms(phase, session_ends_ms, case.context)
+    ends_ms = together.once(_ends_ms)
     if start.by is None and len(ends_ms) > 1:
         ends_ms = ends_ms[1:]  # not from its first sign: the end of a session began it earlier
-    last_ms = max(ends_ms, default=case.removed_ms)
-    if last_ms + LATE_MS >= case.removed_ms:
+    last_ms = max(ends_ms, default=together.removed_ms)
+    if last_ms + LATE_MS >= together.removed_ms:
         return False
     joined_in_time = joins.first_ms is not None and joins.first_ms <= last_ms
     if not joins.skipped and (joined_in_time or not phase.static_in):
         return False
-    resets = case.context.timer_resets
+    resets = together.context.timer_resets
     return not any(r.woke_ms is None and (r.high_ms is None or r.high_ms >= start.at_ms) for r in resets)
 
 
@@ -121,13 +144,13 @@ def _waited_to_its_timeout(case: Case, end_ms: int | None) -> bool:
     if end_ms is None:
         return False
     removed_ms, grace_ms = case.removed_ms, case.context.thresholds.grace_ms
-    others_ms = [at_ms for other, at_ms in case.latest_ends_ms.items() if other != id(case.departure)]
+    others_ms = case.together.first_and_last_end_beside_ms(case.departure)
     last_ms, sessions_ms = case.departure.phase.joins.last_ms, [case.session_end_ms, *others_ms]
     if last_ms is not None and all(sessions_ms):
         last_ms = max(last_ms, *sessions_ms)
         if end_ms - EARLY_MS <= removed_ms and last_ms + grace_ms < removed_ms:
             return True
-    if not case.session_end_ms + LATE_MS < removed_ms < case.latest_ends_ms[id(case.departure)]:
+    if not case.session_end_ms + LATE_MS < removed_ms < case.together.latest_ends_ms[id(case.departure)]:
         return False
     return end_ms <= removed_ms <= end_ms + grace_ms  # it may have been alive: a late phase timer explains more
 

@@ -18,7 +18,6 @@ from coordinator_model.replica.removals.case import (
 )
 from coordinator_model.replica.removals.coordinator_pause import due_in_a_pause
 from coordinator_model.replica.removals.departure import Departure
-from coordinator_model.replica.removals.ended_phase import note_starter_timeout
 from coordinator_model.replica.removals.join_timeout import not_rejoined, phase_was_extended
 from coordinator_model.replica.removals.leaves import CUT_MS
 from coordinator_model.replica.removals.phase_end import (
@@ -30,14 +29,13 @@ from coordinator_model.replica.removals.phase_end import (
 from coordinator_model.replica.removals.removal import count_violation, is_about_to_end, is_of_the_same
 from coordinator_model.replica.removals.removal_instant import (
     after_a_move,
-    context_before,
-    may_precede,
     moves_since_heard,
     removed_with_one_alive,
 )
 from coordinator_model.replica.removals.revocation import not_revoked, own_timers_ms
 from coordinator_model.replica.removals.session_end import possible_end, session_ended
 from coordinator_model.replica.removals.sync_timeout import not_synced
+from coordinator_model.replica.removals.together import Shared, Together, context_before, may_precede
 from coordinator_model.replica.removals.uncertain import Inference, cause_is_uncertain
 from coordinator_model.replica.session_timer import JudgementContext, lines_lost, session_timeout_ms
 from coordinator_model.states import MEMBER_REMOVED, REBALANCE_TIMEOUT, SESSION_EXPIRED, Cause, Evidence
@@ -85,24 +83,25 @@ def judge_removals(replica: GroupReplica, context: JudgementContext) -> bool:
     """
     if context.hole_is_open:
         return False
-    due = [d for d in replica.departures if not d.judged and _judge_after_ms(replica, d) <= context.progress_ms]
+    shared, due = Shared(replica), _due(replica, context.progress_ms)
     for departure in due:
-        if _waits_for_the_earlier(replica, departure):
+        if _waits_for_the_earlier(replica, departure, shared):
             departure.judge_after_ms = context.progress_ms + 1
         elif _is_of_a_disputed_coordinator(departure, context):
             departure.judge_after_ms = context.progress_ms + MOVE_CHECK_MS
         elif _is_of_a_deposed_coordinator(departure, context):
             replica.departures.remove(departure)
             replica.revert_to_last_record(departure.gone_ms)
+            shared = Shared(replica)
         else:
-            note_starter_timeout(replica, departure.phase)
-            _apply(replica, departure, judge(replica, departure, context), context)
-    return _judge_again(replica, context) or bool(due)
+            shared.note_starter(departure.phase)
+            _apply(replica, departure, judge(replica, departure, context, shared), context, shared)
+    return _judge_again(replica, context, shared) or bool(due)
 
 
-def _waits_for_the_earlier(replica: GroupReplica, departure: Departure) -> bool:
+def _waits_for_the_earlier(replica: GroupReplica, departure: Departure, shared: Shared) -> bool:
     """Tell whether an earlier removal of the member has to be reported first, with the return that ended it."""
-    own = (d for d in replica.departures if d is not departure and d.member.member_id == departure.member.member_id)
+    own = shared.of_member(departure)
     return any(is_about_to_end(replica, d) and d.removed_ms < departure.removed_ms for d in own)
 
 
@@ -115,61 +114,48 @@ def _is_of_a_disputed_coordinator(departure: Departure, context: JudgementContex
     return waits and departure.answered_by not in ("", departure.broker, context.broker)
 
 
-def _judge_after_ms(replica: GroupReplica, departure: Departure) -> int:
-    """Return when a removal may be judged.
+def _due(replica: GroupReplica, progress_ms: int) -> list[Departure]:
+    """Return the removals that may be judged.
 
     Static members that are replaced in one phase are judged together: only beside the others it shows whose session
     ended first.
     """
-    if departure.successor is None:
-        return departure.judge_after_ms
-    unjudged = (d for d in replica.departures if not d.judged and d.successor is not None)
-    return max(d.judge_after_ms for d in unjudged if d.generation == departure.generation)
+    unjudged = [d for d in replica.departures if not d.judged]
+    waiting = [d for d in unjudged if d.judge_after_ms > progress_ms]
+    waited_for = {d.generation for d in waiting if d.successor is not None}
+    return [
+        d
+        for d in unjudged
+        if d.judge_after_ms <= progress_ms and (d.successor is None or d.generation not in waited_for)
+    ]
 
 
-def judge(replica: GroupReplica, departure: Departure, context: JudgementContext) -> Verdict:
+def judge(replica: GroupReplica, departure: Departure, context: JudgementContext, shared: Shared) -> Verdict:
     """Return which timeout a removal proves, if one does and no missing line may explain the removal."""
     context = _until_it_was_unknown(departure, context)
-    together = [d for d in replica.departures if _is_of_one_phase(d, departure)]
-    if removed_with_one_alive(departure, together, replica.leaves, context):
+    if removed_with_one_alive(departure, shared.together(departure, context), replica.leaves):
         if not _moved_before(departure, context):
             return Unexplained(judge_again=True)
         context = after_a_move(departure, context)
     elif departure.answered_by not in ("", departure.broker):
         context = after_a_move(departure, context)  # who answered had loaded the group, though it was not known to lead
-    verdict = explain(replica, departure, together, context_before(departure, context))
+    verdict = explain(replica, departure, shared.together(departure, context_before(departure, context)))
     if isinstance(verdict, Unexplained):
         return verdict
-    if cause_is_uncertain(Inference(replica, departure, together, verdict, context)):
+    if cause_is_uncertain(Inference(replica, departure, shared.together(departure, context), verdict)):
         return Uncertain(judge_again=not lines_lost(departure.member, context))
     return verdict
 
 
-def _is_of_one_phase(one: Departure, other: Departure) -> bool:
-    """Tell whether the same generation showed both removals.
-
-    If one removal is older than the first sign of the other's join phase, two coordinators used the same number for
-    their generations: the first one's was never written, so the second did not find it when it loaded the log.
-    """
-    if one is other:
-        return True  # a late sign of its phase may be newer than the removal
-    replaced = one.successor is not None or other.successor is not None
-    pairs = () if replaced else ((one, other), (other, one))
-    reused = any(first.removed_ms < (second.phase.started_ms or 0) for first, second in pairs)
-    return one.generation == other.generation and not reused
-
-
-def explain(
-    replica: GroupReplica, departure: Departure, together: list[Departure], context: JudgementContext
-) -> Timeout | Unexplained:
+def explain(replica: GroupReplica, departure: Departure, together: Together) -> Timeout | Unexplained:
     """Return the timeout that explains a removal best, given the removals together with it."""
-    end = possible_end(replica, departure, together, context)
+    end = possible_end(replica, departure, together)
     if end is None or replacement.was_taken_back(departure):
         return Unexplained()
     replaced = departure.successor is not None
-    if replaced and not replacement.had_expired(replica, departure, together, context):
+    if replaced and not replacement.had_expired(replica, departure, together):
         return Unexplained()
-    case = Case(replica, departure, together, context, *end)
+    case = Case(replica, departure, together, *end)
     answer = next(answer for cause in CAUSES if (answer := cause(case)) is not None)
     return _rebalance_timeout(case, answer) if isinstance(answer, Missed) else session_ended(case)
 
@@ -183,14 +169,16 @@ def _rebalance_timeout(case: Case, missed: Missed) -> RebalanceTimeout | Unexpla
     return RebalanceTimeout(missed.deadline_ms, missed_cause(case.member, case.removed_ms))
 
 
-def _apply(replica: GroupReplica, departure: Departure, verdict: Verdict, context: JudgementContext) -> None:
+def _apply(
+    replica: GroupReplica, departure: Departure, verdict: Verdict, context: JudgementContext, shared: Shared
+) -> None:
     """Write a verdict into the departure.
 
     The departure of a static member that was only replaced is dropped: the coordinator did not remove it.
     """
     if isinstance(verdict, RebalanceTimeout | SessionExpired):
         _report(replica, departure, verdict)
-        _drop_earlier(replica, departure)
+        _drop_earlier(replica, departure, shared)
         return
     departure.judge_again = verdict.judge_again
     replaced = departure.successor is not None and isinstance(verdict, Unexplained)
@@ -227,14 +215,14 @@ def _mark_unknown(replica: GroupReplica, departure: Departure, context: Judgemen
     departure.judged = True
 
 
-def _drop_earlier(replica: GroupReplica, departure: Departure) -> None:
+def _drop_earlier(replica: GroupReplica, departure: Departure, shared: Shared) -> None:
     """Drop an earlier judged removal of the same member by the same rule."""
-    others = [d for d in replica.departures if d is not departure and d.judged]
-    earlier = [id(other) for other in others if is_of_the_same(other, departure)]
-    replica.departures = [d for d in replica.departures if id(d) not in earlier]
+    earlier = [id(d) for d in shared.of_member(departure) if d.judged and is_of_the_same(d, departure)]
+    if earlier:
+        replica.departures = [d for d in replica.departures if id(d) not in earlier]
 
 
-def _judge_again(replica: GroupReplica, context: JudgementContext) -> bool:
+def _judge_again(replica: GroupReplica, context: JudgementContext, shared: Shared) -> bool:
     """Judge again the removals that nothing explained, if a move of the coordinator has become known since.
 
     This waits until a leave behind a stalled write would have been answered. Return whether a move explains any.
@@ -246,8 +234,8 @@ def _judge_again(replica: GroupReplica, context: JudgementContext) -> bool:
         due = departure.judge_again and recent and not _was_in_no_generation(departure)
         if not (due and _moved_before(departure, context)):
             continue
-        note_starter_timeout(replica, departure.phase)
-        verdict = judge(replica, departure, context)
+        shared.note_starter(departure.phase)
+        verdict = judge(replica, departure, context, shared)
         if isinstance(verdict, RebalanceTimeout | SessionExpired):
             found = True
             replica.unexplained_ms = None if replica.unexplained_ms == departure.gone_ms else replica.unexplained_ms

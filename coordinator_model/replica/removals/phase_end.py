@@ -20,8 +20,8 @@ def unknown_before_its_end(case: Case) -> Answer:
 
 def lived_to_its_end(case: Case) -> Answer:
     """Answer if the end of another member's session began the phase, and this one's cannot have ended in the phase."""
-    alive = alive_at_the_end(case.departure, case.together, case.context)
-    lived = alive is not None and any(d is case.departure for d in alive[1])
+    alive = case.together.once(alive_at_the_end)
+    lived = alive is not None and id(case.departure) in alive[1]
     return Missed(case.removed_ms) if lived else None
 
 

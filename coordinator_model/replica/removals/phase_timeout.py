@@ -3,29 +3,14 @@
 from collections.abc import Iterable
 
 from coordinator_model.replica.removals.departure import Departure
-from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS
 from coordinator_model.replica.removals.phases import EndedPhase
 from coordinator_model.replica.session_timer import JudgementContext, when_awake_ms
 from coordinator_model.states import Cause
 
 
-def phase_due_ms(departure: Departure, session_ends_ms: Iterable[int], context: JudgementContext) -> int | None:
+def phase_due_ms(phase: EndedPhase, session_ends_ms: Iterable[int], context: JudgementContext) -> int | None:
     """Return when the phase's timeout was due, by the earliest of its possible starts; None: no start is known."""
-    return min(_possible_dues_ms(departure.phase, session_ends_ms, context), default=None)
-
-
-def phase_end_ms(departure: Departure, session_ends_ms: Iterable[int], context: JudgementContext) -> int | None:
-    """Return when the phase's timeout ran out, by the earliest of its possible starts; None: no start is known."""
-    return min(possible_ends_ms(departure.phase, session_ends_ms, context), default=None)
-
-
-def timed_out(departure: Departure, session_ends_ms: Iterable[int], context: JudgementContext) -> bool:
-    """Tell whether the phase ended by its timeout.
-
-    ``session_ends_ms``: when the sessions of the removed members ended, each of which may have begun the phase.
-    """
-    ends_ms = possible_ends_ms(departure.phase, session_ends_ms, context)
-    return any(-EARLY_MS <= departure.removed_ms - end_ms <= LATE_MS for end_ms in ends_ms)
+    return min(_possible_dues_ms(phase, session_ends_ms, context), default=None)
 
 
 def may_have_timed_out(departure: Departure) -> bool:

@@ -9,6 +9,7 @@ from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS
 from coordinator_model.replica.removals.phase_timeout import too_young
 from coordinator_model.replica.removals.phases import JoinPhase, PhaseStart
+from coordinator_model.replica.removals.together import Together, context_before, may_precede
 from coordinator_model.replica.session_timer import (
     AWAKE_BEFORE_LINE_MS,
     TIMER_EARLY_MS,
@@ -17,7 +18,6 @@ from coordinator_model.replica.session_timer import (
     blindly_heard_ms,
     deadlines,
     gone_by_ms,
-    latest_deadline_ms,
     lines_lost,
     session_timeout_ms,
     slept_over,
@@ -26,49 +26,47 @@ from coordinator_model.replica.session_timer import (
 from coordinator_model.states import Cause
 
 
-def context_before(departure: Departure, context: JudgementContext) -> JudgementContext:
-    """Return the context with the timer resets that can have come before a removal."""
-    return context._replace(timer_resets=[r for r in context.timer_resets if may_precede(r, departure)])
-
-
-def may_precede(reset: TimerReset, departure: Departure) -> bool:
-    """Tell whether a timer reset can have come before a removal.
-
-    A move of the coordinator away from the broker whose answer showed the removal cannot.
-    """
-    moved_away = reset.cause is Cause.COORDINATOR_MOVED and departure.answered_by not in ("", reset.broker)
-    low_ms = reset.low_ms if reset.since_ms is None else reset.since_ms
-    return low_ms <= departure.removed_ms and not moved_away
-
-
-def gone_between(departure: Departure, together: list[Departure], context: JudgementContext) -> tuple[int, int]:
+def gone_between(departure: Departure, together: Together) -> tuple[int, int]:
     """Return between which instants a member was removed.
 
     If only one session timer can have begun the phase, that timer ran out as the phase began. It is the member's own or
     that of members whose timers started together with its own, when their coordinator loaded the group. Otherwise only
     these are known: when the member was found gone, and which members were removed with it.
     """
-    found_ms, phase = (departure.removed_ms, _gone_by_ms(departure, together, context)), departure.phase
-    alive: set[int] = set()
-    if lived := alive_at_the_end(departure, together, context):
-        began_ms, alive = lived[0], set(map(id, lived[1]))
-        phase = replace(phase, began_after_ms=began_ms - LATE_MS, started=PhaseStart(began_ms, None))
+    found_ms = (departure.removed_ms, _gone_by_ms(departure, together))
+    phase = together.once(_phase_as_dated)
     if departure.answered_by not in ("", departure.broker):
         return found_ms  # the phase may be that of the coordinator that was known then
     if phase.started is None or phase.started.by is not None or phase.started.at_ms >= departure.removed_ms:
         return found_ms  # a request began the phase, or no start of it was seen
     if (departure.member.session_from_ms or 0) > phase.started.at_ms:
         return found_ms  # heard since the phase began, so the end of its session did not begin the phase
-    spans = [(d, deadlines(d, context_before(d, context))) for d in together if id(d) not in alive]
-    starters = [d for d, span in spans if d.sync_timeout_ms or not span or _may_have_begun(phase, span)]
-    timers = {_timer(d, context) for d in starters}
-    if len(timers) != 1 or any(d.sync_timeout_ms for d in starters if d is not departure):
+    timers, waiting = together.once(_starters)
+    if len(timers) != 1 or any(d is not departure for d in waiting):
         return found_ms
-    [(began_with, starters_ms)], (own, own_ms) = timers, _timer(departure, context)
+    [(began_with, starters_ms)], (own, own_ms) = timers, _timer(departure, together.context)
     if began_with != own:
         return found_ms
     longer_ms = own_ms - starters_ms
     return phase.began_after_ms + longer_ms, min(phase.started.at_ms + longer_ms, found_ms[1])
+
+
+def _phase_as_dated(together: Together) -> JoinPhase:
+    """Return the join phase, with its beginning as its end dates it, if that does."""
+    lived = together.once(alive_at_the_end)
+    if lived is None:
+        return together.phase
+    began_ms, _ = lived
+    return replace(together.phase, began_after_ms=began_ms - LATE_MS, started=PhaseStart(began_ms, None))
+
+
+def _starters(together: Together) -> tuple[set[tuple[int, int]], list[Departure]]:
+    """Return the timers that can have begun the phase, and two departures with such a timer that still had to sync."""
+    phase, lived = together.once(_phase_as_dated), together.once(alive_at_the_end)
+    alive = set() if lived is None else lived[1]
+    spans = [(d, together.spans.of(d)) for d in together.departures if id(d) not in alive]
+    starters = [d for d, span in spans if d.sync_timeout_ms or not span or may_have_begun(phase, span)]
+    return {_timer(d, together.context) for d in starters}, [d for d in starters if d.sync_timeout_ms][:2]
 
 
 def deadline_interval_ms(
@@ -131,9 +129,7 @@ def _earliest_since(move: TimerReset, departure: Departure, context: JudgementCo
     return loads_ms + (session_timeout_ms(departure.member, context) or 0)
 
 
-def removed_with_one_alive(
-    departure: Departure, together: list[Departure], leaves: Iterable[Leave], context: JudgementContext
-) -> bool:
+def removed_with_one_alive(departure: Departure, together: Together, leaves: Iterable[Leave]) -> bool:
     """Tell whether the record that removed a member also removed one that its coordinator had no reason to remove.
 
     That is a member that did not leave, whose session cannot have ended, and that cannot have missed the join phase: it
@@ -142,14 +138,18 @@ def removed_with_one_alive(
 
     Then another coordinator wrote the record, so the known coordinator's heartbeats say nothing about the removals.
     """
-    same = [d for d in together if d.removed_ms == departure.removed_ms and d.successor is None and not d.answered_by]
-    if departure in same and any(
-        _left_before(leave, departure) or _left_after(leave, departure, context) for leave in leaves
-    ):
+    if departure.successor is not None or departure.answered_by:
+        return False
+    if any(_left_before(leave, departure) or _left_after(leave, departure, together.context) for leave in leaves):
         return True
-    kept = [d for d in same if not d.sync_timeout_ms and (d.member.instance_id is not None or too_young(d, context))]
-    alive = [d for d in kept if _outlived(d, context) and not lines_lost(d.member, context)]
-    return departure in same and not departure.member.in_kip848_group and any(d is not departure for d in alive)
+    return not departure.member.in_kip848_group and any(d is not departure for d in together.once(_surely_alive))
+
+
+def _surely_alive(together: Together) -> list[Departure]:
+    """Return two of those that a record no longer listed, though their coordinator had no reason to remove them."""
+    context, same = together.context, (d for d in together.dropped if not d.answered_by)
+    kept = (d for d in same if not d.sync_timeout_ms and (d.member.instance_id is not None or too_young(d, context)))
+    return [d for d in kept if _outlived(d, context) and not lines_lost(d.member, context)][:2]
 
 
 def _left_before(leave: Leave, departure: Departure) -> bool:
@@ -192,24 +192,30 @@ def after_a_move(departure: Departure, context: JudgementContext) -> JudgementCo
     return context._replace(timer_resets=timer_resets)
 
 
-def emptied_ms(departure: Departure, together: list[Departure], context: JudgementContext) -> int | None:
+def emptied_ms(departure: Departure, together: Together) -> int | None:
     """Return when a session ended, if a classic group became empty as its last session ended: its record shows that.
 
     The coordinator writes that record when the session ends. If the record seems late, all session timers had restarted
     unseen, because another coordinator had loaded the group. If it seems early, that coordinator had loaded the group
     before its move was seen. None: the record is in time, or no such record.
     """
-    same = [d for d in together if d.removed_ms == departure.removed_ms and d.successor is None]
-    timeout_ms = session_timeout_ms(departure.member, context)
+    timeout_ms = session_timeout_ms(departure.member, together.context)
     shown_later = departure.answered_by != "" or not _ended_with_the_last_session(departure)
-    if shown_later or departure.member.in_kip848_group or timeout_ms is None or len(same) != len(together):
+    if shown_later or departure.member.in_kip848_group or timeout_ms is None:
         return None
-    ends_ms = [latest_deadline_ms(d, context_before(d, context)) or 0 for d in same]
-    is_late = max(ends_ms) + context.thresholds.grace_ms < departure.removed_ms
+    longest_ms = together.once(_longest_of_those_restarted_ms)
+    return None if longest_ms is None else departure.removed_ms - longest_ms + timeout_ms
+
+
+def _longest_of_those_restarted_ms(together: Together) -> int | None:
+    """Return the longest session timeout, if all members were removed at once and their timers had restarted unseen."""
+    same, context = together.dropped, together.context
+    if len(same) != len(together.departures):
+        return None
+    is_late = max(together.latest_ends_ms.values()) + context.thresholds.grace_ms < together.removed_ms
     if not is_late and not all(_outlived(d, context) and may_have_ended(d, context) for d in same):
         return None
-    longest_ms = max(session_timeout_ms(d.member, context) or 0 for d in same)
-    return departure.removed_ms - longest_ms + timeout_ms
+    return max(session_timeout_ms(d.member, context) or 0 for d in same)
 
 
 def _ended_with_the_last_session(departure: Departure) -> bool:
@@ -244,51 +250,60 @@ def _touched_since(departure: Departure, reset: TimerReset) -> bool:
     return max(departure.touches_ms, default=reset.low_ms) > reset.low_ms
 
 
-def _gone_by_ms(departure: Departure, together: list[Departure], context: JudgementContext) -> int:
+def _gone_by_ms(departure: Departure, together: Together) -> int:
     """Return by when a member was gone whose session began when its coordinator loaded the group.
 
     The load started the timers of all members. Of those that were not heard since, the one with the longest timeout
     expired last, by the removal. The others had expired earlier by the difference of their timeouts.
     """
+    context = together.context
     loads = [reset for reset in unheard_since(departure.member, context.timer_resets) if reset.may_load][:1]
     timeout_ms = session_timeout_ms(departure.member, context)
     if not loads or timeout_ms is None or _touched_since(departure, loads[0]):
         return departure.removed_ms
-    dropped = [d.member for d in together if d.removed_ms == departure.removed_ms and d.successor is None]
-    unheard = [member for member in dropped if loads[0] in unheard_since(member, context.timer_resets)]
-    longest_ms = max([timeout_ms, *(session_timeout_ms(member, context) or 0 for member in unheard)])
-    return departure.removed_ms - longest_ms + timeout_ms
+    unheard_ms = (longest_ms for reset, longest_ms in together.once(_longest_unheard_ms) if reset == loads[0])
+    return departure.removed_ms - max(timeout_ms, *unheard_ms) + timeout_ms
 
 
-def alive_at_the_end(
-    departure: Departure, together: list[Departure], context: JudgementContext
-) -> tuple[int, list[Departure]] | None:
-    """Return when the join phase began and who was alive at its end; None unless the end of another session began it.
+def _longest_unheard_ms(together: Together) -> list[tuple[TimerReset, int]]:
+    """Return the timer resets, each with the longest session timeout of the dropped members not heard since it."""
+    resets = together.context.timer_resets
+    longest_ms = {id(reset): 0 for reset in resets}
+    for departure in together.dropped:
+        timeout_ms = session_timeout_ms(departure.member, together.context) or 0
+        for reset in unheard_since(departure.member, resets):
+            longest_ms[id(reset)] = max(longest_ms[id(reset)], timeout_ms)
+    return [(reset, longest_ms[id(reset)]) for reset in resets]
+
+
+def alive_at_the_end(together: Together) -> tuple[int, set[int]] | None:
+    """Return when the join phase began and who was alive at its end, by ``id`` of the departures.
+
+    None unless the end of another session began it.
 
     After a move of the coordinator the end of that session is known only within a span. The end of the phase dates it
     better: it came one rebalance timeout later, if neither the last JoinGroup nor the end of a session ended the phase.
     Members whose session may have lasted beyond the phase, because they committed, were alive.
     """
-    phase, removed_ms = departure.phase, departure.removed_ms
+    phase, removed_ms = together.phase, together.removed_ms
     last_join_ms = phase.joins.last_ms
     if phase.limit_ms is None or phase.started is None or last_join_ms is None or last_join_ms >= removed_ms - LATE_MS:
         return None
     began_ms = removed_ms - phase.limit_ms
     if phase.static_in or not phase.began_after_ms <= began_ms <= phase.started.at_ms + EARLY_MS:
         return None
-    dropped = [d for d in together if d.removed_ms == removed_ms and d.successor is None]
-    spans = [(d, deadlines(d, context_before(d, context))) for d in dropped]
+    spans = [(d, together.spans.of(d)) for d in together.dropped]
     if any(_overlap(own, removed_ms - LATE_MS, removed_ms + EARLY_MS) for _, own in spans):
         return None
     starters = [d for d, own in spans if _overlap(own, began_ms - LATE_MS, began_ms + EARLY_MS)]
-    alive = [
-        d
+    alive = {
+        id(d)
         for d, own in spans
         if not d.member.in_kip848_group
         and d.member.instance_id is None
         and any(first_ms > removed_ms for first_ms, _, _ in own)
         and any(starter is not d for starter in starters[:2])
-    ]
+    }
     return (began_ms, alive) if alive else None
 
 
@@ -303,13 +318,8 @@ def _overlap(spans: list[Span], from_ms: int, until_ms: int) -> bool:
     return any(first_ms <= until_ms and last_ms >= from_ms for first_ms, last_ms, _ in spans)
 
 
-def may_have_started(departure: Departure, spans: list[Span]) -> bool:
-    """Tell whether a session that ended in one of these spans can have begun the join phase of a departure."""
-    return _may_have_begun(departure.phase, spans)
-
-
-def _may_have_begun(phase: JoinPhase, spans: list[Span]) -> bool:
-    """Tell whether one of the spans overlaps the interval in which a phase began."""
+def may_have_begun(phase: JoinPhase, spans: list[Span]) -> bool:
+    """Tell whether the end of a session in one of these spans can have begun a join phase."""
     return _overlap(spans, phase.began_after_ms, phase.started_ms or 0)
 
 

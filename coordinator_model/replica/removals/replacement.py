@@ -4,23 +4,12 @@ from coordinator_model.client import who
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.ended_phase import EARLY_MS
-from coordinator_model.replica.removals.removal_instant import (
-    context_before,
-    ends,
-    may_have_started,
-    moves_since_heard,
-)
-from coordinator_model.replica.session_timer import (
-    JudgementContext,
-    deadlines,
-    earliest_load_ms,
-    session_timeout_ms,
-)
+from coordinator_model.replica.removals.removal_instant import ends, may_have_begun, moves_since_heard
+from coordinator_model.replica.removals.together import Together
+from coordinator_model.replica.session_timer import JudgementContext, earliest_load_ms, session_timeout_ms
 
 
-def had_expired(
-    replica: GroupReplica, departure: Departure, together: list[Departure], context: JudgementContext
-) -> bool:
+def had_expired(replica: GroupReplica, departure: Departure, together: Together) -> bool:
     """Tell whether a static member's session had ended before its successor came.
 
     A replacement starts no rebalance. If a rebalance began that no request is seen to have started, the end of a
@@ -29,19 +18,27 @@ def had_expired(
     member, removed_ms = departure.member, departure.removed_ms
     if member.fenced_ms is not None and member.fenced_ms < removed_ms:
         return False  # its JoinGroup was pending: such a member does not expire
-    if _is_in_its_first_session(departure, context):
+    if _is_in_its_first_session(departure, together.context):
         return False
-    spans = {id(d): deadlines(d, context_before(d, context)) for d in together}
-    first_ms, last_ms = ends(spans[id(departure)])
+    first_ms, last_ms = ends(together.spans.of(departure))
     if last_ms <= removed_ms:
         return True
     # The coordinator answered before the removal was recorded that it does not know the member (25).
     if (member.unknown_ms or removed_ms) < removed_ms:
         return not _is_reported(replica, departure)
-    others = [span for d in together if d is not departure and (span := spans[id(d)])]
-    if any(may_have_started(departure, span) and ends(span)[1] < last_ms for span in others):
+    if any(end_ms < last_ms for other, end_ms in together.once(_first_starters) if other != id(departure)):
         return False  # sessions that began with one load and are as long end in one instant
     return _began_the_phase(departure, together, first_ms)
+
+
+def _first_starters(together: Together) -> list[tuple[int, int]]:
+    """Return the two departures that can have begun the phase with the end of a session and expired first.
+
+    Each is given by its ``id``, with the latest instant at which its session can have ended.
+    """
+    spans = [(id(d), span) for d in together.departures if (span := together.spans.of(d))]
+    starters = [(other, ends(span)[1]) for other, span in spans if may_have_begun(together.phase, span)]
+    return sorted(starters, key=lambda starter: starter[1])[:2]
 
 
 def may_have_expired(departure: Departure, context: JudgementContext) -> bool:
@@ -85,7 +82,7 @@ def was_taken_back(departure: Departure) -> bool:
     return fenced and departure.successor is None
 
 
-def _began_the_phase(departure: Departure, together: list[Departure], first_end_ms: int) -> bool:
+def _began_the_phase(departure: Departure, together: Together, first_end_ms: int) -> bool:
     """Tell whether the phase can have begun with the end of this member's session.
 
     It can if nobody else is seen to have begun it. The JoinGroup of a successor, this member's or another's, begins no
@@ -94,8 +91,11 @@ def _began_the_phase(departure: Departure, together: list[Departure], first_end_
     start = departure.phase.started
     if start is None or first_end_ms > start.at_ms + EARLY_MS:
         return False
-    successors = {other.successor for other in together}
-    return start.by is None or (start.by in successors and not departure.member.awaiting_sync)
+    return start.by is None or (start.by in together.once(_successors) and not departure.member.awaiting_sync)
+
+
+def _successors(together: Together) -> set[str | None]:
+    return {other.successor for other in together.departures}
 
 
 def _is_reported(replica: GroupReplica, departure: Departure) -> bool:

@@ -10,6 +10,7 @@ from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.leaves import CUT_MS
 from coordinator_model.replica.removals.removal_instant import deadline_interval_ms, emptied_ms, gone_between
 from coordinator_model.replica.removals.revocation import own_timers_ms
+from coordinator_model.replica.removals.together import Together
 from coordinator_model.replica.session_timer import (
     TIMER_EARLY_MS,
     JudgementContext,
@@ -28,13 +29,13 @@ one heartbeat of it was not seen: clients usually send three or more in a sessio
 
 
 def possible_end(
-    replica: GroupReplica, departure: Departure, together: list[Departure], context: JudgementContext
+    replica: GroupReplica, departure: Departure, together: Together
 ) -> tuple[int, TimerReset | None] | None:
     """Return when a member's session ended, if its end caused the removal, and the timer reset that began the session.
 
     None: nothing is known of its session.
     """
-    went_ms = gone_between(departure, together, context)
+    context, went_ms = together.context, gone_between(departure, together)
     end_ms, reset = removal_deadline_ms(departure, context, *went_ms)
     if departure.member.in_kip848_group:
         early = end_ms is not None and end_ms > departure.removed_ms
@@ -49,7 +50,7 @@ def session_ended(case: Case) -> SessionExpired | Unexplained:
     member, removed_ms, context = case.member, case.removed_ms, case.context
     grace_ms, end_ms = context.thresholds.grace_ms, case.session_end_ms
     if not _emptied_by_another(case):
-        end_ms = emptied_ms(case.departure, case.together, context) or end_ms
+        end_ms = emptied_ms(case.departure, case.together) or end_ms
     gone_ms = min(gone_by_ms(member, context) or removed_ms, removed_ms)
     if gone_ms < end_ms - (TIMER_EARLY_MS if member.in_kip848_group else grace_ms):
         return _unseen(case)  # a leave or a move of the coordinator was not seen

@@ -6,12 +6,13 @@ All such members of a generation are removed together (``GroupMetadataManager.ex
 from coordinator_model.replica.removals.case import Answer, Case, Missed, NotMissed
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS
+from coordinator_model.replica.removals.together import Together
 from coordinator_model.replica.session_timer import JudgementContext
 
 
 def not_synced(case: Case) -> Answer:
     """Answer for a member whose sync was due by its removal: it missed the sync, unless its session ended earlier."""
-    sync_ms = first_sync_deadline_ms(case, case.departure)
+    sync_ms = first_sync_deadline_ms(case.together, case.departure)
     if sync_ms is None:
         return None
     lived_on = case.own_latest_end_ms > case.removed_ms + EARLY_MS  # e.g. heard behind a stalled write
@@ -19,13 +20,13 @@ def not_synced(case: Case) -> Answer:
     return Missed(sync_ms) if missed else NotMissed()
 
 
-def first_sync_deadline_ms(case: Case, departure: Departure) -> int | None:
+def first_sync_deadline_ms(together: Together, departure: Departure) -> int | None:
     """Return by when a member had to sync; None too if another member's session ended first and began a join phase."""
-    sync_ms = sync_deadline_ms(departure, case.context)
-    others_ms = (end_ms for other, end_ms in case.latest_ends_ms.items() if other != id(departure) and end_ms)
-    if sync_ms is None or any(end_ms < sync_ms - EARLY_MS for end_ms in others_ms):
+    sync_ms = sync_deadline_ms(departure, together.context)
+    if sync_ms is None:
         return None
-    return sync_ms
+    other_ms = together.first_known_end_beside_ms(departure)
+    return None if other_ms is not None and other_ms < sync_ms - EARLY_MS else sync_ms
 
 
 def sync_deadline_ms(departure: Departure, context: JudgementContext) -> int | None:

@@ -16,6 +16,7 @@ from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.case import SessionExpired, Timeout
 from coordinator_model.replica.removals.departure import Departure
+from coordinator_model.replica.removals.together import Together
 from coordinator_model.replica.session_timer import (
     JudgementContext,
     deadlines,
@@ -35,15 +36,19 @@ class Inference:
 
     replica: GroupReplica
     departure: Departure
-    together: list[Departure]
-    """All departures that the same generation showed."""
+    together: Together
+    """All departures that the same generation showed, with the judgement context."""
     timeout: Timeout
-    context: JudgementContext
 
     @property
     def member(self) -> Member:
         """The member that is gone."""
         return self.departure.member
+
+    @property
+    def context(self) -> JudgementContext:
+        """The judgement context."""
+        return self.together.context
 
 
 def joined_a_later_generation(inference: Inference) -> bool:
@@ -84,9 +89,15 @@ def rebalance_began_unseen(inference: Inference) -> bool:
         return False
     if any(reset.cause is not Cause.UNKNOWN for reset in unheard_since(member, inference.context.timer_resets)):
         return False
-    ends_ms = [span[0] for other in inference.together for span in deadlines(other, inference.context)]
-    ends_ms += [(d.member.timer_reset_ms or 0) + d.sync_timeout_ms for d in inference.together if d.sync_timeout_ms]
-    return min(ends_ms, default=0) > phase.started.at_ms + inference.context.thresholds.grace_ms
+    return inference.together.once(_first_end_ms) > phase.started.at_ms + inference.context.thresholds.grace_ms
+
+
+def _first_end_ms(together: Together) -> int:
+    """Return the first instant at which a session or a sync timeout of any of the members can have ended."""
+    departures, context = together.departures, together.context
+    ends_ms = [span[0] for other in departures for span in deadlines(other, context)]
+    ends_ms += [(d.member.timer_reset_ms or 0) + d.sync_timeout_ms for d in departures if d.sync_timeout_ms]
+    return min(ends_ms, default=0)
 
 
 def heartbeats_are_filtered_out(inference: Inference) -> bool:
@@ -196,9 +207,13 @@ def _outlived_its_session(inference: Inference) -> bool:
         return True
     if isinstance(inference.timeout, SessionExpired) and _expired_in_a_rebalance(departure, context):
         return False
-    lost = [departure] if alone else inference.together
-    ends_ms = [latest_deadline_ms(other, context) or 0 for other in lost]
-    return departure.removed_ms > max(ends_ms, default=0) + context.thresholds.grace_ms
+    last_ms = latest_deadline_ms(departure, context) or 0 if alone else inference.together.once(_last_end_ms)
+    return departure.removed_ms > last_ms + context.thresholds.grace_ms
+
+
+def _last_end_ms(together: Together) -> int:
+    """Return the latest instant at which a session of any of the members can have ended."""
+    return max((latest_deadline_ms(other, together.context) or 0 for other in together.departures), default=0)
 
 
 def _lost_lines_recently(inference: Inference) -> bool:

@@ -1,0 +1,197 @@
+"""Removals that are judged together. What follows from all of them is computed once, not again for each of them.
+
+A network partition may remove a thousand members at once. Each of these removals is judged beside all others.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, TypeVar
+
+from coordinator_model.brokers.timer_reset import TimerReset
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.removals.departure import Departure
+from coordinator_model.replica.removals.ended_phase import note_starter_timeout
+from coordinator_model.replica.removals.phases import EndedPhase
+from coordinator_model.replica.session_timer import JudgementContext, Span, deadlines
+from coordinator_model.states import Cause
+
+Said = TypeVar("Said")
+
+
+def context_before(departure: Departure, context: JudgementContext) -> JudgementContext:
+    """Return the context with the timer resets that can have come before a removal."""
+    return context._replace(timer_resets=[r for r in context.timer_resets if may_precede(r, departure)])
+
+
+def may_precede(reset: TimerReset, departure: Departure) -> bool:
+    """Tell whether a timer reset can have come before a removal.
+
+    A move of the coordinator away from the broker whose answer showed the removal cannot.
+    """
+    moved_away = reset.cause is Cause.COORDINATOR_MOVED and departure.answered_by not in ("", reset.broker)
+    low_ms = reset.low_ms if reset.since_ms is None else reset.since_ms
+    return low_ms <= departure.removed_ms and not moved_away
+
+
+class Spans:
+    """When the sessions of departed members can have ended, as some timer resets show it: of each, asked once."""
+
+    def __init__(self, context: JudgementContext) -> None:
+        self.context = context
+        self._found: dict[int, list[Span]] = {}
+
+    def of(self, departure: Departure) -> list[Span]:
+        """Return the spans of a departure, by the timer resets that can have come before it."""
+        if id(departure) not in self._found:
+            self._found[id(departure)] = deadlines(departure, context_before(departure, self.context))
+        return self._found[id(departure)]
+
+
+class Together:
+    """The removals that the same generation showed, as those see them that one instant of one phase removed.
+
+    Of what they say, ``once`` keeps each answer. So it must not depend on which of them is judged.
+    """
+
+    def __init__(self, departures: list[Departure], one: Departure, spans: Spans) -> None:
+        self.departures = departures
+        self.generation = one.generation
+        self.removed_ms = one.removed_ms
+        self.phase = one.phase
+        self.context = spans.context
+        """The judgement context of all of them. The timer resets in it may have been chosen for this instant."""
+        self.spans = spans
+        self._said: dict[object, Any] = {}
+
+    def once(self, ask: Callable[["Together"], Said]) -> Said:
+        """Return what a function says of these removals. It is called once."""
+        if ask not in self._said:
+            self._said[ask] = ask(self)
+        said: Said = self._said[ask]
+        return said
+
+    @cached_property
+    def dropped(self) -> list[Departure]:
+        """The departures at this instant, without replaced static members."""
+        return [d for d in self.departures if d.removed_ms == self.removed_ms and d.successor is None]
+
+    @cached_property
+    def latest_ends_ms(self) -> dict[int, int]:
+        """By ``id`` of each dropped departure: the latest instant at which its session can have ended; 0: not known."""
+        return {id(d): self.latest_end_ms(d) or 0 for d in self.dropped}
+
+    @cached_property
+    def _in_order(self) -> list[tuple[int, int]]:
+        """The latest ends, each with the ``id`` of its departure, earliest first."""
+        return sorted((at_ms, dropped) for dropped, at_ms in self.latest_ends_ms.items())
+
+    @cached_property
+    def _known_in_order(self) -> list[tuple[int, int]]:
+        return [(at_ms, dropped) for at_ms, dropped in self._in_order if at_ms]
+
+    def latest_end_ms(self, departure: Departure) -> int | None:
+        """Return the latest instant at which the session of a departed member can have ended; None: not known."""
+        return max((last_ms for _, last_ms, _ in self.spans.of(departure)), default=None)
+
+    def first_known_end_beside_ms(self, departure: Departure) -> int | None:
+        """Return the earliest of the others' latest ends that are known."""
+        return next((at_ms for at_ms, other in self._known_in_order[:2] if other != id(departure)), None)
+
+    def first_and_last_end_beside_ms(self, departure: Departure) -> list[int]:
+        """Return the earliest and the latest of the others' latest ends, 0 for one that is not known; empty: no others.
+
+        Two from each end are enough: one of them is another's.
+        """
+        both = (self._in_order[:2], self._in_order[:-3:-1])
+        found = [next((at_ms for at_ms, other in ends if other != id(departure)), None) for ends in both]
+        return [at_ms for at_ms in found if at_ms is not None]
+
+
+class Shared:
+    """What the judgements of one call of ``judge_removals`` share. No event comes in between.
+
+    What such a call writes changes it only so:
+
+    - A verdict is written into its departure: rule, cause, evidence and dates of its own finding. Nothing here reads
+      them. Departures are dropped and none are added, so their number shows it. Then the rest are looked up again.
+    - The timeout of a phase's starter is noted before the phase's first removal is judged: ``note_starter`` forgets
+      what was said before. No span depends on it.
+    - A replica that is reverted has other members: ``judge_removals`` begins a new ``Shared``.
+    """
+
+    def __init__(self, replica: GroupReplica) -> None:
+        self._replica = replica
+        self._noted: dict[int, EndedPhase] = {}
+        self._spans: list[Spans] = []
+        self._look_up()
+
+    def note_starter(self, phase: EndedPhase) -> None:
+        """Note the timeout of the member whose JoinGroup began the phase, once for all removals in it."""
+        if id(phase) not in self._noted:
+            note_starter_timeout(self._replica, phase)
+            self._noted[id(phase)] = phase
+            self._together.clear()
+
+    def of_member(self, departure: Departure) -> list[Departure]:
+        """Return the other departures of the same member."""
+        self._look_up_if_dropped()
+        return [d for d in self._by_member[departure.member.member_id] if d is not departure]
+
+    def together(self, departure: Departure, context: JudgementContext) -> Together:
+        """Return the removals that a removal is judged with, given the timer resets in the context."""
+        self._look_up_if_dropped()
+        known = self._together[_key(departure)]
+        found = next((t for t in known if t.context.timer_resets == context.timer_resets), None)
+        if found is None:
+            departures = known[0].departures if known else self._of_one_phase(departure)
+            found = Together(departures, departure, self._spans_by(context))
+            known.append(found)
+        return found
+
+    def _of_one_phase(self, departure: Departure) -> list[Departure]:
+        same = self._by_generation[departure.generation]
+        return same if departure.successor is not None else [d for d in same if is_of_one_phase(d, departure)]
+
+    def _spans_by(self, context: JudgementContext) -> Spans:
+        found = next((spans for spans in self._spans if spans.context.timer_resets == context.timer_resets), None)
+        if found is None:
+            found = Spans(context)
+            self._spans.append(found)
+        return found
+
+    def _look_up_if_dropped(self) -> None:
+        if len(self._departures) != len(self._replica.departures):
+            self._look_up()
+
+    def _look_up(self) -> None:
+        self._departures = list(self._replica.departures)
+        self._together: defaultdict[tuple[object, ...], list[Together]] = defaultdict(list)
+        self._by_generation: defaultdict[int, list[Departure]] = defaultdict(list)
+        self._by_member: defaultdict[str, list[Departure]] = defaultdict(list)
+        for departure in self._departures:
+            self._by_generation[departure.generation].append(departure)
+            self._by_member[departure.member.member_id].append(departure)
+
+
+def _key(departure: Departure) -> tuple[object, ...]:
+    """Return what two removals have in common that are judged with the same ones."""
+    replaced, started_ms = departure.successor is not None, departure.phase.started_ms
+    key = (departure.generation, replaced, departure.removed_ms, started_ms, id(departure.phase))
+    # If a late sign of its phase is newer than the removal, only the removal itself sees itself as of its phase.
+    alone = not replaced and departure.removed_ms < (started_ms or 0)
+    return (*key, id(departure)) if alone else key
+
+
+def is_of_one_phase(one: Departure, other: Departure) -> bool:
+    """Tell whether the same generation showed both removals.
+
+    If one removal is older than the first sign of the other's join phase, two coordinators used the same number for
+    their generations: the first one's was never written, so the second did not find it when it loaded the log.
+    """
+    if one is other:
+        return True  # a late sign of its phase may be newer than the removal
+    replaced = one.successor is not None or other.successor is not None
+    pairs = () if replaced else ((one, other), (other, one))
+    reused = any(first.removed_ms < (second.phase.started_ms or 0) for first, second in pairs)
+    return one.generation == other.generation and not reused
