@@ -1,6 +1,6 @@
-"""Removals that are judged together. What follows from all of them is computed once, not again for each of them.
+"""Removals that are judged together: what follows from all of them is computed once, not once for each.
 
-A network partition may remove a thousand members at once. Each of these removals is judged beside all others.
+A network partition may remove a thousand members at once, and each removal is judged with all the others in view.
 """
 
 from collections import defaultdict
@@ -16,7 +16,7 @@ from coordinator_model.replica.removals.phases import EndedPhase
 from coordinator_model.replica.session_timer import JudgementContext, Span, deadlines
 from coordinator_model.states import Cause
 
-Said = TypeVar("Said")
+Result = TypeVar("Result")
 
 
 def context_before(departure: Departure, context: JudgementContext) -> JudgementContext:
@@ -35,7 +35,7 @@ def may_precede(reset: TimerReset, departure: Departure) -> bool:
 
 
 class Spans:
-    """When the sessions of departed members can have ended, as some timer resets show it: of each, asked once."""
+    """When the sessions of departed members can have ended, given some timer resets. Each is computed once."""
 
     def __init__(self, context: JudgementContext) -> None:
         self.context = context
@@ -49,9 +49,9 @@ class Spans:
 
 
 class Together:
-    """The removals that the same generation showed, as those see them that one instant of one phase removed.
+    """All removals that one generation showed. Those of one instant and one join phase share this object.
 
-    Of what they say, ``once`` keeps each answer. So it must not depend on which of them is judged.
+    ``once`` keeps the result of a function, so the result must not depend on which of these removals is judged.
     """
 
     def __init__(self, departures: list[Departure], one: Departure, spans: Spans) -> None:
@@ -62,14 +62,14 @@ class Together:
         self.context = spans.context
         """The judgement context of all of them. The timer resets in it may have been chosen for this instant."""
         self.spans = spans
-        self._said: dict[object, Any] = {}
+        self._results: dict[object, Any] = {}
 
-    def once(self, ask: Callable[["Together"], Said]) -> Said:
-        """Return what a function says of these removals. It is called once."""
-        if ask not in self._said:
-            self._said[ask] = ask(self)
-        said: Said = self._said[ask]
-        return said
+    def once(self, function: Callable[["Together"], Result]) -> Result:
+        """Return the result of a function of these removals. It is called once."""
+        if function not in self._results:
+            self._results[function] = function(self)
+        result: Result = self._results[function]
+        return result
 
     @cached_property
     def dropped(self) -> list[Departure]:
@@ -111,13 +111,13 @@ class Together:
 class Shared:
     """What the judgements of one call of ``judge_removals`` share. No event comes in between.
 
-    What such a call writes changes it only so:
+    Three things change during such a call:
 
-    - A verdict is written into its departure: rule, cause, evidence and dates of its own finding. Nothing here reads
-      them. Departures are dropped and none are added, so their number shows it. Then the rest are looked up again.
-    - The timeout of a phase's starter is noted before the phase's first removal is judged: ``note_starter`` forgets
-      what was said before. No span depends on it.
-    - A replica that is reverted has other members: ``judge_removals`` begins a new ``Shared``.
+    - A verdict is written into its departure (rule, cause, evidence, dates). Nothing here reads these. It may drop
+      other departures, and never adds one. If their number has changed, they are looked up again.
+    - ``note_starter`` notes the timeout of the member that began a phase, before the phase's first removal is judged,
+      and drops all earlier results. No span depends on that timeout.
+    - The replica may be reverted, and then has other members: ``judge_removals`` begins a new ``Shared``.
     """
 
     def __init__(self, replica: GroupReplica) -> None:
