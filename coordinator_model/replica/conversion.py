@@ -70,9 +70,10 @@ def _had_gone(member: Member, upgraded_ms: int, context: JudgementContext) -> bo
     session, timeout_ms = latest_session(member, context), session_timeout_ms(member, context)
     if member.unknown_ms is not None or (session is not None and session.end_ms <= upgraded_ms):
         return True
-    due_ms = (member.session_from_ms or upgraded_ms) + (timeout_ms or 0)
-    pauses = unheard_since(member, context.timer_resets)
-    return due_ms <= upgraded_ms and any(pause.sleeps_at(due_ms, told_at_once=False) for pause in pauses)
+    if member.session_from_ms is None or timeout_ms is None:
+        return False
+    due_ms = member.session_from_ms + timeout_ms
+    return due_ms <= upgraded_ms and any(p.sleeps_at(due_ms) for p in unheard_since(member, context.timer_resets))
 
 
 def _join_phase_has_ended(replica: GroupReplica, upgraded_ms: int, context: JudgementContext) -> bool:
@@ -86,8 +87,8 @@ def _join_phase_has_ended(replica: GroupReplica, upgraded_ms: int, context: Judg
 def become_classic(replica: GroupReplica, listed: Collection[str]) -> None:
     """Make the group classic, by its record.
 
-    Members that it lists are not gone, though tombstones of the same write name them. If more than one names a member
-    in that millisecond, only the last is of this write: the member was removed before, and came back.
+    Members that it lists are not gone, though tombstones of the same write name them. If a member has two tombstones
+    of that millisecond, only the last is of this write: the member was removed before, and came back.
     """
     if replica.ending_ms is not None:
         gone = [d for d in replica.departures if d.removed_ms == replica.ending_ms]
