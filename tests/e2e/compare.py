@@ -29,10 +29,10 @@ from streaming.embedded.truth import (
 from tests.e2e import quiet
 from tests.e2e.poll_truth import Sleepers, names_of, refused, returns, slept
 from tests.e2e.world import Played
+from tests.support.pauses import TOLERANCE_MS, ended_at_a_pause
 
 POLL_EXCEEDED = "poll-exceeded"
 
-TOLERANCE_MS = 1_000
 TRAILING_MS = 1_000
 AFTER_A_MOVE_MS = 3_000  # only an interval is known of when a coordinator that loads restarts its clocks
 MOVE_IS_RECENT_MS = 20_000
@@ -62,7 +62,7 @@ class Row:
     between_ms: tuple[int, int] | None = None
     """Between which instants the deadline lies, where the incident states that."""
     at_a_pause: bool = False
-    """Whether that interval is a pause of a broker, and the session ended as it began or as it was over."""
+    """Whether that interval is a pause of a broker, and the session ended at one of its ends."""
 
     @property
     def _by_its_interval(self) -> bool:
@@ -177,7 +177,7 @@ def session_rows(truth: list[TruthEvent], printed: list[dict], pauses_ms: Sequen
 
 
 def pauses(actions: Iterable[dict]) -> list[tuple[int, int]]:
-    """From when to when a broker stood still: what `chaos` notes of it."""
+    """From when to when a broker was paused, by the actions that `chaos` noted."""
     found, since_ms = [], {}
     for action in actions:
         match action["action"].split():
@@ -189,15 +189,10 @@ def pauses(actions: Iterable[dict]) -> list[tuple[int, int]]:
 
 
 def _ended_at_a_pause(row: Row, pauses_ms: Sequence[tuple[int, int]]) -> bool:
-    """Tell whether a stated interval is a pause and the session ended at one end of it: nobody knows at which.
-
-    A timer that is due as a broker is stopped runs just before, or when the broker goes on.
-    """
+    """Tell whether a pause of a broker explains the interval that the incident states."""
     if row.between_ms is None or row.log_ms is None:
         return False
-    from_ms, until_ms = row.between_ms
-    stated = any(max(abs(from_ms - a), abs(until_ms - b)) <= TOLERANCE_MS for a, b in pauses_ms)
-    return stated and min(abs(row.log_ms - from_ms), abs(row.log_ms - until_ms)) <= TOLERANCE_MS
+    return ended_at_a_pause(row.log_ms, *row.between_ms, pauses_ms)
 
 
 def ended_with_coordinator(truth: Iterable[TruthEvent], row: Row) -> bool:

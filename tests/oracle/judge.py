@@ -24,8 +24,8 @@ from tests.oracle.groups import difference
 from tests.oracle.life import Life
 from tests.oracle.monitor import Monitor
 from tests.oracle.undecidable import class_of
+from tests.support.pauses import TOLERANCE_MS, ended_at_a_pause
 
-TOLERANCE_MS = 1_000
 AFTER_A_MOVE_MS = 3_000
 """Of when a coordinator that loads restarts its timers only an interval is known."""
 MOVE_IS_RECENT_MS = 20_000
@@ -91,14 +91,10 @@ class _Doubts:
         return -tolerance_ms - max(slept_ms, default=0) <= told_ms - at_ms <= tolerance_ms
 
     def holds(self, at_ms: int, from_ms: int, until_ms: int) -> bool:
-        """Tell whether a stated interval will do: one that holds it after a move, else one that a pause explains.
-
-        Around a pause only two instants are possible: a timer ran as the coordinator fell asleep, or as it woke.
-        """
+        """Tell whether a stated interval will do: one that holds it after a move, else one that a pause explains."""
         if self.moved(at_ms):
             return from_ms - TOLERANCE_MS <= at_ms <= until_ms + TOLERANCE_MS
-        pauses_ms = [(a, b) for a, b in self.pauses_ms if max(abs(from_ms - a), abs(until_ms - b)) <= TOLERANCE_MS]
-        return bool(pauses_ms) and min(abs(at_ms - from_ms), abs(at_ms - until_ms)) <= TOLERANCE_MS
+        return ended_at_a_pause(at_ms, from_ms, until_ms, self.pauses_ms)
 
 
 @dataclass(frozen=True)
