@@ -1,6 +1,6 @@
-"""What holds for all tests."""
+"""The environment of all tests."""
 
 import os
 
-# A test's job runs for a minute or two. Without its second compiler, C2, Spark's JVM takes half the processor time.
+# The jobs in tests run for a minute or two. Without C2, its second compiler, the JVM needs half the processor time.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")

@@ -73,14 +73,15 @@ def end_if_tombstoned(replica: GroupReplica) -> bool:
 
 
 def take_over(replica: GroupReplica, answered_ms: int, at_ms: int) -> bool:
-    """Apply that another coordinator has loaded a classic group from the log; return whether that changes anything.
+    """Apply that another coordinator has loaded a group from the log; return whether that changes anything.
 
-    A rebalance is in no record, so the group is as it was before it (``GroupMetadataManager.onLoaded``).
+    A rebalance is in no record, so a classic group is as it was before it (``GroupMetadataManager.onLoaded``). Nor is
+    the removal of an empty KIP-848 group by a refused JoinGroup.
     ``answered_ms``: when the deposed coordinator last answered. Leaves after that were already answered by the new
     coordinator, so they are applied again to the group as the record has it.
     """
     if replica.state is GroupState.DEAD and replica.state_since_ms <= answered_ms:
-        derive_state(replica, at_ms)  # its removal is in no record either
+        derive_state(replica, at_ms)  # a group that has a tombstone stays Dead
         return replica.state is not GroupState.DEAD
     rebalancing = replica.state in (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
     if replica.type is not GroupType.CLASSIC or not rebalancing or replica.state_since_ms > answered_ms:

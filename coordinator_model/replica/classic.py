@@ -479,9 +479,9 @@ def _not_stored(replica: GroupReplica, event: SyncAnswered) -> None:
     """Begin the next join phase if the leader's assignment could not be written (15, -1).
 
     After 16 the coordinator has unloaded the group: nobody takes part in that phase (``CoordinatorRuntime``). An
-    assignment that was stored too late is in the log all the same, and its record may have been read first. That lists
-    the leader, or else it is another coordinator's. In a group of KIP-848 nobody assigns: who let a leader do so was
-    deposed.
+    assignment that was stored too late is in the log all the same, and its record may have been read first. A
+    record that does not list the leader is another coordinator's. A KIP-848 group has no leader: a coordinator that let
+    a member assign in it was deposed.
     """
     its_own = replica.type is GroupType.CLASSIC and event.from_leader and event.generation == replica.generation
     read_first = replica.state is GroupState.STABLE and event.arrival_ms <= replica.state_since_ms < event.answer_ms

@@ -245,10 +245,10 @@ def _note_unknown(replica: GroupReplica, event: JoinAnswered) -> None:
 
 
 def _remove_if_empty(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
-    """Note that an empty KIP-848 group is gone: a classic JoinGroup removes it before it is refused.
+    """Note that an empty KIP-848 group is gone: the coordinator removes it before it refuses a classic JoinGroup.
 
-    No tombstone is written, as the JoinGroup fails (``GroupMetadataManager.classicGroupJoinToClassicGroup``).
-    The log still has the group, so the next coordinator loads it (``advance.take_over``).
+    It writes no tombstone then (``GroupMetadataManager.classicGroupJoinToClassicGroup``). The log still has the group,
+    so the next coordinator loads it (``advance.take_over``).
     """
     empty = replica.type is GroupType.CONSUMER and replica.state is GroupState.EMPTY
     if empty and event.broker == context.broker and event.arrival_ms >= replica.state_since_ms:
@@ -448,8 +448,8 @@ def _replace_static(replica: GroupReplica, event: JoinAnswered, context: Judgeme
 def _inherits_the_lead(replica: GroupReplica, event: JoinAnswered, old: Member) -> bool:
     """Tell whether a successor leads because the member that it replaced did: that member's session had not ended.
 
-    If the leader is removed, another member leads (``ClassicGroup.remove``). It goes on to lead if it joins the next
-    generation. So all the others of the last one have to be in the next one, and there has to be one at least.
+    If the leader is removed, another member becomes the leader (``ClassicGroup.remove``), and stays it if it joins the
+    next generation. So there has to be another member, and all others of the last generation have to be in the next.
     """
     others = replica.recorded.keys() - {old.member_id}
     led = replica.recorded_leader == old.member_id and replica.recorded_generation == event.generation - 1

@@ -101,7 +101,7 @@ def is_idle(replica: GroupReplica, event: object) -> bool:
         case JoinAnswered(error=error) if error == MEMBER_ID_REQUIRED:
             return not any(member.instance_id for member in replica.members.values())  # it may succeed one
         case JoinAnswered(error=error) if error == UNKNOWN_MEMBER_ID:
-            removes = replica.type is GroupType.CONSUMER and not replica.members  # see ``join``
+            removes = replica.type is GroupType.CONSUMER and not replica.members  # see ``join._remove_if_empty``
             return not removes and not newcomer_waited(event)  # the join phase went on without it
         case JoinAnswered() | ConsumerHeartbeat():
             return event.error in JOIN_REFUSALS

@@ -38,8 +38,8 @@ class StateEvent(StrEnum):
     TOPOLOGY_NOT_VALIDATED = "the topology is not validated (streams groups)"
     EPOCH_AHEAD = "the group's epoch is ahead of the assignment's"
     NOT_RECONCILED = "a member has not reached its target"
-    REMOVED_UNWRITTEN = "a classic JoinGroup that is refused removes an empty KIP-848 group, without a record"
     ALL_RECONCILED = "all members have reached their targets (share groups: there are members)"
+    REMOVED_UNWRITTEN = "a refused classic JoinGroup removed an empty KIP-848 group, without a record"
 
 
 class StateChange(NamedTuple):
@@ -91,10 +91,7 @@ EPOCHS = {
     StateEvent.EPOCH_AHEAD: _to(GroupState.ASSIGNING, OBSERVED, EPOCH_STATES),
     StateEvent.NOT_RECONCILED: _to(GroupState.RECONCILING, OBSERVED, EPOCH_STATES),
     StateEvent.ALL_RECONCILED: _to(STABLE, OBSERVED, EPOCH_STATES),
-    StateEvent.REMOVED_UNWRITTEN: _to(DEAD, OBSERVED, frozenset({EMPTY})),
+    StateEvent.REMOVED_UNWRITTEN: _to(DEAD, OBSERVED, EMPTY),
 }
-"""After each record the state is derived from epochs and members, as the coordinator does.
-
-The last one is in no record.
-"""
+"""After each record the state is derived from epochs and members, as the coordinator does. The last writes none."""
 STATE_CHANGES = CLASSIC | WRITTEN | EPOCHS

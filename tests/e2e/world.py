@@ -270,9 +270,9 @@ class World:
             raise TimeoutError(f"the recorder has no late line of {sorted(wanted)}")
 
     def _record_until_settled(self, timeout_s: float = 180.0) -> dict[str, Described]:
-        """Record until nothing changes while the aftermath is recorded, and return how the brokers describe the groups.
+        """Record the aftermath until the groups do not change meanwhile, and return how the brokers describe them.
 
-        A client cannot tell: another one may be rejoining, or has not noticed yet that it was removed.
+        Clients cannot tell that all is settled: one may be rejoining, or may not have noticed yet that it was removed.
         """
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:

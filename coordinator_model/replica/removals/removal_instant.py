@@ -52,7 +52,7 @@ def gone_between(departure: Departure, together: Together) -> tuple[int, int]:
 
 
 def _phase_as_dated(together: Together) -> JoinPhase:
-    """Return the join phase, with its beginning as its end dates it, if that does."""
+    """Return the join phase. If its end shows when it began, that is its beginning."""
     lived = together.once(alive_at_the_end)
     if lived is None:
         return together.phase
@@ -61,7 +61,7 @@ def _phase_as_dated(together: Together) -> JoinPhase:
 
 
 def _starters(together: Together) -> tuple[set[tuple[int, int]], list[Departure]]:
-    """Return the timers that can have begun the phase, and two departures with such a timer that still had to sync."""
+    """Return the timers that can have begun the phase, and up to two departures with one that still had to sync."""
     phase, lived = together.once(_phase_as_dated), together.once(alive_at_the_end)
     alive = set() if lived is None else lived[1]
     spans = [(d, together.spans.of(d)) for d in together.departures if id(d) not in alive]
@@ -146,7 +146,10 @@ def removed_with_one_alive(departure: Departure, together: Together, leaves: Ite
 
 
 def _surely_alive(together: Together) -> list[Departure]:
-    """Return two of those that a record no longer listed, though their coordinator had no reason to remove them."""
+    """Return members that their coordinator had no reason to remove, but no more than two.
+
+    The removal that is judged is one of them at most.
+    """
     context, same = together.context, (d for d in together.dropped if not d.answered_by)
     kept = (d for d in same if not d.sync_timeout_ms and (d.member.instance_id is not None or too_young(d, context)))
     return [d for d in kept if _outlived(d, context) and not lines_lost(d.member, context)][:2]
@@ -208,7 +211,7 @@ def emptied_ms(departure: Departure, together: Together) -> int | None:
 
 
 def _longest_of_those_restarted_ms(together: Together) -> int | None:
-    """Return the longest session timeout, if all members were removed at once and their timers had restarted unseen."""
+    """Return the longest session timeout; None unless all were removed at once, and timers had restarted unseen."""
     same, context = together.dropped, together.context
     if len(same) != len(together.departures):
         return None

@@ -151,7 +151,7 @@ class Shared:
 
     def _of_one_phase(self, departure: Departure) -> list[Departure]:
         same = self._by_generation[departure.generation]
-        return same if departure.successor is not None else [d for d in same if is_of_one_phase(d, departure)]
+        return same if departure.successor is not None else [d for d in same if _is_of_one_phase(d, departure)]
 
     def _spans_by(self, context: JudgementContext) -> Spans:
         found = next((spans for spans in self._spans if spans.context.timer_resets == context.timer_resets), None)
@@ -175,15 +175,15 @@ class Shared:
 
 
 def _key(departure: Departure) -> tuple[object, ...]:
-    """Return what two removals have in common that are judged with the same ones."""
+    """Return a key that is equal for removals that are judged together."""
     replaced, started_ms = departure.successor is not None, departure.phase.started_ms
     key = (departure.generation, replaced, departure.removed_ms, started_ms, id(departure.phase))
-    # If a late sign of its phase is newer than the removal, only the removal itself sees itself as of its phase.
+    # If the first sign of its phase is newer than the removal, the removal is of one phase with none but itself.
     alone = not replaced and departure.removed_ms < (started_ms or 0)
     return (*key, id(departure)) if alone else key
 
 
-def is_of_one_phase(one: Departure, other: Departure) -> bool:
+def _is_of_one_phase(one: Departure, other: Departure) -> bool:
     """Tell whether the same generation showed both removals.
 
     If one removal is older than the first sign of the other's join phase, two coordinators used the same number for

@@ -103,7 +103,8 @@ def work(monkeypatch):
     return of
 
 
-@pytest.mark.parametrize("name", sorted(LIVES.keys() - {"replaced"}))  # each of these is of another instant and phase
+# Each of the "replaced" has an instant and a phase of its own, so these share nothing.
+@pytest.mark.parametrize("name", sorted(LIVES.keys() - {"replaced"}))
 def test_four_times_the_removals_make_about_four_times_the_calls(name, work):
     life, most = LIVES[name]
     few, calls_for_few = work(life, most // 4)
