@@ -1,8 +1,9 @@
-"""Source -> operator -> sink, started, watched, and started again where that helps.
+"""Start the query (source, operator, sink), watch it, and start it again when that helps.
 
 A query is restarted inside the living session when topics or partitions appear (the reader is given its partitions
-SET_ASIDE_AFTER = 3  # failures in a row that nothing outside explains, without one batch between them
-GIVE_UP_AFTER = 8
+explicitly), and when it failed. The job waits for brokers, the database or the disk if one of them caused the failure.
+If nothing outside explains repeated failures, the checkpoint is kept aside and a fresh one begins where the database
+ends. If that does not help either, the job ends.
 """
 
 import gc
