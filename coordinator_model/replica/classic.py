@@ -93,7 +93,7 @@ def _end_recorded_phase(replica: GroupReplica, value: dict[str, Any], at_ms: int
     completed_ms, ended_ms = value.get("currentStateTimestamp", -1), at_ms
     if replica.phase.began_after_ms <= completed_ms < at_ms and not context.by_records:
         ended_ms = completed_ms  # the join phase ended then, which no answer has shown yet
-    join_phase.end_phase(replica, value["generation"], ended_ms)
+    join_phase.end_phase(replica, value["generation"], ended_ms, emptied=not value["members"])
     replica.state_since_ms = at_ms  # if it was Stable before too, there was a rebalance that no answer showed
     return ended_ms
 

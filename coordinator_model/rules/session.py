@@ -87,7 +87,8 @@ def judge(replica: GroupReplica, member: Member, context: JudgementContext) -> V
         return Verdict(None, _later(unseen_from_ms(member, session, context), context))
     base_ms, timeout_ms = session
     risk_ms = base_ms + int(timeout_ms * context.thresholds.at_risk_ratio)
-    if not is_covered(member, context):  # it may be covered by the time it is at risk
+    covered = is_covered(member, context) or _began_it_as_it_ended(replica, member, session.end_ms, context)
+    if not covered:  # it may be covered by the time it is at risk
         return Verdict(None, _later(risk_ms, context) or _later(unseen_from_ms(member, session, context), context))
     if _may_wait_in_its_join(replica, member, session.end_ms):
         return Verdict(None, None)
@@ -181,6 +182,32 @@ def _began_the_phase(replica: GroupReplica, member: Member, timeout_ms: int, con
     if member.instance_id is not None:  # a successor that comes just in time would begin a phase too
         return 0 <= late_ms <= SAME_START_MS
     return -SAME_START_MS <= late_ms <= STARTED_WITHIN_MS
+
+
+def _began_it_as_it_ended(replica: GroupReplica, member: Member, end_ms: int, context: JudgementContext) -> bool:
+    """Tell whether only the end of a member's session can have begun the join phase: its silence alone proves nothing.
+
+    It may not have sent a heartbeat yet, so it is known by its SyncGroup. Its own JoinGroup would have begun no phase:
+    unless a member leads, or subscribes to something else, a stable group answers it at once. A session that ended, or
+    a SyncGroup that was overdue, of another member would have.
+    """
+    phase, start = replica.phase, replica.phase.started
+    known = member.synced_ms is not None and member.synced_ms >= context.covered_since_ms
+    if not known or member.member_id == replica.leader:
+        return False
+    if replica.state is not GroupState.PREPARING_REBALANCE or start is None or start.by is not None:
+        return False
+    others = (other for other in replica.members.values() if other is not member)
+    due_in_it = phase.began_after_ms <= end_ms <= start.at_ms
+    return due_in_it and all(_lived_on(other, start.at_ms, context) for other in others)
+
+
+def _lived_on(member: Member, at_ms: int, context: JudgementContext) -> bool:
+    """Tell whether a member has synced, and was not removed by an instant: its session had not ended by then."""
+    session_from_ms, timeout_ms = member.session_from_ms, session_timeout_ms(member, context)
+    if member.awaiting_sync or session_from_ms is None or timeout_ms is None:
+        return False
+    return session_from_ms + timeout_ms > at_ms and member.unknown_ms is None
 
 
 def _found_gone(replica: GroupReplica, member: Member, context: JudgementContext, timeout_ms: int) -> Verdict:

@@ -56,10 +56,10 @@ def _unjudged_phases(replica: GroupReplica, generation: int) -> list[EndedPhase]
     return list({id(phase): phase for phase in phases}.values())
 
 
-def end_phase(replica: GroupReplica, generation: int, at_ms: int) -> None:
+def end_phase(replica: GroupReplica, generation: int, at_ms: int, *, emptied: bool = False) -> None:
     """End the join phase with a new generation. If generations are skipped, phases in between ended unseen."""
     replica.joins = JoinsSeen(skipped=generation > replica.generation + 1 > 0)
-    replica.phase.ended = PhaseEnd(generation, at_ms)
+    replica.phase.ended = PhaseEnd(generation, at_ms, emptied)
     replica.generation, replica.generation_since_ms = generation, at_ms
     replica.rolled_back_replacements.clear()
 

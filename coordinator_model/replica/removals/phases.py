@@ -23,6 +23,8 @@ class PhaseEnd(NamedTuple):
     generation: int
     at_ms: int
     """When an answer or a record first showed it."""
+    emptied: bool = False
+    """Whether a record shows that nobody is in that generation."""
 
 
 class JoinsSeen(NamedTuple):

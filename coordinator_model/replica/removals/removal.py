@@ -152,7 +152,7 @@ def _departure(
     phase, generation, found_ms = replica.phase, replica.generation, removed_ms
     missed = replica.unreported_phase
     if missed is not None and missed.ended is not None and not was_kept(missed, member):
-        phase, (generation, removed_ms) = missed, missed.ended
+        phase, generation, removed_ms = missed, missed.ended.generation, missed.ended.at_ms
     stall_ms = _stall_ms(replica, member, successor)
     return Departure(
         member=member,

@@ -226,9 +226,11 @@ def _ended_with_the_last_session(departure: Departure) -> bool:
 
     It did if it began the phase, too. So it did if the start of the phase was seen and nobody had joined since: who
     joins stays in the group until the phase ends. But the phase must not have been due: its timeout drops all that have
-    not joined.
+    not joined. If members are in the new generation, they have joined, and the last of them ended the phase.
     """
     phase, removed_ms = departure.phase, departure.removed_ms
+    if phase.ended is None or not phase.ended.emptied:
+        return False
     if phase.started_ms == removed_ms:
         return True
     if phase.started is None or phase.started.at_ms >= removed_ms or phase.limit_ms is None:

@@ -34,6 +34,53 @@ def test_a_rebalance_first_told_of_before_the_deadline_may_shield_a_member():
     assert verdicts(silence(until_ms=15_500).beats("m1", 15_900, 20_000, error=27)) == []
 
 
+def told_to_rejoin(story, at_ms=7_000):
+    """m1 is heard every second, and is told to rejoin. Nobody else is ever heard."""
+    return story.beats("m1", 1_000, 6_900).beats("m1", at_ms, 9_000, error=27)
+
+
+def owing(member):
+    """A member's SyncGroup does not come. The next generation would begin once it is overdue, after a minute."""
+    story = stable("m1", "m2", "m3").beats("m3", 1_000, 6_900)
+    story.rows = [
+        entry for entry in story.rows if not (b"SYNC_GROUP" in entry[2].value and member.encode() in entry[2].value)
+    ]
+    return story
+
+
+def left(member):
+    return stable("m1", "m2", member).beats(member, 1_000, 6_000).leave(6_500, member)
+
+
+def gone(member):
+    return stable("m1", "m2", member).beats(member, 1_000, 5_000).beat(6_500, member, error=25)
+
+
+def test_a_member_never_heard_expired_if_only_its_end_can_have_begun_the_rebalance():
+    """Chaos seed 70101: its coordinator dies soon after, so no record and no answer ever shows the removal."""
+    assert verdicts(told_to_rejoin(stable("m1", "m2")), until=9_000) == [("m2", 6_150, 6_650, "inferred")]
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        pytest.param(lambda: told_to_rejoin(stable("m2", "m1")), id="it leads, so its JoinGroup begins one"),
+        pytest.param(lambda: told_to_rejoin(stable("m1", "m2", "m3")), id="another's session ended, too"),
+        pytest.param(lambda: told_to_rejoin(owing("m3")), id="another owes a SyncGroup"),
+        pytest.param(lambda: told_to_rejoin(owing("m2")), id="it owes a SyncGroup itself"),
+        pytest.param(lambda: told_to_rejoin(stable("m1", Who("m2", instance_id="pod-1"))), id="it is static"),
+        pytest.param(lambda: told_to_rejoin(stable("m1", "m2"), 6_050), id="it was told before the deadline"),
+        pytest.param(lambda: told_to_rejoin(stable("m1", "m2")).beat(6_500, "m1"), id="the group was stable after it"),
+        pytest.param(lambda: told_to_rejoin(left("m3")), id="a leave began it"),
+        pytest.param(lambda: told_to_rejoin(gone("m3")), id="another was removed before its session's end"),
+        pytest.param(lambda: told_to_rejoin(stable("m1", "m2")).lose(3_000), id="lines are missing"),
+        pytest.param(lambda: stable("m1", "m2").beats("m1", 1_000, 9_000), id="nobody is told to rejoin"),
+    ],
+)
+def test_a_member_never_heard_is_not_accused_if_all_else_is_possible(story):
+    assert verdicts(story(), until=9_000) == []
+
+
 @pytest.mark.parametrize("told", ["by a 27", "by an id given out"])
 def test_a_successor_may_wait_in_a_rebalance_reported_late(told):
     """It asks to join at 15,900, into a phase that m3 has begun at 15,860; m1 hears of it late, or not at all."""

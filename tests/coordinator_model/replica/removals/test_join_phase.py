@@ -103,6 +103,14 @@ def test_the_timeout_of_a_member_that_leaves_counts_for_its_join_phase():
     assert sorted(told.accusations) == [("session-expired", "m2"), ("session-expired", "m3")]
 
 
+def test_a_record_with_members_that_no_join_group_shows_dates_no_end_of_a_session():
+    """All JoinGroup lines are lost. The session of pod-1 ended at 9,000, which began the phase. m1's ended it."""
+    story = group("m1", OLD).beats("old", 1_000, 3_000).beat(9_050, "m1", error=27)
+    story.record(12_000, 2, "m1").sync(12_003, "m1", 2, leader=True)
+    told = story.beats("m1", 13_000, 18_000, generation=2).play(18_000)
+    assert told.facts("session-expired", "subject", "deadline_ms", "evidence") == [("pod-1", 9_000, "observed")]
+
+
 def test_whose_session_ended_as_the_phase_began_does_not_prolong_it():
     """m4, with a minute, expires at 9,000, which begins it: the others have until 19,000."""
     story = group("m1", "m2")
