@@ -214,9 +214,7 @@ def _found_gone(replica: GroupReplica, member: Member, context: JudgementContext
     return Verdict(_expired(replica, member, context, deadline_ms, timeout_ms), None)
 
 
-def _only_its_session_ended(
-    replica: GroupReplica, member: Member, resets: Sequence[TimerReset], gone_ms: int
-) -> bool:
+def _only_its_session_ended(replica: GroupReplica, member: Member, resets: Sequence[TimerReset], gone_ms: int) -> bool:
     """Tell whether only the end of its session can have removed a member that the next coordinator does not know (25).
 
     That coordinator had loaded the member, which is dynamic, so no other took its place. Nobody saw it leave. No join
