@@ -60,6 +60,8 @@ def read_record(replica: GroupReplica, event: RecordRead, context: JudgementCont
     recorded.count_if_lower(replica, generation)
     removed_ms = at_ms if generation == replica.generation else _end_recorded_phase(replica, value, at_ms, context)
     recorded.take_out_removed(replica, value, set(listed))
+    if replacement:
+        recorded.take_back_loaded(replica, listed)
     replica.protocol_type = value["protocolType"] or None
     replica.protocol, replica.leader = value["protocol"], value["leader"]
     gone = [member for member in replica.members.values() if member.member_id not in listed]

@@ -1,5 +1,6 @@
 """What a GroupMetadata record says of the generation that the replica has: which of the two goes on from the other."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from coordinator_model.client import on_host, who
@@ -16,6 +17,16 @@ def count_if_lower(replica: GroupReplica, generation: int) -> None:
         replica.begin_again()  # its tombstone was compacted away
     else:
         replica.unexpected += 1  # generations only go up; the log is right
+
+
+def take_back_loaded(replica: GroupReplica, listed: Iterable[str]) -> None:
+    """Take back the members that had left and that a record of the same generation lists again.
+
+    A deposed coordinator answered their leaves. The next one had loaded the log, where they still were, and began their
+    sessions then.
+    """
+    for member_id in [name for name in listed if name not in replica.members and name in replica.recorded]:
+        replica.members[member_id] = replica.recorded[member_id]
 
 
 def take_out_removed(replica: GroupReplica, value: dict[str, Any], listed: set[str]) -> None:

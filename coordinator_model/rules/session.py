@@ -35,6 +35,7 @@ from coordinator_model.replica.session_timer import (
     JudgementContext,
     Session,
     blamed_reset,
+    blindly_heard_ms,
     gone_by_ms,
     is_covered,
     latest_session,
@@ -225,6 +226,8 @@ def _found_gone(replica: GroupReplica, member: Member, context: JudgementContext
     if context.hole_is_open or context.progress_ms < verdict_ms:
         return Verdict(None, verdict_ms)
     resets = unheard_since(member, context.timer_resets)
+    if _only_its_session_ended(replica, member, resets, gone_ms) and not _is_dated(resets):
+        return Verdict(_lost_by_the_next(replica, member, context, resets[0], gone_ms), None)
     pause = resets[0] if len(resets) == 1 and resets[0].woke_ms is not None else None
     session = latest_session(member, context if pause is None else context._replace(timer_resets=()))
     if session is None or session.end_ms > gone_ms or may_miss_lines(context.blind, session.start_ms, verdict_ms):
@@ -236,6 +239,33 @@ def _found_gone(replica: GroupReplica, member: Member, context: JudgementContext
     slept = pause is not None and pause.sleeps_at(session.end_ms)
     deadline_ms = min(pause.woke_ms or 0, gone_ms) if pause is not None and slept else session.end_ms
     return Verdict(_expired(replica, member, context, deadline_ms, timeout_ms), None)
+
+
+def _only_its_session_ended(replica: GroupReplica, member: Member, resets: Sequence[TimerReset], gone_ms: int) -> bool:
+    """Tell whether only the end of its session can have removed a member that the next coordinator does not know (25).
+
+    That coordinator had loaded the member, which is dynamic, so no other took its place. Nobody saw it leave. No join
+    phase dropped it: the one that goes on is too young.
+    """
+    moved = len(resets) == 1 and resets[0].cause is Cause.COORDINATOR_MOVED and resets[0].high_ms is not None
+    loaded = _was_loaded(replica, member) and member.generation == replica.generation and member.instance_id is None
+    limit_ms = max((m.rebalance_timeout_ms or 0 for m in replica.members.values()), default=0)
+    rejoining = replica.state is GroupState.PREPARING_REBALANCE and gone_ms < replica.phase.began_after_ms + limit_ms
+    return moved and loaded and rejoining and not _would_have_emptied(replica, member, gone_ms)
+
+
+def _lost_by_the_next(
+    replica: GroupReplica, member: Member, context: JudgementContext, move: TimerReset, gone_ms: int
+) -> Finding | None:
+    """Return the end of a session that began with a load which nothing dates: it ended within a stated interval."""
+    loads_ms = max(move.since_ms or move.low_ms, member.joined_ms or 0, blindly_heard_ms(member, move))
+    timeout_ms = session_timeout_ms(member, context) or 0
+    if loads_ms + timeout_ms > gone_ms or may_miss_lines(context.blind, member.session_from_ms or 0, gone_ms):
+        return None
+    deadline_ms = min(max(loads_ms, move.high_ms or 0) + timeout_ms, gone_ms)
+    finding = _expired(replica, member, context, deadline_ms, timeout_ms)
+    finding.detail |= {"deadline_from_ms": loads_ms + timeout_ms, "deadline_until_ms": gone_ms}
+    return finding
 
 
 def _would_have_emptied(replica: GroupReplica, member: Member, gone_ms: int) -> bool:

@@ -13,6 +13,7 @@ LISTED = {
     "a-session-that-ended-the-phase-before": "a newcomer that nothing had named",
     "a-successor-that-metadata-did-not-yet-name": "never heard, nor was anybody since it joined",
     "emptied-by-a-coordinator-unseen-as-one-left-another": "a leave sent to a deposed coordinator",
+    "emptied-unseen-after-a-leave-to-a-deposed-coordinator": "a leave sent to a deposed coordinator",
 }
 """What else nobody can decide in a life: of other members than the one that was judged wrong."""
 

@@ -105,8 +105,28 @@ MISSING |= {
     "a phase that its own end began": (
         life(
             HEARD,
+            (21_000, "broker-2", "n", "HEARTBEAT", 27),
             JOINED,
             loads=((0, "broker-2"),),
+            logged=[(AT_MS, "broker-2", "rebalance", "", ""), (25_000, "broker-2", "coordinator-unloaded", "", "")],
+        ),
+        None,
+    ),
+    "a phase that its own end began, of which nobody was told": (
+        life(
+            HEARD,
+            JOINED,
+            loads=((0, "broker-2"),),
+            logged=[(AT_MS, "broker-2", "rebalance", "", ""), (25_000, "broker-2", "coordinator-unloaded", "", "")],
+        ),
+        DIED,
+    ),
+    "such a phase of a coordinator that metadata still names": (
+        life(
+            HEARD,
+            JOINED,
+            loads=((0, "broker-2"),),
+            named=((22_000, 2),),
             logged=[(AT_MS, "broker-2", "rebalance", "", ""), (25_000, "broker-2", "coordinator-unloaded", "", "")],
         ),
         None,

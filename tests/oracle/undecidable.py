@@ -189,17 +189,25 @@ def _died_with_its_coordinator(life: Life, removal: Removal) -> bool:
     """A classic member that no record ever named went in a join phase which its coordinator did not live to end.
 
     No answer told who was in, and the next coordinator has only the log, where the member never was. Not one whose
-    own end began the phase, of which the others were told.
+    own end began the phase, of which the others were told. If that coordinator answered nobody any more, it may have
+    been unloaded just before as well: then nobody was told.
     """
     what, _, member_id, at_ms, _ = removal
     if what != MISSING or any(row.source == OFFSETS and member_id.encode() in (row.value or b"") for row in life.rows):
         return False
     by = {event.broker for event in life.truth if (event.member_id, event.at_ms) == (member_id, at_ms)}
     own = [event for event in life.truth if event.broker in by and event.kind in PHASES]
+    until = next((event for event in own if event.kind == "coordinator-unloaded" and event.at_ms > at_ms), None)
+    if until is None:
+        return False
+    meanwhile = (row for row in life.rows if at_ms <= row.timestamp_ms <= until.at_ms)
+    own_rows = (row for row in meanwhile if row.source == OFFSETS or (row.key or b"").decode() in by)
+    named = any(_is_named(life, broker, at_ms, until.at_ms) for broker in by)
+    if not named and all(PROBE in (row.value or b"") for row in own_rows):
+        return True
     since = next((event for event in reversed(own) if event.at_ms <= at_ms), None)
-    until = next((event for event in own if event.at_ms > at_ms), None)
     began = since is not None and since.kind == "rebalance" and since.at_ms < at_ms
-    return began and until is not None and until.kind == "coordinator-unloaded"
+    return began and next(event for event in own if event.at_ms > at_ms) is until
 
 
 def _left_a_deposed_coordinator(life: Life, removal: Removal) -> bool:

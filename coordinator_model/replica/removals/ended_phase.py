@@ -159,7 +159,11 @@ def sync_timeout_ms(replica: GroupReplica, member: Member, removed_ms: int) -> i
 
 
 def _sync_limit_ms(replica: GroupReplica, began_ms: int, removed_ms: int) -> int | None:
-    others = [m for m in replica.members.values() if (m.joined_ms or 0) <= began_ms + EARLY_MS]
-    others += [leave.member for leave in replica.leaves if leave.applied_ms > began_ms]
-    others += [d.member for d in replica.departures if d.removed_ms == removed_ms or d.removed_ms > began_ms]
-    return max((m.rebalance_timeout_ms for m in others if m.rebalance_timeout_ms), default=None)
+    """Return the longest timeout of the members that were in a generation when it began.
+
+    Its timer is not changed by who comes later (``GroupMetadataManager.schedulePendingSync``), nor by who has gone.
+    """
+    those = [*replica.members.values(), *(leave.member for leave in replica.leaves if leave.applied_ms > began_ms)]
+    those += [d.member for d in replica.departures if d.removed_ms == removed_ms or d.removed_ms > began_ms]
+    limits_ms = (m.rebalance_timeout_ms for m in those if (m.joined_ms or 0) <= began_ms + EARLY_MS)
+    return max((limit_ms for limit_ms in limits_ms if limit_ms), default=None)

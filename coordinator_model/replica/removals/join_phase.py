@@ -22,11 +22,14 @@ NEW_MEMBER_MS = 300_000
 
 
 def begin_phase(replica: GroupReplica, sign_ms: int, by: str | None = None) -> None:
-    """Start a join phase at its first sign. It had not begun at the last sign of the generation before it."""
+    """Start a join phase at its first sign. It had not begun at the last sign of the generation before it.
+
+    A heartbeat of a member that has left since is such a sign, too.
+    """
     unreported = replica.state is GroupState.COMPLETING_REBALANCE and replica.listed_generation != replica.generation
     if unreported and replica.unreported_phase is None:  # keep the earliest: whom it dropped is in no later one
         replica.unreported_phase = unreported_phase(replica)
-    members = replica.members.values()
+    members = [*replica.members.values(), *(leave.member for leave in replica.leaves)]
     heard = [at_ms or 0 for m in members for at_ms in (m.previous_heartbeat_ms, m.last_heartbeat_ms)]
     before = [at_ms for at_ms in (*heard, replica.generation_since_ms) if at_ms < sign_ms]
     replica.phase = JoinPhase(max(before, default=0), PhaseStart(sign_ms, by or None))

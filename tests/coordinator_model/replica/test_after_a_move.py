@@ -4,7 +4,7 @@ import pytest
 
 from coordinator_model.brokers.timer_reset import TimerReset
 from coordinator_model.states import Cause
-from tests.support.story import Who, consumers, stable
+from tests.support.story import T0, Who, consumers, stable
 
 SESSION = {"consumer_session_timeouts_ms": {"": 6_000}}
 OLD, NEW = Who("old", instance_id="pod-1", port=5_001), Who("new", instance_id="pod-1", port=5_002)
@@ -222,3 +222,23 @@ def test_a_joingroup_with_a_leader_lets_nobody_into_a_group_of_kip_848():
     """broker-1 is deposed and does not know yet that another coordinator has upgraded the group."""
     told = consumers("c1").join(1_000, "m1", 2, listed=["m1", "m2"]).join(1_000, "m2", 2, leader="m1").play(2_000)
     assert [member["member_id"] for member in told.group["members"]] == ["c1"]
+
+
+def lost(who="m2", until_ms=30_000):
+    """Broker-2 answers the others from 9,000 on and does not know ``who`` (25 at 12,000), in a phase that goes on."""
+    story = two_brokers(stable("m1", who, "m3")).beats("m1", 1_000, 8_000).beats("m3", 1_000, 8_000)
+    story.beats(who if who == "m2" else "old", 1_000, 8_000).beat(9_000, "m1", broker="broker-2")
+    story.beat(11_000, "m1", broker="broker-2").beat(12_000, who if who == "m2" else "old", error=25, broker="broker-2")
+    return story.beats("m1", 12_500, until_ms, error=27, broker="broker-2").play(until_ms)
+
+
+def test_an_unknown_dynamic_member_had_expired_at_a_coordinator_that_nothing_dates():
+    """Its session, which lasts 6 s, cannot have ended by the predecessor's answers: broker-2 had loaded it before."""
+    [(subject, deadline_ms, detail)] = lost().facts("session-expired", "subject", "deadline_ms", "detail")
+    from_ms, until_ms = detail["deadline_from_ms"] - T0, detail["deadline_until_ms"] - T0
+    assert (subject, deadline_ms, until_ms) == ("m2", 12_000, 12_000)
+    assert from_ms <= 11_000
+
+
+def test_an_unknown_static_member_may_have_been_replaced_unseen():
+    assert lost(OLD).accusations == []

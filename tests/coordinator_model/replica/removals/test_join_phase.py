@@ -5,6 +5,10 @@ Every case is a verdict of a real broker's log that simpler rules got wrong (cap
 
 import pytest
 
+from coordinator_model.replica.group import GroupReplica, Leave
+from coordinator_model.replica.member import Member
+from coordinator_model.replica.removals.ended_phase import sync_timeout_ms
+from coordinator_model.states import Cause
 from tests.support.story import T0, Who, rebalance, stable
 
 POLL_MS = 10_000
@@ -454,6 +458,15 @@ def test_the_timeout_of_a_member_that_left_does_not_prolong_the_sync_phase():
     story.leave(9_900, "m4").join(9_900, "m1", 2, listed=["m1"], parked_ms=900)
     told = story.beats("m1", 10_900, 18_900, generation=2).record(19_905, 3).play(22_000)
     assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m1", 19_900)]
+
+
+def test_a_successor_with_a_longer_timeout_does_not_prolong_the_sync_phase():
+    """m2 has 10 s to sync. Meanwhile a static member with 30 s replaced another, and is replaced itself."""
+    waits = Member("m2", joined_ms=0, timer_reset_ms=10_000, rebalance_timeout_ms=POLL_MS, awaiting_sync=True)
+    successor = Member("new", "pod-1", joined_ms=12_000, rebalance_timeout_ms=30_000)
+    leaves = [Leave(successor, 20_300, Cause.REPLACED, None)]
+    replica = GroupReplica("g", members={"m2": waits}, leaves=leaves)
+    assert sync_timeout_ms(replica, waits, 20_300) == POLL_MS
 
 
 # ------------------------------------------------------------------------------------------------ static ones stay
