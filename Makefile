@@ -45,20 +45,24 @@ setup: ## Make .venv and .jars in this folder; takes a second if they are there.
 demo: setup ## Real consumers on a real broker are killed, stalled, redeployed and hung; shows the alerts
 	exec $(BIN)/group-monitor demo
 
-test: setup ## Run every test: those that start brokers or a job, and beside them all others, because the first mostly wait
-	others=$$(mktemp)
-	long="tests/e2e tests/streaming/run"
-	set -m # the others are a process group, which the trap ends as a whole
-	nice $(BIN)/python -m pytest -m "not (e2e or spark or soak)" < /dev/null > "$$others" 2>&1 &
-	beside=$$!
+test: setup ## Run every test, in three parts side by side: those that start brokers or a job mostly wait
+	logs=$$(mktemp -d)
+	slow="(e2e or spark) and not soak"
+	set -m # each part is a process group, which the trap ends as a whole
+	$(BIN)/python -m pytest -m "$$slow" --ignore=tests/streaming/run --durations=20 < /dev/null > "$$logs/brokers" 2>&1 &
+	brokers=$$!
+	nice $(BIN)/python -m pytest -m "not (e2e or spark or soak)" < /dev/null > "$$logs/others" 2>&1 &
+	others=$$!
 	set +m
-	trap 'kill -- -$$beside 2>/dev/null || true; rm -f "$$others"' EXIT
+	trap 'kill -- -$$brokers -$$others 2>/dev/null || true; rm -rf "$$logs"' EXIT
 	passed=true
-	$(BIN)/python -m pytest $$long -m "(e2e or spark) and not soak" --durations=40 || passed=false
-	$(BIN)/python -m pytest -m "(e2e or spark) and not soak" $$(printf -- "--ignore=%s " $$long) || passed=false
+	$(BIN)/python -m pytest -m "$$slow" tests/streaming/run --durations=20 || passed=false
+	echo "== the other tests that start brokers or a job"
+	wait $$brokers || passed=false
+	cat "$$logs/brokers"
 	echo "== all other tests"
-	wait $$beside || passed=false
-	cat "$$others"
+	wait $$others || passed=false
+	cat "$$logs/others"
 	$$passed
 
 soak: setup ## Run the slowest tests: the job is killed again and again
