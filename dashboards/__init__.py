@@ -1,8 +1,8 @@
-"""How the truth is seen: Grafana dashboards and alert rules as code, and what is rendered from them.
+"""Grafana dashboards and alert rules as code, and the files that are rendered from them.
 
-* ``queries``   PromQL over the names in `streaming.serve.metrics`, never retyped
-* ``panels``    our few panel shapes; ``fleet``, ``group``, ``rebalances``, ``health``: a dashboard each
-* ``rules``     alert rules, once; Prometheus' and Grafana's files are both made from them
-* ``render``    everything above as text; `rendered/` holds it, committed, so that a review sees the difference
-* ``publish``   to a running Grafana; the only importer of `grafana_api`
+* ``queries``   PromQL; metric names come from `streaming.serve.metrics` and are never retyped
+* ``panels``    our few kinds of panels; ``fleet``, ``group``, ``rebalances``, ``health``: one dashboard each
+* ``rules``     alert rules, from which the files for Prometheus and for Grafana are both made
+* ``render``    renders all of them to `rendered/`, which is committed, so that a review shows the difference
+* ``publish``   writes to a running Grafana; the only module that imports `grafana_api`
 """

@@ -1,4 +1,4 @@
-"""The rendered files, as the package ships them."""
+"""The rendered files that the package ships."""
 
 import json
 from pathlib import Path
@@ -7,12 +7,12 @@ from typing import Any, Final
 RENDERED: Final = Path(__file__).with_name("rendered")
 TAG: Final = "group-monitor"
 FOLDER: Final = "Group monitor"
-"""Where dashboards and alert rules lie in Grafana."""
+"""The folder of dashboards and alert rules in Grafana."""
 PUBLIC_URL: Final = "http://127.0.0.1:8844"
-"""Where people find `serve`, unless somebody says otherwise (`[serve] public_url`)."""
+"""The address of `serve` unless `[serve] public_url` is set."""
 
 
 def dashboards(folder: Path = RENDERED) -> dict[str, dict[str, Any]]:
-    """Dashboard uid -> its model, of every rendered dashboard."""
+    """Return the model of every rendered dashboard by its uid."""
     models = (json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json")))
     return {model["uid"]: model for model in models}

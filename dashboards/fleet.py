@@ -1,4 +1,4 @@
-"""*Fleet*: which groups are unwell, why, since when; how much rebalances; who is at risk."""
+"""*Fleet*: which groups are in trouble, why and since when; how many rebalance; which members are at risk."""
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 

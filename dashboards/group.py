@@ -55,7 +55,7 @@ STATUSES = Look(
     }
 )
 SHOWN = 50
-"""Topics in a graph, partitions in the table: the worst ones."""
+"""How many topics a graph and how many partitions the table shows: the worst ones."""
 
 
 def build() -> Dashboard:
@@ -88,8 +88,8 @@ def build() -> Dashboard:
 
 
 def _published() -> AnnotationQuery:
-    """Show what `dashboards publish --incidents` left: beginning, end and words; off at first."""
-    mine: Any = AnnotationTarget()  # the SDK's hints allow only a data source's query here
+    """Return the annotations of `dashboards publish --incidents`: begin, end and summary. They are off by default."""
+    mine: Any = AnnotationTarget()  # the SDK's type hints allow only a data source's query here
     chosen = [f"{name}:${{{name}:percentencode}}" for name in ("cluster", "group")]
     mine.type("tags").tags([TAG, *chosen]).limit(100).match_any(False)
     grafana = DataSourceRef(type_val="grafana", uid="-- Grafana --")

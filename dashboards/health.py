@@ -1,4 +1,4 @@
-"""*Monitor health*: whether what the other dashboards say can be trusted."""
+"""*Monitor health*: whether the other dashboards can be trusted."""
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 

@@ -1,4 +1,4 @@
-"""Where a name leads: from any table to the group's dashboard and to its page in `serve`."""
+"""The links in tables: from a group's name to its dashboard, and to its page in `serve`."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -1,6 +1,6 @@
-"""Our few panel shapes, and the frame that all dashboards share. Classic dashboard model, Grafana 10 to 13.
+"""Our few kinds of panels, and what all dashboards have in common. Classic dashboard model, Grafana 10 to 13.
 
-Every panel has a title, a description, a unit and words for "no data"; `queries` make the rest.
+Every panel has a title, a description, a unit and a text for "no data". `queries` has the expressions.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ DATASOURCE: Final = common_models.DataSourceRef(type_val="prometheus", uid="${da
 UID: Final = "group-monitor-"
 WIDTH: Final = 24
 NO_DATA: Final = "no data"
-MARKS: Final = 100  # at once: more nobody can tell apart
+MARKS: Final = 100  # annotations at a time; nobody could distinguish more
 RATIO: Final = "percentunit"
 
 GREEN: Final = "green"
@@ -43,20 +43,20 @@ Steps = Sequence[tuple[float | None, str]]
 NEUTRAL: Final[Steps] = ((None, GREY),)
 ANY_IS_BAD: Final[Steps] = ((None, GREEN), (1, RED))
 HEADROOM: Final[Steps] = ((None, RED), (1 / 3, ORANGE), (0.5, GREEN))
-"""A third left is where `session-at-risk` begins."""
+"""`session-at-risk` begins when a third is left."""
 POLL_HEADROOM: Final[Steps] = ((None, RED), (round(1 - Thresholds().poll_at_risk_ratio, 3), ORANGE), (0.5, GREEN))
-"""A fifth left is where `poll-at-risk` begins."""
+"""`poll-at-risk` begins when a fifth is left."""
 
 
 class Query(NamedTuple):
-    """One expression and what its series are called."""
+    """One expression and the legend of its series."""
 
     expr: str
     legend: str = ""
 
 
 class Look(NamedTuple):
-    """What a number means to the eye."""
+    """How numbers are shown: unit, thresholds with colors, range, and texts instead of numbers."""
 
     unit: str = "short"
     steps: Steps = NEUTRAL
@@ -70,7 +70,7 @@ PLAIN: Final = Look()
 
 
 def number(title: str, description: str, expr: str, look: Look = PLAIN, *, span: int = 4) -> stat.Panel:
-    """Show one number, now."""
+    """Show the current value as one number."""
     options = common.ReduceDataOptions().calcs(["lastNotNull"]).fields("").values(False)
     panel = stat.Panel().with_target(_target("A", Query(expr), instant=True)).reduce_options(options)
     panel.graph_mode(common_models.BigValueGraphMode.NONE).color_mode(common_models.BigValueColorMode.VALUE)
@@ -117,9 +117,9 @@ def listing(
     links: Mapping[str, str] = {},
     span: int = 12,
 ) -> table.Panel:
-    """Show a row a series: its labels and, under the name `value`, its value, the worst first.
+    """Show one row per series, the worst first: its labels and, in the column `value`, its value.
 
-    `links`: column -> URL. The worst is the largest, unless the look has the smallest in red.
+    `links`: column -> URL. The worst is the largest value, or the smallest if the look shows that one in red.
     """
     least_is_worst = look.steps[0][1] == RED
     panel = table.Panel().with_target(_target("A", Query(expr), instant=True, form=PromQueryFormat.TABLE))
@@ -136,7 +136,7 @@ def listing(
 def columns(
     title: str, description: str, values: Mapping[str, tuple[str, Look]], *, worst_by: str, span: int = WIDTH
 ) -> table.Panel:
-    """Show a row for each set of labels and, under its name, the value of each expression; largest `worst_by` first."""
+    """Show one row per set of labels, with a column for each expression; the largest `worst_by` comes first."""
     panel = table.Panel()
     renamed = {}
     for place, (name, (expr, look)) in enumerate(values.items()):
@@ -155,7 +155,7 @@ def columns(
 
 
 def buckets(title: str, description: str, histogram: str, where: str, *, span: int = 12) -> heatmap.Panel:
-    """Show how a histogram's observations are spread, over time."""
+    """Show the distribution of a histogram's observations over time."""
     expr = f"sum by (le) (increase({histogram}_bucket{{{where}}}[$__rate_interval]))"
     panel = heatmap.Panel().with_target(_target("A", Query(expr, "{{le}}"), form=PromQueryFormat.HEATMAP))
     panel.calculate(False).y_axis(heatmap.YAxisConfig().unit("s")).show_legend()
@@ -172,7 +172,7 @@ def board(
     incidents: str,
     rows: Mapping[str, Sequence[Any]],
 ) -> dashboard.Dashboard:
-    """Put a dashboard together: panel ids in order, a link to its sisters, the incidents chosen as annotations."""
+    """Build a dashboard: panel ids in order, links to our other dashboards, chosen incidents as annotations."""
     built = dashboard.Dashboard(title).uid(UID + name).description(description).tags([TAG]).editable()
     built.time("now-1h", "now").refresh("30s").tooltip(models.DashboardCursorSync.CROSSHAIR).timezone("browser")
     sisters = dashboard.DashboardLink("Group monitor").type(models.DashboardLinkType.DASHBOARDS).tags([TAG])
@@ -191,12 +191,12 @@ def board(
 
 
 def datasource_variable() -> dashboard.DatasourceVariable:
-    """Let people choose which Prometheus."""
+    """Let people choose the Prometheus data source."""
     return dashboard.DatasourceVariable("datasource").label("Prometheus").type("prometheus")
 
 
 def cluster_variable(*, all_of_them: bool = True) -> dashboard.QueryVariable:
-    """Let people choose the Kafka cluster, all of them at first."""
+    """Let people choose Kafka clusters; all are chosen by default unless `all_of_them` is False."""
     variable = _query_variable("cluster", f"label_values({metrics.RUN_ALIVE_AGE}, cluster)").label("Cluster")
     if not all_of_them:
         return variable
@@ -211,7 +211,7 @@ def group_variable() -> dashboard.QueryVariable:
 
 
 def page_variable() -> dashboard.TextBoxVariable:
-    """Say where `serve` is, as a browser sees it."""
+    """Let people enter the address of `serve` that a browser can reach."""
     return (
         dashboard.TextBoxVariable("monitor")
         .label("Monitor's pages")
@@ -221,7 +221,7 @@ def page_variable() -> dashboard.TextBoxVariable:
 
 
 def _incidents(where: str) -> dashboard.AnnotationQuery:
-    """Mark the newest incidents at the instant they began, which is the series' value, not the scrape that saw it."""
+    """Mark the newest incidents at the instant they began: the value of the series, not the time of the scrape."""
     opened = f"max by (cluster, group, rule, severity) ({metrics.GROUP_INCIDENT_OPENED}{{{where}}})"
     began = f"topk({MARKS}, {opened}) * 1000"
     marks = dashboard.AnnotationQuery().name("Incidents").datasource(DATASOURCE).enable(True).icon_color(RED)
@@ -256,7 +256,7 @@ def _target(
 
 
 def _framed(panel: P, title: str, description: str, look: Look, span: int, height: int) -> P:
-    """Give any panel what all of them have."""
+    """Set on a panel what all panels have."""
     any_panel: Any = panel  # the SDK's builders share these methods, but no base class
     any_panel.title(title).description(description).datasource(DATASOURCE).span(span).height(height)
     steps = [models.Threshold(value=value, color=colour) for value, colour in look.steps]

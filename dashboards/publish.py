@@ -1,8 +1,8 @@
-"""Rendered dashboards and incidents -> a running Grafana, 10 to 13. The only module that imports `grafana_api`.
+"""Publishes dashboards and incidents to a running Grafana, 10 to 13. The only module that imports `grafana_api`.
 
-Idempotent: what is there already is left alone. Grafana adds keys of its own to what it stores, so a dashboard counts
-as changed only where something that *we* say differs. A write names the version it was compared with: whoever saved
-in between makes Grafana answer 412, and nothing of theirs is lost unseen.
+It is idempotent: what is already there is left alone. Grafana adds keys of its own to what it stores, so a dashboard
+counts as changed only if one of *our* keys differs. A write contains the version it was compared with. If somebody has
+saved the dashboard in between, Grafana answers 412, and their change is not overwritten.
 """
 
 import html
@@ -39,15 +39,15 @@ _MEANINGS: Final[Mapping[int, str]] = {
 
 
 class PublishError(Exception):
-    """Grafana, or the way to it, does not let us; the text is one line, without secrets."""
+    """Grafana refuses or cannot be reached; the message is one line, without secrets."""
 
 
 class AddressError(PublishError):
-    """The address is not one that can be used."""
+    """The address cannot be used."""
 
 
 class Change(NamedTuple):
-    """What happens, or would happen, to one thing, and what differs."""
+    """What happens, or would happen, to one object in Grafana, and what differs."""
 
     what: str
     action: str
@@ -62,12 +62,15 @@ class Login(NamedTuple):
     password: str | None = None
 
     def __repr__(self) -> str:
-        """Never show a secret."""
+        """Return a text without secrets."""
         return f"Login({'token' if self.token else self.user})"
 
 
 def connect(url: str, login: Login, *, ca_file: str | None = None, plain_http: bool = False) -> GrafanaFace:
-    """Reach a Grafana and check its version; raises `PublishError`. Plain http only on loopback, unless asked for."""
+    """Connect to a Grafana and check its version; raise `PublishError`.
+
+    Plain http is allowed only on loopback, unless `plain_http` is set.
+    """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
         raise AddressError("the URL has to be https://host[:port][/path], without user and password in it")
@@ -99,7 +102,7 @@ def publish(
     datasource: str | None = None,
     dry_run: bool = False,
 ) -> Iterator[Change]:
-    """Put dashboards (uid -> model) into a folder, with `datasource` (a name; else the default one) chosen in them."""
+    """Put dashboards (uid -> model) into a folder. They use the data source `datasource`, or Grafana's default one."""
     source = _datasource(grafana, datasource)
     folder_uid, change = _folder(grafana, folder, dry_run=dry_run)
     yield change
@@ -110,7 +113,7 @@ def publish(
 def publish_incidents(
     grafana: GrafanaFace, incidents: Iterable[Mapping[str, Any]], *, dry_run: bool = False
 ) -> Iterator[Change]:
-    """Mark incidents (the contract's objects with `opened_ms`, `closed_ms`) as annotations; found again by their id."""
+    """Write incidents (the contract's objects with `opened_ms`, `closed_ms`) as annotations, tagged with their ids."""
     listed = sorted(incidents, key=lambda incident: int(incident["opened_ms"]))
     if not listed:
         return
@@ -133,12 +136,12 @@ def incidents_of(monitor: str) -> list[dict[str, Any]]:
     except requests.RequestException as error:
         raise PublishError(f"the monitor at {address} does not give its incidents: {reason(error)}") from None
     if not (isinstance(incidents, list) and all(isinstance(i, dict) and "opened_ms" in i for i in incidents)):
-        raise PublishError(f"what answers at {address} is no monitor")
+        raise PublishError(f"the answer from {address} is not a monitor's")
     return incidents
 
 
 def differences(ours: Any, theirs: Any, place: str = "") -> Iterator[str]:
-    """Say where what we say differs; keys that only they have are Grafana's own."""
+    """Yield the differences of our keys; keys that only `theirs` has are Grafana's own."""
     if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
         for key, value in ours.items():
             yield from differences(value, theirs.get(key), f"{place}.{key}" if place else str(key))
@@ -168,7 +171,10 @@ def _with_datasource(model: Mapping[str, Any], source: Mapping[str, Any]) -> dic
 
 
 def _folder(grafana: GrafanaFace, title: str, *, dry_run: bool) -> tuple[str, Change]:
-    """Find a folder: by its title, for one that people made has a uid of Grafana's making; else by ours, if renamed."""
+    """Find or create a folder. Look for its title first: if people created it, Grafana chose its uid.
+
+    Then look for our uid, because people may have renamed it.
+    """
     what = f"folder {title}"
     uid = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
     with _explained(what):
@@ -185,7 +191,7 @@ def _dashboard(grafana: GrafanaFace, uid: str, model: dict[str, Any], folder_uid
     with _explained(what):
         found = _or_none(grafana.dashboard.get_dashboard, uid)
         stored = found["dashboard"] if found else {}
-        # A newer Grafana migrates the model when it stores it, so its schema version is no difference.
+        # A newer Grafana migrates the model when it stores it, so a different schema version does not count.
         wanted = {key: value for key, value in model.items() if key != "schemaVersion"}
         changed = tuple(differences(wanted, stored)) if found else ()
         if found and found["meta"].get("folderUid", folder_uid) != folder_uid:
@@ -227,12 +233,18 @@ def _annotation(
 
 
 def _tag(name: str, value: object) -> str:
-    """Grafana cuts a tag at its second colon, and fails on more than 100 characters; the dashboard encodes likewise."""
+    """Return a tag, percent-encoded as in the dashboard and cut.
+
+    Grafana cuts a tag at its second colon, and fails on more than 100 characters.
+    """
     return f"{name}:{quote(str(value), safe='')[:TAG_CHARACTERS]}"
 
 
 def _or_none(ask: Any, uid: str) -> Any:
-    """Ask for what may not be there. Of that an Editor is told 403, not 404: a write will tell whether it is there."""
+    """Ask for an object that may not exist; return None if it does not.
+
+    Grafana answers an Editor 403, not 404, if there is none. If there is one after all, the write fails.
+    """
     try:
         return ask(uid)
     except GrafanaException as error:
@@ -243,7 +255,7 @@ def _or_none(ask: Any, uid: str) -> Any:
 
 @contextmanager
 def _explained(doing: str) -> Iterator[None]:
-    """Turn what goes wrong into one line."""
+    """Turn errors into a `PublishError` of one line."""
     try:
         yield
     except GrafanaException as error:
@@ -252,7 +264,7 @@ def _explained(doing: str) -> Iterator[None]:
         words = "; ".join(part for part in (meaning, _short(said) if said else "") if part)
         raise PublishError(f"{doing}: Grafana answers {error.status_code}: {words}") from None
     except requests.exceptions.JSONDecodeError:
-        raise PublishError(f"{doing}: what answers there is not Grafana's API") from None
+        raise PublishError(f"{doing}: the answer is not from Grafana's API") from None
     except requests.RequestException as error:
         raise PublishError(f"{doing}: Grafana cannot be reached: {reason(error)}") from None
     except (KeyError, TypeError, AttributeError) as error:

@@ -1,12 +1,12 @@
 """PromQL over our own metrics. `$cluster` and `$group` are the dashboards' variables.
 
-Clients choose group ids. Between double quotes Grafana's Prometheus data source spoils a `'` in it and lets
-a `"` through (grafana/grafana, packages/grafana-prometheus/src/escaping.ts, unless a feature toggle is on): so it
-stands raw between backticks, where PromQL knows no escapes. Only an id that holds a backtick breaks its panels, not its
-page.
+Clients choose group ids. Between double quotes, Grafana's Prometheus data source changes a `'` in an id and does not
+escape a `"` (grafana/grafana, packages/grafana-prometheus/src/escaping.ts, unless a feature toggle is on). So ids are
+written raw between backticks, where PromQL has no escapes. Only an id that contains a backtick breaks its panels, but
+not its page.
 
 Every expression drops Prometheus' own labels (`instance`, `job`) by aggregating over ours, so that two `serve`s on one
-store show as one.
+store are shown as one.
 """
 
 from typing import Final
@@ -15,7 +15,7 @@ from coordinator_model.states import REBALANCING, GroupState
 from streaming.serve import metrics
 
 STATE_NUMBERS: Final = {state: number for number, state in enumerate(GroupState)}
-"""A state timeline wants numbers; the mapping back to words is the panel's."""
+"""A state timeline needs numbers; the panel maps them back to names."""
 
 IN_CLUSTER: Final = 'cluster=~"$cluster"'
 OF_GROUP: Final = "cluster=`${cluster:raw}`, group=`${group:raw}`"
@@ -24,51 +24,51 @@ WHILE_REBALANCING: Final = f'state=~"{"|".join(REBALANCING)}"'
 
 
 def total(metric: str, *by: str, where: str = IN_CLUSTER, function: str = "sum") -> str:
-    """Aggregate a metric over all labels but `by`."""
+    """Return a metric aggregated over all labels except `by`."""
     return f"{function} by ({', '.join(by)}) ({metric}{{{where}}})"
 
 
 def rate(metric: str, *by: str, where: str = IN_CLUSTER) -> str:
-    """Give a counter's rate a second."""
+    """Return a counter's rate per second."""
     return f"sum by ({', '.join(by)}) (rate({metric}{{{where}}}[$__rate_interval]))"
 
 
 def increase(metric: str, *by: str, where: str = IN_CLUSTER) -> str:
-    """Give how much a counter grew within the time shown."""
+    """Return how much a counter grew within the time shown."""
     return f"sum by ({', '.join(by)}) (increase({metric}{{{where}}}[$__range]))"
 
 
 def quantile(histogram: str, share: float) -> str:
-    """Give a quantile of a histogram in seconds, by cluster."""
+    """Return a quantile of a histogram in seconds, by cluster."""
     buckets = f"rate({histogram}_bucket{{{IN_CLUSTER}}}[$__rate_interval])"
     return f"histogram_quantile({share}, sum by (cluster, le) ({buckets}))"
 
 
 def new_generations(window: str, where: str = IN_CLUSTER) -> str:
-    """Count generations begun within a window: exact between scrapes, where `changes` sees one step for many."""
+    """Count generations begun within a window. Unlike `changes`, this counts all of several between two scrapes."""
     series = f"{metrics.GROUP_GENERATION}{{{where}}}[{window}]"
     return f"max {_BY_GROUP} (max_over_time({series}) - min_over_time({series}))"
 
 
 def rebalancing(where: str = IN_CLUSTER) -> str:
-    """Give 1 for every group that is rebalancing."""
+    """Return 1 for every group that is rebalancing."""
     return f"max {_BY_GROUP} ({metrics.GROUP_INFO}{{{where}, {WHILE_REBALANCING}}})"
 
 
 def members_rebalancing(where: str = IN_CLUSTER) -> str:
-    """Count the members of groups that are rebalancing; 0 where there are none."""
+    """Count the members of groups that are rebalancing; 0 if there are none."""
     members = f"max {_BY_GROUP} ({metrics.GROUP_MEMBERS}{{{where}}})"
     return f"(sum({members} and on (cluster, group) {rebalancing(where)}) or vector(0))"
 
 
 def rebalancing_share(window: str, where: str = IN_CLUSTER) -> str:
-    """Give the share of the scrapes of a window that saw a group rebalance."""
+    """Return the share of a window's scrapes in which a group was rebalancing."""
     busy = f"sum {_BY_GROUP} (count_over_time({metrics.GROUP_INFO}{{{where}, {WHILE_REBALANCING}}}[{window}]))"
     return f"{busy} / sum {_BY_GROUP} (count_over_time({metrics.GROUP_INFO}{{{where}}}[{window}]))"
 
 
 def state_number(where: str = OF_GROUP) -> str:
-    """Give a group's state as its number in `STATE_NUMBERS`."""
+    """Return a group's state as its number in `STATE_NUMBERS`."""
     info = (
         f'(0 * max {_BY_GROUP} ({metrics.GROUP_INFO}{{{where}, state="{state}"}}) + {number})'
         for state, number in STATE_NUMBERS.items()
@@ -77,22 +77,22 @@ def state_number(where: str = OF_GROUP) -> str:
 
 
 def phase_ages(*by: str, where: str = IN_CLUSTER) -> str:
-    """Give how long the phase of a rebalance that goes on has lasted, in seconds."""
+    """Return how long the current phase of each rebalance has lasted, in seconds."""
     return f"max by ({', '.join(by)}) (time() - {metrics.PHASE_STARTED}{{{where}}})"
 
 
 def waited_for(where: str = IN_CLUSTER) -> str:
-    """Give whom rebalances of the time shown waited for: how many members of a client and host at once, at most."""
+    """Return which clients and hosts rebalances in the time shown waited for: the most members of each at once."""
     members = f"{metrics.WAITED_FOR}{{{where}}}[$__range]"
     return f"max by (cluster, group, client_id, client_host) (max_over_time({members}))"
 
 
 def slope(metric: str, *by: str, where: str = OF_GROUP) -> str:
-    """Give how much a sum of offsets grows a second; it falls where offsets went back."""
+    """Return the growth per second of a sum of offsets; it is negative if offsets went back."""
     return f"max by ({', '.join(by)}) (deriv({metric}{{{where}}}[$__rate_interval]))"
 
 
 def incident_ages(where: str = IN_CLUSTER) -> str:
-    """Give how long the oldest open incident of a group, rule and severity has been open, in seconds."""
+    """Return how long the oldest open incident of a group, rule and severity has been open, in seconds."""
     opened = f"{metrics.GROUP_INCIDENT_OPENED}{{{where}}}"
     return f"max by (cluster, group, rule, severity) (time() - {opened})"

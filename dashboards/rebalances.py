@@ -1,4 +1,4 @@
-"""*Rebalances*: storms, flappers, and what they cost."""
+"""*Rebalances*: storms, groups that rebalance often, and the cost."""
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
@@ -25,7 +25,7 @@ from streaming.serve import metrics
 NAME = "rebalances"
 STORM_REBALANCES = Thresholds().storm_rebalances
 SLOW_S = Thresholds().rebalance_slow_ms / 1_000
-COST_STEP_S = 60  # of the sub-query below: a minute keeps 24 h of a large fleet cheap
+COST_STEP_S = 60  # of the subquery below; with a minute, 24 h of a large fleet stay cheap
 
 
 def build() -> Dashboard:

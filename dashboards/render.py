@@ -1,6 +1,6 @@
-"""Everything as text: what `rendered/` holds, committed, so that Grafana and a review need no Python.
+"""Renders dashboards and alert rules to `rendered/`. It is committed, so that Grafana and a review need no Python.
 
-Needs the development packages (grafana-foundation-sdk, ruamel.yaml); `publish` needs only the rendered files.
+This module needs the development packages (grafana-foundation-sdk, ruamel.yaml); `publish` needs only rendered files.
 """
 
 import io
@@ -17,12 +17,12 @@ from dashboards import fleet, group, health, rebalances, rules
 from dashboards.files import RENDERED
 
 SCHEMA_VERSION: Final = 38
-"""Grafana 10.0's; a newer Grafana migrates it on load (13 to 42 or 43), an older one would not know a newer number."""
+"""That of Grafana 10.0. A newer Grafana migrates it on load (13: to 42 or 43), but none can read a newer version."""
 MADE_BY: Final = "# Made by `group-monitor dashboards render` from dashboards/rules.py: change that, not this.\n"
 
 
 def rendered(severity_labels: Mapping[str, str] = rules.SAME) -> dict[str, str]:
-    """File name in `rendered/` -> its text; `severity_labels` rename the severities of alert rules."""
+    """Return the text of each file in `rendered/` by its name; `severity_labels` rename severities of alert rules."""
     boards = {"fleet": fleet, "group": group, "rebalances": rebalances, "health": health}
     return {
         **{f"{name}.json": dashboard_json(module.build()) for name, module in boards.items()},
@@ -32,7 +32,7 @@ def rendered(severity_labels: Mapping[str, str] = rules.SAME) -> dict[str, str]:
 
 
 def write(folder: Path = RENDERED, severity_labels: Mapping[str, str] = rules.SAME) -> list[Path]:
-    """Write every file that is not there yet or differs, remove what is no longer made; returns the paths touched."""
+    """Write every file that is missing or differs, and remove those no longer made; return the paths of both."""
     folder.mkdir(parents=True, exist_ok=True)
     wanted = rendered(severity_labels)
     touched = [path for path in sorted(folder.iterdir()) if path.name not in wanted]

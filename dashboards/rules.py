@@ -1,7 +1,7 @@
-"""Alert rules for those who alert from metrics, once; Prometheus' and Grafana's files are both made from them.
+"""Alert rules for users who alert on metrics. The files for Prometheus and for Grafana are both made from them.
 
-Templates say `{{ .Labels.group }}`, never `$labels`: both systems know the former, and Grafana may take a `$` in a
-provisioning file for a variable of its environment.
+Templates use `{{ .Labels.group }}`, never `$labels`: both systems know the former, and Grafana may take a `$` in a
+provisioning file for an environment variable.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ _EVERYWHERE: Final = 'cluster!=""'
 
 @dataclass(frozen=True)
 class Rule:
-    """Fires where `expr` has been beyond `limit` for `for_s`."""
+    """An alert rule, which fires if `expr` has been beyond `limit` for `for_s`."""
 
     name: str
     severity: Literal["info", "warn", "page"]
@@ -38,7 +38,7 @@ class Rule:
     beyond: Literal[">", "<"] = ">"
 
     def annotations(self) -> dict[str, str]:
-        """Return what an alert says."""
+        """Return the annotations of an alert."""
         return {
             "summary": self.summary,
             "description": self.description,
@@ -218,7 +218,7 @@ def prometheus_rules(severity_labels: Mapping[str, str] = SAME) -> dict[str, Any
 
 
 def grafana_rules(severity_labels: Mapping[str, str] = SAME) -> dict[str, Any]:
-    """Return Grafana's provisioning file of alert rules, 10 to 13: query A, threshold C."""
+    """Return the provisioning file of alert rules for Grafana 10 to 13: query A, threshold C."""
     rules = [_grafana_rule(rule, severity_labels.get(rule.severity, rule.severity)) for rule in RULES]
     group = {"orgId": 1, "name": "group-monitor", "folder": FOLDER, "interval": "1m", "rules": rules}
     return {"apiVersion": 1, "groups": [group]}

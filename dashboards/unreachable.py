@@ -1,4 +1,4 @@
-"""Why an HTTP server could not be asked: the cause that `requests` wraps in four exceptions, as one clause."""
+"""Why an HTTP request failed, as one clause: the cause, which `requests` wraps in up to four exceptions."""
 
 import socket
 import ssl
@@ -8,7 +8,7 @@ import requests
 
 
 def reason(error: requests.RequestException) -> str:
-    """Say what kept us from an answer, in words that hold no credentials."""
+    """Return why there was no valid response, in words that contain no credentials."""
     for cause in _causes(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
             return f"its certificate is not accepted: {cause.verify_message}"
@@ -30,7 +30,7 @@ def reason(error: requests.RequestException) -> str:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield the exception and all that it wraps, as context, as urllib3's `reason`, or as argument."""
+    """Yield the exception and all that it wraps: as cause, as context, as urllib3's `reason`, or as an argument."""
     seen: set[int] = set()
     waiting = [error]
     while waiting:

@@ -1,8 +1,9 @@
-"""`group-monitor audit`: a report about the groups of a cluster that has none of our set-up. It only reads.
+"""`group-monitor audit`: a report about the groups of a cluster on which nothing of ours is set up. It only reads.
 
-* ``ask``     what the brokers say now: groups, members, topics
-* ``read``    what `__consumer_offsets` says, newest first, as far as a time box goes
-* ``assess``  what follows from both; ``storm``: which rebalances are too many
+* ``ask``     the groups, members and topics that the brokers report now
+* ``read``    the records of `__consumer_offsets`, newest first, within a time limit
+* ``assess``  findings from both; ``storm``: whether a group rebalanced too often
+* ``tiers``   which sources the cluster has, and what others would add
 * ``report``  Markdown and JSON; ``meanings``: what each rule means
-* ``audit``   one after the other
+* ``audit``   all of these steps in order
 """

@@ -1,7 +1,7 @@
-"""What the brokers say of their groups and topics now. Each request only reads, and none makes a topic.
+"""The groups and topics that the brokers report now. Each request only reads, and none creates a topic.
 
-A broker lists the groups that it coordinates, so nobody is asked for a coordinator: on a cluster without groups that
-question would make the offsets topic.
+A broker lists the groups that it coordinates. So no request asks for a coordinator (FindCoordinator): on a cluster
+without groups, it would create the offsets topic.
 """
 
 import time
@@ -30,7 +30,7 @@ CONSUMER_PROTOCOL: Final = "consumer"
 
 @dataclass(slots=True)
 class Told:
-    """What the brokers said; ``problems`` says what they did not."""
+    """What the brokers reported; ``problems``: what they did not report, and why."""
 
     cluster_id: str = ""
     brokers: list[int] = field(default_factory=list)
@@ -38,13 +38,13 @@ class Told:
     topic_partitions: dict[str, int] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     is_incomplete: bool = False
-    """Whether a broker did not list its groups."""
+    """Whether at least one broker did not list its groups."""
     pushes: Pushes = Pushes.NOT_TAKEN
 
 
 @dataclass(slots=True)
 class ToldGroup:
-    """A group as its coordinator lists it; ``members`` None: it was not described."""
+    """A group as its coordinator lists it; ``members`` is None if it was not described."""
 
     type: str
     state: str
@@ -52,17 +52,17 @@ class ToldGroup:
     members: list[Member] | None = None
     protocol: str = ""
     old: list[str] = field(default_factory=list)
-    """Members whose subscription is of version 0."""
+    """Members whose subscription has version 0."""
 
 
 class _Admin(KafkaAdminClient):  # type: ignore[misc]  # kafka-python has no types
-    """Leaves members' bytes alone: clients choose them, and the core reads them without raising."""
+    """An admin client that does not parse members' bytes: clients choose them, and the core parses without raising."""
 
     def _describe_groups_process_response(self, response: Any) -> dict[str, Any]:
         return {group.group_id: group for group in response.groups}
 
     def describe_consumers(self, groups: list[str], broker: int) -> dict[str, Any]:
-        """Describe groups of KIP-848, as `describe_groups` does the others."""
+        """Describe KIP-848 groups, as `describe_groups` does classic ones."""
         return self._describe_groups_process_response(self._manager.run(self._ask_of_consumers, groups, broker))
 
     async def _ask_of_consumers(self, groups: list[str], broker: int) -> Any:
@@ -140,7 +140,7 @@ def _classic(told: Any, group: ToldGroup) -> Member:
 
 
 def _consumer(told: Any) -> Member:
-    """Read a member of KIP-848; of a regular expression only the topics show that it was assigned."""
+    """Return a member of a KIP-848 group. If it subscribes by pattern, only topics assigned to it are known."""
     member = Member(told.member_id, told.instance_id, told.client_id, told.client_host.removeprefix("/"), kip848=True)
     held = [(owned.topic_name, tuple(owned.partitions)) for owned in told.assignment.topic_partitions]
     member.assignment = _held(held)
@@ -149,7 +149,7 @@ def _consumer(told: Any) -> Member:
 
 
 def replica_of(name: str, group: ToldGroup) -> GroupReplica:
-    """Return a replica of a described group: members, topics and assignment; timeouts are not told."""
+    """Return a replica of a described group: members, topics and assignment; brokers do not report timeouts."""
     type_ = GroupType.CONSUMER if group.type == "consumer" else GroupType.CLASSIC
     replica = GroupReplica(name, type_, _state(group.state), Evidence.OBSERVED)
     replica.protocol_type, replica.protocol = group.protocol_type, group.protocol

@@ -1,7 +1,8 @@
-"""What follows from records and from what the brokers say now: findings a group, worst first.
+"""Findings for each group, the worst first, from records and from what the brokers report now.
 
-Nothing here needs a heartbeat, so nothing is said of who lives. Why a member went is not in the records, so what may be
-a deploy is a warning at most. Ages are by the topic's newest record, never by this machine's clock.
+Heartbeats are not used, so nothing is said about which members are alive. Records do not say why a member was removed,
+so what may be a deploy is a warning at most. Ages are relative to the topic's newest record, not to this machine's
+clock.
 """
 
 import time
@@ -30,7 +31,7 @@ from streaming.audit.storm import Name, storm
 
 HOUR_MS: Final = 3_600_000
 FLAPS: Final = 3
-"""Returns within an hour that make a member a flapping one."""
+"""A member that returns this often, each time within an hour, is flapping."""
 SLOW_SYNC_MS: Final = 10_000
 SHORT_POLL_MS: Final = 10_000
 ABORTED_TO_WARN: Final = 3
@@ -38,7 +39,7 @@ MAX_SUMMARY: Final = 400
 MAX_NAMED: Final = 3
 MAX_HOSTS: Final = 10
 MAX_NAME: Final = 60
-"""So that a name that a client chose leaves room for what is said of it."""
+"""A longer name is cut, because clients choose names and the finding needs room, too."""
 SEVERITIES: Final = ("page", "warn", "info")
 JUDGED: Final = (GroupType.CLASSIC, GroupType.CONSUMER)
 
@@ -53,29 +54,29 @@ class Found(NamedTuple):
 
 @dataclass(slots=True)
 class Ledger:
-    """One group's replica, and what its records say of its past."""
+    """One group's replica, and its past as its records show it."""
 
     replica: GroupReplica
     whole: bool
     comings: list[tuple[int, Name]] = field(default_factory=list)
     goings: list[tuple[int, Name]] = field(default_factory=list)
     peak: Counter[Name] = field(default_factory=Counter)
-    """How many members looked alike at once."""
+    """For each name, the most members that had it at the same time."""
     rebalances: list[int] = field(default_factory=list)
     aborted: int = 0
     slow: list[tuple[int, int]] = field(default_factory=list)
-    """(when, length) of sync phases that were slow."""
+    """(end, length) of slow sync phases, in ms."""
     old: list[str] = field(default_factory=list)
     offset: int = -1
 
 
 @dataclass(slots=True)
 class Assessed:
-    """What the report is made of."""
+    """The groups and hosts of the report."""
 
     groups: list[dict[str, Any]]
     hosts: list[tuple[str, int]]
-    """Hosts whose members came back most often."""
+    """The hosts whose members came back most often, with how often."""
     out_of_time: bool = False
 
 
@@ -95,7 +96,7 @@ def assess(read: Read, told: Told, deadline_s: float, thresholds: Thresholds = D
 
 
 def _hosts(ledgers: Iterable[Ledger]) -> list[tuple[str, int]]:
-    """Return the hosts whose members came back most often: more than twice each, which two deploys do not explain."""
+    """Return the hosts whose members came back most often: over twice per member, which two deploys do not explain."""
     back: Counter[str] = Counter()
     members: Counter[str] = Counter()
     for ledger in ledgers:
@@ -109,7 +110,7 @@ def _hosts(ledgers: Iterable[Ledger]) -> list[tuple[str, int]]:
 
 
 def _names(told: Told, ledgers: Mapping[str, Ledger]) -> list[str]:
-    """Return the groups that are there: the brokers know; where one of them did not tell, the records do."""
+    """Return the groups that exist, as the brokers list them; if one did not list its groups, records add theirs."""
     return sorted({*told.groups, *(ledgers if told.is_incomplete or not told.groups else ())})
 
 
@@ -150,7 +151,7 @@ def _replayed(window: Window, *, whole: bool, thresholds: Thresholds) -> dict[st
 
 
 def _note(ledger: Ledger, event: RecordRead, gaps: list[int], thresholds: Thresholds) -> None:
-    """Replay one record, and note who came, who went, and what became of the generation."""
+    """Replay one record, and note which members joined or left and whether a generation completed."""
     replica = ledger.replica
     first, generation, incarnation = replica.type is GroupType.SIMPLE, replica.generation, replica.incarnation
     before = dict(replica.members)
@@ -175,7 +176,7 @@ def _note_generation(ledger: Ledger, event: RecordRead, before: int, gaps: list[
         return
     ledger.rebalances.append(event.order_ms)
     if ledger.offset >= 0 and bisect_right(gaps, ledger.offset) == bisect_right(gaps, event.offset):
-        ledger.aborted += now - before - 1  # none of the records in between is missing: they never were
+        ledger.aborted += now - before - 1  # no record in between is missing, so those generations never completed
     joined_ms = (event.value or {}).get("currentStateTimestamp", -1)
     if ledger.replica.members and 0 < joined_ms <= event.order_ms - SLOW_SYNC_MS:
         ledger.slow.append((event.order_ms, event.order_ms - joined_ms))
@@ -189,7 +190,7 @@ def _old(value: Mapping[str, Any]) -> list[str]:
 
 
 def returns(ledger: Ledger) -> Counter[Name]:
-    """Count, for each member across restarts, how often it came back within an hour of going."""
+    """Count how often each member came back within an hour after it left; `lasting_name` identifies a member."""
     gone: dict[Name, list[int]] = defaultdict(list)
     for at_ms, name in ledger.goings:
         gone[name].append(at_ms)
@@ -225,25 +226,25 @@ def _group(name: str, told: ToldGroup | None, ledger: Ledger | None, context: Ju
 
 
 def _replica(name: str, told: ToldGroup | None, ledger: Ledger | None) -> tuple[GroupReplica | None, bool]:
-    """Return the group as it is now, and whether it is settled: the records and the brokers agree on who is in it."""
+    """Return the group as it is now, and whether it is stable. If records and brokers differ, the brokers decide."""
     replica = ledger.replica if ledger is not None else None
     if told is not None and told.members is not None:
         if replica is None or replica.members.keys() != {member.member_id for member in told.members}:
             replica = replica_of(name, told)
     elif ledger is not None and ledger.replica.type is not GroupType.CLASSIC and not ledger.whole:
-        return None, False  # members whose records are older than what was read are missing
+        return None, False  # members whose records were not read are missing
     stable = told is None or told.state in ("", GroupState.STABLE.value)
     return replica, replica is not None and stable and replica.state is GroupState.STABLE
 
 
 def _now(replica: GroupReplica, context: JudgementContext) -> Iterator[Found]:
-    """Judge a stable group's members, assignment and timeouts as they are."""
+    """Yield findings about a stable group's current members, assignment and timeouts."""
     if replica.type not in JUDGED:
         return
     if unowned := unowned_partitions(replica, context):
         listed = ", ".join(f"{topic}-{number}" for topic, number in unowned[:8])
         summary = f"no member owns {counted(len(unowned), 'partition')} of its topics: {listed}"
-        yield Found("partition-unowned", "warn", summary)  # one look does not tell since when
+        yield Found("partition-unowned", "warn", summary)  # how long this has lasted is not known
     if shared := owned_twice(replica):
         listed = ", ".join(f"{topic}-{number}" for topic, number in list(shared)[:8])
         summary = f"more than one member owns {counted(len(shared), 'partition')}: {listed}"
@@ -255,7 +256,7 @@ def _now(replica: GroupReplica, context: JudgementContext) -> Iterator[Found]:
     short = [timeout_ms for timeout_ms in timeouts_ms if 0 < timeout_ms < SHORT_POLL_MS]
     if short:
         summary = (
-            f"a rebalance timeout (max.poll.interval.ms) of only {min(short)} ms: who polls later leaves the group"
+            f"a rebalance timeout (max.poll.interval.ms) of only {min(short)} ms: a member that polls later leaves"
         )
         yield Found("timeouts-inconsistent", "info", summary)
 
@@ -274,7 +275,7 @@ def _old_clients(replica: GroupReplica, old: Iterable[str]) -> Iterator[Found]:
 
 
 def _past(ledger: Ledger, context: JudgementContext) -> Iterator[Found]:
-    """Tell what the records say of the group's past."""
+    """Yield findings about the group's past, from its records."""
     thresholds = context.thresholds
     yield from _storm(ledger, thresholds)
     for name, times in returns(ledger).most_common(MAX_NAMED):
@@ -314,7 +315,7 @@ def _storm(ledger: Ledger, thresholds: Thresholds) -> Iterator[Found]:
 
 
 def counted(number: int, what: str) -> str:
-    """Return a number with its word, which is plural where it is."""
+    """Return a number with its noun in the singular or plural."""
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 

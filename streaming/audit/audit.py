@@ -1,4 +1,4 @@
-"""An audit from its beginning to its report, within a time box."""
+"""An audit from the connection to the report, within a time limit."""
 
 import threading
 import time
@@ -19,7 +19,7 @@ from streaming.tiers import RECORDS_ONLY
 
 BOX_S: Final = 50.0
 READ_SHARE: Final = 0.7
-"""How much of the box may pass before reading ends; the rest is for judging what was read."""
+"""The share of the time after which reading ends; the rest is for judging what was read."""
 CLIENT_ID: Final = "group-monitor-audit"
 Shown = Callable[[str], None]
 
@@ -33,7 +33,7 @@ def audit(
     stop: threading.Event | None = None,
     shown: Shown = lambda _: None,
 ) -> Report:
-    """Look at a cluster for `box_s` at most; raises `ConnectionProblem` or `KafkaError` where there is no way in."""
+    """Audit a cluster for `box_s` at most; raise `ConnectionProblem` or `KafkaError` if it cannot be reached."""
     started_s = time.monotonic()
     shown("connecting")
     if problem := diagnose(kafka):
@@ -49,7 +49,7 @@ def audit(
     shown(f"judging {len(told.groups):,} groups")
     assessed = assess(read, told, started_s + box_s, thresholds)
     if assessed.out_of_time:
-        notes.append("There was no time to judge all that was read: some groups are judged by their members only.")
+        notes.append("There was no time to judge all records: some groups are judged by their current members only.")
     if read.unreadable:
         notes.append(f"{read.unreadable:,} records could not be read.")
     return Report(
@@ -66,21 +66,21 @@ def audit(
 def _records(
     kafka: Kafka, client: dict[str, object], told: Told, deadline_s: float, stop: threading.Event, shown: Shown
 ) -> tuple[Read, list[str]]:
-    """Read the offsets topic; what keeps us from it is a note, for the brokers have told of the groups already."""
+    """Read the offsets topic. If that is not possible, return a note: the brokers have already reported the groups."""
     topic = kafka.offsets_topic
-    denied = f"{topic} may not be read, as on most managed services: this report has only what the brokers say of their"
-    denied += " groups now. Nothing is told of the past or of timeouts."
+    denied = f"{topic} may not be read, as on most managed services: this report has only what the brokers report now"
+    denied += " about their groups. It says nothing about the past or about timeouts."
     if (refused := diagnose(kafka, topics=[topic])) and refused.kind is Kind.AUTHORIZATION:
         return Read(), [denied]
     if topic not in told.topic_partitions:
-        return Read(), [denied] if told.groups else [f"{topic} does not exist, or may not be seen: no group was used."]
+        return Read(), [denied] if told.groups else [f"{topic} does not exist or is not visible: no group was used."]
     try:
         read = read_newest(
             client, topic, deadline_s, stop, lambda read: shown(f"{share_read(read.share)} of {topic} read")
         )
     except KafkaError as error:
-        return Read(), [f"{topic} could not be read: {type(error).__name__}. The past is not told."]
+        return Read(), [f"{topic} could not be read: {type(error).__name__}. Nothing is known about the past."]
     if read.read < read.wanted:
-        left = "What is older is not told, and KIP-848 groups of which records were left unread are not judged"
+        left = "Nothing older is reported, and KIP-848 groups with unread records are not judged"
         return read, [f"Only {share_read(read.share)} of {topic} was read, its newest records. {left}."]
     return read, []

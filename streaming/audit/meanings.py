@@ -1,4 +1,4 @@
-"""What each rule of an audit means and what helps, in a line each; docs/audit.md and docs/rules tell more."""
+"""What each rule of an audit means and what helps, in one line each; docs/audit.md and docs/rules say more."""
 
 from typing import Final
 

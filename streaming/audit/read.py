@@ -1,7 +1,7 @@
 """The newest records of `__consumer_offsets`, read backwards in windows until all is read or the time is up.
 
-A reader can only go forwards. So each partition is read in a window at its end, then in a larger one before it, and so
-on. Of a window that was not finished nothing is kept, so that what is kept of a partition has no hole of our making.
+A consumer can only read forwards. So each partition is read in a window at its end, then in a larger one before it, and
+so on. Nothing is kept of an unfinished window, so that the records kept of a partition have no gap because of us.
 No consumer group is used.
 """
 
@@ -20,30 +20,30 @@ from coordinator_model.decode.parse import OFFSETS, RejectedRow, SourceRow, pars
 from coordinator_model.events import RecordRead
 
 FIRST_WINDOW: Final = 500
-"""Offsets a partition; each further window is twice as large, up to `MAX_WINDOW`."""
+"""Offsets per partition; each further window is twice as large, up to `MAX_WINDOW`."""
 MAX_WINDOW: Final = 64_000
 MAX_KEPT_BYTES: Final = 128 * 2**20
 POLL_MS: Final = 200
 STALL_S: Final = 5.0
-"""A broker that yields nothing for so long ends the reading."""
+"""Reading ends if the brokers return nothing for this long."""
 COMMIT_KEYS: Final = (b"\x00\x00", b"\x00\x01")
-"""How the keys of offset commits begin. They are most of the topic, and say nothing of members."""
+"""The first bytes of the keys of offset commits. These are most of the topic, and say nothing about members."""
 
 
 @dataclass(slots=True)
 class Window:
-    """What was read of one partition: all offsets from `low` to `high`."""
+    """A range of one partition that was read: all offsets from `low` up to `high`."""
 
     low: int
     high: int
     events: list[RecordRead] = field(default_factory=list)
     gaps: list[int] = field(default_factory=list)
-    """Offsets before which others are missing: compacted away, or marks of transactions."""
+    """Offsets before which others are missing, because of compaction or transaction markers."""
 
 
 @dataclass(slots=True)
 class Read:
-    """`partitions`: number to what was read; `wanted` and `read` count offsets."""
+    """What was read of the topic. `partitions`: by number; `wanted` and `read` count offsets."""
 
     partitions: dict[int, Window] = field(default_factory=dict)
     begins: dict[int, int] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class Read:
 
     @property
     def share(self) -> float:
-        """Return which part of the topic was read."""
+        """Return the share of the topic that was read, from 0 to 1."""
         return self.read / self.wanted if self.wanted else 1.0
 
     def is_whole(self, partition: int) -> bool:
@@ -71,7 +71,7 @@ def read_newest(
     stop: threading.Event,
     shown: Callable[[Read], None] = lambda _: None,
 ) -> Read:
-    """Read the topic, newest first, until `deadline_s` (monotonic), `stop`, or the bound of what is kept."""
+    """Read the topic, newest first, until `deadline_s` (monotonic), `stop`, or `MAX_KEPT_BYTES`."""
     consumer = KafkaConsumer(
         **client,
         group_id=None,
@@ -87,7 +87,7 @@ def read_newest(
 
 
 def with_records(client: Mapping[str, Any], topics: Iterable[str]) -> set[str]:
-    """Return those of the topics, which have to exist, that hold records; what may not be asked counts as empty."""
+    """Return the topics that contain records. They have to exist; one whose offsets we may not ask counts as empty."""
     with closing(KafkaConsumer(**client, group_id=None, allow_auto_create_topics=False)) as consumer:
         return {topic for topic in topics if _has_records(consumer, topic)}
 
@@ -130,7 +130,7 @@ class _Reading:
         return full or self._stop.is_set() or time.monotonic() >= self._deadline_s
 
     def _window(self, size: int) -> bool:
-        """Read one more window of every partition; returns whether there is more to read."""
+        """Read one more window of every partition; return whether reading may go on."""
         read, consumer = self._read, self._consumer
         wanted = {
             TopicPartition(self._topic, number): Window(max(read.begins[number], window.low - size), window.low)
@@ -151,8 +151,8 @@ class _Reading:
                     rows[place] += [record for record in records if record.offset < left[place].high]
             for place in [place for place, window in left.items() if consumer.position(place) >= window.high]:
                 self._keep(left.pop(place), place.partition, rows.pop(place, []))
-                # What is behind is read already. A partition that is paused with records in the client's buffer would
-                # keep all others from being read (kafka-python 3.0).
+                # The records after this window are already read, so skip them. A partition that is paused with records
+                # in the client's buffer would keep all others from being read (kafka-python 3.0).
                 consumer.seek(place, self._ends[place])
             if polled:
                 moved_s = time.monotonic()
@@ -162,7 +162,7 @@ class _Reading:
         return not left
 
     def _keep(self, window: Window, number: int, records: list[Any]) -> None:
-        """Put a finished window before what is kept of its partition."""
+        """Put the records of a finished window before those already kept of its partition."""
         read, kept = self._read, self._read.partitions[number]
         read.read += window.high - window.low
         expected = window.low

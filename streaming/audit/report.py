@@ -1,7 +1,7 @@
 """An audit as Markdown for people and as JSON for programs.
 
-Clients choose the names. In Markdown each is cut, its unprintable characters are replaced, and everything that
-Markdown or HTML reads as more than text is escaped; in JSON they stay as they are.
+Clients choose the names. In Markdown each name is cut, its unprintable characters are replaced, and characters that are
+special in Markdown or HTML are escaped. In JSON names stay as they are.
 """
 
 import json
@@ -13,7 +13,7 @@ from streaming.audit.assess import counted
 from streaming.audit.meanings import MEANINGS
 
 MAX_GROUPS_TOLD: Final = 50
-"""Groups with findings told in full in Markdown; JSON has all."""
+"""Groups whose findings are shown in Markdown; JSON has all."""
 MAX_NAME: Final = 100
 MAX_TEXT: Final = 600
 SPECIAL: Final = {character: f"\\{character}" for character in "\\`*_[]~#|!$"} | {
@@ -26,7 +26,7 @@ SPECIAL: Final = {character: f"\\{character}" for character in "\\`*_[]~#|!$"} |
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All that is told; `notes` say how far the audit could see."""
+    """The content of the report; `notes` say what the audit could not see."""
 
     cluster: str
     groups: Sequence[Mapping[str, Any]]
@@ -82,7 +82,7 @@ class Report:
     def _records(self) -> str:
         if self.newest:
             read = f"{share_read(self.share)} of the offsets topic was read. Its newest record is of {self.newest}:"
-            return f"{read} what is told of the past ends then. States and members are as the brokers tell now."
+            return f"{read} findings about the past end there. States and members are what the brokers report now."
         return "The offsets topic holds no record." if self.share == 1 else "No record of the offsets topic was read."
 
     def _tiers(self) -> list[str]:
@@ -102,7 +102,7 @@ def _meanings(troubled: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def share_read(share: float) -> str:
-    """Return a share in percent: 0 and 100 only where it is nothing and all."""
+    """Return a share in percent; 0% and 100% only if it is exactly that."""
     return f"{share:.0%}" if share in (0, 1) else f"{min(max(round(100 * share), 1), 99)}%"
 
 

@@ -1,7 +1,7 @@
 """Whether a group rebalanced too often. Like the live rule, it excludes starts, growth and rolling deploys.
 
-The live rule knows why members went; records do not say. So what is left of its test is who goes: in a deploy each
-member goes once and comes back once, and every rebalance has a coming or going that explains it.
+The live rule knows why members were removed; records do not say so. So this test looks only at which members leave and
+return: in a deploy each member leaves once and comes back once, and each rebalance is explained by one of these moves.
 """
 
 from bisect import bisect_left, bisect_right
@@ -12,13 +12,13 @@ from typing import NamedTuple, TypeAlias
 from coordinator_model.rules.rebalance_storm import REBALANCES_EACH
 
 Name: TypeAlias = tuple[str, str]
-"""Who a member is across restarts: (instance id, "") or (client id, host)."""
+"""The name that a member keeps across restarts: (instance id, "") or (client id, host)."""
 Moves: TypeAlias = Sequence[tuple[int, Name]]
-"""(when, who), in order of time."""
+"""(instant in ms, name) of members that left or came back, in order of time."""
 
 
 class Storm(NamedTuple):
-    """The worst window; ``is_storm`` False: a rolling deploy explains it."""
+    """The window with the most rebalances; ``is_storm`` is False if a rolling deploy explains it."""
 
     is_storm: bool
     rebalances: int
@@ -28,7 +28,7 @@ class Storm(NamedTuple):
 def storm(
     rebalances_ms: Sequence[int], goings: Moves, comings: Moves, peak: Counter[Name], *, window_ms: int, least: int
 ) -> Storm | None:
-    """Return the worst window of `least` rebalances or more; None: there is none, or no member went in any."""
+    """Return the worst window of `least` rebalances or more; None if there is none that a member left in."""
     worst: Storm | None = None
     for last in range(least - 1, len(rebalances_ms)):
         until_ms = rebalances_ms[last]

@@ -1,4 +1,4 @@
-"""What this cluster tells a monitor today, and what each further source would add. Reported once."""
+"""Which sources a cluster has for a monitor today, and what each further source would add."""
 
 import time
 from collections.abc import Collection, Mapping
@@ -12,32 +12,32 @@ from streaming.connection.pushes import Pushes
 from streaming.tiers import COORDINATOR_LOG, RECORDS_ONLY, REQUEST_LOG, tier_of_line
 
 NEWEST_LINES: Final = 200
-"""How many lines of a partition are looked through. The request log has two a second of the monitor's own probe."""
+"""How many of the newest lines of a partition are read. The request log has two a second from the monitor's probe."""
 POLL_MS: Final = 200
 
 
 def tiers(tier: int, *, records: bool, reports: bool, pushes: Pushes) -> list[dict[str, Any]]:
-    """Return the sources, each with whether it is here.
+    """Return the sources, and whether the cluster has each.
 
-    `tier` is that of the telemetry topics, `reports` whether clients report.
+    `tier`: the tier of its telemetry topics; `reports`: whether clients report.
     """
     return [
         {
             "tier": "records",
             "has": records,
-            "adds": "members, their assignments and timeouts, rebalances, who came and went; not why, nor who is alive",
+            "adds": "members, their assignments and timeouts, rebalances, joins and leaves; not why, nor who is alive",
             "command": "group-monitor doctor --acls",
         },
         {
             "tier": "coordinator's log",
             "has": tier >= COORDINATOR_LOG,
-            "adds": "why each member went, after the fact, at no cost a request",
+            "adds": "why each member was removed, after the fact, without a cost per request",
             "command": "group-monitor log4j2 --tier 1",
         },
         {
             "tier": "request log",
             "has": tier >= REQUEST_LOG,
-            "adds": "heartbeats, how close each member is to its session timeout, and who exceeds it, as it happens",
+            "adds": "heartbeats, how close each member is to its session timeout, and which exceed it, as it happens",
             "command": "group-monitor log4j2",
         },
         {
@@ -49,7 +49,7 @@ def tiers(tier: int, *, records: bool, reports: bool, pushes: Pushes) -> list[di
         {
             "tier": "client reports",
             "has": reports,
-            "adds": "when each application last polled: who is close to max.poll.interval.ms",
+            "adds": "when each application last polled: which are close to max.poll.interval.ms",
             "command": "group-monitor doctor --create-topics",
         },
     ]
@@ -58,7 +58,7 @@ def tiers(tier: int, *, records: bool, reports: bool, pushes: Pushes) -> list[di
 def tier_of(client: Mapping[str, Any], topics: Collection[str], deadline_s: float) -> int:
     """Return the tier of the newest lines in telemetry topics, which have to exist; stop at `deadline_s` (monotonic).
 
-    A file of the request log's ships the coordinator's log, too, though its lines are rare.
+    A broker that ships the request log also ships the coordinator's log, whose lines are rare.
     """
     with closing(KafkaConsumer(**client, group_id=None, allow_auto_create_topics=False)) as consumer:
         try:

@@ -1,1 +1,1 @@
-"""The metrics that clients push to brokers (KIP-714): the broker's plugin, the subscription, and how they are read."""
+"""The metrics that clients push to brokers (KIP-714): the broker's plugin, the subscription, and the parser."""

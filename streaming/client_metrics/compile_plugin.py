@@ -1,4 +1,4 @@
-"""`python -m streaming.client_metrics.compile_plugin`: make the jar of the broker's plugin from its sources."""
+"""`python -m streaming.client_metrics.compile_plugin`: compile the broker's plugin from its sources into its jar."""
 
 import subprocess
 import tempfile
@@ -12,12 +12,12 @@ from streaming.client_metrics.plugin import PLUGIN_JAR
 from streaming.embedded.jars import broker_class_path
 from streaming.embedded.java import java_command
 
-_JAVA_RELEASE: Final = "11"  # of the oldest brokers that know pushes, 3.7 to 3.9
-_EARLIEST: Final = (1980, 1, 1, 0, 0, 0)  # of a zip entry: equal classes make equal jars
+_JAVA_RELEASE: Final = "11"  # of the oldest brokers that accept pushes, 3.7 to 3.9
+_EARLIEST: Final = (1980, 1, 1, 0, 0, 0)  # the earliest time of a zip entry, so that equal classes make equal jars
 
 
 def compile_plugin(jar: Path, java: str, class_path: str) -> None:
-    """Compile the plugin's sources into a jar; raises `CalledProcessError` where that fails."""
+    """Compile the plugin's sources into a jar; raise `CalledProcessError` if that fails."""
     sources = sorted(map(str, PLUGIN_JAR.parent.glob("*.java")))
     compiler = [java, "-m", "jdk.compiler/com.sun.tools.javac.Main", "-cp", class_path]
     flags = ("--release", _JAVA_RELEASE, "-g:none", "-proc:none", "-Xlint:-options")
@@ -31,7 +31,7 @@ def compile_plugin(jar: Path, java: str, class_path: str) -> None:
 
 @click.command(help=__doc__)
 def main() -> None:
-    """Replace the jar that is checked in."""
+    """Replace the jar in the source tree."""
     compile_plugin(PLUGIN_JAR, java_command(), broker_class_path())
     click.echo(f"{PLUGIN_JAR}: {PLUGIN_JAR.stat().st_size} bytes")
 

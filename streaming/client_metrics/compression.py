@@ -1,6 +1,6 @@
-"""What a client may compress its pushed metrics with (KIP-714), undone into a buffer of bounded size.
+"""Decompression of pushed metrics, for all compression types that a client may use (KIP-714).
 
-The size is the bound of the buffer that is written to, so a bomb costs no more than that.
+The output goes to a buffer of bounded size, so a decompression bomb costs no more memory than that.
 """
 
 import struct
@@ -12,7 +12,7 @@ import cramjam
 from coordinator_model.decode.telemetry.fields import BadField
 
 MAX_BYTES: Final = 4 * 1024 * 1024
-"""Of metrics uncompressed. A broker takes 1 MiB of them compressed, and a consumer of 1,000 partitions makes less."""
+"""Of uncompressed metrics. A broker accepts 1 MiB compressed, and a consumer of 1,000 partitions sends less."""
 NONE: Final = 0
 SNAPPY: Final = 2
 _DECOMPRESS_INTO: Final[dict[int, Callable[[bytes, Any], int]]] = {
@@ -27,7 +27,7 @@ _TOO_LARGE: Final = "pushed metrics: too large when decompressed"
 
 
 def decompress(data: bytes, compression: int) -> bytes:
-    """Undo a compression by its id in Kafka. Raises ``BadField``, nothing else."""
+    """Decompress metrics; `compression` is Kafka's id. Raises only ``BadField``."""
     if compression == NONE:
         if len(data) > MAX_BYTES:
             raise BadField(_TOO_LARGE)
@@ -52,7 +52,7 @@ def _bounded(into: Callable[[bytes, Any], int], data: bytes) -> bytes:
 
 
 def _unsnapped(data: bytes) -> bytes:
-    """Java clients write blocks, each with its length before it, behind a head of 16 bytes; librdkafka a single one."""
+    """Decompress Snappy: blocks with their lengths after a head of 16 bytes (Java), or a single block (librdkafka)."""
     if not data.startswith(_XERIAL):
         return _block(data, MAX_BYTES)
     parts, size, at = [], 0, _XERIAL_HEAD_BYTES
@@ -66,7 +66,7 @@ def _unsnapped(data: bytes) -> bytes:
 
 
 def _block(data: bytes, limit: int) -> bytes:
-    """A block says its size first, so it is refused before anything is written."""
+    """Decompress one block. It begins with its size, so one that is too large is refused before anything is written."""
     try:
         size = cramjam.snappy.decompress_raw_len(data)
         if size > limit:

@@ -1,8 +1,8 @@
-"""The metrics that a client pushes: OTLP ``MetricsData``, as KIP-714 has it, or as an OpenTelemetry collector exports.
+"""The metrics that a client pushes: OTLP ``MetricsData`` as in KIP-714, or as exported by an OpenTelemetry collector.
 
-A collector's Kafka exporter writes an ``ExportMetricsServiceRequest``, the same message by another name, as protobuf
-(`otlp_proto`) or as JSON (`otlp_json`). Who fills the collector, a broker's plugin, names the client in attributes of
-the resource or of the data point; their names are the plugin's, so some spellings are tried.
+A collector's Kafka exporter writes an ``ExportMetricsServiceRequest``, the same message under another name, as protobuf
+(`otlp_proto`) or as JSON (`otlp_json`). The broker's plugin that sends to the collector names the client in attributes
+of the resource or of the data point. It chooses the names of these attributes, so several spellings are tried.
 """
 
 import math
@@ -27,12 +27,12 @@ from streaming.client_metrics.plugin import (
 )
 
 MAX_ID_BYTES: Final = 32_767
-"""Of a string in Kafka's protocol: a longer id is none."""
+"""The longest string in Kafka's protocol; a longer id is not valid."""
 MAX_INTERVAL_MS: Final = 7_200_000
 """Twice the longest that a subscription may ask for (KIP-714)."""
 _GROUP: Final = ("group_id", "group.id")
 _MEMBER: Final = ("group_member_id", "group.member.id", "member_id")
-"""Java's name for it, as a collector may write it, and librdkafka's."""
+"""The name in Java clients, its spelling in a collector, and the name in librdkafka."""
 _INSTANCE: Final = ("group_instance_id", "group.instance.id")
 _CLIENT: Final = ("client_id", "client.id", "client-id")
 _CLIENT_INSTANCE: Final = ("client_instance_id", "client.instance.id")
@@ -51,13 +51,13 @@ _Values = dict[str, tuple[float, NumberDataPoint]]
 
 
 def read_metrics(data: bytes, compression: int | None) -> list[ClientMetrics]:
-    """Read what is told of consumers: by a push of one, the first; by a collector, of all. Raises only ``BadField``."""
+    """Return metrics of consumers: of one for a client's push, of all for a collector's. Raise only ``BadField``."""
     if compression is not None:
         return _told(_parse(decompress(data, compression)))[:1]
     if len(data) > MAX_BYTES:
         raise BadField("exported metrics: too large")
     metrics = _parse_json(data) if data.startswith(b"{") else _parse(data)
-    if not metrics.resource_metrics:  # nearly anything can be read as a message without any field that is known
+    if not metrics.resource_metrics:  # almost any bytes can be parsed as a message without known fields
         raise BadField("exported metrics: none")
     return _told(metrics)
 
@@ -81,7 +81,7 @@ def _parse_json(data: bytes) -> MetricsData:
 
 
 def _told(metrics: MetricsData) -> list[ClientMetrics]:
-    """Put together what is told of each consumer: a Java client makes a resource of each metric."""
+    """Collect the metrics of each consumer: a Java client sends a resource for each metric."""
     found: dict[tuple[str, ...], _Values] = {}
     for resource in metrics.resource_metrics:
         labels = dict(_texts(resource.resource.attributes))
@@ -116,7 +116,7 @@ def _is_told(value: float) -> bool:
 
 
 def _polled(ratio: float, point: NumberDataPoint) -> tuple[bool | None, int]:
-    """Tell whether polls began in the interval of a point; one without a beginning tells of no interval."""
+    """Return whether polls began in the interval of a point, and its length; (None, 0) if it has no valid interval."""
     length_ms = (point.time_unix_nano - point.start_time_unix_nano) // 1_000_000
     if not math.isfinite(ratio) or not point.start_time_unix_nano or not 0 < length_ms <= MAX_INTERVAL_MS:
         return None, 0
@@ -139,5 +139,5 @@ def _numbers(resource: ResourceMetrics) -> Iterator[tuple[str, float, NumberData
 
 
 def _points(metric: Metric) -> Iterator[NumberDataPoint]:
-    """Yield a gauge's points or a sum's, which are of the time since the last push."""
+    """Yield the points of a gauge or a sum; a sum counts since the last push."""
     yield from metric.sum.data_points if metric.HasField("sum") else metric.gauge.data_points

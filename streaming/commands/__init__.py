@@ -1,1 +1,1 @@
-"""One module a command; each imports what it needs only when it runs."""
+"""The commands, one module each. A command imports what it needs only when it runs."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 LOOK_S: Final = 0.2
 LIMIT_S: Final = 58.0
-"""When a cluster that answers nothing is given up. Else the audit ends earlier, by its own box."""
+"""The audit gives up after this if the brokers do not answer. Otherwise it ends earlier, by its own time limit."""
 
 
 @click.command("audit")
@@ -55,7 +55,7 @@ def audit_command(config: Path | None, bootstrap_servers: str | None, *, as_json
     report = _made(settings, settings.cluster if config is not None else None)
     text = report.as_json() if as_json else report.as_markdown()
     if out is None:
-        click.echo(text.encode(), nl=False)  # UTF-8, as in --out, also where the terminal is set to less
+        click.echo(text.encode(), nl=False)  # UTF-8, as in --out, even if the terminal is set to another encoding
         return
     try:
         with out.open("x", encoding="utf-8") as file:
@@ -66,7 +66,7 @@ def audit_command(config: Path | None, bootstrap_servers: str | None, *, as_json
 
 
 def _made(settings: Settings, cluster: str | None) -> Report:
-    """Make the report in a thread of its own, so that no broker holds us up."""
+    """Make the report in a thread of its own, so that a broker that does not answer cannot block the command."""
     from streaming.audit.audit import audit
 
     done, stop = threading.Event(), threading.Event()
@@ -78,7 +78,7 @@ def _made(settings: Settings, cluster: str | None) -> Report:
         try:
             thresholds = settings.default_thresholds()
             made.append(audit(settings.kafka, cluster=cluster, thresholds=thresholds, stop=stop, shown=said.append))
-        except Exception as error:  # noqa: BLE001 - told below
+        except Exception as error:  # noqa: BLE001 - reported below
             failed.append(error)
         done.set()
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 from streaming.local_path import LocalPathParam
 
 SHIPPED = {True: "the request log and the coordinator's INFO lines", False: "the coordinator's INFO lines"}
-"""What the brokers ship, with the request log and without."""
+"""What the brokers ship to the telemetry topic; the key is whether the request log is on."""
 
 
 @click.command("broker")

@@ -1,4 +1,4 @@
-"""`capture`: record both topics of a cluster into a file that `replay` reads."""
+"""`capture`: record the group records and telemetry of a cluster into a file that `replay` reads."""
 
 from __future__ import annotations
 

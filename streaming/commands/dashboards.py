@@ -1,4 +1,4 @@
-"""`group-monitor dashboards`: Grafana dashboards and alert rules, from code into files and into a Grafana."""
+"""`dashboards`: render Grafana dashboards and alert rules from code to files, and publish them to a Grafana."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _secret(variable: str, path: Path | None) -> str | None:
 
 
 def _tell(change: Change, *, dry_run: bool) -> None:
-    """Print one line, and one for each difference."""
+    """Print a change: one line, and one for each difference."""
     would = "would be " if dry_run and change.action != "unchanged" else ""
     click.echo(f"{change.what}: {would}{change.action}")
     for difference in change.differences:

@@ -1,4 +1,4 @@
-"""`decode`: JSON Lines of raw records in, the JSON that Kafka's own converters print out, one line for each."""
+"""`decode`: read raw records as JSON Lines, and write for each the JSON that Kafka's own converters print."""
 
 import json
 import sys
@@ -27,7 +27,7 @@ def decode_command() -> None:
 
 
 def _arrivals(stream: BinaryIO) -> Iterator[list[bytes]]:
-    """Yield the whole lines of each read: what has arrived is answered before more is waited for."""
+    """Yield the complete lines of each read, so that they are answered before the next read waits for more."""
     unfinished = bytearray()
     while chunk := stream.read1(READ_BYTES):  # type: ignore[attr-defined]  # every buffered stream has it
         first, *rest = chunk.split(b"\n")
@@ -50,7 +50,7 @@ def _answer(line: bytes) -> str:
 
 
 def _raw_record(line: bytes) -> tuple[bytes | None, bytes | None]:
-    """Read one line of input; a ValueError or TypeError says what is wrong with it."""
+    """Parse one line of input; raise ValueError or TypeError, whose message says what is wrong."""
     row = json.loads(line.decode())
     if not isinstance(row, dict) or not {"key", "value"} <= row.keys():
         raise TypeError('not an object with "key" and "value"')

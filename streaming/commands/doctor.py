@@ -59,7 +59,7 @@ def doctor_command(config_path: Path | None, acls: bool, create_topics: bool) ->
 
 
 def _show(checks: "Iterable[Check]") -> "list[Check]":
-    """Print checks as they are done; returns them."""
+    """Print each check as soon as it is done; return all of them."""
     shown = []
     for check in checks:
         click.echo(check.line())

@@ -1,4 +1,4 @@
-"""`incidents`: what a monitor has found."""
+"""`incidents`: list the incidents that a monitor has found."""
 
 import click
 

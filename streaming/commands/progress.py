@@ -1,4 +1,4 @@
-"""How far a long command is: a bar on a terminal, else a line every few seconds; on stderr."""
+"""The progress of a long command, on stderr: a bar on a terminal, else a line every few seconds."""
 
 import time
 from typing import Final, Self
@@ -9,11 +9,11 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 LINE_EVERY_S: Final = 5.0
 WIDE_COLUMNS: Final = 120
-_BESIDE: Final = len(" 100% 0:00:00 ") + 1  # share, time left, and a space before the text
+_BESIDE: Final = len(" 100% 0:00:00 ") + 1  # columns for the share, the time left, and a space before the text
 
 
 class ProgressShown:
-    """`total` is in whatever unit `update` counts; None: not known."""
+    """The progress of `what`. `total` has the unit in which `update` counts; None if it is not known."""
 
     def __init__(self, what: str, total: float | None = None, *, every_s: float | None = None) -> None:
         self._what = what
@@ -32,7 +32,7 @@ class ProgressShown:
             self._task = self._bar.add_task(what, total=total, text="")
 
     def update(self, done: float, text: str) -> None:
-        """Show how much is done; cheap enough for every batch of rows."""
+        """Show how much is done. It is cheap enough to be called for every batch of rows."""
         if self._bar is not None:
             self._bar.update(self._task, completed=done, text=_cut(text, self._room))
             return
@@ -53,5 +53,5 @@ class ProgressShown:
 
 
 def _cut(text: str, room: int) -> str:
-    """Shorten a text, for the bar before it would give way."""
+    """Shorten a text; otherwise the bar before it would be shortened."""
     return text if len(text) <= room else f"{text[: max(0, room - 1)]}…"

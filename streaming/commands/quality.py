@@ -22,7 +22,7 @@ def quality_command(config: Path, docs: Path | None, *, as_json: bool) -> None:
 
     Needs the extra `quality`.
     """
-    settings = settings_of(config)  # before what takes seconds to import
+    settings = settings_of(config)  # before the imports below, which take seconds
     from streaming.quality.checker import Checker
     from streaming.quality.sample import take
     from streaming.quality.watch import of

@@ -1,4 +1,4 @@
-"""`quarantine`: rows that could not be understood."""
+"""`quarantine`: list the newest rejected rows."""
 
 import click
 

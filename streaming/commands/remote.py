@@ -1,6 +1,6 @@
-"""What `describe`, `watch`, `incidents` and `quarantine` share: asking a running `serve` over HTTP.
+"""The HTTP client of a running `serve`, shared by `describe`, `watch`, `incidents` and `quarantine`.
 
-Only the standard library: the base install can read a monitor that runs elsewhere.
+It uses only the standard library, so that the base install can read a monitor that runs elsewhere.
 """
 
 import json
@@ -24,24 +24,24 @@ COUNTED: Final = 100_000
 
 
 class Listing(NamedTuple):
-    """Some objects of a list, and how many there are in all; the API counts up to `COUNTED`."""
+    """Some objects of a list, and their total number; the API counts no further than `COUNTED`."""
 
     objects: list[dict[str, Any]]
     total: int
 
     @property
     def cut(self) -> str:
-        """Say how much of the whole this is; empty where it is the whole."""
+        """How much of the list this is, in words; empty if it is the whole list."""
         if len(self.objects) >= self.total:
             return ""
         return f"showing {len(self.objects):,} of {self.total:,}{' or more' if self.total >= COUNTED else ''}"
 
     def title(self, what: str) -> str:
-        """Name the list with its number of objects."""
+        """Return a title with the number of objects."""
         return f"{what}: {self.cut}; --limit shows more" if self.cut else f"{what} ({len(self.objects):,})"
 
     def echo_json(self, what: str) -> None:
-        """Print the objects; a note on stderr where they are not all."""
+        """Print the objects, and a note on stderr if they are not all."""
         echo_json(self.objects)
         if self.cut:
             click.echo(f"{what}: {self.cut}; --limit shows more", err=True)
@@ -56,11 +56,11 @@ class Monitor:
         self.url = url.rstrip("/")
 
     def get(self, path: str, **parameters: object) -> Any:
-        """Answer of the API; raises `click.ClickException` that says what to do."""
+        """Return a response of the API; raise `click.ClickException`, which says what to do."""
         return self._ask(path, parameters)[0]
 
     def listing(self, path: str, **parameters: object) -> "Listing":
-        """Answer of the API where that is a list, with how many there are in all."""
+        """Return a list from the API, with its total number of objects."""
         objects, headers = self._ask(path, parameters)
         total = headers.get(TOTAL_HEADER, "")
         return Listing(objects, int(total) if total.isascii() and total.isdigit() else len(objects))
@@ -71,7 +71,7 @@ class Monitor:
         token = os.environ.get(TOKEN_VARIABLE)
         request = Request(address, headers={"Authorization": f"Bearer {token}"} if token else {})  # noqa: S310
         try:
-            with urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310 - the scheme was looked at
+            with urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310 - the scheme was checked
                 return json.load(answer), answer.headers
         except HTTPError as error:
             raise click.ClickException(_why(error)) from None
@@ -82,11 +82,11 @@ class Monitor:
             raise click.ClickException(f"{self.url} does not answer like a monitor") from None
 
     def group(self, group: str, cluster: str | None) -> Any:
-        """One group."""
+        """Return one group."""
         return self.get(f"/api/v1/groups/{quote(group, safe='')}", cluster=cluster)
 
     def partitions(self, group: str, cluster: str | None) -> Any:
-        """How far behind one group is, by partition."""
+        """Return the lag of one group by partition."""
         return self.get(f"/api/v1/groups/{quote(group, safe='')}/partitions", cluster=cluster)
 
 
@@ -109,7 +109,7 @@ def options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def echo_json(value: object) -> None:
-    """Print what the API said."""
+    """Print a value of the API as indented JSON."""
     click.echo(json.dumps(value, indent=2))
 
 

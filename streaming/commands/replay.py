@@ -1,4 +1,4 @@
-"""`replay`: a capture through the same model as the live job; no Kafka, no Spark, JSON Lines out."""
+"""`replay`: play a capture through the same model as the live job, without Kafka and Spark; print JSON Lines."""
 
 import json
 from collections import Counter
@@ -62,7 +62,7 @@ def replay_command(capture: Path | None, config_path: Path | None, cluster: str 
 
 
 def _settings(config_path: Path | None, cluster: str | None) -> tuple[ShardSettings, Kafka]:
-    """Return the settings, and what the topics hold."""
+    """Return the settings of the shards, and those of Kafka."""
     settings = settings_of(config_path)
     shard_settings = ShardSettings(
         cluster=cluster or settings.cluster,
@@ -96,7 +96,7 @@ def _replay(path: Path, settings: ShardSettings, kafka: Kafka, bad: list[BadRow]
 
 
 def contract_lines(history: History, cluster: str, bad: Collection[BadRow]) -> list[dict[str, Any]]:
-    """Return what `replay` prints, line by line: the contract's incident, group and summary objects."""
+    """Return the lines that `replay` prints: the contract's incident, group, blind-window and summary objects."""
     undecodable = dict(sorted(history.undecodable.items()))
     others = sum(str(row) == OTHER_SOURCE for row in bad)
     counts = {f"capture: {OTHER_SOURCE}": others, "capture: not a row": len(bad) - others}
@@ -114,7 +114,7 @@ def contract_lines(history: History, cluster: str, bad: Collection[BadRow]) -> l
 
 
 def _nothing(history: History, bad: list[BadRow]) -> str:
-    """Say why a capture gave nothing."""
+    """Say why no row of a capture could be read."""
     reasons = Counter(map(str, bad)) + history.undecodable
     if not reasons:
         return "no rows in it; is it a capture, and was there anything to capture?"
@@ -123,12 +123,12 @@ def _nothing(history: History, bad: list[BadRow]) -> str:
 
 
 def _why(incident: Incident) -> str:
-    """Say the cause, where it is known, and whether it was observed or inferred."""
+    """Return the cause, if it is known, and whether it was observed or inferred."""
     return incident.evidence if incident.cause is Cause.UNKNOWN else f"{incident.cause}, {incident.evidence}"
 
 
 def _tell(history: History) -> None:
-    """Tell a replay for people: one line a transition, then the groups."""
+    """Print a replay for people: the transitions in order, then the groups."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

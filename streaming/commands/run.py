@@ -1,4 +1,4 @@
-"""`run`: the job, in the foreground."""
+"""`run`: run the job in the foreground."""
 
 import contextlib
 import signal
@@ -41,7 +41,7 @@ def run_command(config: Path) -> None:
     signal.signal(signal.SIGHUP, lambda *_: asked.set())
 
     def reload(current: Settings) -> Settings | None:
-        """Take a changed file when SIGHUP asked for it; what is wrong with it is logged, and nothing changes."""
+        """Return the new settings after a SIGHUP, else None. If the file is wrong, log why and return None."""
         if not asked.is_set():
             return None
         asked.clear()
@@ -63,14 +63,14 @@ def run_command(config: Path) -> None:
 
 
 class CatchUpBar:
-    """On a terminal a bar, until the job has caught up; elsewhere nothing: the log has a line a batch."""
+    """A progress bar on a terminal until the job has caught up. Elsewhere the log has a line per batch instead."""
 
     def __init__(self) -> None:
         self._open = contextlib.ExitStack()
         self._bar: ProgressShown | None = None
 
     def show(self, catch_up: "CatchUp") -> None:
-        """Show how far the job is."""
+        """Show how far the job has caught up; remove the bar when it is done."""
         if catch_up.done or not sys.stderr.isatty():
             self._open.close()
             self._bar = None

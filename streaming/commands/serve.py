@@ -1,4 +1,4 @@
-"""`group-monitor serve`: API, page, metrics and notifications."""
+"""`serve`: API, page, metrics and notifications."""
 
 import sys
 from pathlib import Path
@@ -26,7 +26,7 @@ def serve_command(config_path: Path | None) -> None:
     settings = settings_of(config_path)
     try:
         settings.serve.heartbeat_address()
-        receivers_of(settings)  # secrets in files: say now what is missing
+        receivers_of(settings)  # reads secrets from files, so that a missing one is reported now
         listener = bind(settings.serve.host, settings.serve.port)
         store = Store.open(settings.store.connection_url())
     except ConfigError as error:

@@ -1,4 +1,4 @@
-"""What the commands do with a configuration: read it, or end with exit code 2."""
+"""The configuration of a command: it is read, or the command ends with exit code 2."""
 
 from pathlib import Path
 from typing import IO
@@ -11,17 +11,17 @@ from streaming.kafka_config import Kafka
 
 
 class WrongConfiguration(click.ClickException):
-    """The configuration cannot be used; the text names file and line, one problem a line."""
+    """The configuration cannot be used; the message has one line for each problem, with its file and line."""
 
     exit_code = 2
 
     def show(self, file: IO[str] | None = None) -> None:
-        """Print the problems as they are: each line begins with its place."""
+        """Print the problems without click's prefix, because each line begins with its file and line."""
         click.echo(self.format_message(), file=file, err=file is None)
 
 
 def settings_of(path: Path | None) -> Settings:
-    """Read `monitor.toml` and the environment, all defaults without a file; raises `WrongConfiguration`."""
+    """Read `monitor.toml`, or all defaults without a file, and the environment; raise `WrongConfiguration`."""
     try:
         return load(path)
     except ConfigError as error:
@@ -29,9 +29,9 @@ def settings_of(path: Path | None) -> Settings:
 
 
 def settings_of_cluster(path: Path | None, bootstrap_servers: str | None) -> Settings:
-    """Read the settings of a cluster that is given by a file, by its brokers, or by both: then the brokers count.
+    """Read the settings of a cluster that is given by a file or by its brokers. If both are given, the brokers count.
 
-    Raises `click.UsageError` where neither is given or the brokers are no addresses, and `WrongConfiguration`.
+    Raises `click.UsageError` if neither is given or the brokers are not addresses, and `WrongConfiguration`.
     """
     if path is None and not bootstrap_servers:
         raise click.UsageError("give --config or --bootstrap-servers")

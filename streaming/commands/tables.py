@@ -22,11 +22,11 @@ INDENT = 4
 PARTITIONS_SHOWN = 30
 PIPED_COLUMNS = 240
 WIDE_COLUMNS = 120
-"""From this width on, a table of incidents or members has room for its texts."""
+"""The least width at which a table of incidents or members has room for its texts."""
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
-    """Make a table; severities and liveness have colours."""
+    """Make a table in which severities and liveness are colored."""
     made = Table(title=Text(title), title_justify="left")
     for column in columns:
         made.add_column(Text(column))
@@ -50,7 +50,7 @@ def bar(headroom: float | None) -> Text:
 
 
 class ByWidth(NamedTuple):
-    """A table where the console is wide enough for it, else a block of lines for each of its rows."""
+    """A table if the console is wide enough for it, else a block of lines for each of its rows."""
 
     wide: Table
     narrow: Group
@@ -60,7 +60,7 @@ class ByWidth(NamedTuple):
 
 
 def blocks(title: str, rows: Iterable[tuple[Text, Sequence[Text]]]) -> Group:
-    """Show rows as a head and indented lines each."""
+    """Show each row as a heading and indented lines."""
     parts: list[Text | Padding] = [Text(title, "italic")]
     for head, details in rows:
         parts.append(head)
@@ -69,7 +69,7 @@ def blocks(title: str, rows: Iterable[tuple[Text, Sequence[Text]]]) -> Group:
 
 
 def incidents_table(title: str, incidents: Sequence[Mapping[str, Any]]) -> ByWidth:
-    """Show incidents, a line each."""
+    """Show incidents, one per row."""
     rows = (
         (instant(i["opened_ms"]), i["severity"], i["rule"], i["group"] or i["cluster"], i["summary"], _end(i))
         for i in incidents
@@ -90,7 +90,7 @@ def _end(incident: Mapping[str, Any]) -> str:
 
 
 def groups_table(title: str, groups: Sequence[Mapping[str, Any]]) -> ByWidth:
-    """Show groups, a line each, with the least headroom of any member."""
+    """Show groups, one per row, with the least headroom of their members."""
     rows = [
         (g["cluster"], g["group"], _opened(g), g["type"], g["state"], g["generation"],
          max(len(g["members"]), g.get("members_total", 0)), _lag_of(g),
@@ -112,7 +112,7 @@ def _opened(group: Mapping[str, Any]) -> Text:
 
 
 def _lag_of(group: Mapping[str, Any]) -> Text:
-    """Show how far a group is behind, and its status where that is not ok."""
+    """Show the lag of a group, and its status if that is not ok."""
     lag, status = group.get("lag"), group.get("lag_status")
     parts = ["" if lag is None else f"{lag:,}", "" if status in (None, "ok") else shown(status)]
     return Text(" ".join(filter(None, parts)), style=STYLES.get(str(status), ""))
@@ -164,7 +164,7 @@ def _member_block(row: tuple[Any, ...]) -> tuple[Text, list[Text]]:
 
 
 def partitions_table(lag: Mapping[str, Any]) -> ByWidth:
-    """Show the partitions of a group that are behind or not well, the worst first."""
+    """Show the partitions of a group that have a lag or a status other than ok, the worst first."""
     behind = [row for row in lag["partitions"] if row["lag"] != 0 or row["status"] != "ok"]
     behind.sort(key=lambda row: (BADNESS.get(row["status"], 0), -(row["lag"] or 0)))
     rows = [_partition_cells(row) for row in behind[:PARTITIONS_SHOWN]]
@@ -193,7 +193,7 @@ def _partition_block(row: tuple[str, ...]) -> tuple[Text, list[Text]]:
 
 
 def quarantine_table(title: str, rows: Sequence[Mapping[str, Any]]) -> ByWidth:
-    """Show rows that could not be understood."""
+    """Show rejected rows."""
     columns = ("timestamp (UTC)", "source", "topic", "partition", "offset", "reason", "begins with")
     names = ("source", "topic", "partition", "offset", "reason")
     cells = [(instant(row["timestamp_ms"]), *(row[name] for name in names), _head(row)) for row in rows]
@@ -210,7 +210,7 @@ def _head(row: Mapping[str, Any]) -> str:
 
 
 def console() -> Console:
-    """Make a console that interprets nothing it is given; what is piped into a file has room."""
+    """Make a console that does not interpret markup in its input, and is wide when it writes to a file or pipe."""
     made = Console(markup=False, emoji=False, highlight=False, soft_wrap=False)
     if not made.is_terminal and "COLUMNS" not in os.environ:
         made.width = PIPED_COLUMNS

@@ -1,4 +1,4 @@
-"""`watch`: the fleet in a full-screen table that follows it."""
+"""`watch`: show all groups and open incidents in a full-screen table, and keep it current."""
 
 import itertools
 import json
@@ -14,7 +14,7 @@ from streaming.commands.remote import Listing, Monitor, instant
 if TYPE_CHECKING:
     from rich.console import Console, Group
 
-BLOCK_LINES: Final = 3  # of an incident, where the console is too narrow for a table
+BLOCK_LINES: Final = 3  # of an incident, if the console is too narrow for a table
 
 
 @click.command("watch")
@@ -58,14 +58,14 @@ def watch_command(*, cluster: str | None, every_s: float, times: int | None, url
 
 
 class Look(NamedTuple):
-    """What was seen at one instant."""
+    """The groups and open incidents at one instant."""
 
     at_ms: int
     groups: Listing
     incidents: Listing
 
     def as_json(self) -> dict[str, Any]:
-        """One line of `watch --json`; the totals tell whether the lists are whole."""
+        """Return one line of `watch --json`; the totals show whether the lists are complete."""
         return {
             "at_ms": self.at_ms,
             "groups": self.groups.objects,
@@ -76,7 +76,7 @@ class Look(NamedTuple):
 
 
 def _picture(seen: Look, out: "Console") -> "Group":
-    """Draw as much as the console has room for, and say how much that is."""
+    """Show as much as the console has room for, and say how much that is."""
     from rich.console import Group
 
     from streaming.commands import tables

@@ -1,12 +1,14 @@
-"""Why a broker can't be reached: found in small steps, said in one sentence, with what to do next.
+"""Diagnosis of a connection: why a broker cannot be reached, in one sentence, and what to do about it.
 
 A Kafka client says "unable to bootstrap" for a wrong password, a closed port and a TLS listener alike. `diagnose` takes
-the same steps one at a time and reports the first that fails.
+the same steps as a client, one at a time, and reports the first one that fails.
 
 * ``problem``   what can be wrong
 * ``link``      one connection to one broker, blocking, with a deadline
 * ``diagnose``  the steps
-* ``brokers``   who is there, where a broker can be reached
+* ``listener``  which security protocol a listener speaks
+* ``brokers``   the brokers of a cluster
+* ``pushes``    whether brokers accept the metrics that clients push
 """
 
 from streaming.connection.diagnose import diagnose

@@ -1,6 +1,6 @@
-"""Resolve, connect, TLS handshake, ApiVersions, SASL, Metadata: one after the other, until one fails.
+"""The steps to a broker: resolve, connect, TLS handshake, ApiVersions, SASL, Metadata. The first failure ends them.
 
-No credentials go to a listener that turns out to speak another security protocol than the configured one.
+No credentials are sent to a listener whose security protocol differs from the configured one.
 """
 
 import queue
@@ -31,16 +31,16 @@ NOT_YET_VALID, EXPIRED = 9, 10
 
 
 def diagnose(kafka: Kafka, *, topics: Iterable[str] = (), timeout_s: float = TIMEOUT_S) -> ConnectionProblem | None:
-    """Return what keeps a client from the cluster; None where at least one bootstrap server serves it.
+    """Return what keeps a client from using the cluster; None if at least one bootstrap server serves it.
 
-    `topics` have to be readable if they exist. All servers are asked at once; it ends after `timeout_s` at the latest.
+    `topics` have to be readable if they exist. All servers are tried at once, for at most `timeout_s`.
     """
     servers = server_addresses(kafka.bootstrap_servers)
     deadline_s = time.monotonic() + timeout_s
     results: queue.Queue[ConnectionProblem | Exception | None] = queue.Queue()
     for host, port in servers:
         check = _Check(kafka, host, port, tuple(topics), deadline_s)
-        # Daemons: a name server that does not answer holds its thread for longer than anybody wants to wait.
+        # Daemons: a name server that does not answer blocks its thread for longer than anybody wants to wait.
         threading.Thread(target=_report, args=(check.run, results), daemon=True).start()
     problems = []
     for _ in servers:
@@ -61,14 +61,14 @@ def diagnose(kafka: Kafka, *, topics: Iterable[str] = (), timeout_s: float = TIM
 def _report(check: Callable[[], None], results: "queue.Queue[ConnectionProblem | Exception | None]") -> None:
     try:
         check()
-    except Exception as error:  # noqa: BLE001 - raised again where somebody waits for it
+    except Exception as error:  # noqa: BLE001 - `diagnose` raises it again
         results.put(error)
     else:
         results.put(None)
 
 
 def _most_telling(problems: list[ConnectionProblem]) -> ConnectionProblem:
-    """Choose a lasting problem before one that may pass, and mention the other servers."""
+    """Prefer a problem that lasts to one that may pass, and mention the other servers."""
     chosen = next((problem for problem in problems if not problem.transient), problems[0])
     others = [f"{problem.server}: {problem.found}" for problem in problems if problem is not chosen]
     if not others:
@@ -77,7 +77,7 @@ def _most_telling(problems: list[ConnectionProblem]) -> ConnectionProblem:
 
 
 class _Check:
-    """The steps towards one bootstrap server; each raises `ConnectionProblem`."""
+    """The steps to one bootstrap server; each raises `ConnectionProblem` if it fails."""
 
     def __init__(self, kafka: Kafka, host: str, port: int, topics: tuple[str, ...], deadline_s: float) -> None:
         self._kafka = kafka
@@ -100,7 +100,7 @@ class _Check:
         return ConnectionProblem(kind, self._server, self._safe(found), self._safe(advice))
 
     def _safe(self, text: str) -> str:
-        """Make a text that may quote the peer printable, short, and free of the password."""
+        """Make a text printable and short, and remove the password; it may quote the peer."""
         if password := revealed(self._kafka.sasl_password):
             text = text.replace(password, "********")
         return "".join(c if c.isprintable() else "?" for c in text)[:500]
@@ -109,7 +109,7 @@ class _Check:
         return min(self._deadline_s, time.monotonic() + STEP_S)
 
     def _open(self, host: str, port: int) -> Link:
-        """Connect, with TLS where it is configured."""
+        """Connect, with TLS if it is configured."""
         try:
             link = Link.open(host, port, self._step_s())
         except (socket.gaierror, UnicodeError):
@@ -142,7 +142,7 @@ class _Check:
             raise self._unexpected(error) from None
 
     def _context(self) -> ssl.SSLContext:
-        """Make the context that kafka-python makes of the same settings."""
+        """Make the same context as kafka-python from these settings."""
         kafka = self._kafka
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -178,7 +178,7 @@ class _Check:
         return self._problem(Kind.CERTIFICATE, found, advice)
 
     def _certified_names(self, host: str) -> str:
-        """Return the names that the certificate, which is trusted, was made for."""
+        """Return the names that the certificate is for. It is trusted, but not for this host."""
         context = self._context()
         context.check_hostname = False
         try:
@@ -196,10 +196,10 @@ class _Check:
             raise self._unexpected(error) from None
 
     def _unexpected(self, error: OSError | NotKafkaError) -> ConnectionProblem:
-        """Explain a listener that hangs up, stays silent, or answers something else: look at what it speaks."""
+        """Explain a listener that hangs up, stays silent, or does not speak Kafka: find out what it speaks."""
         if isinstance(error, ssl.SSLError) and "CERTIFICATE" in (error.reason or ""):
             advice = "name a PEM certificate and key that the broker trusts as [kafka] ssl_certfile and ssl_keyfile"
-            found = f"the broker does not accept our certificate, or the lack of one ({error.reason})"
+            found = f"the broker does not accept our certificate, or requires one ({error.reason})"
             return self._problem(Kind.CLIENT_CERTIFICATE, found, advice)
         configured = self._kafka.security_protocol
         silent = configured.removeprefix("SASL_") if isinstance(error, TimeoutError) else None
@@ -207,11 +207,11 @@ class _Check:
         if listener is not None and listener.protocol != configured:
             return self._listener_problem(listener)
         if isinstance(error, TimeoutError):
-            found = "it accepts connections and answers nothing"
-            advice = "is the broker paused or overloaded, or is this the port of something else than Kafka?"
+            found = "it accepts connections but does not answer"
+            advice = "is the broker paused or overloaded, or is this the port of something other than Kafka?"
             return self._problem(Kind.NO_ANSWER, found, advice)
         if isinstance(error, NotKafkaError):
-            found = f"what answers is not Kafka; it says {error.head.decode('latin-1')!r}"
+            found = f"the answer is not from Kafka: {error.head.decode('latin-1')!r}"
             return self._problem(Kind.NOT_KAFKA, found, "is this the port of a Kafka listener?")
         reason = getattr(error, "reason", None) or error.strerror or error
         found = f"it hangs up on a client that speaks {configured}: {reason}"
@@ -249,7 +249,7 @@ class _Check:
                 if answer.error_code:
                     raise self._refused(mechanism, answer.error_message)
                 sasl.receive(answer.auth_bytes)
-        except (ValueError, KeyError) as error:  # SCRAM: the broker's proof does not fit
+        except (ValueError, KeyError) as error:  # SCRAM: the broker's proof does not match
             raise self._refused(mechanism, str(error)) from None
         except (ConnectionError, NotKafkaError):
             raise self._refused(mechanism, "the broker hangs up") from None
@@ -276,7 +276,7 @@ class _Check:
         return self._ask(link, request)
 
     def _check_topics(self, metadata: Any) -> None:
-        """Raise where a topic that exists may not be read."""
+        """Raise if a topic exists and may not be read."""
         for topic in metadata.topics:
             refused = topic.error_code == NOT_AUTHORIZED
             if refused or (topic.error_code == 0 and READ_OPERATION not in topic.authorized_operations):
@@ -286,7 +286,7 @@ class _Check:
                 raise self._problem(Kind.AUTHORIZATION, found, advice)
 
     def _check_advertised(self, metadata: Any) -> None:
-        """Raise where none of the addresses that the brokers give to clients can be reached."""
+        """Raise if no broker can be reached at its advertised address."""
         advertised = {(broker.host, broker.port) for broker in metadata.brokers}
         if not advertised or (self._host, self._port) in advertised:
             return

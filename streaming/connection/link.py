@@ -1,4 +1,4 @@
-"""One connection to one broker: a blocking socket with a deadline, and requests one at a time."""
+"""One connection to one broker: a blocking socket with a deadline, which sends one request at a time."""
 
 import socket
 import ssl
@@ -15,7 +15,7 @@ HEAD_BYTES: Final = 24
 
 
 class NotKafkaError(Exception):
-    """What came back is no answer of a Kafka broker; `head` is how it begins."""
+    """What the peer sent is not the response of a Kafka broker; `head` is its beginning."""
 
     def __init__(self, head: bytes) -> None:
         super().__init__(repr(head))
@@ -23,7 +23,7 @@ class NotKafkaError(Exception):
 
 
 class Link:
-    """A connection whose every step ends at `deadline_s` (monotonic) at the latest, with `TimeoutError`."""
+    """A connection. Each of its steps raises `TimeoutError` if it does not end by `deadline_s` (monotonic)."""
 
     def __init__(self, sock: socket.socket, deadline_s: float) -> None:
         self._socket = sock
@@ -32,20 +32,20 @@ class Link:
 
     @classmethod
     def open(cls, host: str, port: int, deadline_s: float) -> Self:
-        """Connect to the first address of the name that accepts; raises `OSError` of many kinds."""
+        """Connect to the first address of the name that accepts; raise `OSError` of many kinds."""
         return cls(socket.create_connection((host, port), timeout=_left_s(deadline_s)), deadline_s)
 
     def secure(self, context: ssl.SSLContext, host: str) -> dict[str, Any]:
-        """Do the TLS handshake; returns the peer's certificate, empty where the context does not verify it."""
+        """Do the TLS handshake; return the peer's certificate, empty if the context does not verify it."""
         self._socket.settimeout(_left_s(self._deadline_s))
         secured = context.wrap_socket(self._socket, server_hostname=host)
         self._socket = secured
         return dict(secured.getpeercert() or {})
 
     def ask(self, request: Any) -> Any:
-        """Send a request that has its version, return the answer.
+        """Send a request, whose version is set, and return the response.
 
-        Raises `NotKafkaError`, `ConnectionResetError` where the peer hangs up without an answer, and other `OSError`.
+        Raises `NotKafkaError`, `ConnectionResetError` if the peer hangs up without a response, and other `OSError`.
         """
         self._protocol.send_request(request)
         self._socket.settimeout(_left_s(self._deadline_s))
@@ -65,11 +65,11 @@ class Link:
                 return answers[0][1]
 
     def allow_until(self, deadline_s: float) -> None:
-        """Give what comes next another deadline."""
+        """Set the deadline of the next steps."""
         self._deadline_s = deadline_s
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._socket.close()
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Which security protocol a listener speaks: asked of the listener itself, without credentials."""
+"""Which security protocol a listener speaks. The listener itself is asked, without credentials."""
 
 import ssl
 import time
@@ -10,22 +10,22 @@ from kafka.protocol.sasl import SaslHandshakeRequest
 from streaming.connection.link import Link, NotKafkaError
 
 STEP_S: Final = 2.0
-NO_MECHANISM: Final = "none-of-these"  # a SASL listener answers it with the list of those that it offers
+NO_MECHANISM: Final = "none-of-these"  # a SASL listener answers with the list of mechanisms that it offers
 UNSUPPORTED_MECHANISM: Final = 33
-ILLEGAL_SASL_STATE: Final = 34  # what a listener without SASL answers (KafkaApis.handleSaslHandshakeRequest)
+ILLEGAL_SASL_STATE: Final = 34  # the answer of a listener without SASL (KafkaApis.handleSaslHandshakeRequest)
 
 
 class Listener(NamedTuple):
-    """A security protocol, and the SASL mechanisms that are offered."""
+    """A listener's security protocol, and the SASL mechanisms that it offers."""
 
     protocol: str
     mechanisms: tuple[str, ...] = ()
 
 
 def identify_listener(host: str, port: int, deadline_s: float, *, known_silent: str | None = None) -> Listener | None:
-    """Try plaintext, then TLS; None where neither gets an answer of Kafka's.
+    """Try plaintext, then TLS; return None if neither gets a response from Kafka.
 
-    `known_silent` (PLAINTEXT or SSL) was tried and is not waited for again.
+    `known_silent` (PLAINTEXT or SSL) got no response before and is not tried again.
     """
     for transport in ("PLAINTEXT", "SSL"):
         if transport == known_silent:
@@ -38,7 +38,7 @@ def identify_listener(host: str, port: int, deadline_s: float, *, known_silent: 
                 link.ask(ApiVersionsRequest(version=0))
                 answer = link.ask(SaslHandshakeRequest(version=1, mechanism=NO_MECHANISM))
         except ssl.SSLError as error:
-            if "CERTIFICATE" in (error.reason or ""):  # it speaks TLS, and wants to know who we are first
+            if "CERTIFICATE" in (error.reason or ""):  # it speaks TLS and requires a client certificate
                 return Listener("SSL")
         except (OSError, NotKafkaError):
             continue
@@ -50,7 +50,7 @@ def identify_listener(host: str, port: int, deadline_s: float, *, known_silent: 
 
 
 def _trusting_context() -> ssl.SSLContext:
-    """Make a context that believes any certificate: nothing of worth is sent through it."""
+    """Make a context that trusts any certificate; no secret is sent over it."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -1,4 +1,4 @@
-"""Whether a cluster's brokers take the metrics that clients push (KIP-714), and ask for those that tell of polls."""
+"""Whether a cluster's brokers accept the metrics that clients push (KIP-714), and ask for those about polls."""
 
 from enum import Enum, auto
 from typing import Final
@@ -10,22 +10,22 @@ from kafka.errors import KafkaError
 from streaming.client_metrics.plugin import LAST_POLL
 
 PUSH_TELEMETRY: Final = 72
-"""The API. A broker offers it if it has a plugin that takes pushes."""
+"""The API key. A broker offers this API if it has a plugin that accepts pushes."""
 ALL_METRICS: Final = "*"
 
 
 class Pushes(Enum):
-    """What is known of them."""
+    """What is known about a cluster's pushes."""
 
     NOT_TAKEN = auto()
     NOT_ASKED_FOR = auto()
     ASKED_FOR = auto()
     TAKEN = auto()
-    """Whether a subscription asks for them may not be described."""
+    """Brokers accept pushes; we may not see whether a subscription asks for them."""
 
 
 def pushes(admin: KafkaAdminClient) -> Pushes:
-    """Ask the broker that was asked first what it offers, then for the subscriptions."""
+    """Look at the APIs of the bootstrap broker, then ask for the subscriptions."""
     offered = admin._manager.broker_version_data.api_versions  # noqa: SLF001 # no public way
     if PUSH_TELEMETRY not in (offered or {}):
         return Pushes.NOT_TAKEN

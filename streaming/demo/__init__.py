@@ -1,11 +1,12 @@
-"""The demo: a real broker, real consumers, the real job, real faults, and the broker's own log as the judge.
+"""The demo: a real broker, real consumers, the real job and real faults. Alerts are compared with the broker's own log.
 
 * ``consumer``   a consumer as a process of its own
 * ``child``      processes that never outlive the demo
-* ``setting``    the broker, its topics, `run` and `serve`, and what their API says
-* ``webhook``    where the alerts are delivered
-* ``scenario``   who is killed, stalled, redeployed, and what has to follow
-* ``stop``       Ctrl-C and SIGTERM, none of them lost
+* ``setting``    the broker, its topics, `run` and `serve`, and their API
+* ``webhook``    the receiver of the alerts
+* ``scenario``   which consumers are killed, stalled and redeployed, and the alerts that have to follow
+* ``stop``       handlers of Ctrl-C and SIGTERM that lose neither
 * ``screen``     a live table on a terminal, plain lines elsewhere
-* ``verdict``    the alerts against the broker's log, member for member
+* ``verdict``    compares the alerts with the broker's log, member by member
+* ``sample``     records the capture of `replay --sample`
 """

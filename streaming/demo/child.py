@@ -1,4 +1,4 @@
-"""Processes that the demo starts, and that never outlive it: each watches its stdin, whose other end is ours."""
+"""Processes that the demo starts. None outlives it: each ends when its stdin ends, whose other end the demo holds."""
 
 import contextlib
 import json
@@ -15,13 +15,13 @@ LAST_LINES: Final = 12
 
 
 class DemoError(Exception):
-    """The demo cannot go on; the text says why."""
+    """The demo cannot go on; the message says why."""
 
 
 class Child:
-    """A Python module run as a process; what it says goes to `<folder>/<name>.log`.
+    """A Python module that runs as a process; its output goes to `<folder>/<name>.log`.
 
-    `told` holds the newest value of every key in the JSON lines on its stdout, where `listens` asks for it.
+    If `listens` is set, its stdout has JSON lines, and `told` holds the newest value of every key in them.
     """
 
     def __init__(self, name: str, folder: Path, module: str, *arguments: str, listens: bool = False) -> None:
@@ -29,7 +29,7 @@ class Child:
         self.told: dict[str, Any] = {}
         self._log_path = folder / f"{name}.log"
         with self._log_path.open("ab") as log:
-            # A session of its own: Ctrl-C in the terminal reaches the demo only, which then ends all in order.
+            # In a session of its own: Ctrl-C in the terminal reaches only the demo, which then ends all in order.
             self._process = subprocess.Popen(
                 [sys.executable, "-m", module, *arguments],
                 stdin=subprocess.PIPE,
@@ -46,7 +46,7 @@ class Child:
         return self._process.poll() is None
 
     def require_running(self) -> None:
-        """Raise `DemoError` with the last lines of its log where it has ended."""
+        """Raise `DemoError` with the last lines of its log if the process has ended."""
         if not self.running:
             raise DemoError(f"{self.name} ended with code {self._process.returncode}; it said last:\n{self._tail()}")
 
@@ -58,17 +58,17 @@ class Child:
                 self._process.stdin.flush()
 
     def kill(self) -> None:
-        """SIGKILL: what an OOM killer or a lost node does."""
+        """Send SIGKILL, as an OOM killer would; it has the effect of a lost node, too."""
         self._process.kill()
         self._process.wait()
 
     def ask_to_stop(self) -> None:
-        """SIGTERM, without waiting."""
+        """Send SIGTERM and do not wait."""
         if self.running:
             self._process.terminate()
 
     def end(self) -> None:
-        """Wait for the end of a process that was asked to stop; after a while kill it with all it has started."""
+        """Wait for the end of a process that was asked to stop; after a while kill it and all that it has started."""
         try:
             self._process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
@@ -80,7 +80,7 @@ class Child:
                     stream.close()
 
     def _listen(self, lines: IO[bytes]) -> None:
-        with contextlib.suppress(ValueError):  # closed under us at the end
+        with contextlib.suppress(ValueError):  # `end` closes the stream
             for line in lines:
                 self.told |= json.loads(line)
 

@@ -1,7 +1,7 @@
 """A real consumer in a process of its own: `python -m streaming.demo.consumer '{"software": ..., "group": ...}'`.
 
-It polls until stdin says otherwise (`stall SECONDS`, `close`), writes its assignments as JSON lines to stdout, and ends
-when its stdin ends.
+It polls until a command comes on stdin (`stall SECONDS`, `close`), writes its member ids as JSON lines to stdout, and
+ends when its stdin ends.
 """
 
 import json
@@ -19,23 +19,23 @@ POLL_S = 0.2
 
 
 class Application(Protocol):
-    """What the loop below needs of a client."""
+    """What `main` needs of a client."""
 
     def poll(self) -> None:
         """Poll once, for `POLL_S` at most."""
 
     def member_id(self) -> str:
-        """Return the current member id; "": there is none."""
+        """Return the current member id; "" if there is none."""
 
     def close(self) -> None:
-        """Leave the group and go."""
+        """Leave the group and close the client."""
 
 
 class KafkaPython:
-    """kafka-python, with the reporter: the one line that an application adds."""
+    """kafka-python with the reporter, for which an application adds one line."""
 
     def __init__(self, spec: dict[str, Any]) -> None:
-        from kafka import KafkaConsumer  # noqa: PLC0415 # a process has one client only
+        from kafka import KafkaConsumer  # noqa: PLC0415 # a process uses only one client
 
         from streaming.reporter import report_polls  # noqa: PLC0415
 
@@ -77,7 +77,7 @@ class Confluent:
             "auto.commit.interval.ms": 1_000,
             "log_level": 3,
         }
-        if spec["software"] == CONFLUENT_848:  # session timeout and heartbeat interval are the broker's to choose
+        if spec["software"] == CONFLUENT_848:  # the broker chooses session timeout and heartbeat interval
             settings["group.protocol"] = "consumer"
         else:
             settings["session.timeout.ms"] = spec["session_timeout_ms"]
@@ -100,7 +100,7 @@ class Confluent:
 
 
 def main(spec: dict[str, Any]) -> None:
-    """Poll, tell every new member id, obey."""
+    """Poll, print every new member id, and obey commands."""
     commands: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(commands,), daemon=True).start()
     consumer: Application = KafkaPython(spec) if spec["software"] == KAFKA_PYTHON else Confluent(spec)

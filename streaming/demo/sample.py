@@ -1,7 +1,7 @@
-"""Makes the capture of `replay --sample`: `python -m streaming.demo.sample streaming/demo/sample.jsonl.gz`.
+"""Records the capture of `replay --sample`: `python -m streaming.demo.sample streaming/demo/sample.jsonl.gz`.
 
-The demo's stories, without Spark, on consumers of their own: one killed, one stalled (with the reporter), one
-redeployed. It is shipped as recorded. Make it again only to change what the sample shows.
+It shows what the demo shows, without Spark: one consumer is killed, one stalls (with the reporter), one is redeployed.
+The capture is shipped as it was recorded. Record it again only to change what the sample shows.
 """
 
 import sys
@@ -28,7 +28,7 @@ MEMBERS: Final = {
 
 
 def record(out: Path) -> None:
-    """Play and record from the cluster's first record on."""
+    """Play the scenario and record it, from the cluster's first record on."""
     with Setting() as setting:
         setting.start_broker()
         with _recording(setting, out):
@@ -69,7 +69,7 @@ def _recording(setting: Setting, out: Path) -> Iterator[None]:
 
 
 def _await_log(setting: Setting, kind: str, member: Child) -> TruthEvent:
-    """Wait until the broker's log says that of the member."""
+    """Wait until the broker's log has an event of this kind about the member."""
 
     def said() -> TruthEvent | None:
         truth = read_truth({"broker-1": [setting.cluster.node(1).log_path]})
@@ -85,7 +85,7 @@ def _await(done: Callable[[], object], what: str) -> object:
     deadline_s = time.monotonic() + TIMEOUT_S
     while not (found := done()):
         if time.monotonic() > deadline_s:
-            raise DemoError(f"waited {TIMEOUT_S:.0f} s in vain for {what}")
+            raise DemoError(f"waited {TIMEOUT_S:.0f} s for {what}, without success")
         time.sleep(0.3)
     return found
 

@@ -1,4 +1,4 @@
-"""What is played: four groups of real consumers; members are killed, stalled, redeployed, and one hangs for good."""
+"""The scenario: four groups of real consumers; members are killed, stalled and redeployed, and one hangs for good."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -18,11 +18,11 @@ GROUPS: Final = {
     "shipping": (CONFLUENT_848, 2),
     "invoices": (CONFLUENT, 2),
 }
-"""Group -> what its consumers are made of, and how many."""
+"""Group -> the client of its consumers, and how many there are."""
 HANGING: Final = "invoices"
-"""The group with a consumer that hangs for good: only the metrics that it pushes tell it from one that was closed."""
-HANGING_POLL_INTERVAL_MS: Final = 30_000  # a fifth of it holds a push, which comes every 5 s
-READY_TIMEOUT_S: Final = 300.0  # Spark on a machine that is busy otherwise
+"""The group with a consumer that hangs for good. Only its pushed metrics distinguish it from one that was closed."""
+HANGING_POLL_INTERVAL_MS: Final = 30_000  # a fifth of it is longer than the push interval, 5 s
+READY_TIMEOUT_S: Final = 300.0  # Spark may need that long on a busy machine
 ALERT_TIMEOUT_S: Final = 60.0
 QUIET_S: Final = 2 * SESSION_TIMEOUT_MS / 1000
 CLOSING_TIMEOUT_S: Final = 60.0
@@ -32,7 +32,7 @@ LOOK_S: Final = 0.5
 
 
 class Scenario:
-    """One performance. Every wait shows what there is to see, and ends with the reason where it takes too long."""
+    """One run of the demo. Every wait updates the screen; one that takes too long ends and says what it waited for."""
 
     def __init__(self, setting: Setting, screen: Screen, stop: Stop) -> None:
         self._setting = setting
@@ -46,7 +46,7 @@ class Scenario:
         self._look_s = 0.0
 
     def play(self) -> list[Row]:
-        """Play all, and return the verdict."""
+        """Play the scenario and return the verdict."""
         self._set_up()
         hangs = self._hang("invoices-2")
         for client_id in ("payments-3", "shipping-2", "orders-3"):
@@ -62,7 +62,7 @@ class Scenario:
         return self._verdict()
 
     def stay(self) -> None:
-        """Go on showing until Ctrl-C."""
+        """Update the screen until Ctrl-C."""
         while True:
             self._look()
             time.sleep(LOOK_S)
@@ -109,10 +109,10 @@ class Scenario:
         self._await_alert(POLL_EXCEEDED, group, member_id)
 
     def _hang(self, client_id: str) -> str:
-        """Let a consumer never poll again, and go on; returns its member id."""
+        """Let a consumer hang for good, without waiting for the alert; return its member id."""
         group, member_id = self._who(client_id)
         limit_s = HANGING_POLL_INTERVAL_MS / 1000
-        self._screen.say(f"{client_id} hangs for good; it will leave in {limit_s:.0f} s, and say no word why", "bold")
+        self._screen.say(f"{client_id} hangs for good; it will leave in {limit_s:.0f} s without a reason", "bold")
         self._consumers.pop(client_id).say(f"stall {FOR_GOOD_S}")
         self._left.append(Left(group, member_id, stalled=True))
         return member_id
@@ -120,7 +120,7 @@ class Scenario:
     def _redeploy(self, client_id: str) -> None:
         group, member_id = self._who(client_id)
         self._screen.say(
-            f"{client_id} is redeployed: closed in good order, started anew; nobody is to be woken", "bold"
+            f"{client_id} is redeployed: closed properly and started again; there must be no alert", "bold"
         )
         consumer = self._consumers.pop(client_id)
         self._setting.children.remove(consumer)
@@ -133,7 +133,7 @@ class Scenario:
         self._screen.say(f"{client_id} is back as {self._who(client_id)[1]}")
 
     def _await_end(self) -> None:
-        """Wait long enough for a false alarm about whoever was redeployed to come, and for the incidents to close."""
+        """Wait until the incidents have closed, and long enough for a false alert about the redeployed member."""
         quiet_s = time.monotonic() + QUIET_S
         self._wait(
             "all incidents are closed",
@@ -157,11 +157,11 @@ class Scenario:
         self._wait(f"{rule} about {member_id}", delivered, ALERT_TIMEOUT_S, required=False)
 
     def _wait(self, what: str, done: Callable[[], object], timeout_s: float, *, required: bool = True) -> None:
-        """Wait and show; an alert that does not come is for the verdict, anything else ends the demo."""
+        """Wait and update the screen. After the timeout raise `DemoError` if `required`, else only say so."""
         end_s = time.monotonic() + timeout_s
         while not done():
             if time.monotonic() > end_s:
-                problem = f"waited {timeout_s:.0f} s in vain: {what}"
+                problem = f"waited {timeout_s:.0f} s without success: {what}"
                 if required:
                     raise DemoError(problem)
                 self._screen.say(problem, "bold red")
@@ -173,7 +173,7 @@ class Scenario:
         self._look()
 
     def _look(self) -> None:
-        """Show new alerts and how the groups stand, unless the demo has been asked to stop."""
+        """Show new alerts and the state of the groups; stop if the demo has been asked to."""
         self._stop.obey()
         alerts = self._setting.webhook.alerts
         for alert in alerts[self._shown :]:
@@ -197,5 +197,5 @@ class Scenario:
 
 
 def all_well(rows: Iterable[Row]) -> bool:
-    """Whether nothing is missing, extra or off."""
+    """Return whether no alert is missing, extra or off."""
     return all(row.verdict == OK for row in rows)

@@ -20,13 +20,13 @@ BAR_CELLS: Final = 12
 PLAIN_STATUS_S: Final = 10.0
 PLAIN_WIDTH: Final = 170
 WIDE_COLUMNS: Final = 130
-"""From this width on, the tables have room for member ids and names of rules."""
+"""The least width at which the tables have room for member ids and names of rules."""
 LOW_HEADROOM: Final = 1 / 3  # where `session-at-risk` begins
 _STYLES: Final = {"info": "cyan", "warn": "yellow", "page": "bold red", "closed": "green"}
 
 
 class Screen:
-    """A context manager; every line begins with the seconds since it was made."""
+    """A context manager that prints to the terminal. Each line begins with the seconds since it was created."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(highlight=False, emoji=False)
@@ -49,7 +49,7 @@ class Screen:
         self.rest()
 
     def rest(self) -> None:
-        """Take the live table away."""
+        """Remove the live table."""
         if self._live is not None:
             self._live.stop()
             self._live = None
@@ -76,7 +76,7 @@ class Screen:
         self.say(text, _STYLES["closed" if transition == "closed" else severity])
 
     def update(self, groups: Sequence[Mapping[str, Any]], incidents: Sequence[Mapping[str, Any]]) -> None:
-        """Show how things stand: at once in the table, as a plain line now and then."""
+        """Show groups and incidents: at once in the table, or as a plain line every `PLAIN_STATUS_S`."""
         if self._live is not None:
             wide = self._console.width >= WIDE_COLUMNS
             self._live.update(_overview(groups, incidents, wide=wide), refresh=True)
@@ -89,7 +89,7 @@ class Screen:
             self.say(f"{stand or 'no groups yet'}; {counted(len(incidents), 'open incident')}", "dim")
 
     def verdict(self, rows: Sequence[Row]) -> None:
-        """Print the last table."""
+        """Print the table of the verdict."""
         title = "What the broker's own log says, and what we said"
         if self._console.width < WIDE_COLUMNS:
             self._console.print(Text(title, "italic"))
@@ -115,14 +115,14 @@ def _difference(row: Row) -> str:
 
 
 def _block(row: Row) -> Text:
-    """A row of the last table where there is no room for a table."""
+    """Return a row of the verdict as lines, for a screen without room for a table."""
     times = f"log {_clock(row.log_ms)}, ours {_clock(row.our_ms)}, difference {_difference(row) or '-'}"
     lines = (f"{row.verdict:7}  {row.group}: {row.what}", f"         {_member(row)}", f"         {times}")
     return Text("\n".join(lines), "" if row.verdict == OK else "bold red")
 
 
 def _overview(groups: Sequence[Mapping[str, Any]], incidents: Sequence[Mapping[str, Any]], *, wide: bool) -> Table:
-    """Draw the groups; where it is narrow, what is open stands below the state, and some columns are left out."""
+    """Draw the groups. On a narrow screen, open incidents are below the state, and some columns are left out."""
     table = Table(title="groups, as the monitor sees them", title_justify="left")
     headings = ("group", "type", "state", "generation", "members", "heartbeat headroom", "open incidents")
     for heading in headings if wide else ("group", "state", "heartbeat headroom"):
@@ -141,7 +141,7 @@ def _overview(groups: Sequence[Mapping[str, Any]], incidents: Sequence[Mapping[s
 
 
 def _bar(member: Mapping[str, Any]) -> Text:
-    """How much of its session timeout a member has left, and who it is."""
+    """Return a bar of how much of its session timeout a member has left, with its name."""
     headroom, name = member["heartbeat_headroom"], str(member["client_id"])
     if headroom is None:
         return Text(f"{'·' * BAR_CELLS}    ?  {name}", "dim")

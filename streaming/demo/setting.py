@@ -1,4 +1,4 @@
-"""What the demo plays on: one real broker, its topics, `run` and `serve` as processes, and a trickle of messages."""
+"""The environment of the demo: one real broker, its topics, `run` and `serve` as processes, and a producer."""
 
 import contextlib
 import json
@@ -24,8 +24,8 @@ CLUSTER: Final = "demo"
 PARTITIONS: Final = 6
 SESSION_TIMEOUT_MS: Final = 6_000
 MAX_POLL_INTERVAL_MS: Final = 10_000
-HEARTBEAT_INTERVAL_MS: Final = 500  # kafka-python looks at its poll interval no more often than this
-RESOLVE_AFTER_MS: Final = 10_000  # 60,000 unless set: longer than anybody wants to watch a demo
+HEARTBEAT_INTERVAL_MS: Final = 500  # kafka-python checks its poll interval no more often than this
+RESOLVE_AFTER_MS: Final = 10_000  # the default, 60,000, is too long for a demo
 USUAL_PORT: Final = 8844
 API_TIMEOUT_S: Final = 5.0
 MESSAGE_INTERVAL_S: Final = 0.2
@@ -37,7 +37,7 @@ BROKER_PROPERTIES: Final = {
 
 
 class Setting:
-    """A context manager: starts nothing by itself, ends all that was started on it, newest first."""
+    """A context manager. It starts nothing by itself; at its end it stops all that was started, newest first."""
 
     def __init__(self) -> None:
         self._stack = contextlib.ExitStack()
@@ -56,7 +56,7 @@ class Setting:
         self._stack.close()
 
     def start_broker(self) -> None:
-        """Return once it answers and its telemetry arrives; children are ended before it."""
+        """Start the broker; return once it answers and its telemetry arrives. Children are stopped before it."""
         self.cluster = self._stack.enter_context(EmbeddedCluster(properties=BROKER_PROPERTIES))
         # The instant of a report is the broker's, not the client's.
         self.cluster.create_topic(
@@ -65,7 +65,7 @@ class Setting:
         self._stack.callback(self._end_children)
 
     def create_topics(self, *names: str) -> None:
-        """Create topics and let messages flow into them."""
+        """Create topics and start to produce to them."""
         for name in names:
             self.cluster.create_topic(name, partitions=PARTITIONS)
         self._topics += names
@@ -90,7 +90,7 @@ class Setting:
     def start_consumer(
         self, software: str, group: str, client_id: str, max_poll_interval_ms: int = MAX_POLL_INTERVAL_MS
     ) -> Child:
-        """Start a consumer of the topic that is called like its group."""
+        """Start a consumer of the topic with the same name as its group."""
         spec = {
             "software": software,
             "bootstrap_servers": self.cluster.bootstrap_servers,
@@ -104,7 +104,7 @@ class Setting:
         return self._start(client_id, "streaming.demo.consumer", json.dumps(spec), listens=True)
 
     def ask(self, path: str) -> Any:
-        """Return what `serve` answers; None while it does not answer or is not ready."""
+        """Return the response of `serve`; None if it does not answer or is not ready."""
         try:
             with urllib.request.urlopen(self.url + path, timeout=API_TIMEOUT_S) as answer:  # noqa: S310 # our own URL
                 return json.load(answer)

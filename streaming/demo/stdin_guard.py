@@ -1,6 +1,6 @@
 """`python -m streaming.demo.stdin_guard COMMAND ...`: a `group-monitor` command that stops when its stdin ends.
 
-The demo holds the other end; so what it started ends with it, even where it was killed and ran no handler.
+The demo holds the other end of stdin. So the command ends with the demo, even if the demo was killed.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""The signals that end the demo, and that Python may lose.
+"""The signals that end the demo. Python may lose the exception that a handler raises.
 
-What a handler raises inside a finalizer is printed and forgotten, and an answer of HTTP that is thrown away has one
-(`tempfile._TemporaryFileCloser.__del__`, of `urllib.error.HTTPError`): so it is raised again at the next look.
+Inside a finalizer an exception is printed and dropped, and an HTTP response that is garbage-collected has a finalizer
+(`tempfile._TemporaryFileCloser.__del__`, of `urllib.error.HTTPError`). So the exception is raised again by `obey`.
 """
 
 import signal
@@ -10,16 +10,16 @@ from types import FrameType
 
 
 class Stop:
-    """Takes Ctrl-C and SIGTERM; to be made in the main thread."""
+    """Handles Ctrl-C and SIGTERM. It has to be created in the main thread."""
 
     def __init__(self) -> None:
         self._asked_by = 0
         signal.signal(signal.SIGTERM, self._asked)
-        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # a script's background job is not for Ctrl-C
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # a background job of a script ignores Ctrl-C
             signal.signal(signal.SIGINT, self._asked)
 
     def obey(self) -> None:
-        """Raise `KeyboardInterrupt` or `SystemExit` where one of the two has been asked for; else do nothing."""
+        """Raise `KeyboardInterrupt` after Ctrl-C or `SystemExit` after SIGTERM; else do nothing."""
         if self._asked_by == signal.SIGINT:
             raise KeyboardInterrupt
         if self._asked_by == signal.SIGTERM:

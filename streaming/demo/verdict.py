@@ -1,4 +1,4 @@
-"""The demo's judge: what was alerted against what the broker's own log says, member for member."""
+"""The verdict of the demo: it compares the alerts with the broker's own log, member by member."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
@@ -11,7 +11,7 @@ OK, MISSING, EXTRA, OFF = "ok", "MISSING", "EXTRA", "OFF"
 
 
 class Left(NamedTuple):
-    """A member that left the group in the broker's eyes: because it had stopped polling, or in good order."""
+    """A member that left the group, as the broker sees it. `stalled`: it had stopped polling; otherwise it closed."""
 
     group: str
     member_id: str
@@ -19,7 +19,7 @@ class Left(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One line of the last table; instants are epoch milliseconds, None where there is none."""
+    """One row of the verdict; instants are in epoch milliseconds, None if there is none."""
 
     group: str
     client_id: str
@@ -31,7 +31,7 @@ class Row(NamedTuple):
 
     @property
     def difference_ms(self) -> int | None:
-        """Ours minus the broker's."""
+        """Our instant minus the broker's."""
         return None if self.log_ms is None or self.our_ms is None else self.our_ms - self.log_ms
 
 
@@ -41,10 +41,10 @@ def judge(
     killed: Iterable[tuple[str, str]],
     left: Iterable[Left],
 ) -> list[Row]:
-    """Pair the broker's log with the alerts that opened; `killed` are (group, member id).
+    """Match the broker's log with the alerts that opened; `killed` has (group, member id).
 
-    Every expiry in the log needs its alert, and so does a stall; whoever left in good order needs none. What is alerted
-    beyond that is extra. A killed member that the log does not know is missing too: then the log proves nothing.
+    Every session expiry in the log needs an alert, and so does a stall; a member that closed needs none. Any other
+    alert is extra. A killed member without an expiry in the log counts as missing too: then the log proves nothing.
     """
     truth = list(truth)
     opened = _opened(alerts)
@@ -64,12 +64,12 @@ def judge(
 
 
 def _opened(alerts: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the openings, each once: a webhook may be told twice."""
+    """Return the alerts that opened, each once: a webhook may receive one twice."""
     return list({alert["incident_id"]: alert for alert in alerts if alert["transition"] == "opened"}.values())
 
 
 def _paired(rule: str, group: str, member_id: str, log_ms: int | None, opened: list[Mapping[str, Any]]) -> Row:
-    """Take the alert about that member out of `opened`, the one nearest to the log's instant."""
+    """Remove from `opened` the alert about a member that is nearest to the log's instant, and return its row."""
     fitting = [a for a in opened if (a["rule"], a["group"], a["member_id"]) == (rule, group, member_id)]
     if not fitting:
         return Row(group, "", member_id, rule, log_ms, None, MISSING)

@@ -1,4 +1,4 @@
-"""Where `serve` delivers the demo's alerts: a webhook of the demo's own."""
+"""The demo's own webhook, to which `serve` delivers the alerts."""
 
 import json
 import threading
@@ -8,7 +8,7 @@ from typing import Any, Self
 
 
 class WebhookReceiver:
-    """Context manager: takes POSTs on a free port and keeps them in order, each with `delivered_ms`."""
+    """A context manager that accepts POSTs on a free port and keeps them in order, each with `delivered_ms`."""
 
     def __init__(self) -> None:
         self.alerts: list[dict[str, Any]] = []

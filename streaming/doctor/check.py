@@ -1,4 +1,4 @@
-"""What a check says: one line, and what to do about it."""
+"""The result of a check: one line, and what to do about it."""
 
 from enum import StrEnum
 from typing import NamedTuple
@@ -7,7 +7,7 @@ ACL_ADVICE = "grant the rights: `group-monitor doctor --acls` prints the command
 
 
 class Status(StrEnum):
-    """`warn`: `run` works, and sees less."""
+    """The status of a check; `warn`: `run` works but sees less."""
 
     OK = "ok"
     WARN = "warn"
@@ -15,7 +15,7 @@ class Status(StrEnum):
 
 
 class Check(NamedTuple):
-    """`advice` is empty where all is well."""
+    """The result of a check; `advice` is empty if all is well."""
 
     status: Status
     name: str
@@ -23,21 +23,21 @@ class Check(NamedTuple):
     advice: str = ""
 
     def line(self) -> str:
-        """Return it as one line. What was found may contain clients' text, so line ends in it are escaped."""
+        """Return the result as one line. It may contain text that clients choose, so line breaks become spaces."""
         text = f"{self.found} -> {self.advice}" if self.advice else self.found
         return f"{self.status:5} {self.name:18} {' '.join(text.split())}"
 
 
 def ok(name: str, found: str) -> Check:
-    """All is well."""
+    """Return the result of a check that found nothing wrong."""
     return Check(Status.OK, name, found)
 
 
 def warn(name: str, found: str, advice: str) -> Check:
-    """It works, with less to be seen."""
+    """Return the result of a check that found something without which `run` works but sees less."""
     return Check(Status.WARN, name, found, advice)
 
 
 def fail(name: str, found: str, advice: str) -> Check:
-    """It cannot work."""
+    """Return the result of a check that found why `run` cannot work."""
     return Check(Status.FAIL, name, found, advice)

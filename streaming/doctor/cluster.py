@@ -1,6 +1,6 @@
-"""A cluster: whether it can be reached and read, whether telemetry arrives, and how much can be known from it.
+"""Checks of a cluster: whether it can be reached and read, whether telemetry arrives, and what tier it has.
 
-Asks under a client id of its own, so that a monitor that is already at work counts none of it as its probe.
+They use a client id of their own, so that a running monitor does not take their requests for its probe.
 """
 
 import json
@@ -27,12 +27,12 @@ LINE_TIMEOUT_S: Final = 10.0
 UNKNOWN_TOPIC, NOT_AUTHORIZED = 3, 29
 CREATE_ADVICE: Final = "`group-monitor doctor --create-topics` creates it"
 NEWEST_LINES: Final = 200
-"""How many lines of a partition are looked through."""
+"""How many of the newest lines of a partition are read."""
 SNIPPET_ADVICE: Final = "give each broker the file that `group-monitor log4j2` prints (docs/telemetry.md)"
 
 
 def check_cluster(kafka: Kafka) -> Iterator[Check]:
-    """Check a cluster; ends early where no broker serves us."""
+    """Check a cluster; end early if no broker serves us."""
 
     def checks(admin: KafkaAdminClient, client: Mapping[str, Any]) -> Iterator[Check]:
         with KafkaConsumer(**client, group_id=None, allow_auto_create_topics=False) as consumer:
@@ -47,7 +47,7 @@ def create_topics(kafka: Kafka) -> Iterator[Check]:
 
 
 def _reached(kafka: Kafka, then: Callable[[KafkaAdminClient, Mapping[str, Any]], Iterator[Check]]) -> Iterator[Check]:
-    """Go on with a cluster that serves us, else say why it does not."""
+    """Yield the checks of `then` if the cluster serves us, else one that says why it does not."""
     if problem := diagnose(kafka):
         yield fail("broker", f"{problem.server}: {problem.found}", problem.advice)
         return
@@ -65,7 +65,7 @@ def _reached(kafka: Kafka, then: Callable[[KafkaAdminClient, Mapping[str, Any]],
 
 
 class Cluster:
-    """The checks of a cluster that answers, in the order in which their results build on each other."""
+    """The checks of a cluster that answers, in order: later ones use the results of earlier ones."""
 
     def __init__(self, kafka: Kafka, admin: KafkaAdminClient, consumer: KafkaConsumer, client_id: str) -> None:
         self._kafka = kafka
@@ -76,11 +76,11 @@ class Cluster:
         self._topics: dict[str, Mapping[str, Any]] = {}
 
     def checks(self) -> Iterator[Check]:
-        """Yield them as they are done."""
+        """Yield each check as soon as it is done."""
         yield self._check_brokers()
         self._topics = {topic["name"]: topic for topic in self._admin.describe_topics(list(self._kafka.topics))}
         yield self._check_offsets()
-        if self._there([self._kafka.offsets_topic]):  # who looks for a coordinator makes the topic that is not there
+        if self._there([self._kafka.offsets_topic]):  # a request for a coordinator creates the topic if there is none
             yield self._check_readers()
         telemetry = self._there(self._kafka.telemetry_topics)
         for name in self._kafka.telemetry_topics:
@@ -123,13 +123,13 @@ class Cluster:
                 self._consumer.assign(filled)
                 self._consumer.seek_to_beginning(*filled)
                 if not self._consumer.poll(timeout_ms=TIMEOUT_MS, max_records=1):
-                    return fail(name, f"{topic} yields nothing in {TIMEOUT_MS // 1000} s", "see the broker's log")
+                    return fail(name, f"{topic} yields no record in {TIMEOUT_MS // 1000} s", "see the broker's log")
         except KafkaError as error:
             return fail(name, f"{topic} cannot be read: {_said(error)}", ACL_ADVICE)
         return ok(name, f"{topic} is readable: {len(partitions)} partitions, {len(filled)} with records")
 
     def _check_readers(self) -> Check:
-        """Ask for committed offsets, as Spark's readers do before they read."""
+        """Check that committed offsets may be asked for, as Spark's readers do before they read."""
         name, groups = "readers", f"groups {READER_GROUP_PREFIX}-…"
         try:
             self._admin.list_group_offsets(f"{READER_GROUP_PREFIX}-doctor")
@@ -147,12 +147,12 @@ class Cluster:
         return ok(name, f"{topic}: {len(self._topics[topic]['partitions'])} partitions")
 
     def _check_lines(self, topics: list[str]) -> Iterator[Check]:
-        """Ask each broker something tiny, one after the other, and wait for its line about it."""
+        """Send each broker a small request, one after the other, and wait for its telemetry line."""
         partitions = self._partitions(topics)
         self._consumer.assign(partitions)
         self._consumer.seek_to_end(*partitions)
         for partition in partitions:
-            self._consumer.position(partition)  # the end as of now, not as of the first poll
+            self._consumer.position(partition)  # resolves the end now, not at the first poll
         keys: dict[bytes | None, int] = {}
         for broker in self._brokers:
             name = f"telemetry of {broker}"
@@ -183,7 +183,7 @@ class Cluster:
         return self._check_exists(name, topic, "")
 
     def _check_topic(self, topic: Mapping[str, Any]) -> Iterator[Check]:
-        """Check what a telemetry topic is like, and what it costs."""
+        """Check the settings and the cost of a telemetry topic."""
         found = configs_of(self._admin, topic["name"])
         yield check_settings(self._kafka, topic, found, len(self._brokers))
         try:
@@ -192,7 +192,7 @@ class Cluster:
             yield warn("telemetry disk", f"{topic['name']}: its size may not be asked: {_said(error)}", ACL_ADVICE)
 
     def _has_coordinator_lines(self, topics: list[str]) -> bool:
-        """Look for the coordinator's own log among the newest lines; nothing that is asked of a broker makes one."""
+        """Look for lines of the coordinator's own log among the newest; no request of ours makes a broker write one."""
         partitions = self._partitions(topics)
         self._consumer.assign(partitions)
         begins, ends = self._consumer.beginning_offsets(partitions), self._consumer.end_offsets(partitions)
@@ -232,7 +232,7 @@ class Cluster:
 
 
 def _client_id(value: bytes | None) -> str | None:
-    """Return whose request a telemetry line is about; None where it is no such line."""
+    """Return the client id of the request that a telemetry line is about; None if it is no such line."""
     try:
         _, _, text = unwrapped(value or b"").partition(PREFIX)
         return str(json.JSONDecoder().raw_decode(text.decode("utf-8", "replace"))[0]["requestHeader"]["clientId"])

@@ -1,4 +1,4 @@
-"""Which sources show the members of each group, as `run` has stored it."""
+"""Which sources show the members of each group, as stored by `run`."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -9,11 +9,11 @@ from streaming.doctor.check import Check, ok, warn
 NAME: Final = "coverage"
 MAX_GROUPS: Final = 10
 MAX_CHARACTERS: Final = 60
-"""Of a group's id, which its clients chose."""
+"""Of a group's id that are shown; its clients choose it."""
 
 
 def check_coverage(settings: StoreSettings, cluster: str) -> Iterator[Check]:
-    """Yield a line for each of the groups in the most trouble; none where `run` has stored nothing."""
+    """Yield a line for each of the groups in the most trouble; none if `run` has stored nothing."""
     from sqlalchemy.exc import SQLAlchemyError  # noqa: PLC0415 # needs SQLAlchemy
 
     from streaming.store.database import read_only_engine  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""This machine: whether `run` and `serve` can start here."""
+"""Checks of this machine: whether `run` and `serve` can start here."""
 
 import os
 import re
@@ -27,7 +27,7 @@ HEALTH_TIMEOUT_S: Final = 2.0
 
 
 def check_machine() -> Iterator[Check]:
-    """Check what needs no configuration."""
+    """Yield the checks that need no configuration."""
     yield check_python()
     yield check_clashes()
     yield check_kafka_python()
@@ -39,7 +39,7 @@ def check_machine() -> Iterator[Check]:
 
 
 def check_python(version: tuple[int, ...] = sys.version_info[:3]) -> Check:
-    """Check the interpreter, which is also that of Spark's workers."""
+    """Check the version of Python; Spark's workers use the same interpreter."""
     shown = ".".join(map(str, version))
     if version[:2] < OLDEST_PYTHON:
         return fail("python", shown, "install Python 3.11 or newer")
@@ -47,7 +47,7 @@ def check_python(version: tuple[int, ...] = sys.version_info[:3]) -> Check:
 
 
 def check_clashes() -> Check:
-    """Check that no other distribution brings a package of one of our names: files of both would mix."""
+    """Check that no other distribution has a package with one of our names: their files would mix."""
     owners = metadata.packages_distributions()
     clashes = {
         f"{package} of {other}"
@@ -62,7 +62,7 @@ def check_clashes() -> Check:
 
 
 def check_kafka_python() -> Check:
-    """Check for the client that everything but Spark's own reader uses."""
+    """Check for the Kafka client that everything except Spark's own reader uses."""
     if find_spec("kafka") is None:
         return fail("kafka-python", "not installed", KAFKA_EXTRA)
     return ok("kafka-python", _version("kafka-python"))
@@ -80,7 +80,7 @@ def check_java() -> Check:
 
 
 def check_spark() -> Check:
-    """Check PySpark and what it needs of pandas and pyarrow."""
+    """Check the versions of PySpark, pandas and pyarrow."""
     missing = [name for name in ("pyspark", "pandas", "pyarrow") if find_spec(name) is None]
     if missing:
         return fail("spark", f"not installed: {', '.join(missing)}", SPARK_EXTRA)
@@ -93,7 +93,7 @@ def check_spark() -> Check:
 
 
 def check_jars() -> Check:
-    """Check where Spark finds its Kafka source."""
+    """Check the jars of Spark's Kafka source."""
     from streaming.run.connector import checked, connector_folder  # noqa: PLC0415
     from streaming.run.errors import RunError  # noqa: PLC0415 # needs PySpark
 
@@ -108,7 +108,7 @@ def check_jars() -> Check:
 
 
 def check_store(settings: StoreSettings) -> Check:
-    """Check that the database opens; a SQLite file that is not there yet is not made."""
+    """Check that the database can be opened; a SQLite file that does not exist is not created."""
     if find_spec("sqlalchemy") is None:
         return fail("store", "SQLAlchemy is not installed", SPARK_EXTRA)
     if file := re.match(r"sqlite(?:\+\w+)?:///([^?]+)", settings.url):
@@ -117,7 +117,7 @@ def check_store(settings: StoreSettings) -> Check:
             folder = next(parent for parent in path.parents if parent.exists())
             if not os.access(folder, os.W_OK | os.X_OK):
                 return fail("store", f"{folder} is not writable", "choose another [store] url")
-            return ok("store", f"{path} will be made")
+            return ok("store", f"{path} will be created")
     from streaming.store import StoreError, look  # noqa: PLC0415 # needs SQLAlchemy
 
     try:
@@ -131,7 +131,7 @@ def check_store(settings: StoreSettings) -> Check:
 
 
 def check_schema(found: str | None, needed: str) -> Check:
-    """Compare the database's schema with what this version works on. Nothing is migrated here."""
+    """Compare the database's schema with the one that this version needs. Nothing is migrated here."""
     if found is None:
         return ok("store", f"opens, empty: `run` makes schema {needed}")
     if found == needed:
@@ -144,7 +144,7 @@ def check_schema(found: str | None, needed: str) -> Check:
 
 
 def check_port(serve: Serve) -> Check:
-    """Check that `serve` can listen, or that it is what listens there."""
+    """Check that `serve` can listen at its address, or already does."""
     address = f"{serve.host}:{serve.port}"
     try:
         family, kind, protocol, _, where = socket.getaddrinfo(serve.host, serve.port, type=socket.SOCK_STREAM)[0]

@@ -8,7 +8,7 @@ from streaming.kafka_config import READER_GROUP_PREFIX, Kafka
 
 
 class Grant(NamedTuple):
-    """Rights of one principal, and what they are for."""
+    """Rights for one principal, and what they are for."""
 
     why: str
     principal: str
@@ -16,19 +16,19 @@ class Grant(NamedTuple):
     resources: Sequence[str]
 
     def command(self, kafka: Kafka) -> str:
-        """Return the command that grants them."""
+        """Return the command that grants these rights."""
         base = ["kafka-acls", "--bootstrap-server", kafka.bootstrap_servers, "--add", "--allow-principal"]
         operations = [option for name in self.operations for option in ("--operation", name)]
         return shlex.join([*base, f"User:{self.principal}", *operations, *self.resources])
 
 
 def grants(kafka: Kafka) -> list[Grant]:
-    """Return all that has to be granted; BROKER and APP stand for users that only the reader knows.
+    """Return all rights that have to be granted. BROKER and APP stand for users that only the operator knows.
 
-    The monitor joins no group and writes nothing. Its probe (ListGroups) needs no right: without one the answer is
-    empty, and the probe does not use the answer.
+    The monitor joins no group and writes nothing. Its probe (ListGroups) needs no right: without one the response is
+    empty, and the probe does not use the response.
     """
-    monitor = kafka.sasl_username or "MONITOR"  # of a certificate's user only the broker knows the name
+    monitor = kafka.sasl_username or "MONITOR"  # with a client certificate only the broker knows the user's name
     prefixed = ["--resource-pattern-type", "prefixed", "--group", READER_GROUP_PREFIX]
     return [
         Grant(
@@ -68,7 +68,7 @@ def grants(kafka: Kafka) -> list[Grant]:
 
 
 def acl_lines(kafka: Kafka) -> list[str]:
-    """Return each command below a comment that says what it is for."""
+    """Return the commands, each after a comment that says what it is for."""
     return [line for grant in grants(kafka) for line in (f"# {grant.why}", grant.command(kafka))]
 
 

@@ -1,4 +1,4 @@
-"""What further sources of this cluster would add, and the command with which each is switched on."""
+"""What further sources of telemetry would add, and the command that switches each one on."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -16,12 +16,12 @@ BELOW: Final = "printed below"
 
 
 def would_add(tier: int, *, reports: bool, pushes: Pushes) -> Iterator[Check]:
-    """Yield a line for each source that is not there; `tier` is the cluster's, `reports` whether clients may report."""
+    """Yield a line for each source that is missing. `tier`: the cluster's; `reports`: whether clients may report."""
     if tier < COORDINATOR_LOG:
-        added = "why each member went, after the fact, at no cost a request"
+        added = "why each member was removed, after the fact, without a cost per request"
         yield ok(NAME, f"tier 1, the coordinators' INFO lines: {added}: `group-monitor log4j2 --tier 1`")
     if tier < REQUEST_LOG:
-        added = "who lives, the time left of each session, rebalances and violations as they happen"
+        added = "which members are alive, the time left of each session, rebalances and violations as they happen"
         yield ok(NAME, f"tier 2, the request log: {added}: `group-monitor log4j2`, {BELOW}")
     if pushes in (Pushes.NOT_TAKEN, Pushes.NOT_ASKED_FOR):
         added = "how long ago Java clients polled, and which librdkafka clients hang, by tier 2"

@@ -1,7 +1,7 @@
-"""The telemetry topics: what they are like, what they cost, and how they are made.
+"""The telemetry topics: their settings, their cost, and their creation.
 
-What they are like is read from the cluster, since brokers have defaults of their own. What they cost is measured: lines
-of the last hour, and the bytes that lie on the brokers' disks.
+Settings are read from the cluster, because brokers have defaults of their own. The cost is measured: the lines of the
+last hour, and the bytes on the brokers' disks.
 """
 
 import time
@@ -22,7 +22,7 @@ DAY_MS: Final = 24 * HOUR_MS
 DAY_S: Final = 86_400
 Configs = Mapping[str, str]
 Topic = Mapping[str, Any]
-"""What `describe_topics` says of a topic: `name`, `partitions` with `partition_index` and `replica_nodes`."""
+"""A topic from `describe_topics`: `name`, `partitions` with `partition_index` and `replica_nodes`."""
 
 
 def check_settings(kafka: Kafka, topic: Topic, found: Configs | None, brokers: int) -> Check:
@@ -41,7 +41,7 @@ def check_settings(kafka: Kafka, topic: Topic, found: Configs | None, brokers: i
     wanted_replicas = replication_for(brokers).replication_factor
     if replicas < wanted_replicas:
         problems.append(f"replication factor {replicas} with {brokers} brokers: without one of them, lines are lost")
-        advice.append(f"raise it to {wanted_replicas} with kafka-reassign-partitions, or make the topic anew")
+        advice.append(f"raise it to {wanted_replicas} with kafka-reassign-partitions, or create the topic again")
     if problems:
         return warn(label, f"{name}: {'; '.join(problems)}", "; ".join(advice))
     kept = _kept(int(found["retention.ms"]))
@@ -49,7 +49,7 @@ def check_settings(kafka: Kafka, topic: Topic, found: Configs | None, brokers: i
 
 
 def check_disk(admin: KafkaAdminClient, consumer: KafkaConsumer, topic: Topic, found: Configs | None) -> Check:
-    """Say what a topic costs: bytes a day at the rate of the last hour, and in all for as long as it is kept."""
+    """Show what a topic costs: bytes a day at the rate of the last hour, and the total for its retention time."""
     name, label = topic["name"], "telemetry disk"
     volume = measure(admin, consumer, topic)
     if volume is None:
@@ -64,7 +64,7 @@ def check_disk(admin: KafkaAdminClient, consumer: KafkaConsumer, topic: Topic, f
 
 
 class Volume(NamedTuple):
-    """How much comes. `on_disk`: the bytes are those on the disks, after compression."""
+    """How many records arrive, and their size. `on_disk`: the bytes are those on the disks, after compression."""
 
     records_per_s: float
     record_bytes: float
@@ -73,7 +73,7 @@ class Volume(NamedTuple):
 
 
 def measure(admin: KafkaAdminClient, consumer: KafkaConsumer, topic: Topic) -> Volume | None:
-    """Count the records of the last hour, or since the first if that is later; None where there are none."""
+    """Measure the records of the last hour, or since the first one if that is later; None if there are none."""
     partitions = [TopicPartition(topic["name"], part["partition_index"]) for part in topic["partitions"]]
     now_ms = time.time_ns() // 1_000_000
     ends = consumer.end_offsets(partitions)
@@ -93,7 +93,7 @@ def measure(admin: KafkaAdminClient, consumer: KafkaConsumer, topic: Topic) -> V
 
 
 def _disk_bytes(admin: KafkaAdminClient, name: str) -> int:
-    """Sum up what all replicas have on their disks; 0 where that may not be asked (Describe on the cluster)."""
+    """Return the bytes of all replicas on disk; 0 if we may not ask (it needs Describe on the cluster)."""
     try:
         brokers = admin.describe_log_dirs([name])
     except KafkaError:
@@ -104,7 +104,7 @@ def _disk_bytes(admin: KafkaAdminClient, name: str) -> int:
 
 
 def configs_of(admin: KafkaAdminClient, topic: str) -> Configs | None:
-    """Return a topic's settings, defaults included; None where they may not be read (kafka-python: no settings)."""
+    """Return a topic's settings, including defaults; None if they may not be read (kafka-python returns none then)."""
     try:
         found = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic, None)], config_filter="all")
     except KafkaError:
@@ -114,12 +114,12 @@ def configs_of(admin: KafkaAdminClient, topic: str) -> Configs | None:
 
 
 def replicas_of(topic: Topic) -> int:
-    """Return a topic's replication factor: of its least replicated partition."""
+    """Return a topic's replication factor: that of its partition with the fewest replicas."""
     return min(len(part["replica_nodes"]) for part in topic["partitions"])
 
 
 def create_missing(kafka: Kafka, admin: KafkaAdminClient) -> Iterator[Check]:
-    """Create the telemetry topics that do not exist, as they should be; what exists is left as it is."""
+    """Create the telemetry topics that do not exist, with the right settings; others are left as they are."""
     brokers = len(describe_cluster(admin)["brokers"])
     topics = (*kafka.telemetry_topics, *kafka.client_telemetry_topics)
     existing = {topic["name"] for topic in admin.describe_topics(list(topics)) if topic["error_code"] == 0}
@@ -136,7 +136,7 @@ def _create(kafka: Kafka, admin: KafkaAdminClient, topic: str, brokers: int) -> 
     except TopicAlreadyExistsError:
         return _exists(topic)
     except KafkaError as error:
-        advice = f"ask somebody who may to run: {creation_command(kafka, topic, brokers)}"
+        advice = f"ask somebody who has the right to run: {creation_command(kafka, topic, brokers)}"
         return fail("topic", f"{topic} cannot be created: {_why(kafka, error)}", advice)
     shown = ", ".join(f"{key}={value}" for key, value in configs.items())
     made = f"{spread.partitions} partitions, replication factor {spread.replication_factor}, {shown}"
@@ -154,7 +154,7 @@ def _exists(topic: str) -> Check:
 
 
 def _fits(key: str, wanted: str, configs: Configs) -> bool:
-    """Tell whether a setting will do: it may keep less, take larger lines, and be content with fewer replicas."""
+    """Tell whether a setting will do: a topic may keep less, accept larger lines, or need fewer in-sync replicas."""
     found = configs.get(key, "")
     if key == "retention.ms":
         return 0 < int(found) <= 2 * int(wanted) or int(configs.get("retention.bytes", -1)) > 0
@@ -170,7 +170,7 @@ def _kept(retention_ms: int) -> str:
 
 
 def _time(duration_ms: float) -> str:
-    """A duration in the largest unit of which there are at least two."""
+    """Write a duration in the largest unit of which there are at least two, or in seconds."""
     for unit, unit_ms in (("days", DAY_MS), ("h", HOUR_MS), ("min", 60_000)):
         if duration_ms >= 2 * unit_ms:
             return f"{duration_ms / unit_ms:,.3g} {unit}"
@@ -178,7 +178,7 @@ def _time(duration_ms: float) -> str:
 
 
 def _size(amount: float) -> str:
-    """Bytes in the largest unit that leaves a number of at least one."""
+    """Write bytes in the largest unit in which the number is at least one."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if amount < 1000:
             return f"{amount:,.3g} {unit}"

@@ -1,11 +1,11 @@
-"""Is the stored data plausible as a whole? `serve` checks every 30 s with great-expectations, outside of batches.
+"""Data quality: whether the stored data is plausible as a whole. `serve` checks it every 30 s, outside of batches.
 
-The gate for a single row is the parser (`coordinator_model.decode.parse`, quarantine). This looks at what is left of
-the stream in the store, a bounded sample and the aggregates of `run`, for what no row shows alone: generations that go
-back, unknown members, clocks that differ, sources with fewer and fewer rows.
+Single rows are checked by the parser (`coordinator_model.decode.parse`, quarantine). This package checks what has
+reached the store, as a bounded sample and as the aggregates of `run`, for problems that no single row shows:
+generations that go back, unknown members, clocks that differ, sources with fewer and fewer rows.
 
-* ``sample``   the store -> four frames, plain rows in, no great-expectations
-* ``suites``   what is expected of each frame
-* ``checker``  runs them; results as values
-* ``watch``    the thread in `serve`: results into the store, `data-quality` incidents
+* ``sample``   reads a sample from the store as plain rows in five frames, without great-expectations
+* ``suites``   the expectations for each frame
+* ``checker``  runs the suites; results are plain values
+* ``watch``    the thread in `serve`: writes results to the store, opens `data-quality` incidents
 """

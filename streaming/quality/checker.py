@@ -1,4 +1,4 @@
-"""Runs the suites over a sample; what comes out are plain values. Importing this imports great-expectations."""
+"""The checker: it runs the suites over a sample and returns plain values. Importing it imports great-expectations."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ _TEXTS: Final = frozenset(
 
 
 class ExpectationResult(NamedTuple):
-    """What one expectation came to; `sample` are some of the rows that fail it."""
+    """The result of one expectation; `sample`: some of the rows that do not meet it."""
 
     cluster: str
     suite: str
@@ -28,7 +28,7 @@ class ExpectationResult(NamedTuple):
 
 
 class Checker:
-    """Holds great-expectations' context, so that a check costs its rows and nothing else."""
+    """A checker that keeps great-expectations' context, so that a check costs only its rows."""
 
     def __init__(self, docs: Path | None = None) -> None:
         self._context = gx.get_context(mode="file", project_root_dir=docs) if docs else gx.get_context(mode="ephemeral")
@@ -42,11 +42,11 @@ class Checker:
             self._definitions[name] = self._context.validation_definitions.add_or_update(definition)
 
     def check(self, frames: Mapping[str, Sequence[Row]], cluster: str) -> list[ExpectationResult]:
-        """Check every frame, of one cluster."""
+        """Check every frame of one cluster."""
         return [verdict for name, rows in frames.items() for verdict in self._check(name, rows, cluster)]
 
     def docs(self) -> list[str]:
-        """Write Data Docs of what was checked; returns where they begin."""
+        """Write Data Docs of the last check; return the addresses of their first pages."""
         return [str(place) for place in self._context.build_data_docs().values()]
 
     def _check(self, name: str, rows: Sequence[Row], cluster: str) -> list[ExpectationResult]:
@@ -68,7 +68,7 @@ class Checker:
 
 
 def to_frame(name: str, rows: Sequence[Row]) -> pd.DataFrame:
-    """Make a frame with all columns, numbers as numbers whatever is missing."""
+    """Make a frame with all columns. Columns of numbers are numeric even if values are missing."""
     frame = pd.DataFrame(rows, columns=list(COLUMNS[name]))
     for column in frame.columns:
         if column not in _TEXTS and column != "leader_is_member":

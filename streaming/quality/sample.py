@@ -1,6 +1,6 @@
-"""What is looked at: rows of the newest groups, members, generations and incidents, and one row a source.
+"""The sample: rows of the newest groups, members, generations and incidents, and one row per cluster for its sources.
 
-Everything is bounded by `rows`, and columns are always there, also when there is nothing to look at.
+Each frame has at most `rows` rows, and always has all its columns, even without rows.
 """
 
 import json
@@ -28,14 +28,14 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class Frames(NamedTuple):
-    """The rows of each frame, and the counters they were made from: the next sample begins there."""
+    """The rows of each frame, and the counters at that instant, from which the next sample counts on."""
 
     rows: Mapping[str, list[Row]]
     counters: Mapping[str, Mapping[str, int]]
 
 
 def take(store: Store, rows: int, now_ms: int, before: Mapping[str, Mapping[str, int]]) -> Frames:
-    """Take a sample of at most `rows` rows a frame; `before`: the counters of the sample before."""
+    """Take a sample of at most `rows` rows per frame; `before`: the counters of the previous sample."""
     groups: list[Row] = []
     members: list[Row] = []
     for view in store.read.newest_groups(rows):
@@ -82,7 +82,7 @@ def _member(view: Mapping[str, Any], member: Mapping[str, Any]) -> Row:
 
 
 def _steps(store: Store, rows: int) -> Iterable[Row]:
-    """Compare each generation of the newest with the one before it in the same group; a group made anew begins anew."""
+    """Compare each of the newest generations with the one before it, unless the group was created in between."""
     known, groups = tables.generations.c, tables.groups.c
     chosen = (
         select(groups.cluster, known.group_key, known.generation, known.at_ms, known.body)
@@ -120,7 +120,7 @@ def _incident(incident: Mapping[str, Any], now_ms: int) -> Row:
 def _sources(
     store: Store, counters: Mapping[str, Mapping[str, int]], before: Mapping[str, Mapping[str, int]], now_ms: int
 ) -> Iterable[Row]:
-    """One row a cluster: how much of it is covered, what of what was read since the last sample was not understood."""
+    """Yield one row per cluster: its share of covered brokers, and of rows rejected since the last sample."""
     brokers = store.read.brokers()
     for run in store.read.runs():
         own = [broker for broker in brokers if broker.cluster == run.cluster]

@@ -1,10 +1,10 @@
-"""What is expected of each frame of a sample. Importing this imports great-expectations (seconds)."""
+"""The expectations for each frame of a sample. Importing this imports great-expectations, which takes seconds."""
 
 import os
 from collections.abc import Mapping
 from typing import Any, Final
 
-os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # before the import: it would call home
+os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # before the import, which would send usage data
 
 import great_expectations as gx
 from great_expectations import expectations as expect
@@ -12,7 +12,7 @@ from great_expectations import expectations as expect
 from coordinator_model.brokers.timer_reset import LONGEST_SESSION_MS
 
 CLOCK_MS: Final = 5_000
-"""How far ahead of ours a broker's clock may be."""
+"""How far a broker's clock may be ahead of ours."""
 DELAY_MS: Final = 60_000
 REJECTED_RATIO: Final = 0.01
 STATES: Final = (

@@ -1,4 +1,4 @@
-"""The checks in `serve`: results into the store, and a `data-quality` incident for each expectation that fails."""
+"""The checks in `serve`: it stores the results, and opens a `data-quality` incident for each expectation that fails."""
 
 import json
 import threading
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
     from streaming.quality.checker import Checker, ExpectationResult
 
-FAILURES_TO_TELL = 2  # in a row: a sample may be taken in the middle of something
+FAILURES_TO_TELL = 2  # in a row: the data may be inconsistent for a moment while it is written
 
 
 class QualityWatch(threading.Thread):
-    """Checks every `every_ms` while this `serve` leads, until `stop` is set. A check that breaks is logged, no more."""
+    """The thread that checks every `every_ms` while this `serve` leads, until `stop` is set. Errors are only logged."""
 
     def __init__(self, store: Store, settings: Settings, leads: "Callable[[], bool]", stop: threading.Event) -> None:
         super().__init__(name="quality", daemon=True)
@@ -40,7 +40,7 @@ class QualityWatch(threading.Thread):
         self._log = structlog.get_logger("quality")
 
     def run(self) -> None:
-        """Pause, check, repeat: what has just started has nothing to look at."""
+        """Pause and check until stopped. The pause comes first, because after a start there is nothing to check."""
         while not self._stop_event.wait(self._settings.quality.every_ms / 1_000):
             try:
                 if self._leads():
@@ -50,7 +50,7 @@ class QualityWatch(threading.Thread):
                 return
             except SQLAlchemyError as error:
                 self._log.warning("the store cannot be reached", error=type(error).__name__)
-            except Exception:  # noqa: BLE001 - checks are beside the point of `serve`
+            except Exception:  # noqa: BLE001 - `serve` must go on without the checks
                 self._log.exception("a check of data quality failed")
 
     def check(self, now_ms: int) -> "list[ExpectationResult]":
@@ -69,7 +69,7 @@ class QualityWatch(threading.Thread):
         return verdicts
 
     def _tell(self, cluster: str, verdicts: "Sequence[ExpectationResult]", now_ms: int) -> None:
-        """Open what fails again and again, keep open what goes on, close the rest."""
+        """Open incidents for repeated failures, keep those that go on open, close the others."""
         held = self._store.read.incidents(state="open", cluster=cluster, rule=DATA_QUALITY).objects
         since_ms = {incident["subject"]: incident["opened_ms"] for incident in held}
         failing = []
@@ -86,12 +86,12 @@ class QualityWatch(threading.Thread):
 
 
 def of(cluster: str, frames: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
-    """Choose a cluster's rows."""
+    """Return the rows of one cluster."""
     return {name: [row for row in rows if row["cluster"] == cluster] for name, rows in frames.items()}
 
 
 def findings(failing: "Iterable[ExpectationResult]", now_ms: int, since_ms: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Say which expectation fails, of what, with some of the rows."""
+    """Return a finding for each failing expectation, with some of its rows."""
     return [
         own_finding(
             DATA_QUALITY,
@@ -108,12 +108,12 @@ def findings(failing: "Iterable[ExpectationResult]", now_ms: int, since_ms: Mapp
 
 
 def subject_of(verdict: "ExpectationResult") -> str:
-    """Name what fails."""
+    """Return the subject of a result's incident: suite and expectation."""
     return f"{verdict.suite}/{verdict.expectation}"
 
 
 def as_row(verdict: "ExpectationResult", checked_ms: int) -> dict[str, Any]:
-    """Make a row of the store."""
+    """Return a result as a row for the store."""
     return {
         "cluster": clean(verdict.cluster, 255),
         "suite": verdict.suite,

@@ -1,11 +1,11 @@
-"""For an application that consumes: tell the monitor when it last polled.
+"""The reporter: a consumer application uses it to report to the monitor when it last polled.
 
     from streaming.reporter import report_polls            # kafka-python
     report_polls(consumer)
 
     from streaming.reporter.confluent import Consumer      # confluent-kafka: instead of its own
 
-Depends on nothing else of the monitor, and on no other client than the application's;
+It needs no other part of the monitor, and no Kafka client except the application's own.
 `pip install ./streaming/reporter` in a checkout installs it alone.
 """
 
@@ -24,9 +24,9 @@ log = logging.getLogger(__name__)
 
 
 def report_polls(consumer: "KafkaConsumer", *, topic: str = TOPIC, interval_s: float = INTERVAL_S) -> threading.Thread:
-    """Begin to report on a consumer of kafka-python; it ends when the consumer is closed or garbage-collected.
+    """Start to report on a consumer of kafka-python; stop when the consumer is closed or garbage-collected.
 
-    The connection is the consumer's: same brokers, same security; it needs the right to write to `topic`.
+    Reports use the consumer's brokers and security settings. Its user needs the right to write to `topic`.
     """
     try:
         from streaming.reporter import reporter  # noqa: PLC0415 # an application need not have kafka-python

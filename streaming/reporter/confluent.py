@@ -1,10 +1,10 @@
-"""confluent-kafka, both group protocols: its consumers, which report when the application last polled.
+"""confluent-kafka's consumers, for both group protocols, which report when the application last polled.
 
     from streaming.reporter.confluent import Consumer    # instead of: from confluent_kafka import Consumer
 
 librdkafka does not show when it was last polled, and an object of confluent-kafka cannot be changed from outside, so
-these are subclasses. They note the time around each `poll` and `consume` and change nothing else. What the reporter's
-thread reads is `_Polls`, never the consumer: it calls no method of a consumer that the application may be closing.
+these are subclasses. They note the time around each `poll` and `consume` and change nothing else. The reporter's thread
+reads only `_Polls`, never the consumer: the application may be closing the consumer, so no method of it is called.
 """
 
 import logging
@@ -28,17 +28,17 @@ _CONNECTION_SETTINGS: Final = (
     "bootstrap.servers", "metadata.broker.list", "client.dns.lookup", "oauth_cb", "ssl_", "security.", "ssl.", "sasl.",
     "enable.ssl.", "enable.sasl.", "https.", "broker.address.", "socket.connection.", "socket.keepalive.",
 )  # fmt: skip
-"""The consumer's settings that its reporter's producer shares, by how they begin."""
+"""Prefixes of the consumer's settings that its reporter's producer shares."""
 _PRODUCER_SETTINGS: Final[dict[str, Any]] = {
     "acks": 1,
-    "message.send.max.retries": 0,  # a report that comes late tells an age that is no longer true
+    "message.send.max.retries": 0,  # a report that is sent late has an age that is no longer true
     "message.timeout.ms": 5_000,
-    "allow.auto.create.topics": False,  # a topic made by the way would lack LogAppendTime
+    "allow.auto.create.topics": False,  # a topic that is created automatically would lack LogAppendTime
     "queue.buffering.max.messages": 10,
     "linger.ms": 0,
-    "partitioner": "murmur2_random",  # as kafka-python: the reports of a group in one partition
+    "partitioner": "murmur2_random",  # as in kafka-python: the reports of a group are in one partition
     "enable.metrics.push": False,
-    "log_level": 0,  # librdkafka writes to standard error; our one line reports a failure
+    "log_level": 0,  # librdkafka would write to standard error; our log line is enough
 }
 _DEFAULT_CLIENT_ID: Final = "rdkafka"
 _DEFAULT_MAX_POLL_INTERVAL_MS: Final = 300_000
@@ -46,14 +46,14 @@ _DEFAULT_SESSION_TIMEOUT_MS: Final = 45_000
 
 
 class _Polls:
-    """What the application's thread writes and the reporter's reads: single attributes, no lock."""
+    """The state that the application's thread writes and the reporter's thread reads: single attributes, no lock."""
 
     def __init__(self, consumer: confluent_kafka.Consumer, settings: dict[str, Any], interval_s: float) -> None:
         self._consumer = weakref.ref(consumer)
         self._settings = settings
         self._interval_s = interval_s
         self._pid = os.getpid()
-        self._ended_s: float | None = None  # infinite within a poll, as librdkafka's own clock
+        self._ended_s: float | None = None  # infinite during a poll, as in librdkafka
         self._ask_s = 0.0
         self._joined = False
         self._member_id = ""
@@ -61,17 +61,17 @@ class _Polls:
         self.closed = False
 
     def begin(self, timeout: float | None) -> None:
-        """Note that a poll begins. librdkafka lets one that waits take as long as it likes."""
+        """Note that a poll begins. For librdkafka a poll that waits is never too long."""
         self._ended_s = time.monotonic() if timeout == 0 else math.inf
 
     def end(self) -> None:
-        """Note that it has ended, and once an interval under which member id."""
+        """Note that a poll has ended and, once per interval, the member id."""
         now_s = self._ended_s = time.monotonic()
         if self._joined and now_s < self._ask_s:
             return
         self._ask_s = now_s + self._interval_s
         consumer = self._consumer()
-        # In a forked child librdkafka's threads are gone, and the question would wait for an answer for ever.
+        # In a forked child librdkafka's threads are gone, and `memberid` would wait for ever.
         if consumer is None or self.closed or os.getpid() != self._pid:
             return
         try:
@@ -80,7 +80,7 @@ class _Polls:
             log.debug("no member id: %s", error)
             return
         self._joined = bool(current)
-        # The client drops its id when it leaves because of its poll interval, just when the report matters most.
+        # The client clears its id when it leaves because of its poll interval: the moment the report is needed most.
         self._member_id = current or self._member_id
 
     def is_open(self) -> bool:
@@ -88,7 +88,7 @@ class _Polls:
 
     def report(self) -> dict[str, Any] | None:
         ended_s, settings = self._ended_s, self._settings
-        # Who unsubscribed has left on purpose, and need not poll.
+        # A consumer that unsubscribed has left on purpose and need not poll.
         if ended_s is None or not self._member_id or not self.subscribed or self.closed:
             return None
         kip_848 = str(settings.get("group.protocol", "classic")).lower() == "consumer"
@@ -110,7 +110,7 @@ class _Polls:
 
 
 class Consumer(confluent_kafka.Consumer):  # type: ignore[misc] # without types
-    """`confluent_kafka.Consumer`, which reports its polls. Its connection is the consumer's, with the same rights."""
+    """`confluent_kafka.Consumer`, which reports its polls over its own connection settings, with its own rights."""
 
     report_topic = TOPIC
     report_interval_s = INTERVAL_S
@@ -148,12 +148,12 @@ class Consumer(confluent_kafka.Consumer):  # type: ignore[misc] # without types
         super().unsubscribe(*args, **kwargs)
 
     def close(self, *args: Any, **kwargs: Any) -> Any:
-        """As `confluent_kafka.Consumer`. No report is made from now on: who closes need not poll."""
+        """As `confluent_kafka.Consumer`. Reports end now, because a consumer that closes need not poll."""
         self._polls.closed = True
         return super().close(*args, **kwargs)
 
     def __exit__(self, *args: object) -> Any:
-        self._polls.closed = True  # the client's own does not call `close`
+        self._polls.closed = True  # the base class does not call `close` here
         return super().__exit__(*args)
 
 
@@ -183,7 +183,7 @@ class _Outlet:
 
 
 def _producer_settings(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the consumer's own connection settings, and those of a producer that stays small."""
+    """Return the consumer's connection settings, and those of a small producer."""
     shared = {name: value for name, value in settings.items() if name.startswith(_CONNECTION_SETTINGS)}
     client_id = settings.get("client.id", _DEFAULT_CLIENT_ID)
     return {**shared, **_PRODUCER_SETTINGS, "client.id": f"group-monitor-reporter-{client_id}"}

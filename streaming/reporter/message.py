@@ -5,7 +5,7 @@ from typing import Any, Final
 TOPIC: Final = "group-client-telemetry"
 FORMAT_VERSION: Final = 1
 INTERVAL_S: Final = 1.0
-LONGEST_AGE_MS: Final = 2**31 - 1  # of the schema: a member that has not polled for 24 days is still reported
+LONGEST_AGE_MS: Final = 2**31 - 1  # the schema's maximum, 24 days; a higher age is reported as this one
 
 
 def message(  # noqa: PLR0913 # the fields of the message
@@ -20,7 +20,7 @@ def message(  # noqa: PLR0913 # the fields of the message
     heartbeat_age_ms: int | None,
     software: str,
 ) -> dict[str, Any]:
-    """Return one report. The version comes first: by it a reader tells a report from other lines."""
+    """Return one report. The version comes first: a reader recognizes a report by it."""
     return {
         "group_monitor_reporter": FORMAT_VERSION,
         "group": group,

@@ -1,9 +1,9 @@
-"""kafka-python: a consumer's poll age, sent once a second from a thread of its own: the one thing that no broker sees.
+"""The reporter for kafka-python: a thread sends a consumer's poll age once a second. No broker can see that age.
 
-On the wire the leave of a kafka-python consumer that stopped polling equals the one of a consumer that is closed.
-The report tells them apart. It carries ages, which need no clock; its instant is the topic's append time, so create
-the topic with ``message.timestamp.type=LogAppendTime``. No method of the consumer is called and no lock of it taken:
-its own attributes say when it polled.
+A kafka-python consumer that stopped polling sends the same LeaveGroup request as one that is closed. The report tells
+them apart. It contains ages, which do not depend on a clock. Its instant is the topic's append time, so create the
+topic with ``message.timestamp.type=LogAppendTime``. The thread reads the consumer's attributes; it calls no method of
+the consumer and takes none of its locks.
 """
 
 import threading
@@ -27,11 +27,11 @@ _CONNECTION_SETTINGS: Final = (
 )  # fmt: skip
 _PRODUCER_SETTINGS: Final = {
     "acks": 1,
-    "enable_idempotence": False,  # one right fewer is needed
-    "retries": 0,  # a report that comes late tells an age that is no longer true
-    "allow_auto_create_topics": False,  # a topic made by the way would lack LogAppendTime
+    "enable_idempotence": False,  # needs one right less
+    "retries": 0,  # a report that is sent late has an age that is no longer true
+    "allow_auto_create_topics": False,  # a topic that is created automatically would lack LogAppendTime
     "max_block_ms": 2_000,
-    "retry_backoff_ms": 1_000,  # kafka-python logs every look for a topic that is not there
+    "retry_backoff_ms": 1_000,  # kafka-python logs each request for a topic that does not exist
     "request_timeout_ms": 5_000,
     "delivery_timeout_ms": 5_500,
     "bootstrap_timeout_ms": 5_000,
@@ -40,30 +40,30 @@ _PRODUCER_SETTINGS: Final = {
 
 
 def report_polls(consumer: KafkaConsumer, *, topic: str = TOPIC, interval_s: float = INTERVAL_S) -> threading.Thread:
-    """Begin to report on `consumer`; it ends when the consumer is closed or garbage-collected.
+    """Start to report on `consumer`; stop when the consumer is closed or garbage-collected.
 
-    The connection is the consumer's: same brokers, same security; it needs the right to write to `topic`.
+    Reports use the consumer's brokers and security settings. Its user needs the right to write to `topic`.
     """
     subject = _Subject(consumer)
     return start(ReportThread(subject, subject.connect, topic, interval_s))
 
 
 class PollReport:
-    """Reads a consumer's private state into one report at a time; remembers the last member id that was not empty.
+    """Makes reports from a consumer's private state, and remembers the last member id that was not empty.
 
-    The client drops its member id when it leaves because of its poll interval, just when the report matters most.
+    The client clears its member id when it leaves because of its poll interval: the moment the report is needed most.
     """
 
     def __init__(self) -> None:
         self._member_id = ""
 
     def of(self, consumer: KafkaConsumer) -> dict[str, Any] | None:
-        """Return the report; None where there is nothing to say: never joined, never polled, or unsubscribed."""
+        """Return the report; None if the consumer has never joined, has never polled, or has unsubscribed."""
         coordinator, config = consumer._coordinator, consumer.config  # noqa: SLF001 # no public way
         self._member_id = coordinator._generation.member_id or self._member_id  # noqa: SLF001
         now_s, heartbeat = time.monotonic(), coordinator.heartbeat
         poll_age_ms = _age_ms(now_s, heartbeat.last_poll)
-        # Who unsubscribed has left on purpose, and need not poll.
+        # A consumer that unsubscribed has left on purpose and need not poll.
         if not self._member_id or poll_age_ms is None or not consumer._subscription.subscription:  # noqa: SLF001
             return None
         return message(
@@ -80,7 +80,7 @@ class PollReport:
 
 
 class _Subject:
-    """Holds the consumer weakly: who forgets a consumer ends its reports."""
+    """A weak reference to the consumer: if the application drops the consumer, its reports end."""
 
     def __init__(self, consumer: KafkaConsumer) -> None:
         self._consumer = weakref.ref(consumer)
@@ -106,7 +106,7 @@ class _Subject:
 class _Outlet:
     def __init__(self, settings: dict[str, Any]) -> None:
         self._producer = KafkaProducer(**settings)
-        # It would hold up the exit of the interpreter, and that of a forked child, for up to two seconds.
+        # That hook would delay the exit of the interpreter, and that of a forked child, by up to two seconds.
         getattr(self._producer, "_unregister_cleanup", lambda: None)()
 
     def send(self, topic: str, key: bytes, value: bytes) -> None:
@@ -117,7 +117,7 @@ class _Outlet:
 
 
 def _producer_settings(consumer: KafkaConsumer) -> dict[str, Any]:
-    """Return the consumer's own connection settings, and those of a producer that stays small."""
+    """Return the consumer's connection settings, and those of a small producer."""
     config = consumer.config
     settings = {name: config[name] for name in _CONNECTION_SETTINGS if name in config}
     settings |= {**_PRODUCER_SETTINGS, "client_id": f"group-monitor-reporter-{config['client_id']}"}

@@ -1,9 +1,9 @@
-"""The thread that sends a consumer's reports, whatever the client. Nothing in it may disturb the application.
+"""The thread that sends a consumer's reports, for every client. Nothing in it may disturb the application.
 
-The queue holds one report: the thread makes a report when it is due and waits until a broker has it. A report that
-waits tells an age that is no longer true, so those that fall due meanwhile are dropped and counted. Every failure ends
-in one line of the log. The application shares no lock with the thread, so neither a fork nor an exit of the interpreter
-can leave it waiting.
+There is never more than one report: the thread makes a report when it is due and waits until a broker has it. The age
+in a report that waits is no longer true, so reports that become due meanwhile are dropped and counted. A series of
+failures is logged once. The application shares no lock with the thread, so neither a fork nor an exit of the
+interpreter can block it.
 """
 
 import json
@@ -16,31 +16,31 @@ from typing import Any, Final, Protocol
 log = logging.getLogger(__name__)
 
 SEND_TIMEOUT_S: Final = 6.0
-LONGEST_PAUSE_S: Final = 60.0  # a missing topic or right needs somebody to add it
+LONGEST_PAUSE_S: Final = 60.0  # it may take long until somebody adds a missing topic or right
 
 
 class Subject(Protocol):
-    """A consumer, as its reporter sees it."""
+    """What the thread needs of a consumer."""
 
     def is_open(self) -> bool:
         """Tell whether there may be something to report, now or later."""
 
     def report(self) -> dict[str, Any] | None:
-        """Return the report of this moment; None where there is nothing to say."""
+        """Return a report as of now; None if there is nothing to report."""
 
 
 class Outlet(Protocol):
     """A small producer."""
 
     def send(self, topic: str, key: bytes, value: bytes) -> None:
-        """Return once a broker has the record, within `SEND_TIMEOUT_S`. Raises where none has."""
+        """Return once a broker has the record; raise if none has it within `SEND_TIMEOUT_S`."""
 
     def close(self) -> None:
-        """Give up what is on its way, and the connections."""
+        """Give up records that are not delivered yet, and close the connections."""
 
 
 class ReportThread(threading.Thread):
-    """Sends a report an interval until the consumer is closed or forgotten."""
+    """The thread that sends one report per interval until the consumer is closed or garbage-collected."""
 
     def __init__(self, subject: Subject, connect: Callable[[], Outlet], topic: str, interval_s: float) -> None:
         super().__init__(name="group-monitor-reporter", daemon=True)
@@ -50,17 +50,17 @@ class ReportThread(threading.Thread):
         self._interval_s = interval_s
         self._outlet: Outlet | None = None
         self._failures = 0
-        self._pause = threading.Event()  # never set: a wait that ends with the process
+        self._pause = threading.Event()  # never set; a wait on it ends with the process
         self.dropped = 0
-        """How many reports were due and did not arrive."""
+        """How many reports were due and were not delivered."""
 
     def run(self) -> None:
-        """As `threading.Thread`; raises nothing."""
+        """Send reports until the consumer is closed; raise nothing."""
         try:
             while self._subject.is_open():
                 self._send_and_rest()
             self._disconnect()
-        except Exception as error:  # noqa: BLE001 # nobody is there to catch it
+        except Exception as error:  # noqa: BLE001 # there is no caller to catch it
             log.warning("no more poll reports to %s: %s: %s", self._topic, type(error).__name__, error)
 
     def _send_and_rest(self) -> None:
@@ -73,14 +73,14 @@ class ReportThread(threading.Thread):
             self._failures += 1
             self._tell(error)
             rest_s = min(LONGEST_PAUSE_S, self._interval_s * 2 ** min(self._failures, 16))
-            self._disconnect()  # it would go on asking for a topic that is not there, and log every answer
+            self._disconnect()  # it would go on asking for a topic that does not exist, and log every response
         self._rest(rest_s)
         if delivered is not None:
             due = round((time.monotonic() - started_s) / self._interval_s)
             self.dropped += max(0, due - delivered)
 
     def _send_one(self) -> int | None:
-        """Return how many reports were sent, None if there was nothing to say."""
+        """Return how many reports were sent; None if there was nothing to report."""
         if self._outlet is None:
             self._outlet = self._connect()
         report = self._subject.report()
@@ -101,7 +101,7 @@ class ReportThread(threading.Thread):
         if outlet is not None:
             try:
                 outlet.close()
-            except Exception as error:  # noqa: BLE001 # it is given up in any case
+            except Exception as error:  # noqa: BLE001 # the producer is given up in any case
                 log.debug("closing the reporter's producer: %s", error)
 
     def _tell(self, error: Exception) -> None:
@@ -110,9 +110,9 @@ class ReportThread(threading.Thread):
 
 
 def start(thread: ReportThread) -> ReportThread:
-    """Start it where the machine lets us."""
+    """Start a thread; if that is not possible, only log it."""
     try:
         thread.start()
-    except RuntimeError as error:  # no more threads, or the interpreter ends
+    except RuntimeError as error:  # no more threads are possible, or the interpreter is exiting
         log.warning("no poll reports: %s", error)
     return thread

@@ -1,8 +1,8 @@
-"""The JSON API: the contract's objects in arrays, with more fields; errors as `{"error": ...}`.
+"""The JSON API: arrays of the contract's objects, with more fields; errors as `{"error": ...}`.
 
-Lists come in pages (`limit`, `offset`; `X-Total-Count` and `Link` say what is left) and are sent as they are read. A
-group id is the rest of the path, so it may contain slashes. `OfGroup` says how a path below a group is recognized.
-JSON is written in ASCII, because clients can choose strings that UTF-8 cannot encode.
+Lists come in pages (`limit`, `offset`) and are sent as they are read. `X-Total-Count` is the number of all elements,
+`Link` the next page. A group id is the rest of the path, so it may contain slashes; `OfGroup` recognizes the paths
+below a group. JSON is written in ASCII, because clients can choose strings that UTF-8 cannot encode.
 """
 
 import base64
@@ -35,16 +35,16 @@ from streaming.store.store import DAY_MS, wall_ms
 DEFAULT_LIMIT = 1_000
 MAX_LIMIT = 10_000
 MAX_OFFSET = 10_000_000
-MAX_DIGITS = 18  # Python refuses to read 4,300, and no parameter takes more
+MAX_DIGITS = 18  # no parameter needs more; Python refuses to parse more than 4,300
 MAX_ECHO = 200
-ALMOST = 0.8  # how alike two ids have to be, of 1
+ALMOST = 0.8  # how similar two ids have to be, from 0 to 1
 PIECE_CHARACTERS = 64 * 1024
 GENERATIONS_SHOWN = 20
 EVENTS_SHOWN = 20
 
 
 class AsciiJson(JSONResponse):
-    """JSON that any string survives."""
+    """A JSON response in ASCII, which can carry any string."""
 
     def render(self, content: Any) -> bytes:
         """Encode with escapes."""
@@ -52,7 +52,7 @@ class AsciiJson(JSONResponse):
 
 
 class JsonList(StreamingResponse):
-    """An array whose elements are read as they are sent, so that a long one takes no more memory than a short one."""
+    """A JSON array whose elements are read as they are sent: a long one takes no more memory than a short one."""
 
     media_type = "application/json"
 
@@ -61,7 +61,7 @@ class JsonList(StreamingResponse):
 
 
 def _written(objects: Iterable[Object]) -> Iterator[bytes]:
-    """Write an array in pieces of `PIECE_CHARACTERS` or a little more: each is a turn of a worker thread."""
+    """Write an array in pieces of `PIECE_CHARACTERS` or a little more; a worker thread is called once for each."""
     piece, characters, separator = ["["], 1, ""
     for found in objects:
         text = json.dumps(found)
@@ -82,7 +82,7 @@ class Ambiguous(HTTPException):
 
 
 class GroupIdConvertor(PathConvertor):
-    """The rest of the path, whatever it is: Starlette's own `path` ends at a line break, a group id need not."""
+    """The rest of the path, whatever it is: Starlette's own `path` ends at a line break, but an id may contain one."""
 
     regex = "(?s:.*)"
 
@@ -91,10 +91,10 @@ register_url_convertor("group_id", GroupIdConvertor())
 
 
 class OfGroup(Route):
-    """A path below a group's. If a group id itself ends like this path, its slash is written as `%2F`."""
+    """A route below a group's path. If a group id itself ends like this route, its slash is written as `%2F`."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Match only a last part that was written as such."""
+        """Match only if the slash before the last part is not percent-encoded."""
         _, _, last = self.path.rpartition("/")
         as_written = scope.get("raw_path") or scope["path"].encode("utf-8", "replace")
         return super().matches(scope) if as_written.endswith(f"/{last}".encode()) else (Match.NONE, {})
@@ -102,14 +102,14 @@ class OfGroup(Route):
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """The endpoints for programs; all synchronous, since they wait for the database."""
+    """The endpoints for programs. All are synchronous, because they wait for the database."""
 
     store: Store
     settings: Settings
     health: Health
 
     def routes(self) -> list[Route]:
-        """List the routes."""
+        """Return the routes."""
         return [
             Route("/metrics", self.metrics),
             Route("/healthz", self.healthz),
@@ -125,17 +125,17 @@ class Api:
         ]
 
     def metrics(self, _request: Request) -> Response:
-        """Answer a scrape."""
+        """Return the metrics for a scrape."""
         body = exposition(self.store, self.settings, self.health)
         return Response(body, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     def healthz(self, _request: Request) -> Response:
-        """Tell that this process answers and its database does."""
+        """Return 200 if this process and its database answer."""
         self.store.read.runs()
         return AsciiJson({"healthy": True})
 
     def readyz(self, _request: Request) -> Response:
-        """Tell whether answers can be trusted."""
+        """Return 200 if what this server shows is current, else 503."""
         ready, body = self.health.readiness(self.store.read.runs())
         return AsciiJson(body, 200 if ready else 503)
 
@@ -152,11 +152,11 @@ class Api:
         return listing(request, page, limit, offset, self.labelled)
 
     def group(self, request: Request) -> Response:
-        """Give one group, its open incidents and its newest generations."""
+        """Return one group, its open incidents and its newest generations."""
         return AsciiJson(self.detail(request.path_params["group"], request.query_params.get("cluster")))
 
     def partitions(self, request: Request) -> Response:
-        """Tell how far behind a group is in each of its partitions."""
+        """Return the lag of a group in each of its partitions."""
         found = self.found(request.path_params["group"], request.query_params.get("cluster"))
         lag = self.store.lags.of_group(found["cluster"], found["group"])
         if lag is None:
@@ -192,13 +192,13 @@ class Api:
         return AsciiJson(coverage(self.store, request.query_params.get("cluster")))
 
     def quarantine(self, request: Request) -> Response:
-        """List the newest rows that could not be understood; `head` is base64."""
+        """List the newest rejected rows; `head` is base64."""
         limit, offset = bounds(request)
         page = self.store.read.quarantine(limit, offset)
         return listing(request, page, limit, offset, _readable)
 
     def dead_letters(self, request: Request) -> Response:
-        """List the newest messages that were given up."""
+        """List the newest messages whose delivery was given up."""
         limit, offset = bounds(request)
         return listing(request, self.store.outbox.dead_letters(limit, offset), limit, offset)
 
@@ -207,11 +207,11 @@ class Api:
         return AsciiJson(OPENAPI)
 
     def detail(self, group: str, cluster: str | None) -> Object:
-        """Return a group with everything that is stored of it; raises like `found`."""
+        """Return a group with everything that is stored about it; raise like `found`."""
         return self.completed(self.found(group, cluster))
 
     def found(self, group: str, cluster: str | None) -> Object:
-        """Return a group; 404 if no cluster has it, 400 if several have it and the request names none."""
+        """Return a group; answer 404 if no cluster has it, 400 if several have it and `cluster` is None."""
         if cluster is None:
             clusters = self.store.read.clusters_of(group)
             if len(clusters) > 1:
@@ -223,7 +223,7 @@ class Api:
         return found
 
     def completed(self, found: Object) -> Object:
-        """Add to a group's view what the configuration, its incidents and its history say."""
+        """Return a group's view with its labels, open incidents, generations and events."""
         read, cluster, group = self.store.read, found["cluster"], found["group"]
         return {
             **self.labelled(found),
@@ -245,13 +245,13 @@ class Api:
         return happened(*history, EVENTS_SHOWN)
 
     def labelled(self, group: Object) -> Object:
-        """Add what the configuration says about a group."""
+        """Return a group with what the configuration says about it."""
         policy = self.settings.policy_for(group["group"])
         return {**group, "labels": dict(policy.labels), "runbook_url": policy.runbook_url, "mode": policy.mode}
 
 
 def described(path: str, endpoint: Callable[[Request], Response], route: type[Route] = Route) -> Route:
-    """Make a route that refuses what `openapi` does not describe: with a misspelt filter it would answer everything."""
+    """Return a route that refuses parameters `openapi` does not describe: a misspelt filter would filter nothing."""
     about = OPENAPI["paths"][path.replace(":group_id", "")]["get"]
     known = [parameter["name"] for parameter in about["parameters"] if parameter["in"] == "query"]
 
@@ -265,12 +265,12 @@ def described(path: str, endpoint: Callable[[Request], Response], route: type[Ro
 
 
 def bounds(request: Request) -> tuple[int, int]:
-    """Read `limit` and `offset`; 400 if they are no numbers in range."""
+    """Return `limit` and `offset`; answer 400 if one is not a number in range."""
     return number(request, "limit", DEFAULT_LIMIT, 1, MAX_LIMIT), number(request, "offset", 0, 0, MAX_OFFSET)
 
 
 def one_of(request: Request, name: str, choices: Sequence[str]) -> str | None:
-    """Read a parameter with few values; 400 if it has another."""
+    """Return a parameter that has to be one of `choices`; answer 400 if it is not."""
     value = request.query_params.get(name)
     if value is not None and value not in choices:
         raise HTTPException(400, f"{name} is {', '.join(choices[:-1])} or {choices[-1]}")
@@ -278,7 +278,7 @@ def one_of(request: Request, name: str, choices: Sequence[str]) -> str | None:
 
 
 def number(request: Request, name: str, default: int, least: int, most: int) -> int:
-    """Read a number within bounds; 400 if it is not one."""
+    """Return a parameter that has to be a number within bounds; answer 400 if it is not."""
     text = request.query_params.get(name, str(default))
     if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS and least <= int(text) <= most):
         raise HTTPException(400, f"{name} is a number from {least} to {most}")
@@ -286,7 +286,7 @@ def number(request: Request, name: str, default: int, least: int, most: int) -> 
 
 
 def _readable(rejected: Object) -> Object:
-    """Write the head of a rejected row as base64."""
+    """Return a rejected row with its head as base64."""
     return {**rejected, "head": base64.b64encode(rejected["head"]).decode()}
 
 
@@ -297,7 +297,7 @@ def listing(
     offset: int,
     completed: Callable[[Object], Object] = lambda found: found,
 ) -> Response:
-    """Answer an array, with the way to its next page."""
+    """Return a page as an array, with a link to the next page."""
     headers = {"X-Total-Count": str(page.total)}
     if offset + len(page) < page.total:
         query = dict(request.query_params) | {"limit": str(limit), "offset": str(offset + limit)}

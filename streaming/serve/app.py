@@ -1,4 +1,4 @@
-"""Routes, errors and security headers, put together as one ASGI application."""
+"""The ASGI application: routes, error handlers and security headers."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -38,7 +38,7 @@ class TooSoonError(Exception):
 
 
 def create_app(store: Store, settings: Settings, health: Health, reload: Callable[[], None] | None = None) -> Starlette:
-    """Build the application; `reload` reads the configuration again, raising `ConfigError` or `TooSoonError`."""
+    """Build the application. `reload` reads the configuration again; it raises `ConfigError` or `TooSoonError`."""
 
     def reloaded(_request: Request) -> Response:
         try:
@@ -69,8 +69,8 @@ def _cannot_reload() -> None:
 
 
 def on_error(request: Request, error: Exception) -> Response:
-    """Answer JSON to programs, a page to people."""
-    assert isinstance(error, HTTPException)  # noqa: S101 - Starlette calls this for nothing else
+    """Return an error as a page for people, or as JSON for programs; the path decides."""
+    assert isinstance(error, HTTPException)  # noqa: S101 - Starlette calls this for no other error
     clusters = error.clusters if isinstance(error, Ambiguous) else []
     if request.url.path.startswith(("/groups/", "/group/", "/rules/")):
         return error_page(error.status_code, error.detail, clusters, request.path_params.get("group", ""))
@@ -81,18 +81,18 @@ def on_error(request: Request, error: Exception) -> Response:
 
 
 def on_crash(_request: Request, error: Exception) -> Response:
-    """Tell the kind of a failure and nothing else; Starlette logs the rest."""
+    """Return only the type of an unexpected error; Starlette logs the rest."""
     return AsciiJson({"error": f"internal error: {type(error).__name__}"}, 500)
 
 
 class SecurityHeaders:
-    """Adds the headers to every answer."""
+    """Middleware that adds the security headers to every response."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on, with headers added to the first message of the answer."""
+        """Pass the request on, and add the headers to the first message of the response."""
 
         async def _send(message: Message) -> None:
             if message["type"] == "http.response.start":

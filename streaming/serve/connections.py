@@ -1,9 +1,9 @@
-"""How many connections `serve` holds, and for how long. Idle clients must stop neither alerts nor other clients.
+"""Limits on the connections of `serve`: how many, and for how long. Idle clients must not stop alerts or other clients.
 
-A connection gets `HEAD_S` to send the head of a request, TLS handshake included, and `ANSWER_S` from there until its
-answer has been taken. There are at most `Listener.limit` connections. The next one closes the oldest connection that
-waits only for its client. So file descriptors stay free for deliveries and the database, and a client that sends its
-request at once is answered even while hundreds of idle ones come and go.
+A client has `HEAD_S` to send the head of a request, including the TLS handshake, and `ANSWER_S` from then until it has
+received the response. There are at most `Listener.limit` connections. To accept another one, the oldest connection
+that only waits for its client is closed. So file descriptors stay free for deliveries and the database, and a client
+that sends its request at once gets a response even while hundreds of idle ones come and go.
 
 uvicorn does none of this: its own limits begin with a complete head, and asyncio does the TLS handshakes.
 """
@@ -21,11 +21,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 CONNECTIONS: Final = 256
 RESERVED_FILES: Final = 128  # for the database's connections (three files each in SQLite), deliveries, libraries
 FEWEST_CONNECTIONS: Final = 16
-BACKLOG: Final = 512  # wait in the kernel while there is no room
+BACKLOG: Final = 512  # connections that wait in the kernel while there is no room
 HEAD_S: Final = 10.0
 ANSWER_S: Final = 60.0
-YOUNG_ANSWER_S: Final = 5.0  # an answer that is younger is never cut off to make room
-CLOSING_S: Final = 1.0  # how long a connection that was ended may take to close before another one has to go
+YOUNG_ANSWER_S: Final = 5.0  # a response that is younger is never cut off to make room
+CLOSING_S: Final = 1.0  # how long a connection that was ended may take to close before another one is ended
 LOG_EVERY_S: Final = 60.0
 
 Peer = tuple[Any, ...]
@@ -33,7 +33,7 @@ Peer = tuple[Any, ...]
 
 
 def most_connections() -> int:
-    """Say how many connections this process may hold, by its limit of open files."""
+    """Return how many connections this process may hold, from its limit on open files."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
         return CONNECTIONS
@@ -50,13 +50,13 @@ class Connection:
         self._set(HEAD_S)
 
     def begin_answer(self) -> None:
-        """Note that a request is complete as far as its head."""
+        """Note that the head of a request is complete."""
         self.answering = True
         self._timer.cancel()
         self._set(ANSWER_S)
 
     def finish_answer(self) -> None:
-        """Note that the answer is written; what the client has not taken of it has the rest of its time."""
+        """Note that the response is written. The timer goes on for the part that the client has not received yet."""
         self.answering = False
         self.since_s = time.monotonic()
 
@@ -65,14 +65,14 @@ class Connection:
         return self._socket.fileno() == -1
 
     def may_end(self, now_s: float) -> bool:
-        """Tell whether it may be closed to make room."""
+        """Tell whether this connection may be closed to make room."""
         return self.ended_s is None and (not self.answering or now_s - self.since_s > YOUNG_ANSWER_S)
 
     def end(self) -> None:
-        """Shut it down; the event loop sees its end and closes it, in plain text and in TLS."""
+        """Shut the socket down; the event loop notices and closes it, with and without TLS."""
         self.ended_s = time.monotonic()
         self._timer.cancel()
-        with suppress(OSError):  # the client was quicker
+        with suppress(OSError):  # the client has closed it already
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def _set(self, timeout_s: float) -> None:
@@ -81,7 +81,7 @@ class Connection:
 
 
 class Listener(socket.socket):
-    """A listening socket of which an event loop accepts no more than `limit` connections at a time."""
+    """A listening socket that has no more than `limit` accepted connections open at a time."""
 
     def __init__(self, family: int, kind: int, protocol: int) -> None:
         super().__init__(family, kind, protocol)
@@ -90,7 +90,7 @@ class Listener(socket.socket):
         self._logged_s = -LOG_EVERY_S
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """Accept the next connection; raises `BlockingIOError` while the event loop has to make room first."""
+        """Accept the next connection; raise `BlockingIOError` if the event loop has to close another one first."""
         has_room = self._has_room()
         accepted, address = super().accept()
         if not has_room:
@@ -100,11 +100,14 @@ class Listener(socket.socket):
         return accepted, address
 
     def of(self, peer: Peer | None) -> Connection | None:
-        """Find the connection of a client."""
+        """Return the connection of a client."""
         return None if peer is None else self._open.get(tuple(peer))
 
     def _has_room(self) -> bool:
-        """Tell whether another connection may be accepted. If not, close the oldest one that may be closed."""
+        """Tell whether there is room for another connection.
+
+        If there is none, end the oldest connection that may end and raise `BlockingIOError`; False if none may end.
+        """
         if len(self._open) < self.limit:
             return True
         self._open = {peer: connection for peer, connection in self._open.items() if not connection.is_closed()}
@@ -128,14 +131,14 @@ class Listener(socket.socket):
 
 
 class Timed:
-    """Lets the listener know which of its connections are being answered."""
+    """Middleware that tells the listener which of its connections are being answered."""
 
     def __init__(self, app: ASGIApp, listener: Listener) -> None:
         self._app = app
         self._listener = listener
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on."""
+        """Pass the request on; its connection counts as being answered until the response is written."""
         connection = self._listener.of(scope.get("client"))
         if connection is None:
             await self._app(scope, receive, send)

@@ -1,4 +1,4 @@
-"""What is read of clusters and brokers, and how late it comes: for the API and, in a line a cluster, for the page."""
+"""Which telemetry of clusters and brokers is read, and how late it arrives. The page shows one line per cluster."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -11,7 +11,7 @@ _COORDINATOR_LINES = "ingest:CoordinatorLine"
 
 
 def coverage(store: Store, cluster: str | None = None) -> dict[str, Any]:
-    """Return blind windows, brokers whose telemetry is read, and the tier of each cluster."""
+    """Return the blind windows, the brokers whose telemetry is read, and the tier of each cluster."""
     read = [row for row in store.read.brokers() if cluster in (None, row.cluster)]
     brokers = [
         {
@@ -48,7 +48,7 @@ def _clusters(store: Store, cluster: str | None, logged: set[str]) -> list[dict[
 
 
 def in_words(found: Mapping[str, Any]) -> Iterator[str]:
-    """Return one line for each cluster: what is read of it, and whose liveness is unknown."""
+    """Yield one line for each cluster: what is read of it, and for how many members liveness is unknown."""
     for known in found["clusters"]:
         delays = [row["delay_ms"] for row in found["brokers"] if row["cluster"] == known["cluster"]]
         late = max((delay_ms for delay_ms in delays if delay_ms is not None), default=None)
@@ -61,7 +61,7 @@ def _read(tier: int, brokers: int) -> str:
     if tier == RECORDS_ONLY:
         return "records only (tier 0)"
     if tier == COORDINATOR_LOG:
-        return "records and the coordinators' INFO lines (tier 1), whose loss is not told from quiet"
+        return "records and the coordinators' INFO lines (tier 1), whose loss cannot be told from silence"
     return f"records and the request log of {_brokers(brokers)} (tier 2)"
 
 

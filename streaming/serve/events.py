@@ -1,4 +1,4 @@
-"""What happened to a group, in words: for alerts, the API, the page and `describe`. Pure."""
+"""Lines of text about what happened to a group, for alerts, the API, the page and `describe`. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -7,7 +7,7 @@ NAMES_SHOWN = 3
 
 
 class TimelineEntry(NamedTuple):
-    """One thing that happened, in a line."""
+    """One line about what happened at an instant."""
 
     at_ms: int
     text: str
@@ -16,14 +16,14 @@ class TimelineEntry(NamedTuple):
 def happened(
     generations: Iterable[Mapping[str, Any]], transitions: Iterable[Mapping[str, Any]], limit: int
 ) -> list[TimelineEntry]:
-    """Put the newest `limit` generations and transitions into order, oldest first."""
+    """Return the newest `limit` generations and transitions, the oldest first."""
     told = [TimelineEntry(row["at_ms"], of_generation(row)) for row in generations]
     told += [TimelineEntry(row["at_ms"], of_transition(row)) for row in transitions]
     return sorted(told)[-limit:]
 
 
 def of_generation(row: Mapping[str, Any]) -> str:
-    """Tell a generation in a line: what it changed."""
+    """Return one line about a generation: what it changed."""
     parts = [f"generation {row['generation']}: {counted(row['members_total'], 'member')}"]
     parts += [f"{how} {listed(row[how], row[f'{how}_total'])}" for how in ("joined", "left", "returned") if row[how]]
     if moved := row.get("partitions_moved"):
@@ -36,7 +36,7 @@ def of_generation(row: Mapping[str, Any]) -> str:
 
 
 def of_transition(row: Mapping[str, Any]) -> str:
-    """Return a step of an incident as one line."""
+    """Return one line about a transition of an incident."""
     how = f"{row['transition']} ({row['reason']})" if row.get("reason") else row["transition"]
     return f"{row['rule']} {how}, {row['severity']}: {row['summary']}"
 
@@ -58,7 +58,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def ranges(partitions: Iterable[Sequence[Any]]) -> str:
-    """Write partitions shortly: `orders 0-3, 7; payments 1`."""
+    """Write partitions in short: `orders 0-3, 7; payments 1`."""
     by_topic: dict[str, list[int]] = {}
     for topic, number in partitions:
         by_topic.setdefault(str(topic), []).append(number)
@@ -66,7 +66,7 @@ def ranges(partitions: Iterable[Sequence[Any]]) -> str:
 
 
 def runs(numbers: Sequence[int]) -> str:
-    """Write sorted numbers shortly: `0-3, 7`."""
+    """Write sorted numbers in short: `0-3, 7`."""
     found: list[list[int]] = []
     for number in numbers:
         if found and number <= found[-1][1] + 1:

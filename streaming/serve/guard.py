@@ -1,4 +1,4 @@
-"""Who may read: if a token is configured, only clients that send it.
+"""Authentication: if a token is configured, only clients that send it may read.
 
 Programs send it as `Authorization: Bearer`. A browser asks for it as the password (with any user name). `/healthz` and
 `/readyz` stay open, so that a supervisor needs no secret.
@@ -16,14 +16,14 @@ OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 
 
 class Guard:
-    """Lets pass what carries the token."""
+    """Middleware that passes on only requests with the token."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app = app
         self._token = token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on or answer 401."""
+        """Pass the request on or answer 401."""
         if scope["type"] != "http" or scope["path"] in OPEN_PATHS or self._may(Headers(scope=scope)):
             await self._app(scope, receive, send)
             return
@@ -32,7 +32,7 @@ class Guard:
 
     def _may(self, headers: Headers) -> bool:
         kind, _, text = headers.get("Authorization", "").partition(" ")
-        given = text.encode("latin-1")  # the bytes as they came
+        given = text.encode("latin-1")  # the bytes as they were sent: Starlette decodes headers as Latin-1
         if kind.lower() == "basic":
             try:
                 given = base64.b64decode(given, validate=True).partition(b":")[2]

@@ -1,8 +1,8 @@
-"""Whether every `run` is caught up and at work.
+"""Whether every `run` has caught up and makes progress.
 
-`run` writes a sign of life with every batch. Whether it has fallen silent is measured here, by how long its row was
-seen unchanged: no clock is compared with another machine's, and none that is set makes a page. Until that is known,
-after a start of `serve` itself, nothing is opened or closed.
+`run` writes a sign of life with every batch. This module measures, with a monotonic clock, how long that row stays
+unchanged. So clocks of different machines are never compared, and a clock that somebody sets cannot cause a page.
+After `serve` itself starts, nothing is opened or closed until it has watched a `run` for long enough.
 """
 
 import threading
@@ -22,7 +22,7 @@ class _Sign(NamedTuple):
 
 
 class Health:
-    """What this process has seen of every `run`; safe from any thread."""
+    """What this process has seen of every `run`. It may be used from any thread."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Health:
         self._lock = threading.Lock()
 
     def verdict(self, run: RunProgress) -> bool | None:
-        """Tell whether a `run` stands still; None while it was not watched for long enough to say. Asked often."""
+        """Tell whether a `run` is stalled; None if it has not been watched for long enough. Has to be called often."""
         row, now_s = (run.checkpoint_id, run.batch_id, run.alive_ms), self._clock()
         with self._lock:
             known = self._signs.get(run.cluster)
@@ -49,12 +49,12 @@ class Health:
         return False if known.has_moved else None
 
     def stalled(self, run: RunProgress) -> bool:
-        """Tell whether a `run` stands still; as long as that is not known, by the database's clock."""
+        """Tell whether a `run` is stalled. While `verdict` is None, the database's clock decides."""
         verdict = self.verdict(run)
         return run.silent_ms > self._limit_ms if verdict is None else verdict
 
     def readiness(self, runs: Iterable[RunProgress]) -> tuple[bool, dict[str, Any]]:
-        """Tell whether answers can be trusted, and why not."""
+        """Tell whether every `run` has caught up and makes progress, and return the state of each."""
         clusters = [
             {
                 "cluster": run.cluster,

@@ -1,7 +1,7 @@
-"""Under which host names this server answers, and which pages may change something.
+"""The host names that this server answers to, and the web pages that may change something.
 
 A foreign web page can point its own name at this address (DNS rebinding). In the browser of somebody inside, it could
-then read everything as if it were our page. Its requests have that name as `Host`, so only known names are answered:
+then read everything as if it were our page. Its requests have that name as `Host`, so only known names are accepted:
 localhost, the bound address, the host of `public_url`, those of `allowed_hosts`, and numeric addresses, which DNS
 cannot redirect. A request that changes something is refused if it comes from a page of another origin.
 """
@@ -23,7 +23,7 @@ _SHOWN: Final = 100
 
 
 class Hosts:
-    """Lets pass what is meant for us."""
+    """Middleware that refuses requests for other host names, and changes asked for by other pages."""
 
     def __init__(self, app: ASGIApp, serve: Serve) -> None:
         self._app = app
@@ -31,13 +31,13 @@ class Hosts:
         self._external = urlsplit(serve.public_url or "").netloc.lower()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on, or answer 421 (not our name) or 403 (another page's doing)."""
+        """Pass the request on, or answer 421 (not our name) or 403 (a change that another page asks for)."""
         refusal = self._refusal(scope["method"], Headers(scope=scope)) if scope["type"] == "http" else None
         await (refusal or self._app)(scope, receive, send)
 
     def _refusal(self, method: str, headers: Headers) -> JSONResponse | None:
         host = headers.get("Host", "").lower()
-        if host and not self._is_ours(host):  # no browser leaves it out
+        if host and not self._is_ours(host):  # every browser sends `Host`
             told = f"this server does not go by the name {host[:_SHOWN]!a}: see [serve] allowed_hosts"
             return JSONResponse({"error": told}, 421)
         if method not in _SAFE_METHODS and not self._is_own_page(headers, host):

@@ -1,6 +1,6 @@
-"""Metrics of how far groups are behind, declared once like those of `metrics`: by topic, by partition if asked for.
+"""Metrics of lag, declared once like those of `metrics`: by group and topic, and by partition if configured.
 
-What is not known has no sample: a -1 or a NaN that stands for "unknown" has been taken for a lag in every exporter.
+What is not known has no sample. Wherever an exporter wrote -1 or NaN for "unknown", somebody has taken it for a lag.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from streaming.store.lags import STATUSES, Lag, Lags, LagTotals, topic_lags
 TOPIC_SERIES = 10_000
 PARTITION_SERIES = 20_000
 PARTITIONS_READ = 250_000
-"""Of the groups with a series of their own, at every scrape; a group has at most 5,000 in the store."""
+"""Most partitions read at a scrape, for the groups with series of their own. The store has at most 5,000 of a group."""
 
 LAG: Final = "group_monitor_lag"
 LAG_AGE: Final = "group_monitor_lag_age_seconds"
@@ -75,7 +75,7 @@ Samples = dict[str, list[tuple[tuple[str, ...], float]]]
 
 
 def labels_of(name: str) -> tuple[str, ...]:
-    """Name the labels of one of the metrics."""
+    """Return the label names of one of the metrics."""
     by_kind = {"group_monitor_group_topic_": _OF_TOPIC, "group_monitor_group_partition_": _OF_PARTITION}
     return _FEW.get(name) or next((labels for begin, labels in by_kind.items() if name.startswith(begin)), _OF_GROUP)
 
@@ -89,7 +89,7 @@ _FEW: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def samples(totals: list[LagTotals], lags: Lags, now_ms: int, *, by_partition: bool) -> Samples:
-    """Give the samples of every metric but those that a group's row has without its partitions."""
+    """Return the samples of every metric except those that are in a group's row (its lag and its status)."""
     made: Samples = {name: [] for name in HELP}
     _add_totals(made, totals, now_ms)
     topics_left_out = partitions_left_out = 0
@@ -152,7 +152,7 @@ def _add_topic(made: Samples, labels: tuple[str, ...], topic: TopicSums) -> None
 
 
 def _add_partitions(made: Samples, lag: Lag) -> int:
-    """Give each partition samples of its own, as long as there is room for all of the group's; returns how many."""
+    """Add samples for each partition, if there is room for all of the group's; return how many have samples."""
     columns = lag.columns
     if len(made[PARTITION_LAG]) + len(columns["partition"]) > PARTITION_SERIES:
         return 0

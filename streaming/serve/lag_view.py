@@ -1,6 +1,6 @@
-"""The lag of a group, as its page shows it: the worst partitions, and the total lag of the last rounds. Pure.
+"""The lag of a group as its page shows it: the worst partitions, and the total lag of the last rounds. Pure.
 
-Like `timeline` it uses coordinates on a plane `WIDTH` wide. The template draws and escapes.
+Coordinates are on a plane `WIDTH` wide, as in `timeline`. The template draws and escapes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,11 +26,11 @@ NOTES: Final[Mapping[str, str]] = {
     "last-message": "too few messages wait to call it stalled",
     "share-group": "share groups commit elsewhere",
 }
-"""What `note` means, in words."""
+"""What each `note` of a partition means, in words."""
 
 
 class Line(NamedTuple):
-    """The total lag over time: points of a polyline, and what its axes begin and end with."""
+    """The total lag over time: the points of a polyline, and the ends of its axes."""
 
     points: list[tuple[float, float]]
     from_ms: int
@@ -40,9 +40,9 @@ class Line(NamedTuple):
 
 
 class LagView(NamedTuple):
-    """What is shown; `most`: the largest lag of a partition, which fills its bar.
+    """What the page shows. `most`: the largest lag of a partition, at which a bar is full.
 
-    `topics`: sums of all partitions, if not all of these are shown and there is more than one topic.
+    `topics`: the sums of each topic; empty if all partitions are shown or there is only one topic.
     """
 
     at_ms: int
@@ -58,7 +58,7 @@ class LagView(NamedTuple):
 
 
 def lag_view(lag: Lag) -> LagView:
-    """Take the worst partitions of a judgement."""
+    """Return what the page shows of a judgement: the worst partitions and topics first."""
     rows = worst_partitions_first(partitions_of(lag.columns))[:PARTITIONS_SHOWN]
     noted = [row | {"note": NOTES.get(row["note"], row["note"])} for row in rows]
     most = max((value for value in lag.columns["lag"] if value is not None), default=0)
@@ -69,7 +69,7 @@ def lag_view(lag: Lag) -> LagView:
 
 
 def line_of(history: Sequence[Sequence[int]]) -> Line | None:
-    """Draw the total lag of each round; None: there are fewer than two rounds."""
+    """Draw the total lag of each round; return None if there are fewer than two rounds."""
     if len(history) < 2:
         return None
     (from_ms, _), *_, (to_ms, now) = history
@@ -85,7 +85,7 @@ def line_of(history: Sequence[Sequence[int]]) -> Line | None:
 
 
 def waited(span_ms: int) -> str:
-    """Write `2.7 s`, `26 min`, `26 h`, `26 d`: in the largest unit that leaves two digits."""
+    """Write `2.7 s`, `26 min`, `26 h`, `26 d`: in the largest unit that leaves at least two digits, or in seconds."""
     for unit, unit_ms in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000)):
         if span_ms >= 10 * unit_ms:
             return f"{span_ms // unit_ms:,} {unit}"

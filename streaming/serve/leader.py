@@ -1,9 +1,9 @@
-"""Which of several `serve`s on one database sends: one row, renewed by the leader.
+"""Leader election: of several `serve`s on one database one sends. It renews a row, its lease.
 
-No clock of another machine is trusted. A follower takes over when it has seen the row unchanged for `LEASE_S` of its
-own time. A leader that could not renew the row for a good part of that time stops sending. The statement that takes
-over or renews the row compares it with what was read before, so only one process succeeds. If the leader was killed on
-this machine, its process is known to be gone, and a follower takes over at once.
+No clock of another machine is trusted. A follower takes over when it has seen the row unchanged for `LEASE_S` by its
+own clock. A leader that has not renewed the row for `TRUSTED_S` stops sending. The statement that takes over or renews
+the row compares it with what was read before, so only one process succeeds. If the leader was killed on this machine,
+its process is known to be gone, and a follower takes over at once.
 """
 
 import threading
@@ -19,13 +19,13 @@ from streaming.store.holder import is_gone, process_name
 
 LEASE_S = 15.0
 RENEW_S = 2.0
-TRUSTED_S = 6.0  # less than LEASE_S by more than a delivery takes: no two send at once
+TRUSTED_S = 6.0  # less than LEASE_S by more than a delivery takes, so that two never send at once
 
 _LEASE = tables.leases
 
 
 class Leader:
-    """The claim of one process; `refresh` is called often, `leads` from any thread."""
+    """The claim of one process to lead. `refresh` has to be called often; `leads` may be called from any thread."""
 
     def __init__(self, engine: Engine, clock: Callable[[], float] = time.monotonic) -> None:
         self.name = process_name()
@@ -42,7 +42,7 @@ class Leader:
         return self._renewed_s is not None and self._clock() - self._renewed_s < TRUSTED_S
 
     def refresh(self) -> bool:
-        """Renew or take what is free; tells whether this process leads."""
+        """Renew the lease, or take it if it is free; return whether this process leads."""
         with self._lock:
             now_s = self._clock()
             if self._renewed_s is not None and now_s - self._renewed_s < RENEW_S:
@@ -55,7 +55,7 @@ class Leader:
             return self.leads()
 
     def resign(self) -> None:
-        """Let another take over at once."""
+        """Give up the lease, so that another process can take over at once."""
         with self._lock:
             self._renewed_s = None
             with self._writer.begin() as connection:
@@ -67,7 +67,7 @@ class Leader:
         return None if row is None else (row.holder, row.renewals)
 
     def _take(self, row: tuple[str, int] | None) -> bool:
-        """Change the row if it is still the one that was read."""
+        """Write the row if it is still the one that was read; return whether it was."""
         if row is None:
             try:
                 with self._writer.begin() as connection:

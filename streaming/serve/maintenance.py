@@ -1,4 +1,4 @@
-"""The housekeeping of `serve`, on one thread: fan messages out, watch `run`, forget what is old."""
+"""The maintenance thread of `serve`: it fans messages out, watches every `run`, and deletes old rows."""
 
 import threading
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ PRUNE_EVERY_MS = 3_600_000
 
 
 class Maintenance(threading.Thread):
-    """Works until `stop` is set; an error of the database is logged and tried again."""
+    """The maintenance thread. It runs until `stop` is set; after an error of the database it tries again."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Maintenance(threading.Thread):
             self._stop_event.wait(POLL_S)
 
     def work(self, now_ms: int) -> None:
-        """Watch `run`, and do what is due if it is this process that leads. `now_ms`: the wall clock."""
+        """Watch every `run`; if this process leads, also do what is due. `now_ms`: the wall clock."""
         verdicts = [(run, self._health.verdict(run)) for run in self._store.read.runs()]
         if not self._leader.refresh():
             self._stalled.clear()  # the new leader may have written something else meanwhile
@@ -75,7 +75,7 @@ class Maintenance(threading.Thread):
                 self._log.warning("messages given up: their receiver is not configured any more", messages=given_up)
 
     def _tell(self, run: RunProgress, *, stalled: bool) -> None:
-        """Open `monitor-stalled` when a `run` stands still and close it when it is back; only changes are written."""
+        """Open `monitor-stalled` when a `run` stalls and close it when it is back; only changes are written."""
         if self._stalled.get(run.cluster) == stalled:
             return
         findings = [stalled_finding(run)] if stalled else []
@@ -85,7 +85,10 @@ class Maintenance(threading.Thread):
 
 
 def stalled_finding(run: RunProgress) -> dict[str, Any]:
-    """Return the finding that nobody watches a cluster since its last sign of life, by the database's clock."""
+    """Return the finding that a `run` is stalled: since its last sign of life nobody watches its cluster.
+
+    Its instants are of the database's clock.
+    """
     silent_s = run.silent_ms // 1_000
     return own_finding(
         MONITOR_STALLED,

@@ -1,4 +1,4 @@
-"""Every metric of `/metrics`, declared once; dashboards import the names. Values come from the store at scrape.
+"""Every metric of `/metrics`, declared once; dashboards import the names. Values are read from the store at scrape.
 
 The number of series is bounded. There are totals by cluster, type, state and rule. Only `GROUP_SERIES` groups have
 series of their own (the worst first, `streaming.store.order`). Members have none, because member ids are unbounded.
@@ -30,11 +30,11 @@ from streaming.store.store import wall_ms
 
 GROUP_SERIES = 2_000
 MEMBER_SERIES = 20
-REBALANCING_GROUPS = 50  # the worst of those that rebalance now: their views are read at every scrape
+REBALANCING_GROUPS = 50  # the worst groups in a rebalance, whose views are read at every scrape
 NEWEST_GENERATIONS = 200
 LABEL_CHARACTERS = 256  # of a label's value: an id may have 32 KiB, and is in several series
 HASH_CHARACTERS = 12
-NAMES_A_COUNTER = 200  # of one kind and cluster: reasons and causes are few unless somebody plays with us
+NAMES_A_COUNTER = 200  # per kind and cluster: there are few reasons and causes, unless somebody attacks the monitor
 
 _CLIENT: Final = ("cluster", "group", "client_id", "client_host")
 
@@ -82,7 +82,7 @@ STORE_ERRORS: Final = "group_monitor_store_errors_total"
 BUILD_INFO: Final = "group_monitor_build_info"
 
 STATE_NUMBERS: Final = {state.value: number for number, state in enumerate(states.GroupState)}
-"""Dashboards and alert rules refer to these numbers: a new state goes to the end."""
+"""Dashboards and alert rules refer to these numbers, so a new state has to be added at the end."""
 
 HELP: Final[Mapping[str, str]] = {
     GROUPS: "Consumer groups by type and state.",
@@ -139,7 +139,7 @@ class Series(NamedTuple):
 
 
 class StoreCollector(Collector):
-    """Asks the store at every scrape and keeps nothing."""
+    """A collector that reads the store at every scrape and keeps nothing."""
 
     def __init__(self, store: Store, settings: Settings, health: Health, clock: Callable[[], int] = wall_ms) -> None:
         self._clock = clock
@@ -197,7 +197,7 @@ class StoreCollector(Collector):
         yield self._worst_members(MEMBER_POLL_HEADROOM, "worst_poll_headroom", "poll_headroom")
 
     def _of_lag(self, shown: Sequence[StoredGroupState], now_ms: int) -> Iterator[Metric]:
-        """Lag and status are in a group's row; for the rest the partitions are read."""
+        """Yield the metrics of lag. A group's lag and status are in its row; the others need its partitions."""
         lags = self._store.lags.worst_first(GROUP_SERIES, lag_metrics.PARTITIONS_READ)
         by_partition = self._settings.serve.partition_metrics
         samples = lag_metrics.samples(self._store.lags.totals(), lags, now_ms, by_partition=by_partition)
@@ -210,7 +210,7 @@ class StoreCollector(Collector):
             yield family(name, lag_metrics.labels_of(name), (Series(*sample) for sample in samples[name]))
 
     def _worst_members(self, metric: str, column: str, field: str) -> Metric:
-        """Give the members worst off; two of one client and host are one series, with the lesser value."""
+        """Return the members with the least headroom; two of one client and host share a series: the lesser value."""
         worst: dict[tuple[str, ...], float] = {}
         for group in self._store.read.groups_worst_off(MEMBER_SERIES, column):
             for member in group["members"]:
@@ -291,7 +291,7 @@ class StoreCollector(Collector):
 
 
 def exposition(store: Store, settings: Settings, health: Health, clock: Callable[[], int] = wall_ms) -> bytes:
-    """Give all metrics in Prometheus' text format, those of the process (`process_*`) included."""
+    """Return all metrics in Prometheus' text format, including those of the process (`process_*`)."""
     registry = CollectorRegistry(auto_describe=False)
     ProcessCollector(registry=registry)
     registry.register(StoreCollector(store, settings, health, clock))
@@ -315,7 +315,7 @@ def counter(name: str, labels: Sequence[str], samples: Iterable[Series]) -> Metr
 
 
 def label(value: str) -> str:
-    """Cut a label's value to `LABEL_CHARACTERS`. A hash ends a longer one, so that values stay distinct."""
+    """Cut a label's value to `LABEL_CHARACTERS`. A cut value ends with a hash, so that values stay distinct."""
     text = clean(value)
     if len(text) <= LABEL_CHARACTERS:
         return text
@@ -324,7 +324,7 @@ def label(value: str) -> str:
 
 
 def histogram(name: str, counters: Mapping[str, Mapping[str, int]], stored: str) -> Metric:
-    """Make a histogram family, one histogram a cluster, from stored counters."""
+    """Make a histogram family from stored counters, with one histogram per cluster."""
     family = HistogramMetricFamily(name, HELP[name], labels=("cluster",))
     for cluster, counts in counters.items():
         limits, total_s = buckets(stored, counts)
@@ -333,7 +333,7 @@ def histogram(name: str, counters: Mapping[str, Mapping[str, int]], stored: str)
 
 
 def named(counters: Mapping[str, Mapping[str, int]], kind: str, parts: int) -> Iterator[Series]:
-    """Return the stored counters `<kind>:<part>[:<part>]`, the largest ones if there are too many."""
+    """Yield the stored counters `<kind>:<part>[:<part>]`: per cluster, the `NAMES_A_COUNTER` largest."""
     for cluster, counts in counters.items():
         chosen = [(name.split(":", parts), value) for name, value in counts.items() if name.startswith(f"{kind}:")]
         chosen.sort(key=lambda item: item[1], reverse=True)

@@ -1,7 +1,7 @@
-"""Rule `alerts-missed`: one summary of the pages that opened and closed while a receiver could not be told.
+"""Rule `alerts-missed`: one summary of the pages that opened and closed while a receiver could not be reached.
 
 The pages themselves are not sent later (`notify_reason.outdated`): nobody has to be woken for an incident that is over.
-The summary is an incident of its own, which is open for an hour and sent to every receiver like any other.
+The summary is an incident of its own. It is open for an hour and sent to every receiver like any other incident.
 """
 
 from collections import defaultdict
@@ -19,7 +19,7 @@ SHOWN_MS: Final = 3_600_000
 
 
 class MissedAlerts:
-    """What was reported of missed alerts, so that only changes are written."""
+    """The missed alerts that were reported, so that only changes are written."""
 
     def __init__(self, store: Store, settings: Settings) -> None:
         self._store = store
@@ -41,7 +41,7 @@ class MissedAlerts:
 
 
 def finding(missed: Missed, now_ms: int) -> dict[str, Any]:
-    """Sum up for one receiver."""
+    """Return the finding that sums up what one receiver missed."""
     pages = "1 page" if missed.pages == 1 else f"{missed.pages} pages"
     lesser = f" and {missed.lesser} incidents of lesser severity" if missed.lesser else ""
     return own_finding(

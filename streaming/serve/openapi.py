@@ -1,4 +1,4 @@
-"""The API described for programs (OpenAPI 3.1), served at `/api/v1/openapi.json`. A test holds it to the routes."""
+"""The OpenAPI 3.1 description of the API, served at `/api/v1/openapi.json`. A test compares it with the routes."""
 
 from typing import Any, Final
 

@@ -1,8 +1,8 @@
 """HTML pages: an overview and one for each group. Clients choose the strings on them, so everything is escaped.
 
-Jinja2 escapes by default here, `<bdi>` keeps right-to-left tricks inside their cell, and the policy in `app` forbids
-every script but our own (by its hash) and every foreign resource. A page is complete without the script, which only
-keeps it current.
+Jinja2 escapes by default here. `<bdi>` keeps right-to-left text from changing what stands around its cell. The
+Content-Security-Policy in `app` forbids every script but our own (by its hash) and every foreign resource. A page is
+complete without the script, which only keeps it current.
 """
 
 import base64
@@ -46,12 +46,12 @@ MINUTES: Final = 30
 
 
 def csp_hash(text: str) -> str:
-    """Name an inline style or script for the Content-Security-Policy."""
+    """Return the hash of an inline style or script for the Content-Security-Policy."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def instant(value_ms: int | None) -> str:
-    """Show an instant in UTC."""
+    """Write an instant in UTC."""
     if value_ms is None:
         return ""
     try:
@@ -61,25 +61,28 @@ def instant(value_ms: int | None) -> str:
 
 
 def plain(value: object) -> str:
-    """Show text, with what UTF-8 cannot hold replaced; ids have up to 32 KiB, a page has hundreds: the API has all."""
+    """Return text for a page: cut, and with what UTF-8 cannot encode replaced.
+
+    It is cut because an id has up to 32 KiB, and a page hundreds of ids. The API has the whole id.
+    """
     text = str(value)
     shown = text if len(text) <= CELL_CHARACTERS else f"{text[:CELL_CHARACTERS]}…"
     return shown.encode("utf-8", "replace").decode("utf-8")
 
 
 def number_of(value: float | None) -> str:
-    """Show a number with its thousands apart."""
+    """Write a number with thousands separators."""
     return "" if value is None else f"{value:,}"
 
 
 def row_key(*names: object) -> str:
-    """Return the name by which a refresh recognizes a row of a table. Ids may be long, and clients choose them."""
+    """Return the key by which a refresh finds a table row again. It is a hash: clients choose ids, also long ones."""
     return hashlib.sha256("\0".join(map(str, names)).encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def path_to(cluster: str, group: str) -> Markup:
-    """Link to a group's page; percent-encoded, and as long as it is."""
-    return Markup(group_path(cluster, group))  # noqa: S704 - it has no character that HTML knows
+    """Return the path of a group's page, which is neither escaped nor cut."""
+    return Markup(group_path(cluster, group))  # noqa: S704 - percent-encoded: nothing in it is special in HTML
 
 
 _TEMPLATES: Final = Environment(
@@ -105,7 +108,7 @@ class Pages:
     health: Health
 
     def routes(self) -> list[Route]:
-        """List the routes."""
+        """Return the routes."""
         return [
             Route("/", self.overview),
             Route("/groups/{group:group_id}", self.group),
@@ -115,7 +118,7 @@ class Pages:
         ]
 
     def overview(self, request: Request) -> Response:
-        """Show what is open, and the groups in trouble first."""
+        """Show the open incidents, and the groups with those in trouble first."""
         ready, readiness = self.health.readiness(self.store.read.runs())
         page = _page(
             "overview.html",
@@ -183,7 +186,7 @@ class Pages:
 
 
 class GroupIncidents(NamedTuple):
-    """A group's open incidents, the worst first, and its newest closed ones; with how many there are of each."""
+    """A group's open incidents, the worst first, its newest closed ones, and the total number of each."""
 
     opened: Sequence[Object]
     opened_total: int
@@ -192,12 +195,12 @@ class GroupIncidents(NamedTuple):
 
 
 class MembersPage(NamedTuple):
-    """Some of a group's members, those in trouble first; `first`: the number of the first one, from 1."""
+    """One page of a group's members, those in trouble first; `first`: the number of its first member, from 1."""
 
     first: int
     rows: Sequence[Mapping[str, Any]]
     before: str | None
-    """Where the page before this one is, as a query."""
+    """The query string of the page before this one; `after`: of the next one."""
     after: str | None
 
     @classmethod
@@ -214,13 +217,13 @@ class MembersPage(NamedTuple):
 
 
 def if_changed(request: Request, page: Response) -> Response:
-    """Answer 304 to a reader that has this very page: it asks again every two seconds."""
+    """Answer 304 to a browser that already has this page; the script asks for it every two seconds."""
     page.headers["ETag"] = etag = f'"{hashlib.sha256(bytes(page.body)).hexdigest()[:32]}"'
     return Response(status_code=304, headers={"ETag": etag}) if request.headers.get("If-None-Match") == etag else page
 
 
 def error_page(status: int, message: str, clusters: list[str], group: str) -> Response:
-    """Show what is wrong, with a choice of clusters if several have the group."""
+    """Return a page that says what is wrong, with a choice of clusters if several have the group."""
     return _page("error.html", status, status=status, message=message, clusters=clusters, group=group)
 
 

@@ -1,6 +1,6 @@
-"""The pages of the rules as HTML: what `/rules/<rule>` shows, and where alerts link to.
+"""The runbooks as HTML, one per rule: `/rules/<rule>` shows them, and alerts link to them.
 
-They are our own text (`docs/rules`, of which `rules` is a link and the wheel a copy), so they are not escaped.
+They are our own text, so they are not escaped. `rules` is a link to `docs/rules`; the wheel contains a copy.
 """
 
 import re
@@ -23,13 +23,13 @@ _OTHER_PAGE: Final = re.compile(r"([a-z0-9-]+)\.md")
 
 @cache
 def runbook(rule: str) -> Markup:
-    """Return the page of one of `RULES`."""
+    """Return the runbook of one of `RULES`."""
     return _html(rule)
 
 
 @cache
 def all_rules() -> Markup:
-    """Return the page that lists the rules."""
+    """Return the list of all rules."""
     return _html(_INDEX)
 
 
@@ -40,7 +40,7 @@ def _html(name: str) -> Markup:
 
 
 def _link(renderer: RendererHTML, tokens: Sequence[Token], number: int, options: OptionsDict, env: EnvType) -> str:
-    """Let a link between two rules lead from page to page; what lies elsewhere in the documents is not here."""
+    """Render a link to another rule as a link to its page. Other links lose `href`: no other document is served."""
     attributes: dict[str, Any] = tokens[number].attrs
     if other := _OTHER_PAGE.fullmatch(str(attributes.pop("href"))):
         attributes["href"] = f"/rules/{other[1]}"

@@ -1,4 +1,7 @@
-"""`serve` as one process: bind first, then start, then stop cleanly on SIGTERM or SIGINT; read again on SIGHUP."""
+"""The process of `serve`. It binds its address first, then starts its threads.
+
+SIGTERM and SIGINT stop it cleanly. On SIGHUP it reads its configuration again.
+"""
 
 import signal
 import socket
@@ -28,14 +31,14 @@ from streaming.serve.notify.message import MessageEnricher
 from streaming.serve.notify.receivers import receivers_of
 from streaming.store import Store
 
-STOP_S = 10  # a receiver may take as long as its timeouts
-RELOAD_EVERY_S = 1.0  # over HTTP at most so often: couriers that restart all the time deliver nothing
-QUESTIONS = 8  # requests at the database at a time: fewer than its pool has connections, so that couriers find one
-MAX_HEAD_BYTES = 128 * 1024  # a group id has up to 32 KiB, three times as much in a URL
+STOP_S = 10  # longer than the timeouts of one delivery
+RELOAD_EVERY_S = 1.0  # least time between two reloads over HTTP: workers that restart all the time deliver nothing
+WORKER_THREADS = 8  # for requests: fewer than the pool has connections, so that delivery workers always get one
+MAX_HEAD_BYTES = 128 * 1024  # a group id has up to 32 KiB; percent-encoded in a URL, three times as much
 
 
 class AddressError(Exception):
-    """The address cannot be bound; the text says which and why."""
+    """The address cannot be bound; the message says which address and why."""
 
 
 def bind(host: str, port: int) -> Listener:
@@ -52,7 +55,7 @@ def bind(host: str, port: int) -> Listener:
 
 
 class Service:
-    """What stands behind the listening socket: an application and its threads, replaced as a whole by `reload`."""
+    """The application behind the listening socket, and its threads. `reload` replaces all of them."""
 
     def __init__(self, settings: Settings, store: Store, config: Path | None) -> None:
         self._settings = settings
@@ -67,13 +70,13 @@ class Service:
         self._log = structlog.get_logger("serve")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on to the application in force."""
-        anyio.to_thread.current_default_thread_limiter().total_tokens = QUESTIONS
+        """Pass a request on to the current application."""
+        anyio.to_thread.current_default_thread_limiter().total_tokens = WORKER_THREADS
         assert self._app is not None, "started before it is asked"  # noqa: S101 - ours
         await self._app(scope, receive, send)
 
     def start(self) -> None:
-        """Make application and threads from the settings; raises `ConfigError` before it starts any."""
+        """Create the application and the threads from the settings; raise `ConfigError` before any thread starts."""
         settings, store, leader, stop = self._settings, self._store, self._leader, threading.Event()
         health = Health(settings.serve.monitor_stalled_ms, leader.leads)
         receivers, enricher = receivers_of(settings), MessageEnricher(store.read, settings.serve)
@@ -90,9 +93,10 @@ class Service:
             thread.start()
 
     def reload(self, pause_s: float = 0.0) -> None:
-        """Read the configuration again and go on with it; raises `ConfigError`, and nothing has changed.
+        """Read the configuration again and restart with it.
 
-        So does `TooSoonError`, where the last time is less than `pause_s` ago.
+        Raises `ConfigError` if it is not valid, and `TooSoonError` if the last reload is less than `pause_s` ago.
+        After either error nothing has changed.
         """
         with self._lock:
             if self._config is None:
@@ -109,10 +113,10 @@ class Service:
             self._log.info("configuration read again", receivers=[block.kind for block in self._settings.notify])
 
     def stop(self) -> None:
-        """End all threads and let another `serve` send."""
+        """End all threads, and resign so that another `serve` can send."""
         with self._lock:
             self._halt()
-        with suppress(SQLAlchemyError):  # the lease then expires
+        with suppress(SQLAlchemyError):  # without the database the lease expires by itself
             self._leader.resign()
 
     def _halt(self) -> None:
@@ -122,7 +126,7 @@ class Service:
 
 
 def serve(settings: Settings, store: Store, listener: Listener, config: Path | None = None) -> None:
-    """Answer, watch and notify until a signal asks to stop; `config`: the file that SIGHUP reads again."""
+    """Serve requests, watch `run` and notify until a signal asks to stop. On SIGHUP, `config` is read again."""
     service = Service(settings, store, config)
     server = uvicorn.Server(server_config(service, settings, listener))
     host, port = listener.getsockname()[:2]
@@ -131,13 +135,14 @@ def serve(settings: Settings, store: Store, listener: Listener, config: Path | N
     if settings.serve.token is None and host not in ("127.0.0.1", "::1"):
         log.warning("anybody who reaches this address may read: set [serve] token_file")
     log.info("listening", url=f"{scheme}://{host}:{port}", receivers=[block.kind for block in settings.notify])
-    # uvicorn raises the signal again once it has shut down; it shall not end us before the couriers have stopped.
+    # uvicorn raises the signal again once it has shut down. Our handlers keep that from ending the process before the
+    # delivery workers have stopped.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: setattr(server, "should_exit", True))
     signal.signal(signal.SIGHUP, lambda *_: threading.Thread(target=_reload, args=(service,), daemon=True).start())
     service.start()
     try:
-        server.run(sockets=[listener])  # returns after SIGTERM or SIGINT, with all answers given
+        server.run(sockets=[listener])  # returns after SIGTERM or SIGINT, when all responses are sent
     finally:
         service.stop()
 
@@ -150,13 +155,13 @@ def _reload(service: Service) -> None:
 
 
 def server_config(app: ASGIApp, settings: Settings, listener: Listener) -> uvicorn.Config:
-    """Say how HTTP is spoken, and within which limits."""
+    """Configure uvicorn: protocols and limits."""
     return uvicorn.Config(
         Timed(app, listener),
-        loop="asyncio",  # uvloop would accept past the listener
+        loop="asyncio",  # uvloop would not call `Listener.accept`
         http="h11",
         ws="none",
-        proxy_headers=False,  # a client's address and scheme are what the connection says
+        proxy_headers=False,  # take a client's address and scheme from the connection only
         backlog=BACKLOG,
         h11_max_incomplete_event_size=MAX_HEAD_BYTES,
         log_config=None,

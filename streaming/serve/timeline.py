@@ -1,6 +1,6 @@
-"""The geometry of two pictures of a group's page: what happened, and how long each member has left. Pure.
+"""The geometry of the two charts on a group's page: what happened, and how much time each member has left. Pure.
 
-A template draws them as SVG and escapes the texts. Coordinates are on a plane `WIDTH` wide, not pixels.
+A template draws them as SVG and escapes the texts. Coordinates are on a plane `WIDTH` wide; they are not pixels.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,12 +16,12 @@ MEMBER_ROWS: Final = 40
 _SETTLED: Final = frozenset({"Stable", "Empty", "Dead"})
 _NO_TIMEOUT_MS: Final = 60_000
 _LEAST_BAR: Final = 2.0
-_GAP: Final = 3  # between a line and what is written beside it
-_DIGIT: Final = 7  # as wide as one at most, in the size of the style sheet
+_GAP: Final = 3  # between a line and the text beside it
+_DIGIT: Final = 7  # the greatest width of a digit, at the font size of the style sheet
 
 
 class Mark(NamedTuple):
-    """An instant with its text, to the right, or to the left if it `ends` there."""
+    """An instant, with its text to the right, or to the left if the text `ends` there."""
 
     x: float
     text: str
@@ -30,7 +30,7 @@ class Mark(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """A span in a row of its own; `kind` is a class of the style sheet."""
+    """A span of time, drawn at height `y`; `kind` is a class of the style sheet."""
 
     x: float
     width: float
@@ -51,7 +51,7 @@ class Timeline(NamedTuple):
 
 
 class Heartbeats(NamedTuple):
-    """A bar a member, from its last heartbeat to its deadline; `now_x` is the instant the group was seen at."""
+    """One bar per member, from its last heartbeat to its deadline. `now_x`: the instant at which the group was seen."""
 
     from_ms: int
     to_ms: int
@@ -68,7 +68,7 @@ def timeline(
     incidents: Iterable[Mapping[str, Any]],
     window_ms: int,
 ) -> Timeline:
-    """Draw the last `window_ms` before the group was seen."""
+    """Return the chart of the last `window_ms` before the group was seen."""
     to_ms = group["at_ms"]
     from_ms = to_ms - window_ms
     axis = _Axis(from_ms, to_ms)
@@ -99,7 +99,7 @@ def timeline(
 
 
 def _without_overlaps(marks: Iterable[Mark]) -> list[Mark]:
-    """Write a text beside a mark only if there is room. The newest mark, furthest to the right, comes first."""
+    """Write a text beside a mark only if there is room. Newer marks, further to the right, are placed first."""
     placed, free_to = [], float(WIDTH)
     for mark in sorted(marks, key=lambda mark: mark.x, reverse=True):
         width = _GAP + _DIGIT * len(mark.text)
@@ -115,7 +115,7 @@ def _without_overlaps(marks: Iterable[Mark]) -> list[Mark]:
 
 
 def heartbeats(group: Mapping[str, Any]) -> Heartbeats:
-    """Draw the members with the least headroom first."""
+    """Return the chart of heartbeats, with the members with the least headroom first."""
     now_ms = group["at_ms"]
     heard = [member for member in group["members"] if member.get("last_heartbeat_ms") is not None]
     heard.sort(key=lambda member: _headroom(member, "heartbeat_headroom"))
@@ -135,7 +135,7 @@ def heartbeats(group: Mapping[str, Any]) -> Heartbeats:
 
 
 def troubled_first(group: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Order a group's members: the violated, those that its rebalance waits for, then by the time they have left."""
+    """Sort a group's members: first the violated, then those its rebalance waits for; within each by least headroom."""
     awaited = set((group.get("rebalance") or {}).get("waiting_for") or ())
 
     def trouble(member: Mapping[str, Any]) -> int:
@@ -145,7 +145,7 @@ def troubled_first(group: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def waited_for(incidents: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Name the members that a rebalance waits for, as far as an open incident knows."""
+    """Return the members that a rebalance waits for, as far as open incidents name them."""
     return [name for i in incidents for name in (i.get("detail") or {}).get("waiting_for") or ()]
 
 
@@ -154,18 +154,18 @@ class _Axis(NamedTuple):
     to_ms: int
 
     def x(self, at_ms: int) -> float:
-        """Place an instant, within the axis."""
+        """Return the coordinate of an instant, within the ends of the axis."""
         share = (at_ms - self.from_ms) / (self.to_ms - self.from_ms)
         return round(LABEL + (WIDTH - LABEL) * max(0.0, min(1.0, share)), 1)
 
 
 def _span(axis: _Axis, begin_ms: int, end_ms: int, row: int, kind: str, label: str, title: str) -> Bar:
-    x = min(axis.x(begin_ms), WIDTH - _LEAST_BAR)  # what began just now is within the picture, too
+    x = min(axis.x(begin_ms), WIDTH - _LEAST_BAR)  # so that a span that has just begun is visible, too
     return Bar(x, max(_LEAST_BAR, round(axis.x(end_ms) - x, 1)), row * ROW, kind, label, title)
 
 
 def _headroom(member: Mapping[str, Any], *names: str) -> tuple[float, str]:
-    """Order by the least that is left; what is not known counts as all."""
+    """Return a sort key: the least of these headrooms; one that is not known counts as 1."""
     return (min((1.0 if (left := member.get(name)) is None else left) for name in names), member["member_id"])
 
 

@@ -266,7 +266,7 @@ def test_a_server_without_tls_is_told_from_one_that_is_away(peer):
 def test_a_monitor_that_gives_no_incidents_is_named_without_its_password(peer):
     with pytest.raises(publish.PublishError, match=r"the monitor at http://me:\*+@127\.0\.0\.1:9 .*nothing listens"):
         publish.incidents_of("http://me:hunter3@127.0.0.1:9")
-    with pytest.raises(publish.PublishError, match=r"it answers 40|is no monitor"):
+    with pytest.raises(publish.PublishError, match=r"it answers 40|is not a monitor's"):
         publish.incidents_of(peer.url)
 
 

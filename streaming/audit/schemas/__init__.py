@@ -1,4 +1,4 @@
-"""Messages of Kafka's protocol that kafka-python does not have, in its own form: ConsumerGroupDescribe (KIP-848)."""
+"""Messages of Kafka's protocol that kafka-python lacks, in its own format: ConsumerGroupDescribe (KIP-848)."""
 
 import sys
 from typing import Final
@@ -9,8 +9,8 @@ _HERE: Final = sys.modules[__name__]
 
 
 class ConsumerGroupDescribeRequest(ApiMessage, load_json=_HERE):  # type: ignore[misc,call-arg] # without types
-    """Asks a coordinator for groups of the protocol `consumer`."""
+    """The request to describe groups of the protocol `consumer`."""
 
 
 class ConsumerGroupDescribeResponse(ApiMessage, load_json=_HERE):  # type: ignore[misc,call-arg] # without types
-    """Answers it: members with their topics and assignments; timeouts are not told."""
+    """The response: members with their topics and assignments, without timeouts."""

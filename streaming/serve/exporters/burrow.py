@@ -1,4 +1,4 @@
-"""Burrow's metrics, and those that jirwin/burrow_exporter makes of Burrow's answers: two names for one figure."""
+"""Burrow's own metrics, and those that jirwin/burrow_exporter makes from Burrow's API: two names for one figure."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -23,10 +23,10 @@ _JIRWIN_MOST: Final = "kafka_burrow_partition_max_offset"
 _JIRWIN_END: Final = "kafka_burrow_topic_partition_offset"
 
 GROUP_STATUSES: Final[Mapping[str, int]] = {"ok": 1, "warn": 2, "stop": 3, "stall": 3, "rewind": 3}
-"""Burrow's numbers of a group; what it calls ERR is any of the last three."""
+"""Burrow's numbers for the status of a group. The last three are its ERR."""
 PARTITION_STATUSES: Final[Mapping[str, int]] = {"ok": 1, "warn": 2, "stop": 4, "stall": 5, "rewind": 6}
 _LATER: Final = 1
-"""How much greater burrow_exporter's numbers are than Burrow's."""
+"""burrow_exporter's numbers are greater than Burrow's by this."""
 _GROUP: Final = ("cluster", "consumer_group")
 _TOPIC: Final = (*_GROUP, "topic")
 _PARTITION: Final = (*_TOPIC, "partition")
@@ -55,7 +55,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
 
 
 def exposition(reading: Reading) -> Exposition:
-    """Write them."""
+    """Collect all samples."""
     lags, partitions = reading.lags(), Partitions()
     made = Exposition(FAMILIES, lags.left_out)
     for lag in lags:

@@ -1,6 +1,6 @@
-"""`/metrics/kminion`, `/metrics/kafka-exporter`, `/metrics/burrow`: what Prometheus scrapes instead of one of these.
+"""`/metrics/kminion`, `/metrics/kafka-exporter`, `/metrics/burrow`: Prometheus scrapes one instead of that exporter.
 
-Labels of the first two have no cluster: where there are several, `?cluster=` chooses.
+The first two have no label for the cluster: if there are several clusters, `?cluster=` chooses one.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,13 +30,13 @@ _NAME_THE_CLUSTER: Final = frozenset({"burrow"})
 
 @dataclass(frozen=True, slots=True)
 class Exporters:
-    """The endpoints."""
+    """The endpoints, one per exporter."""
 
     store: Store
     health: Health
 
     def routes(self) -> list[Route]:
-        """List the routes."""
+        """Return the routes."""
         return [Route(f"/metrics/{name}", self._endpoint(name)) for name in EXPORTERS]
 
     def _endpoint(self, name: str) -> Callable[[Request], Response]:

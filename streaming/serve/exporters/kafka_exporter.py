@@ -1,4 +1,4 @@
-"""kafka_exporter's metrics of groups, and the offsets of partitions in use."""
+"""kafka_exporter's metrics of groups, and of the offsets of partitions that groups commit to."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -30,7 +30,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
 
 
 def exposition(reading: Reading) -> Exposition:
-    """Write them."""
+    """Collect all samples."""
     lags, partitions = reading.lags(), Partitions()
     made = Exposition(FAMILIES, lags.left_out)
     for group in reading.groups():

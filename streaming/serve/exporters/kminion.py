@@ -1,4 +1,4 @@
-"""kminion's metrics of groups, those of its offsets-topic mode included, and the offsets of partitions in use."""
+"""kminion's metrics of groups (also those of its offsets-topic mode), and of the partitions that groups commit to."""
 
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -49,7 +49,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
 
 
 def exposition(reading: Reading) -> Exposition:
-    """Write them."""
+    """Collect all samples."""
     lags, partitions = reading.lags(), Partitions()
     made = Exposition(FAMILIES, lags.left_out)
     made.add(_UP, labelled(("version",), f"group-monitor {version('kafka-group-monitor')}"), int(reading.up))
@@ -75,7 +75,7 @@ def _add_group(made: Exposition, group: Mapping[str, Any]) -> None:
     made.add(_INFO, labelled(FAMILIES[_INFO].labels, name, *facts), int(group["state"] == "Stable"))
     made.add(_MEMBERS, labelled(_GROUP, name), group.get("members_total", len(members)))
     if group["protocol_type"] != _CONSUMER:
-        return  # of Connect and others kminion does not read who has what
+        return  # kminion does not decode the assignments of Connect and other protocols
     if idle := sum(not member["assignment"] for member in members):
         made.add(_EMPTY_MEMBERS, labelled(_GROUP, name), idle)
     owned: dict[str, list[int]] = {}

@@ -1,4 +1,4 @@
-"""What every exporter tells, read once: the groups of the clusters asked for, their lags, and partitions' offsets."""
+"""What every exporter needs from the store: groups, their lags, and the offsets of their partitions."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -9,11 +9,11 @@ from streaming.store import Store
 from streaming.store.lags import Lag, Lags, topic_lags
 
 MOST_PARTITIONS: Final = 1_000_000
-"""Of all groups. Beyond it groups are left out, and counted."""
+"""Most partitions of all groups together. Groups beyond it are left out and counted."""
 
 
 class Offsets(NamedTuple):
-    """The newest that is known of a partition of a topic, and when that was asked."""
+    """The newest known offsets of a partition of a topic, and when they were asked for."""
 
     asked_ms: int
     start: int | None
@@ -22,14 +22,14 @@ class Offsets(NamedTuple):
 
 @dataclass(slots=True)
 class Partitions:
-    """Offsets of the partitions that any group commits to: of several groups that know one, the newest count."""
+    """Offsets of the partitions that any group commits to. If several groups have a partition, the newest count."""
 
     known: dict[tuple[str, str], dict[int, Offsets]] = field(default_factory=dict)
     added: dict[tuple[str, str], Offsets] = field(default_factory=dict)
-    """Sums of topics of which a group has so many partitions that not all of them are stored."""
+    """Sums of topics, from groups with so many partitions that not all of them are stored."""
 
     def learn(self, lag: Lag) -> None:
-        """Take what a group's judgement tells."""
+        """Add the offsets in a group's lag."""
         numbers, starts, ends = (lag.columns[name] for name in ("partition", "start_offset", "end_offset"))
         asked_ms = lag.columns["asked_ms"] or 0
         for topic, _, first, end in topics_of(lag.columns):
@@ -43,7 +43,7 @@ class Partitions:
                 self.added[lag.cluster, topic_sum.topic] = Offsets(asked_ms, topic_sum.start, topic_sum.end)
 
     def sums(self) -> Iterator[tuple[str, int | None, int | None]]:
-        """Add up start and end offsets of each topic; None where one of them is not known."""
+        """Yield the sums of each topic's start offsets and end offsets; None if one of them is not known."""
         for place in self.known | self.added:
             if (added := self.added.get(place)) is not None:
                 yield place[1], added.start, added.end
@@ -64,22 +64,22 @@ def _sum(values: list[int | None]) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The groups of one cluster, or of all; `up`: whether their `run`s are at work and have caught up."""
+    """The groups of one cluster, or of all; `up`: whether their `run`s have caught up and make progress."""
 
     store: Store
     cluster: str | None
     up: bool
 
     def lags(self) -> Lags:
-        """Give how far the groups are behind."""
+        """Return the lag of every group."""
         return self.store.lags.by_name(self.cluster, MOST_PARTITIONS)
 
     def groups(self) -> Iterator[Mapping[str, Any]]:
-        """Give the groups' views."""
+        """Return the views of the groups."""
         return iter(self.store.read.views(self.cluster))
 
     def records(self) -> int:
-        """Count the records of the offsets topics that were read."""
+        """Return how many records of the offsets topics were read."""
         counters = self.store.read.counters()
         chosen = (counts for name, counts in counters.items() if self.cluster in (None, name))
         return sum(value for counts in chosen for name, value in counts.items() if name.startswith("decoded:"))

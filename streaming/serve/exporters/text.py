@@ -1,6 +1,6 @@
-"""Prometheus' text format, written family by family though groups are read one after the other.
+"""Prometheus' text format. It is written family by family, but groups are read one after the other.
 
-A large cluster has millions of samples: what does not fit into some memory waits in a file.
+A large cluster has millions of samples: those of a family that exceed `_IN_MEMORY_BYTES` are kept in a file.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,18 +16,18 @@ _PIECE_BYTES: Final = 256 * 1024
 
 
 class Family(NamedTuple):
-    """A metric of another exporter: its labels in our order, what it means, and its type."""
+    """A metric of another exporter: its labels in our order, its help text, and its type."""
 
     labels: tuple[str, ...]
     words: str
     kind: str = "gauge"
 
 
-_LEFT_OUT: Final = Family(labels_of(LAGS_WITHOUT_SERIES), "Groups that are left out, for there are too many.")
+_LEFT_OUT: Final = Family(labels_of(LAGS_WITHOUT_SERIES), "Groups that are left out because there are too many.")
 
 
 class Exposition:
-    """Samples of some families and how many groups have none; it can be written once."""
+    """The samples of an exporter's families, and how many groups were left out; it can be iterated only once."""
 
     def __init__(self, families: Mapping[str, Family], groups_left_out: int) -> None:
         self._families = {**families, LAGS_WITHOUT_SERIES: _LEFT_OUT}
@@ -63,7 +63,7 @@ class Exposition:
 
 
 def labelled(names: tuple[str, ...], *values: object) -> str:
-    """Write labels; a value is cut like those of our own metrics."""
+    """Write labels. Values are cut like those of our own metrics."""
     return ",".join(f'{name}="{_escaped(str(value))}"' for name, value in zip(names, values, strict=True))
 
 

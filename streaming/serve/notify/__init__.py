@@ -1,1 +1,1 @@
-"""Outbox -> receivers. Every receiver answers `Delivered`, `Retry` or `Rejected`, read by `delivery_worker`."""
+"""Delivery from the outbox to receivers. A receiver returns `Delivered`, `Retry` or `Rejected` to `delivery_worker`."""

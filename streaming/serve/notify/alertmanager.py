@@ -1,9 +1,9 @@
-"""Alertmanager, API v2 (`POST /api/v2/alerts`), one receiver an address.
+"""Alertmanager, API v2 (`POST /api/v2/alerts`), one receiver per address.
 
-An alert is its label set: rule, severity, cluster and group, what `[[groups]]` adds, and the incident's id, without
-which two members of one group would be one alert and the first to recover would resolve the other. Whom it concerns
-stands in the annotations. Alertmanager forgets an alert at its `endsAt`, so what is open is repeated with an
-`endsAt` in the future, as Prometheus does, and a closing sets it to the closing's instant.
+Alertmanager identifies an alert by its labels: rule, severity, cluster and group, the labels of `[[groups]]`, and the
+incident's id. Without that id two members of one group would be one alert, and the first to recover would resolve the
+other. Member, client and host are in the annotations. Alertmanager forgets an alert at its `endsAt`. So open incidents
+are sent again and again with an `endsAt` in the future, as Prometheus does; when one closes, `endsAt` is that instant.
 """
 
 import json
@@ -19,7 +19,7 @@ from streaming.serve.notify.message import instant, seconds, shown
 from streaming.store.database import clean
 from streaming.store.store import wall_ms
 
-EXPIRE_MS = 240_000  # four reminders, Prometheus' own factor: three lost ones do not resolve an alert
+EXPIRE_MS = 240_000  # four reminders, as in Prometheus: three lost ones do not resolve an alert
 LABEL_CHARACTERS = 1_000  # a group id may have 32,000
 TEXT_CHARACTERS = 4_000  # of an annotation
 _ANNOTATIONS = (
@@ -42,13 +42,13 @@ class Alertmanager:
         self._session = requests.Session()
 
     def send(self, payloads: Sequence[Payload]) -> Answer:
-        """Fire, repeat or resolve, all in one POST."""
+        """Fire, repeat or resolve alerts, all in one POST."""
         now_ms = wall_ms()
         alerts = [made for payload in payloads for made in self._alerts(payload, now_ms)]
         return post(self._session, self._url, json.dumps(alerts))
 
     def _alerts(self, payload: Payload, now_ms: int) -> list[dict[str, Any]]:
-        """Make one alert; an escalation also resolves those of the lesser severities, as the label differs."""
+        """Make an incident's alert. An escalation also resolves those of lesser severity, whose labels differ."""
         incident, alerts = payload["incident"], [self._alert(payload, now_ms)]
         if incident["transition"] == "escalated":
             ended = {**payload, "closed_ms": incident["at_ms"]}
@@ -69,12 +69,12 @@ class Alertmanager:
 
 
 def alert(payload: Payload, now_ms: int) -> dict[str, Any]:
-    """Make Alertmanager's object of an incident."""
+    """Return an incident as Alertmanager's alert object."""
     incident = payload["incident"]
     started_ms = payload["opened_ms"]
     if payload["closed_ms"] is None:
         ends_ms = now_ms + EXPIRE_MS
-    else:  # an end before the beginning is refused; one in the future (clocks differ) would go on firing
+    else:  # Alertmanager refuses an end before the start; one in the future (clocks differ) would keep the alert firing
         ends_ms = max(started_ms + 1, min(payload["closed_ms"], now_ms))
     labels = {
         **payload["labels"],
@@ -94,7 +94,7 @@ def alert(payload: Payload, now_ms: int) -> dict[str, Any]:
 
 
 def annotations(payload: Payload) -> dict[str, str]:
-    """Return the annotations: who is concerned, what happened, what to do. Empty ones are left out."""
+    """Return the annotations: which member is concerned, what happened, what to do. Empty ones are left out."""
     incident = payload["incident"]
     said = {name: incident.get(name) for name in _ANNOTATIONS}
     said |= {name: payload[name] for name in ("runbook_url", "group_url")}
@@ -105,4 +105,4 @@ def annotations(payload: Payload) -> dict[str, str]:
         "late": "true" if payload["late"] else None,
     }
     made = {name: shown(value, TEXT_CHARACTERS) for name, value in said.items() if value not in (None, "")}
-    return made | {"description": payload["description"]}  # of lines that are fit to show
+    return made | {"description": payload["description"]}  # its lines are already escaped and cut

@@ -1,34 +1,34 @@
-"""What a receiver is, and the three things it can answer."""
+"""The protocol of a receiver, and its three possible answers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 import requests
 
-SEVERITIES: Final = ("info", "warn", "page")  # from least to most bad
-TIMEOUT_S: Final = (3.05, 5.0)  # to connect, and between two bytes of the answer
+SEVERITIES: Final = ("info", "warn", "page")  # from least to most severe
+TIMEOUT_S: Final = (3.05, 5.0)  # to connect, and between two bytes of the response
 LONGEST_PAUSE_MS: Final = 300_000
 _RETRIED_STATUSES: Final = frozenset({408, 425, 429})
 
 Payload = Mapping[str, Any]
-"""`incident` (the contract's object), `opened_ms`, `closed_ms`, `late`, `labels`, `runbook_url`; and what `message`
-adds: `missed_by_ms`, `unread_partitions`, `recent_events`, `group_url`, `description`."""
+"""A message: `incident` (the contract's object), `opened_ms`, `closed_ms`, `late`, `labels`, `runbook_url`; `message`
+adds `missed_by_ms`, `unread_partitions`, `recent_events`, `group_url`, `description`."""
 
 
 class Delivered(NamedTuple):
-    """The receiver has it."""
+    """The receiver has accepted the message."""
 
 
 class Retry(NamedTuple):
-    """The receiver cannot take it now."""
+    """The receiver cannot accept the message now."""
 
     reason: str
     after_ms: int = 0
-    """How long it asks to be left alone."""
+    """The pause that the receiver asks for."""
 
 
 class Rejected(NamedTuple):
-    """The receiver will not take it as it is."""
+    """The receiver will not accept this message, now or later."""
 
     reason: str
 
@@ -37,7 +37,7 @@ Answer = Delivered | Retry | Rejected
 
 
 class Receiver(Protocol):
-    """One address. `name` is stable, since the outbox refers to it, and shows no secret."""
+    """One address. Its `name` is stable, because the outbox refers to it, and shows no secret."""
 
     name: str
     severities: Sequence[str]
@@ -46,19 +46,19 @@ class Receiver(Protocol):
     """Whether open incidents have to be sent to it again and again."""
 
     def send(self, payloads: Sequence[Payload]) -> Answer:
-        """Deliver at most `messages_at_once`; never raises."""
+        """Deliver at most `messages_at_once` messages; does not raise."""
         ...
 
 
 def at_least(severity: str) -> tuple[str, ...]:
-    """Name the severities from `severity` upwards."""
+    """Return the severities from `severity` upwards."""
     return SEVERITIES[SEVERITIES.index(severity) :]
 
 
 def post(session: requests.Session, url: str, body: str, headers: Mapping[str, str] | None = None) -> Answer:
-    """POST JSON and judge the answer by its status; its body is not read, for it may never end.
+    """POST JSON and judge the response by its status. Its body is not read, because it may never end.
 
-    Reasons do not name the address: it may be a secret, and the receiver's name stands beside them.
+    Reasons do not contain the address: it may be a secret, and the receiver's name is shown beside them.
     """
     sent = {"Content-Type": "application/json", **(headers or {})}
     try:
@@ -75,11 +75,11 @@ def post(session: requests.Session, url: str, body: str, headers: Mapping[str, s
 
 
 def retry_after_ms(header: str | None) -> int:
-    """Read `Retry-After` in seconds, within reason; its form with a date is ignored."""
+    """Return the seconds of `Retry-After`, at most `LONGEST_PAUSE_MS`; a date in it is ignored."""
     return min(int(header[:9]) * 1_000, LONGEST_PAUSE_MS) if header and header.isascii() and header.isdigit() else 0
 
 
 def _without_address(error: requests.RequestException) -> str:
-    """Name an error and its cause; their texts would repeat the address."""
+    """Return the names of an error and of its cause; their messages would contain the address."""
     cause = getattr(error.args[0], "reason", None) if error.args else None
     return type(error).__name__ if cause is None else f"{type(error).__name__} ({type(cause).__name__})"

@@ -1,7 +1,7 @@
-"""A dead man's switch: a POST at regular intervals while everything is well. Its receiver alerts if none comes.
+"""A dead man's switch: a POST at regular intervals while everything is well. Its receiver alerts if none arrives.
 
-Nothing else can show that the monitor's own machine, database or network is gone. It is sent only while this `serve`
-leads, the database answers, and every `run` is caught up and at work.
+Nothing else can show that the monitor's own machine, database or network is down. It is sent only while this `serve`
+leads, the database answers, and every `run` has caught up and makes progress.
 """
 
 import json
@@ -19,7 +19,7 @@ from streaming.store.store import wall_ms
 
 
 class DeadMansSwitch(threading.Thread):
-    """Beats until `stop` is set."""
+    """The thread that sends these heartbeats until `stop` is set."""
 
     def __init__(
         self, store: Store, url: str, every_ms: int, health: Health, leader: Leader, stop: threading.Event
@@ -35,7 +35,7 @@ class DeadMansSwitch(threading.Thread):
         self._log = structlog.get_logger("dead-mans-switch")
 
     def run(self) -> None:
-        """Beat, pause, repeat."""
+        """Repeat `beat` until stopped."""
         while not self._stop_event.is_set():
             try:
                 self.beat(wall_ms())
@@ -44,7 +44,7 @@ class DeadMansSwitch(threading.Thread):
             self._stop_event.wait(self._every_ms / 1_000)
 
     def beat(self, now_ms: int) -> bool:
-        """Send one if all is well; tells whether it arrived."""
+        """Send one heartbeat if all is well; return whether it was delivered."""
         well, _ = self._health.readiness(self._store.read.runs())
         if not (well and self._leader.leads()):
             return False

@@ -1,4 +1,4 @@
-"""One delivery worker per receiver, each on its own thread, so that a receiver that hangs delays no other one."""
+"""One delivery worker per receiver, each on its own thread, so that a receiver that hangs delays no other."""
 
 import json
 import threading
@@ -18,12 +18,12 @@ from streaming.store.store import wall_ms
 POLL_S = 0.5
 REMIND_MS = 60_000
 DUE_AT_ONCE = 500
-WAIT = wait_random_exponential(multiplier=1, min=0.5, max=300)  # full jitter: many messages shall not come back at once
+WAIT = wait_random_exponential(multiplier=1, min=0.5, max=300)  # full jitter, so that retries are spread out
 REJECTIONS_TO_GIVE_UP = 5
 
 
 class DeliveryWorker(threading.Thread):
-    """Delivers what is due for one receiver, while this `serve` leads, until `stop` is set."""
+    """The thread that delivers what is due to one receiver, while this `serve` leads, until `stop` is set."""
 
     def __init__(
         self, store: Store, receiver: Receiver, enricher: MessageEnricher, leader: Leader, stop: threading.Event
@@ -40,7 +40,7 @@ class DeliveryWorker(threading.Thread):
         self._log = structlog.get_logger("delivery").bind(receiver=receiver.name)
 
     def run(self) -> None:
-        """Deliver, remind, pause, repeat; a database that is away for a while is no reason to end."""
+        """Deliver and remind until stopped. If the database does not answer for a while, the thread goes on."""
         while not self._stop_event.is_set():
             try:
                 if self._leader.leads() and wall_ms() >= self._paused_until_ms:
@@ -56,7 +56,7 @@ class DeliveryWorker(threading.Thread):
         """Deliver until nothing is due; after a `Retry` the receiver gets a pause before the next message."""
         if dismissed := self._store.outbox.dismiss_outdated(self._receiver.name):
             self._log.warning(
-                "messages that came too late are not sent: the newest says how things are", messages=dismissed
+                "outdated messages are not sent: the newest message has the current state", messages=dismissed
             )
         while due := self._store.outbox.due(self._receiver.name, wall_ms(), DUE_AT_ONCE):
             for start in range(0, len(due), self._receiver.messages_at_once):
@@ -69,7 +69,7 @@ class DeliveryWorker(threading.Thread):
                     return
 
     def _deliver(self, messages: Sequence[Delivery]) -> bool:
-        """Deliver some messages in one; false if the receiver cannot take any now."""
+        """Deliver messages in one request; return False if the receiver cannot accept any now."""
         match self._send([message.payload for message in messages]):
             case Delivered():
                 self._failures = 0
@@ -80,7 +80,7 @@ class DeliveryWorker(threading.Thread):
                 self._store.outbox.failed([message.id for message in messages], reason, next_ms)
                 self._log.warning("not delivered, will be retried", reason=reason, failures=self._failures)
                 return False
-            case Rejected() if len(messages) > 1:  # one that cannot be taken shall not spoil the others
+            case Rejected() if len(messages) > 1:  # send each alone: one may be bad, the others not
                 return all(self._deliver([message]) for message in messages)
             case Rejected(reason):
                 gives_up = messages[0].attempts + 1 >= REJECTIONS_TO_GIVE_UP
@@ -94,12 +94,12 @@ class DeliveryWorker(threading.Thread):
             return self._receiver.send([self._enricher.complete(json.loads(payload)) for payload in payloads])
         except SQLAlchemyError:
             raise
-        except Exception as error:  # noqa: BLE001 - one message, not the delivery worker
+        except Exception as error:  # noqa: BLE001 - only this message fails; the delivery worker goes on
             self._log.exception("unexpected error in a receiver")
             return Rejected(f"{type(error).__name__} inside the monitor")
 
     def _remind_when_due(self) -> None:
-        """Repeat what is firing, where a receiver forgets."""
+        """Send the open incidents again every `REMIND_MS` if the receiver forgets them."""
         now_ms = wall_ms()
         if not self._receiver.forgets or now_ms < self._remind_ms:
             return
@@ -114,7 +114,7 @@ class DeliveryWorker(threading.Thread):
 
 
 def backoff_ms(attempts: int) -> int:
-    """Wait up to 1 s, 2 s, 4 s ... 5 min after so many attempts."""
+    """Return the pause after this many failed attempts: random, up to 1 s, 2 s, 4 s ... 5 min."""
     state = RetryCallState(Retrying(), None, (), {})
     state.attempt_number = min(attempts, 30)
     return int(WAIT(state) * 1_000)

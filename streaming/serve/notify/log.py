@@ -1,4 +1,4 @@
-"""The log of `serve` as a receiver: one line a transition."""
+"""The log of `serve` as a receiver: one line per transition."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ _SAID = ("labels", "missed_by_ms", "unread_partitions", "runbook_url", "group_ur
 
 
 class Log:
-    """Writes; cannot fail."""
+    """A receiver that writes to the log and cannot fail."""
 
     name = "log"
     forgets = False
@@ -22,7 +22,7 @@ class Log:
         self._log = structlog.get_logger("incident")
 
     def send(self, payloads: Sequence[Payload]) -> Answer:
-        """Write one line each."""
+        """Write one line for each transition."""
         for payload in payloads:
             incident = payload["incident"]
             level = "info" if incident["transition"] == "closed" else _LEVELS.get(incident["severity"], "warning")

@@ -1,7 +1,7 @@
-"""What an alert adds to its incident: who reads the partitions now, what happened just before, and what to do.
+"""What a message adds to its incident: which partitions nobody reads now, what happened just before, and what to do.
 
-Put together from the store at delivery, so that it is up to date. It has names that clients choose: `shown` cuts them,
-and escapes what could control a terminal, a chat or the direction of text.
+It is read from the store at delivery, so that it is up to date. It contains names that clients choose: `shown` cuts
+them, and escapes characters that could control a terminal, a chat or the direction of text.
 """
 
 import unicodedata
@@ -24,13 +24,13 @@ _LAST_INSTANT_MS: Final = 253_402_300_000_000  # the year 9999
 
 
 class MessageEnricher(NamedTuple):
-    """Completes messages, from the store and the configuration of `serve`."""
+    """Adds context to messages from the store and the configuration of `serve`."""
 
     read: StoreReader
     serve: Serve
 
     def complete(self, payload: Payload) -> Payload:
-        """Add the context of a message to its incident."""
+        """Return a message with the context of its incident."""
         incident = payload["incident"]
         cluster, group = incident["cluster"], incident["group"]
         view = self.read.group(cluster, group) if group else None
@@ -41,7 +41,7 @@ class MessageEnricher(NamedTuple):
 def complete(
     payload: Payload, view: Mapping[str, Any] | None, recent: Sequence[TimelineEntry], serve: Serve
 ) -> dict[str, Any]:
-    """Return the payload with what its readers need next; `view` is the group as it is now, if it is."""
+    """Return the payload with what its readers need. `view`: the group as it is now, None if there is none."""
     incident = payload["incident"]
     deadline_ms = incident.get("deadline_ms")
     unread = unread_partitions(incident.get("partitions") or [], view)
@@ -57,7 +57,7 @@ def complete(
 
 
 def unread_partitions(partitions: Sequence[Sequence[Any]], view: Mapping[str, Any] | None) -> list[list[Any]]:
-    """Name those that no member reads which is not itself violated."""
+    """Return those of the partitions that no member reads now. A violated member does not count as reading."""
     members = view["members"] if view else ()
     read = {
         (assigned["topic"], number)
@@ -70,23 +70,23 @@ def unread_partitions(partitions: Sequence[Sequence[Any]], view: Mapping[str, An
 
 
 def runbook(serve: Serve, rule: str) -> str | None:
-    """Link to the rule's page: of `rules_url`, else ours; None: neither is configured."""
+    """Return the URL of the rule's runbook: below `rules_url`, else on our page; None if neither is configured."""
     if serve.rules_url is not None:
         return f"{serve.rules_url.rstrip('/')}/{rule}.md"
     return None if serve.public_url is None else f"{serve.public_url.rstrip('/')}/rules/{rule}"
 
 
 def group_url(serve: Serve, cluster: str, group: str) -> str | None:
-    """Link to the group's page; None: `public_url` is not set."""
+    """Return the URL of the group's page; None if `public_url` is not set."""
     if serve.public_url is None:
         return None
     return serve.public_url.rstrip("/") + (group_path(cluster, group) if group else "/")
 
 
 def group_path(cluster: str, group: str) -> str:
-    """Path of a group's page; whatever its id holds becomes part of one path.
+    """Return the path of a group's page; the id is percent-encoded into one part of it.
 
-    A long id is named by its key, and so are "." and "..": browsers take these out of a path, escaped or not.
+    A long id is replaced by its key, and so are "." and "..", which browsers remove from a path, escaped or not.
     """
     safe = group.encode("utf-8", "replace")
     path = f"/groups/{quote(safe, safe='')}?cluster={quote(cluster.encode('utf-8', 'replace'), safe='')}"
@@ -94,7 +94,7 @@ def group_path(cluster: str, group: str) -> str:
 
 
 def description(said: Payload) -> str:
-    """Tell all of it to people, a line a thing."""
+    """Return the whole message as text for people, one fact per line."""
     incident = said["incident"]
     lines = [incident["summary"], _group(incident)]
     if incident.get("member_id"):
@@ -125,7 +125,7 @@ def _member(incident: Mapping[str, Any]) -> str:
 
 
 def shown(value: object, limit: int) -> str:
-    r"""Make a client's text fit to show: control characters are escaped (`\u202e`), and it is cut."""
+    r"""Make a client's text safe to show: it is cut, and control characters are escaped (`\u202e`)."""
     text = clean(value, limit)
     return "".join(f"\\u{ord(c):04x}" if unicodedata.category(c) in _STEERING else c for c in text)
 
@@ -136,6 +136,6 @@ def seconds(duration_ms: int) -> str:
 
 
 def instant(instant_ms: int) -> str:
-    """Write an instant as RFC 3339 has it; a record's timestamp may be anything, so it is bounded."""
+    """Write an instant as in RFC 3339. A record's timestamp may be any number, so it is bounded."""
     bounded_ms = min(max(0, instant_ms), _LAST_INSTANT_MS)
     return datetime.fromtimestamp(bounded_ms / 1_000, UTC).isoformat(timespec="milliseconds")

@@ -1,6 +1,6 @@
-"""PagerDuty, Events API v2 (`POST /v2/enqueue`), for those without an Alertmanager.
+"""PagerDuty, Events API v2 (`POST /v2/enqueue`), for users without an Alertmanager.
 
-An incident is one `dedup_key`: opening and escalation trigger it, closing resolves it, so a repeated message changes
+An incident has one `dedup_key`. Opening and escalation trigger it, closing resolves it, so a repeated message changes
 nothing. Limits: https://developer.pagerduty.com/docs/events-api-v2/trigger-events/ (summary 1,024 characters, an event
 512 kB); https://developer.pagerduty.com/docs/events-api-v2/overview/ (202 accepted, 429 slow down).
 """
@@ -21,7 +21,7 @@ _SEVERITY = {"info": "info", "warn": "warning", "page": "critical"}
 
 
 class PagerDuty:
-    """One service of PagerDuty; its routing key is a secret, so its name shows a hash."""
+    """One service of PagerDuty. Its routing key is a secret, so its name shows a hash of the key."""
 
     forgets = False
     messages_at_once = 1
@@ -34,13 +34,13 @@ class PagerDuty:
         self._session = requests.Session()
 
     def send(self, payloads: Sequence[Payload]) -> Answer:
-        """Trigger or resolve."""
+        """Trigger or resolve one incident."""
         body = {"routing_key": self._routing_key, **event(payloads[0])}
         return post(self._session, self._url, json.dumps(body))
 
 
 def event(payload: Payload) -> dict[str, Any]:
-    """Make PagerDuty's object of a transition, without the routing key."""
+    """Return a transition as PagerDuty's event object, without the routing key."""
     incident = payload["incident"]
     dedup_key = f"group-monitor-{incident['incident_id']}"
     if incident["transition"] == "closed":

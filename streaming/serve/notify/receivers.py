@@ -1,4 +1,4 @@
-"""The configured receivers, one an address."""
+"""The configured receivers, one per address."""
 
 from collections.abc import Iterator
 from typing import assert_never
@@ -12,7 +12,7 @@ from streaming.serve.notify.webhook import Webhook
 
 
 def receivers_of(settings: Settings) -> list[Receiver]:
-    """Make them; an address given twice is one."""
+    """Create the configured receivers; an address that is given twice makes one receiver."""
     return list({receiver.name: receiver for receiver in _receivers(settings)}.values())
 
 

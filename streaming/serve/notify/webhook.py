@@ -1,4 +1,4 @@
-"""Anything that takes a JSON POST: the contract's incident object, with what `message` adds beside its fields."""
+"""Any service that accepts a JSON POST: the fields of the contract's incident object, and those that `message` adds."""
 
 import hashlib
 import json
@@ -12,13 +12,13 @@ from streaming.store.database import clean
 
 
 class Webhook:
-    """One address. A message may come twice (the answer was lost): `Idempotency-Key` tells."""
+    """One address. If a response is lost, its message is sent twice, with the same `Idempotency-Key`."""
 
     forgets = False
     messages_at_once = 1
 
     def __init__(self, url: str, severities: Sequence[str]) -> None:
-        parts = urlsplit(url)  # the path may be the secret, its hash tells two of one host apart
+        parts = urlsplit(url)  # the path may be secret; the hash distinguishes two addresses of one host
         digest = hashlib.sha256(url.encode()).hexdigest()[:8]
         self.name = clean(f"webhook {parts.scheme}://{parts.hostname} #{digest}", 255)
         self.severities = severities

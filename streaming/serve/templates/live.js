@@ -1,10 +1,10 @@
 "use strict";
-// The page as it was served is complete; this keeps it current: fetch it again, and change in <main> what differs.
-// What is the same stays the same node, so that a selection and the focus survive.
+// The page is complete as it was served. This script keeps it current: it fetches the page again and changes in <main>
+// only what differs. Nodes that do not differ stay in place, so that a selection and the focus survive.
 (() => {
   const EVERY_MS = 2000;
   const state = document.getElementById("live");
-  let shown = ""; // which version: nothing is sent again while it is the newest
+  let shown = ""; // ETag of the version that is shown; the server answers 304 while it is the newest
 
   function morph(ours, theirs) {
     if (ours.nodeType === Node.TEXT_NODE) {
@@ -19,13 +19,13 @@
   }
 
   function morphChildren(ours, theirs) {
-    const rows = new Map([...ours.children].map((row) => [row.dataset.key, row])); // rows change places: known by key
+    const rows = new Map([...ours.children].map((row) => [row.dataset.key, row])); // rows move: find them by key
     let here = ours.firstChild;
     for (const wanted of [...theirs.childNodes]) {
       const key = wanted.dataset?.key;
       const row = key && rows.get(key);
       if (row) {
-        rows.delete(key); // of two with one key the second is a new row
+        rows.delete(key); // if two have the same key, the second is a new row
         if (row === here) here = here.nextSibling;
         else ours.insertBefore(row, here);
         morph(row, wanted);

@@ -215,7 +215,7 @@ class TestReload:
         assert requests.get(group, timeout=5).json()["labels"] == {"team": "sales"}
 
     def test_reloads_that_come_too_fast_are_refused(self, served):
-        """Each one starts the couriers anew."""
+        """Each one starts the delivery workers anew."""
         answers = [requests.post(f"{served.url}/-/reload", timeout=30).status_code for _ in range(5)]
         assert answers[0] == 200
         assert 429 in answers

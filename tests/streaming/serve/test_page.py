@@ -371,7 +371,7 @@ def test_what_is_read_and_which_sources_show_a_groups_members_is_told_in_a_line(
 
 def test_of_the_coordinators_log_alone_the_line_says_that_its_loss_is_not_seen(apply, client):
     apply(report(view=view(members=2)), progress(brokers={}, counts={"CoordinatorLine": 1}))
-    said = "records and the coordinators' INFO lines (tier 1), whose loss is not told from quiet; 0 of 2 members"
+    said = "records and the coordinators' INFO lines (tier 1), whose loss cannot be told from silence; 0 of 2 members"
     assert said in html.unescape(client.get("/").text)
 
 

@@ -157,7 +157,7 @@ class TestWebhook:
         peer.wait_for(lambda peer: len(peer.bodies) == 1)
 
 
-def test_a_receiver_that_breaks_loses_its_message_not_its_courier(apply, deliver, peer, store, monkeypatch):
+def test_a_receiver_that_breaks_loses_its_message_not_its_worker(apply, deliver, peer, store, monkeypatch):
     original = Webhook.send
 
     def broken(self, payloads):
