@@ -1,4 +1,4 @@
-"""Show a configuration in TOML's look, without the credentials that URLs hold."""
+"""A configuration as text that looks like TOML, without the credentials in URLs."""
 
 import json
 import re
