@@ -37,8 +37,8 @@ def _masked(value: Any) -> Any:
 
 
 def mask_url(url: str) -> str:
-    """`http://user:secret@host/` -> `http://user:********@host/`; query values are masked too."""
-    parts = urlsplit(url)  # not put together again by `urlunsplit`: it loses slashes of `sqlite:///…`
+    """Turn `http://user:secret@host/` into `http://user:********@host/`; query values are masked too."""
+    parts = urlsplit(url)  # not joined again with `urlunsplit`, which loses slashes of `sqlite:///…`
     userinfo, at, host = parts.netloc.rpartition("@")
     if at:
         user, colon, _ = userinfo.partition(":")

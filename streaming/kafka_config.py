@@ -112,7 +112,7 @@ class Kafka(Table):
 
     @property
     def other_topics(self) -> dict[str, str]:
-        """Topics that hold neither group records nor the request log, each with its source."""
+        """Topics that hold neither records nor the request log, each with its source."""
         return {topic: source for topic, source in self.sources.items() if source not in (OFFSETS, TELEMETRY)}
 
     def _topics_of(self) -> dict[str, tuple[str, ...]]:

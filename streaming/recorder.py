@@ -194,7 +194,7 @@ def _assign_new(consumer: Any, topics: list[str], *, at_end: bool) -> None:
     if at_end:
         consumer.seek_to_end(*new)
         for partition in new:
-            consumer.position(partition)  # the end as of now, not as of the first poll
+            consumer.position(partition)  # the end now, not at the first poll
     else:
         consumer.seek_to_beginning(*new)
 

@@ -209,7 +209,7 @@ class EmbeddedCluster:
     def _format(self) -> None:
         cluster_id = (
             "G" + secrets.token_urlsafe(16)[1:]
-        )  # Kafka's form of a uuid; a leading "-" would read as an option
+        )  # Kafka's form of a uuid; a leading "-" would be read as an option
         formatting = [(node, node.launch_format(cluster_id)) for node in self.nodes if not node.formatted]
         for node, process in formatting:
             if process.wait(START_TIMEOUT_S) != 0:

@@ -154,7 +154,7 @@ def _compile(wording: str) -> re.Pattern[str]:
 
 _COMPILED: Final = tuple((kind, _compile(wording)) for kind, wording in _WORDINGS)
 
-# `[time] LEVEL [part of the broker, with its id] message (logger)`; without a zone it is UTC: `Node` runs its JVM so.
+# `[time] LEVEL [part of the broker, with its id] message (logger)`; without a zone it is UTC, as `Node` sets its JVM.
 _LINE: Final = re.compile(
     r"\[(?P<time>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)[,.](?P<millis>\d{3})(?P<zone>Z|[+-]\d\d:?\d\d)?\] [A-Z]+ +"
     r"(?:\[\w+ \w*[iI]d=\d+(?: topic=\S+ partition=(?P<partition>\d+))?\] )?(?P<message>.*) \([\w.$]+\)\s*"

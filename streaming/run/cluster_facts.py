@@ -60,7 +60,7 @@ def read_session_timeouts(client: Mapping[str, Any]) -> SessionTimeouts:
 
 
 def ask_topics(client: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the partition counts and names of all topics except internal ones (``__...``), as in a cluster row."""
+    """Ask for the partition counts and ids of all topics but internal ones (``__...``), as fields of a cluster row."""
     with closing(KafkaAdminClient(**client)) as admin:
         topics = [topic for topic in admin.describe_topics() if not topic["name"].startswith("__")]
     return {

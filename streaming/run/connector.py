@@ -60,4 +60,4 @@ def _cache() -> Path:
 def _advice(folder: Path) -> str:
     if os.environ.get(JARS_VARIABLE):
         return f"{JARS_VARIABLE} has to name a copy of .jars/{CONNECTOR} of a checkout after `make setup`"
-    return f"remove {folder}, then run fetches it anew"
+    return f"remove {folder}, then run fetches it again"

@@ -62,7 +62,7 @@ class Routing:
     """Which operator key an event belongs to; part of the checkpoint's layout.
 
     A key is text: `017` (a shard), `017.2` (a slice of its groups, where `split` > 1) or `017/group` (one group).
-    Shards are distributed over `lanes`, which are the keys that Spark sees; if the key is the group, it is a lane.
+    Shards are distributed over `lanes`, which are the keys that Spark sees; a group as key is a lane by itself.
     """
 
     partitions: int

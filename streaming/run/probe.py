@@ -40,7 +40,7 @@ PROBE_CLIENT_ID = "group-monitor-probe"
 PROBE_INTERVAL_MS = 500
 BOOTSTRAP_TIMEOUT_MS = 5_000
 ANSWER_TIMEOUT_MS = 5_000
-# A broker that is back must tick again at once, and a new broker within some seconds.
+# A broker that is back must tick again at once, and a new broker within a few seconds.
 RECONNECT_BACKOFF_MAX_MS = 500
 METADATA_MAX_AGE_MS = 5_000
 SILENT_MS = 1_500

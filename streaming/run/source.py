@@ -110,7 +110,7 @@ class PackRows:
     offsets_topic: str
     live_keys_file: Path
     other_topics: Mapping[str, str] = field(default_factory=dict)
-    """Topics that hold neither group records nor the request log, each with the source of its rows."""
+    """Topics that hold neither records nor the request log, each with the source of its rows."""
     cluster_file: Path | None = None
     """The cluster metadata, written by the driver."""
     nonce: str | None = None

@@ -73,7 +73,7 @@ class Topics:
         raise LeaderNotAvailableError("no end offsets")
 
     def starts(self, offsets_topic: str, assigned: Assigned, telemetry_from_ms: int) -> Offsets:
-        """Return where a fresh checkpoint begins: at the first group record, and at an instant of the telemetry."""
+        """Return where a fresh checkpoint begins: at the first record, and at an instant of the telemetry."""
         telemetry = [p for p in _partitions(assigned) if p.topic != offsets_topic]
         found = self._consumer.offsets_for_times(dict.fromkeys(telemetry, telemetry_from_ms)) if telemetry else {}
         starts = {p: EARLIEST for p in _partitions(assigned) if p.topic == offsets_topic}

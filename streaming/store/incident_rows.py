@@ -18,7 +18,7 @@ _FIRST_WRITE_ONLY = frozenset({"incident_id", "detected_ms", "late"})
 
 
 def delay_ms(transition: Transition, now_ms: int) -> int:
-    """Return how long after it could be decided an incident is written: since its deadline, or since the decision."""
+    """Return how late an incident is written: the time since its deadline, or since the instant of its decision."""
     deadline_ms = transition.incident.deadline_ms
     since_ms = transition.at_ms if deadline_ms is None else min(deadline_ms, transition.at_ms)
     return now_ms - since_ms

@@ -75,7 +75,7 @@ class Outbox:
 
     def fan_out(self, receivers: Mapping[str, Sequence[str]]) -> int:
         """Turn each new message into one for each receiver that wants its severity; return how many were new."""
-        with self._engine.connect() as connection:  # look first: the write lock belongs to `run`
+        with self._engine.connect() as connection:  # read first: `run` needs the write lock
             if connection.execute(select(_OUTBOX.c.id).where(_OUTBOX.c.receiver == "").limit(1)).first() is None:
                 return 0
         with self._writer.begin() as connection:
@@ -125,7 +125,7 @@ class Outbox:
         waiting = select(*columns).where(_PENDING, _OUTBOX.c.receiver == receiver, _OUTBOX.c.incident_id.in_(stale))
         dismissed = 0
         while True:
-            with self._engine.connect() as connection:  # look first: the write lock belongs to `run`
+            with self._engine.connect() as connection:  # read first: `run` needs the write lock
                 rows = connection.execute(waiting.order_by(_OUTBOX.c.incident_id, _OUTBOX.c.id)).all()
             chains = groupby(rows, key=lambda row: row.incident_id)
             ids = [found for _, chain in chains for found in outdated([Waiting(*row[1:]) for row in chain])]

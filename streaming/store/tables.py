@@ -60,7 +60,7 @@ groups = Table(
     Column("worst_poll_headroom", Float),  # the same for max.poll.interval.ms, if clients report it
     Column("at_ms", BigInteger, nullable=False),
     Column("checkpoint_id", String(200), nullable=False),  # of the last write: see `store._vanished`
-    Column("heartbeats", Text),  # JSON: the members' last ones as of at_ms, in the view's order; NULL: as in the view
+    Column("heartbeats", Text),  # JSON: the last heartbeats of the members, in the view's order; NULL: as in the view
 )
 
 # The complete view of a group. It has its own table, because it is twenty times as long as the group's row and stays

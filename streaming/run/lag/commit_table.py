@@ -70,7 +70,7 @@ class _Rows(NamedTuple):
 
 
 class CommitTable:
-    """`groups` and `topics` number the names in use."""
+    """The columns and slots; `groups` and `topics` give numbers to the names in use."""
 
     group: Int32s
     topic: Int32s
